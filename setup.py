@@ -1,0 +1,77 @@
+"""Packaging of tfr_moe: two framework lanes, chosen by the Python version, and optional extras."""
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+VERSION = "0.1.0"
+
+# `beam/`, `serving/` and `tuning/` stand beside the package and install below it, so that nothing
+# with such a generic name lands in anyone's site-packages.
+OUTER = ("beam", "serving", "tuning")
+PACKAGE_DIR = {f"tfr_moe.{name}": name for name in OUTER}
+PACKAGES = find_packages(include=["tfr_moe", "tfr_moe.*"]) + [
+    package
+    for name in OUTER
+    for package in (
+        f"tfr_moe.{name}",
+        *(f"tfr_moe.{name}.{sub}" for sub in find_packages(str(ROOT / name))),
+    )
+]
+
+OLD = "python_version < '3.12'"
+NEW = "python_version >= '3.12'"
+REQUIRES = [
+    f"tensorflow==2.15.1; {OLD}",
+    f"tensorflow-ranking==0.5.5; {OLD}",
+    f"tensorflow-serving-api==2.15.1; {OLD}",
+    f"tensorflow>=2.16; {NEW}",
+    f"tf-keras>=2.16; {NEW}",
+    f"tensorflow-ranking==0.5.3; {NEW}",
+    f"tensorflow-serving-api>=2.16; {NEW}",
+    "tensorboard>=2.15",
+    "numpy>=1.23.5",
+    "scipy>=1.11",
+    "pydantic>=2.5",
+    "PyYAML>=6",
+    "typer>=0.12",
+    "rich>=13",
+]
+EXTRAS = {
+    "beam": ["apache-beam>=2.60", "google-crc32c>=1.5", "pyarrow>=14"],
+    "serving": ["grpcio>=1.60"],
+    "tuning": ["keras-tuner>=1.4.7"],
+    "baselines": ["lightgbm>=4.3", "xgboost-cpu>=2.1", "scikit-learn>=1.3"],
+    "report": ["matplotlib>=3.8", "scikit-learn>=1.3"],
+    "gpu": ["tensorflow[and-cuda]"],
+}
+EXTRAS["dev"] = [
+    "hypothesis>=6.100",
+    "ir-measures>=0.3.3",
+    "mypy>=1.10",
+    "pandas>=2.1",
+    "pytest>=8",
+    "ruff>=0.6",
+    "scikit-learn>=1.3",
+    "types-PyYAML",
+]
+EXTRAS["all"] = sorted(
+    {need for name, needs in EXTRAS.items() if name not in ("dev", "gpu") for need in needs}
+)
+
+setup(
+    name="tfr_moe",
+    version=VERSION,
+    description="Category-gated mixture-of-experts ranking for TensorFlow Ranking and Keras",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10,<3.14",
+    packages=PACKAGES,
+    package_dir=PACKAGE_DIR,
+    package_data={"tfr_moe": ["py.typed"]},
+    install_requires=REQUIRES,
+    extras_require=EXTRAS,
+    entry_points={"console_scripts": ["tfr-moe = tfr_moe.cli:main"]},
+)

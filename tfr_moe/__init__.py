@@ -1,0 +1,39 @@
+"""tfr_moe: category-gated mixture-of-experts ranking for Keras and TensorFlow Ranking.
+
+`import tfr_moe` is light: TensorFlow, Keras and TensorFlow Ranking load when a name that needs them
+is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from tfr_moe import _compat as _compat  # first: it prepares the choice of Keras
+from tfr_moe.errors import UserError
+from tfr_moe.schema import FeatureSchema
+
+__version__ = "0.1.0"
+
+_SUBMODULES = (
+    "analysis",
+    "baselines",
+    "beam",
+    "data",
+    "evaluation",
+    "layers",
+    "losses",
+    "metrics",
+    "scorers",
+    "serving",
+    "training",
+    "tuning",
+)
+
+__all__ = ["FeatureSchema", "UserError", "__version__", *_SUBMODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"tfr_moe.{name}")
+    raise AttributeError(f"module 'tfr_moe' has no attribute {name!r}")

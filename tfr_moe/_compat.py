@@ -1,0 +1,130 @@
+"""The only module that asks which TensorFlow and Keras are installed.
+
+TensorFlow Ranking is written for Keras 2 and for a TensorFlow that still has `tf.estimator`. Up to
+TensorFlow 2.15 both are there. From 2.16 on, `tf.keras` is Keras 3 unless `TF_USE_LEGACY_KERAS` is
+set before it is first touched, and `tensorflow.estimator` is gone, at which TensorFlow Ranking fails
+at import. Importing this module costs no TensorFlow import: it only sets the variable. The
+frameworks load at the first access of an attribute:
+
+    from tfr_moe._compat import tf, tfr
+
+"""
+
+from __future__ import annotations
+
+import collections
+import importlib
+import os
+import sys
+import types
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+    import tensorflow_ranking as tfr
+
+__all__ = ["import_keras_tuner", "needs_legacy_keras", "tf", "tfr"]
+
+_DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tf-nightly")
+_ORDER = (
+    "import tfr_moe before anything touches tf.keras, or set the environment variable "
+    "TF_USE_LEGACY_KERAS=1 before Python starts"
+)
+
+
+def _tensorflow_version() -> tuple[int, int]:
+    for name in _DISTRIBUTIONS:
+        try:
+            major, minor = metadata.version(name).split(".")[:2]
+        except metadata.PackageNotFoundError:
+            continue
+        return int(major), int(minor)
+    raise ImportError("tfr_moe needs TensorFlow: pip install tensorflow")
+
+
+def needs_legacy_keras() -> bool:
+    """Whether the installed TensorFlow has Keras 3 as `tf.keras` and no `tf.estimator`."""
+    return _tensorflow_version() >= (2, 16)
+
+
+def _estimator_stand_in() -> types.ModuleType:
+    """An inert `tensorflow.estimator`: what TFR reads at import is real, the rest raises on use."""
+    estimator = types.ModuleType("tensorflow.estimator")
+    export = types.ModuleType("tensorflow.estimator.export")
+
+    class ModeKeys:
+        TRAIN = "train"
+        EVAL = "eval"
+        PREDICT = "infer"
+
+    def removed(name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def refuse(self: Any, *args: Any, **kwargs: Any) -> None:
+            raise RuntimeError(f"tf.estimator.{name} was removed in TensorFlow 2.16")
+
+        return type(name, (), {"__init__": refuse})
+
+    # The names are set through __dict__ because the type checker does not know them.
+    export.__dict__["ServingInputReceiver"] = collections.namedtuple(
+        "ServingInputReceiver",
+        ["features", "receiver_tensors", "receiver_tensors_alternatives"],
+        defaults=(None,),
+    )
+    export.__dict__["__getattr__"] = removed
+    estimator.__dict__.update(ModeKeys=ModeKeys, export=export, __getattr__=removed)
+    return estimator
+
+
+def _load_tensorflow() -> types.ModuleType:
+    # TensorFlow's C++ start-up notices are no news to anyone who runs a command.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    tensorflow = importlib.import_module("tensorflow")
+    if not needs_legacy_keras():
+        return tensorflow
+    if not tensorflow.keras.Model.__module__.startswith("tf_keras"):
+        raise ImportError(f"tf.keras is already Keras 3 in this process: {_ORDER}")
+    if not hasattr(tensorflow, "estimator"):
+        stand_in = _estimator_stand_in()
+        sys.modules["tensorflow.estimator"] = stand_in
+        sys.modules["tensorflow.estimator.export"] = stand_in.__dict__["export"]
+        tensorflow.estimator = stand_in
+        tensorflow.compat.v1.estimator = stand_in
+    return tensorflow
+
+
+def _load_ranking() -> types.ModuleType:
+    _load_tensorflow()
+    return importlib.import_module("tensorflow_ranking")
+
+
+def import_keras_tuner() -> types.ModuleType:
+    """Imports KerasTuner so that it takes the models of `tf.keras`.
+
+    KerasTuner looks for `keras.version` to decide for Keras 3; where `tf.keras` is tf_keras the
+    attribute is hidden while KerasTuner is imported, then restored.
+    """
+    _load_tensorflow()
+    if not needs_legacy_keras() or "keras_tuner" in sys.modules:
+        return importlib.import_module("keras_tuner")
+    keras = importlib.import_module("keras")
+    version = keras.__dict__.pop("version", None)
+    try:
+        return importlib.import_module("keras_tuner")
+    finally:
+        if version is not None:
+            keras.__dict__["version"] = version
+
+
+def __getattr__(name: str) -> Any:
+    loaders = {"tf": _load_tensorflow, "tfr": _load_ranking}
+    if name not in loaders:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = loaders[name]()
+    return globals()[name]
+
+
+if needs_legacy_keras():
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")

@@ -1,0 +1,279 @@
+"""Rows of text, numbers and ids -> typed values -> `ExampleListWithContext`.
+
+The pipeline and the client both go through here, so that what is trained on and what is asked for
+are encoded by the same code. Nothing here imports Keras.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+from tfr_moe.errors import UserError
+from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope
+
+LIST_SEPARATOR = "|"
+
+Values = dict[str, Any]
+"""Feature name -> float, list of floats, string, or list of strings, by the feature's kind."""
+
+
+class RowError(UserError):
+    """A row (or a request) that does not fit the schema; the message names the column."""
+
+
+class Row(NamedTuple):
+    """One typed row: `context` and `example` hold the values of their scope's features, `example`
+    the labels, position and weight as well. `time` is in Unix seconds, None without a time column."""
+
+    list_id: str
+    time: float | None
+    context: Values
+    example: Values
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, or text of nothing but blanks."""
+    if value is None:
+        return True
+    if isinstance(value, str):
+        return not value.strip()
+    return isinstance(value, float) and math.isnan(value)
+
+
+def to_number(column: str, value: Any) -> float:
+    """A finite float32, from a number or its text.
+
+    Raises:
+        RowError: for text that is no number, and for infinities.
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise RowError(f"column {column!r}: expected a number, got {value!r}") from None
+    if not math.isfinite(number) or abs(number) > 3.4e38:
+        raise RowError(f"column {column!r}: expected a finite number, got {value!r}")
+    return number
+
+
+def to_id(column: str, value: Any) -> str:
+    """The text of an id: whole numbers without a decimal point, everything else stripped.
+
+    Raises:
+        RowError: for values that are neither text nor numbers.
+    """
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace").strip()
+    if isinstance(value, bool):
+        return str(value).lower()
+    if hasattr(value, "item"):  # a NumPy scalar
+        value = value.item()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, (int, float)):
+        return str(value)
+    raise RowError(f"column {column!r}: expected an id (text or number), got {value!r}")
+
+
+def to_time(column: str, value: Any) -> float:
+    """Unix seconds, from a number of them or from ISO 8601 text (UTC where it names no zone).
+
+    Raises:
+        RowError: for anything else.
+    """
+    if isinstance(value, datetime):
+        moment = value
+    else:
+        try:
+            return to_number(column, value)
+        except RowError:
+            pass
+        try:
+            text = str(value).strip().removesuffix(" UTC").replace("Z", "+00:00")
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise RowError(
+                f"column {column!r}: expected ISO 8601 time or Unix seconds, got {value!r}"
+            ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return moment.timestamp()
+
+
+def _entries(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        return [part for part in value.split(LIST_SEPARATOR) if part.strip()]
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        return [value]
+    return [part for part in value if not is_missing(part)]
+
+
+def _numeric(feature: Feature, value: Any) -> float | list[float]:
+    if feature.width == 1:
+        return to_number(feature.name, value)
+    numbers = [to_number(feature.name, part) for part in _entries(value)]
+    if len(numbers) != feature.width:
+        raise RowError(
+            f"column {feature.name!r}: expected {feature.width} numbers, got {len(numbers)}"
+        )
+    return numbers
+
+
+def _ids(feature: Feature, value: Any) -> list[str]:
+    # The latest entries of a history are its last ones.
+    return [to_id(feature.name, part) for part in _entries(value)][-feature.max_length :]
+
+
+def _converter(feature: Feature) -> Callable[[Any], Any]:
+    name = feature.name
+    missing: Any
+    if feature.kind == "numeric":
+        number = float(feature.default or 0.0)
+        missing = number if feature.width == 1 else [number] * feature.width
+    else:
+        text = str(feature.default or "")
+        missing = text if feature.kind == "categorical" else ([text] if text else [])
+
+    def convert(value: Any) -> Any:
+        if is_missing(value):
+            if feature.is_required:
+                raise RowError(f"column {name!r}: a value is required")
+            return missing
+        if feature.kind == "numeric":
+            return _numeric(feature, value)
+        return to_id(name, value) if feature.kind == "categorical" else _ids(feature, value)
+
+    return convert
+
+
+class RowParser:
+    """Turns rows (a mapping of column name to raw value) into typed values, by a schema.
+
+    Example:
+        >>> schema = FeatureSchema(
+        ...     list_id="query",
+        ...     labels=["click"],
+        ...     features=[{"name": "price", "scope": "example", "kind": "numeric"}],
+        ... )
+        >>> RowParser(schema).row({"query": 7, "click": "1", "price": "2.5"})
+        Row(list_id='7', time=None, context={}, example={'price': 2.5, 'click': 1.0})
+    """
+
+    def __init__(self, schema: FeatureSchema):
+        self._schema = schema
+        self._converters: dict[Scope, list[tuple[str, Callable[[Any], Any]]]] = {
+            "context": [(f.name, _converter(f)) for f in schema.select("context")],
+            "example": [(f.name, _converter(f)) for f in schema.select("example")],
+        }
+
+    def values(self, scope: Scope, row: Mapping[str, Any]) -> Values:
+        """The features of one scope.
+
+        Raises:
+            RowError: naming the column that is missing or of the wrong type.
+        """
+        get = row.get
+        return {name: convert(get(name)) for name, convert in self._converters[scope]}
+
+    def row(self, row: Mapping[str, Any]) -> Row:
+        """A whole row of a log: list id, time, features, labels, position and weight.
+
+        Raises:
+            RowError: naming the column at fault.
+        """
+        schema = self._schema
+        list_id = to_id(schema.list_id, self._present(row, schema.list_id))
+        time = to_time(schema.time, self._present(row, schema.time)) if schema.time else None
+        context = self.values("context", row)
+        example = self.values("example", row)
+        for label in schema.labels:
+            example[label] = self._non_negative(row, label)
+        if schema.position:
+            example[schema.position] = self._non_negative(row, schema.position)
+        if schema.weight:
+            example[schema.weight] = self._non_negative(row, schema.weight)
+        return Row(list_id, time, context, example)
+
+    @staticmethod
+    def _present(row: Mapping[str, Any], column: str) -> Any:
+        value = row.get(column)
+        if is_missing(value):
+            raise RowError(f"column {column!r}: a value is required")
+        return value
+
+    def _non_negative(self, row: Mapping[str, Any], column: str) -> float:
+        number = to_number(column, self._present(row, column))
+        if number < 0:
+            raise RowError(f"column {column!r}: must be >= 0, got {number:g}")
+        return number
+
+
+class ListEncoder:
+    """Typed values of one list -> serialized `tensorflow.serving.ExampleListWithContext`.
+
+    Numerics are packed into one float feature a scope where the schema says so; a
+    `categorical_list` is filled up with empty strings to its `max_length`.
+    """
+
+    def __init__(self, schema: FeatureSchema):
+        from tensorflow_serving.apis import input_pb2
+
+        self._proto = input_pb2.ExampleListWithContext
+        self._schema = schema
+        self._floats = {s: self._float_features(s) for s in ("context", "example")}
+        self._ids = {
+            s: list(schema.select(s, "categorical", "categorical_list"))
+            for s in ("context", "example")
+        }
+        self._extras = [*schema.labels, *(c for c in (schema.position, schema.weight) if c)]
+
+    def _float_features(self, scope: Scope) -> list[tuple[str, list[Feature]]]:
+        numerics = list(self._schema.select(scope, "numeric"))
+        if self._schema.packed:
+            return [(PACKED[scope], numerics)] if numerics else []
+        return [(feature.name, [feature]) for feature in numerics]
+
+    def _fill(self, example: Any, scope: Scope, values: Values) -> None:
+        features = example.features.feature
+        for name, parts in self._floats[scope]:
+            if len(parts) > 1 and all(part.width == 1 for part in parts):
+                flat = [values[part.name] for part in parts]
+            else:
+                flat = [v for part in parts for v in _as_list(values[part.name])]
+            features[name].float_list.value.extend(flat)
+        for feature in self._ids[scope]:
+            texts = _as_list(values[feature.name])
+            if feature.kind == "categorical_list":
+                texts = texts + [""] * (feature.max_length - len(texts))
+            features[feature.name].bytes_list.value.extend(t.encode("utf-8") for t in texts)
+
+    def encode(self, list_id: str, context: Values, items: Sequence[Values]) -> bytes:
+        """Serializes one list.
+
+        Args:
+            list_id: stored under the schema's `list_id` in the context.
+            context: values of the context features, as `RowParser` gives them.
+            items: for each item the values of the example features and, where they are there,
+                labels, position and weight (a request has none).
+        """
+        proto = self._proto()
+        self._fill(proto.context, "context", context)
+        proto.context.features.feature[self._schema.list_id].bytes_list.value.append(
+            list_id.encode("utf-8")
+        )
+        for item in items:
+            example = proto.examples.add()
+            self._fill(example, "example", item)
+            features = example.features.feature
+            for name in self._extras:
+                if name in item:
+                    features[name].float_list.value.append(item[name])
+        return proto.SerializeToString()
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
