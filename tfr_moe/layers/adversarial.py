@@ -1,0 +1,89 @@
+"""Adversarial regularisation: reward idle experts that disagree with the active ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfr_moe._compat import tf
+from tfr_moe.reduction import mean_over_items
+
+
+def sample_idle_experts(
+    indices: Any, num_experts: int, num_adversarial: int, seed: int | None = None
+) -> Any:
+    """Draws D experts uniformly without replacement from those that were not selected.
+
+    Args:
+        indices: int32 [..., K], the active experts.
+        num_experts: N.
+        num_adversarial: D <= N - K.
+        seed: seed of the draw.
+
+    Returns:
+        int32 [..., D], drawn anew at each call and for each list (or item).
+
+    Raises:
+        ValueError: if D > N - K.
+    """
+    top_k = int(indices.shape[-1])
+    if num_adversarial > num_experts - top_k:
+        raise ValueError(
+            f"num_adversarial must be <= num_experts - top_k = {num_experts - top_k}. "
+            f"Received: num_adversarial={num_adversarial}"
+        )
+    active = tf.reduce_max(tf.one_hot(indices, num_experts), axis=-2)
+    # The D largest of independent uniform draws are a uniform choice; active experts fall below all.
+    draw = tf.random.uniform(tf.shape(active), seed=seed) - 2.0 * active
+    return tf.math.top_k(draw, k=num_adversarial).indices
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class AdversarialExpertPenalty(tf.keras.layers.Layer):
+    r"""Rewards disagreement between active and idle experts.
+
+    $$ \text{AdvLoss} = \sum_{i \in U_{topK},\, j \in U_D}
+       \left( \sigma(E_i(X)) - \sigma(E_j(X)) \right)^2 \;\in\; [0, K D] $$
+
+    (eq. 11 of Xiao et al.). In training the layer adds `-weight` times the mean over valid items to the
+    losses, so that a larger disagreement lowers the objective (eq. 13). Gradients reach active and idle
+    towers. The paper's public code compares logits, and takes the idle experts with the lowest scores;
+    we follow the paper: sigmoids, and idle experts drawn at random (`sample_idle_experts`).
+
+    Args:
+        weight: lambda_2, >= 0.
+
+    Example:
+        >>> penalty = AdversarialExpertPenalty(weight=0.1)
+        >>> active, idle = tf.zeros([1, 2, 1]), tf.fill([1, 2, 1], 100.0)
+        >>> penalty(active, idle, mask=tf.constant([[True, True]])).numpy()
+        array([[0.25, 0.25]], dtype=float32)
+    """
+
+    def __init__(self, weight: float = 1e-3, **kwargs: Any):
+        super().__init__(**kwargs)
+        if weight < 0:
+            raise ValueError(f"weight must be >= 0. Received: weight={weight}")
+        self.weight = weight
+
+    def call(self, active_logits: Any, idle_logits: Any, mask: Any, training: bool = False) -> Any:
+        """Computes AdvLoss and, in training, adds it to the losses with a minus.
+
+        Args:
+            active_logits: [B, L, K].
+            idle_logits: [B, L, D].
+            mask: bool [B, L].
+            training: whether to add the loss.
+
+        Returns:
+            AdvLoss, [B, L]; 0 at padded items if their logits are equal.
+        """
+        active = tf.sigmoid(active_logits)[..., :, tf.newaxis]
+        idle = tf.sigmoid(idle_logits)[..., tf.newaxis, :]
+        disagreement = tf.reduce_sum(tf.square(active - idle), axis=[-2, -1])
+        if training and self.weight > 0:
+            self.add_loss(-self.weight * mean_over_items(disagreement, mask))
+        return disagreement
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {**super().get_config(), "weight": self.weight}

@@ -1,0 +1,208 @@
+"""Raw features of lists and items -> the input vector X of eq. 1, by a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfr_moe._compat import tf
+from tfr_moe.reduction import mean_over_items
+from tfr_moe.schema import PACKED, PAIR_SEPARATOR, Feature, FeatureSchema, Scope
+
+NORMALIZED_LIMIT = 10.0
+
+
+class FeatureTables(NamedTuple):
+    """What the training split says about the features.
+
+    Attributes:
+        statistics: scope -> column -> {"mean": ..., "std": ...} after the feature's transform.
+        vocabularies: feature -> its ids, as a list or as the path of a file with one id a line.
+    """
+
+    statistics: Mapping[str, Mapping[str, Mapping[str, float]]]
+    vocabularies: Mapping[str, Sequence[str] | str]
+
+
+class EncodedFeatures(NamedTuple):
+    """Dense features.
+
+    Attributes:
+        items: [B, L, n] input vectors X: the item's own features, then those of its list.
+        context: feature -> [B, w], the blocks of X that belong to the list, by feature.
+    """
+
+    items: Any
+    context: dict[str, Any]
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class FeatureEncoder(tf.keras.layers.Layer):
+    r"""Embeds ids, normalises numerics and concatenates them.
+
+    $$ X = [x_{e,1}, \dots, x_{e,k}, x_{d,1}, \dots, x_{d,m}] $$
+
+    (eq. 1 of Xiao et al.), x_e being embeddings and x_d normalised numerics. All of it is inside the
+    graph, so a request carries raw values.
+
+    * An id is looked up in its vocabulary (out of vocabulary: index 0) or hashed. The child category is
+      looked up as the pair `parent > child`.
+    * A `categorical_list` is the mean of its embeddings over the ids that are there, 0 if none is.
+    * A numeric is transformed, reduced to zero mean and unit deviation by the training statistics, and
+      clipped to +-10, so that one corrupt value cannot overflow the towers.
+
+    Args:
+        schema: the schema, or its `model_dump()`.
+        statistics: see `FeatureTables`.
+        vocabularies: see `FeatureTables`.
+        embedding_dim: width q of embeddings that the schema gives no width.
+        embedding_l2: weight of a penalty on the squared norm of the embeddings in use, as a mean over
+            valid items. Only rows that were looked up decay, whatever the vocabulary's size.
+        seed: seed of the embeddings' initialisation.
+
+    Raises:
+        UserError: if statistics or a vocabulary of a feature is not there.
+    """
+
+    def __init__(
+        self,
+        schema: FeatureSchema | dict[str, Any],
+        statistics: Mapping[str, Any],
+        vocabularies: Mapping[str, Sequence[str] | str],
+        embedding_dim: int = 16,
+        embedding_l2: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        # Numerics are normalised in float32 before they meet a narrower compute dtype.
+        super().__init__(autocast=False, **kwargs)
+        self.schema = FeatureSchema.model_validate(schema) if isinstance(schema, dict) else schema
+        self.statistics = {s: dict(columns) for s, columns in statistics.items()}
+        self.vocabularies = {
+            name: v if isinstance(v, str) else list(v) for name, v in vocabularies.items()
+        }
+        self.embedding_dim = embedding_dim
+        self.embedding_l2 = embedding_l2
+        self.seed = seed
+        categorical = [f for f in self.schema.features if f.kind != "numeric"]
+        self.lookups = {f.name: self._lookup(f) for f in categorical}
+        self.embeddings = {f.name: self._embedding(f, i) for i, f in enumerate(categorical)}
+
+    def _lookup(self, feature: Feature) -> Any:
+        if feature.hash_buckets:
+            return tf.keras.layers.Hashing(feature.hash_buckets, name=f"{feature.name}_hash")
+        vocabulary = self.vocabularies[feature.name]
+        if isinstance(vocabulary, str) and Path(vocabulary).stat().st_size == 0:
+            vocabulary = []
+        # A lookup needs an entry; a blank can't occur, since values are stripped.
+        return tf.keras.layers.StringLookup(
+            vocabulary=vocabulary or [" "], name=f"{feature.name}_lookup"
+        )
+
+    def _embedding(self, feature: Feature, offset: int) -> Any:
+        size = feature.hash_buckets or self.lookups[feature.name].vocabulary_size()
+        seed = None if self.seed is None else self.seed + offset
+        return tf.keras.layers.Embedding(
+            size,
+            feature.embedding_dim or self.embedding_dim,
+            embeddings_initializer=tf.keras.initializers.RandomUniform(-0.05, 0.05, seed=seed),
+            name=f"{feature.name}_embedding",
+        )
+
+    def call(
+        self,
+        context: Mapping[str, Any],
+        example: Mapping[str, Any],
+        mask: Any,
+        training: bool = False,
+    ) -> EncodedFeatures:
+        """Encodes a batch of lists.
+
+        Args:
+            context: raw features of the lists, as `schema.feature_spec("context")` parses them.
+            example: raw features of the items, with an axis for the list after the first.
+            mask: bool [B, L].
+            training: whether to add the penalty on embeddings.
+
+        Returns:
+            `EncodedFeatures` in the layer's compute dtype.
+        """
+        of_list = self._blocks("context", context, context)
+        of_item = self._blocks("example", example, context)
+        list_size = tf.shape(mask)[1]
+        spread = [
+            tf.repeat(block[:, tf.newaxis, :], list_size, axis=1) for block in of_list.values()
+        ]
+        items = tf.concat([*of_item.values(), *spread], axis=-1)
+        if training and self.embedding_l2 > 0:
+            ids = [f.name for f in self.schema.features if f.kind != "numeric"]
+            parts = [of_item[n] if n in of_item else of_list[n][:, tf.newaxis, :] for n in ids]
+            norms = tf.add_n(
+                [
+                    tf.reduce_sum(tf.square(tf.cast(p, tf.float32)), -1)
+                    + tf.zeros_like(mask, tf.float32)
+                    for p in parts
+                ]
+            )
+            self.add_loss(self.embedding_l2 * mean_over_items(norms, mask))
+        return EncodedFeatures(items, of_list)
+
+    def _blocks(
+        self, scope: Scope, features: Mapping[str, Any], context: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Dense blocks of one scope by feature, numerics last."""
+        blocks: dict[str, Any] = {}
+        for feature in self.schema.select(scope, "categorical", "categorical_list"):
+            blocks[feature.name] = self._embed(feature, features[feature.name], context)
+        columns = list(self.schema.select(scope, "numeric"))
+        if self.schema.packed and columns:
+            values = tf.split(features[PACKED[scope]], [f.width for f in columns], axis=-1)
+        else:
+            values = [features[f.name] for f in columns]
+        for feature, value in zip(columns, values, strict=True):
+            blocks[feature.name] = self._normalize(scope, feature, value)
+        return blocks
+
+    def _embed(self, feature: Feature, ids: Any, context: Mapping[str, Any]) -> Any:
+        hierarchy = self.schema.hierarchy
+        if hierarchy is not None and feature.name == hierarchy.child:
+            ids = tf.strings.join([context[hierarchy.parent], ids], PAIR_SEPARATOR)
+        vectors = self.embeddings[feature.name](self.lookups[feature.name](ids))
+        if feature.kind == "categorical":
+            return tf.squeeze(vectors, axis=-2)
+        there = tf.cast(tf.strings.length(ids) > 0, vectors.dtype)[..., tf.newaxis]
+        count = tf.reduce_sum(there, axis=-2)
+        return tf.math.divide_no_nan(tf.reduce_sum(vectors * there, axis=-2), count)
+
+    def _normalize(self, scope: Scope, feature: Feature, value: Any) -> Any:
+        columns = (
+            [feature.name]
+            if feature.width == 1
+            else [f"{feature.name}[{i}]" for i in range(feature.width)]
+        )
+        statistics = [self.statistics[scope][column] for column in columns]
+        means = tf.constant([s["mean"] for s in statistics], tf.float32)
+        stds = tf.constant([s["std"] if s["std"] > 0 else 1.0 for s in statistics], tf.float32)
+        value = tf.cast(value, tf.float32)
+        if feature.transform == "log1p":
+            value = tf.sign(value) * tf.math.log1p(tf.abs(value))
+        value = tf.clip_by_value((value - means) / stds, -NORMALIZED_LIMIT, NORMALIZED_LIMIT)
+        return tf.cast(value, self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {
+            **super().get_config(),
+            "schema": self.schema.model_dump(mode="json", exclude_defaults=True),
+            "statistics": self.statistics,
+            "vocabularies": self.vocabularies,
+            "embedding_dim": self.embedding_dim,
+            "embedding_l2": self.embedding_l2,
+            "seed": self.seed,
+        }
+
+    def output_width(self) -> int:
+        """The width n of X."""
+        widths = {name: layer.output_dim for name, layer in self.embeddings.items()}
+        return sum(widths.get(f.name, f.width) for f in self.schema.features)

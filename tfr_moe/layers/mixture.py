@@ -1,0 +1,220 @@
+"""The category-gated mixture of experts: gate, constraint gate, towers and both regularisers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfr_moe._compat import tf
+from tfr_moe.layers.adversarial import AdversarialExpertPenalty, sample_idle_experts
+from tfr_moe.layers.experts import ExpertTowers
+from tfr_moe.layers.gating import (
+    GateOutput,
+    NoisyTopKGate,
+    expert_importance,
+    expert_load,
+    squared_variation,
+)
+from tfr_moe.layers.hierarchy import HierarchicalSoftConstraint
+from tfr_moe.layers.monitoring import ExpertUsage, TrainingMean
+from tfr_moe.reduction import mean_over_items
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class CategoryMixtureOfExperts(tf.keras.layers.Layer):
+    r"""Scores the items of a list by the experts of its category (Xiao et al., Fig. 2).
+
+    $$ \hat{y} = \sum_{i \in U_{topK}} P_i(x^{sc}) E_i(X), \qquad
+       J = CE + \lambda_1 HSC - \lambda_2 AdvLoss + w_I CV^2(\text{importance}) + w_L CV^2(\text{load}) $$
+
+    (eqs. 7 and 13; the last two terms are those of Shazeer et al. 2017, by default off). CE is the
+    model's own loss; the others are added with `add_loss`, in training only, each a mean over valid
+    items. The idle experts of AdvLoss are computed in training only. Gates, mixing and regularisers
+    run in float32 under every precision policy; the towers follow the policy.
+
+    In training the layer feeds these Keras metrics: `hsc`, `adversarial` (AdvLoss), `adversarial_share`
+    (AdvLoss over its maximum K D), `importance_cv2`, `load_cv2`, `gate_entropy` (nats, of the K
+    weights), `dead_experts` and `busiest_share` (see `ExpertUsage`).
+
+    Args:
+        num_experts: N.
+        top_k: K.
+        num_adversarial: D <= N - K idle experts compared with the active ones; 0 turns AdvLoss off.
+        expert_hidden_dims: widths of a tower's hidden layers.
+        hsc_weight: lambda_1; None leaves the constraint gate out altogether.
+        adversarial_weight: lambda_2.
+        importance_weight: w_I.
+        load_weight: w_L.
+        gate_learning_rate_multiplier: see `NoisyTopKGate`; applies to both gates.
+        noisy_gate: whether the inference gate draws noise in training.
+        activation: of the towers.
+        dropout: of the towers.
+        seed: seed of initialisation, noise, dropout and the draw of idle experts.
+
+    Raises:
+        ValueError: if K > N or D > N - K.
+
+    Example:
+        >>> moe = CategoryMixtureOfExperts(
+        ...     num_experts=4, top_k=2, num_adversarial=1, expert_hidden_dims=[8]
+        ... )
+        >>> items, sc, tc = tf.ones([2, 3, 5]), tf.ones([2, 4]), tf.ones([2, 4])
+        >>> out = moe(items, sc, tc, mask=tf.ones([2, 3], tf.bool))
+        >>> out["logits"].shape, out["expert_ids"].shape
+        (TensorShape([2, 3]), TensorShape([2, 2]))
+    """
+
+    def __init__(
+        self,
+        num_experts: int = 10,
+        top_k: int = 4,
+        num_adversarial: int = 1,
+        expert_hidden_dims: Sequence[int] = (1024, 512, 256),
+        hsc_weight: float | None = 1e-3,
+        adversarial_weight: float = 1e-3,
+        importance_weight: float = 0.0,
+        load_weight: float = 0.0,
+        gate_learning_rate_multiplier: float = 1.0,
+        noisy_gate: bool = True,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        if num_adversarial > num_experts - top_k:
+            raise ValueError(
+                f"num_adversarial must be <= num_experts - top_k = {num_experts - top_k}. "
+                f"Received: num_adversarial={num_adversarial}"
+            )
+        self._config = {
+            "num_experts": num_experts,
+            "top_k": top_k,
+            "num_adversarial": num_adversarial,
+            "expert_hidden_dims": list(expert_hidden_dims),
+            "hsc_weight": hsc_weight,
+            "adversarial_weight": adversarial_weight,
+            "importance_weight": importance_weight,
+            "load_weight": load_weight,
+            "gate_learning_rate_multiplier": gate_learning_rate_multiplier,
+            "noisy_gate": noisy_gate,
+            "activation": activation,
+            "dropout": dropout,
+            "seed": seed,
+        }
+        self.num_experts, self.top_k, self.num_adversarial = num_experts, top_k, num_adversarial
+        self.importance_weight, self.load_weight = importance_weight, load_weight
+        self.seed = seed
+
+        def gate(name: str, noisy: bool, offset: int) -> NoisyTopKGate:
+            return NoisyTopKGate(
+                num_experts,
+                top_k,
+                noisy=noisy,
+                learning_rate_multiplier=gate_learning_rate_multiplier,
+                seed=None if seed is None else seed + offset,
+                name=name,
+                dtype="float32",
+            )
+
+        self.inference_gate = gate("inference_gate", noisy_gate, 0)
+        self.towers = ExpertTowers(
+            num_experts, expert_hidden_dims, activation, dropout, seed, name="towers"
+        )
+        self.constraint_gate = None
+        if hsc_weight is not None:
+            # HSC compares clean logits, so noise would have no effect on this gate.
+            self.constraint_gate = gate("constraint_gate", False, 1)
+            self.hsc = HierarchicalSoftConstraint(hsc_weight, name="hsc", dtype="float32")
+        if num_adversarial:
+            self.adversarial = AdversarialExpertPenalty(
+                adversarial_weight, name="adversarial", dtype="float32"
+            )
+        self._monitors = {name: TrainingMean(name=name) for name in self._monitored()}
+        self._usage = ExpertUsage(num_experts, top_k)
+
+    def _monitored(self) -> list[str]:
+        names = ["importance_cv2", "load_cv2", "gate_entropy"]
+        if self.constraint_gate is not None:
+            names.append("hsc")
+        if self.num_adversarial:
+            names += ["adversarial", "adversarial_share"]
+        return names
+
+    def call(
+        self,
+        inputs: Any,
+        gate_inputs: Any,
+        constraint_inputs: Any = None,
+        mask: Any = None,
+        training: bool = False,
+    ) -> dict[str, Any]:
+        """Scores the valid items of each list.
+
+        Args:
+            inputs: [B, L, n] input vectors X.
+            gate_inputs: x^sc, [B, q] for a gate per list, [B, L, q] for a gate per item.
+            constraint_inputs: x^tc, [B, q']; needed unless `hsc_weight` is None.
+            mask: bool [B, L], True at valid items; None takes every item as valid.
+            training: adds noise and losses, and computes the idle experts.
+
+        Returns:
+            `logits` float32 [B, L], 0 at padded items; `expert_ids` int32 and `expert_weights`
+            float32, [B, K] or [B, L, K], best expert first.
+        """
+        if mask is None:
+            mask = tf.ones(tf.shape(inputs)[:2], tf.bool)
+        gate = self.inference_gate(tf.cast(gate_inputs, tf.float32), training=training)
+        experts = gate.indices
+        if training and self.num_adversarial:
+            idle = sample_idle_experts(
+                gate.indices, self.num_experts, self.num_adversarial, self.seed
+            )
+            experts = tf.concat([gate.indices, idle], axis=-1)
+        outputs = tf.cast(self.towers(inputs, experts, mask=mask, training=training), tf.float32)
+        active = outputs[..., : self.top_k]
+        weights = gate.weights if len(gate.weights.shape) == 3 else gate.weights[:, tf.newaxis, :]
+        logits = tf.reduce_sum(active * weights, axis=-1)
+        if training:
+            num_items = tf.cast(mask, tf.float32)
+            if len(gate.indices.shape) == 2:
+                num_items = tf.reduce_sum(num_items, axis=-1)
+            self._balance(gate, num_items)
+            if self.constraint_gate is not None:
+                self._constrain(gate, constraint_inputs, num_items)
+            if self.num_adversarial:
+                self._disagree(active, outputs[..., self.top_k :], mask)
+        return {"logits": logits, "expert_ids": gate.indices, "expert_weights": gate.weights}
+
+    def _constrain(self, gate: GateOutput, constraint_inputs: Any, num_items: Any) -> None:
+        constraint = self.constraint_gate(tf.cast(constraint_inputs, tf.float32))
+        hsc = self.hsc(gate.logits, constraint.logits, gate.indices, num_items, training=True)
+        self._record("hsc", hsc, num_items)
+
+    def _disagree(self, active: Any, idle: Any, mask: Any) -> None:
+        disagreement = self.adversarial(active, idle, mask, training=True)
+        self._record("adversarial", disagreement, mask)
+        most = float(self.top_k * self.num_adversarial)
+        self._record("adversarial_share", disagreement / most, mask)
+
+    def _balance(self, gate: GateOutput, num_items: Any) -> None:
+        importance = expert_importance(gate, num_items, self.num_experts)
+        load = expert_load(gate, num_items, self.top_k)
+        terms = {"importance_cv2": importance, "load_cv2": load}
+        factors = {"importance_cv2": self.importance_weight, "load_cv2": self.load_weight}
+        for name, values in terms.items():
+            variation = squared_variation(values)
+            if factors[name] > 0:
+                self.add_loss(factors[name] * variation)
+            self._record(name, variation, 1.0)
+        entropy = -tf.reduce_sum(tf.math.xlogy(gate.weights, gate.weights), axis=-1)
+        self._record("gate_entropy", entropy, num_items)
+        self._usage.update_state(importance)
+
+    def _record(self, name: str, values: Any, weights: Any) -> None:
+        value = mean_over_items(values, weights)
+        self._monitors[name].update_state(value, tf.reduce_sum(tf.cast(weights, tf.float32)))
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {**super().get_config(), **self._config}

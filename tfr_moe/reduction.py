@@ -1,0 +1,40 @@
+"""The one home of the mean over valid items, on one replica or several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfr_moe._compat import tf
+
+
+def mean_over_items(values: Any, weights: Any) -> Any:
+    r"""The weighted mean of `values`, exact over all replicas of a strategy.
+
+    $$ \frac{\sum_i w_i v_i}{\sum_i w_i} $$
+
+    Keras divides what each replica returns as a loss by the number of replicas and adds it up. A
+    replica's own mean would therefore weigh its items by how few it happens to have. Here each
+    replica divides its own sum by the mean number of items per replica, so that what Keras adds up is
+    the mean over all items of the global batch.
+
+    Args:
+        values: float tensor of any shape; entries of weight 0 may hold anything, NaN included.
+        weights: tensor that broadcasts to the shape of `values`: 1 for a valid item, 0 for padding,
+            or a sample weight.
+
+    Returns:
+        A float32 scalar; 0 where all weights are 0.
+
+    Example:
+        >>> float(mean_over_items(tf.constant([1.0, 3.0, 99.0]), tf.constant([1.0, 1.0, 0.0])))
+        2.0
+    """
+    values = tf.cast(values, tf.float32)
+    weights = tf.broadcast_to(tf.cast(weights, tf.float32), tf.shape(values))
+    # where, not a product alone: 0 x NaN is NaN.
+    total = tf.reduce_sum(tf.where(weights > 0, values, 0.0) * weights)
+    count = tf.reduce_sum(weights)
+    replica = tf.distribute.get_replica_context()
+    if replica is not None and replica.num_replicas_in_sync > 1:
+        count = replica.all_reduce(tf.distribute.ReduceOp.MEAN, count)
+    return tf.math.divide_no_nan(total, count)
