@@ -81,7 +81,7 @@ def _estimator_stand_in() -> types.ModuleType:
 def _load_tensorflow() -> types.ModuleType:
     # TensorFlow's C++ start-up notices are no news to anyone who runs a command.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
-    tensorflow = importlib.import_module("tensorflow")
+    tensorflow: Any = importlib.import_module("tensorflow")
     if not needs_legacy_keras():
         return tensorflow
     if not tensorflow.keras.Model.__module__.startswith("tf_keras"):

@@ -1,0 +1,37 @@
+# `make demo` and `make test` do all the set-up themselves: they choose a Python (PYTHON=... overrides),
+# make .venv and install the project with pinned versions. Both are quick to start the second time.
+SHELL := bash
+VENV := .venv
+VERSIONS := 3.11 3.10 3.12 3.13
+BIN := $(VENV)/bin
+CODE := tfr_moe beam serving tuning
+export PYTHON
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo lint test test-slow clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+venv: ## make or refresh .venv (PYTHON=/path/to/python chooses the interpreter)
+	@scripts/make_venv.sh $(VENV) $(VERSIONS)
+
+demo: venv ## logs to served model in one go, into the folder demo/
+	$(BIN)/tfr-moe demo --out demo
+
+lint: venv ## style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(CODE)
+
+test: lint ## lint, then the fast tests
+	$(BIN)/python -m pytest
+
+test-slow: venv ## the slow tests only
+	$(BIN)/python -m pytest -m slow
+
+clean: ## remove environments, caches and what the demo made
+	rm -rf .venv .venv-lane2 demo build dist *.egg-info
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
