@@ -127,6 +127,13 @@ class Feature(BaseModel):
         """Whether ids are looked up in a vocabulary file (else they are numeric or hashed)."""
         return self.kind != "numeric" and self.hash_buckets is None
 
+    @property
+    def columns(self) -> list[str]:
+        """The names of a numeric feature's values: its own, or `a[0]`, `a[1]`, ... if it is wide."""
+        if self.width == 1:
+            return [self.name]
+        return [f"{self.name}[{i}]" for i in range(self.width)]
+
 
 class Hierarchy(BaseModel):
     """The category tree: `child` is the sub-category (SC), `parent` the top category (TC).
@@ -255,15 +262,7 @@ class FeatureSchema(BaseModel):
 
     def packed_columns(self, scope: Scope) -> list[str]:
         """Column names of a scope's packed numeric feature; `a[0]`, `a[1]` where a is wide."""
-        return [
-            column
-            for feature in self.select(scope, "numeric")
-            for column in (
-                [feature.name]
-                if feature.width == 1
-                else [f"{feature.name}[{i}]" for i in range(feature.width)]
-            )
-        ]
+        return [column for f in self.select(scope, "numeric") for column in f.columns]
 
     def lookup_key(self, feature: Feature, values: Mapping[str, Any]) -> str:
         """The string under which an id is counted and looked up: the pair for the child category."""

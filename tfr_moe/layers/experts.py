@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,7 +60,7 @@ class ExpertTowers(tf.keras.layers.Layer):
         """Creates a stacked kernel and bias per layer."""
         widths = [int(input_shape[-1]), *self.hidden_dims, 1]
         self.kernels, self.biases = [], []
-        for depth, (fan_in, fan_out) in enumerate(zip(widths, widths[1:], strict=False)):
+        for depth, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
             limit = (6.0 / (fan_in + fan_out)) ** 0.5
             seed = None if self.seed is None else self.seed + depth
             uniform = tf.keras.initializers.RandomUniform(-limit, limit, seed=seed)

@@ -176,12 +176,7 @@ class FeatureEncoder(tf.keras.layers.Layer):
         return tf.math.divide_no_nan(tf.reduce_sum(vectors * there, axis=-2), count)
 
     def _normalize(self, scope: Scope, feature: Feature, value: Any) -> Any:
-        columns = (
-            [feature.name]
-            if feature.width == 1
-            else [f"{feature.name}[{i}]" for i in range(feature.width)]
-        )
-        statistics = [self.statistics[scope][column] for column in columns]
+        statistics = [self.statistics[scope][column] for column in feature.columns]
         means = tf.constant([s["mean"] for s in statistics], tf.float32)
         stds = tf.constant([s["std"] if s["std"] > 0 else 1.0 for s in statistics], tf.float32)
         value = tf.cast(value, tf.float32)

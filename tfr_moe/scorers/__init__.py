@@ -1,1 +1,19 @@
-"""."""
+"""TFR scorers, one per model family, and the registry of model names."""
+
+from tfr_moe.scorers.base import FeatureScorer
+from tfr_moe.scorers.explain import explanation_model
+from tfr_moe.scorers.mixture import MixtureScorer
+from tfr_moe.scorers.registry import MODELS, create
+from tfr_moe.scorers.tower import TowerScorer, WideTowerScorer, tower_parameters, widened_dims
+
+__all__ = [
+    "MODELS",
+    "FeatureScorer",
+    "MixtureScorer",
+    "TowerScorer",
+    "WideTowerScorer",
+    "create",
+    "explanation_model",
+    "tower_parameters",
+    "widened_dims",
+]

@@ -1,0 +1,103 @@
+"""The DNN, and the wide DNN of the same active capacity as a mixture."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from tfr_moe.layers.features import EncodedFeatures
+from tfr_moe.layers.tower import ItemTower
+from tfr_moe.scorers.base import FeatureScorer
+
+
+def tower_parameters(input_width: int, hidden_dims: Sequence[int]) -> int:
+    """Number of weights and biases of one tower with a single output.
+
+    Example:
+        >>> tower_parameters(3, [2])  # 3 x 2 + 2, then 2 x 1 + 1
+        11
+    """
+    widths = [input_width, *hidden_dims, 1]
+    return sum((a + 1) * b for a, b in itertools.pairwise(widths))
+
+
+def widened_dims(input_width: int, hidden_dims: Sequence[int], parameters: int) -> tuple[int, ...]:
+    """The same tower, all hidden layers wider by one factor, with about `parameters` parameters.
+
+    Example:
+        >>> widened_dims(10, [8, 4], 2 * tower_parameters(10, [8, 4]))
+        (13, 7)
+    """
+
+    def scaled(factor: float) -> tuple[int, ...]:
+        return tuple(max(1, round(width * factor)) for width in hidden_dims)
+
+    low, high = 0.0, 1.0
+    while tower_parameters(input_width, scaled(high)) < parameters:
+        low, high = high, 2 * high
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        if tower_parameters(input_width, scaled(middle)) < parameters:
+            low = middle
+        else:
+            high = middle
+    candidates = scaled(low), scaled(high)
+    return min(candidates, key=lambda dims: abs(tower_parameters(input_width, dims) - parameters))
+
+
+class TowerScorer(FeatureScorer):
+    """`dnn`: one tower over the input vector of each item."""
+
+    def score(self, features: EncodedFeatures, mask: Any, input_width: int) -> Any:
+        """See `FeatureScorer`."""
+        tower = ItemTower(
+            self.hidden_dims(input_width), self.activation, self.dropout, self.seed, name="tower"
+        )
+        return tower(features.items, mask=mask)
+
+    def hidden_dims(self, input_width: int) -> tuple[int, ...]:
+        """The widths of the hidden layers over an input of `input_width`."""
+        return self.expert_hidden_dims
+
+
+class WideTowerScorer(TowerScorer):
+    """`wide_dnn`: one tower with as many parameters as a mixture has active.
+
+    Active are the K towers and the gate of the mixture that it is compared with. Without this model a
+    gain of the mixture over `dnn` may be capacity, not gating.
+
+    Args:
+        num_experts: N of that mixture.
+        top_k: K of that mixture.
+        gate_width: width of that mixture's gate input; None takes `embedding_dim`.
+        **kwargs: see `FeatureScorer`.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        num_experts: int = 10,
+        top_k: int = 4,
+        gate_width: int | None = None,
+        **kwargs: Any,
+    ):
+        super().__init__(*args, **kwargs)
+        self.num_experts = num_experts
+        self.top_k = top_k
+        self.gate_width = self.embedding_dim if gate_width is None else gate_width
+
+    def hidden_dims(self, input_width: int) -> tuple[int, ...]:
+        """The widened layers over an input of `input_width`."""
+        towers = self.top_k * tower_parameters(input_width, self.expert_hidden_dims)
+        active = towers + self.gate_width * self.num_experts
+        return widened_dims(input_width, self.expert_hidden_dims, active)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, ready for JSON."""
+        return {
+            **super().get_config(),
+            "num_experts": self.num_experts,
+            "top_k": self.top_k,
+            "gate_width": self.gate_width,
+        }
