@@ -20,9 +20,9 @@ the data-set folder, so that pipeline, training, export and client can't drift a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -316,3 +316,15 @@ class FeatureSchema(BaseModel):
         if self.weight:
             spec[self.weight] = tf.io.FixedLenFeature([1], tf.float32, [1.0])
         return spec
+
+
+class FeatureTables(NamedTuple):
+    """What the training split says about the features.
+
+    Attributes:
+        statistics: scope -> column -> {"mean": ..., "std": ...} after the feature's transform.
+        vocabularies: feature -> its ids, as a list or as the path of a file with one id a line.
+    """
+
+    statistics: Mapping[str, Mapping[str, Mapping[str, float]]]
+    vocabularies: Mapping[str, Sequence[str] | str]

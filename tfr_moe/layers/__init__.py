@@ -2,7 +2,7 @@
 
 from tfr_moe.layers.adversarial import AdversarialExpertPenalty, sample_idle_experts
 from tfr_moe.layers.experts import ExpertTowers
-from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder, FeatureTables
+from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
 from tfr_moe.layers.gating import (
     GateOutput,
     NoisyTopKGate,
@@ -22,7 +22,6 @@ __all__ = [
     "ExpertTowers",
     "ExpertUsage",
     "FeatureEncoder",
-    "FeatureTables",
     "GateOutput",
     "HierarchicalSoftConstraint",
     "ItemTower",

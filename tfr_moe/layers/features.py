@@ -13,18 +13,6 @@ from tfr_moe.schema import PACKED, PAIR_SEPARATOR, Feature, FeatureSchema, Scope
 NORMALIZED_LIMIT = 10.0
 
 
-class FeatureTables(NamedTuple):
-    """What the training split says about the features.
-
-    Attributes:
-        statistics: scope -> column -> {"mean": ..., "std": ...} after the feature's transform.
-        vocabularies: feature -> its ids, as a list or as the path of a file with one id a line.
-    """
-
-    statistics: Mapping[str, Mapping[str, Mapping[str, float]]]
-    vocabularies: Mapping[str, Sequence[str] | str]
-
-
 class EncodedFeatures(NamedTuple):
     """Dense features.
 

@@ -121,7 +121,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         self.towers = ExpertTowers(
             num_experts, expert_hidden_dims, activation, dropout, seed, name="towers"
         )
-        self.constraint_gate = None
+        self.constraint_gate: NoisyTopKGate | None = None
         if hsc_weight is not None:
             # HSC compares clean logits, so noise would have no effect on this gate.
             self.constraint_gate = gate("constraint_gate", False, 1)
@@ -181,13 +181,13 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
                 num_items = tf.reduce_sum(num_items, axis=-1)
             self._balance(gate, num_items)
             if self.constraint_gate is not None:
-                self._constrain(gate, constraint_inputs, num_items)
+                constraint = self.constraint_gate(tf.cast(constraint_inputs, tf.float32))
+                self._constrain(gate, constraint, num_items)
             if self.num_adversarial:
                 self._disagree(active, outputs[..., self.top_k :], mask)
         return {"logits": logits, "expert_ids": gate.indices, "expert_weights": gate.weights}
 
-    def _constrain(self, gate: GateOutput, constraint_inputs: Any, num_items: Any) -> None:
-        constraint = self.constraint_gate(tf.cast(constraint_inputs, tf.float32))
+    def _constrain(self, gate: GateOutput, constraint: GateOutput, num_items: Any) -> None:
         hsc = self.hsc(gate.logits, constraint.logits, gate.indices, num_items, training=True)
         self._record("hsc", hsc, num_items)
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfr_moe._compat import tf, tfr
-from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder, FeatureTables
-from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
+from tfr_moe.schema import MASK, FeatureSchema, FeatureTables
 
 
 class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):

@@ -66,7 +66,7 @@ class MixtureScorer(FeatureScorer):
                     f"gate_features: {name!r} is not a context feature; there are: "
                     f"{', '.join(known)}, or {ALL_FEATURES!r} alone"
                 )
-        self._mixture = {
+        self._mixture: dict[str, Any] = {
             "num_experts": num_experts,
             "top_k": top_k,
             "num_adversarial": num_adversarial,

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tfr_moe.errors import UserError
-from tfr_moe.layers.features import FeatureTables
-from tfr_moe.schema import FeatureSchema
+from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import FeatureScorer
 from tfr_moe.scorers.mixture import MixtureScorer
 from tfr_moe.scorers.tower import TowerScorer, WideTowerScorer

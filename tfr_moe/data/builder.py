@@ -1,0 +1,122 @@
+"""A data-set folder as `tf.data`, through TFR's reader, for TFR's pipelines and for evaluation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfr_moe._compat import tf, tfr
+from tfr_moe.data.folder import DataFolder
+from tfr_moe.schema import MASK, FeatureSchema
+
+
+class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
+    """Serves the splits of a data-set folder.
+
+    Lists are batched before they are parsed, which is twice as fast as the other way round. Training
+    data is shuffled over files and within a buffer of lists, anew in each epoch.
+
+    Args:
+        folder: the data set.
+        batch_size: lists per batch.
+        list_size: items per list in training, longer lists are cut at their end; None keeps all and
+            pads to the longest list of the batch. Validation and evaluation always keep all.
+        shuffle_buffer_size: lists in the shuffle buffer.
+        repeat: whether the training data repeats for ever, for a fixed number of steps per epoch.
+        seed: seed of the shuffle.
+
+    Example:
+        builder = ElwcDatasetBuilder(DataFolder("data"), batch_size=128)
+        features, labels = next(iter(builder.build_train_dataset()))
+    """
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        batch_size: int = 128,
+        list_size: int | None = None,
+        shuffle_buffer_size: int = 10_000,
+        repeat: bool = False,
+        seed: int | None = None,
+    ):
+        self.folder = folder
+        self.schema: FeatureSchema = folder.schema
+        self.batch_size = batch_size
+        self.list_size = list_size
+        self.shuffle_buffer_size = shuffle_buffer_size
+        self.repeat = repeat
+        self.seed = seed
+
+    def build_train_dataset(self) -> tf.data.Dataset:
+        """Batches (features, labels [B, L]) or, with a weight column, (features, labels, weights)."""
+        dataset = self._read(
+            "train",
+            list_size=self.list_size,
+            shuffle=True,
+            shuffle_buffer_size=self.shuffle_buffer_size,
+            shuffle_seed=self.seed,
+            num_epochs=None if self.repeat else 1,
+        )
+        return dataset.map(self._features_and_labels, num_parallel_calls=tf.data.AUTOTUNE)
+
+    def build_valid_dataset(self) -> tf.data.Dataset:
+        """The same for the validation split, whole lists in the order of the files."""
+        dataset = self._read("validation", shuffle=False, num_epochs=1)
+        return dataset.map(self._features_and_labels, num_parallel_calls=tf.data.AUTOTUNE)
+
+    def build_evaluation_dataset(self, split: str) -> tf.data.Dataset:
+        """Batches (features, labels [B, L], extras) in the order of the files.
+
+        `extras` holds the list id [B, 1], and position and weight [B, L, 1] where the schema has them.
+        """
+        dataset = self._read(split, shuffle=False, num_epochs=1)
+        return dataset.map(self._with_extras, num_parallel_calls=tf.data.AUTOTUNE)
+
+    def build_signatures(self, model: tf.keras.Model) -> Any:
+        """TFR's signatures, with `predict` on ExampleListWithContext as the default one."""
+        return tfr.keras.saved_model.Signatures(
+            model,
+            context_feature_spec=self.schema.feature_spec("context"),
+            example_feature_spec=self.schema.feature_spec("example"),
+            mask_feature_name=MASK,
+        )(serving_default="predict")
+
+    def serialized_lists(self, split: str) -> tf.data.Dataset:
+        """The records of a split as serialized protos, in the order of the files."""
+        return tf.data.TFRecordDataset(self.folder.files(split), compression_type="GZIP")
+
+    def _read(self, split: str, list_size: int | None = None, **kwargs: Any) -> tf.data.Dataset:
+        schema = self.schema
+        return tfr.data.build_ranking_dataset(
+            self.folder.files(split),
+            data_format=tfr.data.ELWC,
+            batch_size=self.batch_size,
+            context_feature_spec={
+                **schema.feature_spec("context"),
+                **schema.bookkeeping_spec("context"),
+            },
+            example_feature_spec={
+                **schema.feature_spec("example"),
+                **schema.label_spec(),
+                **schema.bookkeeping_spec("example"),
+            },
+            list_size=list_size,
+            mask_feature_name=MASK,
+            reader=tf.data.TFRecordDataset,
+            reader_args=["GZIP"],
+            **kwargs,
+        )
+
+    def _split(self, parsed: dict[str, Any]) -> tuple[dict[str, Any], Any, dict[str, Any]]:
+        schema = self.schema
+        extras = {c: parsed.pop(c) for c in schema.role_columns() if c not in schema.labels}
+        labels = {c: tf.squeeze(parsed.pop(c), axis=-1) for c in schema.labels}
+        return parsed, labels[schema.label], extras
+
+    def _features_and_labels(self, parsed: dict[str, Any]) -> tuple[Any, ...]:
+        features, labels, extras = self._split(parsed)
+        if self.schema.weight is None:
+            return features, labels
+        return features, labels, tf.squeeze(extras[self.schema.weight], axis=-1)
+
+    def _with_extras(self, parsed: dict[str, Any]) -> tuple[Any, ...]:
+        return self._split(parsed)
