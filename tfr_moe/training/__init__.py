@@ -1,1 +1,7 @@
-"""."""
+"""Training of a run: TFR's ModelFitPipeline, driven by a RunConfig, resumable."""
+
+from tfr_moe.training.optimizers import make_optimizer
+from tfr_moe.training.pipeline import RankingPipeline
+from tfr_moe.training.run import LoadedRun, load_run, train
+
+__all__ = ["LoadedRun", "RankingPipeline", "load_run", "make_optimizer", "train"]

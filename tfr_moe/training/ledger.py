@@ -1,0 +1,99 @@
+"""The record of a run's epochs: history, best weights and early stopping, all derived from one file.
+
+Keras' own EarlyStopping and ModelCheckpoint forget what was best when the process dies. Here both
+follow from `history.json`, so that a resumed run decides as one that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tfr_moe._compat import tf
+from tfr_moe.training.files import read_json, write_json
+
+HISTORY_FILE = "history.json"
+
+
+def best_epoch(epochs: list[dict[str, Any]], monitor: str, higher: bool) -> dict[str, Any] | None:
+    """The entry with the best value of `monitor`, the earliest of equals; None without a number."""
+    judged = [entry for entry in epochs if not math.isnan(entry.get(monitor, math.nan))]
+    if not judged:
+        return None
+    return (max if higher else min)(judged, key=lambda entry: entry[monitor])
+
+
+class Ledger(tf.keras.callbacks.Callback):
+    """Writes `history.json`, keeps the weights of the best epoch, and stops when nothing improves.
+
+    Args:
+        run: the run's folder.
+        monitor: name in the logs, such as `val_session_auc`.
+        higher: whether a higher value is better.
+        patience: epochs without improvement after which training stops; 0 never stops.
+    """
+
+    def __init__(self, run: Path, monitor: str, higher: bool, patience: int):
+        super().__init__()
+        self._run = run
+        self._monitor = monitor
+        self._higher = higher
+        self._patience = patience
+        self.epochs: list[dict[str, Any]] = read_json(run / HISTORY_FILE) or []
+        self._first = True
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Forgets what a killed process recorded of epochs that are now trained again."""
+        if self._first:
+            self.epochs = [entry for entry in self.epochs if entry["epoch"] < epoch + 1]
+            self._first = False
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Records the epoch."""
+        values = {name: float(value) for name, value in (logs or {}).items()}
+        self.epochs.append({"epoch": epoch + 1, **values})
+        best = self.best
+        if best is self.epochs[-1]:
+            self.model.save_weights(str(self.weights(epoch + 1)))
+        write_json(self._run / HISTORY_FILE, self.epochs)
+        if best is not None:
+            self._remove_all_but(best["epoch"])
+        if self.exhausted:
+            self.model.stop_training = True
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The entry of the best epoch so far."""
+        return best_epoch(self.epochs, self._monitor, self._higher)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether `patience` epochs have passed without improvement."""
+        best = self.best
+        if best is None or not self._patience:
+            return False
+        return self.epochs[-1]["epoch"] - best["epoch"] >= self._patience
+
+    def weights(self, epoch: int) -> Path:
+        """Where the weights of an epoch are kept."""
+        return self._run / "checkpoints" / f"epoch-{epoch:04d}" / "weights"
+
+    def _remove_all_but(self, epoch: int) -> None:
+        keep = self.weights(epoch).parent
+        for folder in (self._run / "checkpoints").glob("epoch-*"):
+            if folder != keep:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+class DropMissing(tf.keras.callbacks.Callback):
+    """Takes values that are not numbers out of the logs, so that later callbacks don't see them.
+
+    The regularisers' metrics have no value in validation (`TrainingMean`).
+    """
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Filters the epoch's logs in place."""
+        for name in [n for n, value in (logs or {}).items() if n != "loss" and math.isnan(value)]:
+            del logs[name]  # type: ignore[union-attr]

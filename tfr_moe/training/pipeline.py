@@ -1,0 +1,103 @@
+"""A TFR ModelFitPipeline that takes its losses, metrics and callbacks from a RunConfig."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from tfr_moe import losses, metrics
+from tfr_moe._compat import tf, tfr
+from tfr_moe.config import RunConfig
+from tfr_moe.training.ledger import DropMissing, Ledger
+from tfr_moe.training.optimizers import make_optimizer
+from tfr_moe.training.progress import GateWatch, ProgressLines
+
+
+class RankingPipeline(tfr.keras.pipeline.ModelFitPipeline):
+    """Trains with `model.fit`, keeps the best epoch, and resumes after a kill.
+
+    What it writes below `run`: `history.json` (an entry per epoch), `checkpoints/` (weights of the
+    best epoch), `backup/` (state to resume from), `tensorboard/` and, at the
+    end, `saved_model/` with TFR's signatures.
+
+    Args:
+        model_builder: a TFR model builder, such as `FeatureScorer.model_builder()`.
+        dataset_builder: a TFR dataset builder, such as `ElwcDatasetBuilder`.
+        config: the run's settings.
+        run: the run's folder.
+        console: where progress goes; None for stderr.
+        steps: steps of an epoch where known, for the progress bar.
+    """
+
+    def __init__(
+        self,
+        model_builder: Any,
+        dataset_builder: Any,
+        config: RunConfig,
+        run: Path,
+        console: Console | None = None,
+        steps: int | None = None,
+    ):
+        self.monitor = f"val_{config.monitor}"
+        self.higher = config.monitor != "loss" and metrics.higher_is_better(config.monitor)
+        self.ledger = Ledger(run, self.monitor, self.higher, config.early_stopping_patience)
+        # A run that was killed after its last epoch has only its end left to do.
+        epochs = len(self.ledger.epochs) if self.ledger.exhausted else config.num_epochs
+        hparams = tfr.keras.pipeline.PipelineHparams(
+            model_dir=str(run),
+            num_epochs=epochs,
+            steps_per_epoch=config.steps_per_epoch,
+            validation_steps=None,
+            learning_rate=config.learning_rate,
+            loss=config.loss,
+            steps_per_execution=config.steps_per_execution,
+            strategy=config.strategy,
+        )
+        super().__init__(model_builder, dataset_builder, hparams)
+        self._config = config
+        self._run = run
+        self._console = console or Console(stderr=True)
+        self._steps = config.steps_per_epoch or steps
+        self._optimizer = make_optimizer(config)
+        self.model: tf.keras.Model | None = None
+
+    def build_loss(self) -> Any:
+        """The run's loss."""
+        return losses.get(self._config.loss)
+
+    def build_metrics(self) -> list[Any]:
+        """The run's metrics."""
+        return [metrics.get(name) for name in self._config.metrics]
+
+    def build_weighted_metrics(self) -> list[Any]:
+        """None: weights are for the loss."""
+        return []
+
+    def build_callbacks(self) -> list[tf.keras.callbacks.Callback]:
+        """The ledger comes before the backup, so that no backed-up epoch is missing from it."""
+        return [
+            DropMissing(),
+            ProgressLines(self._console, self._config.num_epochs, self._steps, self.monitor),
+            GateWatch(self._console, self._config),
+            self.ledger,
+            tf.keras.callbacks.BackupAndRestore(str(self._run / "backup"), delete_checkpoint=False),
+            tf.keras.callbacks.TensorBoard(str(self._run / "tensorboard"), write_graph=False),
+        ]
+
+    def export_saved_model(
+        self, model: tf.keras.Model, export_to: str, checkpoint: Any = None
+    ) -> None:
+        """Saves the best epoch below `saved_model/`, whatever TFR's default place is."""
+        best = self.ledger.best
+        if best is not None:
+            weights = self.ledger.weights(best["epoch"])
+            model.load_weights(str(weights)).expect_partial()
+        self.model = model
+        model.save(
+            str(self._run / "saved_model"),
+            signatures=self._dataset_builder.build_signatures(model),
+            include_optimizer=False,
+            save_traces=False,
+        )

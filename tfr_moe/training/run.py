@@ -1,0 +1,189 @@
+"""A run: a folder that holds all there is to know about one training."""
+
+from __future__ import annotations
+
+import logging
+import math
+import shutil
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from tfr_moe import losses, metrics
+from tfr_moe._compat import tf, tfr
+from tfr_moe.config import RunConfig, load_config
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.errors import UserError
+from tfr_moe.schema import FeatureSchema
+from tfr_moe.scorers import FeatureScorer, create
+from tfr_moe.training.files import read_json, write_json
+from tfr_moe.training.pipeline import RankingPipeline
+
+CONFIG_FILE = "config.yaml"
+METRICS_FILE = "metrics.json"
+
+
+class LoadedRun(NamedTuple):
+    """A trained run.
+
+    Attributes:
+        path: its folder.
+        config: its settings.
+        schema: the schema of its data.
+        model: the Keras model with the weights of the best epoch.
+        metrics: the content of `metrics.json`.
+    """
+
+    path: Path
+    config: RunConfig
+    schema: FeatureSchema
+    model: Any
+    metrics: dict[str, Any]
+
+
+def make_scorer(folder: DataFolder, config: RunConfig) -> FeatureScorer:
+    """The scorer that the settings ask for, over the data's schema and tables."""
+    return create(config.model, folder.schema, folder.tables(), config.model_dump())
+
+
+def _prepare(run: Path, folder: DataFolder, config: RunConfig) -> None:
+    """Makes the run's folder, or finds that it can go on.
+
+    Raises:
+        UserError: if it holds a finished run or one with other settings.
+    """
+    if (run / METRICS_FILE).is_file():
+        raise UserError(f"run {run}: is complete already; choose another --out or remove it")
+    if (run / CONFIG_FILE).is_file():
+        before = load_config(run / CONFIG_FILE).model_dump()
+        now = config.model_dump()
+        for key in now:
+            if before[key] != now[key]:
+                raise UserError(
+                    f"run {run}: was begun with {key}={before[key]!r}, not {now[key]!r}; "
+                    "resume it with the same settings or choose another --out"
+                )
+    elif run.exists() and any(run.iterdir()):
+        raise UserError(f"run {run}: the folder is not empty and holds no run")
+    folder.copy_description(run)
+    config.save(run / CONFIG_FILE)
+
+
+def _check_names(config: RunConfig) -> None:
+    losses.get(config.loss)
+    for name in config.metrics:
+        metrics.get(name)
+
+
+def _number_of_steps(folder: DataFolder, batch_size: int) -> int | None:
+    lists = folder.num_lists("train")
+    return None if lists is None else math.ceil(lists / batch_size)
+
+
+def train(
+    data: str | Path, run: str | Path, config: RunConfig, console: Console | None = None
+) -> dict[str, Any]:
+    """Trains one model on a data-set folder; begun again after a kill, it resumes.
+
+    Args:
+        data: the data-set folder.
+        run: the run's folder; made if it is not there.
+        config: the settings.
+        console: where progress goes; None for stderr.
+
+    Returns:
+        What `metrics.json` holds.
+
+    Raises:
+        UserError: for settings, data or a folder that don't fit, in one line.
+    """
+    console = console or Console(stderr=True)
+    run, folder = Path(run), DataFolder(data)
+    folder.files("validation")
+    _check_names(config)
+    _prepare(run, folder, config)
+    # A note of Keras about its own file formats on every save is no news.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    tf.keras.utils.set_random_seed(config.seed)
+    if config.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    policy = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(config.precision)
+    try:
+        pipeline = RankingPipeline(
+            make_scorer(folder, config).model_builder(name=config.model),
+            ElwcDatasetBuilder(
+                folder,
+                config.batch_size,
+                config.list_size,
+                config.shuffle_buffer_size,
+                repeat=config.steps_per_epoch is not None,
+                seed=config.seed,
+            ),
+            config,
+            run,
+            console,
+            _number_of_steps(folder, config.batch_size),
+        )
+        started = time.monotonic()
+        pipeline.train_and_validate()
+    finally:
+        tf.keras.mixed_precision.set_global_policy(policy)
+    result = _result(pipeline, config, folder, time.monotonic() - started)
+    write_json(run / METRICS_FILE, result)
+    shutil.rmtree(run / "backup", ignore_errors=True)
+    return result
+
+
+def _result(
+    pipeline: RankingPipeline, config: RunConfig, folder: DataFolder, seconds: float
+) -> dict[str, Any]:
+    epochs = pipeline.ledger.epochs
+    best = pipeline.ledger.best
+    if best is None:
+        raise UserError(
+            f"{pipeline.monitor} was never a number: the validation split has no list that "
+            f"{config.monitor} can judge, or training diverged"
+        )
+    model = pipeline.model
+    lists = folder.num_lists("train")
+    return {
+        "model": config.model,
+        "monitor": pipeline.monitor,
+        "best_epoch": best["epoch"],
+        "epochs": len(epochs),
+        "best": {k: v for k, v in best.items() if k != "epoch"},
+        "parameters": None if model is None else model.count_params(),
+        "seconds": round(seconds, 1),
+        "train_lists": lists,
+        "versions": {"tensorflow": tf.__version__, "tensorflow_ranking": tfr.__version__},
+    }
+
+
+def load_run(path: str | Path) -> LoadedRun:
+    """Rebuilds a finished run's model with the weights of its best epoch.
+
+    Raises:
+        UserError: if there is no finished run.
+    """
+    path = Path(path)
+    if not (path / CONFIG_FILE).is_file():
+        raise UserError(f"run {path}: no such run ({CONFIG_FILE} is missing)")
+    result = read_json(path / METRICS_FILE)
+    if result is None:
+        raise UserError(
+            f"run {path}: is not finished; `tfr-moe train` with the same --out resumes it"
+        )
+    config = load_config(path / CONFIG_FILE)
+    folder = DataFolder(path)
+    policy = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy(config.precision)
+    try:
+        model = make_scorer(folder, config).build_model(name=config.model)
+    finally:
+        tf.keras.mixed_precision.set_global_policy(policy)
+    weights = path / "checkpoints" / f"epoch-{result['best_epoch']:04d}" / "weights"
+    model.load_weights(str(weights)).expect_partial()
+    return LoadedRun(path, config, folder.schema, model, result)
