@@ -1,0 +1,62 @@
+"""Folders that appear under their name only when they are complete."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tfr_moe.errors import UserError
+
+
+@contextmanager
+def complete_folder(out: str | Path, overwrite: bool = False) -> Iterator[Path]:
+    """Yields a temporary sibling of `out`; when the block ends well it is renamed to `out`.
+
+    When the block fails, nothing is left behind. A process that is killed outright leaves only the
+    hidden sibling `.<name>.partial-<process id>`, never a half-written `out`.
+
+    Args:
+        out: the folder to make. An empty folder of that name is taken over.
+        overwrite: replace a folder of that name; the old one stays until the new one is complete.
+
+    Raises:
+        UserError: if `out` is a file, or a folder with something in it and `overwrite` is not set.
+
+    Example:
+        >>> import tempfile
+        >>> base = Path(tempfile.mkdtemp())
+        >>> with complete_folder(base / "data") as folder:
+        ...     _ = (folder / "one.txt").write_text("1")
+        >>> [path.name for path in (base / "data").iterdir()]
+        ['one.txt']
+    """
+    out = Path(os.path.abspath(out))
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: is a file, a folder is to be written here")
+    if out.is_dir() and any(out.iterdir()) and not overwrite:
+        raise UserError(f"{out}: exists already; give another folder or ask to overwrite it")
+    partial = out.parent / f".{out.name}.partial-{os.getpid()}"
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        partial.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"{out}: cannot be made ({error.strerror})") from error
+    try:
+        yield partial
+        _replace(partial, out)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _replace(partial: Path, out: Path) -> None:
+    if not out.exists():
+        partial.rename(out)
+        return
+    old = out.parent / f".{out.name}.old-{os.getpid()}"
+    out.rename(old)
+    partial.rename(out)
+    shutil.rmtree(old)

@@ -1,0 +1,132 @@
+"""What the search-log generator can be asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tfr_moe.errors import UserError
+
+FORMATS = ("csv", "jsonl")
+
+
+@dataclass(frozen=True)
+class SearchLogOptions:
+    """Sizes and strengths of a synthetic search log. The equations are in `tfr_moe.synthetic`.
+
+    Attributes:
+        sessions: number of lists. Rows are about `sessions * mean_list_length`.
+        seed: same options and seed, same bytes.
+        num_files: log files; the sessions are cut into as many consecutive parts.
+        format: `csv` or `jsonl`, gzip in both cases.
+        top_categories: number of top categories (38 in Table II of the paper).
+        sub_categories: number of sub-categories over all top categories (3,479 in Table II).
+        shared_names: so many pairs of sub-categories under different parents have the same name.
+        traffic_exponent: the r-th top category and the r-th sub-category inside one get traffic
+            proportional to 1 / r^exponent; 0 is uniform.
+        queries_per_category: distinct queries of one sub-category.
+        items_per_category: distinct items of one sub-category.
+        brands_per_top_category: distinct brands of one top category.
+        users: distinct users.
+        popularity_exponent: Zipf exponent of queries, items, brands and users.
+        mean_list_length: mean number of items shown in a session (before `max_list_length`).
+        max_list_length: no session shows more items.
+        off_category: share of shown items that come from another sub-category.
+        history_length: most ids in a user's click history.
+        days: the sessions spread evenly over so many days.
+        category_strength: 0: one common utility for all categories; 1: each top category has its own
+            weights. The variance of the utility is the same for any value.
+        sub_category_deviation: length of a sub-category's own direction beside its top category's.
+        interactions: share of the utility's variance that is not linear in the features, the same in
+            all categories.
+        noise: scale of the logistic noise between utility (unit variance) and decision.
+        production_quality: correlation between the common utility and the score that put the items
+            in the order in which they were shown.
+        position_bias: an item at position p is seen with probability p^-position_bias.
+        purchase_rate: expected share of shown items that are bought.
+        click_rate: expected share of shown items that are clicked.
+    """
+
+    sessions: int = 4000
+    seed: int = 0
+    num_files: int = 4
+    format: str = "csv"
+    top_categories: int = 8
+    sub_categories: int = 60
+    shared_names: int = 2
+    traffic_exponent: float = 1.0
+    queries_per_category: int = 50
+    items_per_category: int = 200
+    brands_per_top_category: int = 40
+    users: int = 2000
+    popularity_exponent: float = 0.8
+    mean_list_length: float = 12.0
+    max_list_length: int = 40
+    off_category: float = 0.1
+    history_length: int = 10
+    days: int = 14
+    category_strength: float = 1.0
+    sub_category_deviation: float = 0.2
+    interactions: float = 0.1
+    noise: float = 0.6
+    production_quality: float = 0.3
+    position_bias: float = 0.3
+    purchase_rate: float = 0.09
+    click_rate: float = 0.25
+
+    def __post_init__(self) -> None:
+        """Refuses values out of range.
+
+        Raises:
+            UserError: naming the option, its value and the allowed range.
+        """
+        for name in _COUNTS:
+            _check(self, name, 1, 10**12)
+        for name in _SHARES:
+            _check(self, name, 0, 1)
+        for name in ("traffic_exponent", "popularity_exponent", "position_bias"):
+            _check(self, name, 0, 5)
+        _check(self, "seed", 0, 2**63 - 1)
+        _check(self, "sub_categories", self.top_categories, 10**7)
+        _check(self, "shared_names", 0, self.sub_categories // 2 if self.top_categories > 1 else 0)
+        _check(self, "history_length", 0, 1000)
+        _check(self, "sub_category_deviation", 0, 10)
+        _check(self, "noise", 0.01, 10)
+        _check(self, "mean_list_length", 2, self.max_list_length)
+        _check(self, "num_files", 1, min(self.sessions, 99999))
+        _check(self, "purchase_rate", 0.001, self.click_rate)
+        _check(self, "click_rate", 0.001, 0.9 * self.mean_examination)
+        if self.format not in FORMATS:
+            raise UserError(f"format must be one of {', '.join(FORMATS)}, got {self.format!r}")
+
+    @property
+    def mean_examination(self) -> float:
+        """The mean probability that an item of a list of mean length is seen."""
+        length = int(self.mean_list_length)
+        return sum(p**-self.position_bias for p in range(1, length + 1)) / length
+
+
+_COUNTS = [
+    "sessions",
+    "top_categories",
+    "sub_categories",
+    "queries_per_category",
+    "items_per_category",
+    "brands_per_top_category",
+    "users",
+    "days",
+    "max_list_length",
+]
+_SHARES = [
+    "off_category",
+    "category_strength",
+    "interactions",
+    "production_quality",
+    "purchase_rate",
+    "click_rate",
+]
+
+
+def _check(options: SearchLogOptions, name: str, low: float, high: float) -> None:
+    value = getattr(options, name)
+    if not low <= value <= high:
+        raise UserError(f"{name} must be between {low:g} and {high:g}, got {value}")

@@ -1,0 +1,228 @@
+"""Sessions of a synthetic log, chunk by chunk, vectorised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .decisions import HISTORY_BONUS, TASTE_BONUS, decide, thresholds
+from .hashing import Floats, combine, normal, pick, uniform, zipf_cdf
+from .options import SearchLogOptions
+from .world import COMPONENTS, World
+
+Ints: TypeAlias = NDArray[np.int64]
+
+CHUNK_SESSIONS = 1000
+START = 1_704_067_200  # 2024-01-01 UTC
+# What a hash is for; each attribute has its own number.
+_USES = [
+    "ctr",
+    "cvr",
+    "price",
+    "sales",
+    "comments",
+    "relevance",
+    "brand",
+    "quality",
+    "age",
+    "power",
+    "activeness",
+    "taste",
+    "history",
+    "history_length",
+    "history_category",
+]
+_SALT = {use: salt for salt, use in enumerate(_USES, start=1)}
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows of some sessions in the order in which they were shown.
+
+    Attributes:
+        columns: column name -> values of all rows, as they are written.
+        history: click history of each session, item ids, latest last.
+        session: [rows] index of the row's session inside the chunk.
+        utility: [rows] the true utility u of each row; never written.
+    """
+
+    columns: dict[str, Any]
+    history: list[list[int]]
+    session: Ints
+    utility: Floats
+
+
+class SessionGenerator:
+    """Draws sessions of one world; `chunks` yields them without keeping them."""
+
+    def __init__(self, options: SearchLogOptions, world: World):
+        self._options = options
+        self._world = world
+        exponent = options.popularity_exponent
+        self._category_cdf = np.cumsum(world.traffic) / world.traffic.sum()
+        self._category_cdf[-1] = 1.0
+        self._query_cdf = zipf_cdf(options.queries_per_category, exponent)
+        self._item_cdf = zipf_cdf(options.items_per_category, exponent)
+        self._brand_cdf = zipf_cdf(options.brands_per_top_category, exponent)
+        self._user_cdf = zipf_cdf(options.users, exponent)
+        self._thresholds = thresholds(options)
+
+    def chunks(self, part: int) -> Iterator[Chunk]:
+        """The sessions of one of the `num_files` parts, in order of time."""
+        options = self._options
+        rng = np.random.default_rng([options.seed, 2, part])
+        first = part * options.sessions // options.num_files
+        last = (part + 1) * options.sessions // options.num_files
+        for start in range(first, last, CHUNK_SESSIONS):
+            yield self._chunk(rng, start, min(CHUNK_SESSIONS, last - start))
+
+    def _chunk(self, rng: np.random.Generator, start: int, count: int) -> Chunk:
+        options, world = self._options, self._world
+        category = pick(self._category_cdf, rng.random(count))
+        query = category * options.queries_per_category + pick(self._query_cdf, rng.random(count))
+        user = pick(self._user_cdf, rng.random(count))
+        session, item_category, item = self._shown(rng, category)
+        z = self._components(item_category, item, query[session])
+        persons = {
+            name: normal(combine(options.seed, _SALT[name], user))
+            for name in ("age", "power", "activeness")
+        }
+        taste = normal(combine(options.seed, _SALT["taste"], user[session], item_category))
+        history = self._history(user, category)
+        in_history = self._brand_in_history(item_category, item, history, session)
+        utility = self._utility(z, item_category, session, persons, taste, in_history)
+        order, position = self._display(rng, z, session)
+        session, item_category, item = session[order], item_category[order], item[order]
+        z, utility, taste = z[order], utility[order], taste[order]
+        click, purchase = decide(rng, utility, position, self._thresholds, options)
+        days = (start + np.arange(count) + rng.random(count)) / options.sessions * options.days
+        columns = {
+            "session_id": (start + np.arange(count))[session],
+            "timestamp": (START + days * 86400).astype(np.int64)[session],
+            "query_id": query[session],
+            "user_id": user[session],
+            "top_category": world.parent[category][session],
+            "sub_category": category[session],
+            "user_age": np.clip(40 + 12 * persons["age"], 16, 90).astype(np.int64)[session],
+            "user_purchase_power": np.round(persons["power"], 3)[session],
+            "user_activeness": np.round(np.exp(1.5 + 0.8 * persons["activeness"]), 2)[session],
+            "item_id": item,
+            "brand": self._brand(item_category, item),
+            "item_top_category": world.parent[item_category],
+            "item_sub_category": item_category,
+            **_observed(z, world.price_level[item_category]),
+            "user_sub_category_ctr": np.round(_sigmoid(-2.5 + 0.6 * taste), 4),
+            "position": position,
+            "click": click,
+            "purchase": purchase,
+        }
+        ids = [[int(i) for i in row if i >= 0] for row in history]
+        return Chunk(columns, ids, session, utility)
+
+    def _shown(self, rng: np.random.Generator, category: Ints) -> tuple[Ints, Ints, Ints]:
+        """Distinct items of each session: session index, item's category, item id, all flat."""
+        options, world = self._options, self._world
+        count = len(category)
+        lengths = np.clip(
+            2 + rng.poisson(options.mean_list_length - 2, count), 2, options.max_list_length
+        )
+        # Twice as many draws as shown items, of which repeated ones are dropped.
+        shape = (count, 2 * int(lengths.max()))
+        own = np.broadcast_to(category[:, None], shape)
+        top = world.parent[own]
+        sibling = world.first[top] + (rng.random(shape) * world.siblings[own]).astype(np.int64)
+        foreign = pick(self._category_cdf, rng.random(shape))
+        other = np.where(rng.random(shape) < 0.5, sibling, foreign)
+        chosen = np.where(rng.random(shape) < options.off_category, other, own)
+        item = chosen * options.items_per_category + pick(self._item_cdf, rng.random(shape))
+        order = np.argsort(item, axis=1, kind="stable")
+        ordered = np.take_along_axis(item, order, axis=1)
+        repeated = np.zeros(shape, dtype=bool)
+        np.put_along_axis(repeated, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
+        kept = ~repeated & (np.cumsum(~repeated, axis=1) <= lengths[:, None])
+        return np.nonzero(kept)[0], chosen[kept], item[kept]
+
+    def _brand(self, category: Ints, item: Ints) -> Ints:
+        options = self._options
+        rank = pick(self._brand_cdf, uniform(combine(options.seed, _SALT["brand"], item)))
+        return self._world.parent[category] * options.brands_per_top_category + rank
+
+    def _components(self, category: Ints, item: Ints, query: Ints) -> Floats:
+        """z [rows, M]: one standard normal number per component of the utility."""
+        seed = self._options.seed
+        drawn = {
+            name: normal(combine(seed, _SALT[name], item))
+            for name in ("ctr", "cvr", "price", "sales", "comments")
+        }
+        drawn["relevance"] = normal(combine(seed, _SALT["relevance"], query, item))
+        drawn["brand"] = normal(combine(seed, _SALT["quality"], self._brand(category, item)))
+        return np.stack([drawn[name] for name in COMPONENTS], axis=1)
+
+    def _history(self, user: Ints, category: Ints) -> Ints:
+        """[sessions, history_length] item ids, -1 for none; most from the session's sub-category."""
+        options = self._options
+        slots = np.arange(options.history_length)
+        u, c = user[:, None], category[:, None]
+        length = uniform(combine(options.seed, _SALT["history_length"], user))
+        drawn = uniform(combine(options.seed, _SALT["history_category"], u, c, slots))
+        foreign = pick(self._category_cdf, drawn / 0.3 % 1.0)
+        place = np.where(drawn < 0.3, foreign, c)
+        rank = pick(
+            self._item_cdf, uniform(combine(options.seed, _SALT["history"], u, place, slots))
+        )
+        item = place * options.items_per_category + rank
+        return np.where(slots < (length * (options.history_length + 1))[:, None], item, -1)
+
+    def _brand_in_history(
+        self, category: Ints, item: Ints, history: Ints, session: Ints
+    ) -> NDArray[np.bool_]:
+        past_category = np.maximum(history, 0) // self._options.items_per_category
+        past = np.where(history >= 0, self._brand(past_category, history), -1)
+        return np.any(past[session] == self._brand(category, item)[:, None], axis=1)
+
+    def _utility(
+        self,
+        z: Floats,
+        category: Ints,
+        session: Ints,
+        persons: dict[str, Floats],
+        taste: Floats,
+        in_history: NDArray[np.bool_],
+    ) -> Floats:
+        share = self._options.interactions
+        linear = np.einsum("rm,rm->r", z, self._world.weights[category])
+        price, comments = COMPONENTS.index("price"), COMPONENTS.index("comments")
+        crossed = z[:, price] * persons["power"][session] + z[:, comments] * persons["age"][session]
+        extra = TASTE_BONUS * (persons["activeness"][session] + taste) + HISTORY_BONUS * in_history
+        return np.sqrt(1 - share) * linear + np.sqrt(share / 2) * crossed + extra
+
+    def _display(
+        self, rng: np.random.Generator, z: Floats, session: Ints
+    ) -> tuple[NDArray[np.intp], Ints]:
+        quality = self._options.production_quality
+        score = quality * (z @ self._world.common)
+        score += np.sqrt(1 - quality**2) * rng.standard_normal(len(z))
+        order: NDArray[np.intp] = np.lexsort((-score, session))
+        starts: Ints = np.searchsorted(session, np.arange(session.max() + 1))
+        return order, np.arange(len(z)) - starts[session] + 1
+
+
+def _sigmoid(x: Floats) -> Floats:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def _observed(z: Floats, price_level: Floats) -> dict[str, Any]:
+    """The columns that the log shows of z: monotone in each component."""
+    value = dict(zip(COMPONENTS, z.T, strict=True))
+    return {
+        "product_ctr": np.round(_sigmoid(-3.0 + 0.7 * value["ctr"]), 5),
+        "product_cvr": np.round(_sigmoid(-3.5 + 0.7 * value["cvr"]), 5),
+        "price": np.round(np.exp(3.5 + price_level + 0.8 * value["price"]), 2),
+        "sales_volume": np.exp(5.0 + 1.5 * value["sales"]).astype(np.int64),
+        "good_comments_ratio": np.round(_sigmoid(2.0 + 0.8 * value["comments"]), 4),
+        "relevance_score": np.round(_sigmoid(0.5 + value["relevance"]), 4),
+    }

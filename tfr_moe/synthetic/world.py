@@ -1,0 +1,143 @@
+"""The fixed part of a synthetic log: the category tree and what counts in each category."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .hashing import Floats, zipf_cdf
+from .options import SearchLogOptions
+
+COMPONENTS = ("ctr", "cvr", "price", "sales", "comments", "relevance", "brand")
+"""What the linear part of the utility weighs; `brand` is a brand's quality, seen only through its id."""
+
+_PRICE = COMPONENTS.index("price")
+_CONCENTRATION = 0.4
+_NAMES = [
+    "Clothing",
+    "Books",
+    "Foods",
+    "Electronics",
+    "Computers",
+    "Sports",
+    "Phones",
+    "Toys",
+    "Beauty",
+    "Garden",
+    "Kitchen",
+    "Office",
+    "Shoes",
+    "Jewellery",
+    "Pets",
+    "Music",
+    "Baby",
+    "Tools",
+]
+_SHARED = ["Accessories", "Gifts", "Outlet", "Bundles", "Refurbished"]
+
+
+@dataclass(frozen=True)
+class World:
+    """The tree and its weights. Sub-categories are numbered; the pair of names is their key.
+
+    Attributes:
+        top_names: [T] names of the top categories.
+        sub_names: [C] names of the sub-categories; a name may stand under two parents.
+        parent: [C] index of each sub-category's top category.
+        traffic: [C] probability that a session is in the sub-category.
+        weights: [C, M] weights of the components, each row of length 1.
+        common: [M] the weights that all share, of length 1.
+        price_level: [C] shift of the logarithm of prices.
+        siblings: [C] number of sub-categories under the same parent.
+        first: [T] index of a top category's first sub-category.
+    """
+
+    top_names: list[str]
+    sub_names: list[str]
+    parent: NDArray[np.int64]
+    traffic: Floats
+    weights: Floats
+    common: Floats
+    price_level: Floats
+    siblings: NDArray[np.int64]
+    first: NDArray[np.int64]
+
+
+def build_world(options: SearchLogOptions) -> World:
+    """Draws the tree and the weights of one log from its seed."""
+    rng = np.random.default_rng([options.seed, 1])
+    sizes = _sizes(options)
+    parent = np.repeat(np.arange(options.top_categories), sizes)
+    rank = np.concatenate([np.arange(size) for size in sizes])
+    common, weights = _weights(rng, options, parent)
+    level = options.category_strength * rng.standard_normal(len(parent))
+    top_names = _top_names(options.top_categories)
+    return World(
+        top_names=top_names,
+        sub_names=_sub_names(options, top_names, parent, rank),
+        parent=parent,
+        traffic=_traffic(options, parent, rank),
+        weights=weights,
+        common=common,
+        price_level=level,
+        siblings=sizes[parent],
+        first=np.concatenate([[0], np.cumsum(sizes)[:-1]]),
+    )
+
+
+def _sizes(options: SearchLogOptions) -> NDArray[np.int64]:
+    """Sub-categories per top category: one each, the rest shared out evenly, large ones first."""
+    even, rest = divmod(options.sub_categories, options.top_categories)
+    sizes = np.full(options.top_categories, even, dtype=np.int64)
+    sizes[:rest] += 1
+    return sizes
+
+
+def _traffic(
+    options: SearchLogOptions, parent: NDArray[np.int64], rank: NDArray[np.int64]
+) -> Floats:
+    top = np.diff(zipf_cdf(options.top_categories, options.traffic_exponent), prepend=0.0)
+    inside = (rank + 1.0) ** -options.traffic_exponent
+    return top[parent] * inside / np.bincount(parent, inside)[parent]
+
+
+def _unit(vectors: Floats) -> Floats:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def _weights(
+    rng: np.random.Generator, options: SearchLogOptions, parent: NDArray[np.int64]
+) -> tuple[Floats, Floats]:
+    """w_c = unit((1 - s) w_0 + s unit(v_t(c) + d g_c)), see the package's docstring."""
+    size = len(COMPONENTS)
+    common = _unit(np.ones(size))
+    top = np.sqrt(rng.dirichlet(np.full(size, _CONCENTRATION), options.top_categories))
+    top[:, _PRICE] *= rng.choice([-1.0, 1.0], options.top_categories)
+    own = _unit(rng.standard_normal((len(parent), size)))
+    category = _unit(top[parent] + options.sub_category_deviation * own)
+    strength = options.category_strength
+    return common, _unit((1.0 - strength) * common + strength * category)
+
+
+def _top_names(count: int) -> list[str]:
+    return [_NAMES[t] if t < len(_NAMES) else f"Category {t + 1}" for t in range(count)]
+
+
+def _sub_names(
+    options: SearchLogOptions,
+    top_names: list[str],
+    parent: NDArray[np.int64],
+    rank: NDArray[np.int64],
+) -> list[str]:
+    names = [f"{top_names[t]} {r + 1}" for t, r in zip(parent, rank, strict=True)]
+    # The last sub-categories of neighbouring parents get a name in common, the first are left alone.
+    free = [np.flatnonzero(parent == t)[::-1].tolist() for t in range(options.top_categories)]
+    for pair in range(options.shared_names):
+        left, right = sorted(range(len(free)), key=lambda t: -len(free[t]))[:2]
+        shared = _SHARED[pair] if pair < len(_SHARED) else f"Other {pair + 1}"
+        if not free[left] or not free[right]:
+            break
+        names[free[left].pop(0)] = names[free[right].pop(0)] = shared
+    return names
