@@ -1,0 +1,72 @@
+"""Runs a model over a data set and yields the scored lists as numpy batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tfr_moe._compat import tf
+from tfr_moe.errors import UserError
+from tfr_moe.evaluation.batches import Array, ListBatch
+from tfr_moe.schema import MASK, FeatureSchema
+
+if TYPE_CHECKING:
+    import tensorflow
+
+
+def _strings(tensor: Any) -> Array:
+    """[B, 1] string tensor -> [B] array of str."""
+    values = np.asarray(tensor).reshape(-1)
+    return np.array([value.decode("utf-8", errors="replace") for value in values], dtype=object)
+
+
+def _check_extras(extras: Any, schema: FeatureSchema) -> None:
+    for name in (schema.list_id, schema.position):
+        if name and name not in extras:
+            there = ", ".join(map(str, extras)) or "nothing"
+            raise UserError(f"extras have no {name!r}, which the schema names; there is: {there}")
+
+
+def score_dataset(
+    model: tensorflow.keras.Model, dataset: tensorflow.data.Dataset, schema: FeatureSchema
+) -> Iterator[ListBatch]:
+    """Scores every list of a data set once, in inference mode, batch by batch.
+
+    The graph is traced once, for the data set's own element shapes, so batches of varying list
+    length cost no new trace.
+
+    Args:
+        model: takes the features as a dict and returns logits [B, L].
+        dataset: of elements `(features, labels, extras)`: `features` with the mask
+            `example_list_mask` [B, L] and, where the schema has a hierarchy, the parent category
+            [B, 1]; `labels` [B, L]; `extras` with the list id [B, 1] and, where the schema has one,
+            the position [B, L, 1] or [B, L].
+        schema: names the list id, the position and the hierarchy.
+
+    Yields:
+        One `ListBatch` for each element, scores in the model's own precision.
+
+    Raises:
+        UserError: where the extras lack the list id or the position that the schema names.
+    """
+    features_spec, _, extras_spec = dataset.element_spec
+    _check_extras(extras_spec, schema)
+
+    @tf.function(input_signature=[features_spec])
+    def infer(features: Any) -> Any:
+        return model(features, training=False)
+
+    parent = schema.hierarchy.parent if schema.hierarchy else None
+    for features, labels, extras in dataset:
+        scores = infer(features)
+        shape = tuple(scores.shape)
+        yield ListBatch(
+            scores=scores.numpy(),
+            labels=labels.numpy(),
+            mask=features[MASK].numpy(),
+            list_ids=_strings(extras[schema.list_id]),
+            positions=extras[schema.position].numpy().reshape(shape) if schema.position else None,
+            categories=_strings(features[parent]) if parent else None,
+        )
