@@ -164,6 +164,10 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         """
         if mask is None:
             mask = tf.ones(tf.shape(inputs)[:2], tf.bool)
+        if self.constraint_gate is not None and not self.constraint_gate.built:
+            # It is called in training only, but its variables belong to every graph.
+            with tf.name_scope(self.constraint_gate.name):
+                self.constraint_gate.build(constraint_inputs.shape)
         gate = self.inference_gate(tf.cast(gate_inputs, tf.float32), training=training)
         experts = gate.indices
         if training and self.num_adversarial:
