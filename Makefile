@@ -6,7 +6,7 @@ VERSIONS := 3.11 3.10 3.12 3.13
 BIN := $(VENV)/bin
 CODE := tfr_moe beam serving tuning
 export PYTHON
-export TF_CPP_MIN_LOG_LEVEL ?= 2
+export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo lint test test-slow clean

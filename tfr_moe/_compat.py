@@ -3,7 +3,7 @@
 TensorFlow Ranking is written for Keras 2 and for a TensorFlow that still has `tf.estimator`. Up to
 TensorFlow 2.15 both are there. From 2.16 on, `tf.keras` is Keras 3 unless `TF_USE_LEGACY_KERAS` is
 set before it is first touched, and `tensorflow.estimator` is gone, at which TensorFlow Ranking fails
-at import. Importing this module costs no TensorFlow import: it only sets the variable. The
+at import. Importing this module costs no TensorFlow import: it only sets variables. The
 frameworks load at the first access of an attribute:
 
     from tfr_moe._compat import tf, tfr
@@ -79,8 +79,6 @@ def _estimator_stand_in() -> types.ModuleType:
 
 
 def _load_tensorflow() -> types.ModuleType:
-    # TensorFlow's C++ start-up notices are no news to anyone who runs a command.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
     tensorflow: Any = importlib.import_module("tensorflow")
     if not needs_legacy_keras():
         return tensorflow
@@ -126,5 +124,8 @@ def __getattr__(name: str) -> Any:
     return globals()[name]
 
 
+# TensorFlow's C++ start-up notices are no news to anyone who runs a command. They come at whatever
+# loads TensorFlow first, which may be the protos of tensorflow_serving.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 if needs_legacy_keras():
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")

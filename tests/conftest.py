@@ -1,0 +1,51 @@
+"""What every test may use: the repository's root, the real data, and a fresh Python process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def repository() -> Path:
+    """The root of the source tree."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of small real data sets; the test is skipped where it is absent."""
+    folder = Path(os.environ.get("TFR_MOE_DATA") or ROOT.parent / "shared" / "data")
+    if not folder.is_dir():
+        pytest.skip(f"no real data: {folder} does not exist (set TFR_MOE_DATA)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Runs source text in a fresh process of the same interpreter.
+
+    The process does not inherit the variables that this process may have set by importing tfr_moe;
+    others are given by keyword.
+    """
+
+    def run(source: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        set_by_import = {"TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL"}
+        inherited = {k: v for k, v in os.environ.items() if k not in set_by_import}
+        return subprocess.run(
+            [sys.executable, "-c", source],
+            env={**inherited, **environment},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return run
