@@ -10,8 +10,8 @@ input, `inputs`, as those of TensorFlow Ranking have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK, FeatureSchema
@@ -34,7 +34,7 @@ class ServingModule(NamedTuple):
     """What `tf.saved_model.save` takes: the module and its signatures."""
 
     module: tf.Module
-    signatures: dict[str, Callable[..., Tensors]]
+    signatures: dict[str, Any]
 
 
 def build(
@@ -121,7 +121,7 @@ def _ranked(outputs: Tensors, batch: _Batch) -> Tensors:
     return ranked
 
 
-def _used_variables(functions: Iterable[Callable[..., Tensors]]) -> list[tf.Variable]:
+def _used_variables(functions: Iterable[Any]) -> list[tf.Variable]:
     found = {id(v): v for function in functions for v in function.variables}
     return list(found.values())
 

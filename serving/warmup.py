@@ -14,29 +14,11 @@ from tfr_moe.encoding import ListEncoder, RowParser, Values
 from tfr_moe.errors import UserError
 from tfr_moe.schema import Feature, FeatureSchema, Scope
 
+from .tensors import predict_request
+
 EXTRA = "assets.extra"
 WARMUP_FILE = "tf_serving_warmup_requests"
 MAX_RECORDS = 1000  # TensorFlow Serving refuses to load a model with more
-
-
-def predict_request(name: str, signature: str, lists: Sequence[bytes]) -> Any:
-    """A `PredictRequest` for serialized lists, without TensorFlow's Python API.
-
-    Args:
-        name: the model's name.
-        signature: the signature's name.
-        lists: serialized `ExampleListWithContext`s.
-    """
-    from tensorflow_serving.apis import predict_pb2
-
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = name
-    request.model_spec.signature_name = signature
-    tensor = request.inputs["inputs"]
-    tensor.dtype = 7  # DT_STRING
-    tensor.tensor_shape.dim.add().size = len(lists)
-    tensor.string_val.extend(lists)
-    return request
 
 
 def write_warmup(path: Path, name: str, signatures: Sequence[str], lists: Iterable[bytes]) -> int:

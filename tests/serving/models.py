@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.schema import MASK, FeatureSchema, Scope
 
 SHOP = FeatureSchema.model_validate(
     {
@@ -30,7 +30,8 @@ CATEGORIES = ["food", "toys"]
 def inputs_of(schema: FeatureSchema) -> dict[str, Any]:
     """The Keras inputs of the model contract."""
     inputs = {MASK: tf.keras.Input([None], dtype=tf.bool, name=MASK)}
-    for scope, lead in (("context", []), ("example", [None])):
+    leads: dict[Scope, list[None]] = {"context": [], "example": [None]}
+    for scope, lead in leads.items():
         for name, spec in schema.feature_spec(scope).items():
             inputs[name] = tf.keras.Input([*lead, *spec.shape], dtype=spec.dtype, name=name)
     return inputs
