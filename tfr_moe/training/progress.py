@@ -40,6 +40,8 @@ class ProgressLines(tf.keras.callbacks.Callback):
             self._first_epoch = epoch
             if epoch:
                 self._console.print(f"resuming after epoch {epoch}")
+        if not self._console.is_terminal:
+            return
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -55,7 +57,7 @@ class ProgressLines(tf.keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Moves the bar."""
-        if self._progress is not None and self._console.is_terminal:
+        if self._progress is not None:
             loss = (logs or {}).get("loss", math.nan)
             self._progress.update(self._task, completed=batch + 1, loss=f"{loss:.4f}")
 
@@ -75,6 +77,7 @@ class ProgressLines(tf.keras.callbacks.Callback):
             f"epoch {epoch + 1}/{self._num_epochs}  {'  '.join(shown)}  "
             f"{spent:.0f} s, at most {left:.0f} s to go",
             highlight=False,
+            soft_wrap=True,
         )
 
     def on_train_end(self, logs: Any = None) -> None:
@@ -129,4 +132,6 @@ class GateWatch(tf.keras.callbacks.Callback):
         for kind, sentence in gate_warnings(logs or {}, self._config).items():
             if kind not in self._said:
                 self._said.add(kind)
-                self._console.print(f"warning: {sentence}", style="yellow", highlight=False)
+                self._console.print(
+                    f"warning: {sentence}", style="yellow", highlight=False, soft_wrap=True
+                )

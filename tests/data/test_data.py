@@ -1,0 +1,94 @@
+"""Data-set folders and the dataset builder."""
+
+import numpy as np
+import pytest
+
+from tests.tiny import SCHEMA, lists, write_data_folder
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.errors import UserError
+from tfr_moe.schema import MASK
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return DataFolder(write_data_folder(tmp_path_factory.mktemp("data") / "set", train=50))
+
+
+def read(dataset):
+    return {
+        str(extras["query_id"][b, 0].numpy(), "utf-8"): (features, labels, extras, b)
+        for features, labels, extras in dataset
+        for b in range(labels.shape[0])
+    }
+
+
+def test_every_list_comes_out_once_with_its_values(folder):
+    builder = ElwcDatasetBuilder(folder, batch_size=7)
+    found = read(builder.build_evaluation_dataset("validation"))
+    expected = {list_id: (context, items) for list_id, context, items in lists(60, seed=2)}
+    assert found.keys() == expected.keys()
+    for list_id, (context, items) in expected.items():
+        features, labels, extras, b = found[list_id]
+        size = len(items)
+        np.testing.assert_array_equal(
+            features[MASK][b], np.arange(labels.shape[1]) < size, err_msg=list_id
+        )
+        np.testing.assert_allclose(labels[b, :size], [item["purchase"] for item in items])
+        assert (labels[b, size:].numpy() == -1).all()
+        np.testing.assert_allclose(
+            features["example_numeric"][b, :size],
+            [[item["price"], item["sales"]] for item in items],
+            rtol=1e-6,
+        )
+        assert features["sub"][b, 0].numpy().decode() == context["sub"]
+        clicked = [v.decode() for v in features["clicked"][b].numpy()]
+        assert clicked == context["clicked"] + [""] * (3 - len(context["clicked"]))
+        np.testing.assert_allclose(
+            extras["position"][b, :size, 0], [item["position"] for item in items]
+        )
+
+
+def test_training_data_is_shuffled_anew_each_epoch_and_complete(folder):
+    builder = ElwcDatasetBuilder(folder, batch_size=50, seed=1)
+    dataset = builder.build_train_dataset()
+    epochs = [
+        np.concatenate([f["context_numeric"].numpy()[:, 0] for f, _ in dataset]) for _ in range(2)
+    ]
+    np.testing.assert_array_equal(np.sort(epochs[0]), np.sort(epochs[1]))
+    assert (epochs[0] != epochs[1]).any()
+
+
+def test_list_size_cuts_training_lists_only(folder):
+    builder = ElwcDatasetBuilder(folder, batch_size=50, list_size=3)
+    assert next(iter(builder.build_train_dataset()))[1].shape[1] == 3
+    assert next(iter(builder.build_valid_dataset()))[1].shape[1] > 3
+
+
+def test_a_weight_column_becomes_a_third_element(tmp_path):
+    schema = SCHEMA.model_copy(update={"weight": "weight"})
+    folder = DataFolder(write_data_folder(tmp_path / "set", train=8, schema=schema))
+    _, labels, weights = next(iter(ElwcDatasetBuilder(folder).build_train_dataset()))
+    assert weights.shape == labels.shape
+    np.testing.assert_array_equal(weights, np.ones(labels.shape))  # the default of absent weights
+
+
+def test_serialized_lists_are_the_records(folder):
+    records = ElwcDatasetBuilder(folder).serialized_lists("test")
+    assert sum(1 for _ in records) == 60
+
+
+def test_what_is_missing_is_named(tmp_path, folder):
+    with pytest.raises(UserError, match="no such folder"):
+        DataFolder(tmp_path / "none")
+    with pytest.raises(UserError, match=r"schema\.json is missing; make the data set with"):
+        DataFolder(tmp_path)
+    with pytest.raises(UserError, match="split 'dev' is unknown; there are: train, validation, test"):
+        folder.files("dev")
+    other = write_data_folder(tmp_path / "set", train=4, validation=1, test=1)
+    (other / "vocabulary" / "brand.txt").unlink()
+    with pytest.raises(UserError, match="no vocabulary of feature 'brand'"):
+        DataFolder(other).tables()
+    for file in other.glob("test-*"):
+        file.unlink()
+    with pytest.raises(UserError, match=r"there are no test-\*\.tfrecord\.gz files"):
+        DataFolder(other).files("test")

@@ -1,0 +1,63 @@
+"""The registry of losses, and the mean over valid items."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tfr_moe import losses
+from tfr_moe._compat import tf
+from tfr_moe.errors import UserError
+
+
+def cross_entropy(label, logit):
+    p = 1 / (1 + math.exp(-logit))
+    return -(label * math.log(p) + (1 - label) * math.log(1 - p))
+
+
+def test_cross_entropy_is_the_mean_over_valid_items():
+    loss = losses.get("sigmoid_cross_entropy")
+    labels = tf.constant([[1.0, 0.0, -1.0], [0.0, -1.0, -1.0]])
+    logits = tf.constant([[2.0, -1.0, 9.0], [0.5, 9.0, -9.0]])
+    expected = (cross_entropy(1, 2.0) + cross_entropy(0, -1.0) + cross_entropy(0, 0.5)) / 3
+    np.testing.assert_allclose(loss(labels, logits), expected, rtol=1e-6)
+
+
+def test_cross_entropy_does_not_depend_on_padding():
+    loss = losses.get("sigmoid_cross_entropy")
+    narrow = loss([[1.0, 0.0]], [[2.0, -1.0]])
+    wide = loss([[1.0, 0.0, -1.0, -1.0]], [[2.0, -1.0, 5.0, 5.0]])
+    np.testing.assert_allclose(narrow, wide, rtol=1e-6)
+
+
+@pytest.mark.parametrize("weights", [[2.0, 1.0], [[2.0], [1.0]], [[2.0, 2.0], [1.0, 1.0]]])
+def test_a_list_of_weight_two_counts_as_two_lists(weights):
+    loss = losses.get("sigmoid_cross_entropy")
+    labels, logits = [[1.0, 0.0], [0.0, 1.0]], [[2.0, -1.0], [0.3, 0.4]]
+    weighted = loss(labels, logits, sample_weight=tf.constant(weights))
+    repeated = loss([labels[0], *labels], [logits[0], *logits])
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-6)
+
+
+def test_grades_above_one_count_as_purchased():
+    loss = losses.get("sigmoid_cross_entropy")
+    np.testing.assert_allclose(loss([[3.0, 0.0]], [[1.0, 2.0]]), loss([[1.0, 0.0]], [[1.0, 2.0]]))
+
+
+def test_nothing_valid_costs_nothing_and_has_a_finite_gradient():
+    logits = tf.Variable([[1.0, 2.0]])
+    with tf.GradientTape() as tape:
+        loss = losses.get("sigmoid_cross_entropy")(tf.constant([[-1.0, -1.0]]), logits)
+    assert float(loss) == 0.0
+    np.testing.assert_array_equal(tape.gradient(loss, logits), [[0.0, 0.0]])
+
+
+def test_names_of_tensorflow_ranking_are_taken_as_they_are():
+    loss = losses.get("softmax_loss")
+    # -log softmax of the relevant item over (ln 3, 0): 3/4
+    np.testing.assert_allclose(loss([[1.0, 0.0]], [[math.log(3), 0.0]]), -math.log(0.75), rtol=1e-6)
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones():
+    with pytest.raises(UserError, match="loss 'foo' is unknown; there are: sigmoid_cross_entropy,"):
+        losses.get("foo")

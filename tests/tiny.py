@@ -1,0 +1,114 @@
+"""A small data-set folder, written without Beam, in which category decides which feature matters."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from tfr_moe._compat import tf
+from tfr_moe.encoding import ListEncoder
+from tfr_moe.schema import FeatureSchema, shard_file
+
+SCHEMA = FeatureSchema.model_validate(
+    {
+        "list_id": "query_id",
+        "labels": ["purchase"],
+        "position": "position",
+        "hierarchy": {"child": "sub", "parent": "top"},
+        "features": [
+            {"name": "top", "scope": "context", "kind": "categorical"},
+            {"name": "sub", "scope": "context", "kind": "categorical"},
+            {"name": "age", "scope": "context", "kind": "numeric", "default": 40.0},
+            {"name": "clicked", "scope": "context", "kind": "categorical_list",
+             "hash_buckets": 20, "max_length": 3},
+            {"name": "brand", "scope": "example", "kind": "categorical", "min_count": 1},
+            {"name": "price", "scope": "example", "kind": "numeric", "transform": "log1p"},
+            {"name": "sales", "scope": "example", "kind": "numeric"},
+        ],
+    }
+)  # fmt: skip
+
+TREE = {"a": ["x", "y"], "b": ["x", "z"]}  # x stands under both
+
+
+def lists(count, seed):
+    """Typed lists: in category a the cheapest item sells, in b the one with most sales."""
+    rng = np.random.default_rng(seed)
+    for number in range(count):
+        top = str(rng.choice(list(TREE)))
+        size = int(rng.integers(2, 9))
+        price = rng.gamma(2.0, 10.0, size)
+        sales = rng.normal(size=size)
+        utility = -np.log1p(price) if top == "a" else sales
+        bought = int(np.argmax(utility + 0.2 * rng.normal(size=size)))
+        context = {
+            "top": top,
+            "sub": str(rng.choice(TREE[top])),
+            "age": float(rng.integers(18, 80)),
+            "clicked": [f"item{i}" for i in range(int(rng.integers(0, 4)))],
+        }
+        items = [
+            {
+                "brand": f"brand{rng.integers(5)}",
+                "price": float(price[i]),
+                "sales": float(sales[i]),
+                "purchase": float(i == bought),
+                "position": float(i + 1),
+            }
+            for i in range(size)
+        ]
+        yield f"{seed}-{number}", context, items
+
+
+def write_data_folder(path: Path, train=200, validation=60, test=60, schema=SCHEMA) -> Path:
+    """Writes schema, statistics, vocabularies, manifest and gzip TFRecords below `path`."""
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "vocabulary").mkdir(exist_ok=True)
+    schema.save(path / "schema.json")
+    encoder = ListEncoder(schema)
+    manifest = {"format": 1, "splits": {}}
+    columns = {"age": [], "price": [], "sales": []}
+    for seed, (split, count) in enumerate(
+        {"train": train, "validation": validation, "test": test}.items(), start=1
+    ):
+        options = tf.io.TFRecordOptions(compression_type="GZIP")
+        for shard in range(2):
+            name = str(path / shard_file(split, shard, 2))
+            with tf.io.TFRecordWriter(name, options) as writer:
+                for i, (list_id, context, items) in enumerate(lists(count, seed)):
+                    if i % 2 == shard:
+                        writer.write(encoder.encode(list_id, context, items))
+                    if split == "train" and shard == 0:
+                        columns["age"].append(context["age"])
+                        columns["price"] += [float(np.log1p(item["price"])) for item in items]
+                        columns["sales"] += [item["sales"] for item in items]
+        manifest["splits"][split] = {"lists": count}
+    statistics = {
+        name: {"count": len(v), "mean": float(np.mean(v)), "std": float(np.std(v))}
+        for name, v in columns.items()
+    }
+    grouped = {
+        "context": {"age": statistics["age"]},
+        "example": {"price": statistics["price"], "sales": statistics["sales"]},
+    }
+    (path / "statistics.json").write_text(json.dumps(grouped))
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    vocabularies = {
+        "top": sorted(TREE),
+        "sub": [f"{top} > {sub}" for top, subs in TREE.items() for sub in subs],
+        "brand": [f"brand{i}" for i in range(5)],
+    }
+    for name, words in vocabularies.items():
+        (path / "vocabulary" / f"{name}.txt").write_text("\n".join(words) + "\n")
+    return path
+
+
+SMALL = {
+    "expert_hidden_dims": (16, 8),
+    "embedding_dim": 4,
+    "num_experts": 4,
+    "top_k": 2,
+    "learning_rate": 0.01,
+    "batch_size": 32,
+    "num_epochs": 3,
+}

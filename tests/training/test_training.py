@@ -1,0 +1,189 @@
+"""Runs: they learn, repeat under a seed, keep the best epoch, survive a kill and refuse nonsense."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests.tiny import SMALL, write_data_folder
+from tfr_moe._compat import tf
+from tfr_moe.config import make_config
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.errors import UserError
+from tfr_moe.training import load_run, train
+from tfr_moe.training.ledger import best_epoch
+from tfr_moe.training.progress import gate_warnings
+
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_data_folder(tmp_path_factory.mktemp("data") / "set")
+
+
+def config(**settings):
+    return make_config({"model": "adv_hsc_moe", **SMALL, **settings})
+
+
+def scores(run, data):
+    dataset = ElwcDatasetBuilder(DataFolder(data)).build_evaluation_dataset("test")
+    model = load_run(run).model
+    return np.concatenate([model(features).numpy().ravel() for features, _, _ in dataset])
+
+
+@pytest.mark.smoke
+def test_training_learns_and_leaves_a_whole_run(data, tmp_path):
+    result = train(data, tmp_path / "run", config(num_epochs=8), QUIET)
+    history = json.loads((tmp_path / "run" / "history.json").read_text())
+    assert history[-1]["val_session_auc"] > 0.75 > history[0]["val_session_auc"]
+    assert result["best"]["val_session_auc"] == max(e["val_session_auc"] for e in history)
+    for name in ("hsc", "adversarial", "importance_cv2", "load_cv2", "gate_entropy"):
+        assert name in history[0], name
+        assert f"val_{name}" not in history[0], name
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {
+        "checkpoints", "config.yaml", "history.json", "metrics.json", "saved_model",
+        "schema.json", "statistics.json", "tensorboard", "vocabulary",
+    }  # fmt: skip
+
+
+def test_the_loaded_model_is_that_of_the_best_epoch(data, tmp_path):
+    run = tmp_path / "run"
+    result = train(data, run, config(learning_rate=0.3, num_epochs=6), QUIET)
+    loaded = load_run(run)
+    loaded.model.compile(metrics=[__import__("tfr_moe").metrics.get("session_auc")])
+    valid = ElwcDatasetBuilder(DataFolder(data), 32).build_valid_dataset()
+    again = loaded.model.evaluate(valid, verbose=0, return_dict=True)["session_auc"]
+    assert again == pytest.approx(result["best"]["val_session_auc"], abs=1e-6)
+    assert [p.name for p in (run / "checkpoints").iterdir()] == [
+        f"epoch-{result['best_epoch']:04d}"
+    ]
+
+
+def test_the_same_seed_gives_the_same_scores_and_another_seed_others(data, tmp_path):
+    settings = {"num_epochs": 1, "deterministic": False}
+    for name, seed in (("a", 5), ("b", 5), ("c", 6)):
+        train(data, tmp_path / name, config(seed=seed, **settings), QUIET)
+    first, second, other = (scores(tmp_path / name, data) for name in "abc")
+    # Sums in another order of threads differ in the last bits.
+    np.testing.assert_allclose(first, second, atol=1e-4)
+    assert np.abs(first - other).max() > 1e-2
+
+
+def test_training_stops_early_without_improvement(data, tmp_path):
+    settings = {"learning_rate": 1e-9, "num_epochs": 10, "early_stopping_patience": 2}
+    result = train(data, tmp_path / "run", config(**settings), QUIET)
+    assert result["epochs"] == result["best_epoch"] + 2
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from tfr_moe.training import train
+from tfr_moe.config import load_config
+train(sys.argv[1], sys.argv[2], load_config(sys.argv[3]))
+"""
+
+
+def test_a_killed_run_resumes_where_it_was(data, tmp_path):
+    run = tmp_path / "run"
+    settings = config(num_epochs=200, early_stopping_patience=0, learning_rate=1e-4)
+    settings.save(tmp_path / "config.yaml")
+    command = [sys.executable, "-c", KILLED, str(data), str(run), str(tmp_path / "config.yaml")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    history = run / "history.json"
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (
+        history.exists() and len(json.loads(history.read_text())) >= 3
+    ):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = json.loads(history.read_text())
+    assert 3 <= len(before) < 200
+    assert not (run / "metrics.json").exists()
+    with pytest.raises(UserError, match="is not finished; `tfr-moe train` with the same --out"):
+        load_run(run)
+
+    # Only the number of epochs may not differ, so the rest of the test edits what was recorded.
+    short = settings.model_copy(update={"num_epochs": len(before) + 2})
+    short.save(run / "config.yaml")
+    train(data, run, short, QUIET)
+    after = json.loads(history.read_text())
+    assert [entry["epoch"] for entry in after] == list(range(1, len(before) + 3))
+    assert after[: len(before) - 1] == before[:-1]
+    # The optimizer's state came back: the loss goes on falling from where it was.
+    assert after[-1]["loss"] < before[0]["loss"]
+
+
+def test_a_finished_run_is_not_trained_again_and_other_settings_do_not_resume(data, tmp_path):
+    run = tmp_path / "run"
+    train(data, run, config(num_epochs=1, model="dnn"), QUIET)
+    with pytest.raises(UserError, match="is complete already; choose another --out"):
+        train(data, run, config(num_epochs=1, model="dnn"), QUIET)
+    os.remove(run / "metrics.json")
+    with pytest.raises(UserError, match="was begun with seed=1, not 2"):
+        train(data, run, config(num_epochs=1, model="dnn", seed=2), QUIET)
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(data, tmp_path):
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(UserError, match="the folder is not empty and holds no run"):
+        train(data, tmp_path, config(), QUIET)
+    assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"loss": "foo"}, "loss 'foo' is unknown"),
+        ({"metrics": ("foo",), "monitor": "foo"}, "'foo'"),
+        ({"gate_features": ("brand",)}, "gate_features: 'brand' is not a context feature"),
+    ],
+)
+def test_unknown_names_are_refused_before_anything_is_trained(data, tmp_path, settings, message):
+    with pytest.raises(UserError, match=message):
+        train(data, tmp_path / "run", config(**settings), QUIET)
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_trains_and_leaves_the_policy_as_it_was(data, tmp_path, precision):
+    result = train(data, tmp_path / "run", config(precision=precision, num_epochs=2), QUIET)
+    assert np.isfinite(result["best"]["val_loss"])
+    assert tf.keras.mixed_precision.global_policy().name == "float32"
+
+
+def test_best_epoch_is_the_first_of_equals_and_skips_what_is_no_number():
+    epochs = [{"epoch": 1, "m": 0.5}, {"epoch": 2, "m": float("nan")}, {"epoch": 3, "m": 0.5}]
+    assert best_epoch(epochs, "m", higher=True)["epoch"] == 1
+    assert best_epoch(epochs[1:2], "m", higher=True) is None
+    assert best_epoch([{"epoch": 1, "m": 2.0}, {"epoch": 2, "m": 1.0}], "m", False)["epoch"] == 2
+
+
+def test_warnings_name_dead_experts_runaway_disagreement_and_a_uniform_gate():
+    settings = config(num_experts=10, top_k=4)
+    assert gate_warnings({"dead_experts": 0.0, "gate_entropy": 1.2}, settings) == {}
+    found = gate_warnings(
+        {"dead_experts": 4.0, "adversarial_share": 0.6, "gate_entropy": float(np.log(4))}, settings
+    )
+    assert "4 of 10 experts" in found["dead"]
+    assert "60% of its maximum" in found["adversarial"]
+    assert "near uniform over its 4 experts" in found["uniform"]
+
+
+def test_steps_per_epoch_repeats_the_data(data, tmp_path):
+    result = train(data, tmp_path / "run", config(steps_per_epoch=3, num_epochs=4), QUIET)
+    assert result["epochs"] == 4
+
+
+def test_load_run_names_what_is_not_a_run(tmp_path):
+    with pytest.raises(UserError, match="no such run"):
+        load_run(Path(tmp_path / "none"))
