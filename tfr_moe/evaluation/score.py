@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.batches import Array, ListBatch
 from tfr_moe.schema import MASK, FeatureSchema
-
-if TYPE_CHECKING:
-    import tensorflow
 
 
 def _strings(tensor: Any) -> Array:
@@ -30,7 +27,7 @@ def _check_extras(extras: Any, schema: FeatureSchema) -> None:
 
 
 def score_dataset(
-    model: tensorflow.keras.Model, dataset: tensorflow.data.Dataset, schema: FeatureSchema
+    model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema
 ) -> Iterator[ListBatch]:
     """Scores every list of a data set once, in inference mode, batch by batch.
 
