@@ -11,10 +11,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tfr_moe.errors import UserError
 from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope
 
 LIST_SEPARATOR = "|"
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 Values = dict[str, Any]
 """Feature name -> float, list of floats, string, or list of strings, by the feature's kind."""
@@ -40,7 +43,7 @@ def is_missing(value: Any) -> bool:
         return True
     if isinstance(value, str):
         return not value.strip()
-    return isinstance(value, float) and math.isnan(value)
+    return isinstance(value, (float, np.floating)) and math.isnan(value)
 
 
 def to_number(column: str, value: Any) -> float:
@@ -51,11 +54,26 @@ def to_number(column: str, value: Any) -> float:
     """
     try:
         number = float(value)
+    except OverflowError:
+        number = math.inf
     except (TypeError, ValueError):
-        raise RowError(f"column {column!r}: expected a number, got {value!r}") from None
-    if not math.isfinite(number) or abs(number) > 3.4e38:
+        number = None
+    # Python takes the text 1_000 for a number; in a log it is damage, or an id.
+    if number is None or (isinstance(value, str) and "_" in value):
+        raise RowError(f"column {column!r}: expected a number, got {value!r}")
+    if not math.isfinite(number) or abs(number) > FLOAT32_MAX:
         raise RowError(f"column {column!r}: expected a finite number, got {value!r}")
     return number
+
+
+def _text(column: str, value: str) -> str:
+    # Half of a surrogate pair, which JSON can spell, has no UTF-8.
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise RowError(f"column {column!r}: not valid Unicode text: {value!r}") from None
+    return value.strip()
 
 
 def to_id(column: str, value: Any) -> str:
@@ -64,14 +82,14 @@ def to_id(column: str, value: Any) -> str:
     Raises:
         RowError: for values that are neither text nor numbers.
     """
-    if isinstance(value, str):
-        return value.strip()
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace").strip()
+        value = value.decode("utf-8", "replace")
+    if isinstance(value, str):
+        return _text(column, value)
     if isinstance(value, bool):
         return str(value).lower()
-    if hasattr(value, "item"):  # a NumPy scalar
-        value = value.item()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     if isinstance(value, (int, float)):

@@ -20,6 +20,7 @@ the data-set folder, so that pipeline, training, export and client can't drift a
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -107,6 +108,8 @@ class Feature(BaseModel):
             raise ValueError(f"{', '.join(sorted(misplaced))} does not apply to kind {self.kind!r}")
         if numeric and isinstance(self.default, str):
             raise ValueError(f"default must be a number for kind 'numeric', got {self.default!r}")
+        if isinstance(self.default, float) and not math.isfinite(self.default):
+            raise ValueError(f"default must be finite, got {self.default}")
         if not numeric and isinstance(self.default, float):
             raise ValueError(f"default must be a string for kind {self.kind!r}")
         if self.hash_buckets and given & {"max_vocabulary", "min_count"}:
@@ -194,10 +197,15 @@ class FeatureSchema(BaseModel):
             seen.add(feature.name)
         for role in self.role_columns():
             if role in seen:
-                raise ValueError(f"{role!r} is a list_id, label, position or weight and a feature")
+                raise ValueError(
+                    f"{role!r}: list_id, labels, position, weight and the features need a name each"
+                )
+            seen.add(role)
         if self.hierarchy is not None:
             for role_name in ("child", "parent"):
                 self._check_category(role_name, getattr(self.hierarchy, role_name))
+            if self.hierarchy.child == self.hierarchy.parent:
+                raise ValueError(f"hierarchy: {self.hierarchy.child!r} is child and parent at once")
         return self
 
     def _check_category(self, role: str, name: str) -> None:
