@@ -11,6 +11,7 @@ from tfr_moe.evaluation import significance
 from tfr_moe.evaluation.result import PerListResult, evaluate_lists
 from tfr_moe.evaluation.significance import (
     compare,
+    compare_runs,
     paired,
     seed_interval,
     seed_matrix,
@@ -216,3 +217,17 @@ def test_two_level_bootstrap_refuses_what_it_cannot_use():
         two_level_bootstrap(np.zeros((1, 2)), np.zeros((1, 3)))
     with pytest.raises(UserError, match="values without NaN"):
         two_level_bootstrap(np.full((1, 2), np.nan), np.zeros((1, 2)))
+
+
+def test_compare_runs_aligns_the_lists_of_both_sides():
+    runs_a = [
+        result([0.9, 0.7, np.nan], ["x", "y", "z"]),
+        result([np.nan, 0.7, 0.9], ["z", "y", "x"]),
+    ]
+    runs_b = [result([0.2, np.nan, 0.4], ["y", "z", "x"])]
+    found = compare_runs(runs_a, runs_b, "mrr")
+    # On list x 0.9 - 0.4 and on y 0.7 - 0.2 in every run: 0.5 whatever is drawn.
+    assert (found.difference, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert (found.runs_a, found.runs_b, found.lists) == (2, 1, 2)
+    with pytest.raises(UserError, match="at least one run"):
+        compare_runs(runs_a, [], "mrr")

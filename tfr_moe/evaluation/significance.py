@@ -3,7 +3,7 @@
 A test over lists asks whether the difference would hold on other lists like these, **for these two
 trained models**. It knows nothing of the seed: another training run of the same configuration may
 move a metric by more than the interval is wide. `seed_interval` looks at several runs, and
-`two_level_bootstrap` at runs and lists at once; a claim about a *kind* of model needs one of them.
+`compare_runs` at runs and lists at once; a claim about a *kind* of model needs one of them.
 """
 
 from __future__ import annotations
@@ -275,3 +275,24 @@ def two_level_bootstrap(
         runs_b=len(values_b),
         lists=lists,
     )
+
+
+def compare_runs(
+    runs_a: Sequence[PerListResult],
+    runs_b: Sequence[PerListResult],
+    metric: str,
+    policy: Policy = "skip",
+    resamples: int = 2000,
+    seed: int = 0,
+) -> TwoLevelInterval:
+    """Compares two kinds of models by several training runs of each: a minus b, over runs and lists.
+
+    The lists of all runs are brought into one order before `two_level_bootstrap`.
+
+    Raises:
+        UserError: where the runs are not of the same lists and labels, or there are none.
+    """
+    if not runs_a or not runs_b:
+        raise UserError("compare_runs needs at least one run on either side")
+    values, _ = seed_matrix([*runs_a, *runs_b], metric, policy)
+    return two_level_bootstrap(values[: len(runs_a)], values[len(runs_a) :], resamples, seed)
