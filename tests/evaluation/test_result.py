@@ -1,5 +1,7 @@
 import dataclasses
 import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -128,6 +130,14 @@ def test_lists_without_an_id_are_let_through():
     batch = random_batch(np.random.default_rng(6), lists=3)
     batch = dataclasses.replace(batch, list_ids=np.array(["", "", "x"], dtype=object))
     assert len(evaluate_lists([batch], ["mrr"])) == 3
+
+
+def test_the_example_of_the_guide_prints_what_it_says(capsys):
+    guide = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    (code,) = (c for c in re.findall(r"```python\n(.*?)```", guide, re.S) if "ListBatch(" in c)
+    exec(code, {})
+    printed = float(capsys.readouterr().out)
+    assert printed == float(code.rsplit("= ", 1)[1]) == 0.75
 
 
 def test_bad_input_is_refused():
