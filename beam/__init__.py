@@ -1,1 +1,1 @@
-"""."""
+"""Logs to data-set folders with Apache Beam: `tfr_moe.beam.pipeline.build`."""

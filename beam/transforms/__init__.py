@@ -1,1 +1,1 @@
-"""."""
+"""The steps of the pipeline, one idea per file."""

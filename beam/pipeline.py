@@ -1,0 +1,243 @@
+"""From a source of rows to a data-set folder: reads, groups, splits, describes, encodes and writes.
+
+source -> ParseRows -> GatherList -> MakeLists -> split -> EncodeLists -> shards
+              |                                     |
+           rejects                     vocabularies and statistics
+                                        (training split only)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from tfr_moe.errors import UserError
+from tfr_moe.folders import complete_folder
+from tfr_moe.schema import MANIFEST_FILE, SCHEMA_FILE, SPLITS, STATISTICS_FILE, FeatureSchema
+
+from . import progress as listening
+from .elwc import EncodeLists
+from .manifest import manifest
+from .options import BuildOptions
+from .progress import Progress
+from .records import check_checksums, write_shard
+from .sources import Input, get_source
+from .transforms.counting import COUNTS
+from .transforms.grouping import GatherList, MakeLists
+from .transforms.parsing import REJECTS, ParseRows
+from .transforms.splits import AssignSplit, TimeBounds, as_json, assign_by_hash
+from .transforms.statistics import NumericMoments
+from .transforms.vocabulary import WriteVocabularies
+
+__all__ = ["BuildOptions", "Progress", "build"]
+
+_COUNTS_FILE = "counts.json"
+_BOUNDS_FILE = "bounds.json"
+_USER_ERROR = re.compile(r"tfr_moe\.errors\.UserError: (.*?)(?: \[while running|$)", re.MULTILINE)
+
+
+def build(options: BuildOptions, progress: Progress | None = None) -> dict[str, Any]:
+    """Builds the data-set folder `options.out` and returns its manifest.
+
+    The folder appears when it is complete; a build that fails leaves nothing. The same input and seed
+    give the same records in the same files.
+
+    Args:
+        options: source, input, schema, output and how to split.
+        progress: called as `progress(stage, done, total)`, stage `read` in stored bytes, then `write`
+            in files; silent where the pipeline runs on workers elsewhere.
+
+    Returns:
+        The manifest: see `docs/data.md`.
+
+    Raises:
+        UserError: for a source, schema, input file or option that can't work, in one line.
+
+    Example:
+        manifest = build(BuildOptions("search-logs", "logs/*.csv.gz", "schema.yaml", "data"))
+    """
+    check_checksums()
+    schema = FeatureSchema.load(options.schema)
+    split = _split_kind(options, schema)
+    given = get_source(options.source)(options.input, schema)
+    shards = options.shards(given.total_bytes)
+    with complete_folder(options.out, options.overwrite) as folder:
+        with listening.listening(progress, given.total_bytes, sum(shards.values())):
+            _run(options, schema, split, given, shards, str(folder))
+        counts = {tuple(key): count for key, count in _take(folder / _COUNTS_FILE)}
+        bounds = _take(folder / _BOUNDS_FILE) if split == "time" else None
+        _refuse_nothing(options, folder, counts)
+        described = manifest(options, split, given.files, shards, counts, bounds)
+        schema.save(folder / SCHEMA_FILE)
+        text = json.dumps(described, indent=1, ensure_ascii=False) + "\n"
+        (folder / MANIFEST_FILE).write_text(text, encoding="utf-8")
+    return described
+
+
+def _split_kind(options: BuildOptions, schema: FeatureSchema) -> str:
+    if options.split == "time" and schema.time is None:
+        raise UserError(f"split time: the schema {options.schema} names no time column")
+    return options.split or ("time" if schema.time else "hash")
+
+
+def _run(
+    options: BuildOptions,
+    schema: FeatureSchema,
+    split: str,
+    given: Input,
+    shards: dict[str, int],
+    folder: str,
+) -> None:
+    beam_options = PipelineOptions(list(options.beam_args))
+    # Beam's DirectRunner would first try to download a runner written in Go.
+    runner = None if beam_options.view_as(StandardOptions).runner else FnApiRunner()
+    try:
+        with beam.Pipeline(runner=runner, options=beam_options) as pipeline:
+            _assemble(pipeline, options, schema, split, given, shards, folder)
+    except UserError:
+        raise
+    except Exception as error:
+        # Beam reports an error of a step as the text of its traceback.
+        found = _USER_ERROR.search(str(error))
+        if found is None:
+            raise
+        raise UserError(found[1]) from None
+
+
+def _assemble(
+    pipeline: beam.Pipeline,
+    options: BuildOptions,
+    schema: FeatureSchema,
+    split: str,
+    given: Input,
+    shards: dict[str, int],
+    folder: str,
+) -> None:
+    parsed = (
+        pipeline
+        | "Read" >> given.rows
+        | "Parse" >> beam.ParDo(ParseRows(schema)).with_outputs(COUNTS, REJECTS, main="rows")
+    )
+    made = (
+        parsed.rows
+        | "Gather" >> beam.CombinePerKey(GatherList(options.max_list_size))
+        | "MakeLists"
+        >> beam.ParDo(MakeLists(options.min_list_size)).with_outputs(COUNTS, main="lists")
+    )
+    placed = _placed(made.lists, options, split, folder)
+    encoded = placed | "Encode" >> beam.ParDo(
+        EncodeLists(schema, shards, options.seed)
+    ).with_outputs(COUNTS, main="records")
+    _write_shards(encoded.records, shards, folder)
+    training = (
+        placed
+        | "Training" >> beam.Filter(lambda entry: entry[0] == SPLITS[0])
+        | "DropSplit" >> beam.Values()
+    )
+    _ = (
+        training
+        | "Statistics" >> beam.CombineGlobally(NumericMoments(schema))
+        | "WriteStatistics" >> beam.Map(partial(_write_json, folder, STATISTICS_FILE))
+    )
+    id_counts = training | "Vocabularies" >> WriteVocabularies(schema, folder)
+    _write_rejects(parsed[REJECTS], given.files, folder)
+    _ = (
+        (parsed[COUNTS], made[COUNTS], encoded[COUNTS], id_counts)
+        | "AllCounts" >> beam.Flatten()
+        | "SumCounts" >> beam.CombinePerKey(sum)
+        | "ListCounts" >> beam.combiners.ToList()
+        | "WriteCounts" >> beam.Map(partial(_write_json, folder, _COUNTS_FILE))
+    )
+
+
+def _placed(
+    lists: beam.PCollection, options: BuildOptions, split: str, folder: str
+) -> beam.PCollection:
+    fractions = options.validation_fraction, options.test_fraction
+    if split == "hash":
+        return lists | "SplitByHash" >> beam.Map(
+            assign_by_hash,
+            seed=options.seed,
+            validation_fraction=fractions[0],
+            test_fraction=fractions[1],
+        )
+    bounds = (
+        lists
+        | "Times" >> beam.Map(lambda ranked: ranked.time)
+        | "TimeBounds" >> beam.CombineGlobally(TimeBounds(*fractions))
+    )
+    _ = (
+        bounds
+        | "BoundsAsJson" >> beam.Map(as_json)
+        | "WriteBounds" >> beam.Map(partial(_write_json, folder, _BOUNDS_FILE))
+    )
+    return lists | "SplitByTime" >> beam.ParDo(
+        AssignSplit(), bounds=beam.pvalue.AsSingleton(bounds)
+    )
+
+
+def _write_shards(records: beam.PCollection, shards: dict[str, int], folder: str) -> None:
+    # A shard without lists is written too, so that the names in the manifest all exist.
+    every = [((split, i), None) for split, count in shards.items() for i in range(count)]
+    _ = (
+        (records, records.pipeline | "EveryShard" >> beam.Create(every))
+        | "RecordsAndShards" >> beam.Flatten()
+        | "GroupByShard" >> beam.GroupByKey()
+        | "WriteShard" >> beam.MapTuple(partial(write_shard, folder=folder, shards=shards))
+    )
+
+
+def _write_rejects(rejects: beam.PCollection, files: list[str], folder: str) -> None:
+    def write(index: int, found: Iterable[tuple[int, int, str, Any]]) -> None:
+        path = Path(folder, f"rejects-{index:05d}-of-{len(files):05d}.jsonl")
+        with open(path, "w", encoding="utf-8", newline="\n", errors="backslashreplace") as out:
+            for file, line, reason, row in sorted(found, key=lambda reject: reject[1]):
+                reject = {"file": files[file], "line": line, "reason": reason, "row": row}
+                out.write(json.dumps(reject, default=str) + "\n")
+
+    _ = (
+        rejects
+        | "KeyByFile" >> beam.Map(lambda reject: (reject[0], reject))
+        | "GroupByFile" >> beam.GroupByKey()
+        | "WriteRejects" >> beam.MapTuple(write)
+    )
+
+
+def _write_json(folder: str, name: str, value: Any) -> str:
+    Path(folder, name).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    return name
+
+
+def _take(path: Path) -> Any:
+    value = json.loads(path.read_text(encoding="utf-8"))
+    path.unlink()
+    return value
+
+
+def _refuse_nothing(
+    options: BuildOptions, folder: Path, counts: dict[tuple[Any, ...], int]
+) -> None:
+    """Refuses input that leaves no list for training."""
+    if not counts.get(("rows", "read")):
+        raise UserError(f"--input {options.input}: there are no rows")
+    if counts.get(("lists", SPLITS[0])):
+        return
+    for path in sorted(folder.glob("rejects-*.jsonl")):
+        with open(path, encoding="utf-8") as file:
+            first = json.loads(next(file))
+        raise UserError(
+            f"{first['file']}, line {first['line']}: {first['reason']}; "
+            f"no row is left for training, {counts['rows', 'read']} were read"
+        )
+    raise UserError(
+        f"--input {options.input}: no list is left for training, "
+        f"min_list_size is {options.min_list_size}"
+    )

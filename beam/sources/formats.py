@@ -1,0 +1,204 @@
+"""Rows of CSV, JSON lines and Parquet files, with the line of each row."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import itertools
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, Any, cast
+
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from tfr_moe.errors import UserError
+
+from . import RawRow
+
+_JSON_SAMPLE = 1000
+_PARQUET_BATCH = 4096
+_TEXT = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+_PARQUET = (".parquet", ".pq")
+ALLOWED = ".csv, .jsonl, .ndjson or .json, each plain or .gz, and .parquet or .pq"
+
+
+def file_format(path: str) -> str:
+    """`csv`, `jsonl` or `parquet`, by the name's ending.
+
+    Raises:
+        UserError: for any other ending.
+    """
+    name = path.lower()
+    if name.endswith(_PARQUET):
+        return "parquet"
+    for ending, kind in _TEXT.items():
+        if name.removesuffix(".gz").endswith(ending):
+            return kind
+    raise UserError(f"{path}: not a known file type; the name must end in {ALLOWED}")
+
+
+@contextmanager
+def _open(path: str) -> Iterator[IO[bytes]]:
+    """Opens a file of any file system that Beam knows; what is wrong with it is the user's news."""
+    try:
+        # Beam's own decompression does not notice that a file is cut off.
+        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as raw:
+            zipped = path.lower().endswith(".gz")
+            yield cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if zipped else raw
+    except EOFError as error:
+        raise UserError(f"{path}: the gzip file is truncated") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(f"{path}: not a sound gzip file ({error})") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _text(file: IO[bytes]) -> io.TextIOWrapper:
+    # Bytes that are no UTF-8 become lone surrogates, by which their row is found and rejected.
+    return io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+
+def _is_sound(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def columns(path: str) -> set[str]:
+    """The columns of a file: of the header, the Parquet schema, or the first 1,000 JSON rows.
+
+    Raises:
+        UserError: if the file is empty, can't be read, or has a column twice.
+    """
+    kind = file_format(path)
+    with _open(path) as file:
+        if kind == "parquet":
+            return set(_parquet_file(path, file).schema_arrow.names)
+        text = _text(file)
+        if kind == "csv":
+            return set(_header(path, csv.reader(text)))
+        seen: set[str] = set()
+        line = ""
+        for line in itertools.islice(text, _JSON_SAMPLE):
+            row = _json_row(line)
+            if isinstance(row, dict):
+                seen.update(row)
+        if not line:
+            raise UserError(f"{path}: the file is empty")
+        return seen
+
+
+def _header(path: str, reader: Any) -> list[str]:
+    header = [name.strip() for name in next(reader, [])]
+    if not any(header):
+        raise UserError(f"{path}: the file is empty, a header with the column names is expected")
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise UserError(f"{path}: column {twice[0]!r} stands twice in the header")
+    return header
+
+
+def read(path: str, index: int, report: Callable[[int], None]) -> Iterator[RawRow]:
+    """The rows of a file in order.
+
+    Args:
+        path: the file.
+        index: its number, which each row carries.
+        report: called now and then with the number of stored bytes that have been read since.
+
+    Raises:
+        UserError: if the file can't be read to its end; the message names the file.
+    """
+    readers = {"csv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet}
+    reader = readers[file_format(path)]
+    with _open(path) as file:
+        stored = file.fileobj if isinstance(file, gzip.GzipFile) else file
+        told = 0
+        for count, row in enumerate(reader(path, index, file)):
+            yield row
+            if count % 1000 == 999:
+                place = stored.tell()
+                report(place - told)
+                told = place
+
+
+def _read_csv(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
+    broken = False
+
+    def watched(text: io.TextIOWrapper) -> Iterator[str]:
+        nonlocal broken
+        for line in text:
+            broken = broken or not _is_sound(line)
+            yield line
+
+    reader = csv.reader(watched(_text(file)))
+    header = _header(path, reader)
+    width = len(header)
+    while True:
+        line = reader.line_num + 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield RawRow(index, line, "", f"not a CSV row ({error})")
+            continue
+        if broken:
+            broken = False
+            yield RawRow(index, line, repr(fields), "not valid UTF-8")
+        elif len(fields) == width:
+            yield RawRow(index, line, dict(zip(header, fields, strict=True)))
+        elif fields:
+            reason = f"expected {width} fields, got {len(fields)}"
+            yield RawRow(index, line, repr(fields), reason)
+
+
+def _json_row(line: str) -> dict[str, Any] | str:
+    """The row, or why it is none."""
+    if not _is_sound(line):
+        return "not valid UTF-8"
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        return f"not valid JSON ({error})"
+    return row if isinstance(row, dict) else f"expected a JSON object, got {type(row).__name__}"
+
+
+def _read_jsonl(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
+    for line, text in enumerate(_text(file), start=1):
+        if text.isspace():
+            continue
+        row = _json_row(text)
+        if isinstance(row, dict):
+            yield RawRow(index, line, row)
+        else:
+            yield RawRow(index, line, repr(text), row)
+
+
+def _parquet_file(path: str, file: IO[bytes]) -> Any:
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise UserError(f"{path}: Parquet needs pyarrow: pip install pyarrow") from error
+    try:
+        return parquet.ParquetFile(file)
+    except (pa.ArrowException, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: not a sound Parquet file ({reason})") from error
+
+
+def _read_parquet(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
+    line = 0
+    for batch in _parquet_file(path, file).iter_batches(_PARQUET_BATCH):
+        for row in batch.to_pylist():
+            line += 1
+            yield RawRow(index, line, row)

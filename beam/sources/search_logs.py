@@ -1,0 +1,71 @@
+"""Search logs: files with one row per shown item, the columns named by the schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import apache_beam as beam
+from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
+
+from tfr_moe.errors import UserError
+from tfr_moe.schema import FeatureSchema
+
+from .. import progress
+from . import Input, RawRow, formats, register
+
+
+@register("search-logs")
+def search_logs(pattern: str, schema: FeatureSchema) -> Input:
+    """Rows of all files that match a pattern: CSV with a header, JSON lines or Parquet.
+
+    Raises:
+        UserError: if no file matches, or one is of an unknown type, is empty, can't be read, or lacks
+            a column of the schema.
+    """
+    found = _match(pattern)
+    needed = [c for c in (*schema.role_columns(), schema.time) if c]
+    needed += [feature.name for feature in schema.features]
+    for path in found:
+        _check_columns(path, needed)
+    files = list(found)
+    return Input(_ReadFiles(files), files, sum(found.values()))
+
+
+def _match(pattern: str) -> dict[str, int]:
+    """Sorted paths with their sizes."""
+    try:
+        matches = FileSystems.match([pattern])[0].metadata_list
+    except (BeamIOError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"--input {pattern}: cannot be searched ({reason})") from error
+    if not matches:
+        raise UserError(f"--input {pattern}: no file matches")
+    return {m.path: m.size_in_bytes for m in sorted(matches, key=lambda match: match.path)}
+
+
+def _check_columns(path: str, needed: list[str]) -> None:
+    present = formats.columns(path)
+    missing = [name for name in needed if name not in present]
+    if missing:
+        listed = ", ".join(repr(name) for name in missing)
+        there = ", ".join(sorted(present)) or "none"
+        raise UserError(f"{path}: column {listed} of the schema is missing; there are: {there}")
+
+
+class _ReadFiles(beam.PTransform):
+    def __init__(self, files: list[str]):
+        super().__init__()
+        self._files = files
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        return (
+            pipeline
+            | beam.Create(list(enumerate(self._files)), reshuffle=False)
+            | beam.Reshuffle()
+            | beam.FlatMapTuple(_rows).with_output_types(RawRow)
+        )
+
+
+def _rows(index: int, path: str) -> Iterator[RawRow]:
+    return formats.read(path, index, progress.advance)
