@@ -23,6 +23,9 @@ _FORBIDDEN = (
 )
 
 
+_INIT = "__saved_model_init_op"
+
+
 def load_meta_graph(path: Path) -> Any:
     """The `MetaGraphDef` of the SavedModel in the folder `path`."""
     from tensorflow.core.protobuf import saved_model_pb2
@@ -30,6 +33,12 @@ def load_meta_graph(path: Path) -> Any:
     saved = saved_model_pb2.SavedModel()
     saved.ParseFromString((path / SAVED_MODEL).read_bytes())
     return saved.meta_graphs[0]
+
+
+def signatures_of(meta_graph: Any) -> dict[str, Any]:
+    """The `SignatureDef`s by name, without those by which TensorFlow initialises a model."""
+    named = meta_graph.signature_def.items()
+    return {name: value for name, value in named if not name.startswith("__saved_model")}
 
 
 def served_operations(path: Path) -> set[str]:
@@ -42,7 +51,8 @@ def served_operations(path: Path) -> set[str]:
     nodes = {node.name: node for node in graph.graph_def.node}
     pending = [
         _node_name(info.name)
-        for signature in graph.signature_def.values()
+        for name, signature in graph.signature_def.items()
+        if name != _INIT  # fills the lookup tables when the model is loaded
         for info in signature.outputs.values()
     ]
     operations: set[str] = set()

@@ -44,6 +44,27 @@ def render(ranking: Ranking, items: Sequence[Mapping[str, Any]]) -> RenderableTy
     return Group(table, Text(f"made by experts (weight): {_listed(ranking.experts)}"))
 
 
+def to_json(ranking: Ranking, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The same as plain data: model, version, items best first with their scores, and the experts."""
+
+    def experts(found: Sequence[Expert]) -> list[dict[str, Any]]:
+        return [{"id": expert.id, "weight": expert.weight} for expert in found]
+
+    ranked = []
+    for place, item in enumerate(ranking.items, start=1):
+        entry: dict[str, Any] = {"rank": place, "index": item.index, "score": item.score}
+        entry["item"] = dict(items[item.index])
+        if item.experts:
+            entry["experts"] = experts(item.experts)
+        ranked.append(entry)
+    return {
+        "model": ranking.model,
+        "version": ranking.version,
+        "items": ranked,
+        "experts": experts(ranking.experts),
+    }
+
+
 def _listed(experts: Sequence[Expert]) -> str:
     return ", ".join(f"{expert.id} ({expert.weight:.2f})" for expert in experts)
 

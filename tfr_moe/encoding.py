@@ -295,3 +295,31 @@ class ListEncoder:
 
 def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
+
+
+def decode_list(schema: FeatureSchema, serialized: bytes) -> tuple[Values, list[Values]]:
+    """The inverse of `ListEncoder.encode` for the features: raw values of the list and its items.
+
+    Numerics come back as float32, ids as text; empty fillers of a `categorical_list` are left out.
+    """
+    from tensorflow_serving.apis import input_pb2
+
+    proto = input_pb2.ExampleListWithContext.FromString(serialized)
+    context = _decode(schema, "context", proto.context)
+    return context, [_decode(schema, "example", example) for example in proto.examples]
+
+
+def _decode(schema: FeatureSchema, scope: Scope, example: Any) -> Values:
+    stored = example.features.feature
+    values: Values = {}
+    packed = list(stored[PACKED[scope]].float_list.value) if schema.packed else []
+    for feature in schema.select(scope):
+        name = feature.name
+        if feature.kind == "numeric":
+            numbers = packed if schema.packed else list(stored[name].float_list.value)
+            own, packed = numbers[: feature.width], numbers[feature.width :]
+            values[name] = own[0] if feature.width == 1 else own
+        else:
+            texts = [t.decode("utf-8") for t in stored[name].bytes_list.value]
+            values[name] = texts[0] if feature.kind == "categorical" else [t for t in texts if t]
+    return values

@@ -1,12 +1,14 @@
-"""Folders that appear under their name only when they are complete."""
+"""Folders and small files that appear under their name only when they are complete."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tfr_moe.errors import UserError
 
@@ -60,3 +62,15 @@ def _replace(partial: Path, out: Path) -> None:
     out.rename(old)
     partial.rename(out)
     shutil.rmtree(old)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Writes JSON under a temporary name, then renames it."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def read_json(path: Path) -> Any:
+    """Reads JSON; None where the file is not there."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None

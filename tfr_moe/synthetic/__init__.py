@@ -51,7 +51,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .options import FORMATS, SearchLogOptions
+from .options import FORMATS, SearchLogOptions, parse_options
 from .sessions import Chunk, SessionGenerator
 from .world import COMPONENTS, World, build_world
 from .writing import COLUMNS, Progress, generate, search_log_schema
@@ -68,5 +68,6 @@ __all__ = [
     "World",
     "build_world",
     "generate",
+    "parse_options",
     "search_log_schema",
 ]

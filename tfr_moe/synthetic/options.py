@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from tfr_moe.errors import UserError
 
@@ -130,3 +132,28 @@ def _check(options: SearchLogOptions, name: str, low: float, high: float) -> Non
     value = getattr(options, name)
     if not low <= value <= high:
         raise UserError(f"{name} must be between {low:g} and {high:g}, got {value}")
+
+
+def parse_options(pairs: Sequence[str], **options: Any) -> SearchLogOptions:
+    """Options from keyword arguments and then `key=value` texts.
+
+    Raises:
+        UserError: for a text that is no pair, an unknown key or a value of the wrong type or range.
+
+    Example:
+        >>> parse_options(["days=7"], sessions=100).days
+        7
+    """
+    defaults = asdict(SearchLogOptions())
+    types: dict[str, type] = {name: type(value) for name, value in defaults.items()}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise UserError(f"--set {pair!r}: must be key=value")
+        if key not in types:
+            raise UserError(f"--set {pair!r}: unknown key; there are: {', '.join(types)}")
+        try:
+            options[key] = types[key](text)
+        except ValueError:
+            raise UserError(f"--set {pair!r}: must be of type {types[key].__name__}") from None
+    return SearchLogOptions(**options)

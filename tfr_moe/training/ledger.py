@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.training.files import read_json, write_json
+from tfr_moe.folders import read_json, write_json
 
 HISTORY_FILE = "history.json"
 

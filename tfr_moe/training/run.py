@@ -16,9 +16,9 @@ from tfr_moe._compat import tf, tfr
 from tfr_moe.config import RunConfig, load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
+from tfr_moe.folders import read_json, write_json
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers import FeatureScorer, create
-from tfr_moe.training.files import read_json, write_json
 from tfr_moe.training.pipeline import RankingPipeline
 
 CONFIG_FILE = "config.yaml"
@@ -151,6 +151,7 @@ def _result(
     lists = folder.num_lists("train")
     return {
         "model": config.model,
+        "data": str(folder.path.resolve()),
         "monitor": pipeline.monitor,
         "best_epoch": best["epoch"],
         "epochs": len(epochs),

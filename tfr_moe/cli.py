@@ -1,0 +1,298 @@
+"""The `tfr-moe` command: thin commands over the parts, which are imported when they are needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from tfr_moe import __version__
+from tfr_moe.errors import UserError
+
+app = typer.Typer(
+    name="tfr-moe",
+    help="Category-gated mixture-of-experts ranking: logs to data, training, evaluation, serving.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+Data = Annotated[Path, typer.Option("--data", help="data-set folder made by `tfr-moe build`")]
+Seed = Annotated[int, typer.Option("--seed", help="seed of everything random", min=0)]
+
+
+def _stderr() -> Console:
+    return Console(stderr=True)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tfr-moe {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, help="print the version")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def synth(
+    out: Annotated[Path, typer.Option("--out", help="folder to make")],
+    sessions: Annotated[int, typer.Option("--sessions", help="number of lists")] = 4000,
+    seed: Seed = 0,
+    category_strength: Annotated[
+        float, typer.Option("--category-strength", help="0: all categories alike, 1: most unlike")
+    ] = 1.0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="any other option of the generator, key=value; see docs/data.md"
+        ),
+    ] = None,
+) -> None:
+    """Write synthetic search logs and their schema."""
+    from tfr_moe.progress import progress_bar
+    from tfr_moe.synthetic import generate, parse_options
+
+    options = parse_options(
+        settings or [], sessions=sessions, seed=seed, category_strength=category_strength
+    )
+    with progress_bar(_stderr(), "sessions") as progress:
+        generate(out, options, progress)
+    _stderr().print(
+        f"wrote {out}: logs of {options.sessions} sessions and schema.yaml", soft_wrap=True
+    )
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": False})
+def build(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(help="kind of input, such as search-logs")],
+    input_pattern: Annotated[str, typer.Option("--input", help="file or pattern: 'logs/*.csv.gz'")],
+    schema: Annotated[Path, typer.Option("--schema", help="FeatureSchema as YAML or JSON")],
+    out: Annotated[Path, typer.Option("--out", help="data-set folder to make")],
+    split: Annotated[
+        str | None, typer.Option("--split", help="time or hash; by default time if there is one")
+    ] = None,
+    validation_fraction: Annotated[
+        float, typer.Option("--validation-fraction", help="share of lists")
+    ] = 0.1,
+    test_fraction: Annotated[float, typer.Option("--test-fraction", help="share of lists")] = 0.1,
+    max_list_size: Annotated[
+        int, typer.Option("--max-list-size", help="longer lists are cut, and counted")
+    ] = 200,
+    num_shards: Annotated[int, typer.Option("--num-shards", help="record files per split")] = 8,
+    seed: Seed = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace --out")] = False,
+) -> None:
+    """Turn logs into a data set; options of Apache Beam may follow after --."""
+    from tfr_moe.beam.pipeline import BuildOptions
+    from tfr_moe.beam.pipeline import build as run_build
+    from tfr_moe.progress import progress_bar
+
+    options = BuildOptions(
+        source=source,
+        input=input_pattern,
+        schema=schema,
+        out=out,
+        split=split,
+        validation_fraction=validation_fraction,
+        test_fraction=test_fraction,
+        max_list_size=max_list_size,
+        num_shards=num_shards,
+        seed=seed,
+        overwrite=overwrite,
+        beam_args=tuple(context.args),
+    )
+    with progress_bar(_stderr(), "building") as progress:
+        manifest = run_build(options, lambda stage, *amounts: progress(*amounts, stage))
+    _stderr().print(_build_summary(out, manifest), soft_wrap=True, highlight=False)
+
+
+def _build_summary(out: Path, manifest: dict[str, Any]) -> str:
+    rows = manifest["rows"]
+    splits = ", ".join(f"{name} {part['lists']}" for name, part in manifest["splits"].items())
+    text = f"wrote {out}: {rows['written']} of {rows['read']} rows in lists: {splits}"
+    if rows["rejected"] or rows["cut"]:
+        text += f"; {rows['rejected']} rows rejected (see rejects-*.jsonl), {rows['cut']} cut"
+    return text
+
+
+@app.command()
+def train(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", help="folder of the run")],
+    model: Annotated[str | None, typer.Option("--model", help="dnn, moe, adv_hsc_moe, ...")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="settings as YAML")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="one setting, key=value; may be repeated")
+    ] = None,
+) -> None:
+    """Train a model; the same command resumes a run that was killed."""
+    from tfr_moe.config import load_config
+
+    chosen = {} if model is None else {"model": model}
+    run_config = load_config(config, settings or [], **chosen)
+    from tfr_moe.training import train as run_training
+
+    result = run_training(data, out, run_config, _stderr())
+    best = ", ".join(f"{k[4:]} {v:.4f}" for k, v in result["best"].items() if k.startswith("val_"))
+    _stderr().print(
+        f"wrote {out}: best of {result['epochs']} epochs is {result['best_epoch']} "
+        f"(validation: {best})",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+@app.command()
+def evaluate(
+    data: Data,
+    run: Annotated[list[Path], typer.Option("--run", help="a run; may be repeated")],
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="the run that the others are compared with")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="train, validation or test")] = "test",
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", help="a metric; may be repeated")
+    ] = None,
+    policy: Annotated[
+        str, typer.Option("--policy", help="lists with nothing relevant: skip, zero or one")
+    ] = "skip",
+    batch_size: Annotated[int, typer.Option("--batch-size", help="lists per batch", min=1)] = 128,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the numbers here")] = None,
+) -> None:
+    """Compare trained models list by list, with tests of significance."""
+    from tfr_moe.comparison import evaluate_runs
+    from tfr_moe.evaluation.report import to_json
+    from tfr_moe.evaluation.tables import render
+
+    found = evaluate_runs(data, run, baseline, split, metric, policy, batch_size, _stderr())
+    render(found, Console())
+    if json_file is not None:
+        _write(json_file, json.dumps(to_json(found), indent=1) + "\n", "--json")
+
+
+def _write(path: Path, text: str, flag: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{flag} {path}: cannot be written ({error.strerror})") from error
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Option("--run", help="a finished run")],
+    out: Annotated[Path, typer.Option("--out", help="MODELS/NAME; a new version appears below it")],
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="data set for the warm-up; by default the run's own"),
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", help="by default one more than the newest")
+    ] = None,
+) -> None:
+    """Export a run as a SavedModel for TF Serving."""
+    from tfr_moe.release import export_run
+
+    path = export_run(run, out, data, version, _stderr())
+    _stderr().print(f"wrote {path}", soft_wrap=True)
+
+
+@app.command()
+def serve(
+    models: Annotated[Path, typer.Option("--models", help="folder of NAME/VERSION")],
+    port: Annotated[int, typer.Option("--port", help="0 takes a free one")] = 8500,
+    host: Annotated[str, typer.Option("--host", help="address to listen on")] = "127.0.0.1",
+) -> None:
+    """Serve exported models over gRPC, for development; production runs TF Serving."""
+    from tfr_moe.serving.server import serve as run_server
+
+    run_server(models, host, port)
+
+
+@app.command()
+def rank(
+    target: Annotated[str, typer.Option("--target", help="HOST:PORT of a server")],
+    model: Annotated[str, typer.Option("--model", help="name of the model on the server")],
+    request: Annotated[
+        Path, typer.Option("--request", help='JSON: {"context": ..., "items": [...]}')
+    ],
+    schema: Annotated[
+        Path, typer.Option("--schema", help="schema.json of the data, the run or the export")
+    ],
+    timeout: Annotated[float, typer.Option("--timeout", help="seconds")] = 5.0,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+) -> None:
+    """Ask a server to rank the items of a request."""
+    from tfr_moe.schema import FeatureSchema
+    from tfr_moe.serving.client import RankingClient
+    from tfr_moe.serving.render import render, to_json
+    from tfr_moe.serving.request import load_request
+
+    loaded = FeatureSchema.load(schema)
+    asked = load_request(request, loaded)
+    with RankingClient(target, model, loaded, timeout=timeout) as client:
+        ranking = client.rank(asked.context, asked.items)
+    if as_json:
+        print(json.dumps(to_json(ranking, asked.items), indent=1))
+    else:
+        Console().print(render(ranking, asked.items))
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="folder to make")] = Path("demo"),
+    sessions: Annotated[int, typer.Option("--sessions", help="number of lists")] = 12_000,
+    seed: Seed = 0,
+) -> None:
+    """Run the whole way once: logs, data, three models, comparison, export, server, query."""
+    from tfr_moe.demo import run_demo
+
+    run_demo(out, sessions, seed)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line: exit code 0 on success, 2 for a mistake of the user's, in one line."""
+    # Notices of TensorFlow's runtime are not progress.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(
+            args=list(sys.argv[1:] if arguments is None else arguments),
+            prog_name="tfr-moe",
+            standalone_mode=False,
+        )
+    except UserError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+    except Exception as error:
+        # Click's own errors (unknown option, missing value) share no importable base across
+        # the versions of typer, which may carry its own copy of click.
+        if not hasattr(error, "format_message"):
+            raise
+        path = getattr(getattr(error, "ctx", None), "command_path", "tfr-moe")
+        _fail(f"{error.format_message()} (see {path} --help)")
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str) -> None:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    main()
