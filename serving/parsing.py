@@ -78,10 +78,8 @@ class RequestParser:
             mask_feature_name=MASK,
         )
         features = self._complete(features)
-        lack = tf.maximum(1 - tf.shape(features[MASK])[1], 0)
         for name in (MASK, *self._specs["example"]):
-            widths = [[0, 0], [0, lack], [0, 0]][: features[name].shape.rank]
-            features[name] = tf.pad(features[name], widths)
+            features[name] = _at_least_one_item(features[name])
         return features
 
     def items(self, serialized: tf.Tensor) -> Features:
@@ -138,6 +136,12 @@ class RequestParser:
 def _at_least_one(serialized: tf.Tensor) -> tf.Tensor:
     # TensorFlow's proto decoder refuses an empty batch; the empty string is an empty message.
     return tf.pad(serialized, [[0, tf.maximum(1 - tf.shape(serialized)[0], 0)]])
+
+
+def _at_least_one_item(value: tf.Tensor) -> tf.Tensor:
+    # Where all lists are empty, the proto decoder gives one item to the features and none to the mask.
+    lack = tf.maximum(1 - tf.shape(value)[1], 0)
+    return tf.pad(value, [[0, 0], [0, lack], [0, 0]][: value.shape.rank])
 
 
 def _fill(columns: list[Feature], value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:

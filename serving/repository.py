@@ -13,7 +13,7 @@ import numpy as np
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 
-from .graph import load_meta_graph
+from .graph import load_meta_graph, signatures_of
 from .versions import models_of, versions_of
 from .warmup import EXTRA, WARMUP_FILE, read_warmup
 
@@ -48,7 +48,7 @@ class LoadedModel:
     def __init__(self, folder: Path):
         self.name = folder.parent.name
         self.version = int(folder.name)
-        self.signatures: dict[str, Any] = dict(load_meta_graph(folder).signature_def)
+        self.signatures: dict[str, Any] = signatures_of(load_meta_graph(folder))
         # The functions live only as long as what they were loaded with.
         self._saved_model = tf.saved_model.load(str(folder))
         warmup = folder / EXTRA / WARMUP_FILE
@@ -85,7 +85,11 @@ class LoadedModel:
             answer = self._saved_model.signatures[signature](**tensors)
         except tf.errors.OpError as error:
             raise refusal_of(error) from error
-        return {name: answer[name].numpy() for name in outputs or answer}
+        return {name: _to_numpy(answer[name]) for name in outputs or answer}
+
+
+def _to_numpy(tensor: tf.Tensor) -> np.ndarray:
+    return np.asarray(tensor.numpy(), object if tensor.dtype == tf.string else None)
 
 
 class VersionState(NamedTuple):

@@ -83,7 +83,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         inputs = {name: _array(name, value) for name, value in request.inputs.items()}
         response = predict_pb2.PredictResponse()
         for name, array in model.run(signature, inputs, outputs).items():
-            fill_tensor(response.outputs[name], array)
+            _fill(response.outputs[name], array)
         return _signed(response, model, signature)
 
     @_answering
@@ -228,6 +228,13 @@ def _array(name: str, proto: Any) -> np.ndarray:
         return tf.make_ndarray(proto)
     except (TypeError, ValueError, KeyError):
         _invalid(f"tensor parsing error: {name}")
+
+
+def _fill(proto: Any, array: np.ndarray) -> None:
+    try:
+        fill_tensor(proto, array)
+    except TypeError:  # models that are not ours may answer with other types
+        proto.CopyFrom(tf.make_tensor_proto(array))
 
 
 def _one_input(model: LoadedModel, signature: str) -> Any:

@@ -1,0 +1,190 @@
+"""The client against the local server: answers, and one clear line for each mistake."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+import tfr_moe.serving.client
+from tfr_moe.serving.client import RankingClient, RequestError
+from tfr_moe.serving.server import RankingServer
+
+from tests.serving.conftest import CONTEXT, elwc, shop_items
+from tests.serving.models import SHOP
+from tfr_moe.errors import UserError
+from tfr_moe.schema import FeatureSchema
+
+SECONDS = 20.0
+
+
+@pytest.fixture(scope="module")
+def target(models: Path) -> Iterator[str]:
+    with RankingServer(models, port=0) as running:
+        yield running.target
+
+
+@pytest.fixture
+def client(target: str) -> Iterator[RankingClient]:
+    with RankingClient(target, "mixture", SHOP, timeout=SECONDS) as opened:
+        yield opened
+
+
+def test_rank_sorts_the_scores_of_predict(client: RankingClient):
+    items = shop_items(6)
+    scores = client.predict(CONTEXT, items)
+    answer = client.rank(CONTEXT, items)
+    assert (answer.model, answer.version) == ("mixture", 1)
+    assert [item.index for item in answer.items] == np.argsort(-np.array(scores)).tolist()
+    np.testing.assert_allclose(
+        [item.score for item in answer.items], sorted(scores, reverse=True), atol=1e-6
+    )
+
+
+def test_the_experts_of_a_list_come_heaviest_first(client: RankingClient, signature):
+    answer = client.rank(CONTEXT, shop_items(3))
+    raw = signature("mixture", "rank")([elwc(shop_items(3))])
+    assert {e.id for e in answer.experts} == set(raw["expert_ids"][0].tolist())
+    assert sum(e.weight for e in answer.experts) == pytest.approx(1.0, abs=1e-6)
+    assert answer.experts[0].weight >= answer.experts[1].weight
+    assert all(item.experts == () for item in answer.items)
+
+
+def test_an_item_level_gate_gives_each_item_its_experts(target: str):
+    with RankingClient(target, "itemwise", SHOP, timeout=SECONDS) as client:
+        answer = client.rank(CONTEXT, shop_items(4))
+        assert answer.experts == ()
+        for item in answer.items:
+            alone = client.rank(CONTEXT, [shop_items(4)[item.index]]).items[0]
+            assert [e.id for e in item.experts] == [e.id for e in alone.experts]
+
+
+def test_a_model_without_experts_has_none(target: str):
+    with RankingClient(target, "plain", SHOP, timeout=SECONDS) as client:
+        answer = client.rank(CONTEXT, shop_items(2))
+    assert answer.experts == ()
+    assert [item.experts for item in answer.items] == [(), ()]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_short_lists_are_ranked_too(client: RankingClient, count: int):
+    assert [item.index for item in client.rank(CONTEXT, shop_items(count)).items] == [0][:count]
+    assert len(client.predict(CONTEXT, shop_items(count))) == count
+
+
+def test_the_exported_schema_is_all_a_client_needs(target: str, models: Path):
+    schema = FeatureSchema.load(models / "mixture" / "1" / "assets.extra" / "schema.json")
+    with RankingClient(target, "mixture", schema, timeout=SECONDS) as client:
+        assert len(client.rank({**CONTEXT, "session": 7}, shop_items(2)).items) == 2
+
+
+def test_status_tells_what_is_served(client: RankingClient):
+    (status,) = client.status()
+    assert status == (1, "AVAILABLE", "")
+
+
+@pytest.mark.parametrize(
+    ("context", "items", "message"),
+    [
+        (
+            CONTEXT,
+            [{"price": 1}, {"price": "cheap"}],
+            "items[1]: feature 'price': expected a number",
+        ),
+        (CONTEXT, [{"brand": "acme"}], "items[0]: feature 'price': a value is required"),
+        (CONTEXT, [{"price": 1, "color": "red"}], "items[0]: unknown feature 'color'; there are: "),
+        ({"age": [1]}, [{"price": 1}], "context: feature 'age': expected a number"),
+        ({"price": 1}, [], "context: unknown feature 'price'; there are: session, top, sub, age"),
+    ],
+)
+def test_a_request_that_does_not_fit_is_refused_before_it_is_sent(context, items, message):
+    with (
+        RankingClient("127.0.0.1:9", "mixture", SHOP) as nowhere,
+        pytest.raises(UserError) as caught,
+    ):
+        nowhere.rank(context, items)
+    assert message in str(caught.value)
+
+
+def test_a_closed_port_is_told_at_once():
+    start = time.monotonic()
+    with (
+        RankingClient("127.0.0.1:9", "mixture", SHOP) as nowhere,
+        pytest.raises(RequestError, match=r"^no server at 127\.0\.0\.1:9 ") as caught,
+    ):
+        nowhere.rank(CONTEXT, shop_items(1))
+    assert caught.value.code == grpc.StatusCode.UNAVAILABLE
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - start < 5
+
+
+def test_a_server_that_says_nothing_is_given_up_after_the_timeout():
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        target = f"127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            RankingClient(target, "mixture", SHOP, timeout=0.5) as nobody,
+            pytest.raises(RequestError, match=r"no answer from .* within 0\.5 s"),
+        ):
+            nobody.rank(CONTEXT, shop_items(1))
+
+
+def test_a_missing_model_or_version_is_named(target: str):
+    with RankingClient(target, "nope", SHOP) as client:
+        with pytest.raises(RequestError, match="model 'nope' is not served at"):
+            client.rank(CONTEXT, shop_items(1))
+        with pytest.raises(RequestError, match="model 'nope' is not served at"):
+            client.status()
+    with (
+        RankingClient(target, "plain", SHOP, version=9) as client,
+        pytest.raises(RequestError, match="model 'plain' version 9 is not served"),
+    ):
+        client.rank(CONTEXT, shop_items(1))
+
+
+def test_a_refusal_of_the_server_is_told_in_one_line(target: str):
+    """The caller's schema has one packed number an item, the model's has two."""
+    narrow = FeatureSchema.model_validate(
+        {
+            "list_id": "session",
+            "labels": ["bought"],
+            "features": [{"name": "stars", "scope": "example", "kind": "numeric"}],
+        }
+    )
+    with (
+        RankingClient(target, "plain", narrow, timeout=SECONDS) as client,
+        pytest.raises(RequestError, match=r"refused the request to 'plain'.*example_numeric") as e,
+    ):
+        client.rank({}, [{"stars": 1}])
+    assert e.value.code == grpc.StatusCode.INVALID_ARGUMENT
+    assert "\n" not in str(e.value)
+
+
+def test_a_target_without_a_port_is_refused():
+    with pytest.raises(UserError, match="'localhost': must be HOST:PORT"):
+        RankingClient("localhost", "shop", SHOP)
+
+
+def test_the_client_imports_neither_tensorflow_nor_keras():
+    """Neither itself nor through the modules of this package that it imports."""
+    folder = Path(tfr_moe.serving.client.__file__).parent
+    pending, seen, outside = ["client"], set(), set()
+    while pending:
+        name = pending.pop()
+        seen.add(name)
+        for node in ast.walk(ast.parse((folder / f"{name}.py").read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                pending += [m for m in [node.module] if m and m not in seen]
+            elif isinstance(node, ast.ImportFrom):
+                outside.add(node.module)
+            elif isinstance(node, ast.Import):
+                outside |= {alias.name for alias in node.names}
+    assert seen == {"client", "channel", "request", "tensors"}
+    roots = {module.split(".")[0] for module in outside if module}
+    assert roots.isdisjoint({"tensorflow", "keras", "tf_keras", "tensorflow_ranking"})
+    assert "tfr_moe._compat" not in outside

@@ -1,0 +1,179 @@
+"""What an export leaves on disk, and when it leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tensorflow_serving.apis import input_pb2
+from tfr_moe.serving.export import export_model
+from tfr_moe.serving.warmup import example_lists, read_warmup, write_warmup
+
+from tests.serving.conftest import WARMUP, elwc, shop_items
+from tests.serving.models import SHOP, inputs_of, scorer
+from tfr_moe._compat import tf
+from tfr_moe.errors import UserError
+from tfr_moe.schema import FeatureSchema
+
+
+def contents(folder: Path) -> set[str]:
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+
+
+def test_an_export_is_a_complete_version(models: Path):
+    assert [p.name for p in (models / "plain").iterdir()] == ["1"]
+    assert contents(models / "plain" / "1") >= {
+        "saved_model.pb",
+        "variables/variables.index",
+        "assets.extra/tf_serving_warmup_requests",
+        "assets.extra/schema.json",
+        "assets.extra/details.json",
+    }
+
+
+def test_the_schema_and_the_details_travel_with_the_model(models: Path):
+    extra = models / "plain" / "1" / "assets.extra"
+    assert FeatureSchema.load(extra / "schema.json") == SHOP
+    details = json.loads((extra / "details.json").read_text())
+    assert details["data"] == "shop"
+    assert details["tensorflow"] == tf.__version__
+
+
+def test_everyone_may_read_an_export(models: Path):
+    mask = os.umask(0)
+    os.umask(mask)
+    assert (models / "plain" / "1").stat().st_mode & 0o777 == 0o777 & ~mask
+
+
+@pytest.mark.smoke
+def test_an_export_runs_where_only_tensorflow_is_imported(models: Path):
+    script = """
+import sys, tensorflow as tf
+model = tf.saved_model.load(sys.argv[1])
+assert not [m for m in sys.modules if m.startswith(("tfr_moe", "tensorflow_ranking"))]
+print(sorted(model.signatures), model.signatures["rank"].structured_outputs.keys())
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(models / "mixture" / "1")],
+        cwd=models,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in ("rank", "serving_default", "tensorflow/serving/predict", "expert_weights"):
+        assert name in run.stdout
+
+
+def test_the_warm_up_file_holds_plain_predict_logs_of_both_signatures(models: Path):
+    path = models / "plain" / "1" / "assets.extra" / "tf_serving_warmup_requests"
+    requests = read_warmup(path)
+    assert [r.model_spec.signature_name for r in requests] == [
+        "tensorflow/serving/predict",
+        "rank",
+    ] * 3
+    assert {r.model_spec.name for r in requests} == {"plain"}
+    assert [r.inputs["inputs"].string_val[0] for r in requests[::2]] == WARMUP
+    assert path.read_bytes()[:2] != b"\x1f\x8b"  # gzip
+
+
+def test_warm_up_stays_within_what_tensorflow_serving_takes(tmp_path: Path):
+    written = write_warmup(tmp_path / "w", "shop", ("a", "b", "c"), iter([elwc([])] * 5000))
+    assert written == 999
+    assert len(read_warmup(tmp_path / "w")) == 999
+
+
+def test_a_warm_up_file_that_is_none_is_named(tmp_path: Path):
+    (tmp_path / "w").write_bytes(b"no records" * 9)
+    with pytest.raises(UserError, match=r"warm-up file .*/w: cannot be read"):
+        read_warmup(tmp_path / "w")
+
+
+def test_lists_of_defaults_fit_the_schema():
+    lists = [input_pb2.ExampleListWithContext.FromString(x) for x in example_lists(SHOP, (1, 4))]
+    assert [len(x.examples) for x in lists] == [1, 4]
+    assert list(lists[1].examples[3].features.feature["example_numeric"].float_list.value) == [0, 3]
+
+
+def test_versions_count_up_and_are_never_overwritten(tmp_path: Path):
+    out = tmp_path / "shop"
+    (out / "41").mkdir(parents=True)
+    before = out.stat().st_ino
+    assert export_model(scorer(), SHOP, out) == out / "42"
+    for version in (41, 42):
+        with pytest.raises(UserError, match=f"version {version} exists"):
+            export_model(scorer(), SHOP, out, version=version)
+    assert sorted(p.name for p in out.iterdir()) == ["41", "42"]
+    assert out.stat().st_ino == before
+
+
+def test_a_version_below_one_is_refused(tmp_path: Path):
+    with pytest.raises(UserError, match="above 0, got 0"):
+        export_model(scorer(), SHOP, tmp_path, version=0)
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path):
+    (tmp_path / "shop").write_text("")
+    with pytest.raises(UserError, match="is a file"):
+        export_model(scorer(), SHOP, tmp_path / "shop")
+
+
+def test_a_warm_up_list_that_is_garbage_is_refused(tmp_path: Path):
+    with pytest.raises(UserError, match="warm-up list does not fit"):
+        export_model(scorer(), SHOP, tmp_path / "shop", warmup=[b"garbage"])
+    assert not (tmp_path / "shop").exists()
+
+
+def test_a_model_with_scores_that_are_no_numbers_is_refused(tmp_path: Path):
+    inputs = inputs_of(SHOP)
+    broken = tf.keras.Model(inputs, tf.math.log(-1.0 - inputs["example_numeric"][..., 0] ** 2))
+    with pytest.raises(UserError, match="list 0: the model's scores are not finite"):
+        export_model(broken, SHOP, tmp_path / "shop", warmup=WARMUP)
+
+
+class TwoFaced(tf.keras.layers.Layer):
+    """Adds 0.5 in graphs only, so that what is exported is not what the model answers."""
+
+    def call(self, x):
+        return x if tf.executing_eagerly() else x + 0.5
+
+
+def test_an_export_that_scores_otherwise_never_appears(tmp_path: Path):
+    inputs = inputs_of(SHOP)
+    model = tf.keras.Model(inputs, TwoFaced()(inputs["example_numeric"])[..., 0])
+    with pytest.raises(UserError, match=r"list 0: .* differ by 0\.5"):
+        export_model(model, SHOP, tmp_path / "shop", warmup=WARMUP)
+    assert list((tmp_path / "shop").iterdir()) == []
+
+
+def test_what_a_killed_export_left_is_swept_when_it_is_old(tmp_path: Path):
+    out = tmp_path / "shop"
+    old, young = out / ".partial-1-7", out / ".partial-1-8"
+    for folder in (old, young):
+        folder.mkdir(parents=True)
+    hours_ago = time.time() - 7200
+    os.utime(old, (hours_ago, hours_ago))
+    export_model(scorer(), SHOP, out, warmup=[elwc(shop_items(2))])
+    assert sorted(p.name for p in out.iterdir()) == [".partial-1-8", "1"]
+
+
+def test_a_table_from_a_vocabulary_file_travels_as_an_asset(tmp_path: Path):
+    (tmp_path / "brands.txt").write_text("acme\nbolt\n")
+    inputs = inputs_of(SHOP)
+    table = tf.keras.layers.StringLookup(vocabulary=str(tmp_path / "brands.txt"))
+    rows = table(inputs["brand"])[:, :, 0]
+    path = export_model(
+        tf.keras.Model(inputs, tf.cast(rows, tf.float32)), SHOP, tmp_path / "shop", warmup=WARMUP
+    )
+    (tmp_path / "brands.txt").unlink()
+    loaded = tf.saved_model.load(str(path))
+    scores = loaded.signatures["serving_default"](inputs=tf.constant([elwc(shop_items(3))]))[
+        "scores"
+    ]
+    np.testing.assert_array_equal(scores, [[1, 2, 0]])

@@ -1,0 +1,60 @@
+"""Operations of the serving graph: what is there, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tfr_moe.serving.export import export_model
+from tfr_moe.serving.graph import load_meta_graph, served_operations
+
+from tests.serving.models import SHOP, inputs_of
+from tfr_moe._compat import tf
+from tfr_moe.errors import UserError
+
+
+@pytest.mark.parametrize("model", ["plain", "mixture", "itemwise"])
+def test_an_export_runs_only_operations_of_tensorflow(models: Path, model: str):
+    operations = served_operations(models / model / "1")
+    assert {op for op in operations if not hasattr(tf.raw_ops, op)} == set()
+    # The walk went through the functions: parsing, lookups and the towers are there.
+    assert {"DecodeProtoV2", "ParseExampleV2", "LookupTableFindV2", "MatMul"} <= operations
+    assert "TopKV2" in operations
+
+
+def test_dropout_left_nothing_in_the_file(models: Path):
+    graph = load_meta_graph(models / "plain" / "1").graph_def
+    nodes = [n for function in graph.library.function for n in function.node_def]
+    assert not [n.op for n in nodes if "Random" in n.op or "PyFunc" in n.op]
+
+
+class Noisy(tf.keras.layers.Layer):
+    def call(self, x):
+        return x + tf.random.normal(tf.shape(x))
+
+
+class Counting(tf.keras.layers.Layer):
+    def build(self, shape):
+        self.count = self.add_weight(name="count", shape=[], trainable=False)
+
+    def call(self, x):
+        self.count.assign_add(1.0)
+        return x
+
+
+class Calling(tf.keras.layers.Layer):
+    def call(self, x):
+        same = tf.numpy_function(lambda value: value, [x], tf.float32)
+        return tf.ensure_shape(same, x.shape)
+
+
+@pytest.mark.parametrize(
+    ("layer", "fault"),
+    [(Noisy, "random numbers"), (Counting, "writes to a variable"), (Calling, "Python")],
+)
+def test_a_graph_that_can_not_serve_is_refused_and_leaves_nothing(tmp_path, layer, fault):
+    inputs = inputs_of(SHOP)
+    logits = layer()(inputs["example_numeric"])[..., 0]
+    with pytest.raises(UserError, match=fault):
+        export_model(tf.keras.Model(inputs, logits), SHOP, tmp_path / "shop")
+    assert list((tmp_path / "shop").iterdir()) == []
