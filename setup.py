@@ -42,7 +42,13 @@ EXTRAS = {
     "beam": ["apache-beam>=2.60", "google-crc32c>=1.5", "pyarrow>=14"],
     "serving": ["grpcio>=1.60"],
     "tuning": ["keras-tuner>=1.4.7"],
-    "baselines": ["lightgbm>=4.3", "xgboost-cpu>=2.1", "scikit-learn>=1.3"],
+    "baselines": [
+        "lightgbm>=4.3",
+        "scikit-learn>=1.3",
+        # The same package without 350 MB of CUDA libraries, which there is no build of for macOS.
+        "xgboost-cpu>=2.1; sys_platform != 'darwin'",
+        "xgboost>=2.1; sys_platform == 'darwin'",
+    ],
     "report": ["matplotlib>=3.8", "scikit-learn>=1.3"],
     "gpu": ["tensorflow[and-cuda]"],
 }
