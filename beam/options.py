@@ -80,4 +80,5 @@ class BuildOptions:
 
     def as_json(self) -> dict[str, Any]:
         """The options for the manifest."""
-        return {key: str(v) if isinstance(v, Path) else v for key, v in vars(self).items()}
+        paths = {"schema": str(self.schema), "out": str(self.out)}
+        return {**vars(self), **paths, "beam_args": list(self.beam_args)}

@@ -20,7 +20,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from tfr_moe.errors import UserError
-from tfr_moe.folders import complete_folder
+from tfr_moe.folders import complete_folder, read_json, write_json
 from tfr_moe.schema import MANIFEST_FILE, SCHEMA_FILE, SPLITS, STATISTICS_FILE, FeatureSchema
 
 from . import progress as listening
@@ -41,6 +41,7 @@ __all__ = ["BuildOptions", "Progress", "build"]
 
 _COUNTS_FILE = "counts.json"
 _BOUNDS_FILE = "bounds.json"
+_STEP = " [while running"
 _USER_ERROR = re.compile(r"tfr_moe\.errors\.UserError: (.*?)(?: \[while running|$)", re.MULTILINE)
 
 
@@ -77,8 +78,7 @@ def build(options: BuildOptions, progress: Progress | None = None) -> dict[str, 
         _refuse_nothing(options, folder, counts)
         described = manifest(options, split, given.files, shards, counts, bounds)
         schema.save(folder / SCHEMA_FILE)
-        text = json.dumps(described, indent=1, ensure_ascii=False) + "\n"
-        (folder / MANIFEST_FILE).write_text(text, encoding="utf-8")
+        write_json(folder / MANIFEST_FILE, described)
     return described
 
 
@@ -96,20 +96,37 @@ def _run(
     shards: dict[str, int],
     folder: str,
 ) -> None:
-    beam_options = PipelineOptions(list(options.beam_args))
-    # Beam's DirectRunner would first try to download a runner written in Go.
-    runner = None if beam_options.view_as(StandardOptions).runner else FnApiRunner()
+    pipeline = _pipeline(options.beam_args)
     try:
-        with beam.Pipeline(runner=runner, options=beam_options) as pipeline:
+        with pipeline:
             _assemble(pipeline, options, schema, split, given, shards, folder)
-    except UserError:
-        raise
     except Exception as error:
-        # Beam reports an error of a step as the text of its traceback.
-        found = _USER_ERROR.search(str(error))
-        if found is None:
+        message = _user_message(error)
+        if message is None:
             raise
-        raise UserError(found[1]) from None
+        raise UserError(message) from None
+
+
+def _user_message(error: Exception) -> str | None:
+    """The message of a `UserError` that a step raised, None if it was something else.
+
+    Beam adds the name of the step to the message; from other processes comes only the traceback's text.
+    """
+    if isinstance(error, UserError):
+        return str(error).split(_STEP)[0]
+    found = _USER_ERROR.search(str(error))
+    return found[1] if found else None
+
+
+def _pipeline(beam_args: tuple[str, ...]) -> beam.Pipeline:
+    try:
+        options = PipelineOptions(list(beam_args))
+        # Beam's DirectRunner would first try to download a runner written in Go.
+        runner = None if options.view_as(StandardOptions).runner else FnApiRunner()
+        return beam.Pipeline(runner=runner, options=options)
+    except (SystemExit, ValueError, ImportError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"Beam arguments {' '.join(beam_args)}: {reason}") from error
 
 
 def _assemble(
@@ -145,7 +162,7 @@ def _assemble(
     _ = (
         training
         | "Statistics" >> beam.CombineGlobally(NumericMoments(schema))
-        | "WriteStatistics" >> beam.Map(partial(_write_json, folder, STATISTICS_FILE))
+        | "WriteStatistics" >> beam.Map(partial(write_json, Path(folder, STATISTICS_FILE)))
     )
     id_counts = training | "Vocabularies" >> WriteVocabularies(schema, folder)
     _write_rejects(parsed[REJECTS], given.files, folder)
@@ -154,7 +171,7 @@ def _assemble(
         | "AllCounts" >> beam.Flatten()
         | "SumCounts" >> beam.CombinePerKey(sum)
         | "ListCounts" >> beam.combiners.ToList()
-        | "WriteCounts" >> beam.Map(partial(_write_json, folder, _COUNTS_FILE))
+        | "WriteCounts" >> beam.Map(partial(write_json, Path(folder, _COUNTS_FILE)))
     )
 
 
@@ -177,7 +194,7 @@ def _placed(
     _ = (
         bounds
         | "BoundsAsJson" >> beam.Map(as_json)
-        | "WriteBounds" >> beam.Map(partial(_write_json, folder, _BOUNDS_FILE))
+        | "WriteBounds" >> beam.Map(partial(write_json, Path(folder, _BOUNDS_FILE)))
     )
     return lists | "SplitByTime" >> beam.ParDo(
         AssignSplit(), bounds=beam.pvalue.AsSingleton(bounds)
@@ -211,13 +228,8 @@ def _write_rejects(rejects: beam.PCollection, files: list[str], folder: str) -> 
     )
 
 
-def _write_json(folder: str, name: str, value: Any) -> str:
-    Path(folder, name).write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    return name
-
-
 def _take(path: Path) -> Any:
-    value = json.loads(path.read_text(encoding="utf-8"))
+    value = read_json(path)
     path.unlink()
     return value
 

@@ -106,12 +106,13 @@ def _header(path: str, reader: Any) -> list[str]:
     return header
 
 
-def read(path: str, index: int, report: Callable[[int], None]) -> Iterator[RawRow]:
+def read(path: str, index: int, size: int, report: Callable[[int], None]) -> Iterator[RawRow]:
     """The rows of a file in order.
 
     Args:
         path: the file.
         index: its number, which each row carries.
+        size: its size as stored.
         report: called now and then with the number of stored bytes that have been read since.
 
     Raises:
@@ -121,13 +122,16 @@ def read(path: str, index: int, report: Callable[[int], None]) -> Iterator[RawRo
     reader = readers[file_format(path)]
     with _open(path) as file:
         stored = file.fileobj if isinstance(file, gzip.GzipFile) else file
+        # A Parquet file is read from its end, so that its place says nothing about progress.
+        steady = file_format(path) != "parquet"
         told = 0
-        for count, row in enumerate(reader(path, index, file)):
+        for count, row in enumerate(reader(path, index, file), start=1):
             yield row
-            if count % 1000 == 999:
+            if steady and count % 1000 == 0:
                 place = stored.tell()
                 report(place - told)
                 told = place
+        report(size - told)
 
 
 def _read_csv(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
@@ -183,22 +187,35 @@ def _read_jsonl(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
             yield RawRow(index, line, repr(text), row)
 
 
-def _parquet_file(path: str, file: IO[bytes]) -> Any:
+@contextmanager
+def _parquet_errors(path: str) -> Iterator[None]:
     try:
         import pyarrow as pa
-        from pyarrow import parquet
     except ImportError as error:
         raise UserError(f"{path}: Parquet needs pyarrow: pip install pyarrow") from error
     try:
-        return parquet.ParquetFile(file)
+        yield
     except (pa.ArrowException, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: not a sound Parquet file ({reason})") from error
 
 
+def _parquet_file(path: str, file: IO[bytes]) -> Any:
+    with _parquet_errors(path):
+        from pyarrow import parquet
+
+        return parquet.ParquetFile(file)
+
+
 def _read_parquet(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
+    batches = _parquet_file(path, file).iter_batches(_PARQUET_BATCH)
     line = 0
-    for batch in _parquet_file(path, file).iter_batches(_PARQUET_BATCH):
-        for row in batch.to_pylist():
+    while True:
+        with _parquet_errors(path):
+            batch = next(batches, None)
+            rows = batch.to_pylist() if batch is not None else None
+        if rows is None:
+            return
+        for row in rows:
             line += 1
             yield RawRow(index, line, row)

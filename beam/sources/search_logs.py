@@ -28,8 +28,7 @@ def search_logs(pattern: str, schema: FeatureSchema) -> Input:
     needed += [feature.name for feature in schema.features]
     for path in found:
         _check_columns(path, needed)
-    files = list(found)
-    return Input(_ReadFiles(files), files, sum(found.values()))
+    return Input(_ReadFiles(found), list(found), sum(found.values()))
 
 
 def _match(pattern: str) -> dict[str, int]:
@@ -54,18 +53,18 @@ def _check_columns(path: str, needed: list[str]) -> None:
 
 
 class _ReadFiles(beam.PTransform):
-    def __init__(self, files: list[str]):
+    def __init__(self, sizes: dict[str, int]):
         super().__init__()
-        self._files = files
+        self._files = [(index, *entry) for index, entry in enumerate(sizes.items())]
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         return (
             pipeline
-            | beam.Create(list(enumerate(self._files)), reshuffle=False)
+            | beam.Create(self._files, reshuffle=False)
             | beam.Reshuffle()
             | beam.FlatMapTuple(_rows).with_output_types(RawRow)
         )
 
 
-def _rows(index: int, path: str) -> Iterator[RawRow]:
-    return formats.read(path, index, progress.advance)
+def _rows(index: int, path: str, size: int) -> Iterator[RawRow]:
+    return formats.read(path, index, size, progress.advance)

@@ -1,0 +1,72 @@
+import cloudpickle
+import numpy as np
+import pytest
+from tfr_moe.beam.transforms.grouping import RankedList
+from tfr_moe.beam.transforms.statistics import NumericMoments, merge, moments_of, no_moments
+
+from tfr_moe.schema import FeatureSchema
+
+SCHEMA = FeatureSchema(
+    list_id="q",
+    labels=["y"],
+    features=[
+        {"name": "age", "scope": "context", "kind": "numeric"},
+        {"name": "brand", "scope": "example", "kind": "categorical"},
+        {"name": "pair", "scope": "example", "kind": "numeric", "width": 2},
+        {"name": "price", "scope": "example", "kind": "numeric", "transform": "log1p"},
+    ],
+)
+
+
+def test_merged_moments_are_those_of_all_rows():
+    rows = np.random.default_rng(0).normal(1e6, 1.0, (1000, 3))
+    merged = no_moments(3)
+    for part in np.split(rows, [0, 1, 400, 1000]):
+        merged = merge(merged, moments_of(part) if len(part) else no_moments(3))
+    assert merged.rows == 1000
+    np.testing.assert_allclose(merged.mean, rows.mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(np.sqrt(merged.m2 / 1000), rows.std(axis=0), rtol=1e-9)
+    np.testing.assert_array_equal(merged.low, rows.min(axis=0))
+    np.testing.assert_array_equal(merged.high, rows.max(axis=0))
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_statistics_of_wide_and_logarithmic_features_by_hand(parts):
+    lists = [
+        RankedList("a", None, (10.0,), [("x", [1.0, 5.0], 0.0, 1.0), ("y", [3.0, 5.0], -1.0, 0.0)]),
+        RankedList("b", None, (20.0,), [("z", [5.0, 5.0], 1.0, 0.0)]),
+        RankedList("c", None, (60.0,), [("z", [7.0, 5.0], 0.0, 0.0)]),
+    ]
+    combine = cloudpickle.loads(cloudpickle.dumps(NumericMoments(SCHEMA)))
+    accumulators = []
+    for part in range(parts):
+        accumulator = combine.create_accumulator()
+        for ranked in lists[part::parts]:
+            accumulator = combine.add_input(accumulator, ranked)
+        accumulators.append(combine.compact(accumulator))
+    found = combine.extract_output(combine.merge_accumulators(accumulators))
+    # Ages 10, 20, 60: mean 30, variance (400 + 100 + 900) / 3.
+    assert found["context"]["age"] == pytest.approx(
+        {"count": 3, "mean": 30.0, "std": (1400 / 3) ** 0.5, "min": 10.0, "max": 60.0}
+    )
+    assert list(found["example"]) == ["pair[0]", "pair[1]", "price"]
+    # 1, 3, 5, 7: mean 4, variance (9 + 1 + 1 + 9) / 4 = 5.
+    assert found["example"]["pair[0]"] == pytest.approx(
+        {"count": 4, "mean": 4.0, "std": 5**0.5, "min": 1.0, "max": 7.0}
+    )
+    assert found["example"]["pair[1]"]["std"] == 0.0
+    # log1p of 0, -1, 1, 0 with the sign kept: 0, -log 2, log 2, 0.
+    assert found["example"]["price"] == pytest.approx(
+        {
+            "count": 4,
+            "mean": 0.0,
+            "std": np.log(2) / 2**0.5,
+            "min": -np.log(2),
+            "max": np.log(2),
+        }
+    )
+
+
+def test_no_lists_give_no_columns():
+    combine = NumericMoments(SCHEMA)
+    assert combine.extract_output(combine.create_accumulator()) == {"context": {}, "example": {}}
