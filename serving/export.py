@@ -14,20 +14,21 @@ from typing import Any
 
 import numpy as np
 
-from tfr_moe._compat import tf, tfr
+from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.schema import MASK, SCHEMA_FILE, FeatureSchema
+from tfr_moe.schema import SCHEMA_FILE, FeatureSchema
 
 from .graph import check_operations
 from .signatures import PREDICT, RANK, build
 from .verify import scores_in_fresh_process, scores_in_process
 from .versions import versions_of
-from .warmup import EXTRA, WARMUP_FILE, example_lists, write_warmup
+from .warmup import EXTRA, MAX_RECORDS, WARMUP_FILE, example_lists, write_warmup
 
 DETAILS_FILE = "details.json"
+WARMED = (PREDICT, RANK)
 TOLERANCE = 1e-5
-VERIFIED_LISTS = 64
 
+_ROUNDING = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 _PARTIAL = ".partial-"  # not a number, so TensorFlow Serving takes no notice of it
 _ABANDONED_SECONDS = 3600.0
 
@@ -46,8 +47,9 @@ def export_model(
 
     The version appears under its name only when it is complete and has proved itself: a fresh
     Python process that imports nothing but TensorFlow loads it and must give the scores of `model`
-    within 1e-5 (absolute and relative) on the warm-up lists. Beside the model stand, in
-    `assets.extra/`, the warm-up requests, the schema and the details.
+    within 1e-5 (absolute and relative; in mixed precision within the rounding unit of the half type)
+    on the warm-up lists. Beside the model stand, in `assets.extra/`, the warm-up requests, the schema
+    and the details.
 
     Args:
         model: maps a dict of the schema's raw features and the mask to logits [B, L].
@@ -74,14 +76,16 @@ def export_model(
     """
     out = Path(out)
     final = out / str(_free_version(out, version))
-    lists = list(warmup) or example_lists(schema)
-    expected = _expected_scores(model, schema, lists[:VERIFIED_LISTS])
+    lists = list(warmup)[: MAX_RECORDS // len(WARMED)] or example_lists(schema)
+    expected = scores_in_process(model, schema, lists)
+    tolerance = _tolerance(model)
     serving = build(model, schema, explanation)
     with _published(final) as folder:
         tf.saved_model.save(serving.module, str(folder), signatures=serving.signatures)
         check_operations(folder)
         _write_extras(folder / EXTRA, out.resolve().name, schema, lists, details or {})
-        _compare(expected, scores_in_fresh_process(folder, lists[:VERIFIED_LISTS]))
+        found = scores_in_fresh_process(folder, lists, tolerance)
+        _compare(expected, found, tolerance)
     return final
 
 
@@ -121,35 +125,19 @@ def _sweep(out: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _expected_scores(
-    model: tf.keras.Model, schema: FeatureSchema, lists: Sequence[bytes]
-) -> list[np.ndarray]:
-    """The model's own scores, through the plain parser rather than the one that is exported."""
-    try:
-        features = tfr.data.parse_from_example_list(
-            tf.constant(lists),
-            context_feature_spec=schema.feature_spec("context"),
-            example_feature_spec=schema.feature_spec("example"),
-            mask_feature_name=MASK,
-        )
-    except tf.errors.OpError as error:
-        first = " ".join(str(error.message).split())
-        raise UserError(f"a warm-up list does not fit the schema: {first}") from error
-    scores = scores_in_process(model, features, MASK)
-    for number, row in enumerate(scores):
-        if not np.isfinite(row).all():
-            raise UserError(f"warm-up list {number}: the model's scores are not finite")
-    return scores
+def _tolerance(model: tf.keras.Model) -> float:
+    """What the order of operations may change: 1e-5, or the rounding unit of a mixed precision."""
+    return max(_ROUNDING.get(layer.compute_dtype, TOLERANCE) for layer in model.layers)
 
 
-def _compare(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
+def _compare(expected: Sequence[np.ndarray], found: Sequence[np.ndarray], tolerance: float) -> None:
     for number, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
         same = ours.shape == theirs.shape
-        if not same or not np.allclose(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE):
+        if not same or not np.allclose(ours, theirs, rtol=tolerance, atol=tolerance):
             gap = f"differ by {np.abs(ours - theirs).max():.2g}" if same else "differ in number"
             raise UserError(
                 f"warm-up list {number}: the export's scores and the model's {gap} "
-                f"(allowed: {TOLERANCE:g})"
+                f"(allowed: {tolerance:g})"
             )
 
 
@@ -161,7 +149,7 @@ def _write_extras(
     details: Mapping[str, Any],
 ) -> None:
     folder.mkdir()
-    write_warmup(folder / WARMUP_FILE, name, (PREDICT, RANK), lists)
+    write_warmup(folder / WARMUP_FILE, name, WARMED, lists)
     schema.save(folder / SCHEMA_FILE)
     about = {
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),

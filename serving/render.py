@@ -11,37 +11,60 @@ from rich.text import Text
 
 from .client import Expert, Ranking
 
+_FIXED_WIDTH = 24  # rank, item and score with their borders
 
-def render(ranking: Ranking, items: Sequence[Mapping[str, Any]]) -> RenderableType:
+
+def render(
+    ranking: Ranking, items: Sequence[Mapping[str, Any]], width: int | None = None
+) -> RenderableType:
     """A table of rank, score and the fields of each item, best first; beneath it the experts.
 
     Args:
         ranking: the answer.
         items: those of the request, in its order.
+        width: columns of the terminal; fields that don't fit are named beneath. None shows all.
 
     Returns:
         Something that `rich.print` shows.
     """
-    fields = list(dict.fromkeys(name for item in items for name in item))
+    named = dict.fromkeys(name for item in items for name in item)
+    columns = {name: [_shown(item.get(name)) for item in items] for name in named}
     item_level = any(item.experts for item in ranking.items)
+    if item_level:
+        columns["experts (weight)"] = [""] * len(items)
+        for ranked in ranking.items:
+            columns["experts (weight)"][ranked.index] = _listed(ranked.experts)
+    fields = _fitting(columns, width)
     table = Table(title=f"{ranking.model} version {ranking.version}", title_justify="left")
     for name in ("rank", "item", "score"):
         table.add_column(name, justify="right")
     for name in fields:
-        numeric = all(isinstance(item.get(name, 0), (int, float)) for item in items)
+        numeric = all(isinstance(item.get(name, ""), (int, float)) for item in items)
         table.add_column(Text(name), justify="right" if numeric else "left")
-    if item_level:
-        table.add_column("experts (weight)")
     for place, ranked in enumerate(ranking.items, start=1):
-        item = items[ranked.index]
         row = [str(place), str(ranked.index), f"{ranked.score:.4f}"]
-        row += [_shown(item.get(name)) for name in fields]
-        if item_level:
-            row.append(_listed(ranked.experts))
+        row += [columns[name][ranked.index] for name in fields]
         table.add_row(*map(Text, row))
-    if not ranking.experts:
-        return table
-    return Group(table, Text(f"made by experts (weight): {_listed(ranking.experts)}"))
+    parts: list[RenderableType] = [table]
+    if len(fields) < len(columns):
+        hidden = ", ".join(name for name in columns if name not in fields)
+        parts.append(Text(f"no room for: {hidden} (--json has them)"))
+    if ranking.experts:
+        parts.append(Text(f"made by experts (weight): {_listed(ranking.experts)}"))
+    return parts[0] if len(parts) == 1 else Group(*parts)
+
+
+def _fitting(columns: Mapping[str, Sequence[str]], width: int | None) -> list[str]:
+    """The columns that fit into the width beside rank, item and score, in their order."""
+    if width is None:
+        return list(columns)
+    fields, left = [], width - _FIXED_WIDTH
+    for name, cells in columns.items():
+        needed = 3 + max(len(name), *map(len, cells))
+        if needed <= left:
+            fields.append(name)
+            left -= needed
+    return fields
 
 
 def to_json(ranking: Ranking, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""Loads a SavedModel in a fresh Python process and asks it for scores.
+"""The scores of a Keras model and those of its export, to be compared.
 
-The process has TensorFlow and nothing of ours: what loads there loads in TensorFlow Serving.
+The export is loaded in a fresh Python process. The process has TensorFlow and nothing of ours: what loads there loads in TensorFlow Serving.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tfr_moe._compat import tf
+from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
+from tfr_moe.schema import MASK, FeatureSchema
 
 from .signatures import DEFAULT, RANK
 
@@ -41,7 +42,9 @@ np.savez(answers, **out)
 """
 
 
-def scores_in_fresh_process(folder: Path, lists: Sequence[bytes]) -> list[np.ndarray]:
+def scores_in_fresh_process(
+    folder: Path, lists: Sequence[bytes], tolerance: float
+) -> list[np.ndarray]:
     """The scores of each list, in the request's order, from a process that has only TensorFlow.
 
     The process runs on the CPU, so that it needs no memory of a GPU that this one holds.
@@ -49,6 +52,7 @@ def scores_in_fresh_process(folder: Path, lists: Sequence[bytes]) -> list[np.nda
     Args:
         folder: a SavedModel.
         lists: serialized `ExampleListWithContext`s.
+        tolerance: by how much `rank` and `predict` may differ, absolute and relative.
 
     Returns:
         For each list its scores, float32 [items], padding cut off.
@@ -80,19 +84,45 @@ def scores_in_fresh_process(folder: Path, lists: Sequence[bytes]) -> list[np.nda
             batches[f"scores_{i}"], batches[f"order_{i}"], batches[f"ranked_{i}"], strict=True
         ):
             real = order[order >= 0]
-            if not np.allclose(scores[real], ranked[: len(real)], rtol=1e-5, atol=1e-5):
+            if not np.allclose(scores[real], ranked[: len(real)], rtol=tolerance, atol=tolerance):
                 raise UserError(f"the export contradicts itself: {RANK} and {DEFAULT} differ")
             found.append(scores[: len(real)])
     return found
 
 
 def scores_in_process(
-    model: tf.keras.Model, features: dict[str, tf.Tensor], mask: str
+    model: tf.keras.Model, schema: FeatureSchema, lists: Sequence[bytes]
 ) -> list[np.ndarray]:
-    """The scores that the Keras model itself gives, one array a list, padding cut off."""
-    with tf.device("/CPU:0"):
-        logits = model(features, training=False).numpy()
-    return [row[real] for row, real in zip(logits, features[mask].numpy(), strict=True)]
+    """The scores that the Keras model itself gives each list, float32 [items], padding cut off.
+
+    Lists are read by the schema's own parsing specs, not by the parser that is exported.
+
+    Raises:
+        UserError: if a list does not fit the schema, or if its scores are not finite.
+    """
+    found: list[np.ndarray] = []
+    for start in range(0, len(lists), _BATCH):
+        features = _parsed(schema, lists[start : start + _BATCH])
+        with tf.device("/CPU:0"):
+            logits = model(features, training=False).numpy()
+        found += [row[real] for row, real in zip(logits, features[MASK].numpy(), strict=True)]
+    for number, scores in enumerate(found):
+        if not np.isfinite(scores).all():
+            raise UserError(f"warm-up list {number}: the model's scores are not finite")
+    return found
+
+
+def _parsed(schema: FeatureSchema, lists: Sequence[bytes]) -> dict[str, tf.Tensor]:
+    try:
+        return tfr.data.parse_from_example_list(
+            tf.constant(lists),
+            context_feature_spec=schema.feature_spec("context"),
+            example_feature_spec=schema.feature_spec("example"),
+            mask_feature_name=MASK,
+        )
+    except tf.errors.OpError as error:
+        reason = " ".join(str(error.message).split())
+        raise UserError(f"a warm-up list does not fit the schema: {reason}") from error
 
 
 def _reason(run: subprocess.CompletedProcess[str]) -> str:

@@ -124,9 +124,12 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path):
         export_model(scorer(), SHOP, tmp_path / "shop")
 
 
-def test_a_warm_up_list_that_is_garbage_is_refused(tmp_path: Path):
+@pytest.mark.parametrize("place", [0, 499])
+def test_a_warm_up_list_that_is_garbage_is_refused(tmp_path: Path, place: int):
+    lists = [WARMUP[0]] * 500
+    lists[place] = b"garbage"
     with pytest.raises(UserError, match="warm-up list does not fit"):
-        export_model(scorer(), SHOP, tmp_path / "shop", warmup=[b"garbage"])
+        export_model(scorer(), SHOP, tmp_path / "shop", warmup=lists)
     assert not (tmp_path / "shop").exists()
 
 
@@ -150,6 +153,20 @@ def test_an_export_that_scores_otherwise_never_appears(tmp_path: Path):
     with pytest.raises(UserError, match=r"list 0: .* differ by 0\.5"):
         export_model(model, SHOP, tmp_path / "shop", warmup=WARMUP)
     assert list((tmp_path / "shop").iterdir()) == []
+
+
+def test_mixed_precision_is_compared_by_its_own_rounding_unit(tmp_path: Path):
+    """0.004 is below the 2^-7 of bfloat16, and far above what float32 is allowed."""
+    inputs = inputs_of(SHOP)
+
+    class Nearly(tf.keras.layers.Layer):
+        def call(self, x):
+            return x if tf.executing_eagerly() else x + 0.004
+
+    half = tf.keras.layers.Activation("tanh", dtype="mixed_bfloat16")
+    logits = tf.cast(half(inputs["example_numeric"][..., 0]), tf.float32)
+    model = tf.keras.Model(inputs, Nearly()(logits))
+    assert export_model(model, SHOP, tmp_path / "shop", warmup=WARMUP).is_dir()
 
 
 def test_what_a_killed_export_left_is_swept_when_it_is_old(tmp_path: Path):
