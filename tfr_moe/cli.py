@@ -248,7 +248,8 @@ def rank(
     if as_json:
         print(json.dumps(to_json(ranking, asked.items), indent=1))
     else:
-        Console().print(render(ranking, asked.items))
+        console = Console()
+        console.print(render(ranking, asked.items, console.width))
 
 
 @app.command()

@@ -154,7 +154,9 @@ def _query(data: Path, models: Path, request_file: Path) -> None:
         RankingServer(models, port=0) as server,
         RankingClient(server.target, SERVED, schema) as client,
     ):
-        Console().print(render(client.rank(request.context, request.items), request.items))
+        ranking = client.rank(request.context, request.items)
+        console = Console()
+        console.print(render(ranking, request.items, console.width))
 
 
 def _farewell(out: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -34,12 +35,28 @@ def _p_value(value: float) -> str:
 
 
 def _table(title: str, text: list[str], numbers: list[str], caption: str) -> Table:
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left")
+    table = Table(
+        title=title,
+        caption=caption,
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,  # vertical lines would not leave room for intervals in 80 columns
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
     for name in text:
-        table.add_column(escape(name))
+        table.add_column(escape(name), overflow="fold")
     for name in numbers:
-        table.add_column(escape(name), justify="right")
+        table.add_column(escape(name), justify="right", no_wrap=True)
     return table
+
+
+def _span(found: EvaluationReport) -> str:
+    """How many lists have nothing relevant: one number, or the least and the most over metrics."""
+    counts = [s.nothing_relevant for summaries in found.models.values() for s in summaries.values()]
+    low, high = min(counts), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def overall_table(found: EvaluationReport) -> Table:
@@ -47,8 +64,8 @@ def overall_table(found: EvaluationReport) -> Table:
     table = _table(
         f"Means over {found.lists:,} lists",
         ["metric", "model"],
-        ["mean", _INTERVAL, "judged", "left out", "nothing relevant"],
-        f"Lists with nothing relevant {_POLICY[found.policy]} (policy {found.policy}).",
+        ["mean", _INTERVAL, "judged", "left out"],
+        f"{_span(found)} lists with nothing relevant {_POLICY[found.policy]} (policy {found.policy}).",
     )
     for metric in found.metrics:
         for model, summaries in found.models.items():
@@ -60,7 +77,6 @@ def overall_table(found: EvaluationReport) -> Table:
                 escape(_interval(summary.low, summary.high)),
                 f"{summary.judged:,}",
                 f"{summary.left_out:,}",
-                f"{summary.nothing_relevant:,}",
             )
         table.add_section()
     return table
@@ -115,8 +131,11 @@ def category_table(found: EvaluationReport, max_rows: int = 20) -> Table:
 
 def render(found: EvaluationReport, console: Console, max_categories: int = 20) -> None:
     """Prints the tables that the report has something for."""
-    console.print(overall_table(found))
+    tables = [overall_table(found)]
     if found.comparisons:
-        console.print(comparison_table(found))
+        tables.append(comparison_table(found))
     if found.categories:
-        console.print(category_table(found, max_categories))
+        tables.append(category_table(found, max_categories))
+    for table in tables:
+        console.print(table)
+        console.print()
