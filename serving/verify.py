@@ -1,7 +1,7 @@
 """The scores of a Keras model and those of its export, to be compared.
 
-The export is loaded in a fresh Python process. The process has TensorFlow and nothing of ours: what loads there loads in TensorFlow Serving.
-"""
+The export is loaded in a fresh Python process that has TensorFlow and nothing of ours: what loads
+there loads in TensorFlow Serving.
 
 from __future__ import annotations
 
