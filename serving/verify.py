@@ -2,6 +2,7 @@
 
 The export is loaded in a fresh Python process that has TensorFlow and nothing of ours: what loads
 there loads in TensorFlow Serving.
+"""
 
 from __future__ import annotations
 
