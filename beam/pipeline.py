@@ -21,7 +21,15 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from tfr_moe.errors import UserError
 from tfr_moe.folders import complete_folder, read_json, write_json
-from tfr_moe.schema import MANIFEST_FILE, SCHEMA_FILE, SPLITS, STATISTICS_FILE, FeatureSchema
+from tfr_moe.schema import (
+    MANIFEST_FILE,
+    SCHEMA_FILE,
+    SPLITS,
+    STATISTICS_FILE,
+    FeatureSchema,
+    shard_file,
+    vocabulary_file,
+)
 
 from . import progress as listening
 from .elwc import EncodeLists
@@ -73,6 +81,7 @@ def build(options: BuildOptions, progress: Progress | None = None) -> dict[str, 
     with complete_folder(options.out, options.overwrite) as folder:
         with listening.listening(progress, given.total_bytes, sum(shards.values())):
             _run(options, schema, split, given, shards, str(folder))
+            _fill_up(folder, schema, shards)
         counts = {tuple(key): count for key, count in _take(folder / _COUNTS_FILE)}
         bounds = _take(folder / _BOUNDS_FILE) if split == "time" else None
         _refuse_nothing(options, folder, counts)
@@ -138,14 +147,16 @@ def _assemble(
     shards: dict[str, int],
     folder: str,
 ) -> None:
+    gather = GatherList(options.max_list_size)
     parsed = (
         pipeline
         | "Read" >> given.rows
-        | "Parse" >> beam.ParDo(ParseRows(schema)).with_outputs(COUNTS, REJECTS, main="rows")
+        | "Parse"
+        >> beam.ParDo(ParseRows(schema, gather)).with_outputs(COUNTS, REJECTS, main="lists")
     )
     made = (
-        parsed.rows
-        | "Gather" >> beam.CombinePerKey(GatherList(options.max_list_size))
+        parsed.lists
+        | "Gather" >> beam.CombinePerKey(gather)
         | "MakeLists"
         >> beam.ParDo(MakeLists(options.min_list_size)).with_outputs(COUNTS, main="lists")
     )
@@ -202,14 +213,24 @@ def _placed(
 
 
 def _write_shards(records: beam.PCollection, shards: dict[str, int], folder: str) -> None:
-    # A shard without lists is written too, so that the names in the manifest all exist.
-    every = [((split, i), None) for split, count in shards.items() for i in range(count)]
     _ = (
-        (records, records.pipeline | "EveryShard" >> beam.Create(every))
-        | "RecordsAndShards" >> beam.Flatten()
+        records
         | "GroupByShard" >> beam.GroupByKey()
         | "WriteShard" >> beam.MapTuple(partial(write_shard, folder=folder, shards=shards))
     )
+
+
+def _fill_up(folder: Path, schema: FeatureSchema, shards: dict[str, int]) -> None:
+    """Writes the shards and vocabularies that nothing fell into, so that all names exist."""
+    for split, count in shards.items():
+        for number in range(count):
+            if not (folder / shard_file(split, number, count)).exists():
+                write_shard((split, number), [], str(folder), shards)
+    for feature in schema.features:
+        if feature.has_vocabulary:
+            path = folder / vocabulary_file(feature.name)
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
 
 
 def _write_rejects(rejects: beam.PCollection, files: list[str], folder: str) -> None:

@@ -59,12 +59,11 @@ def write_records(path: Path, records: Iterable[bytes]) -> None:
 
 
 def write_shard(
-    shard: Shard, records: Iterable[Record | None], folder: str, shards: dict[str, int]
+    shard: Shard, records: Iterable[Record], folder: str, shards: dict[str, int]
 ) -> str:
-    """Writes one shard, sorted by hash; returns its name. `None` among the records is nothing."""
+    """Writes one shard, sorted by hash; returns its name."""
     split, number = shard
     name = shard_file(split, number, shards[split])
-    ordered = sorted(record for record in records if record is not None)
-    write_records(Path(folder, name), (record for _, _, record in ordered))
+    write_records(Path(folder, name), (record for _, _, record in sorted(records)))
     progress.advance(1, "write")
     return name

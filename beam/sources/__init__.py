@@ -1,7 +1,7 @@
 """Where rows come from: one module per source, which registers one function.
 
 A source looks at its input before anything runs and refuses what can't work in one line. It returns an
-`Input`: a transform that makes a collection of `RawRow`, and what is known about the files.
+`Input`: a transform that makes a collection of batches of `RawRow`, and what is known about the files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Input(NamedTuple):
     """What a source gives.
 
     Attributes:
-        rows: a transform from the pipeline to a collection of `RawRow`.
+        rows: a transform from the pipeline to a collection of lists of `RawRow`, some hundreds each:
+            an element for each row would cost Beam as much as the row costs us.
         files: names of the files, sorted.
         total_bytes: their size as stored.
     """

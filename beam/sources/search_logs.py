@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import apache_beam as beam
@@ -13,6 +14,8 @@ from tfr_moe.schema import FeatureSchema
 
 from .. import progress
 from . import Input, RawRow, formats, register
+
+_BATCH = 500
 
 
 @register("search-logs")
@@ -62,9 +65,11 @@ class _ReadFiles(beam.PTransform):
             pipeline
             | beam.Create(self._files, reshuffle=False)
             | beam.Reshuffle()
-            | beam.FlatMapTuple(_rows).with_output_types(RawRow)
+            | beam.FlatMapTuple(_batches).with_output_types(list[RawRow])
         )
 
 
-def _rows(index: int, path: str, size: int) -> Iterator[RawRow]:
-    return formats.read(path, index, size, progress.advance)
+def _batches(index: int, path: str, size: int) -> Iterator[list[RawRow]]:
+    rows = formats.read(path, index, size, progress.advance)
+    while batch := list(itertools.islice(rows, _BATCH)):
+        yield batch

@@ -14,6 +14,12 @@ COUNTS = "counts"
 _MOST_KEYS = 100_000
 
 
+def at_the_end(element: Any) -> WindowedValue:
+    """An element as `finish_bundle` must give it: with the window that it belongs to."""
+    window = GlobalWindow()
+    return WindowedValue(element, window.max_timestamp(), [window])
+
+
 class CountingDoFn(beam.DoFn):
     """A DoFn with `self.tally`, whose entries go to the output tagged `counts` once a bundle.
 
@@ -29,9 +35,7 @@ class CountingDoFn(beam.DoFn):
     def finish_bundle(self) -> Iterator[Any]:
         """Yields (key, count) of what the bundle has counted."""
         for entry in self.tally.items():
-            yield beam.pvalue.TaggedOutput(
-                COUNTS, WindowedValue(entry, GlobalWindow().max_timestamp(), [GlobalWindow()])
-            )
+            yield beam.pvalue.TaggedOutput(COUNTS, at_the_end(entry))
 
 
 def drain(tally: Counter[Hashable], at_least: int = _MOST_KEYS) -> Iterator[tuple[Hashable, int]]:

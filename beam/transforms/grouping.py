@@ -8,7 +8,24 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 
 from .counting import CountingDoFn
-from .parsing import Item
+
+
+class Item(NamedTuple):
+    """One typed row on its way into a list.
+
+    Attributes:
+        position: place at which the item was shown; 0 without a position column.
+        place: (file, line) of the row, by which ties and conflicts are settled.
+        time: Unix seconds or None.
+        context: values of the context features, in the schema's order.
+        example: values in the order of `example_names`.
+    """
+
+    position: float
+    place: tuple[int, int]
+    time: float | None
+    context: tuple[Any, ...]
+    example: tuple[Any, ...]
 
 
 class RankedList(NamedTuple):
@@ -65,8 +82,8 @@ class GatherList(beam.CombineFn):
         """Nothing gathered."""
         return _NOTHING._replace(items=[])
 
-    def add_input(self, gathered: Gathered, item: Item) -> Gathered:
-        """Adds one item."""
+    def add_item(self, gathered: Gathered, item: Item) -> Gathered:
+        """Adds one row."""
         position, place, time, context, example = item
         first, earliest, conflict, items, cut = gathered
         if first is None:
@@ -81,8 +98,12 @@ class GatherList(beam.CombineFn):
         gathered = Gathered(first, earliest, conflict, items, cut)
         return self.compact(gathered) if len(items) >= 2 * self._cap else gathered
 
+    def add_input(self, gathered: Gathered, other: Gathered) -> Gathered:
+        """Adds the rows of one batch."""
+        return self.merge_accumulators([gathered, other])
+
     def merge_accumulators(self, accumulators: Iterable[Gathered]) -> Gathered:
-        """Joins what several workers gathered."""
+        """Joins what was gathered in several places."""
         merged = self.create_accumulator()
         for other in accumulators:
             merged = self._join(merged, other)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 
@@ -12,26 +12,9 @@ from tfr_moe.schema import FeatureSchema
 
 from ..sources import RawRow
 from .counting import CountingDoFn
+from .grouping import Gathered, GatherList, Item
 
 REJECTS = "rejects"
-
-
-class Item(NamedTuple):
-    """One typed row on its way into a list.
-
-    Attributes:
-        position: place at which the item was shown; 0 without a position column.
-        place: (file, line) of the row, by which ties and conflicts are settled.
-        time: Unix seconds or None.
-        context: values of the context features, in the schema's order.
-        example: values in the order of `example_names`.
-    """
-
-    position: float
-    place: tuple[int, int]
-    time: float | None
-    context: tuple[Any, ...]
-    example: tuple[Any, ...]
 
 
 def context_names(schema: FeatureSchema) -> list[str]:
@@ -51,13 +34,18 @@ def kind_of(reason: str) -> str:
 
 
 class ParseRows(CountingDoFn):
-    """`RawRow` -> (list id, `Item`); rejects are tagged `rejects`.
+    """Batches of `RawRow` -> (list id, `Gathered`) of the rows of one list in a batch.
 
-    A reject is (file, line, reason, row), the row as a mapping of column to raw value.
+    Rejects are tagged `rejects`: (file, line, reason, row), the row as a mapping of column to raw value.
+
+    Args:
+        schema: says what a row must have.
+        gather: joins the rows of a list.
     """
 
-    def __init__(self, schema: FeatureSchema):
+    def __init__(self, schema: FeatureSchema, gather: GatherList):
         self._schema = schema
+        self._gather = gather
 
     def setup(self) -> None:
         """Builds the parser on the worker."""
@@ -65,29 +53,34 @@ class ParseRows(CountingDoFn):
         self._context = context_names(self._schema)
         self._example = example_names(self._schema)
 
-    def process(self, raw: RawRow) -> Iterator[Any]:
-        """Parses one row."""
-        self.tally["rows", "read"] += 1
-        reason = raw.error
-        if reason is None:
-            try:
-                row = self._parser.row(raw.values)  # type: ignore[arg-type]
-            except RowError as error:
-                reason = str(error)
-        if reason is not None:
-            self.tally["rejects", kind_of(reason)] += 1
-            reject = (raw.file, raw.line, reason, raw.values)
-            yield beam.pvalue.TaggedOutput(REJECTS, reject)
-            return
+    def process(self, batch: list[RawRow]) -> Iterator[Any]:
+        """Parses a batch."""
+        lists: dict[str, Gathered] = {}
+        add, nothing = self._gather.add_item, self._gather.create_accumulator
+        for raw in batch:
+            reason = raw.error
+            if reason is None:
+                try:
+                    list_id, item = self._item(raw)
+                except RowError as error:
+                    reason = str(error)
+            if reason is not None:
+                self.tally["rejects", kind_of(reason)] += 1
+                reject = (raw.file, raw.line, reason, raw.values)
+                yield beam.pvalue.TaggedOutput(REJECTS, reject)
+                continue
+            lists[list_id] = add(lists.get(list_id) or nothing(), item)
+        self.tally["rows", "read"] += len(batch)
+        yield from lists.items()
+
+    def _item(self, raw: RawRow) -> tuple[str, Item]:
+        row = self._parser.row(raw.values)  # type: ignore[arg-type]
         context, example = row.context, row.example
         position = example[self._schema.position] if self._schema.position else 0.0
-        yield (
-            row.list_id,
-            Item(
-                position,
-                (raw.file, raw.line),
-                row.time,
-                tuple([context[name] for name in self._context]),
-                tuple([example[name] for name in self._example]),
-            ),
+        return row.list_id, Item(
+            position,
+            (raw.file, raw.line),
+            row.time,
+            tuple([context[name] for name in self._context]),
+            tuple([example[name] for name in self._example]),
         )

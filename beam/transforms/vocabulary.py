@@ -12,7 +12,7 @@ import apache_beam as beam
 
 from tfr_moe.schema import Feature, FeatureSchema, vocabulary_file
 
-from .counting import COUNTS, CountingDoFn, drain
+from .counting import COUNTS, CountingDoFn, at_the_end, drain
 from .grouping import RankedList
 from .parsing import context_names, example_names
 
@@ -80,14 +80,10 @@ class CountIds(CountingDoFn):
 
     def finish_bundle(self) -> Iterator[Any]:
         """Yields what the bundle has counted."""
-        from apache_beam.transforms.window import GlobalWindow
-        from apache_beam.utils.windowed_value import WindowedValue
-
-        window = GlobalWindow()
         for name, counts in self._counts.items():
             for text, count in counts.items():
                 for entry in self._entry(name, text, count):
-                    yield WindowedValue(entry, window.max_timestamp(), [window])
+                    yield at_the_end(entry)
         yield from super().finish_bundle()
 
     def _entry(self, name: str, text: str, count: int) -> list[tuple[tuple[str, str], int]]:
@@ -101,7 +97,7 @@ class WriteVocabularies(beam.PTransform):
     """Training lists -> `vocabulary/<feature>.txt` in a folder; gives the counts of `CountIds`.
 
     Ids are in order of falling count, then of their text; those below the feature's `min_count` and
-    beyond its `max_vocabulary` are left out. A feature without ids gets an empty file.
+    beyond its `max_vocabulary` are left out. A feature without ids gets no file.
     """
 
     def __init__(self, schema: FeatureSchema, folder: str):
@@ -115,16 +111,11 @@ class WriteVocabularies(beam.PTransform):
         features = {f.name: f for f in schema.features if f.has_vocabulary}
         least = {name: feature.min_count for name, feature in features.items()}
         counted = lists | beam.ParDo(CountIds(schema)).with_outputs(COUNTS, main="ids")
-        frequent = (
+        _ = (
             counted.ids
             | "SumIds" >> beam.CombinePerKey(sum)
             | "DropRare" >> beam.Filter(lambda entry: entry[1] >= least[entry[0][0]])
             | "KeyByFeature" >> beam.MapTuple(lambda key, count: (key[0], (-count, key[1])))
-        )
-        every = lists.pipeline | "EveryFeature" >> beam.Create([(name, None) for name in features])
-        _ = (
-            (frequent, every)
-            | beam.Flatten()
             | beam.GroupByKey()
             | beam.MapTuple(
                 lambda name, entries: _write(folder, features[name], entries)
@@ -133,10 +124,9 @@ class WriteVocabularies(beam.PTransform):
         return counted[COUNTS]
 
 
-def _write(folder: str, feature: Feature, entries: Iterable[tuple[int, str] | None]) -> str:
-    ids = (entry for entry in entries if entry is not None)
+def _write(folder: str, feature: Feature, entries: Iterable[tuple[int, str]]) -> str:
     limit = feature.max_vocabulary
-    ordered = heapq.nsmallest(limit, ids) if limit else sorted(ids)
+    ordered = heapq.nsmallest(limit, entries) if limit else sorted(entries)
     path = Path(folder, vocabulary_file(feature.name))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{text}\n" for _, text in ordered), encoding="utf-8", newline="\n")

@@ -16,7 +16,7 @@ def gather(cap, parts):
     for part in parts:
         accumulator = combine.create_accumulator()
         for one in part:
-            accumulator = combine.add_input(accumulator, one)
+            accumulator = combine.add_item(accumulator, one)
         gathered.append(combine.compact(accumulator))
     return combine.extract_output(combine.merge_accumulators(gathered))
 
@@ -41,7 +41,7 @@ def test_an_accumulator_never_holds_more_than_twice_the_cap():
     combine = GatherList(10)
     accumulator = combine.create_accumulator()
     for line in range(1000):
-        accumulator = combine.add_input(accumulator, item(1000 - line, line))
+        accumulator = combine.add_item(accumulator, item(1000 - line, line))
         assert len(accumulator.items) < 20
     made = combine.extract_output(accumulator)
     assert (len(made.items), made.cut) == (10, 990)

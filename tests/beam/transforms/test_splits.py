@@ -36,7 +36,8 @@ def test_times_before_1970_and_fractions_of_seconds_count():
 
 
 def test_bounds_do_not_depend_on_how_times_arrive_even_when_buckets_are_few():
-    times = [random.Random(0).uniform(0, 1e6) for _ in range(3000)]
+    rng = random.Random(0)
+    times = [rng.uniform(0, 1e6) for _ in range(3000)]
     expected = bounds(times, max_buckets=64)
     for seed in range(5):
         random.Random(seed).shuffle(times)
