@@ -105,15 +105,19 @@ def _free_version(out: Path, version: int | None) -> int:
 @contextmanager
 def _published(final: Path) -> Iterator[Path]:
     """Yields a hidden folder beside `final` that takes its name if nothing fails, and goes if."""
-    final.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(final.parent)
     folder = final.parent / f"{_PARTIAL}{final.name}-{os.getpid()}"
-    folder.mkdir()
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(final.parent)
+        folder.mkdir()
+    except OSError as error:
+        raise UserError(f"export {final.parent}: cannot be written ({error.strerror})") from error
     try:
         yield folder
-        if final.exists():
-            raise UserError(f"export {final.parent}: version {final.name} appeared meanwhile")
-        folder.rename(final)
+        try:
+            folder.rename(final)
+        except OSError as error:
+            raise UserError(f"export {final.parent}: version {final.name} exists now") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

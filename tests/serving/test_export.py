@@ -124,6 +124,12 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path):
         export_model(scorer(), SHOP, tmp_path / "shop")
 
 
+def test_a_folder_that_can_not_be_made_is_refused(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"file/shop: cannot be written \(Not a directory\)"):
+        export_model(scorer(), SHOP, tmp_path / "file" / "shop", warmup=WARMUP)
+
+
 @pytest.mark.parametrize("place", [0, 499])
 def test_a_warm_up_list_that_is_garbage_is_refused(tmp_path: Path, place: int):
     lists = [WARMUP[0]] * 500
@@ -167,6 +173,27 @@ def test_mixed_precision_is_compared_by_its_own_rounding_unit(tmp_path: Path):
     logits = tf.cast(half(inputs["example_numeric"][..., 0]), tf.float32)
     model = tf.keras.Model(inputs, Nearly()(logits))
     assert export_model(model, SHOP, tmp_path / "shop", warmup=WARMUP).is_dir()
+
+
+def test_a_version_that_appears_meanwhile_is_not_overwritten(tmp_path: Path):
+    out = tmp_path / "shop"
+
+    class Overtaking(tf.keras.layers.Layer):
+        """While it is traced for the export, another one publishes the same version."""
+
+        def call(self, x):
+            if not tf.executing_eagerly() and (out / ".partial-1-1").exists():
+                (out / ".partial-1-1").rename(out / "1")
+            return x
+
+    inputs = inputs_of(SHOP)
+    model = tf.keras.Model(inputs, Overtaking()(inputs["example_numeric"][..., 0]))
+    (out / ".partial-1-1").mkdir(parents=True)
+    (out / ".partial-1-1" / "saved_model.pb").write_text("the other's")
+    with pytest.raises(UserError, match="version 1 exists now"):
+        export_model(model, SHOP, out, warmup=WARMUP)
+    assert [p.name for p in out.iterdir()] == ["1"]
+    assert (out / "1" / "saved_model.pb").read_text() == "the other's"
 
 
 def test_what_a_killed_export_left_is_swept_when_it_is_old(tmp_path: Path):
