@@ -78,7 +78,8 @@ class AdversarialExpertPenalty(tf.keras.layers.Layer):
             AdvLoss, [B, L]; 0 at padded items if their logits are equal.
         """
         active = tf.sigmoid(active_logits)[..., :, tf.newaxis]
-        idle = tf.sigmoid(idle_logits)[..., tf.newaxis, :]
+        # Keras casts the first argument only.
+        idle = tf.sigmoid(tf.cast(idle_logits, active.dtype))[..., tf.newaxis, :]
         disagreement = tf.reduce_sum(tf.square(active - idle), axis=[-2, -1])
         if training and self.weight > 0:
             self.add_loss(-self.weight * mean_over_items(disagreement, mask))

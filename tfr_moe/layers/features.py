@@ -175,11 +175,18 @@ class FeatureEncoder(tf.keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
+        # Keras wraps what a layer holds; the copies are plain again and so ready for JSON.
         return {
             **super().get_config(),
             "schema": self.schema.model_dump(mode="json", exclude_defaults=True),
-            "statistics": self.statistics,
-            "vocabularies": self.vocabularies,
+            "statistics": {
+                scope: {column: dict(values) for column, values in columns.items()}
+                for scope, columns in self.statistics.items()
+            },
+            "vocabularies": {
+                name: words if isinstance(words, str) else list(words)
+                for name, words in self.vocabularies.items()
+            },
             "embedding_dim": self.embedding_dim,
             "embedding_l2": self.embedding_l2,
             "seed": self.seed,

@@ -58,7 +58,8 @@ class HierarchicalSoftConstraint(tf.keras.layers.Layer):
             HSC, [...].
         """
         inference = tf.nn.softmax(inference_logits)
-        constraint = tf.nn.softmax(constraint_logits)
+        # Keras casts the first argument only.
+        constraint = tf.nn.softmax(tf.cast(constraint_logits, inference.dtype))
         if len(inference_logits.shape) == 3:
             constraint = tf.broadcast_to(constraint[:, tf.newaxis, :], tf.shape(inference))
         gap = tf.square(inference - constraint)

@@ -168,7 +168,11 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
             # It is called in training only, but its variables belong to every graph.
             with tf.name_scope(self.constraint_gate.name):
                 self.constraint_gate.build(constraint_inputs.shape)
-        gate = self.inference_gate(tf.cast(gate_inputs, tf.float32), training=training)
+        gate_inputs = tf.cast(gate_inputs, tf.float32)
+        if len(gate_inputs.shape) == 3:
+            # What stands at padded items must reach neither the balance of experts nor a gradient.
+            gate_inputs = tf.where(mask[..., tf.newaxis], gate_inputs, 0.0)
+        gate = self.inference_gate(gate_inputs, training=training)
         experts = gate.indices
         if training and self.num_adversarial:
             idle = sample_idle_experts(

@@ -1,0 +1,147 @@
+"""How a registered object becomes something that every conformance test can run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.conformance.arrays import Array, Values
+from tfr_moe._compat import tf
+
+
+def named(outputs: Any) -> dict[str, Any]:
+    """Whatever a layer returns as a flat dictionary of tensors."""
+    if hasattr(outputs, "_asdict"):
+        outputs = outputs._asdict()
+    if not isinstance(outputs, Mapping):
+        return {"output": outputs}
+    flat: dict[str, Any] = {}
+    for name, value in outputs.items():
+        flat.update(value if isinstance(value, Mapping) else {name: value})
+    return flat
+
+
+def call_layer(layer: Any, tensors: dict[str, Any]) -> Any:
+    """Calls a layer whose arguments have the names of the inputs."""
+    first, *others = tensors
+    return layer(tensors[first], **{name: tensors[name] for name in others})
+
+
+@dataclass(frozen=True, eq=False)
+class ModelCase:
+    """A layer or scorer, run as a Keras model over a dictionary of inputs.
+
+    Attributes:
+        name: of the case.
+        make: a new object; without a seed of its own where it takes one, so that the global one rules.
+        inputs: what it takes, by name.
+        outputs: axes of what it returns, by name.
+        call: (layer, symbolic inputs) -> outputs; None for a scorer, which builds its own model.
+        draws: whether it draws random numbers in training.
+    """
+
+    name: str
+    make: Callable[[], Any]
+    inputs: dict[str, Array]
+    outputs: dict[str, str]
+    call: Callable[[Any, dict[str, Any]], Any] | None = call_layer
+    draws: bool = False
+
+    @property
+    def dtypes(self) -> set[str]:
+        """The types of the inputs; "bool" is the mask's."""
+        return {array.dtype for array in self.inputs.values()}
+
+    @functools.cached_property
+    def shared(self) -> Any:
+        """One model for all tests that leave its weights as they are."""
+        return self.model()
+
+    def model(self, subject: Any = None) -> Any:
+        """The model of `subject`, or of a new object."""
+        subject = subject or self.make()
+        if self.call is None:
+            built = subject.build_model()
+            return tf.keras.Model(built.input, named(built.output))
+        symbolic = {
+            name: tf.keras.Input(array.shape, dtype=array.dtype, name=name)
+            for name, array in self.inputs.items()
+        }
+        return tf.keras.Model(symbolic, named(self.call(subject, symbolic)))
+
+
+@dataclass(frozen=True)
+class LossCase:
+    """A loss over labels and logits, which is a mean over valid items."""
+
+    name: str
+    make: Callable[[], Any]
+    inputs: dict[str, Array]
+
+    def value(self, loss: Any, values: Values) -> Any:
+        """The scalar loss."""
+        return loss(values["y_true"], values["y_pred"])
+
+
+def update_by_scores(metric: Any, values: Values) -> None:
+    """How a ranking metric is fed."""
+    metric.update_state(values["y_true"], values["y_pred"])
+
+
+@dataclass(frozen=True)
+class MetricCase:
+    """A metric, fed batch by batch."""
+
+    name: str
+    make: Callable[[], Any]
+    inputs: dict[str, Array]
+    update: Callable[[Any, Values], None] = update_by_scores
+
+    def value(self, metric: Any, *batches: Values) -> dict[str, Any]:
+        """What the metric says after the batches, by name."""
+        for values in batches:
+            self.update(metric, values)
+        result = metric.result()
+        return dict(result) if isinstance(result, Mapping) else {metric.name: result}
+
+
+def tensors(values: Values) -> dict[str, Any]:
+    """Values as tensors."""
+    return {name: tf.constant(value) for name, value in values.items()}
+
+
+def run(model: Any, values: Values, training: bool = False) -> dict[str, Any]:
+    """The outputs of a model as arrays."""
+    outputs = model(tensors(values), training=training)
+    return {name: value.numpy() for name, value in outputs.items()}
+
+
+def training_losses(model: Any, values: Values) -> list[float]:
+    """What the model's layers add to the loss in training."""
+    model(tensors(values), training=True)
+    return [float(loss) for loss in model.losses]
+
+
+def training_metrics(model: Any, values: Values) -> list[float]:
+    """What the model's layers show of one training step."""
+    model.reset_metrics()
+    model(tensors(values), training=True)
+    results = (metric.result() for metric in model.metrics)
+    return [float(v) for r in results for v in (r.values() if isinstance(r, Mapping) else [r])]
+
+
+def training_gradients(case: ModelCase, values: Values, mask: Any) -> list[Any]:
+    """Gradients of a sum over all valid places and of what the layers add to the loss."""
+    model = case.shared
+    with tf.GradientTape() as tape:
+        outputs = model(tensors(values), training=True)
+        at_valid = {
+            name: tf.boolean_mask(value, mask) if case.outputs[name] == "BL" else value
+            for name, value in outputs.items()
+            if value.dtype.is_floating
+        }
+        total = tf.add_n([*(tf.reduce_sum(tf.sin(v)) for v in at_valid.values()), *model.losses])
+    found = tape.gradient(total, model.trainable_variables)
+    return [tf.convert_to_tensor(g).numpy() for g in found if g is not None]

@@ -1,0 +1,278 @@
+"""The table: every layer, scorer, loss and metric of tfr_moe, with a factory and its inputs.
+
+A class may stand in it more than once. What `tests/conformance` shows, it shows for every row; a
+public class without a row fails `test_registry.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tfr_moe.layers as layers
+import tfr_moe.losses as losses
+import tfr_moe.metrics as metrics
+import tfr_moe.scorers as scorers
+from tests.conformance.arrays import (
+    experts,
+    floats,
+    ids,
+    labels,
+    mask,
+    num_items,
+    one_if_valid,
+)
+from tests.conformance.cases import LossCase, MetricCase, ModelCase
+from tests.tiny import SCHEMA
+from tfr_moe._compat import tf
+from tfr_moe.schema import MASK, FeatureTables
+
+N, K, D = 6, 3, 2
+
+TABLES = FeatureTables(
+    statistics={
+        "context": {"age": {"mean": 40.0, "std": 10.0}},
+        "example": {
+            "price": {"mean": 3.0, "std": 0.5},
+            "sales": {"mean": 0.0, "std": 0.0},
+        },
+    },
+    vocabularies={
+        "top": ["a", "b"],
+        "sub": ["a > x", "a > y", "b > x", "b > z"],
+        "brand": ["brand0", "brand1", "brand2"],
+    },
+)
+
+CONTEXT = {
+    "context_numeric": floats("B", 1, scale=50.0),
+    "top": ids("B", 1, "a", "b"),
+    "sub": ids("B", 1, "x", "y", "z"),
+    "clicked": ids("B", 3, "item1", "item2"),
+}
+EXAMPLE = {
+    "example_numeric": floats("BL", 2, scale=20.0),
+    "brand": ids("BL", 1, "brand0", "brand2"),
+}
+
+
+@functools.cache
+def file_tables() -> FeatureTables:
+    """The same tables with vocabularies in files, as a data-set folder has them."""
+    folder = Path(tempfile.mkdtemp(prefix="tfr_moe_conformance_"))
+    paths = {}
+    for name, words in TABLES.vocabularies.items():
+        path = folder / f"{name}.txt"
+        path.write_text("\n".join(words) + "\n", encoding="utf-8")
+        paths[name] = str(path)
+    return FeatureTables(TABLES.statistics, paths)
+
+
+def encode(layer: Any, x: dict[str, Any]) -> Any:
+    return layer(
+        {name: x[name] for name in CONTEXT}, {name: x[name] for name in EXAMPLE}, x["mask"]
+    )
+
+
+def mixture(**settings: Any) -> layers.CategoryMixtureOfExperts:
+    return layers.CategoryMixtureOfExperts(
+        num_experts=N,
+        top_k=K,
+        num_adversarial=settings.pop("num_adversarial", D),
+        expert_hidden_dims=[8, 4],
+        **settings,
+    )
+
+
+SMALL: dict[str, Any] = {"embedding_dim": 4, "expert_hidden_dims": (8, 4), "embedding_l2": 0.1}
+GATED: dict[str, Any] = {**SMALL, "num_experts": N, "top_k": K, "num_adversarial": D}
+GATE = dict.fromkeys(("logits", "noisy_logits", "noise_stddev", "indices", "weights"), "B")
+ITEM_GATE = dict.fromkeys(GATE, "BL")
+MIXTURE = {
+    "inputs": floats("BL", 4),
+    "gate_inputs": floats("B", 3),
+    "constraint_inputs": floats("B", 3),
+    "mask": mask(),
+}
+
+LAYERS = [
+    ModelCase(
+        "NoisyTopKGate",
+        lambda: layers.NoisyTopKGate(N, K, learning_rate_multiplier=3.0),
+        {"inputs": floats("B", 4)},
+        GATE,
+        draws=True,
+    ),
+    ModelCase(
+        "NoisyTopKGate of items",
+        lambda: layers.NoisyTopKGate(N, K, noisy=False),
+        {"inputs": floats("BL", 4)},
+        ITEM_GATE,
+    ),
+    ModelCase(
+        "ExpertTowers",
+        lambda: layers.ExpertTowers(N, [8, 4], dropout=0.2),
+        {"inputs": floats("BL", 4), "indices": experts("B", K, N), "mask": mask()},
+        {"output": "BL"},
+        draws=True,
+    ),
+    ModelCase(
+        "ExpertTowers of items",
+        lambda: layers.ExpertTowers(N, [8], activation="tanh"),
+        {"inputs": floats("BL", 4), "indices": experts("BL", K, N), "mask": mask()},
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "ItemTower",
+        lambda: layers.ItemTower([8, 4]),
+        {"inputs": floats("BL", 4), "mask": mask()},
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "HierarchicalSoftConstraint",
+        lambda: layers.HierarchicalSoftConstraint(0.5),
+        {
+            "inference_logits": floats("B", N),
+            "constraint_logits": floats("B", N),
+            "indices": experts("B", K, N),
+            "num_items": num_items(),
+        },
+        {"output": "B"},
+    ),
+    ModelCase(
+        "HierarchicalSoftConstraint of items",
+        lambda: layers.HierarchicalSoftConstraint(0.5),
+        {
+            "inference_logits": floats("BL", N),
+            "constraint_logits": floats("B", N),
+            "indices": experts("BL", K, N),
+            "num_items": one_if_valid(),
+        },
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "AdversarialExpertPenalty",
+        lambda: layers.AdversarialExpertPenalty(0.5),
+        {"active_logits": floats("BL", K), "idle_logits": floats("BL", D), "mask": mask()},
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "CategoryMixtureOfExperts",
+        lambda: mixture(dropout=0.1),
+        MIXTURE,
+        {"logits": "BL", "expert_ids": "B", "expert_weights": "B"},
+        draws=True,
+    ),
+    ModelCase(
+        # All idle experts are compared and the gate is still: nothing is drawn.
+        "CategoryMixtureOfExperts without draws",
+        lambda: mixture(noisy_gate=False, num_adversarial=N - K, hsc_weight=0.5),
+        MIXTURE,
+        {"logits": "BL", "expert_ids": "B", "expert_weights": "B"},
+    ),
+    ModelCase(
+        "CategoryMixtureOfExperts of items",
+        lambda: mixture(noisy_gate=False, num_adversarial=N - K),
+        {**MIXTURE, "gate_inputs": floats("BL", 3)},
+        {"logits": "BL", "expert_ids": "BL", "expert_weights": "BL"},
+    ),
+    ModelCase(
+        "FeatureEncoder",
+        lambda: layers.FeatureEncoder(
+            SCHEMA, TABLES.statistics, TABLES.vocabularies, embedding_dim=4, embedding_l2=0.1
+        ),
+        {**CONTEXT, **EXAMPLE, "mask": mask()},
+        {"items": "BL", "age": "B", "top": "B", "sub": "B", "clicked": "B"},
+        call=encode,
+    ),
+]
+
+RAW = {**CONTEXT, **EXAMPLE, MASK: mask()}
+
+SCORERS = [
+    ModelCase(
+        "TowerScorer",
+        lambda: scorers.TowerScorer(SCHEMA, TABLES, **SMALL),
+        RAW,
+        {"output": "BL"},
+        call=None,
+    ),
+    ModelCase(
+        "WideTowerScorer",
+        lambda: scorers.WideTowerScorer(SCHEMA, file_tables(), num_experts=N, top_k=K, **SMALL),
+        RAW,
+        {"output": "BL"},
+        call=None,
+    ),
+    ModelCase(
+        "MixtureScorer",
+        lambda: scorers.MixtureScorer(SCHEMA, file_tables(), **GATED),
+        RAW,
+        {"output": "BL"},
+        call=None,
+        draws=True,
+    ),
+    ModelCase(
+        "MixtureScorer gated by all of X",
+        lambda: scorers.MixtureScorer(
+            SCHEMA,
+            TABLES,
+            **{**GATED, "num_adversarial": N - K},
+            gate_features=("all",),
+            noisy_gate=False,
+        ),
+        RAW,
+        {"output": "BL"},
+        call=None,
+    ),
+]
+
+RANKED = {"y_true": labels(), "y_pred": floats("BL", None)}
+
+LOSSES = [LossCase(name, functools.partial(losses.get, name), RANKED) for name in losses.OWN]
+
+
+def update_usage(metric: Any, values: dict[str, Any]) -> None:
+    # A layer feeds what a batch gave to each expert, which is a sum over its lists.
+    metric.update_state(tf.reduce_sum(values["importance"], axis=0))
+
+
+METRICS = [
+    MetricCase("SessionAUC", metrics.SessionAUC, RANKED),
+    MetricCase("ndcg", lambda: metrics.MeanOverJudgedLists("ndcg"), RANKED),
+    *(
+        MetricCase(key, functools.partial(metrics.MeanOverJudgedLists, key, ranked=5), RANKED)
+        for key in ("mrr", "map", "precision")
+    ),
+    MetricCase(
+        "TrainingMean",
+        layers.TrainingMean,
+        {"values": floats("B", None)},
+        lambda metric, values: metric.update_state(values["values"]),
+    ),
+    MetricCase(
+        "ExpertUsage",
+        lambda: layers.ExpertUsage(N, K),
+        {
+            "importance": floats("B", N, scale=0.0)._replace(
+                draw=lambda rng, shape: rng.random(shape).astype("float32")
+            )
+        },
+        update_usage,
+    ),
+]
+
+MODELS = [*LAYERS, *SCORERS]
+EVERYTHING: list[Any] = [*MODELS, *LOSSES, *METRICS]
+
+
+def by_name(case: Any) -> str:
+    """The id of a case in pytest's output."""
+    return case.name.replace(" ", "_")
+
+
+def registered_classes() -> set[type]:
+    """The classes that have a row."""
+    return {type(case.make()) for case in EVERYTHING}

@@ -1,0 +1,174 @@
+"""What may not matter: what stands at padded places, how much padding, order and company of lists."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.conformance import registry
+from tests.conformance.arrays import (
+    MASK,
+    draw,
+    groups,
+    orders,
+    reorder,
+    reordered,
+    with_junk,
+    with_more_padding,
+)
+from tests.conformance.cases import (
+    run,
+    training_gradients,
+    training_losses,
+    training_metrics,
+)
+
+# float32 sums in another order
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+
+every_model = pytest.mark.parametrize("case", registry.MODELS, ids=registry.by_name)
+# What a layer adds to the loss can be compared only where nothing is drawn.
+still_models = pytest.mark.parametrize(
+    "case", [case for case in registry.MODELS if not case.draws], ids=registry.by_name
+)
+# A gate alone is told of no padding; a mixture that uses it is.
+masked_models = pytest.mark.parametrize(
+    "case",
+    [case for case in registry.MODELS if not case.draws and "bool" in case.dtypes],
+    ids=registry.by_name,
+)
+every_loss = pytest.mark.parametrize("case", registry.LOSSES, ids=registry.by_name)
+every_metric = pytest.mark.parametrize("case", registry.METRICS, ids=registry.by_name)
+
+
+def assert_valid_places_equal(case, got, expected, mask=MASK):
+    for name, axes in case.outputs.items():
+        if axes == "BL":
+            wide, narrow = got[name][:, : mask.shape[1]][mask], expected[name][mask]
+            np.testing.assert_allclose(wide, narrow, err_msg=name, **CLOSE)
+        else:
+            np.testing.assert_allclose(got[name], expected[name], err_msg=name, **CLOSE)
+
+
+def assert_same_results(got, expected):
+    assert got.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_allclose(float(got[name]), float(expected[name]), err_msg=name, **CLOSE)
+
+
+@every_model
+def test_padded_places_may_hold_anything(case):
+    model, values = case.shared, draw(case.inputs)
+    junk = with_junk(case.inputs, values, MASK)
+    assert_valid_places_equal(case, run(model, junk), run(model, values))
+
+
+@every_model
+def test_more_padding_changes_nothing(case):
+    model, values = case.shared, draw(case.inputs)
+    wider = with_more_padding(case.inputs, values, MASK)
+    assert_valid_places_equal(case, run(model, wider), run(model, values))
+
+
+@still_models
+@pytest.mark.parametrize("training", [training_losses, training_metrics])
+def test_padding_does_not_change_what_training_adds_and_shows(case, training):
+    model, values = case.shared, draw(case.inputs)
+    expected = training(model, values)
+    for other in (with_junk, with_more_padding):
+        got = training(model, other(case.inputs, values, MASK))
+        np.testing.assert_allclose(got, expected, err_msg=other.__name__, **CLOSE)
+
+
+@masked_models
+def test_what_stands_at_padded_places_reaches_no_gradient(case):
+    values = draw(case.inputs)
+    junk = with_junk(case.inputs, values, MASK)
+    expected, got = (training_gradients(case, x, MASK) for x in (values, junk))
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, **CLOSE)
+
+
+@every_model
+def test_permuted_items_permute_the_outputs(case):
+    model, values, order = case.shared, draw(case.inputs), orders(MASK)
+    expected, got = run(model, values), run(model, reordered(case.inputs, values, order))
+    for name, axes in case.outputs.items():
+        if axes == "BL":
+            expected[name] = reorder(expected[name], order)
+    assert_valid_places_equal(case, got, expected, reorder(MASK, order))
+
+
+@still_models
+def test_permuted_items_do_not_change_the_added_losses(case):
+    model, values = case.shared, draw(case.inputs)
+    permuted = reordered(case.inputs, values, orders(MASK))
+    got, expected = training_losses(model, permuted), training_losses(model, values)
+    np.testing.assert_allclose(got, expected, **CLOSE)
+
+
+@every_model
+def test_lists_score_the_same_in_other_batches(case):
+    model, values = case.shared, draw(case.inputs)
+    parts = [run(model, part) for part in groups(values, 1, 4, 6)]
+    together = {name: np.concatenate([part[name] for part in parts]) for name in case.outputs}
+    assert_valid_places_equal(case, together, run(model, values))
+
+
+@still_models
+def test_added_losses_of_batches_combine_to_that_of_all_by_items(case):
+    model, values = case.shared, draw(case.inputs)
+    parts = groups({**values, "_mask": MASK}, 2, 5, 6)
+    items = np.array([part.pop("_mask").sum() for part in parts])
+    losses = np.array([training_losses(model, part) for part in parts])
+    expected = training_losses(model, values)
+    np.testing.assert_allclose(items @ losses / items.sum(), expected, **CLOSE)
+
+
+@every_loss
+def test_losses_do_not_see_padding_and_order(case):
+    values = draw(case.inputs)
+    expected = float(case.value(case.make(), values))
+    for other in (
+        with_junk(case.inputs, values, MASK),
+        with_more_padding(case.inputs, values, MASK),
+        reordered(case.inputs, values, orders(MASK)),
+    ):
+        np.testing.assert_allclose(float(case.value(case.make(), other)), expected, **CLOSE)
+
+
+@every_loss
+def test_losses_of_batches_combine_to_that_of_all_by_items(case):
+    values = draw(case.inputs)
+    parts = groups({**values, "_mask": MASK}, 2, 5, 6)
+    items = np.array([part["_mask"].sum() for part in parts])
+    losses = np.array([float(case.value(case.make(), part)) for part in parts])
+    expected = float(case.value(case.make(), values))
+    np.testing.assert_allclose(items @ losses / items.sum(), expected, **CLOSE)
+
+
+@every_metric
+def test_metrics_do_not_see_padding_and_order(case):
+    values = draw(case.inputs)
+    expected = case.value(case.make(), values)
+    for other in (
+        with_junk(case.inputs, values, MASK),
+        with_more_padding(case.inputs, values, MASK),
+        reordered(case.inputs, values, orders(MASK)),
+    ):
+        assert_same_results(case.value(case.make(), other), expected)
+
+
+@every_metric
+def test_metrics_of_the_same_lists_in_other_batches_are_the_same(case):
+    values = draw(case.inputs)
+    expected = case.value(case.make(), values)
+    assert_same_results(case.value(case.make(), *groups(values, 1, 2, 5, 6)), expected)
+
+
+@every_metric
+def test_metrics_forget_what_they_saw(case):
+    metric, values = case.make(), draw(case.inputs)
+    case.value(metric, draw(case.inputs, seed=5))
+    metric.reset_state()
+    assert_same_results(case.value(metric, values), case.value(case.make(), values))

@@ -1,0 +1,99 @@
+"""Under mixed precision everything is finite and near what float32 gives."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import pytest
+
+from tests.conformance import registry
+from tests.conformance.arrays import MASK, draw
+from tests.conformance.cases import run, tensors
+from tfr_moe._compat import tf
+
+# Units in the last place of a half type are 2^-11 and 2^-8; values here are of order 1 and pass
+# through sums of up to eight terms in three layers.
+TOLERANCE = {"mixed_float16": 5e-3, "mixed_bfloat16": 4e-2}
+
+policies = pytest.mark.parametrize("policy", TOLERANCE)
+
+
+@contextlib.contextmanager
+def precision(policy):
+    tf.keras.mixed_precision.set_global_policy(policy)
+    try:
+        yield
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+
+
+@policies
+@pytest.mark.parametrize("case", registry.MODELS, ids=registry.by_name)
+def test_outputs_are_near_those_of_float32(case, policy):
+    values = draw(case.inputs)
+    tf.keras.utils.set_random_seed(1)
+    full = case.model()
+    with precision(policy):
+        half = case.model()
+        half.set_weights(full.get_weights())
+        got = run(half, values)
+        assert all(weight.dtype == tf.float32 for weight in half.trainable_weights)
+    for name, expected in run(full, values).items():
+        rows = MASK if case.outputs[name] == "BL" else slice(None)
+        np.testing.assert_allclose(
+            got[name].astype(np.float32)[rows],
+            expected.astype(np.float32)[rows],
+            atol=TOLERANCE[policy],
+            rtol=TOLERANCE[policy],
+            err_msg=name,
+        )
+
+
+@policies
+@pytest.mark.parametrize("case", registry.MODELS, ids=registry.by_name)
+def test_gradients_in_training_are_finite(case, policy):
+    values = draw(case.inputs)
+    with precision(policy):
+        model = case.model()
+        with tf.GradientTape() as tape:
+            outputs = model(tensors(values), training=True)
+            total = tf.add_n(
+                [tf.reduce_sum(tf.cast(v, tf.float32)) for v in outputs.values()] + model.losses
+            )
+        gradients = tape.gradient(total, model.trainable_variables)
+    assert np.isfinite(float(total))
+    for gradient in gradients:
+        assert gradient is None or np.isfinite(tf.convert_to_tensor(gradient).numpy()).all()
+
+
+@policies
+@pytest.mark.parametrize("case", registry.LOSSES, ids=registry.by_name)
+def test_losses_of_half_logits_are_float32_and_near(case, policy):
+    values = draw(case.inputs)
+    logits = tf.cast(values["y_pred"], policy.removeprefix("mixed_"))
+    with precision(policy):
+        got = case.value(case.make(), {**values, "y_pred": logits})
+    assert got.dtype == tf.float32
+    expected = float(case.value(case.make(), values))
+    assert float(got) == pytest.approx(expected, rel=TOLERANCE[policy])
+
+
+@policies
+@pytest.mark.parametrize("case", registry.METRICS, ids=registry.by_name)
+def test_metrics_keep_their_state_in_float32(case, policy):
+    values = draw(case.inputs)
+    half = policy.removeprefix("mixed_")
+    halved = {
+        name: tf.cast(tf.cast(value, half), tf.float32) if name == "y_pred" else value
+        for name, value in values.items()
+    }
+    expected = case.value(case.make(), halved)
+    with precision(policy):
+        metric = case.make()
+        if "y_pred" in halved:
+            halved["y_pred"] = tf.cast(halved["y_pred"], half)
+        got = case.value(metric, halved)
+        assert all(variable.dtype == tf.float32 for variable in metric.variables)
+    for name in expected:
+        assert float(got[name]) == pytest.approx(float(expected[name]), rel=1e-6)
