@@ -11,13 +11,13 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 COUNTS = "counts"
-_MOST_KEYS = 100_000
+_WINDOW = GlobalWindow()
+_END = _WINDOW.max_timestamp()
 
 
 def at_the_end(element: Any) -> WindowedValue:
     """An element as `finish_bundle` must give it: with the window that it belongs to."""
-    window = GlobalWindow()
-    return WindowedValue(element, window.max_timestamp(), [window])
+    return WindowedValue(element, _END, (_WINDOW,))
 
 
 class CountingDoFn(beam.DoFn):
@@ -36,10 +36,3 @@ class CountingDoFn(beam.DoFn):
         """Yields (key, count) of what the bundle has counted."""
         for entry in self.tally.items():
             yield beam.pvalue.TaggedOutput(COUNTS, at_the_end(entry))
-
-
-def drain(tally: Counter[Hashable], at_least: int = _MOST_KEYS) -> Iterator[tuple[Hashable, int]]:
-    """Empties a tally into (key, count) pairs once it has so many keys."""
-    if len(tally) >= at_least:
-        yield from tally.items()
-        tally.clear()

@@ -12,11 +12,13 @@ import apache_beam as beam
 
 from tfr_moe.schema import Feature, FeatureSchema, vocabulary_file
 
-from .counting import COUNTS, CountingDoFn, at_the_end, drain
+from .counting import COUNTS, CountingDoFn, at_the_end
 from .grouping import RankedList
 from .parsing import context_names, example_names
 
 LINE_BREAKS = "ids_with_line_breaks"
+_BATCH = 10_000
+_MOST_IDS = 100_000
 _Extract = Callable[[RankedList], Iterable[str]]
 
 
@@ -68,23 +70,33 @@ class CountIds(CountingDoFn):
     def start_bundle(self) -> None:
         """Starts with no counts."""
         super().start_bundle()
-        self._counts: dict[str, Counter[Any]] = {name: Counter() for name, _ in self._extractors}
+        self._waiting: dict[str, list[str]] = {name: [] for name, _ in self._extractors}
+        self._counts: dict[str, Counter[str]] = {name: Counter() for name, _ in self._extractors}
 
     def process(self, ranked: RankedList) -> Iterator[tuple[tuple[str, str], int]]:
         """Counts one list."""
         for name, extract in self._extractors:
-            counts = self._counts[name]
-            counts.update(extract(ranked))
-            for text, count in drain(counts):
-                yield from self._entry(name, str(text), count)
+            waiting = self._waiting[name]
+            waiting += extract(ranked)
+            if len(waiting) >= _BATCH:
+                yield from self._count(name, _MOST_IDS)
 
     def finish_bundle(self) -> Iterator[Any]:
         """Yields what the bundle has counted."""
-        for name, counts in self._counts.items():
-            for text, count in counts.items():
-                for entry in self._entry(name, text, count):
-                    yield at_the_end(entry)
+        for name, _ in self._extractors:
+            for entry in self._count(name, 0):
+                yield at_the_end(entry)
         yield from super().finish_bundle()
+
+    def _count(self, name: str, most: int) -> Iterator[tuple[tuple[str, str], int]]:
+        """Counts the ids that wait; yields and forgets the counts if they are more than `most`."""
+        counts, waiting = self._counts[name], self._waiting[name]
+        counts.update(waiting)
+        waiting.clear()
+        if len(counts) > most:
+            for text, count in counts.items():
+                yield from self._entry(name, text, count)
+            counts.clear()
 
     def _entry(self, name: str, text: str, count: int) -> list[tuple[tuple[str, str], int]]:
         if "\n" in text or "\r" in text:
