@@ -67,6 +67,20 @@ def test_gradients_in_training_are_finite(case, policy):
         assert gradient is None or np.isfinite(tf.convert_to_tensor(gradient).numpy()).all()
 
 
+@pytest.mark.parametrize("case", registry.LAYERS, ids=registry.by_name)
+def test_a_layers_own_policy_rules_all_its_parts(case):
+    layer = case.make()
+    own = type(layer).from_config({**layer.get_config(), "dtype": "mixed_bfloat16"})
+    values, alone = draw(case.inputs), case.model(own)
+    with precision("mixed_bfloat16"):
+        everywhere = case.model()
+    everywhere.set_weights(alone.get_weights())
+    for name, expected in run(everywhere, values).items():
+        got = run(alone, values)[name]
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, expected, err_msg=name)
+
+
 @policies
 @pytest.mark.parametrize("case", registry.LOSSES, ids=registry.by_name)
 def test_losses_of_half_logits_are_float32_and_near(case, policy):

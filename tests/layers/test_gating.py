@@ -128,9 +128,7 @@ def test_load_without_noise_counts_items():
 def test_load_with_noise_is_the_probability_of_being_selected_again():
     # H = [3, 2, 1], K = 1, sigma = 1, clean G = [2.5, 2, 1]: expert 0 must beat the best of the
     # others, 2; experts 1 and 2 must beat 3. Phi(0.5), Phi(-1), Phi(-2).
-    gate = output(
-        [[2.5, 2.0, 1.0]], [[3.0, 2.0, 1.0]], [[1.0, 1.0, 1.0]], [[0]], [[1.0]]
-    )
+    gate = output([[2.5, 2.0, 1.0]], [[3.0, 2.0, 1.0]], [[1.0, 1.0, 1.0]], [[0]], [[1.0]])
     load = expert_load(gate, tf.constant([1.0]), 1)
     phi = [0.5 * math.erfc(-z / math.sqrt(2)) for z in (0.5, -1.0, -2.0)]
     np.testing.assert_allclose(load, phi, rtol=1e-5)

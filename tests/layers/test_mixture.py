@@ -44,9 +44,7 @@ def test_logits_weigh_the_selected_experts_k_2():
     moe, items, mask = small_case(top_k=2)
     out = moe(items, tf.ones([1, 1]), tf.ones([1, 1]), mask=mask)
     # P = softmax(ln 2, 0) = (2/3, 1/3); E_0 = 1, 2; E_1 = -0.5, -1.5
-    np.testing.assert_allclose(
-        out["logits"], [[2 / 3 - 0.5 / 3, 4 / 3 - 1.5 / 3, 0.0]], rtol=1e-6
-    )
+    np.testing.assert_allclose(out["logits"], [[2 / 3 - 0.5 / 3, 4 / 3 - 1.5 / 3, 0.0]], rtol=1e-6)
     np.testing.assert_allclose(out["expert_weights"], [[2 / 3, 1 / 3]], rtol=1e-6)
 
 

@@ -56,7 +56,9 @@ def test_hsc_of_item_gates_compares_each_item_with_its_list():
 def test_hsc_loss_is_the_mean_over_items_not_over_lists():
     inference = tf.constant([[math.log(2), 0.0, 0.0], [0.0, 0.0, 0.0]])
     layer = HierarchicalSoftConstraint(0.1)
-    layer(inference, tf.zeros([2, 3]), tf.constant([[0], [0]]), tf.constant([3.0, 1.0]), training=True)
+    layer(
+        inference, tf.zeros([2, 3]), tf.constant([[0], [0]]), tf.constant([3.0, 1.0]), training=True
+    )
     # Three items at (1/6)^2, one at 0.
     np.testing.assert_allclose(layer.losses, [0.1 * 3 / 4 * (1 / 6) ** 2], rtol=1e-6)
 

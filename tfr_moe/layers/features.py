@@ -7,10 +7,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
+from tfr_moe.errors import UserError
 from tfr_moe.reduction import mean_over_items
 from tfr_moe.schema import PACKED, PAIR_SEPARATOR, Feature, FeatureSchema, Scope
 
 NORMALIZED_LIMIT = 10.0
+
+
+def _divisor(mean: float, std: float) -> float:
+    """The deviation to divide by: 1 for a column that is constant as far as float32 can tell."""
+    # float32 resolves 6e-8 of a value and has nothing much below 1e-38.
+    return std if std > max(1e-7 * abs(mean), 1e-30) else 1.0
 
 
 class EncodedFeatures(NamedTuple):
@@ -73,16 +80,29 @@ class FeatureEncoder(tf.keras.layers.Layer):
         self.embedding_dim = embedding_dim
         self.embedding_l2 = embedding_l2
         self.seed = seed
+        self._check_statistics()
         categorical = [f for f in self.schema.features if f.kind != "numeric"]
         self.lookups = {f.name: self._lookup(f) for f in categorical}
         self.embeddings = {f.name: self._embedding(f, i) for i, f in enumerate(categorical)}
 
+    def _check_statistics(self) -> None:
+        scopes: tuple[Scope, ...] = ("context", "example")
+        for scope in scopes:
+            for column in self.schema.packed_columns(scope):
+                if not {"mean", "std"} <= set(self.statistics.get(scope, {}).get(column, {})):
+                    raise UserError(f"statistics: no mean and std of {scope} column {column!r}")
+
     def _lookup(self, feature: Feature) -> Any:
         if feature.hash_buckets:
             return tf.keras.layers.Hashing(feature.hash_buckets, name=f"{feature.name}_hash")
+        if feature.name not in self.vocabularies:
+            raise UserError(f"feature {feature.name!r}: there is no vocabulary of it")
         vocabulary = self.vocabularies[feature.name]
-        if isinstance(vocabulary, str) and Path(vocabulary).stat().st_size == 0:
-            vocabulary = []
+        if isinstance(vocabulary, str):
+            if not Path(vocabulary).is_file():
+                raise UserError(f"feature {feature.name!r}: no vocabulary file {vocabulary}")
+            if Path(vocabulary).stat().st_size == 0:
+                vocabulary = []
         # A lookup needs an entry; a blank can't occur, since values are stripped.
         return tf.keras.layers.StringLookup(
             vocabulary=vocabulary or [" "], name=f"{feature.name}_lookup"
@@ -96,6 +116,7 @@ class FeatureEncoder(tf.keras.layers.Layer):
             feature.embedding_dim or self.embedding_dim,
             embeddings_initializer=tf.keras.initializers.RandomUniform(-0.05, 0.05, seed=seed),
             name=f"{feature.name}_embedding",
+            dtype=self.dtype_policy,
         )
 
     def call(
@@ -123,8 +144,8 @@ class FeatureEncoder(tf.keras.layers.Layer):
             tf.repeat(block[:, tf.newaxis, :], list_size, axis=1) for block in of_list.values()
         ]
         items = tf.concat([*of_item.values(), *spread], axis=-1)
-        if training and self.embedding_l2 > 0:
-            ids = [f.name for f in self.schema.features if f.kind != "numeric"]
+        ids = [f.name for f in self.schema.features if f.kind != "numeric"]
+        if training and self.embedding_l2 > 0 and ids:
             parts = [of_item[n] if n in of_item else of_list[n][:, tf.newaxis, :] for n in ids]
             norms = tf.add_n(
                 [
@@ -166,7 +187,7 @@ class FeatureEncoder(tf.keras.layers.Layer):
     def _normalize(self, scope: Scope, feature: Feature, value: Any) -> Any:
         statistics = [self.statistics[scope][column] for column in feature.columns]
         means = tf.constant([s["mean"] for s in statistics], tf.float32)
-        stds = tf.constant([s["std"] if s["std"] > 0 else 1.0 for s in statistics], tf.float32)
+        stds = tf.constant([_divisor(s["mean"], s["std"]) for s in statistics], tf.float32)
         value = tf.cast(value, tf.float32)
         if feature.transform == "log1p":
             value = tf.sign(value) * tf.math.log1p(tf.abs(value))

@@ -119,7 +119,13 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
 
         self.inference_gate = gate("inference_gate", noisy_gate, 0)
         self.towers = ExpertTowers(
-            num_experts, expert_hidden_dims, activation, dropout, seed, name="towers"
+            num_experts,
+            expert_hidden_dims,
+            activation,
+            dropout,
+            seed,
+            name="towers",
+            dtype=self.dtype_policy,
         )
         self.constraint_gate: NoisyTopKGate | None = None
         if hsc_weight is not None:

@@ -39,7 +39,9 @@ class ItemTower(tf.keras.layers.Layer):
             "dropout": dropout,
             "seed": seed,
         }
-        self.tower = ExpertTowers(1, hidden_dims, activation, dropout, seed, name="tower")
+        self.tower = ExpertTowers(
+            1, hidden_dims, activation, dropout, seed, name="tower", dtype=self.dtype_policy
+        )
 
     def call(self, inputs: Any, mask: Any = None, training: bool = False) -> Any:
         """Input vectors [B, L, n] and mask [B, L] -> float32 logits [B, L], 0 at padded items."""
