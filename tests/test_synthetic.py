@@ -20,6 +20,7 @@ from tfr_moe.synthetic import (
     build_world,
     generate,
     hashing,
+    parse_options,
 )
 
 SMALL = SearchLogOptions(sessions=60, num_files=2, top_categories=3, sub_categories=9)
@@ -291,3 +292,13 @@ def test_overwriting_a_folder_replaces_all_of_it(tmp_path):
 def test_options_out_of_range_are_refused_by_name(changes, message):
     with pytest.raises(UserError, match=message):
         SearchLogOptions(**changes)
+
+
+def test_options_as_text_get_the_types_of_their_fields():
+    options = parse_options(["num_files=3", "noise=0.5", "format=jsonl"], sessions=50)
+    assert options == SearchLogOptions(sessions=50, num_files=3, noise=0.5, format="jsonl")
+
+
+def test_an_unknown_option_is_refused_by_name():
+    with pytest.raises(UserError, match="colour"):
+        parse_options(["colour=red"])

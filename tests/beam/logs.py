@@ -6,6 +6,7 @@ import json
 import struct
 
 import yaml
+
 from tfr_moe.beam.pipeline import BuildOptions, build
 
 SCHEMA = {

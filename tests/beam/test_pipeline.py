@@ -7,10 +7,10 @@ import sys
 
 import numpy as np
 import pytest
-from tfr_moe.beam import records as tfrecords
-from tfr_moe.beam.pipeline import BuildOptions, build
 
 from tests.beam import logs
+from tfr_moe.beam import records as tfrecords
+from tfr_moe.beam.pipeline import BuildOptions, build
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 

@@ -82,7 +82,9 @@ def test_what_is_missing_is_named(tmp_path, folder):
         DataFolder(tmp_path / "none")
     with pytest.raises(UserError, match=r"schema\.json is missing; make the data set with"):
         DataFolder(tmp_path)
-    with pytest.raises(UserError, match="split 'dev' is unknown; there are: train, validation, test"):
+    with pytest.raises(
+        UserError, match="split 'dev' is unknown; there are: train, validation, test"
+    ):
         folder.files("dev")
     other = write_data_folder(tmp_path / "set", train=4, validation=1, test=1)
     (other / "vocabulary" / "brand.txt").unlink()

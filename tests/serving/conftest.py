@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tfr_moe.serving.export import export_model
 
 from tests.serving.models import BRANDS, SHOP, mixture, scorer
 from tfr_moe.encoding import ListEncoder, RowParser
+from tfr_moe.serving.export import export_model
 
 CONTEXT = {"top": "food", "sub": "bread", "age": 31}
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
-import tfr_moe.serving.client
-from tfr_moe.serving.client import RankingClient, RequestError
-from tfr_moe.serving.server import RankingServer
 
+import tfr_moe.serving.client
 from tests.serving.conftest import CONTEXT, elwc, shop_items
 from tests.serving.models import SHOP
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
+from tfr_moe.serving.client import RankingClient, RequestError
+from tfr_moe.serving.server import RankingServer
 
 SECONDS = 20.0
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tensorflow_serving.apis import input_pb2
-from tfr_moe.serving.export import export_model
-from tfr_moe.serving.warmup import example_lists, read_warmup, write_warmup
 
 from tests.serving.conftest import WARMUP, elwc, shop_items
 from tests.serving.models import SHOP, inputs_of, scorer
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
+from tfr_moe.serving.export import export_model
+from tfr_moe.serving.warmup import example_lists, read_warmup, write_warmup
 
 
 def contents(folder: Path) -> set[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tfr_moe.serving.export import export_model
-from tfr_moe.serving.graph import load_meta_graph, served_operations
 
 from tests.serving.models import SHOP, inputs_of
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
+from tfr_moe.serving.export import export_model
+from tfr_moe.serving.graph import load_meta_graph, served_operations
 
 
 @pytest.mark.parametrize("model", ["plain", "mixture", "itemwise"])

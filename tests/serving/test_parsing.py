@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tensorflow_serving.apis import input_pb2
-from tfr_moe.serving.parsing import RequestParser
 
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.serving.parsing import RequestParser
 
 NAN = float("nan")
 PLAIN: dict[str, Any] = {

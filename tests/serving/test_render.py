@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rich.console import Console
+
 from tfr_moe.serving.client import Expert, RankedItem, Ranking
 from tfr_moe.serving.render import render, to_json
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from tensorflow_serving.apis import input_pb2
-from tfr_moe.serving.request import RequestEncoder, load_request
 
 from tests.serving.conftest import CONTEXT, elwc, shop_items
 from tests.serving.models import SHOP
 from tfr_moe.errors import UserError
+from tfr_moe.serving.request import RequestEncoder, load_request
 
 GOOD = {"context": CONTEXT, "items": shop_items(2)}
 

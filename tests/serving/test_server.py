@@ -26,14 +26,14 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
     regression_pb2,
 )
-from tfr_moe.serving.client import RankingClient
-from tfr_moe.serving.server import RankingServer
-from tfr_moe.serving.tensors import predict_request, to_array
 
 from tests.serving.conftest import CONTEXT, elwc, shop_items
 from tests.serving.models import SHOP
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
+from tfr_moe.serving.client import RankingClient
+from tfr_moe.serving.server import RankingServer
+from tfr_moe.serving.tensors import predict_request, to_array
 
 pytestmark = pytest.mark.smoke
 

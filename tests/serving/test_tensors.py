@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tfr_moe.serving.tensors import fill_tensor, to_array
 
 from tfr_moe._compat import tf
+from tfr_moe.serving.tensors import fill_tensor, to_array
 
 ARRAYS = [
     np.array([[1.5, -2.0], [0.0, 3.0]], np.float32),

@@ -1,8 +1,8 @@
 import gzip
 
 import pytest
-from tfr_moe.beam.sources import formats
 
+from tfr_moe.beam.sources import formats
 from tfr_moe.errors import UserError
 
 

@@ -2,6 +2,7 @@ import itertools
 import random
 
 import pytest
+
 from tfr_moe.beam.transforms.grouping import GatherList
 from tfr_moe.beam.transforms.parsing import Item
 

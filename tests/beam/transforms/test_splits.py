@@ -2,6 +2,7 @@ import math
 import random
 
 import pytest
+
 from tfr_moe.beam.transforms.grouping import RankedList
 from tfr_moe.beam.transforms.splits import Bounds, TimeBounds, assign_by_hash, list_hash
 

@@ -1,9 +1,9 @@
 import cloudpickle
 import numpy as np
 import pytest
+
 from tfr_moe.beam.transforms.grouping import RankedList
 from tfr_moe.beam.transforms.statistics import NumericMoments, merge, moments_of, no_moments
-
 from tfr_moe.schema import FeatureSchema
 
 SCHEMA = FeatureSchema(
