@@ -1,1 +1,36 @@
 """Logs to data-set folders with Apache Beam: `tfr_moe.beam.pipeline.build`."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+
+from tfr_moe.errors import UserError
+
+
+def _load_beam() -> None:
+    """Imports Beam without the news that Google's client libraries are not there, which few miss.
+
+    Beam gives them on the root logger, which on the way gets a handler that the user did not ask for.
+    """
+    root = logging.getLogger()
+    handlers = list(root.handlers)
+
+    def wanted(record: logging.LogRecord) -> bool:
+        return "apitools not found" not in record.getMessage()
+
+    root.addFilter(wanted)
+    try:
+        importlib.import_module("apache_beam")
+        importlib.import_module("apache_beam.runners.portability.fn_api_runner")
+    except ImportError as error:
+        raise UserError(
+            "building data sets needs Apache Beam: pip install 'tfr_moe[beam]'"
+        ) from error
+    finally:
+        root.removeFilter(wanted)
+        for handler in set(root.handlers) - set(handlers):
+            root.removeHandler(handler)
+
+
+_load_beam()

@@ -9,15 +9,12 @@ source -> ParseRows -> GatherList -> MakeLists -> split -> EncodeLists -> shards
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from tfr_moe.errors import UserError
 from tfr_moe.folders import complete_folder, read_json, write_json
@@ -37,6 +34,7 @@ from .manifest import manifest
 from .options import BuildOptions
 from .progress import Progress
 from .records import check_checksums, write_shard
+from .running import running
 from .sources import Input, get_source
 from .transforms.counting import COUNTS
 from .transforms.grouping import GatherList, MakeLists
@@ -49,8 +47,6 @@ __all__ = ["BuildOptions", "Progress", "build"]
 
 _COUNTS_FILE = "counts.json"
 _BOUNDS_FILE = "bounds.json"
-_STEP = " [while running"
-_USER_ERROR = re.compile(r"tfr_moe\.errors\.UserError: (.*?)(?: \[while running|$)", re.MULTILINE)
 
 
 def build(options: BuildOptions, progress: Progress | None = None) -> dict[str, Any]:
@@ -105,37 +101,8 @@ def _run(
     shards: dict[str, int],
     folder: str,
 ) -> None:
-    pipeline = _pipeline(options.beam_args)
-    try:
-        with pipeline:
-            _assemble(pipeline, options, schema, split, given, shards, folder)
-    except Exception as error:
-        message = _user_message(error)
-        if message is None:
-            raise
-        raise UserError(message) from None
-
-
-def _user_message(error: Exception) -> str | None:
-    """The message of a `UserError` that a step raised, None if it was something else.
-
-    Beam adds the name of the step to the message; from other processes comes only the traceback's text.
-    """
-    if isinstance(error, UserError):
-        return str(error).split(_STEP)[0]
-    found = _USER_ERROR.search(str(error))
-    return found[1] if found else None
-
-
-def _pipeline(beam_args: tuple[str, ...]) -> beam.Pipeline:
-    try:
-        options = PipelineOptions(list(beam_args))
-        # Beam's DirectRunner would first try to download a runner written in Go.
-        runner = None if options.view_as(StandardOptions).runner else FnApiRunner()
-        return beam.Pipeline(runner=runner, options=options)
-    except (SystemExit, ValueError, ImportError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"Beam arguments {' '.join(beam_args)}: {reason}") from error
+    with running(options.beam_args) as pipeline:
+        _assemble(pipeline, options, schema, split, given, shards, folder)
 
 
 def _assemble(

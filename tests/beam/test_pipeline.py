@@ -335,12 +335,13 @@ def test_files_that_cant_work_are_refused_in_one_line(tmp_path, name, content, m
     assert not (tmp_path / "data").exists()
 
 
-def test_a_truncated_gzip_file_is_refused_and_leaves_nothing(tmp_path):
+def test_a_truncated_gzip_file_is_refused_and_leaves_nothing(tmp_path, caplog):
     path = logs.write_csv(tmp_path / "log.csv.gz", logs.log_rows(3000))
     path.write_bytes(path.read_bytes()[:-2000])
     with pytest.raises(UserError) as caught:
         logs.run(tmp_path, path)
     assert str(caught.value) == f"{path}: the gzip file is truncated"
+    assert not caplog.records
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log.csv.gz", "schema.yaml"]
 
 
@@ -462,6 +463,21 @@ def test_importing_the_pipeline_imports_no_keras():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_without_beam_the_cure_is_named():
+    code = (
+        "import sys\n"
+        "sys.modules['apache_beam'] = None\n"
+        "from tfr_moe.errors import UserError\n"
+        "try:\n"
+        "    import tfr_moe.beam.pipeline\n"
+        "except UserError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'tfr_moe[beam]'" in done.stdout
+    assert done.stderr == ""
 
 
 def test_slow_checksums_are_refused_with_the_cure(monkeypatch):
