@@ -16,8 +16,6 @@ from tfr_moe.schema import FeatureSchema
 __version__ = "0.1.0"
 
 _SUBMODULES = (
-    "analysis",
-    "baselines",
     "beam",
     "data",
     "evaluation",

@@ -92,7 +92,12 @@ def build(
     max_list_size: Annotated[
         int, typer.Option("--max-list-size", help="longer lists are cut, and counted")
     ] = 200,
-    num_shards: Annotated[int, typer.Option("--num-shards", help="record files per split")] = 8,
+    min_list_size: Annotated[
+        int, typer.Option("--min-list-size", help="shorter lists are left out, and counted")
+    ] = 1,
+    num_shards: Annotated[
+        int | None, typer.Option("--num-shards", help="training files; by default 8 or more")
+    ] = None,
     seed: Seed = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace --out")] = False,
 ) -> None:
@@ -110,6 +115,7 @@ def build(
         validation_fraction=validation_fraction,
         test_fraction=test_fraction,
         max_list_size=max_list_size,
+        min_list_size=min_list_size,
         num_shards=num_shards,
         seed=seed,
         overwrite=overwrite,

@@ -60,6 +60,11 @@ class MixtureScorer(FeatureScorer):
             gate_features = (hierarchy.child,)
         self.gate_features = tuple(gate_features or ())
         known = [f.name for f in self.schema.select("context")]
+        if not self.gate_features:
+            raise UserError(
+                f"gate_features: names no feature; there are: {', '.join(known)}, "
+                f"or {ALL_FEATURES!r} alone"
+            )
         for name in self.gate_features:
             if name not in known and self.gate_features != (ALL_FEATURES,):
                 raise UserError(
