@@ -58,6 +58,15 @@ def test_keras_rebuilds_the_models_of_scorers(case):
     np.testing.assert_array_equal(run(copy, values)["output"], run(model, values)["output"])
 
 
+@pytest.mark.parametrize("case", registry.SCORERS, ids=registry.by_name)
+def test_keras_saves_and_loads_the_models_of_scorers(case, tmp_path):
+    model = case.model()
+    model.save(str(tmp_path / "model.keras"))
+    copy = tf.keras.models.load_model(str(tmp_path / "model.keras"))
+    values = draw(case.inputs)
+    np.testing.assert_array_equal(run(copy, values)["output"], run(model, values)["output"])
+
+
 @pytest.mark.parametrize("case", registry.LOSSES, ids=registry.by_name)
 def test_keras_finds_losses_again(case):
     loss = case.make()

@@ -25,6 +25,8 @@ def tower_parameters(input_width: int, hidden_dims: Sequence[int]) -> int:
 def widened_dims(input_width: int, hidden_dims: Sequence[int], parameters: int) -> tuple[int, ...]:
     """The same tower, all hidden layers wider by one factor, with about `parameters` parameters.
 
+    A linear tower, without hidden layers, can't be widened and stays as it is.
+
     Example:
         >>> widened_dims(10, [8, 4], 2 * tower_parameters(10, [8, 4]))
         (13, 7)
@@ -33,6 +35,8 @@ def widened_dims(input_width: int, hidden_dims: Sequence[int], parameters: int) 
     def scaled(factor: float) -> tuple[int, ...]:
         return tuple(max(1, round(width * factor)) for width in hidden_dims)
 
+    if not hidden_dims:
+        return ()
     low, high = 0.0, 1.0
     while tower_parameters(input_width, scaled(high)) < parameters:
         low, high = high, 2 * high

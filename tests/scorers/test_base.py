@@ -1,0 +1,56 @@
+"""What all scorers share: configuration, and models out of TFR's builder."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.scorers.batch import SMALL, TABLES, raw_batch
+from tests.tiny import SCHEMA
+from tfr_moe._compat import tfr
+from tfr_moe.schema import MASK
+from tfr_moe.scorers import MODELS, create
+
+NAMES = pytest.mark.parametrize("name", MODELS)
+
+
+def scorer_of(name, **settings):
+    return create(name, SCHEMA, TABLES, {**SMALL, "num_experts": 5, "top_k": 2, **settings})
+
+
+@NAMES
+def test_a_scorer_comes_back_from_its_configuration(name):
+    scorer = scorer_of(name, dropout=0.25, embedding_l2=0.5, activation="tanh")
+    copy = type(scorer).from_config(json.loads(json.dumps(scorer.get_config())))
+    assert type(copy) is type(scorer)
+    assert copy.get_config() == scorer.get_config()
+    assert copy.schema == SCHEMA
+    # The seed is part of it, so even the first weights are the same.
+    first, second = scorer.build_model()(raw_batch()), copy.build_model()(raw_batch())
+    np.testing.assert_array_equal(first, second)
+
+
+@NAMES
+def test_a_model_takes_raw_features_and_a_mask_and_gives_one_logit_an_item(name):
+    model = scorer_of(name).build_model(name=name)
+    assert model.name == name
+    spec = {**SCHEMA.feature_spec("context"), **SCHEMA.feature_spec("example")}
+    assert set(model.input) == {*spec, MASK}
+    scores = model(raw_batch(batch=3, size=7))
+    assert scores.shape == [3, 7]
+    assert scores.dtype == "float32"
+
+
+@NAMES
+def test_each_model_has_variables_of_its_own(name):
+    scorer = scorer_of(name)
+    first, second = scorer.build_model(), scorer.build_model()
+    for a, b in zip(first.weights, second.weights, strict=True):
+        assert a is not b
+    names = [w.name for w in first.weights]
+    assert len(names) == len(set(names))
+
+
+def test_a_scorer_is_one_of_tensorflow_rankings():
+    assert isinstance(scorer_of("moe"), tfr.keras.model.Scorer)
+    assert isinstance(scorer_of("moe").model_builder(), tfr.keras.model.ModelBuilder)

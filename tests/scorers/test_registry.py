@@ -1,0 +1,99 @@
+"""Which model is which: what a name fixes, and what it takes from a run."""
+
+import pytest
+
+from tests.scorers.batch import SMALL, TABLES
+from tests.tiny import SCHEMA
+from tfr_moe.config import MODEL_NAMES, make_config
+from tfr_moe.errors import UserError
+from tfr_moe.layers import CategoryMixtureOfExperts, ItemTower
+from tfr_moe.scorers import MODELS, MixtureScorer, TowerScorer, WideTowerScorer, create
+
+EVERY = {
+    **SMALL,
+    "num_experts": 6,
+    "top_k": 2,
+    "num_adversarial": 3,
+    "hsc_weight": 0.1,
+    "adversarial_weight": 0.2,
+}
+
+
+def mixture_of(name, **parameters):
+    model = create(name, SCHEMA, TABLES, {**EVERY, **parameters}).build_model()
+    (layer,) = (x for x in model.layers if isinstance(x, CategoryMixtureOfExperts))
+    return layer
+
+
+def test_the_names_are_those_of_the_configuration():
+    assert tuple(MODELS) == MODEL_NAMES
+
+
+def test_an_unknown_name_is_refused_and_the_known_are_listed():
+    with pytest.raises(UserError, match="model 'mo' is unknown; there are: dnn, wide_dnn, moe,"):
+        create("mo", SCHEMA, TABLES, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "constraint_gate", "idle"),
+    [
+        ("moe", False, 0),
+        ("adv_moe", False, 3),
+        ("hsc_moe", True, 0),
+        ("adv_hsc_moe", True, 3),
+    ],
+)
+def test_a_name_fixes_which_regularisers_there_are(name, constraint_gate, idle):
+    layer = mixture_of(name)
+    assert (layer.constraint_gate is not None) == constraint_gate
+    assert layer.num_adversarial == idle
+    names = {weight.name for weight in layer.weights}
+    assert any("constraint" in weight for weight in names) == constraint_gate
+    shown = {metric.name for metric in layer.metrics}
+    assert ("hsc" in shown) == constraint_gate
+    assert ("adversarial" in shown) == bool(idle)
+
+
+def test_moe_takes_more_adversarial_experts_than_there_are_idle_ones_for_it_has_none():
+    assert mixture_of("moe", top_k=6).num_adversarial == 0
+
+
+def test_the_weights_of_the_regularisers_come_from_the_run():
+    config = mixture_of("adv_hsc_moe").get_config()
+    assert (config["hsc_weight"], config["adversarial_weight"]) == (0.1, 0.2)
+    assert (config["num_experts"], config["top_k"]) == (6, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "scorer"),
+    [("dnn", TowerScorer), ("wide_dnn", WideTowerScorer), ("moe", MixtureScorer)],
+)
+def test_every_name_takes_all_settings_of_a_run(name, scorer):
+    settings = make_config({"model": name, "expert_hidden_dims": [8], "embedding_dim": 3})
+    made = create(name, SCHEMA, TABLES, settings.model_dump())
+    assert type(made) is scorer
+    assert made.expert_hidden_dims == (8,)
+    assert made.embedding_dim == 3
+
+
+def test_defaults_are_the_papers():
+    config = create("adv_hsc_moe", SCHEMA, TABLES, make_config({}).model_dump()).get_config()
+    expected = {
+        "num_experts": 10,
+        "top_k": 4,
+        "num_adversarial": 1,
+        "hsc_weight": 1e-3,
+        "adversarial_weight": 1e-3,
+        "expert_hidden_dims": [1024, 512, 256],
+        "embedding_dim": 16,
+        "gate_features": ["sub"],
+    }
+    assert {name: config[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("name", MODEL_NAMES)
+def test_the_expert_layer_is_one_or_none(name):
+    model = create(name, SCHEMA, TABLES, EVERY).build_model()
+    kinds = [type(layer) for layer in model.layers]
+    assert kinds.count(CategoryMixtureOfExperts) == ("moe" in name)
+    assert kinds.count(ItemTower) == ("dnn" in name)
