@@ -7,7 +7,6 @@ public class without a row fails `test_registry.py`.
 from __future__ import annotations
 
 import functools
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -58,16 +57,11 @@ EXAMPLE = {
 }
 
 
-@functools.cache
-def file_tables() -> FeatureTables:
-    """The same tables with vocabularies in files, as a data-set folder has them."""
-    folder = Path(tempfile.mkdtemp(prefix="tfr_moe_conformance_"))
-    paths = {}
-    for name, words in TABLES.vocabularies.items():
-        path = folder / f"{name}.txt"
-        path.write_text("\n".join(words) + "\n", encoding="utf-8")
-        paths[name] = str(path)
-    return FeatureTables(TABLES.statistics, paths)
+# The same tables with vocabularies in files, as a data-set folder has them.
+FOLDER = Path(__file__).parent / "vocabulary"
+FILE_TABLES = TABLES._replace(
+    vocabularies={name: str(FOLDER / f"{name}.txt") for name in TABLES.vocabularies}
+)
 
 
 def encode(layer: Any, x: dict[str, Any]) -> Any:
@@ -201,14 +195,14 @@ SCORERS = [
     ),
     ModelCase(
         "WideTowerScorer",
-        lambda: scorers.WideTowerScorer(SCHEMA, file_tables(), num_experts=N, top_k=K, **SMALL),
+        lambda: scorers.WideTowerScorer(SCHEMA, FILE_TABLES, num_experts=N, top_k=K, **SMALL),
         RAW,
         {"output": "BL"},
         call=None,
     ),
     ModelCase(
         "MixtureScorer",
-        lambda: scorers.MixtureScorer(SCHEMA, file_tables(), **GATED),
+        lambda: scorers.MixtureScorer(SCHEMA, FILE_TABLES, **GATED),
         RAW,
         {"output": "BL"},
         call=None,
