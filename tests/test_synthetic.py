@@ -302,3 +302,23 @@ def test_options_as_text_get_the_types_of_their_fields():
 def test_an_unknown_option_is_refused_by_name():
     with pytest.raises(UserError, match="colour"):
         parse_options(["colour=red"])
+
+
+def test_combinations_keep_the_variance_and_follow_the_strength():
+    """|A_c| = 1 in every category; at strength 0 all categories share one A_0."""
+    for strength, spread in ((0.0, 0.0), (1.0, 0.5)):
+        world = build_world(SearchLogOptions(combinations=0.5, category_strength=strength))
+        np.testing.assert_allclose(np.linalg.norm(world.combinations, axis=1), 1.0)
+        assert np.std(world.combinations, axis=0).mean() >= 0.2 * spread
+        if not spread:
+            np.testing.assert_allclose(world.combinations, world.combinations[:1].repeat(60, 0))
+    variances = [
+        np.concatenate(
+            [c.utility for c in SessionGenerator(options, build_world(options)).chunks(0)]
+        ).var()
+        for options in (
+            SearchLogOptions(sessions=3000, num_files=1, combinations=p) for p in (0.0, 0.6)
+        )
+    ]
+    # 36,000 rows; items repeat, so the variances agree within some per cent.
+    assert variances[1] == pytest.approx(variances[0], rel=0.1)

@@ -27,11 +27,17 @@ Utility, with q = `interactions`, user attributes age, power and activeness (sta
 of the user for the item's sub-category (seen as `user_sub_category_ctr`) and the event that the item's
 brand occurs in the user's click history:
 
-    u_i = sqrt(1 - q) w_c . z_i
+    u_i = sqrt(1 - q) (sqrt(1 - p) w_c . z_i + sqrt(p) A_c . pairs(z_i))
           + sqrt(q / 2) (z_price power + z_comments age)
           + 0.2 (activeness + taste) + 0.3 [brand in history]
 
-where c is the item's own sub-category. The second and third line are the same in all categories.
+where c is the item's own sub-category, pairs(z) are the products of two different components (each of
+variance 1, uncorrelated), p = `combinations` (0 by default) is how much lies in them, and
+
+    A_c = unit((1 - s) A_0 + s unit(A_t(c) + d B_c))
+
+with random directions A_0, A_t and B_c: which features matter together differs by category just as which
+features matter does. The second and third line are the same in all categories.
 
 Display: items stand in falling order of r w_0 . z + sqrt(1 - r^2) Normal(0, 1), r =
 `production_quality`: a ranker that knows no categories. An item at position p is seen with probability

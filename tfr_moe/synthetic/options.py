@@ -38,6 +38,8 @@ class SearchLogOptions:
         category_strength: 0: one common utility for all categories; 1: each top category has its own
             weights. The variance of the utility is the same for any value.
         sub_category_deviation: length of a sub-category's own direction beside its top category's.
+        combinations: share of the category's part of the utility that lies in products of two
+            components, weighted by category as the components themselves are.
         interactions: share of the utility's variance that is not linear in the features, the same in
             all categories.
         noise: scale of the logistic noise between utility (unit variance) and decision.
@@ -68,6 +70,7 @@ class SearchLogOptions:
     days: int = 14
     category_strength: float = 1.0
     sub_category_deviation: float = 0.2
+    combinations: float = 0.0
     interactions: float = 0.1
     noise: float = 0.6
     production_quality: float = 0.3
@@ -121,6 +124,7 @@ _COUNTS = [
 _SHARES = [
     "off_category",
     "category_strength",
+    "combinations",
     "interactions",
     "production_quality",
     "purchase_rate",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .decisions import HISTORY_BONUS, TASTE_BONUS, decide, thresholds
 from .hashing import Floats, combine, normal, pick, uniform, zipf_cdf
 from .options import SearchLogOptions
-from .world import COMPONENTS, World
+from .world import COMPONENTS, PAIRS, World
 
 Ints: TypeAlias = NDArray[np.int64]
 
@@ -193,12 +193,16 @@ class SessionGenerator:
         taste: Floats,
         in_history: NDArray[np.bool_],
     ) -> Floats:
-        share = self._options.interactions
-        linear = np.einsum("rm,rm->r", z, self._world.weights[category])
+        share, paired = self._options.interactions, self._options.combinations
+        own = np.einsum("rm,rm->r", z, self._world.weights[category])
+        if paired:
+            products = z[:, PAIRS[0]] * z[:, PAIRS[1]]
+            weighed = np.einsum("rp,rp->r", products, self._world.combinations[category])
+            own = np.sqrt(1 - paired) * own + np.sqrt(paired) * weighed
         price, comments = COMPONENTS.index("price"), COMPONENTS.index("comments")
         crossed = z[:, price] * persons["power"][session] + z[:, comments] * persons["age"][session]
         extra = TASTE_BONUS * (persons["activeness"][session] + taste) + HISTORY_BONUS * in_history
-        return np.sqrt(1 - share) * linear + np.sqrt(share / 2) * crossed + extra
+        return np.sqrt(1 - share) * own + np.sqrt(share / 2) * crossed + extra
 
     def _display(
         self, rng: np.random.Generator, z: Floats, session: Ints

@@ -13,6 +13,9 @@ from .options import SearchLogOptions
 COMPONENTS = ("ctr", "cvr", "price", "sales", "comments", "relevance", "brand")
 """What the linear part of the utility weighs; `brand` is a brand's quality, seen only through its id."""
 
+PAIRS = np.triu_indices(len(COMPONENTS), 1)
+"""First and second component of each product that the utility may weigh."""
+
 _PRICE = COMPONENTS.index("price")
 _CONCENTRATION = 0.4
 _NAMES = [
@@ -48,6 +51,8 @@ class World:
         parent: [C] index of each sub-category's top category.
         traffic: [C] probability that a session is in the sub-category.
         weights: [C, M] weights of the components, each row of length 1.
+        combinations: [C, M (M - 1) / 2] weights of the products of two components (`PAIRS`), each row
+            of length 1.
         common: [M] the weights that all share, of length 1.
         price_level: [C] shift of the logarithm of prices.
         siblings: [C] number of sub-categories under the same parent.
@@ -59,6 +64,7 @@ class World:
     parent: NDArray[np.int64]
     traffic: Floats
     weights: Floats
+    combinations: Floats
     common: Floats
     price_level: Floats
     siblings: NDArray[np.int64]
@@ -80,6 +86,7 @@ def build_world(options: SearchLogOptions) -> World:
         parent=parent,
         traffic=_traffic(options, parent, rank),
         weights=weights,
+        combinations=_combinations(options, parent),
         common=common,
         price_level=level,
         siblings=sizes[parent],
@@ -119,6 +126,18 @@ def _weights(
     category = _unit(top[parent] + options.sub_category_deviation * own)
     strength = options.category_strength
     return common, _unit((1.0 - strength) * common + strength * category)
+
+
+def _combinations(options: SearchLogOptions, parent: NDArray[np.int64]) -> Floats:
+    """A_c = unit((1 - s) A_0 + s unit(A_t(c) + d B_c)), see the package's docstring."""
+    rng = np.random.default_rng([options.seed, 3])
+    size = len(PAIRS[0])
+    common = _unit(rng.standard_normal(size))
+    top = _unit(rng.standard_normal((options.top_categories, size)))
+    own = _unit(rng.standard_normal((len(parent), size)))
+    category = _unit(top[parent] + options.sub_category_deviation * own)
+    strength = options.category_strength
+    return _unit((1.0 - strength) * common + strength * category)
 
 
 def _top_names(count: int) -> list[str]:
