@@ -99,8 +99,8 @@ class RankingClient:
     Args:
         target: `HOST:PORT`.
         model: the model's name.
-        schema: the schema that the model was trained with; each export has it at
-            `assets.extra/schema.json`.
+        schema: the schema that the model was trained with; None asks the server for it before the
+            first request.
         timeout: seconds within which an answer must come.
         version: a fixed version; by default the newest that the server has.
 
@@ -118,7 +118,7 @@ class RankingClient:
         self,
         target: str,
         model: str,
-        schema: FeatureSchema,
+        schema: FeatureSchema | None = None,
         *,
         timeout: float = 5.0,
         version: int | None = None,
@@ -129,10 +129,24 @@ class RankingClient:
         self._model = model
         self._version = version
         self._timeout = timeout
-        self._encoder = RequestEncoder(schema)
+        self._schema = schema
+        self._encoder: RequestEncoder | None = None
         self._channel = open_channel(target)
         self._prediction = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
         self._status = model_service_pb2_grpc.ModelServiceStub(self._channel)
+
+    @property
+    def schema(self) -> FeatureSchema:
+        """The schema of the model's requests.
+
+        Raises:
+            RequestError: as `rank`, where the server has to be asked.
+        """
+        if self._schema is None:
+            answer = self._call(self._prediction.Predict, self._request("schema", b""))
+            text = bytes(to_array(answer.outputs["schema"])[0])
+            self._schema = FeatureSchema.model_validate_json(text)
+        return self._schema
 
     def rank(self, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> Ranking:
         """Ranks items.
@@ -200,11 +214,16 @@ class RankingClient:
     def _predict(
         self, signature: str, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
     ) -> Any:
+        if self._encoder is None:
+            self._encoder = RequestEncoder(self.schema)
         serialized = self._encoder.encode(context, items)
+        return self._call(self._prediction.Predict, self._request(signature, serialized))
+
+    def _request(self, signature: str, serialized: bytes) -> Any:
         request = predict_request(self._model, signature, [serialized])
         if self._version is not None:
             request.model_spec.version.value = self._version
-        return self._call(self._prediction.Predict, request)
+        return request
 
     def _call(self, method: Any, request: Any) -> Any:
         try:

@@ -3,6 +3,7 @@
     predict  serialized ELWC [B] -> scores [B, L]
     regress  serialized tf.Example [B], an item with its context each -> outputs [B]
     rank     serialized ELWC [B] -> order, scores [B, L], valid [B], expert_ids, expert_weights
+    schema   any strings [B] -> schema [B], the FeatureSchema as JSON, from which clients encode requests
 
 L is the length of the longest list in the batch, 0 for an empty batch. Every signature has one
 input, `inputs`, as those of TensorFlow Ranking have.
@@ -23,6 +24,7 @@ PREDICT = tf.saved_model.PREDICT_METHOD_NAME
 REGRESS = tf.saved_model.REGRESS_METHOD_NAME
 DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 RANK = "rank"
+SCHEMA = "schema"
 
 LOWEST = tf.float32.min
 """The score of padded places: no real item scores below it."""
@@ -71,9 +73,18 @@ def build(
             outputs = explanation(features, training=False)
         return _ranked(outputs, _Batch(inputs, features[MASK]))
 
+    def describe(inputs: tf.Tensor) -> Tensors:
+        # One answer a request, so that a server may batch this signature as it does the others.
+        return {SCHEMA: tf.fill(tf.shape(inputs), tf.constant(schema.to_json()))}
+
     traced = {
         name: tf.function(function, input_signature=[tf.TensorSpec([None], tf.string, INPUT)])
-        for name, function in ((PREDICT, predict), (REGRESS, regress), (RANK, rank))
+        for name, function in (
+            (PREDICT, predict),
+            (REGRESS, regress),
+            (RANK, rank),
+            (SCHEMA, describe),
+        )
     }
     signatures = {name: function.get_concrete_function() for name, function in traced.items()}
     module = tf.Module(name="serving")

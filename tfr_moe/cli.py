@@ -236,8 +236,9 @@ def rank(
         Path, typer.Option("--request", help='JSON: {"context": ..., "items": [...]}')
     ],
     schema: Annotated[
-        Path, typer.Option("--schema", help="schema.json of the data, the run or the export")
-    ],
+        Path | None,
+        typer.Option("--schema", help="schema.json of the data; by default the server is asked"),
+    ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="seconds")] = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
 ) -> None:
@@ -247,9 +248,9 @@ def rank(
     from tfr_moe.serving.render import render, to_json
     from tfr_moe.serving.request import load_request
 
-    loaded = FeatureSchema.load(schema)
-    asked = load_request(request, loaded)
-    with RankingClient(target, model, loaded, timeout=timeout) as client:
+    given = None if schema is None else FeatureSchema.load(schema)
+    asked = load_request(request, given)
+    with RankingClient(target, model, given, timeout=timeout) as client:
         ranking = client.rank(asked.context, asked.items)
     if as_json:
         print(json.dumps(to_json(ranking, asked.items), indent=1))

@@ -147,12 +147,11 @@ def _query(data: Path, models: Path, request_file: Path) -> None:
     from tfr_moe.serving.request import load_request
     from tfr_moe.serving.server import RankingServer
 
-    schema = FeatureSchema.load(data / "schema.json")
     write_json(request_file, example_request(DataFolder(data)))
-    request = load_request(request_file, schema)
+    request = load_request(request_file, FeatureSchema.load(data / "schema.json"))
     with (
         RankingServer(models, port=0) as server,
-        RankingClient(server.target, SERVED, schema) as client,
+        RankingClient(server.target, SERVED) as client,
     ):
         ranking = client.rank(request.context, request.items)
         console = Console()
@@ -171,6 +170,5 @@ Try next:
   tfr-moe train --data {folder}/data --model moe --out {folder}/runs/moe --set learning_rate=1e-3
   tfr-moe evaluate --data {folder}/data --run {folder}/runs/{SERVED} --baseline {folder}/runs/dnn
   tfr-moe serve --models {folder}/models &
-  tfr-moe rank --target localhost:8500 --model {SERVED} --request {folder}/request.json \\
-    --schema {folder}/data/schema.json"""
+  tfr-moe rank --target localhost:8500 --model {SERVED} --request {folder}/request.json"""
     )

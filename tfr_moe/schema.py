@@ -242,10 +242,13 @@ class FeatureSchema(BaseModel):
         except ValidationError as error:
             raise SchemaError(f"schema {path}: {describe(error, data)}") from error
 
+    def to_json(self) -> str:
+        """The schema as JSON text, without what is at its default."""
+        return json.dumps(self.model_dump(mode="json", exclude_defaults=True), indent=1)
+
     def save(self, path: str | Path) -> None:
         """Writes the schema as JSON; `load` reads it back equal."""
-        data = self.model_dump(mode="json", exclude_defaults=True)
-        Path(path).write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
 
     @property
     def label(self) -> str:

@@ -61,8 +61,9 @@ def test_from_logs_to_an_answered_query(capsys, tmp_path):
     )
     try:
         target = listening(server)
-        told = run(capsys, "rank", "--target", target, "--model", "shop", "--request", request,
-                   "--schema", data / "schema.json", "--json")  # fmt: skip
+        told = run(
+            capsys, "rank", "--target", target, "--model", "shop", "--request", request, "--json"
+        )
         answer = json.loads(told.out)
         assert sorted(entry["index"] for entry in answer["items"]) == [0, 1, 2]
         scores = [entry["score"] for entry in answer["items"]]

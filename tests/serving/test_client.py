@@ -82,6 +82,15 @@ def test_the_exported_schema_is_all_a_client_needs(target: str, models: Path):
         assert len(client.rank({**CONTEXT, "session": 7}, shop_items(2)).items) == 2
 
 
+def test_a_client_without_a_schema_asks_the_server_for_it(target: str, models: Path):
+    exported = FeatureSchema.load(models / "mixture" / "1" / "assets.extra" / "schema.json")
+    with RankingClient(target, "mixture", timeout=SECONDS) as client:
+        assert client.schema == exported
+        assert len(client.rank(CONTEXT, shop_items(2)).items) == 2
+        with pytest.raises(UserError, match="unknown feature 'color'"):
+            client.rank(CONTEXT, [{"price": 1, "color": "red"}])
+
+
 def test_status_tells_what_is_served(client: RankingClient):
     (status,) = client.status()
     assert status == (1, "AVAILABLE", "")

@@ -259,6 +259,7 @@ def test_metadata_tells_the_signatures(stub):
     assert answer.metadata["signature_def"].Unpack(signatures)
     assert sorted(signatures.signature_def) == [
         "rank",
+        "schema",
         "serving_default",
         "tensorflow/serving/predict",
         "tensorflow/serving/regress",
