@@ -224,10 +224,15 @@ def test_a_required_value_that_is_missing_is_named(column: str):
         RowParser(schema()).row(without)
 
 
-@pytest.mark.parametrize("column", ["click", "buy", "place", "importance"])
-def test_labels_positions_and_weights_are_not_negative(column: str):
+@pytest.mark.parametrize("column", ["click", "buy", "importance"])
+def test_labels_and_weights_are_not_negative(column: str):
     with pytest.raises(RowError, match=f"column '{column}': must be >= 0, got -1"):
         row(**{column: "-1"})
+
+
+def test_positions_start_at_one():
+    with pytest.raises(RowError, match="column 'place': must be >= 1, got 0"):
+        row(place="0")
 
 
 @pytest.mark.parametrize("value", [[1], [1, 2, 3], "1|2|3", 4])

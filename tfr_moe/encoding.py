@@ -209,11 +209,12 @@ class RowParser:
         context = self.values("context", row)
         example = self.values("example", row)
         for label in schema.labels:
-            example[label] = self._non_negative(row, label)
+            example[label] = self._at_least(0, row, label)
         if schema.position:
-            example[schema.position] = self._non_negative(row, schema.position)
+            # 0 would read like the stand-in of records without a position: not shown.
+            example[schema.position] = self._at_least(1, row, schema.position)
         if schema.weight:
-            example[schema.weight] = self._non_negative(row, schema.weight)
+            example[schema.weight] = self._at_least(0, row, schema.weight)
         return Row(list_id, time, context, example)
 
     @staticmethod
@@ -223,10 +224,10 @@ class RowParser:
             raise RowError(f"column {column!r}: a value is required")
         return value
 
-    def _non_negative(self, row: Mapping[str, Any], column: str) -> float:
+    def _at_least(self, low: int, row: Mapping[str, Any], column: str) -> float:
         number = to_number(column, self._present(row, column))
-        if number < 0:
-            raise RowError(f"column {column!r}: must be >= 0, got {number:g}")
+        if number < low:
+            raise RowError(f"column {column!r}: must be >= {low}, got {number:g}")
         return number
 
 
