@@ -1,4 +1,4 @@
-"""Nothing in the generator favours a mixture: without category effects its advantage is gone."""
+"""Nothing in the generator favours a mixture: what it gains beyond capacity comes from categories."""
 
 import numpy as np
 import pytest
@@ -19,10 +19,10 @@ LEFT_OUT = {"user_id", "query_id", "item_id", "click_history"}
 
 
 def make_data(folder, strength):
-    """Logs with much to gain from category where `strength` is 1: products of features count."""
+    """Logs of 20 top categories; all utilities are linear but for a tenth of their variance."""
     options = SearchLogOptions(
-        sessions=12_000, seed=7, category_strength=strength, top_categories=20, sub_categories=60,
-        traffic_exponent=0.5, noise=0.3, combinations=0.5,
+        sessions=10_000, seed=7, category_strength=strength, top_categories=20, sub_categories=60,
+        traffic_exponent=0.5, noise=0.3,
     )  # fmt: skip
     generate(folder / "logs", options)
     schema = yaml.safe_load((folder / "logs" / "schema.yaml").read_text())
@@ -39,7 +39,7 @@ def mean_auc(folder, data, model):
     for seed in SEEDS:
         run = folder / "runs" / f"{model}-{seed}"
         settings = {
-            "model": model, "seed": seed, "expert_hidden_dims": (16, 8), "embedding_dim": 8,
+            "model": model, "seed": seed, "expert_hidden_dims": (8,), "embedding_dim": 8,
             "batch_size": 128, "learning_rate": 0.01, "num_epochs": 12,
             "early_stopping_patience": 2, "gate_learning_rate_multiplier": 5,
             "importance_weight": 0.01,
@@ -52,15 +52,14 @@ def mean_auc(folder, data, model):
 
 
 @pytest.mark.slow
-def test_without_category_effects_the_mixture_has_no_advantage(tmp_path):
-    advantage = {}
-    for strength in (0.0, 1.0):
+def test_without_category_effects_a_mixture_gains_no_more_than_its_capacity(tmp_path):
+    auc = {}
+    for strength, models in ((0.0, ("moe", "dnn", "wide_dnn")), (1.0, ("moe", "dnn"))):
         folder = tmp_path / f"strength-{strength:g}"
         data = make_data(folder, strength)
-        auc = {model: mean_auc(folder, data, model) for model in ("dnn", "wide_dnn", "moe")}
-        advantage[strength] = {name: auc["moe"] - auc[name] for name in ("dnn", "wide_dnn")}
-        print(strength, auc)
-    # The mean of two seeds on 1,200 lists moves by some 0.003 from one draw to the next.
-    assert advantage[0.0]["wide_dnn"] < 0.005
-    assert advantage[0.0]["dnn"] < 0.01
-    assert advantage[1.0]["dnn"] > advantage[0.0]["dnn"] + 0.005
+        auc[strength] = {model: mean_auc(folder, data, model) for model in models}
+    # The mean of two seeds on 1,000 lists moves by some 0.003 from one draw to the next.
+    assert auc[0.0]["moe"] - auc[0.0]["wide_dnn"] < 0.005, auc
+    # Over the narrow dnn, capacity alone gains something; the categories at least as much again.
+    gain = {strength: found["moe"] - found["dnn"] for strength, found in auc.items()}
+    assert gain[1.0] > 2 * gain[0.0], auc
