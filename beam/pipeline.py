@@ -76,7 +76,8 @@ def build(options: BuildOptions, progress: Progress | None = None) -> dict[str, 
     shards = options.shards(given.total_bytes)
     with complete_folder(options.out, options.overwrite) as folder:
         with listening.listening(progress, given.total_bytes, sum(shards.values())):
-            _run(options, schema, split, given, shards, str(folder))
+            with running(options.beam_args) as pipeline:
+                _assemble(pipeline, options, schema, split, given, shards, str(folder))
             _fill_up(folder, schema, shards)
         counts = {tuple(key): count for key, count in _take(folder / _COUNTS_FILE)}
         bounds = _take(folder / _BOUNDS_FILE) if split == "time" else None
@@ -91,18 +92,6 @@ def _split_kind(options: BuildOptions, schema: FeatureSchema) -> str:
     if options.split == "time" and schema.time is None:
         raise UserError(f"split time: the schema {options.schema} names no time column")
     return options.split or ("time" if schema.time else "hash")
-
-
-def _run(
-    options: BuildOptions,
-    schema: FeatureSchema,
-    split: str,
-    given: Input,
-    shards: dict[str, int],
-    folder: str,
-) -> None:
-    with running(options.beam_args) as pipeline:
-        _assemble(pipeline, options, schema, split, given, shards, folder)
 
 
 def _assemble(

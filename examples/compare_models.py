@@ -19,13 +19,14 @@ import typer
 from rich.console import Console
 
 from tfr_moe._compat import tf
-from tfr_moe.comparison import METRICS, evaluate_run
+from tfr_moe.comparison import evaluate_run
 from tfr_moe.config import MODEL_NAMES, load_config
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.result import PerListResult
 from tfr_moe.evaluation.significance import compare_runs, seed_interval
 from tfr_moe.folders import read_json, write_json
+from tfr_moe.metric_names import DEFAULT_NAMES
 from tfr_moe.training import train
 
 CONSOLE = Console(stderr=True)
@@ -100,7 +101,7 @@ def main(
     model: Annotated[list[str], typer.Option(help="a model; may be repeated")] = list(MODEL_NAMES),  # noqa: B006
     seeds: Annotated[int, typer.Option(help="number of seeds", min=1)] = 3,
     learning_rate: Annotated[list[float], typer.Option(help="to choose from")] = [1e-3],  # noqa: B006
-    metric: Annotated[list[str], typer.Option(help="a test metric")] = list(METRICS[:4]),  # noqa: B006
+    metric: Annotated[list[str], typer.Option(help="a test metric")] = list(DEFAULT_NAMES[:4]),  # noqa: B006
     settings: Annotated[list[str], typer.Option("--set", help="key=value for every run")] = [],  # noqa: B006
 ) -> None:
     """Trains, chooses, evaluates and writes OUT/table.md and OUT/results.json."""

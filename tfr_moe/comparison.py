@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from rich.console import Console
 
@@ -12,20 +12,12 @@ from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.per_list import resolve
 from tfr_moe.evaluation.report import EvaluationReport, report
-from tfr_moe.evaluation.result import PerListResult, evaluate_lists
+from tfr_moe.evaluation.result import PerListResult, Policy, evaluate_lists
 from tfr_moe.evaluation.score import score_dataset
+from tfr_moe.metric_names import DEFAULT_NAMES
 from tfr_moe.training import load_run
 
-METRICS = (
-    "session_auc",
-    "session_auc_10",
-    "ndcg",
-    "ndcg_10",
-    "mrr",
-    "map_10",
-    "precision_5",
-)
-POLICIES = ("skip", "zero", "one")
+POLICIES = get_args(Policy)
 
 
 def run_names(runs: Sequence[Path]) -> dict[str, Path]:
@@ -74,7 +66,7 @@ def evaluate_runs(
     console = console or Console(stderr=True)
     if policy not in POLICIES:
         raise UserError(f"policy {policy!r} is unknown; there are: {', '.join(POLICIES)}")
-    wanted = tuple(metrics or METRICS)
+    wanted = tuple(metrics or DEFAULT_NAMES)
     for name in wanted:
         resolve(name)
     folder = DataFolder(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Iterator
@@ -15,11 +14,12 @@ from rich.console import Console
 
 from tfr_moe.comparison import evaluate_runs
 from tfr_moe.config import RunConfig, make_config
-from tfr_moe.data import DataFolder
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.encoding import decode_list
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.report import to_json
 from tfr_moe.evaluation.tables import render as render_evaluation
-from tfr_moe.folders import write_json
+from tfr_moe.folders import read_json, write_json
 from tfr_moe.progress import progress_bar
 from tfr_moe.release import export_run
 from tfr_moe.schema import FeatureSchema
@@ -94,8 +94,8 @@ def run_demo(out: str | Path, sessions: int = 12_000, seed: int = 0) -> None:
 
 def _claim(out: Path, options: dict[str, Any]) -> None:
     note = out / "demo.json"
-    if note.is_file():
-        before = json.loads(note.read_text(encoding="utf-8"))
+    before = read_json(note)
+    if before is not None:
         if before != options:
             raise UserError(f"{out}: holds a demo made with {before}; choose another --out")
         return
@@ -131,9 +131,6 @@ def _compare(data: Path, runs: list[Path], target: Path) -> None:
 
 def example_request(data: DataFolder, split: str = "test") -> dict[str, Any]:
     """A real list of a split as `tfr-moe rank` takes it: raw values of context and items."""
-    from tfr_moe.data import ElwcDatasetBuilder
-    from tfr_moe.encoding import decode_list
-
     for record in islice(iter(ElwcDatasetBuilder(data).serialized_lists(split)), 1000):
         context, items = decode_list(data.schema, record.numpy())
         if 5 <= len(items) <= 12:

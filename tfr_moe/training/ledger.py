@@ -25,6 +25,11 @@ def best_epoch(epochs: list[dict[str, Any]], monitor: str, higher: bool) -> dict
     return (max if higher else min)(judged, key=lambda entry: entry[monitor])
 
 
+def weights_path(run: Path, epoch: int) -> Path:
+    """Where a run keeps the weights of an epoch."""
+    return run / "checkpoints" / f"epoch-{epoch:04d}" / "weights"
+
+
 class Ledger(tf.keras.callbacks.Callback):
     """Writes `history.json`, keeps the weights of the best epoch, and stops when nothing improves.
 
@@ -56,7 +61,7 @@ class Ledger(tf.keras.callbacks.Callback):
         self.epochs.append({"epoch": epoch + 1, **values})
         best = self.best
         if best is self.epochs[-1]:
-            self.model.save_weights(str(self.weights(epoch + 1)))
+            self.model.save_weights(str(weights_path(self._run, epoch + 1)))
         write_json(self._run / HISTORY_FILE, self.epochs)
         if best is not None:
             self._remove_all_but(best["epoch"])
@@ -76,12 +81,8 @@ class Ledger(tf.keras.callbacks.Callback):
             return False
         return self.epochs[-1]["epoch"] - best["epoch"] >= self._patience
 
-    def weights(self, epoch: int) -> Path:
-        """Where the weights of an epoch are kept."""
-        return self._run / "checkpoints" / f"epoch-{epoch:04d}" / "weights"
-
     def _remove_all_but(self, epoch: int) -> None:
-        keep = self.weights(epoch).parent
+        keep = weights_path(self._run, epoch).parent
         for folder in (self._run / "checkpoints").glob("epoch-*"):
             if folder != keep:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -10,7 +10,7 @@ from rich.console import Console
 from tfr_moe import losses, metrics
 from tfr_moe._compat import tf, tfr
 from tfr_moe.config import RunConfig
-from tfr_moe.training.ledger import DropMissing, Ledger
+from tfr_moe.training.ledger import DropMissing, Ledger, weights_path
 from tfr_moe.training.optimizers import make_optimizer
 from tfr_moe.training.progress import GateWatch, ProgressLines
 
@@ -92,7 +92,7 @@ class RankingPipeline(tfr.keras.pipeline.ModelFitPipeline):
         """Saves the best epoch below `saved_model/`, whatever TFR's default place is."""
         best = self.ledger.best
         if best is not None:
-            weights = self.ledger.weights(best["epoch"])
+            weights = weights_path(self._run, best["epoch"])
             model.load_weights(str(weights)).expect_partial()
         self.model = model
         model.save(

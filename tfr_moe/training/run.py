@@ -19,6 +19,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.folders import read_json, write_json
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers import FeatureScorer, create
+from tfr_moe.training.ledger import weights_path
 from tfr_moe.training.pipeline import RankingPipeline
 
 CONFIG_FILE = "config.yaml"
@@ -185,6 +186,6 @@ def load_run(path: str | Path) -> LoadedRun:
         model = make_scorer(folder, config).build_model(name=config.model)
     finally:
         tf.keras.mixed_precision.set_global_policy(policy)
-    weights = path / "checkpoints" / f"epoch-{result['best_epoch']:04d}" / "weights"
+    weights = weights_path(path, result["best_epoch"])
     model.load_weights(str(weights)).expect_partial()
     return LoadedRun(path, config, folder.schema, model, result)
