@@ -25,6 +25,7 @@ PARTS |= {"evaluation", "analysis"}
 MAY_IMPORT: dict[str, set[str]] = {
     "_compat": set(),
     "errors": set(),
+    "census_income": set(),
     "folders": {"errors"},
     "progress": {"errors"},
     "metric_names": {"errors"},
@@ -39,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": CORE,
     "training": MODEL,
     "tuning": {*MODEL, "training"},
-    "beam": DATA_CONTRACT,
+    "beam": {*DATA_CONTRACT, "census_income"},
     "synthetic": DATA_CONTRACT,
     "serving": {*DATA_CONTRACT, "_compat", "data"},
     "baselines": {*CORE, "config", "data"},
