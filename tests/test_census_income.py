@@ -1,8 +1,6 @@
 """Columns, labels and lines of Census-Income, on rows written by hand and on the real file."""
 
 import gzip
-import os
-from pathlib import Path
 
 import pytest
 
@@ -79,11 +77,8 @@ def test_a_short_line_is_refused_with_both_counts():
         census.parse_line("38, Private.\n")
 
 
-def test_the_real_file_has_the_positives_counted_by_hand(repository):
-    folder = Path(os.environ.get("TFR_MOE_DATA", repository.parent / "shared" / "data"))
-    path = folder / "census_income" / "census-income.test.gz"
-    if not path.is_file():
-        pytest.skip(f"{path} is not there")
+def test_the_real_file_has_the_positives_counted_by_hand(real_data):
+    path = real_data / "census_income" / "census-income.test.gz"
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         rows = [census.parse_line(line) for line in lines]
     # zcat FILE | grep -c '50000+' and grep -c ', Never married,'; education by awk on column 5.
