@@ -49,8 +49,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The command line: cli.py and the modules that do what one command does. Only they see everything.
     "comparison": {*MODEL, "training", "baselines", "evaluation", "analysis"},
     "release": {*MODEL, "training", "serving"},
+    "reproduce": {*MODEL, "training", "tuning", "evaluation", "synthetic", "census_income"},
     "demo": {*PARTS, "comparison", "release"},
-    "cli": {*PARTS, "comparison", "release", "demo"},
+    "cli": {*PARTS, "comparison", "release", "reproduce", "demo"},
     "": {"_compat", "errors", "schema"},  # tfr_moe/__init__.py itself
 }
 

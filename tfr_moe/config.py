@@ -136,7 +136,16 @@ def _read(path: Path) -> dict[str, Any]:
     return data
 
 
-def _parse(pair: str) -> tuple[str, Any]:
+def parse_pair(pair: str) -> tuple[str, Any]:
+    """Takes `key=value` apart; the value is read as YAML.
+
+    Raises:
+        UserError: for a text that is no pair or a value that is not YAML.
+
+    Example:
+        >>> parse_pair("expert_hidden_dims=[64, 32]")
+        ('expert_hidden_dims', [64, 32])
+    """
     key, equals, text = pair.partition("=")
     if not equals or not key.strip():
         raise UserError(f"--set {pair!r}: must be key=value")
@@ -181,5 +190,5 @@ def load_config(
     """
     data = _read(Path(path)) if path else {}
     data.update(settings)
-    data.update(_parse(pair) for pair in overrides)
+    data.update(parse_pair(pair) for pair in overrides)
     return make_config(data, f"config {path}" if path else "config")

@@ -1,0 +1,92 @@
+"""Settings of a study: typed, in named sizes, changed by `key=value`, and held for the whole folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tfr_moe.config import parse_pair
+from tfr_moe.errors import UserError, describe
+from tfr_moe.folders import read_json, write_json
+
+STUDY_FILE = "study.json"
+
+Chosen = TypeVar("Chosen", bound="StudySettings")
+
+
+class StudySettings(BaseModel):
+    """Base of a study's settings; the defaults are the size `default`.
+
+    Attributes:
+        SIZES: for each named size what differs from the defaults.
+        MAY_GROW: settings that may differ when a study is resumed, such as the number of runs.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    SIZES: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
+    MAY_GROW: ClassVar[frozenset[str]] = frozenset()
+
+
+def choose(kind: type[Chosen], size: str, pairs: Sequence[str] = (), **given: Any) -> Chosen:
+    """Settings of a size, changed by `given` (None changes nothing) and then by `key=value` pairs.
+
+    Raises:
+        UserError: for an unknown size or key, or a value that does not fit.
+
+    Example:
+        >>> class Settings(StudySettings):
+        ...     runs: int = 3
+        >>> choose(Settings, "default", ["runs=5"]).runs
+        5
+    """
+    if size not in kind.SIZES:
+        raise UserError(f"--size {size!r}: must be one of {', '.join(kind.SIZES)}")
+    values = {**kind.SIZES[size], **{k: v for k, v in given.items() if v is not None}}
+    for pair in pairs:
+        key, value = parse_pair(pair)
+        if key not in kind.model_fields:
+            raise UserError(
+                f"--set {pair!r}: unknown key; there are: {', '.join(kind.model_fields)}"
+            )
+        values[key] = value
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise UserError(f"settings: {describe(error, values)}") from error
+
+
+def hold(out: Path, study: str, settings: StudySettings) -> None:
+    """Makes the folder and writes the settings, or checks that the folder was begun with the same.
+
+    Raises:
+        UserError: where `out` can't be made, holds something else or another study, or a setting
+            differs that decides results.
+    """
+    wanted = {"study": study, "settings": settings.model_dump(mode="json")}
+    path = out / STUDY_FILE
+    begun = read_json(path)
+    if begun is None:
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise UserError(f"--out {out}: holds something that is no study; give another folder")
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--out {out}: cannot be made ({error.strerror})") from error
+    else:
+        _check_same(path, begun, wanted, settings.MAY_GROW)
+    write_json(path, wanted)
+
+
+def _check_same(path: Path, begun: Any, wanted: Any, may_grow: frozenset[str]) -> None:
+    if begun["study"] != wanted["study"]:
+        raise UserError(f"{path}: is of the study {begun['study']!r}; give another --out")
+    for name, value in wanted["settings"].items():
+        old = begun["settings"].get(name)
+        if name not in may_grow and value != old:
+            raise UserError(
+                f"{path}: was begun with {name}={old!r}, now it is {value!r}; give another --out"
+            )

@@ -1,0 +1,94 @@
+"""What a study is, and the registry of those that there are."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from tfr_moe.errors import UserError
+from tfr_moe.reproduce.settings import StudySettings, choose, hold
+
+MODULES = {
+    "mmoe-synthetic": "tfr_moe.reproduce.mmoe_synthetic",
+    "census": "tfr_moe.reproduce.census",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how a study runs.
+
+    Attributes:
+        out: its folder.
+        processes: how many runs at a time.
+        data: the data's file or folder, for studies of real data.
+        console: where progress goes.
+    """
+
+    out: Path
+    processes: int
+    data: Path | None
+    console: Console
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study.
+
+    Attributes:
+        settings: the class of its settings.
+        run: runs what is missing, writes results and plots below `place.out`, returns what to show.
+        needs_data: whether it reads `place.data`.
+    """
+
+    settings: type[StudySettings]
+    run: Callable[[Any, Place], Sequence[RenderableType]]
+    needs_data: bool = False
+
+
+def find(name: str) -> Study:
+    """The study of that name.
+
+    Raises:
+        UserError: for an unknown one, naming those that there are.
+    """
+    if name not in MODULES:
+        raise UserError(f"study {name!r}: must be one of {', '.join(MODULES)}")
+    return importlib.import_module(MODULES[name]).STUDY
+
+
+def reproduce(
+    name: str,
+    place: Place,
+    size: str = "default",
+    pairs: Sequence[str] = (),
+    runs: int | None = None,
+) -> Sequence[RenderableType]:
+    """Runs a study, or what is left of it.
+
+    Args:
+        name: see `MODULES`.
+        place: folder, processes, data and console.
+        size: a named size of its settings.
+        pairs: single settings as `key=value`.
+        runs: number of runs (seeds) of each cell.
+
+    Returns:
+        Tables and lines to print.
+
+    Raises:
+        UserError: for a mistake in what was asked for.
+    """
+    study = find(name)
+    settings = choose(study.settings, size, pairs, runs=runs)
+    if study.needs_data and place.data is None:
+        raise UserError(f"study {name!r} needs --data")
+    if not study.needs_data and place.data is not None:
+        raise UserError(f"study {name!r} makes its own data: leave out --data")
+    hold(place.out, name, settings)
+    return study.run(settings, place)
