@@ -11,6 +11,7 @@ from typing import Any
 from tfr_moe.schema import SPLITS, shard_file
 
 from .options import BuildOptions
+from .sources import Input
 
 Counts = Mapping[tuple[Any, ...], int]
 FORMAT = 1
@@ -20,7 +21,7 @@ _PACKAGES = ("tfr_moe", "apache-beam", "tensorflow-serving-api", "numpy")
 def manifest(
     options: BuildOptions,
     split: str,
-    files: list[str],
+    given: Input,
     shards: dict[str, int],
     counts: Counts,
     bounds: dict[str, Any] | None,
@@ -28,7 +29,8 @@ def manifest(
     """The manifest as JSON values.
 
     Raises:
-        AssertionError: if rows were lost on the way: read = written + rejected + cut.
+        AssertionError: if rows were lost on the way: read = written + rejected + cut; so for what the
+            source made them of.
     """
     rejects, cut = _named(counts, "rejects"), _named(counts, "cut")
     rows = {
@@ -39,6 +41,7 @@ def manifest(
     }
     if rows["read"] != rows["written"] + rows["rejected"] + rows["cut"]:
         raise AssertionError(f"rows were lost: {rows}")
+    source_counts = _source_counts(counts)
     splits = {name: _split(name, counts, shards) for name in SPLITS}
     return {
         "format": FORMAT,
@@ -47,9 +50,11 @@ def manifest(
         "seed": options.seed,
         "options": options.as_json(),
         "versions": _versions(),
-        "inputs": files,
+        "inputs": given.files,
+        "notes": dict(given.notes),
         "split": {"by": split, "bounds": bounds},
         "splits": splits,
+        "source_counts": source_counts,
         "rows": rows,
         "rejects": rejects,
         "cut": cut,
@@ -64,6 +69,17 @@ def manifest(
 def _named(counts: Counts, kind: str) -> dict[Any, int]:
     found = {key[1]: count for key, count in counts.items() if key[0] == kind}
     return dict(sorted(found.items()))
+
+
+def _source_counts(counts: Counts) -> dict[str, dict[str, int]]:
+    """Thing -> outcome -> number, of what a source counted before there were rows."""
+    found: dict[str, dict[str, int]] = {}
+    for key, count in sorted((key, n) for key, n in counts.items() if key[0] == "source"):
+        found.setdefault(key[1], {})[key[2]] = count
+    for thing, outcomes in found.items():
+        if outcomes.get("read", 0) != sum(n for name, n in outcomes.items() if name != "read"):
+            raise AssertionError(f"{thing} were lost: {outcomes}")
+    return found
 
 
 def _split(name: str, counts: Counts, shards: dict[str, int]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ class BuildOptions:
     Attributes:
         source: name of a source, such as `search-logs`.
         input: a path or glob pattern, in any file system that Beam knows.
-        schema: path of the schema, YAML or JSON.
+        schema: path of the schema, YAML or JSON; None where the source knows its own.
         out: the data-set folder to make. Workers write into it, so it must be on a file system that
             they share.
         split: `time` (earliest lists for training, latest for the test) or `hash` (of the list id);
@@ -29,13 +29,14 @@ class BuildOptions:
             where files would grow beyond some 32 MB of input.
         seed: of the hashes for split, shard and order.
         overwrite: replace `out` if it exists.
+        settings: options of the source, each `key=value`.
         beam_args: arguments for Beam, such as `--runner=FlinkRunner`. Without `--runner` the pipeline
             runs in this process, in memory.
     """
 
     source: str
     input: str
-    schema: str | Path
+    schema: str | Path | None
     out: str | Path
     split: str | None = None
     validation_fraction: float = 0.1
@@ -45,6 +46,7 @@ class BuildOptions:
     num_shards: int | None = None
     seed: int = 0
     overwrite: bool = False
+    settings: tuple[str, ...] = ()
     beam_args: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -80,5 +82,6 @@ class BuildOptions:
 
     def as_json(self) -> dict[str, Any]:
         """The options for the manifest."""
-        paths = {"schema": str(self.schema), "out": str(self.out)}
-        return {**vars(self), **paths, "beam_args": list(self.beam_args)}
+        schema = None if self.schema is None else str(self.schema)
+        lists = {"settings": list(self.settings), "beam_args": list(self.beam_args)}
+        return {**vars(self), "schema": schema, "out": str(self.out), **lists}

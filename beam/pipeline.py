@@ -35,7 +35,8 @@ from .options import BuildOptions
 from .progress import Progress
 from .records import check_checksums, write_shard
 from .running import running
-from .sources import Input, get_source
+from .sources import Input, Source, SourceRows, get_source
+from .sources.settings import SourceOptions, parse
 from .transforms.counting import COUNTS
 from .transforms.grouping import GatherList, MakeLists
 from .transforms.parsing import REJECTS, ParseRows
@@ -70,9 +71,11 @@ def build(options: BuildOptions, progress: Progress | None = None) -> dict[str, 
         manifest = build(BuildOptions("search-logs", "logs/*.csv.gz", "schema.yaml", "data"))
     """
     check_checksums()
-    schema = FeatureSchema.load(options.schema)
+    source = get_source(options.source)
+    settings = parse(source.options, options.settings, source.name, seed=options.seed)
+    schema = _schema(options, source, settings)
     split = _split_kind(options, schema)
-    given = get_source(options.source)(options.input, schema)
+    given = source(options.input, schema, settings)
     shards = options.shards(given.total_bytes)
     with complete_folder(options.out, options.overwrite) as folder:
         with listening.listening(progress, given.total_bytes, sum(shards.values())):
@@ -82,10 +85,20 @@ def build(options: BuildOptions, progress: Progress | None = None) -> dict[str, 
         counts = {tuple(key): count for key, count in _take(folder / _COUNTS_FILE)}
         bounds = _take(folder / _BOUNDS_FILE) if split == "time" else None
         _refuse_nothing(options, folder, counts)
-        described = manifest(options, split, given.files, shards, counts, bounds)
+        described = manifest(options, split, given, shards, counts, bounds)
         schema.save(folder / SCHEMA_FILE)
         write_json(folder / MANIFEST_FILE, described)
     return described
+
+
+def _schema(options: BuildOptions, source: Source, settings: SourceOptions) -> FeatureSchema:
+    if options.schema is not None:
+        return FeatureSchema.load(options.schema)
+    if source.schema is None:
+        raise UserError(
+            f"--schema: source {source.name} needs a schema, which says what the columns are"
+        )
+    return source.schema(options.input, settings)
 
 
 def _split_kind(options: BuildOptions, schema: FeatureSchema) -> str:
@@ -104,11 +117,10 @@ def _assemble(
     folder: str,
 ) -> None:
     gather = GatherList(options.max_list_size)
-    parsed = (
-        pipeline
-        | "Read" >> given.rows
-        | "Parse"
-        >> beam.ParDo(ParseRows(schema, gather)).with_outputs(COUNTS, REJECTS, main="lists")
+    sourced = pipeline | "Read" >> given.rows
+    batches = sourced.batches if isinstance(sourced, SourceRows) else sourced
+    parsed = batches | "Parse" >> beam.ParDo(ParseRows(schema, gather)).with_outputs(
+        COUNTS, REJECTS, main="lists"
     )
     made = (
         parsed.lists
@@ -132,9 +144,13 @@ def _assemble(
         | "WriteStatistics" >> beam.Map(partial(write_json, Path(folder, STATISTICS_FILE)))
     )
     id_counts = training | "Vocabularies" >> WriteVocabularies(schema, folder)
-    _write_rejects(parsed[REJECTS], given.files, folder)
+    rejects, counts = [parsed[REJECTS]], [parsed[COUNTS], made[COUNTS], encoded[COUNTS], id_counts]
+    if isinstance(sourced, SourceRows):
+        rejects.append(sourced.rejects)
+        counts.append(sourced.counts)
+    _write_rejects(rejects | "AllRejects" >> beam.Flatten(), given.files, folder)
     _ = (
-        (parsed[COUNTS], made[COUNTS], encoded[COUNTS], id_counts)
+        counts
         | "AllCounts" >> beam.Flatten()
         | "SumCounts" >> beam.CombinePerKey(sum)
         | "ListCounts" >> beam.combiners.ToList()
@@ -216,7 +232,9 @@ def _refuse_nothing(
 ) -> None:
     """Refuses input that leaves no list for training."""
     if not counts.get(("rows", "read")):
-        raise UserError(f"--input {options.input}: there are no rows")
+        found = [f"{key[1]} {key[2]}: {n}" for key, n in counts.items() if key[0] == "source"]
+        why = f" ({'; '.join(sorted(found))})" if found else ""
+        raise UserError(f"--input {options.input}: there are no rows{why}")
     if counts.get(("lists", SPLITS[0])):
         return
     for path in sorted(folder.glob("rejects-*.jsonl")):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 from rich.console import Console
 
 from tfr_moe import __version__
@@ -75,13 +76,36 @@ def synth(
     )
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": False})
+class _BuildCommand(typer.core.TyperCommand):
+    """`build SOURCE --help` tells the options of that source, `build --help` the sources there are."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta["source"] = next((arg for arg in args[:1] if not arg.startswith("-")), "all")
+        return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        from tfr_moe.beam.sources.help import text
+
+        formatter.write(f"\n{text(ctx.meta['source'])}\n")
+
+
+@app.command(
+    cls=_BuildCommand,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": False},
+)
 def build(
     context: typer.Context,
     source: Annotated[str, typer.Argument(help="kind of input, such as search-logs")],
     input_pattern: Annotated[str, typer.Option("--input", help="file or pattern: 'logs/*.csv.gz'")],
-    schema: Annotated[Path, typer.Option("--schema", help="FeatureSchema as YAML or JSON")],
     out: Annotated[Path, typer.Option("--out", help="data-set folder to make")],
+    schema: Annotated[
+        Path | None,
+        typer.Option("--schema", help="FeatureSchema as YAML or JSON; some sources have their own"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="an option of the source, key=value; see build SOURCE --help"),
+    ] = None,
     split: Annotated[
         str | None, typer.Option("--split", help="time or hash; by default time if there is one")
     ] = None,
@@ -119,6 +143,7 @@ def build(
         num_shards=num_shards,
         seed=seed,
         overwrite=overwrite,
+        settings=tuple(settings or ()),
         beam_args=tuple(context.args),
     )
     with progress_bar(_stderr(), "building") as progress:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import itertools
 import json
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any, cast
-
-from apache_beam.io.filesystem import CompressionTypes
-from apache_beam.io.filesystems import FileSystems
+from typing import IO, Any
 
 from tfr_moe.errors import UserError
 
 from . import RawRow
+from .files import is_sound, open_file, text_of, told
 
 _JSON_SAMPLE = 1000
 _PARQUET_BATCH = 4096
@@ -41,37 +37,6 @@ def file_format(path: str) -> str:
     raise UserError(f"{path}: not a known file type; the name must end in {ALLOWED}")
 
 
-@contextmanager
-def _open(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file of any file system that Beam knows; what is wrong with it is the user's news."""
-    try:
-        # Beam's own decompression does not notice that a file is cut off.
-        with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as raw:
-            zipped = path.lower().endswith(".gz")
-            yield cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if zipped else raw
-    except EOFError as error:
-        raise UserError(f"{path}: the gzip file is truncated") from error
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{path}: not a sound gzip file ({error})") from error
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
-
-
-def _text(file: IO[bytes]) -> io.TextIOWrapper:
-    # Bytes that are no UTF-8 become lone surrogates, by which their row is found and rejected.
-    return io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
-
-
-def _is_sound(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def columns(path: str) -> set[str]:
     """The columns of a file: of the header, the Parquet schema, or the first 1,000 JSON rows.
 
@@ -79,10 +44,10 @@ def columns(path: str) -> set[str]:
         UserError: if the file is empty, can't be read, or has a column twice.
     """
     kind = file_format(path)
-    with _open(path) as file:
+    with open_file(path) as file:
         if kind == "parquet":
             return set(_parquet_file(path, file).schema_arrow.names)
-        text = _text(file)
+        text = text_of(file)
         if kind == "csv":
             return set(_header(path, csv.reader(text)))
         seen: set[str] = set()
@@ -120,18 +85,14 @@ def read(path: str, index: int, size: int, report: Callable[[int], None]) -> Ite
     """
     readers = {"csv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet}
     reader = readers[file_format(path)]
-    with _open(path) as file:
-        stored = file.fileobj if isinstance(file, gzip.GzipFile) else file
+    with open_file(path) as file:
+        rows = reader(path, index, file)
         # A Parquet file is read from its end, so that its place says nothing about progress.
-        steady = file_format(path) != "parquet"
-        told = 0
-        for count, row in enumerate(reader(path, index, file), start=1):
-            yield row
-            if steady and count % 1000 == 0:
-                place = stored.tell()
-                report(place - told)
-                told = place
-        report(size - told)
+        if file_format(path) == "parquet":
+            yield from rows
+            report(size)
+        else:
+            yield from told(rows, file, size, report)
 
 
 def _read_csv(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
@@ -140,10 +101,10 @@ def _read_csv(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
     def watched(text: io.TextIOWrapper) -> Iterator[str]:
         nonlocal broken
         for line in text:
-            broken = broken or not _is_sound(line)
+            broken = broken or not is_sound(line)
             yield line
 
-    reader = csv.reader(watched(_text(file)))
+    reader = csv.reader(watched(text_of(file)))
     header = _header(path, reader)
     width = len(header)
     while True:
@@ -167,7 +128,7 @@ def _read_csv(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
 
 def _json_row(line: str) -> dict[str, Any] | str:
     """The row, or why it is none."""
-    if not _is_sound(line):
+    if not is_sound(line):
         return "not valid UTF-8"
     try:
         row = json.loads(line)
@@ -177,7 +138,7 @@ def _json_row(line: str) -> dict[str, Any] | str:
 
 
 def _read_jsonl(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
-    for line, text in enumerate(_text(file), start=1):
+    for line, text in enumerate(text_of(file), start=1):
         if text.isspace():
             continue
         row = _json_row(text)

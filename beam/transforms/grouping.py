@@ -9,20 +9,23 @@ import apache_beam as beam
 
 from .counting import CountingDoFn
 
+Place = tuple[int, int, int]
+"""(file, line, order): where a row comes from."""
+
 
 class Item(NamedTuple):
     """One typed row on its way into a list.
 
     Attributes:
         position: place at which the item was shown; 0 without a position column.
-        place: (file, line) of the row, by which ties and conflicts are settled.
+        place: (file, line, order) of the row, by which ties and conflicts are settled.
         time: Unix seconds or None.
         context: values of the context features, in the schema's order.
         example: values in the order of `example_names`.
     """
 
     position: float
-    place: tuple[int, int]
+    place: Place
     time: float | None
     context: tuple[Any, ...]
     example: tuple[Any, ...]
@@ -55,10 +58,10 @@ class Gathered(NamedTuple):
         cut: number of items that were cut off.
     """
 
-    first: tuple[tuple[int, int], tuple[Any, ...]] | None
+    first: tuple[Place, tuple[Any, ...]] | None
     time: float | None
     conflict: bool
-    items: list[tuple[float, tuple[int, int], tuple[Any, ...]]]
+    items: list[tuple[float, Place, tuple[Any, ...]]]
     cut: int
 
 

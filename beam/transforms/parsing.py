@@ -79,7 +79,7 @@ class ParseRows(CountingDoFn):
         position = example[self._schema.position] if self._schema.position else 0.0
         return row.list_id, Item(
             position,
-            (raw.file, raw.line),
+            (raw.file, raw.line, raw.order),
             row.time,
             tuple([context[name] for name in self._context]),
             tuple([example[name] for name in self._example]),

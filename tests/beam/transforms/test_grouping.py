@@ -8,7 +8,7 @@ from tfr_moe.beam.transforms.parsing import Item
 
 
 def item(position, line, time=None, context=("c",)):
-    return Item(float(position), (0, line), time, context, (f"item {line}",))
+    return Item(float(position), (0, line, 0), time, context, (f"item {line}",))
 
 
 def gather(cap, parts):
@@ -53,7 +53,7 @@ def test_the_first_context_and_the_earliest_time_win_in_any_order():
     for order in itertools.permutations(items):
         for cut in range(4):
             made = gather(9, [order[:cut], order[cut:]])
-            assert made.first == ((0, 1), ("a",))
+            assert made.first == ((0, 1, 0), ("a",))
             assert (made.time, made.conflict) == (5.0, True)
 
 
