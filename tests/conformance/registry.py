@@ -183,6 +183,53 @@ LAYERS = [
     ),
 ]
 
+MULTITASK_SETTINGS: dict[str, Any] = {
+    "hidden_dims": [8, 4],
+    "tower_hidden_dims": [3],
+    "dropout": 0.1,
+}
+LAYERS += [
+    ModelCase(
+        name,
+        functools.partial(layers.make_multitask, name, 3, **MULTITASK_SETTINGS),
+        {"inputs": floats("BL", 4), "mask": mask()},
+        {"output": "BL"},
+        draws=True,
+    )
+    for name in layers.MULTITASK
+]
+LAYERS += [
+    ModelCase(
+        f"{name} without draws",
+        functools.partial(layers.make_multitask, name, 2, hidden_dims=[8]),
+        {"inputs": floats("BL", 4), "mask": mask()},
+        {"output": "BL"},
+    )
+    for name in layers.MULTITASK
+]
+LAYERS += [
+    ModelCase(
+        "ExpertTowers, all of them with vectors",
+        lambda: layers.ExpertTowers(N, [8, 4], hidden_output=True),
+        {"inputs": floats("BL", 4), "mask": mask()},
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "TaskTowers",
+        lambda: layers.TaskTowers(D, [8]),
+        {"inputs": floats("B", D * 4)},
+        {"output": "B"},
+        call=lambda layer, x: layer(tf.reshape(x["inputs"], [-1, D, 4])),
+    ),
+    ModelCase(
+        "GateMonitor",
+        lambda: layers.GateMonitor(N, gates=["click", "purchase"]),
+        {"inputs": floats("B", 2 * N)},
+        {"output": "B"},
+        call=lambda layer, x: layer(tf.nn.softmax(tf.reshape(x["inputs"], [-1, 2, N]))),
+    ),
+]
+
 RAW = {**CONTEXT, **EXAMPLE, MASK: mask()}
 
 SCORERS = [

@@ -147,3 +147,52 @@ def test_experts_start_unlike_each_other_and_alike_under_a_seed():
         layer.build([None, None, 2])
     np.testing.assert_array_equal(first.kernels[0], second.kernels[0])
     assert np.abs(first.kernels[0][0] - first.kernels[0][1]).max() > 0.01
+
+
+def test_all_experts_equal_choosing_every_one():
+    inputs, _, mask = random_case(item_level=False)
+    layer = layer_with_biases()
+    everyone = np.tile(np.arange(6, dtype=np.int32), [5, 1])
+    np.testing.assert_allclose(
+        layer(inputs, mask=tf.constant(mask)),
+        layer(inputs, everyone, mask=tf.constant(mask)),
+        atol=1e-5,
+    )
+    np.testing.assert_allclose(layer(inputs[:, 0]), layer(inputs)[:, 0], atol=1e-6)
+
+
+@pytest.mark.parametrize("item_level", [False, True])
+def test_hidden_outputs_are_what_the_logits_are_made_of(item_level):
+    inputs, indices, mask = random_case(item_level)
+    whole = layer_with_biases(hidden=(8, 5))
+    hidden = ExpertTowers(6, (8, 5), hidden_output=True)
+    hidden.build([None, None, 4])
+    for part, source in [(hidden.kernels, whole.kernels), (hidden.biases, whole.biases)]:
+        for target, weight in zip(part, source, strict=False):
+            target.assign(weight)
+    vectors = hidden(inputs, indices, mask=tf.constant(mask))
+    assert vectors.shape == (5, 7, 3, 5)
+    chosen = indices if item_level else np.repeat(indices[:, None], 7, axis=1)
+    kernel, bias = (tf.gather(w, chosen) for w in (whole.kernels[-1], whole.biases[-1]))
+    logits = tf.reduce_sum(vectors * kernel[..., 0], axis=-1) + bias[..., 0]
+    expected = np.where(mask[..., None], logits, 0.0)
+    np.testing.assert_allclose(whole(inputs, indices, mask=tf.constant(mask)), expected, atol=1e-5)
+    assert (vectors.numpy()[~mask] == 0).all()
+
+
+def test_nothing_is_computed_at_index_minus_one():
+    inputs, indices, mask = random_case(item_level=False)
+    layer = layer_with_biases()
+    expected = layer(inputs, indices, mask=tf.constant(mask)).numpy()
+    indices[:, 1] = -1
+    expected[..., 1] = 0.0
+    np.testing.assert_allclose(layer(inputs, indices, mask=tf.constant(mask)), expected, atol=1e-6)
+    one_item_through_one_tower = 4 * 8 + 8 * 5 + 5 * 1
+    assert multiplications(layer, inputs, indices, mask) == (
+        mask.sum() * 2 * one_item_through_one_tower
+    )
+
+
+def test_a_hidden_output_needs_a_hidden_layer():
+    with pytest.raises(ValueError, match="hidden_output needs a hidden layer"):
+        ExpertTowers(3, [], hidden_output=True)

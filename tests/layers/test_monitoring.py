@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.monitoring import ExpertUsage, TrainingMean
+from tfr_moe.layers.monitoring import ExpertUsage, GateMonitor, TrainingMean
 
 
 def test_a_training_mean_is_weighted():
@@ -55,3 +55,32 @@ def test_usage_of_nothing_is_no_number():
     metric.update_state(tf.constant([1.0, 0.0, 0.0]))
     metric.reset_state()
     assert np.isnan([float(value) for value in metric.result().values()]).all()
+
+
+def test_a_gate_monitor_shows_each_gate_by_name_and_passes_the_weights():
+    monitor = GateMonitor(num_experts=2, gates=["click", "purchase"])
+    # Gate "click" gives all to expert 0; "purchase" is even for the first item, all to 1 for the second.
+    weights = tf.constant([[[1.0, 0.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]])
+    np.testing.assert_array_equal(monitor(weights, training=True), weights)
+    found = {}
+    for metric in monitor.metrics:
+        result = metric.result()
+        found.update(result if isinstance(result, dict) else {metric.name: result})
+    assert {name: pytest.approx(float(value)) for name, value in found.items()} == {
+        "gate_entropy_click": 0.0,
+        "gate_entropy_purchase": np.log(2) / 2,
+        "busiest_share_click": 1.0,
+        "busiest_share_purchase": 0.75,
+        "dead_experts_click": 1.0,
+        "dead_experts_purchase": 0.0,
+    }
+
+
+def test_a_gate_monitor_weighs_decisions_by_their_items_and_is_still_outside_training():
+    monitor = GateMonitor(num_experts=2)
+    monitor(tf.constant([[[0.0, 1.0]]]))
+    assert np.isnan(monitor.metrics[0].result())
+    weights = tf.constant([[[1.0, 0.0]], [[0.5, 0.5]]])
+    monitor(weights, num_items=tf.constant([3.0, 1.0]), training=True)
+    assert float(monitor.metrics[0].result()) == pytest.approx(np.log(2) / 4)
+    assert float(monitor.metrics[1].result()["busiest_share"]) == pytest.approx(3.5 / 4)

@@ -1,6 +1,7 @@
-"""Keras layers: gates, expert towers, regularisers, the mixture, and the feature encoder."""
+"""Keras layers: gates, experts, regularisers, the mixture, multi-task models, the feature encoder."""
 
 from tfr_moe.layers.adversarial import AdversarialExpertPenalty, sample_idle_experts
+from tfr_moe.layers.diversity import expert_correlation
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
 from tfr_moe.layers.gating import (
@@ -12,23 +13,45 @@ from tfr_moe.layers.gating import (
 )
 from tfr_moe.layers.hierarchy import HierarchicalSoftConstraint
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
-from tfr_moe.layers.monitoring import ExpertUsage, TrainingMean
+from tfr_moe.layers.monitoring import ExpertUsage, GateMonitor, TrainingMean
+from tfr_moe.layers.multitask import MMoE, OMoE, SharedBottom, SingleTask, TaskTowers
+from tfr_moe.layers.multitask_registry import (
+    MULTITASK,
+    make_multitask,
+    match_budget,
+    parameter_count,
+)
+from tfr_moe.layers.multitask_sharing import CrossStitch, L2Constrained, TensorFactorization
 from tfr_moe.layers.tower import ItemTower
 
 __all__ = [
+    "MULTITASK",
     "AdversarialExpertPenalty",
     "CategoryMixtureOfExperts",
+    "CrossStitch",
     "EncodedFeatures",
     "ExpertTowers",
     "ExpertUsage",
     "FeatureEncoder",
+    "GateMonitor",
     "GateOutput",
     "HierarchicalSoftConstraint",
     "ItemTower",
+    "L2Constrained",
+    "MMoE",
     "NoisyTopKGate",
+    "OMoE",
+    "SharedBottom",
+    "SingleTask",
+    "TaskTowers",
+    "TensorFactorization",
     "TrainingMean",
+    "expert_correlation",
     "expert_importance",
     "expert_load",
+    "make_multitask",
+    "match_budget",
+    "parameter_count",
     "sample_idle_experts",
     "squared_variation",
 ]

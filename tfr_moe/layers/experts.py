@@ -1,4 +1,4 @@
-"""Expert towers of which only the selected ones are computed, on valid items only."""
+"""Expert towers: of the selected ones or of all, on valid items only."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
+from tfr_moe.layers.rows import put_rows, take_rows
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -21,6 +22,10 @@ class ExpertTowers(tf.keras.layers.Layer):
     segment, and the logits are put back in place: the cost is that of the selected experts on valid
     items, whatever N and the padding. Weights are stacked in variables [N, in, out].
 
+    Called without a choice the layer computes all N experts by batched products. With `hidden_output`
+    an expert gives its last hidden layer, activated, in place of a logit: the experts of mixtures that
+    have further layers on top.
+
     Each tower's kernels start as glorot-uniform of their own 2-D shape, biases as zeros.
 
     Args:
@@ -29,6 +34,10 @@ class ExpertTowers(tf.keras.layers.Layer):
         activation: Keras name of the hidden activation.
         dropout: share of hidden units dropped in training.
         seed: seed of initialisation and dropout.
+        hidden_output: whether an expert gives a vector, its last hidden layer.
+
+    Raises:
+        ValueError: for no expert, or a `hidden_output` without a hidden layer.
 
     Example:
         >>> towers = ExpertTowers(num_experts=4, hidden_dims=[8])
@@ -36,6 +45,8 @@ class ExpertTowers(tf.keras.layers.Layer):
         >>> chosen = tf.constant([[0, 3], [1, 2]])
         >>> towers(items, chosen, mask=tf.ones([2, 5], tf.bool)).shape
         TensorShape([2, 5, 2])
+        >>> ExpertTowers(num_experts=4, hidden_dims=[8], hidden_output=True)(items).shape
+        TensorShape([2, 5, 4, 8])
     """
 
     def __init__(
@@ -45,20 +56,27 @@ class ExpertTowers(tf.keras.layers.Layer):
         activation: str = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
+        hidden_output: bool = False,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         if num_experts < 1:
             raise ValueError(f"num_experts must be >= 1. Received: num_experts={num_experts}")
+        if hidden_output and not hidden_dims:
+            raise ValueError(
+                f"hidden_output needs a hidden layer. Received: hidden_dims={hidden_dims}"
+            )
         self.num_experts = num_experts
         self.hidden_dims = tuple(hidden_dims)
         self.activation = tf.keras.activations.get(activation)
         self.dropout = dropout
         self.seed = seed
+        self.hidden_output = hidden_output
 
     def build(self, input_shape: Any) -> None:
         """Creates a stacked kernel and bias per layer."""
-        widths = [int(input_shape[-1]), *self.hidden_dims, 1]
+        last = [] if self.hidden_output else [1]
+        widths = [int(input_shape[-1]), *self.hidden_dims, *last]
         self.kernels, self.biases = [], []
         for depth, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
             limit = (6.0 / (fan_in + fan_out)) ** 0.5
@@ -74,37 +92,53 @@ class ExpertTowers(tf.keras.layers.Layer):
             )
         super().build(input_shape)
 
-    def call(self, inputs: Any, indices: Any, mask: Any, training: bool = False) -> Any:
-        """Computes the logits of the chosen experts.
+    def call(
+        self, inputs: Any, indices: Any = None, mask: Any = None, training: bool = False
+    ) -> Any:
+        """Computes the chosen experts, or all.
 
         Args:
-            inputs: [B, L, n] input vectors X.
-            indices: int32 experts, [B, S] for all items of a list or [B, L, S] for each item.
-            mask: bool [B, L], True at valid items.
+            inputs: [B, L, n] input vectors X, or [B, n] without an axis for the list.
+            indices: int32 experts, [B, S] for all items of a list or [B, L, S] for each item; None for
+                all N. At -1 nothing is computed.
+            mask: bool, the shape of `inputs` without its last axis, True at valid items; None takes
+                every item as valid.
             training: whether dropout is active.
 
         Returns:
-            [B, L, S] logits in the layer's compute dtype, 0 at padded items.
+            [B, L, S] logits in the layer's compute dtype, with `hidden_output` [B, L, S, h]; S = N
+            without `indices`. 0 at padded items and where the index is -1.
         """
-        positions = tf.cast(tf.where(mask), tf.int32)  # [T, 2] of the valid items
-        rows = tf.gather_nd(inputs, positions)
+        if indices is None:
+            rows, positions = take_rows(inputs, mask)
+            return put_rows(self._logits(self.every(rows, training)), positions, inputs)
+        if mask is None:
+            mask = tf.ones(tf.shape(inputs)[:-1], tf.bool)
+        rows, positions = take_rows(inputs, mask)
         chosen = (
             tf.gather(indices, positions[:, 0])
             if len(indices.shape) == 2
             else tf.gather_nd(indices, positions)
         )
-        logits = self._dispatch(rows, chosen, training)
-        shape = tf.concat([tf.shape(mask), tf.shape(chosen)[1:]], axis=0)
-        restored = tf.scatter_nd(positions, logits, shape)
-        return tf.ensure_shape(restored, [*inputs.shape[:2], indices.shape[-1]])
+        return put_rows(self._logits(self._dispatch(rows, chosen, training)), positions, inputs)
+
+    def every(self, rows: Any, training: bool = False) -> Any:
+        """All experts, each as a plain network: rows [T, n] of all, or [T, N, n] of each -> [T, N, h]."""
+        hidden = rows[tf.newaxis] if len(rows.shape) == 2 else tf.transpose(rows, [1, 0, 2])
+        kernels = [tf.cast(w, rows.dtype) for w in self.kernels]
+        biases = [tf.cast(b, rows.dtype)[:, tf.newaxis] for b in self.biases]
+        return tf.transpose(self._tower(hidden, kernels, biases, training), [1, 0, 2])
 
     def _dispatch(self, rows: Any, chosen: Any, training: bool) -> Any:
-        """Rows [T, n] through their experts [T, S] -> [T, S]."""
+        """Rows [T, n] through their experts [T, S] -> [T, S, h]."""
         experts = tf.reshape(chosen, [-1])
         order = tf.argsort(experts, stable=True)
-        counts = tf.math.bincount(experts, minlength=self.num_experts, maxlength=self.num_experts)
+        # The first segment is that of index -1.
+        counts = tf.math.bincount(
+            experts + 1, minlength=self.num_experts + 1, maxlength=self.num_experts + 1
+        )
         sorted_rows = tf.gather(rows, order // tf.shape(chosen)[1])
-        segments = tf.split(sorted_rows, counts, num=self.num_experts)
+        nothing, *segments = tf.split(sorted_rows, counts, num=self.num_experts + 1)
         # unstack, because the gradient of W[e] would be a zero-padded [N, in, out] for each e.
         kernels = [tf.unstack(tf.cast(w, rows.dtype), num=self.num_experts) for w in self.kernels]
         biases = [tf.unstack(tf.cast(b, rows.dtype), num=self.num_experts) for b in self.biases]
@@ -112,14 +146,22 @@ class ExpertTowers(tf.keras.layers.Layer):
             self._tower(segment, [w[e] for w in kernels], [b[e] for b in biases], training)
             for e, segment in enumerate(segments)
         ]
-        sorted_logits = tf.concat(outputs, axis=0)[:, 0]
-        logits = tf.gather(sorted_logits, tf.math.invert_permutation(order))
-        return tf.reshape(logits, tf.shape(chosen))
+        width = self.kernels[-1].shape[-1]
+        zeros = tf.zeros([tf.shape(nothing)[0], width], rows.dtype)
+        values = tf.gather(tf.concat([zeros, *outputs], axis=0), tf.math.invert_permutation(order))
+        shape = tf.concat([tf.shape(chosen), [width]], axis=0)
+        return tf.ensure_shape(tf.reshape(values, shape), [None, chosen.shape[-1], width])
+
+    def _logits(self, values: Any) -> Any:
+        """[..., h] as they are, or the single logits [...]."""
+        return values if self.hidden_output else values[..., 0]
 
     def _tower(self, hidden: Any, kernels: list[Any], biases: list[Any], training: bool) -> Any:
         for depth, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
-            hidden = tf.nn.bias_add(tf.matmul(hidden, kernel), bias)
-            if depth < len(kernels) - 1:
+            hidden = tf.matmul(hidden, kernel)
+            # Of a single tower TensorFlow fuses product, bias and activation.
+            hidden = tf.nn.bias_add(hidden, bias) if len(bias.shape) == 1 else hidden + bias
+            if self.hidden_output or depth < len(kernels) - 1:
                 hidden = self.activation(hidden)
                 if training and self.dropout > 0:
                     hidden = tf.nn.dropout(hidden, self.dropout, seed=self.seed)
@@ -134,4 +176,5 @@ class ExpertTowers(tf.keras.layers.Layer):
             "activation": tf.keras.activations.serialize(self.activation),
             "dropout": self.dropout,
             "seed": self.seed,
+            "hidden_output": self.hidden_output,
         }

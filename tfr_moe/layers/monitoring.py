@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
+from tfr_moe.reduction import mean_over_items
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -36,12 +38,21 @@ class ExpertUsage(tf.keras.metrics.Metric):
     Args:
         num_experts: N.
         top_k: K.
+        suffix: what the two names end in, such as `_click` for the gate of a task.
     """
 
-    def __init__(self, num_experts: int, top_k: int, name: str = "expert_usage", **kwargs: Any):
+    def __init__(
+        self,
+        num_experts: int,
+        top_k: int,
+        suffix: str = "",
+        name: str = "expert_usage",
+        **kwargs: Any,
+    ):
         super().__init__(name=name, **kwargs)
         self.num_experts = num_experts
         self.top_k = top_k
+        self.suffix = suffix
         self.usage = self.add_weight("usage", shape=[num_experts], initializer="zeros")
 
     def update_state(self, importance: Any, sample_weight: Any = None) -> None:
@@ -60,10 +71,75 @@ class ExpertUsage(tf.keras.metrics.Metric):
         busiest = tf.reduce_sum(tf.math.top_k(share, k=self.top_k).values)
         nothing = tf.constant(float("nan"))
         return {
-            "dead_experts": tf.where(total > 0, dead, nothing),
-            "busiest_share": tf.where(total > 0, busiest, nothing),
+            f"dead_experts{self.suffix}": tf.where(total > 0, dead, nothing),
+            f"busiest_share{self.suffix}": tf.where(total > 0, busiest, nothing),
         }
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {**super().get_config(), "num_experts": self.num_experts, "top_k": self.top_k}
+        return {
+            **super().get_config(),
+            "num_experts": self.num_experts,
+            "top_k": self.top_k,
+            "suffix": self.suffix,
+        }
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class GateMonitor(tf.keras.layers.Layer):
+    r"""Lets gate weights pass and, in training, shows how each gate spreads them.
+
+    Per gate g the Keras metrics are `gate_entropy_<g>` (nats, mean over items of
+    -sum_i w_i log w_i: 0 for one expert, ln N for an even mixture), `busiest_share_<g>` and
+    `dead_experts_<g>` (see `ExpertUsage`). Without names there is no `_<g>`.
+
+    Args:
+        num_experts: N.
+        top_k: the number of experts that `busiest_share` takes together.
+        gates: names of the G gates; `("",)` for a single nameless one.
+
+    Example:
+        >>> monitor = GateMonitor(num_experts=2, gates=["click"])
+        >>> _ = monitor(tf.constant([[[1.0, 0.0]]]), training=True)
+        >>> {name: float(v) for name, v in monitor.metrics[1].result().items()}
+        {'dead_experts_click': 1.0, 'busiest_share_click': 1.0}
+    """
+
+    def __init__(
+        self, num_experts: int, top_k: int = 1, gates: Sequence[str] = ("",), **kwargs: Any
+    ):
+        super().__init__(**kwargs)
+        self.num_experts, self.top_k, self.gates = num_experts, top_k, tuple(gates)
+        suffixes = [f"_{gate}" if gate else "" for gate in self.gates]
+        self._entropies = [TrainingMean(name=f"gate_entropy{suffix}") for suffix in suffixes]
+        self._usages = [
+            ExpertUsage(num_experts, top_k, suffix, name=f"expert_usage{suffix}")
+            for suffix in suffixes
+        ]
+
+    def call(self, weights: Any, num_items: Any = None, training: bool = False) -> Any:
+        """Records and returns gate weights.
+
+        Args:
+            weights: [T, G, N].
+            num_items: [T], the number of items behind each decision; None for 1.
+            training: whether to record.
+        """
+        if training:
+            shown = tf.cast(weights, tf.float32)
+            mass = tf.ones_like(shown[:, 0, 0]) if num_items is None else num_items
+            entropies = -tf.reduce_sum(tf.math.xlogy(shown, shown), axis=-1)
+            importance = tf.einsum("tgn,t->gn", shown, mass)
+            for g, (entropy, usage) in enumerate(zip(self._entropies, self._usages, strict=True)):
+                entropy.update_state(mean_over_items(entropies[:, g], mass), tf.reduce_sum(mass))
+                usage.update_state(importance[g])
+        return weights
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {
+            **super().get_config(),
+            "num_experts": self.num_experts,
+            "top_k": self.top_k,
+            "gates": list(self.gates),
+        }

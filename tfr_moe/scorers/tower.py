@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from tfr_moe.layers.budget import dims_of_budget
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.tower import ItemTower
 from tfr_moe.scorers.base import FeatureScorer
@@ -32,22 +33,7 @@ def widened_dims(input_width: int, hidden_dims: Sequence[int], parameters: int) 
         (13, 7)
     """
 
-    def scaled(factor: float) -> tuple[int, ...]:
-        return tuple(max(1, round(width * factor)) for width in hidden_dims)
-
-    if not hidden_dims:
-        return ()
-    low, high = 0.0, 1.0
-    while tower_parameters(input_width, scaled(high)) < parameters:
-        low, high = high, 2 * high
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        if tower_parameters(input_width, scaled(middle)) < parameters:
-            low = middle
-        else:
-            high = middle
-    candidates = scaled(low), scaled(high)
-    return min(candidates, key=lambda dims: abs(tower_parameters(input_width, dims) - parameters))
+    return dims_of_budget(hidden_dims, parameters, lambda dims: tower_parameters(input_width, dims))
 
 
 class TowerScorer(FeatureScorer):

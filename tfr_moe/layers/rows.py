@@ -1,0 +1,47 @@
+"""The valid items of a batch as rows, and values of the rows back in the places of the items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfr_moe._compat import tf
+
+
+def take_rows(inputs: Any, mask: Any = None) -> tuple[Any, Any]:
+    """Picks the valid items of a batch, so that padding is neither computed nor seen.
+
+    Args:
+        inputs: [..., n], such as [B, n] or [B, L, n].
+        mask: bool [...], True at valid items; None takes all.
+
+    Returns:
+        The rows [T, n] and their places, int32 [T, number of leading axes], or None for all places.
+
+    Example:
+        >>> rows, places = take_rows(
+        ...     tf.constant([[[1.0], [2.0]], [[3.0], [4.0]]]),
+        ...     tf.constant([[True, False], [True, True]]),
+        ... )
+        >>> rows.numpy().ravel().tolist(), places.numpy().tolist()
+        ([1.0, 3.0, 4.0], [[0, 0], [1, 0], [1, 1]])
+    """
+    if mask is None:
+        return tf.reshape(inputs, [-1, inputs.shape[-1]]), None
+    places = tf.cast(tf.where(mask), tf.int32)
+    return tf.gather_nd(inputs, places), places
+
+
+def put_rows(values: Any, places: Any, inputs: Any) -> Any:
+    """Puts what was computed for the rows back in the places of the items.
+
+    Args:
+        values: [T, ...] by row.
+        places: as `take_rows` returned them.
+        inputs: what the rows were taken from, [..., n].
+
+    Returns:
+        [..., ...], the leading axes of `inputs`, then those of a value; 0 at padded items.
+    """
+    shape = tf.concat([tf.shape(inputs)[:-1], tf.shape(values)[1:]], axis=0)
+    restored = tf.reshape(values, shape) if places is None else tf.scatter_nd(places, values, shape)
+    return tf.ensure_shape(restored, [*inputs.shape[:-1], *values.shape[1:]])
