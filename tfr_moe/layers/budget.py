@@ -17,7 +17,7 @@ def dims_of_budget(
 
     Example:
         >>> dims_of_budget([4, 2], 300, lambda dims: 10 * dims[0] + dims[0] * dims[1])
-        (18, 9)
+        (17, 8)
     """
 
     def scaled(factor: float) -> tuple[int, ...]:
