@@ -63,6 +63,17 @@ class RankingPipeline(tfr.keras.pipeline.ModelFitPipeline):
         self._optimizer = make_optimizer(config)
         self.model: tf.keras.Model | None = None
 
+    def compiled_model(self) -> tf.keras.Model:
+        """The model, compiled as `train_and_validate` compiles it, for a `fit` of one's own."""
+        model = self._model_builder.build()
+        model.compile(
+            optimizer=self._optimizer,
+            loss=self.build_loss(),
+            metrics=self.build_metrics(),
+            steps_per_execution=self._config.steps_per_execution,
+        )
+        return model
+
     def build_loss(self) -> Any:
         """The run's loss."""
         return losses.get(self._config.loss)

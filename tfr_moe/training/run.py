@@ -6,6 +6,7 @@ import logging
 import math
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,7 +73,12 @@ def _prepare(run: Path, folder: DataFolder, config: RunConfig) -> None:
     config.save(run / CONFIG_FILE)
 
 
-def _check_names(config: RunConfig) -> None:
+def check_names(config: RunConfig) -> None:
+    """Refuses a loss or a metric that there isn't.
+
+    Raises:
+        UserError: with the names that there are.
+    """
     losses.get(config.loss)
     for name in config.metrics:
         metrics.get(name)
@@ -103,8 +109,53 @@ def train(
     console = console or Console(stderr=True)
     run, folder = Path(run), DataFolder(data)
     folder.files("validation")
-    _check_names(config)
+    check_names(config)
     _prepare(run, folder, config)
+    started = time.monotonic()
+    pipeline = fit(folder, make_builder(folder, config), config, run, console)
+    result = _result(pipeline, config, folder, time.monotonic() - started)
+    write_json(run / METRICS_FILE, result)
+    shutil.rmtree(run / "backup", ignore_errors=True)
+    return result
+
+
+def make_builder(
+    folder: DataFolder,
+    config: RunConfig,
+    make: Callable[..., ElwcDatasetBuilder] = ElwcDatasetBuilder,
+) -> ElwcDatasetBuilder:
+    """The dataset builder that the settings ask for."""
+    return make(
+        folder,
+        config.batch_size,
+        config.list_size,
+        config.shuffle_buffer_size,
+        repeat=config.steps_per_epoch is not None,
+        seed=config.seed,
+    )
+
+
+def fit(
+    folder: DataFolder,
+    builder: ElwcDatasetBuilder,
+    config: RunConfig,
+    run: Path,
+    console: Console,
+    make_pipeline: type[RankingPipeline] = RankingPipeline,
+) -> RankingPipeline:
+    """Trains below `run` by a pipeline: seeds, precision and model as the settings ask for.
+
+    Args:
+        folder: the data set.
+        builder: serves its batches.
+        config: the settings.
+        run: an existing folder, which may hold the state of a killed training.
+        console: where progress goes.
+        make_pipeline: `RankingPipeline` or a subclass with the same arguments.
+
+    Returns:
+        The pipeline, with the ledger of all epochs.
+    """
     # A note of Keras about its own file formats on every save is no news.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     tf.keras.utils.set_random_seed(config.seed)
@@ -113,29 +164,18 @@ def train(
     policy = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(config.precision)
     try:
-        pipeline = RankingPipeline(
+        pipeline = make_pipeline(
             make_scorer(folder, config).model_builder(name=config.model),
-            ElwcDatasetBuilder(
-                folder,
-                config.batch_size,
-                config.list_size,
-                config.shuffle_buffer_size,
-                repeat=config.steps_per_epoch is not None,
-                seed=config.seed,
-            ),
+            builder,
             config,
             run,
             console,
             _number_of_steps(folder, config.batch_size),
         )
-        started = time.monotonic()
         pipeline.train_and_validate()
     finally:
         tf.keras.mixed_precision.set_global_policy(policy)
-    result = _result(pipeline, config, folder, time.monotonic() - started)
-    write_json(run / METRICS_FILE, result)
-    shutil.rmtree(run / "backup", ignore_errors=True)
-    return result
+    return pipeline
 
 
 def _result(
