@@ -71,6 +71,10 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         dataset = self._read(split, shuffle=False, num_epochs=1)
         return dataset.map(self._with_extras, num_parallel_calls=tf.data.AUTOTUNE)
 
+    def build_parsed_dataset(self, split: str) -> tf.data.Dataset:
+        """Batches of all columns of the records by name, with the mask, in the order of the files."""
+        return self._read(split, shuffle=False, num_epochs=1)
+
     def build_signatures(self, model: tf.keras.Model) -> Any:
         """TFR's signatures, with `predict` on ExampleListWithContext as the default one."""
         return tfr.keras.saved_model.Signatures(
