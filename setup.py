@@ -41,7 +41,7 @@ REQUIRES = [
 EXTRAS = {
     "beam": ["apache-beam>=2.60", "google-crc32c>=1.5", "pyarrow>=14"],
     "serving": ["grpcio>=1.60"],
-    "tuning": ["keras-tuner>=1.4.7"],
+    "tuning": ["keras-tuner>=1.4.7", "matplotlib>=3.8"],
     "baselines": [
         "lightgbm>=4.3",
         "scikit-learn>=1.3",
@@ -76,7 +76,7 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=PACKAGES,
     package_dir=PACKAGE_DIR,
-    package_data={"tfr_moe": ["py.typed"]},
+    package_data={"tfr_moe": ["py.typed"], "tfr_moe.tuning": ["*.css"]},
     install_requires=REQUIRES,
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["tfr-moe = tfr_moe.cli:main"]},

@@ -16,9 +16,9 @@ import pytest
 
 # ---------------------------------------------------------------------------------------- the rules
 
-DATA_CONTRACT = {"errors", "folders", "schema", "encoding"}
+DATA_CONTRACT = {"errors", "folders", "schema", "wire", "encoding", "row_encoding"}
 CORE = {*DATA_CONTRACT, "_compat", "reduction", "metric_names", "progress"}
-MODEL = {*CORE, "config", "data", "layers", "losses", "metrics", "scorers"}
+MODEL = {*CORE, "config", "tasks", "data", "layers", "losses", "metrics", "scorers"}
 PARTS = {*MODEL, "training", "tuning", "beam", "synthetic", "serving", "baselines"}
 PARTS |= {"evaluation", "analysis"}
 
@@ -30,9 +30,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "progress": {"errors"},
     "metric_names": {"errors"},
     "schema": {"_compat", "errors"},
-    "encoding": {"errors", "schema"},
+    "wire": set(),
+    "encoding": {"errors", "schema", "wire"},
+    "row_encoding": {"errors", "schema", "wire", "encoding"},
     "reduction": {"_compat"},
-    "config": {"errors", "schema", "metric_names"},
+    "tasks": {"errors", "schema"},
+    "config": {"errors", "schema", "metric_names", "tasks"},
     "losses": CORE,
     "metrics": CORE,
     "layers": CORE,
@@ -50,8 +53,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "comparison": {*MODEL, "training", "baselines", "evaluation", "analysis"},
     "release": {*MODEL, "training", "serving"},
     "reproduce": {*MODEL, "training", "tuning", "evaluation", "synthetic", "census_income"},
+    "retraining": {*MODEL, "training", "evaluation", "tuning", "comparison"},
     "demo": {*PARTS, "comparison", "release"},
-    "cli": {*PARTS, "comparison", "release", "reproduce", "demo"},
+    "cli": {*PARTS, "comparison", "release", "reproduce", "retraining", "demo"},
     "": {"_compat", "errors", "schema"},  # tfr_moe/__init__.py itself
 }
 
