@@ -19,6 +19,7 @@ from .summary import Entry, Summary, seed_values, values_of
 
 MOST_CELLS = 12  # a side of the heat map
 MOST_BARS = 40
+_LONGEST_NAME = 32
 WIDTH = 440  # of bars and curves, in CSS pixels; a phone shows them only little smaller
 _COLOURS = matplotlib.colormaps["viridis"]
 
@@ -180,8 +181,8 @@ def _draw_cell(
 def bars(summary: Summary) -> str | None:
     """Fig. 6: a bar for each combination of values, with deviation and the single seeds.
 
-    The axis does not begin at 0: lengths compare differences, not sizes. None where a hyper-parameter
-    is a continuum or there are too many combinations to name.
+    The axis does not begin at 0: lengths compare differences, not sizes. None where there are too many
+    combinations, or where so much varies that a bar's name would be longer than the bar.
     """
     names = summary.varying
     cells = best_of_cells(summary, names)
@@ -194,6 +195,8 @@ def bars(summary: Summary) -> str | None:
             cells, key=lambda c: [places[n][v] for n, v in zip(names, c, strict=True)]
         )
     ]
+    if max(len(_bar_name(entry, names)) for entry in entries) > _LONGEST_NAME:
+        return None
     low, high = _reach(entries, summary.objective)
     with matplotlib.rc_context(svg.style()):
         figure = svg.new_figure(WIDTH, 62 + 26 * len(entries))
