@@ -55,6 +55,7 @@ def manifest(
         "split": {"by": split, "bounds": bounds},
         "splits": splits,
         "source_counts": source_counts,
+        "noted": _named(counts, "noted"),
         "rows": rows,
         "rejects": rejects,
         "cut": cut,

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apache_beam as beam
+
+from tfr_moe.row_encoding import Encoded, EncodedRow
 
 from .counting import CountingDoFn
 
 Place = tuple[int, int, int]
 """(file, line, order): where a row comes from."""
-
-
-class Item(NamedTuple):
-    """One typed row on its way into a list.
-
-    Attributes:
-        position: place at which the item was shown; 0 without a position column.
-        place: (file, line, order) of the row, by which ties and conflicts are settled.
-        time: Unix seconds or None.
-        context: values of the context features, in the schema's order.
-        example: values in the order of `example_names`.
-    """
-
-    position: float
-    place: Place
-    time: float | None
-    context: tuple[Any, ...]
-    example: tuple[Any, ...]
 
 
 class RankedList(NamedTuple):
@@ -37,14 +21,14 @@ class RankedList(NamedTuple):
     Attributes:
         list_id: its id.
         time: the earliest time of its rows, or None.
-        context: values of the context features, from the row that stands first in the files.
-        items: values of each item (`parsing.example_names`), by position, then by place in the files.
+        context: from the row that stands first in the files.
+        items: by position, then by place in the files.
     """
 
     list_id: str
     time: float | None
-    context: tuple[Any, ...]
-    items: list[tuple[Any, ...]]
+    context: Encoded
+    items: list[Encoded]
 
 
 class Gathered(NamedTuple):
@@ -54,18 +38,61 @@ class Gathered(NamedTuple):
         first: the first row's (place, context), None for no rows.
         time: the earliest time.
         conflict: whether some rows have another context.
-        items: [(position, place, values)] of at most twice the cap; the cap once `compact`ed.
+        items: [(position, place, item)] of at most twice the cap; the cap once `compact`ed.
         cut: number of items that were cut off.
     """
 
-    first: tuple[Place, tuple[Any, ...]] | None
+    first: tuple[Place, Encoded] | None
     time: float | None
     conflict: bool
-    items: list[tuple[float, Place, tuple[Any, ...]]]
+    items: list[tuple[float, Place, Encoded]]
     cut: int
 
 
 _NOTHING = Gathered(None, None, False, [], 0)
+
+
+class ListBuilder:
+    """Rows of one list, one by one -> `Gathered`.
+
+    Args:
+        max_list_size: the cap on items.
+    """
+
+    __slots__ = ("_cap", "_conflict", "_context", "_cut", "_items", "_place", "_time")
+
+    def __init__(self, max_list_size: int):
+        self._cap = max_list_size
+        self._place: Place | None = None
+        self._context: Encoded = (b"", ())
+        self._time: float | None = None
+        self._conflict = False
+        self._items: list[tuple[float, Place, Encoded]] = []
+        self._cut = 0
+
+    def add(self, place: Place, row: EncodedRow) -> None:
+        """Adds one row."""
+        _, time, position, context, example = row
+        if self._place is None:
+            self._place, self._context, self._time = place, context, time
+        else:
+            if context is not self._context and context != self._context:
+                self._conflict = True
+            if place < self._place:
+                self._place, self._context = place, context
+            if time is not None and (self._time is None or time < self._time):
+                self._time = time
+        items = self._items
+        items.append((position, place, example))
+        if len(items) >= 2 * self._cap:
+            items.sort()
+            del items[self._cap :]
+            self._cut += self._cap
+
+    def gathered(self) -> Gathered:
+        """What the rows come to."""
+        first = None if self._place is None else (self._place, self._context)
+        return Gathered(first, self._time, self._conflict, self._items, self._cut)
 
 
 class GatherList(beam.CombineFn):
@@ -85,21 +112,13 @@ class GatherList(beam.CombineFn):
         """Nothing gathered."""
         return _NOTHING._replace(items=[])
 
-    def add_item(self, gathered: Gathered, item: Item) -> Gathered:
-        """Adds one row."""
-        position, place, time, context, example = item
-        first, earliest, conflict, items, cut = gathered
-        if first is None:
-            first = (place, context)
-        else:
-            conflict = conflict or first[1] != context
-            if place < first[0]:
-                first = (place, context)
-        if earliest is None or (time is not None and time < earliest):
-            earliest = time
-        items.append((position, place, example))
-        gathered = Gathered(first, earliest, conflict, items, cut)
-        return self.compact(gathered) if len(items) >= 2 * self._cap else gathered
+    def builder(self) -> ListBuilder:
+        """What gathers the rows of one batch."""
+        return ListBuilder(self._cap)
+
+    def gather(self, parts: Iterable[Gathered]) -> Gathered:
+        """All at once."""
+        return self.extract_output(self.merge_accumulators(parts))
 
     def add_input(self, gathered: Gathered, other: Gathered) -> Gathered:
         """Adds the rows of one batch."""
@@ -129,7 +148,7 @@ class GatherList(beam.CombineFn):
 
     def compact(self, gathered: Gathered) -> Gathered:
         """Sorts the items and cuts them down to the cap."""
-        items = sorted(gathered.items, key=lambda item: item[:2])
+        items = sorted(gathered.items)
         cut = max(0, len(items) - self._cap)
         return gathered._replace(items=items[: self._cap], cut=gathered.cut + cut)
 

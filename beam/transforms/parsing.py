@@ -7,25 +7,15 @@ from typing import Any
 
 import apache_beam as beam
 
-from tfr_moe.encoding import RowError, RowParser
+from tfr_moe.encoding import RowError
+from tfr_moe.row_encoding import RowEncoder
 from tfr_moe.schema import FeatureSchema
 
 from ..sources import RawRow
 from .counting import CountingDoFn
-from .grouping import Gathered, GatherList, Item
+from .grouping import GatherList, ListBuilder
 
 REJECTS = "rejects"
-
-
-def context_names(schema: FeatureSchema) -> list[str]:
-    """What `Item.context` holds, in order."""
-    return [feature.name for feature in schema.select("context")]
-
-
-def example_names(schema: FeatureSchema) -> list[str]:
-    """What `Item.example` holds, in order: features, labels, position, weight."""
-    extras = [*schema.labels, *(c for c in (schema.position, schema.weight) if c)]
-    return [feature.name for feature in schema.select("example")] + extras
 
 
 def kind_of(reason: str) -> str:
@@ -48,39 +38,27 @@ class ParseRows(CountingDoFn):
         self._gather = gather
 
     def setup(self) -> None:
-        """Builds the parser on the worker."""
-        self._parser = RowParser(self._schema)
-        self._context = context_names(self._schema)
-        self._example = example_names(self._schema)
+        """Builds the encoder on the worker."""
+        self._encode = RowEncoder(self._schema)
 
     def process(self, batch: list[RawRow]) -> Iterator[Any]:
         """Parses a batch."""
-        lists: dict[str, Gathered] = {}
-        add, nothing = self._gather.add_item, self._gather.create_accumulator
-        for raw in batch:
-            reason = raw.error
+        lists: dict[str, ListBuilder] = {}
+        encode = self._encode
+        for file, line, values, reason, order in batch:
             if reason is None:
                 try:
-                    list_id, item = self._item(raw)
+                    row = encode(values)  # type: ignore[arg-type]
                 except RowError as error:
                     reason = str(error)
             if reason is not None:
                 self.tally["rejects", kind_of(reason)] += 1
-                reject = (raw.file, raw.line, reason, raw.values)
-                yield beam.pvalue.TaggedOutput(REJECTS, reject)
+                yield beam.pvalue.TaggedOutput(REJECTS, (file, line, reason, values))
                 continue
-            lists[list_id] = add(lists.get(list_id) or nothing(), item)
+            builder = lists.get(row.list_id)
+            if builder is None:
+                builder = lists[row.list_id] = self._gather.builder()
+            builder.add((file, line, order), row)
         self.tally["rows", "read"] += len(batch)
-        yield from lists.items()
-
-    def _item(self, raw: RawRow) -> tuple[str, Item]:
-        row = self._parser.row(raw.values)  # type: ignore[arg-type]
-        context, example = row.context, row.example
-        position = example[self._schema.position] if self._schema.position else 0.0
-        return row.list_id, Item(
-            position,
-            (raw.file, raw.line, raw.order),
-            row.time,
-            tuple([context[name] for name in self._context]),
-            tuple([example[name] for name in self._example]),
-        )
+        for list_id, builder in lists.items():
+            yield list_id, builder.gathered()

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 import numpy as np
 from numpy.typing import NDArray
 
+from tfr_moe.row_encoding import scope_floats
 from tfr_moe.schema import FeatureSchema, Scope
 
 from .grouping import RankedList
-from .parsing import context_names, example_names
 
 Statistics = dict[str, dict[str, dict[str, float]]]
 _BATCH = 4096
@@ -67,30 +67,13 @@ def merge(one: Moments, other: Moments) -> Moments:
     )
 
 
-def _flattener(schema: FeatureSchema, scope: Scope) -> Callable[[tuple[Any, ...]], list[float]]:
-    """A function from the values of a list or an item to one row of numerics."""
-    names = context_names(schema) if scope == "context" else example_names(schema)
-    places = [(names.index(f.name), f.width) for f in schema.select(scope, "numeric")]
-    if all(width == 1 for _, width in places):
-        indices = [index for index, _ in places]
-        return lambda values: [values[index] for index in indices]
-
-    def flatten(values: tuple[Any, ...]) -> list[float]:
-        row: list[float] = []
-        for index, width in places:
-            row += [values[index]] if width == 1 else values[index]
-        return row
-
-    return flatten
-
-
 class _Scope:
     """One scope's columns and how to read them."""
 
     def __init__(self, schema: FeatureSchema, scope: Scope):
         self.columns = schema.packed_columns(scope)
-        self.flatten = _flattener(schema, scope)
-        self.logarithmic = np.array(
+        self._block = scope_floats(schema, scope)
+        self._logarithmic = np.array(
             [
                 f.transform == "log1p"
                 for f in schema.select(scope, "numeric")
@@ -99,23 +82,23 @@ class _Scope:
             dtype=bool,
         )
 
-    def moments(self, rows: list[list[float]]) -> Moments:
-        matrix = np.array(rows, dtype=np.float64)
-        chosen = matrix[:, self.logarithmic]
-        matrix[:, self.logarithmic] = np.sign(chosen) * np.log1p(np.abs(chosen))
+    def moments(self, bodies: list[bytes]) -> Moments:
+        matrix = self._block.values(bodies)[:, : len(self.columns)].astype(np.float64)
+        chosen = matrix[:, self._logarithmic]
+        matrix[:, self._logarithmic] = np.sign(chosen) * np.log1p(np.abs(chosen))
         return moments_of(matrix)
 
 
-Gathering = list[tuple[Moments, list[list[float]]]]
-"""For each scope the moments so far, and rows that are not in them yet."""
+Gathering = list[tuple[Moments, list[bytes]]]
+"""For each scope the moments so far, and what is not in them yet."""
 
 
 class NumericMoments(beam.CombineFn):
     """`RankedList`s -> statistics by scope and column, as `statistics.json` has them.
 
-    A column is taken after its feature's `transform`; context columns count once a list. The standard
-    deviation is the population's, sqrt(M2 / count). Rows are gathered and counted some thousands at a
-    time.
+    A column is taken as it is stored, in float32, after its feature's `transform`; context columns count
+    once a list. The standard deviation is the population's, sqrt(M2 / count). Rows are gathered and
+    counted some thousands at a time.
     """
 
     def __init__(self, schema: FeatureSchema):
@@ -140,18 +123,18 @@ class NumericMoments(beam.CombineFn):
         """Adds one list."""
         context, example = self._scopes
         if context.columns:
-            gathering[0][1].append(context.flatten(ranked.context))
+            gathering[0][1].append(ranked.context[0])
         if example.columns:
-            gathering[1][1].extend(map(example.flatten, ranked.items))
-        if any(len(rows) >= _BATCH for _, rows in gathering):
+            gathering[1][1].extend([body for body, _ in ranked.items])
+        if any(len(waiting) >= _BATCH for _, waiting in gathering):
             return self.compact(gathering)
         return gathering
 
     def compact(self, gathering: Gathering) -> Gathering:
-        """Moves the rows that wait into the moments."""
+        """Moves what waits into the moments."""
         return [
-            (merge(moments, scope.moments(rows)) if rows else moments, [])
-            for scope, (moments, rows) in zip(self._scopes, gathering, strict=True)
+            (merge(moments, scope.moments(waiting)) if waiting else moments, [])
+            for scope, (moments, waiting) in zip(self._scopes, gathering, strict=True)
         ]
 
     def merge_accumulators(self, accumulators: Iterable[Gathering]) -> Gathering:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
 
+from tfr_moe.row_encoding import counted_ids
 from tfr_moe.schema import Feature, FeatureSchema, vocabulary_file
 
+from ..shuffle import UseGroups
 from .counting import COUNTS, CountingDoFn, at_the_end
 from .grouping import RankedList
-from .parsing import context_names, example_names
 
 LINE_BREAKS = "ids_with_line_breaks"
 _BATCH = 10_000
@@ -24,33 +27,33 @@ _Extract = Callable[[RankedList], Iterable[str]]
 
 def _extractors(schema: FeatureSchema) -> list[tuple[str, _Extract]]:
     """For each feature with a vocabulary, a function from a list to its ids."""
-    context, example = context_names(schema), example_names(schema)
-    found: list[tuple[str, _Extract]] = []
-    for feature in schema.features:
-        if feature.has_vocabulary:
-            names = context if feature.scope == "context" else example
-            found.append((feature.name, _extractor(schema, feature, names)))
-    return found
+    return [
+        (feature.name, _extractor(schema, feature))
+        for feature in schema.features
+        if feature.has_vocabulary
+    ]
 
 
-def _extractor(schema: FeatureSchema, feature: Feature, names: list[str]) -> _Extract:
+def _extractor(schema: FeatureSchema, feature: Feature) -> _Extract:
+    names = counted_ids(schema, feature.scope)
     at = names.index(feature.name)
     many = feature.kind == "categorical_list"
     if feature.scope == "example":
         if many:
-            return lambda ranked: (text for item in ranked.items for text in item[at])
-        return lambda ranked: [item[at] for item in ranked.items]
+            return lambda ranked: (text for _, ids in ranked.items for text in ids[at])
+        return lambda ranked: [ids[at] for _, ids in ranked.items]
     if many:
-        return lambda ranked: ranked.context[at]
+        return lambda ranked: ranked.context[1][at]
     if schema.hierarchy is not None and feature.name == schema.hierarchy.child:
 
         def pair(ranked: RankedList) -> list[str]:
-            if not ranked.context[at]:
+            ids = ranked.context[1]
+            if not ids[at]:
                 return []
-            return [schema.lookup_key(feature, dict(zip(names, ranked.context, strict=True)))]
+            return [schema.lookup_key(feature, dict(zip(names, ids, strict=True)))]
 
         return pair
-    return lambda ranked: [ranked.context[at]]
+    return lambda ranked: [ranked.context[1][at]]
 
 
 class CountIds(CountingDoFn):
@@ -110,35 +113,48 @@ class WriteVocabularies(beam.PTransform):
 
     Ids are in order of falling count, then of their text; those below the feature's `min_count` and
     beyond its `max_vocabulary` are left out. A feature without ids gets no file.
+
+    Args:
+        schema: the features.
+        folder: the data set's folder.
+        runs: folder for sorted runs, None for the runner's shuffle; see `UseGroups`.
     """
 
-    def __init__(self, schema: FeatureSchema, folder: str):
+    def __init__(self, schema: FeatureSchema, folder: str, runs: str | None = None):
         super().__init__()
         self._schema = schema
         self._folder = folder
+        self._runs = runs
 
     def expand(self, lists: beam.PCollection) -> beam.PCollection:
         """Counts, sorts and writes."""
-        schema, folder = self._schema, self._folder
-        features = {f.name: f for f in schema.features if f.has_vocabulary}
-        least = {name: feature.min_count for name, feature in features.items()}
-        counted = lists | beam.ParDo(CountIds(schema)).with_outputs(COUNTS, main="ids")
+        folder = self._folder
+        features = {f.name: f for f in self._schema.features if f.has_vocabulary}
+        counted = lists | beam.ParDo(CountIds(self._schema)).with_outputs(COUNTS, main="ids")
+        ids = counted.ids
+        if self._runs is None:  # workers then send each id once
+            ids = ids | "SumIds" >> beam.CombinePerKey(sum)
+
+        def write(name: str, entries: Iterable[tuple[str, int]]) -> str:
+            return _write(folder, features[name], entries)
+
         _ = (
-            counted.ids
-            | "SumIds" >> beam.CombinePerKey(sum)
-            | "DropRare" >> beam.Filter(lambda entry: entry[1] >= least[entry[0][0]])
-            | "KeyByFeature" >> beam.MapTuple(lambda key, count: (key[0], (-count, key[1])))
-            | beam.GroupByKey()
-            | beam.MapTuple(
-                lambda name, entries: _write(folder, features[name], entries)
-            ).with_output_types(str)
+            ids
+            | "KeyByFeature" >> beam.MapTuple(lambda key, count: (key[0], (key[1], count)))
+            | "WriteVocabulary" >> UseGroups(write, itemgetter(0), self._runs)
         )
         return counted[COUNTS]
 
 
-def _write(folder: str, feature: Feature, entries: Iterable[tuple[int, str]]) -> str:
+def _write(folder: str, feature: Feature, entries: Iterable[tuple[str, int]]) -> str:
+    """Writes one vocabulary, from ids in order with counts that are not yet summed."""
+    sums = (
+        (-sum(count for _, count in group), text)
+        for text, group in itertools.groupby(entries, key=itemgetter(0))
+    )
+    frequent = (entry for entry in sums if -entry[0] >= feature.min_count)
     limit = feature.max_vocabulary
-    ordered = heapq.nsmallest(limit, entries) if limit else sorted(entries)
+    ordered = heapq.nsmallest(limit, frequent) if limit else sorted(frequent)
     path = Path(folder, vocabulary_file(feature.name))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{text}\n" for _, text in ordered), encoding="utf-8", newline="\n")

@@ -4,22 +4,23 @@ import random
 import pytest
 
 from tfr_moe.beam.transforms.grouping import GatherList
-from tfr_moe.beam.transforms.parsing import Item
+from tfr_moe.row_encoding import EncodedRow
 
 
 def item(position, line, time=None, context=("c",)):
-    return Item(float(position), (0, line, 0), time, context, (f"item {line}",))
+    row = EncodedRow("q", time, float(position), (b"", context), (b"item %d" % line, ()))
+    return (0, line, 0), row
+
+
+def built(cap, items):
+    builder = GatherList(cap).builder()
+    for place, row in items:
+        builder.add(place, row)
+    return builder.gathered()
 
 
 def gather(cap, parts):
-    combine = GatherList(cap)
-    gathered = []
-    for part in parts:
-        accumulator = combine.create_accumulator()
-        for one in part:
-            accumulator = combine.add_item(accumulator, one)
-        gathered.append(combine.compact(accumulator))
-    return combine.extract_output(combine.merge_accumulators(gathered))
+    return GatherList(cap).gather([built(cap, part) for part in parts])
 
 
 def test_items_are_ordered_by_position_then_by_place():
@@ -38,14 +39,18 @@ def test_the_cap_keeps_the_smallest_positions_in_any_order_of_arrival():
     assert results == {((1.0, 2.0, 3.0), 4)}
 
 
-def test_an_accumulator_never_holds_more_than_twice_the_cap():
+def test_what_is_gathered_never_holds_more_than_twice_the_cap():
     combine = GatherList(10)
-    accumulator = combine.create_accumulator()
+    builder, accumulator = combine.builder(), combine.create_accumulator()
     for line in range(1000):
-        accumulator = combine.add_item(accumulator, item(1000 - line, line))
+        builder.add(*item(1000 - line, line))
+        accumulator = combine.add_input(accumulator, built(10, [item(1000 - line, line)]))
+        assert len(builder.gathered().items) < 20
         assert len(accumulator.items) < 20
-    made = combine.extract_output(accumulator)
-    assert (len(made.items), made.cut) == (10, 990)
+    for gathered in (builder.gathered(), accumulator):
+        made = combine.extract_output(gathered)
+        assert [position for position, _, _ in made.items] == list(range(1, 11))
+        assert made.cut == 990
 
 
 def test_the_first_context_and_the_earliest_time_win_in_any_order():
@@ -53,7 +58,7 @@ def test_the_first_context_and_the_earliest_time_win_in_any_order():
     for order in itertools.permutations(items):
         for cut in range(4):
             made = gather(9, [order[:cut], order[cut:]])
-            assert made.first == ((0, 1, 0), ("a",))
+            assert made.first == ((0, 1, 0), (b"", ("a",)))
             assert (made.time, made.conflict) == (5.0, True)
 
 

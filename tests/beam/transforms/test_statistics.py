@@ -4,6 +4,7 @@ import pytest
 
 from tfr_moe.beam.transforms.grouping import RankedList
 from tfr_moe.beam.transforms.statistics import NumericMoments, merge, moments_of, no_moments
+from tfr_moe.row_encoding import scope_floats
 from tfr_moe.schema import FeatureSchema
 
 SCHEMA = FeatureSchema(
@@ -30,19 +31,27 @@ def test_merged_moments_are_those_of_all_rows():
     np.testing.assert_array_equal(merged.high, rows.max(axis=0))
 
 
+def ranked(name, age, items):
+    """A list of items (brand, pair, price) with a label each."""
+    context = scope_floats(SCHEMA, "context").pack([age]), ()
+    block = scope_floats(SCHEMA, "example")
+    bodies = [block.pack([*pair, price, 1.0]) for _, pair, price in items]
+    return RankedList(name, None, context, [(body, ("x",)) for body in bodies])
+
+
 @pytest.mark.parametrize("parts", [1, 3])
 def test_statistics_of_wide_and_logarithmic_features_by_hand(parts):
     lists = [
-        RankedList("a", None, (10.0,), [("x", [1.0, 5.0], 0.0, 1.0), ("y", [3.0, 5.0], -1.0, 0.0)]),
-        RankedList("b", None, (20.0,), [("z", [5.0, 5.0], 1.0, 0.0)]),
-        RankedList("c", None, (60.0,), [("z", [7.0, 5.0], 0.0, 0.0)]),
+        ranked("a", 10.0, [("x", [1.0, 5.0], 0.0), ("y", [3.0, 5.0], -1.0)]),
+        ranked("b", 20.0, [("z", [5.0, 5.0], 1.0)]),
+        ranked("c", 60.0, [("z", [7.0, 5.0], 0.0)]),
     ]
     combine = cloudpickle.loads(cloudpickle.dumps(NumericMoments(SCHEMA)))
     accumulators = []
     for part in range(parts):
         accumulator = combine.create_accumulator()
-        for ranked in lists[part::parts]:
-            accumulator = combine.add_input(accumulator, ranked)
+        for one in lists[part::parts]:
+            accumulator = combine.add_input(accumulator, one)
         accumulators.append(combine.compact(accumulator))
     found = combine.extract_output(combine.merge_accumulators(accumulators))
     # Ages 10, 20, 60: mean 30, variance (400 + 100 + 900) / 3.
