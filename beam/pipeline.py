@@ -40,7 +40,7 @@ from .sources.settings import SourceOptions, parse
 from .transforms.counting import COUNTS
 from .transforms.grouping import GatherList, MakeLists
 from .transforms.parsing import REJECTS, ParseRows
-from .transforms.splits import AssignSplit, TimeBounds, as_json, assign_by_hash
+from .transforms.splits import AssignSplit, TimeBounds, as_json, assign_by_hash, split_by_file
 from .transforms.statistics import NumericMoments
 from .transforms.vocabulary import WriteVocabularies
 
@@ -74,8 +74,8 @@ def build(options: BuildOptions, progress: Progress | None = None) -> dict[str, 
     source = get_source(options.source)
     settings = parse(source.options, options.settings, source.name, seed=options.seed)
     schema = _schema(options, source, settings)
-    split = _split_kind(options, schema)
     given = source(options.input, schema, settings)
+    split = _split_kind(options, schema, given)
     shards = options.shards(given.total_bytes)
     with complete_folder(options.out, options.overwrite) as folder:
         with listening.listening(progress, given.total_bytes, sum(shards.values())):
@@ -101,7 +101,11 @@ def _schema(options: BuildOptions, source: Source, settings: SourceOptions) -> F
     return source.schema(options.input, settings)
 
 
-def _split_kind(options: BuildOptions, schema: FeatureSchema) -> str:
+def _split_kind(options: BuildOptions, schema: FeatureSchema, given: Input) -> str:
+    if given.split_of is not None:
+        if options.split is not None:
+            raise UserError(f"split {options.split}: the files say what is for what")
+        return "files"
     if options.split == "time" and schema.time is None:
         raise UserError(f"split time: the schema {options.schema} names no time column")
     return options.split or ("time" if schema.time else "hash")
@@ -128,7 +132,7 @@ def _assemble(
         | "MakeLists"
         >> beam.ParDo(MakeLists(options.min_list_size)).with_outputs(COUNTS, main="lists")
     )
-    placed = _placed(made.lists, options, split, folder)
+    placed = _placed(made.lists, options, split, given, folder)
     encoded = placed | "Encode" >> beam.ParDo(
         EncodeLists(schema, shards, options.seed)
     ).with_outputs(COUNTS, main="records")
@@ -159,9 +163,11 @@ def _assemble(
 
 
 def _placed(
-    lists: beam.PCollection, options: BuildOptions, split: str, folder: str
+    lists: beam.PCollection, options: BuildOptions, split: str, given: Input, folder: str
 ) -> beam.PCollection:
     fractions = options.validation_fraction, options.test_fraction
+    if given.split_of is not None:
+        return lists | "SplitByFile" >> beam.Map(split_by_file, given.split_of)
     if split == "hash":
         return lists | "SplitByHash" >> beam.Map(
             assign_by_hash,

@@ -63,12 +63,14 @@ class Input(NamedTuple):
         files: names of the files, sorted.
         total_bytes: their size as stored.
         notes: what a reader of the numbers must know, for the manifest.
+        split_of: list id -> split, where the files say it; None where --split decides.
     """
 
     rows: beam.PTransform
     files: list[str]
     total_bytes: int
     notes: Mapping[str, Any] = {}
+    split_of: Callable[[str], str] | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -128,6 +128,11 @@ def assign_by_hash(
     bounds = Bounds(1.0 - validation_fraction - test_fraction, 1.0 - test_fraction)
     share = (list_hash(ranked.list_id, seed, "split") >> 11) * 2.0**-53
     return bounds.split(share), ranked
+
+
+def split_by_file(ranked: RankedList, split_of: Callable[[str], str]) -> tuple[str, RankedList]:
+    """(split, `RankedList`), where the list id tells the file that it came from."""
+    return split_of(ranked.list_id), ranked
 
 
 def as_json(bounds: Bounds) -> dict[str, Any]:

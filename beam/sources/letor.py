@@ -1,0 +1,212 @@
+"""Learning-to-rank files in SVMLight form: `grade qid:7 1:0.5 3:NULL ... # comment`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from pydantic import Field
+
+from tfr_moe.errors import UserError
+from tfr_moe.schema import FeatureSchema
+
+from . import Input, RawRow, register
+from .files import ReadFiles, Report, exists, first_line, is_sound, lines, match, open_file
+from .settings import SourceOptions
+
+QUERY, GRADE, FEATURES = "qid", "relevance", "features"
+_SPLITS = ("validation", "test")
+_QID = re.compile(r"\bqid:")
+
+
+class LetorOptions(SourceOptions):
+    """Where the other splits are, and what a value that is not there means."""
+
+    validation: str = Field(
+        "", description="file or pattern of the validation lists, if they are apart"
+    )
+    test: str = Field("", description="file or pattern of the test lists, if they are apart")
+    num_features: int | None = Field(
+        None,
+        ge=1,
+        description="number of features; by default the files are searched for the highest",
+    )
+    null: float = Field(0.0, description="what stands in for a value NULL or nan")
+
+
+def letor_schema(pattern: str, options: LetorOptions) -> FeatureSchema:
+    """One numeric feature as wide as the files, `relevance` as the label, `qid` as the list's id."""
+    width = options.num_features or max(_highest(path) for path in _files(pattern, options))
+    feature = {"name": FEATURES, "scope": "example", "kind": "numeric", "width": width}
+    return FeatureSchema.model_validate(
+        {"list_id": QUERY, "labels": [GRADE], "features": [feature]}
+    )
+
+
+@register("letor", LetorOptions, letor_schema)
+def letor(pattern: str, schema: FeatureSchema, options: LetorOptions) -> Input:
+    """SVMLight files with qid, or with the sizes of the queries in a file beside (FILE.query).
+
+    As MSLR-WEB30K, Yahoo, Istella and LightGBM's examples have it. Columns are `qid`, `relevance`,
+    `features` (all, feature k in place k - 1) and `f1`, `f2`, ...; what a line does not name is 0. With
+    `validation` and `test` the splits are those of the files, and --split is left out.
+
+    Raises:
+        UserError: if no file matches, a file has neither qid nor sizes, or the sizes don't add up.
+    """
+    files = _files(pattern, options)
+    known = re.compile(rf"({QUERY}|{GRADE}|{FEATURES}|f[1-9]\d*)$")
+    named = [schema.list_id, *schema.labels, *(feature.name for feature in schema.features)]
+    for column in named:
+        if not known.match(column):
+            there = f"{QUERY}, {GRADE}, {FEATURES}, f1, f2, ..."
+            raise UserError(f"schema: column {column!r} is not in the files; there are: {there}")
+    widths = [feature.width for feature in schema.features if feature.name == FEATURES]
+    singles = [feature.name for feature in schema.features if feature.name != FEATURES]
+    apart = {
+        split: set(match(getattr(options, split), f"--set {split}"))
+        for split in _SPLITS
+        if getattr(options, split)
+    }
+    for path in files:
+        _sizes(path)
+    reader = partial(
+        _read, width=max(widths, default=0), singles=singles, null=options.null, apart=apart
+    )
+    return Input(
+        ReadFiles(files, reader),
+        list(files),
+        sum(files.values()),
+        split_of=_split_of if apart else None,
+    )
+
+
+def _split_of(list_id: str) -> str:
+    return list_id.partition(":")[0]
+
+
+def _files(pattern: str, options: LetorOptions) -> dict[str, int]:
+    found = match(pattern)
+    for split in _SPLITS:
+        if getattr(options, split):
+            other = match(getattr(options, split), f"--set {split}")
+            twice = sorted(found.keys() & other)
+            if twice:
+                raise UserError(f"--set {split}: {twice[0]} is among the other files as well")
+            found.update(other)
+    return dict(sorted(found.items()))
+
+
+def _highest(path: str) -> int:
+    highest = 0
+    for _, text in lines(path, 0, lambda amount: None):
+        # Features ascend in a line, so that the last one is the highest.
+        last = text.partition("#")[0].split()[-1:]
+        number = last[0].partition(":")[0] if last else ""
+        highest = max(highest, int(number) if number.isascii() and number.isdigit() else 0)
+    if not highest:
+        raise UserError(f"{path}: no line has a feature")
+    return highest
+
+
+def _sizes(path: str) -> list[int] | None:
+    """The sizes of the queries, None where each line has its qid."""
+    if _QID.search(first_line(path)):
+        return None
+    beside = [f"{path.removesuffix('.gz')}.query", f"{path}.query"]
+    for name in beside:
+        if exists(name):
+            return _read_sizes(name)
+    raise UserError(f"{path}: line 1 has no qid, and there is no file {beside[0]} with sizes")
+
+
+def _read_sizes(path: str) -> list[int]:
+    with open_file(path) as file:
+        texts = file.read().decode("ascii", "replace").split()
+    for number, text in enumerate(texts, start=1):
+        if not text.isascii() or not text.isdigit() or int(text) < 1:
+            raise UserError(f"{path}: entry {number}: expected the size of a query, got {text!r}")
+    return [int(text) for text in texts]
+
+
+def _read(
+    path: str,
+    index: int,
+    size: int,
+    report: Report,
+    width: int,
+    singles: list[str],
+    null: float,
+    apart: dict[str, set[str]],
+) -> Iterator[RawRow]:
+    sizes = _sizes(path)
+    queries = None if sizes is None else _numbered(path, sizes)
+    split = next((split for split, paths in apart.items() if path in paths), "train")
+    count = 0
+    for number, text in lines(path, size, report):
+        if text.lstrip().startswith("#"):
+            continue
+        count += 1
+        try:
+            values = _values(text, width, singles, null)
+            if queries is not None:
+                values[QUERY] = next(queries)
+            if apart:
+                values[QUERY] = f"{split}:{values[QUERY]}"
+            yield RawRow(index, number, values)
+        except _LineError as error:
+            if queries is not None:
+                next(queries)
+            yield RawRow(index, number, repr(text), str(error))
+    if sizes is not None and count != sum(sizes):
+        raise UserError(
+            f"{path}: has {count} rows, the sizes of its queries add up to {sum(sizes)}"
+        )
+
+
+def _numbered(path: str, sizes: list[int]) -> Iterator[str]:
+    name = path.rpartition("/")[2].removesuffix(".gz")
+    for query, size in enumerate(sizes, start=1):
+        for _ in range(size):
+            yield f"{name}-{query}"
+    raise UserError(f"{path}: has more rows than the sizes of its queries, {sum(sizes)}")
+
+
+class _LineError(Exception):
+    """Why a line can't be taken apart."""
+
+
+def _values(text: str, width: int, singles: list[str], null: float) -> dict[str, object]:
+    if not is_sound(text):
+        raise _LineError("not valid UTF-8")
+    grade, *pairs = text.partition("#")[0].split() or [""]
+    values: dict[str, object] = {GRADE: grade, **dict.fromkeys(singles, 0.0)}
+    features = [0.0] * width
+    for pair in pairs:
+        name, colon, value = pair.partition(":")
+        if not colon:
+            raise _LineError(f"expected feature:value, got {pair!r}")
+        if name == QUERY:
+            values[QUERY] = value
+            continue
+        place = int(name) if name.isascii() and name.isdigit() else 0
+        if place < 1 or (width and place > width):
+            raise _LineError(f"expected a feature from 1 to {width or 'any'}, got {pair!r}")
+        number = _number(value, null, pair)
+        if width:
+            features[place - 1] = number
+        if f"f{place}" in values:
+            values[f"f{place}"] = number
+    if width:
+        values[FEATURES] = features if width > 1 else features[0]
+    return values
+
+
+def _number(value: str, null: float, pair: str) -> float:
+    if value.lower() in ("null", "nan", ""):
+        return null
+    try:
+        return float(value)
+    except ValueError:
+        raise _LineError(f"expected a number, got {pair!r}") from None
