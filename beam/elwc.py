@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfr_moe.encoding import ListEncoder
+from tfr_moe.row_encoding import scope_floats
 from tfr_moe.schema import FeatureSchema
+from tfr_moe.wire import ids_entry, list_record
 
 from .transforms.counting import CountingDoFn
 from .transforms.grouping import RankedList
-from .transforms.parsing import context_names, example_names
 from .transforms.splits import list_hash
 
 Shard = tuple[str, int]
 Record = tuple[int, str, bytes]
 """(hash, list id, serialized list): records of a shard are sorted by hash, then by list id."""
+
+_ZEROS = (bytes(4), b"\0\0\0\x80")  # 0.0 and -0.0
 
 
 class EncodeLists(CountingDoFn):
@@ -35,25 +37,21 @@ class EncodeLists(CountingDoFn):
         self._seed = seed
 
     def setup(self) -> None:
-        """Builds the encoder on the worker."""
-        self._encoder = ListEncoder(self._schema)
-        self._context = context_names(self._schema)
-        self._example = example_names(self._schema)
-        self._label = self._example.index(self._schema.label)
+        """Lays out the records on the worker."""
+        schema = self._schema
+        self._list_id = ids_entry(schema.list_id)
+        numerics = len(schema.packed_columns("example"))
+        self._label = scope_floats(schema, "example").place(numerics)
 
     def process(self, placed: tuple[str, RankedList]) -> Iterator[tuple[Shard, Record]]:
         """Encodes one list."""
-        split, (list_id, _, context, items) = placed
-        names, label = self._example, self._label
-        record = self._encoder.encode(
-            list_id,
-            dict(zip(self._context, context, strict=True)),
-            [dict(zip(names, item, strict=True)) for item in items],
-        )
-        tally = self.tally
+        split, (list_id, _, (context, _), items) = placed
+        bodies = [body for body, _ in items]
+        record = list_record(bodies, context + self._list_id([list_id]))
+        tally, label = self.tally, self._label
         tally["lists", split] += 1
         tally["items", split] += len(items)
-        tally["positives", split] += sum(item[label] > 0 for item in items)
+        tally["positives", split] += sum([body[label] not in _ZEROS for body in bodies])
         tally["length", len(items)] += 1
         place = list_hash(list_id, self._seed, "order")
         yield (split, place % self._shards[split]), (place, list_id, record)

@@ -9,8 +9,9 @@ source -> ParseRows -> GatherList -> MakeLists -> split -> EncodeLists -> shards
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import shutil
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,18 @@ from tfr_moe.schema import (
 
 from . import progress as listening
 from .elwc import EncodeLists
+from .gathering import GatherLists, MakeWholeLists
 from .manifest import manifest
 from .options import BuildOptions
 from .progress import Progress
 from .records import check_checksums, write_shard
-from .running import running
+from .rejects import write_rejects
+from .running import is_embedded, running
+from .shuffle import UseGroups
 from .sources import Input, Source, SourceRows, get_source
 from .sources.settings import SourceOptions, parse
 from .transforms.counting import COUNTS
-from .transforms.grouping import GatherList, MakeLists
+from .transforms.grouping import GatherList
 from .transforms.parsing import REJECTS, ParseRows
 from .transforms.splits import AssignSplit, TimeBounds, as_json, assign_by_hash, split_by_file
 from .transforms.statistics import NumericMoments
@@ -48,6 +52,7 @@ __all__ = ["BuildOptions", "Progress", "build"]
 
 _COUNTS_FILE = "counts.json"
 _BOUNDS_FILE = "bounds.json"
+_RUNS = ".runs"
 
 
 def build(options: BuildOptions, progress: Progress | None = None) -> dict[str, Any]:
@@ -82,6 +87,7 @@ def build(options: BuildOptions, progress: Progress | None = None) -> dict[str, 
             with running(options.beam_args) as pipeline:
                 _assemble(pipeline, options, schema, split, given, shards, str(folder))
             _fill_up(folder, schema, shards)
+            shutil.rmtree(folder / _RUNS, ignore_errors=True)
         counts = {tuple(key): count for key, count in _take(folder / _COUNTS_FILE)}
         bounds = _take(folder / _BOUNDS_FILE) if split == "time" else None
         _refuse_nothing(options, folder, counts)
@@ -121,22 +127,28 @@ def _assemble(
     folder: str,
 ) -> None:
     gather = GatherList(options.max_list_size)
+    runs = str(Path(folder, _RUNS)) if is_embedded(pipeline) else None
     sourced = pipeline | "Read" >> given.rows
     batches = sourced.batches if isinstance(sourced, SourceRows) else sourced
     parsed = batches | "Parse" >> beam.ParDo(ParseRows(schema, gather)).with_outputs(
         COUNTS, REJECTS, main="lists"
     )
-    made = (
-        parsed.lists
-        | "Gather" >> beam.CombinePerKey(gather)
-        | "MakeLists"
-        >> beam.ParDo(MakeLists(options.min_list_size)).with_outputs(COUNTS, main="lists")
-    )
-    placed = _placed(made.lists, options, split, given, folder)
+    making = partial(MakeWholeLists, gather, runs, options.min_list_size)
+    gathered = parsed.lists | "Gather" >> GatherLists(gather, runs)
+    made = gathered | "MakeLists" >> making()
+    if given.split_of is not None:
+        placed = made.lists | "SplitByFile" >> beam.Map(split_by_file, given.split_of)
+    elif split == "hash":
+        placed = _by_hash(made.lists, options)
+    else:
+        again = gathered | "MakeListsForTimes" >> making()
+        placed = _by_time(made.lists, again.lists, options, folder)
     encoded = placed | "Encode" >> beam.ParDo(
         EncodeLists(schema, shards, options.seed)
     ).with_outputs(COUNTS, main="records")
-    _write_shards(encoded.records, shards, folder)
+    _ = encoded.records | "WriteShards" >> UseGroups(
+        partial(write_shard, folder=folder, shards=shards), itemgetter(0, 1), runs
+    )
     training = (
         placed
         | "Training" >> beam.Filter(lambda entry: entry[0] == SPLITS[0])
@@ -147,12 +159,20 @@ def _assemble(
         | "Statistics" >> beam.CombineGlobally(NumericMoments(schema))
         | "WriteStatistics" >> beam.Map(partial(write_json, Path(folder, STATISTICS_FILE)))
     )
-    id_counts = training | "Vocabularies" >> WriteVocabularies(schema, folder)
+    id_counts = training | "Vocabularies" >> WriteVocabularies(schema, folder, runs)
     rejects, counts = [parsed[REJECTS]], [parsed[COUNTS], made[COUNTS], encoded[COUNTS], id_counts]
     if isinstance(sourced, SourceRows):
         rejects.append(sourced.rejects)
         counts.append(sourced.counts)
-    _write_rejects(rejects | "AllRejects" >> beam.Flatten(), given.files, folder)
+    _ = (
+        rejects
+        | "AllRejects" >> beam.Flatten()
+        | "KeyByFile" >> beam.Map(lambda reject: (reject[0], reject))
+        | "WriteRejects"
+        >> UseGroups(
+            partial(write_rejects, files=given.files, folder=folder), itemgetter(1, 2), runs
+        )
+    )
     _ = (
         counts
         | "AllCounts" >> beam.Flatten()
@@ -162,23 +182,24 @@ def _assemble(
     )
 
 
-def _placed(
-    lists: beam.PCollection, options: BuildOptions, split: str, given: Input, folder: str
+def _by_hash(lists: beam.PCollection, options: BuildOptions) -> beam.PCollection:
+    return lists | "SplitByHash" >> beam.Map(
+        assign_by_hash,
+        seed=options.seed,
+        validation_fraction=options.validation_fraction,
+        test_fraction=options.test_fraction,
+    )
+
+
+def _by_time(
+    lists: beam.PCollection, again: beam.PCollection, options: BuildOptions, folder: str
 ) -> beam.PCollection:
-    fractions = options.validation_fraction, options.test_fraction
-    if given.split_of is not None:
-        return lists | "SplitByFile" >> beam.Map(split_by_file, given.split_of)
-    if split == "hash":
-        return lists | "SplitByHash" >> beam.Map(
-            assign_by_hash,
-            seed=options.seed,
-            validation_fraction=fractions[0],
-            test_fraction=fractions[1],
-        )
+    """Lists with their split; `again` are the same lists, of which only the times are read."""
     bounds = (
-        lists
+        again
         | "Times" >> beam.Map(lambda ranked: ranked.time)
-        | "TimeBounds" >> beam.CombineGlobally(TimeBounds(*fractions))
+        | "TimeBounds"
+        >> beam.CombineGlobally(TimeBounds(options.validation_fraction, options.test_fraction))
     )
     _ = (
         bounds
@@ -187,14 +208,6 @@ def _placed(
     )
     return lists | "SplitByTime" >> beam.ParDo(
         AssignSplit(), bounds=beam.pvalue.AsSingleton(bounds)
-    )
-
-
-def _write_shards(records: beam.PCollection, shards: dict[str, int], folder: str) -> None:
-    _ = (
-        records
-        | "GroupByShard" >> beam.GroupByKey()
-        | "WriteShard" >> beam.MapTuple(partial(write_shard, folder=folder, shards=shards))
     )
 
 
@@ -209,22 +222,6 @@ def _fill_up(folder: Path, schema: FeatureSchema, shards: dict[str, int]) -> Non
             path = folder / vocabulary_file(feature.name)
             path.parent.mkdir(exist_ok=True)
             path.touch()
-
-
-def _write_rejects(rejects: beam.PCollection, files: list[str], folder: str) -> None:
-    def write(index: int, found: Iterable[tuple[int, int, str, Any]]) -> None:
-        path = Path(folder, f"rejects-{index:05d}-of-{len(files):05d}.jsonl")
-        with open(path, "w", encoding="utf-8", newline="\n", errors="backslashreplace") as out:
-            for file, line, reason, row in sorted(found, key=lambda reject: reject[1]):
-                reject = {"file": files[file], "line": line, "reason": reason, "row": row}
-                out.write(json.dumps(reject, default=str) + "\n")
-
-    _ = (
-        rejects
-        | "KeyByFile" >> beam.Map(lambda reject: (reject[0], reject))
-        | "GroupByFile" >> beam.GroupByKey()
-        | "WriteRejects" >> beam.MapTuple(write)
-    )
 
 
 def _take(path: Path) -> Any:

@@ -61,9 +61,9 @@ def write_records(path: Path, records: Iterable[bytes]) -> None:
 def write_shard(
     shard: Shard, records: Iterable[Record], folder: str, shards: dict[str, int]
 ) -> str:
-    """Writes one shard, sorted by hash; returns its name."""
+    """Writes one shard from records in their order; returns its name."""
     split, number = shard
     name = shard_file(split, number, shards[split])
-    write_records(Path(folder, name), (record for _, _, record in sorted(records)))
+    write_records(Path(folder, name), (record for _, _, record in records))
     progress.advance(1, "write")
     return name

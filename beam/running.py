@@ -38,6 +38,11 @@ def running(beam_args: tuple[str, ...]) -> Iterator[beam.Pipeline]:
         raise UserError(message) from None
 
 
+def is_embedded(pipeline: beam.Pipeline) -> bool:
+    """Whether the pipeline runs in this process, on the runner that shuffles in memory."""
+    return isinstance(pipeline.runner, FnApiRunner)
+
+
 def _pipeline(beam_args: tuple[str, ...]) -> beam.Pipeline:
     try:
         options = PipelineOptions(list(beam_args))

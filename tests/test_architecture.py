@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"errors", "schema", "metric_names", "tasks"},
     "losses": CORE,
     "metrics": CORE,
-    "layers": CORE,
+    "layers": {*CORE, "tasks"},
     "scorers": {*CORE, "layers"},
     "data": CORE,
     "training": MODEL,

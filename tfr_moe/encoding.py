@@ -15,6 +15,7 @@ import numpy as np
 
 from tfr_moe.errors import UserError
 from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope
+from tfr_moe.wire import Layout, ids_entry, list_record
 
 LIST_SEPARATOR = "|"
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -146,7 +147,8 @@ def _ids(feature: Feature, value: Any) -> list[str]:
     return [to_id(feature.name, part) for part in _entries(value)][-feature.max_length :]
 
 
-def _converter(feature: Feature) -> Callable[[Any], Any]:
+def converter(feature: Feature) -> Callable[[Any], Any]:
+    """A function from a raw value of the feature to its typed one, `RowError` where it does not fit."""
     name = feature.name
     missing: Any
     if feature.kind == "numeric":
@@ -184,8 +186,8 @@ class RowParser:
     def __init__(self, schema: FeatureSchema):
         self._schema = schema
         self._converters: dict[Scope, list[tuple[str, Callable[[Any], Any]]]] = {
-            "context": [(f.name, _converter(f)) for f in schema.select("context")],
-            "example": [(f.name, _converter(f)) for f in schema.select("example")],
+            "context": [(f.name, converter(f)) for f in schema.select("context")],
+            "example": [(f.name, converter(f)) for f in schema.select("example")],
         }
 
     def values(self, scope: Scope, row: Mapping[str, Any]) -> Values:
@@ -204,7 +206,7 @@ class RowParser:
             RowError: naming the column at fault.
         """
         schema = self._schema
-        list_id = to_id(schema.list_id, self._present(row, schema.list_id))
+        list_id = self.list_id(row)
         time = to_time(schema.time, self._present(row, schema.time)) if schema.time else None
         context = self.values("context", row)
         example = self.values("example", row)
@@ -216,6 +218,26 @@ class RowParser:
         if schema.weight:
             example[schema.weight] = self._at_least(0, row, schema.weight)
         return Row(list_id, time, context, example)
+
+    def list_id(self, row: Mapping[str, Any]) -> str:
+        """The list id of a row.
+
+        Raises:
+            RowError: if there is none.
+        """
+        column = self._schema.list_id
+        return to_id(column, self._present(row, column))
+
+    def position(self, row: Mapping[str, Any]) -> float:
+        """The position of a row, 0.0 where it has none.
+
+        Raises:
+            RowError: if it is no number, or below 1.
+        """
+        column = self._schema.position
+        return (
+            0.0 if column is None or is_missing(row.get(column)) else self._at_least(1, row, column)
+        )
 
     @staticmethod
     def _present(row: Mapping[str, Any], column: str) -> Any:
@@ -231,6 +253,38 @@ class RowParser:
         return number
 
 
+def float_features(
+    schema: FeatureSchema, scope: Scope, extras: Iterable[str] = ()
+) -> list[tuple[str, int]]:
+    """Names and widths of the float features that a record stores: numerics, then `extras`.
+
+    Example:
+        >>> schema = FeatureSchema(
+        ...     list_id="query",
+        ...     labels=["click"],
+        ...     features=[{"name": "price", "scope": "example", "kind": "numeric"}],
+        ... )
+        >>> float_features(schema, "example", ["click"])
+        [('example_numeric', 1), ('click', 1)]
+    """
+    numerics = [(feature.name, feature.width) for feature in schema.select(scope, "numeric")]
+    if schema.packed and numerics:
+        numerics = [(PACKED[scope], sum(width for _, width in numerics))]
+    return [*numerics, *((name, 1) for name in extras)]
+
+
+def id_features(schema: FeatureSchema, scope: Scope) -> list[Feature]:
+    """The features of a scope that a record stores as ids."""
+    return list(schema.select(scope, "categorical", "categorical_list"))
+
+
+def stored_ids(feature: Feature, value: str | list[str]) -> list[str]:
+    """The ids as a record has them: those of a `categorical_list` filled up with empty ones."""
+    if isinstance(value, str):
+        return [value]
+    return value + [""] * (feature.max_length - len(value))
+
+
 class ListEncoder:
     """Typed values of one list -> serialized `tensorflow.serving.ExampleListWithContext`.
 
@@ -239,36 +293,29 @@ class ListEncoder:
     """
 
     def __init__(self, schema: FeatureSchema):
-        from tensorflow_serving.apis import input_pb2
-
-        self._proto = input_pb2.ExampleListWithContext
         self._schema = schema
-        self._floats = {s: self._float_features(s) for s in ("context", "example")}
-        self._ids = {
-            s: list(schema.select(s, "categorical", "categorical_list"))
-            for s in ("context", "example")
-        }
+        self._list_id = ids_entry(schema.list_id)
+        scopes: tuple[Scope, ...] = ("context", "example")
+        self._numerics = {scope: list(schema.select(scope, "numeric")) for scope in scopes}
+        self._ids = {scope: id_features(schema, scope) for scope in scopes}
         self._extras = [*schema.labels, *(c for c in (schema.position, schema.weight) if c)]
+        self._layouts: dict[tuple[str, ...], Layout] = {}
+        self._context = self._layout("context", ())
 
-    def _float_features(self, scope: Scope) -> list[tuple[str, list[Feature]]]:
-        numerics = list(self._schema.select(scope, "numeric"))
-        if self._schema.packed:
-            return [(PACKED[scope], numerics)] if numerics else []
-        return [(feature.name, [feature]) for feature in numerics]
+    def _layout(self, scope: Scope, extras: tuple[str, ...]) -> Layout:
+        floats = float_features(self._schema, scope, extras)
+        return Layout(floats, [feature.name for feature in self._ids[scope]])
 
-    def _fill(self, example: Any, scope: Scope, values: Values) -> None:
-        features = example.features.feature
-        for name, parts in self._floats[scope]:
-            if len(parts) > 1 and all(part.width == 1 for part in parts):
-                flat = [values[part.name] for part in parts]
-            else:
-                flat = [v for part in parts for v in _as_list(values[part.name])]
-            features[name].float_list.value.extend(flat)
-        for feature in self._ids[scope]:
-            texts = _as_list(values[feature.name])
-            if feature.kind == "categorical_list":
-                texts = texts + [""] * (feature.max_length - len(texts))
-            features[feature.name].bytes_list.value.extend(t.encode("utf-8") for t in texts)
+    def _body(
+        self, layout: Layout, scope: Scope, values: Values, extras: tuple[str, ...] = ()
+    ) -> bytes:
+        numbers: list[float] = []
+        for feature in self._numerics[scope]:
+            value = values[feature.name]
+            numbers += value if isinstance(value, list) else [value]
+        numbers += [values[name] for name in extras]
+        ids = [(f.name, stored_ids(f, values[f.name])) for f in self._ids[scope]]
+        return layout.body(numbers, ids)
 
     def encode(self, list_id: str, context: Values, items: Sequence[Values]) -> bytes:
         """Serializes one list.
@@ -279,23 +326,14 @@ class ListEncoder:
             items: for each item the values of the example features and, where they are there,
                 labels, position and weight (a request has none).
         """
-        proto = self._proto()
-        self._fill(proto.context, "context", context)
-        proto.context.features.feature[self._schema.list_id].bytes_list.value.append(
-            list_id.encode("utf-8")
-        )
+        bodies = []
         for item in items:
-            example = proto.examples.add()
-            self._fill(example, "example", item)
-            features = example.features.feature
-            for name in self._extras:
-                if name in item:
-                    features[name].float_list.value.append(item[name])
-        return proto.SerializeToString()
-
-
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+            extras = tuple([name for name in self._extras if name in item])
+            if extras not in self._layouts:
+                self._layouts[extras] = self._layout("example", extras)
+            bodies.append(self._body(self._layouts[extras], "example", item, extras))
+        body = self._body(self._context, "context", context)
+        return list_record(bodies, body + self._list_id([list_id]))
 
 
 def decode_list(schema: FeatureSchema, serialized: bytes) -> tuple[Values, list[Values]]:
