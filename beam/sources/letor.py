@@ -12,21 +12,16 @@ from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
 from . import Input, RawRow, register
-from .files import ReadFiles, Report, exists, first_line, is_sound, lines, match, open_file
-from .settings import SourceOptions
+from .files import ReadFiles, Report, exists, first_line, is_sound, lines, open_file
+from .splitting import SplitFiles, SplitOptions, split_of
 
 QUERY, GRADE, FEATURES = "qid", "relevance", "features"
-_SPLITS = ("validation", "test")
 _QID = re.compile(r"\bqid:")
 
 
-class LetorOptions(SourceOptions):
+class LetorOptions(SplitOptions):
     """Where the other splits are, and what a value that is not there means."""
 
-    validation: str = Field(
-        "", description="file or pattern of the validation lists, if they are apart"
-    )
-    test: str = Field("", description="file or pattern of the test lists, if they are apart")
     num_features: int | None = Field(
         None,
         ge=1,
@@ -37,7 +32,9 @@ class LetorOptions(SourceOptions):
 
 def letor_schema(pattern: str, options: LetorOptions) -> FeatureSchema:
     """One numeric feature as wide as the files, `relevance` as the label, `qid` as the list's id."""
-    width = options.num_features or max(_highest(path) for path in _files(pattern, options))
+    width = options.num_features or max(
+        _highest(path) for path in SplitFiles(pattern, options).sizes
+    )
     feature = {"name": FEATURES, "scope": "example", "kind": "numeric", "width": width}
     return FeatureSchema.model_validate(
         {"list_id": QUERY, "labels": [GRADE], "features": [feature]}
@@ -55,7 +52,7 @@ def letor(pattern: str, schema: FeatureSchema, options: LetorOptions) -> Input:
     Raises:
         UserError: if no file matches, a file has neither qid nor sizes, or the sizes don't add up.
     """
-    files = _files(pattern, options)
+    files = SplitFiles(pattern, options)
     known = re.compile(rf"({QUERY}|{GRADE}|{FEATURES}|f[1-9]\d*)$")
     named = [schema.list_id, *schema.labels, *(feature.name for feature in schema.features)]
     for column in named:
@@ -64,38 +61,16 @@ def letor(pattern: str, schema: FeatureSchema, options: LetorOptions) -> Input:
             raise UserError(f"schema: column {column!r} is not in the files; there are: {there}")
     widths = [feature.width for feature in schema.features if feature.name == FEATURES]
     singles = [feature.name for feature in schema.features if feature.name != FEATURES]
-    apart = {
-        split: set(match(getattr(options, split), f"--set {split}"))
-        for split in _SPLITS
-        if getattr(options, split)
-    }
-    for path in files:
+    for path in files.sizes:
         _sizes(path)
-    reader = partial(
-        _read, width=max(widths, default=0), singles=singles, null=options.null, apart=apart
-    )
+    width = max(widths, default=0)
+    reader = partial(_read, width=width, singles=singles, null=options.null, files=files)
     return Input(
-        ReadFiles(files, reader),
-        list(files),
-        sum(files.values()),
-        split_of=_split_of if apart else None,
+        ReadFiles(files.sizes, reader),
+        list(files.sizes),
+        sum(files.sizes.values()),
+        split_of=split_of if files.apart else None,
     )
-
-
-def _split_of(list_id: str) -> str:
-    return list_id.partition(":")[0]
-
-
-def _files(pattern: str, options: LetorOptions) -> dict[str, int]:
-    found = match(pattern)
-    for split in _SPLITS:
-        if getattr(options, split):
-            other = match(getattr(options, split), f"--set {split}")
-            twice = sorted(found.keys() & other)
-            if twice:
-                raise UserError(f"--set {split}: {twice[0]} is among the other files as well")
-            found.update(other)
-    return dict(sorted(found.items()))
 
 
 def _highest(path: str) -> int:
@@ -138,11 +113,10 @@ def _read(
     width: int,
     singles: list[str],
     null: float,
-    apart: dict[str, set[str]],
+    files: SplitFiles,
 ) -> Iterator[RawRow]:
     sizes = _sizes(path)
     queries = None if sizes is None else _numbered(path, sizes)
-    split = next((split for split, paths in apart.items() if path in paths), "train")
     count = 0
     for number, text in lines(path, size, report):
         if text.lstrip().startswith("#"):
@@ -152,8 +126,8 @@ def _read(
             values = _values(text, width, singles, null)
             if queries is not None:
                 values[QUERY] = next(queries)
-            if apart:
-                values[QUERY] = f"{split}:{values[QUERY]}"
+            if QUERY in values:
+                values[QUERY] = files.list_id(path, str(values[QUERY]))
             yield RawRow(index, number, values)
         except _LineError as error:
             if queries is not None:

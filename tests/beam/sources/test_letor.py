@@ -125,7 +125,7 @@ def test_splits_of_the_files_are_kept(tmp_path):
     }
     with pytest.raises(UserError, match="split hash: the files say what is for what"):
         build(replace(options, out=tmp_path / "other", split="hash"))
-    with pytest.raises(UserError, match=r"test\.txt is among the other files as well"):
+    with pytest.raises(UserError, match=r"vali\.txt is among the other files as well"):
         values(tmp_path, f"{tmp_path}/*.txt", *settings)
 
 
