@@ -94,3 +94,19 @@ def test_what_is_missing_is_named(tmp_path, folder):
         file.unlink()
     with pytest.raises(UserError, match=r"there are no test-\*\.tfrecord\.gz files"):
         DataFolder(other).files("test")
+
+
+def test_the_number_of_batches_is_known_from_the_manifest_or_not_at_all(folder):
+    builder = ElwcDatasetBuilder(folder, batch_size=7)
+    assert int(builder.build_train_dataset().cardinality()) == 8  # 50 lists: 7 of 7 and one of 1
+    assert int(builder.build_valid_dataset().cardinality()) == 9  # 60 lists
+    endless = ElwcDatasetBuilder(folder, batch_size=7, repeat=True).build_train_dataset()
+    assert int(endless.cardinality()) < 0
+
+
+def test_a_folder_without_manifest_is_read_whole(tmp_path):
+    path = write_data_folder(tmp_path / "set", train=50)
+    (path / "manifest.json").unlink()
+    builder = ElwcDatasetBuilder(DataFolder(path), batch_size=7)
+    assert int(builder.build_train_dataset().cardinality()) < 0
+    assert sum(labels.shape[0] for _, labels in builder.build_train_dataset()) == 50

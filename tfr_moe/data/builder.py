@@ -56,12 +56,14 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
             shuffle_seed=self.seed,
             num_epochs=None if self.repeat else 1,
         )
-        return dataset.map(self._features_and_labels, num_parallel_calls=tf.data.AUTOTUNE)
+        dataset = dataset.map(self._features_and_labels, num_parallel_calls=tf.data.AUTOTUNE)
+        return dataset if self.repeat else self._counted(dataset, "train")
 
     def build_valid_dataset(self) -> tf.data.Dataset:
         """The same for the validation split, whole lists in the order of the files."""
         dataset = self._read("validation", shuffle=False, num_epochs=1)
-        return dataset.map(self._features_and_labels, num_parallel_calls=tf.data.AUTOTUNE)
+        dataset = dataset.map(self._features_and_labels, num_parallel_calls=tf.data.AUTOTUNE)
+        return self._counted(dataset, "validation")
 
     def build_evaluation_dataset(self, split: str) -> tf.data.Dataset:
         """Batches (features, labels [B, L], extras) in the order of the files.
@@ -87,6 +89,14 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
     def serialized_lists(self, split: str) -> tf.data.Dataset:
         """The records of a split as serialized protos, in the order of the files."""
         return tf.data.TFRecordDataset(self.folder.files(split), compression_type="GZIP")
+
+    def _counted(self, dataset: tf.data.Dataset, split: str) -> tf.data.Dataset:
+        # Keras takes several steps in one call only where it can tell how many there are.
+        num_lists = self.folder.num_lists(split)
+        if not num_lists:
+            return dataset
+        batches = -(-num_lists // self.batch_size)
+        return dataset.apply(tf.data.experimental.assert_cardinality(batches))
 
     def _read(self, split: str, list_size: int | None = None, **kwargs: Any) -> tf.data.Dataset:
         schema = self.schema
