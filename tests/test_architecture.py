@@ -71,7 +71,7 @@ OUTSIDE: list[tuple[str, set[str], set[str]]] = [
         {"keras_tuner", "kerastuner"},
         {"tuning", "_compat"},
     ),
-    ("only serving imports gRPC", {"grpc"}, {"serving"}),
+    ("only serving and tuning import gRPC", {"grpc"}, {"serving", "tuning"}),
     ("only baselines import tree libraries", {"lightgbm", "xgboost"}, {"baselines"}),
 ]
 

@@ -223,6 +223,42 @@ def _write(path: Path, text: str, flag: str) -> None:
 
 
 @app.command()
+def tune(
+    data: Data,
+    config: Annotated[Path, typer.Option("--config", help="the sweep as YAML; see docs/tuning.md")],
+    out: Annotated[Path, typer.Option("--out", help="folder of the sweep")],
+    workers: Annotated[
+        int, typer.Option("--workers", help="trials at a time on this machine", min=1)
+    ] = 1,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="key=value above the file, such as base.num_epochs=5"),
+    ] = None,
+    tuner_id: Annotated[
+        str | None, typer.Option("--tuner-id", help="chief, or a worker's own name: worker-1, ...")
+    ] = None,
+    oracle: Annotated[
+        str | None, typer.Option("--oracle", help="HOST:PORT of the chief, for chief and workers")
+    ] = None,
+) -> None:
+    """Search hyper-parameters; the same command goes on with a sweep that was killed."""
+    from tfr_moe.tuning.config import load_sweep_config
+    from tfr_moe.tuning.roles import Role
+
+    role = Role.from_environment(tuner_id, oracle)
+    sweep_config = load_sweep_config(config, settings or [])
+    from tfr_moe.tuning.sweep import tune as run_sweep
+
+    trials = run_sweep(data, out, sweep_config, _stderr(), workers, role)
+    failed = sum(trial.status == "failed" for trial in trials)
+    _stderr().print(
+        f"wrote {out}: {len(trials)} trials" + (f", {failed} of them failed" if failed else ""),
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+@app.command()
 def export(
     run: Annotated[Path, typer.Option("--run", help="a finished run")],
     out: Annotated[Path, typer.Option("--out", help="MODELS/NAME; a new version appears below it")],
@@ -282,6 +318,36 @@ def rank(
     else:
         console = Console()
         console.print(render(ranking, asked.items, console.width))
+
+
+@app.command()
+def reproduce(
+    study: Annotated[str, typer.Argument(help="mmoe-synthetic or census")],
+    out: Annotated[Path, typer.Option("--out", help="folder of the study; resumes what is there")],
+    data: Annotated[
+        Path | None, typer.Option("--data", help="the data, for studies that don't make their own")
+    ] = None,
+    size: Annotated[str, typer.Option("--size", help="default, small or paper")] = "default",
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", help="runs of each cell, instead of the size's", min=1)
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option("--processes", help="runs at a time; by default all cores", min=1)
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="one setting, key=value; may be repeated")
+    ] = None,
+) -> None:
+    """Run a study of a paper; the same command resumes one that was killed."""
+    from tfr_moe.reproduce.study import Place
+    from tfr_moe.reproduce.study import reproduce as run_study
+
+    place = Place(out, processes or os.cpu_count() or 1, data, _stderr())
+    # Into a file the tables go as wide as they are.
+    console = Console() if sys.stdout.isatty() else Console(width=160)
+    for shown in run_study(study, place, size, settings or [], seeds):
+        console.print(shown, soft_wrap=isinstance(shown, str), highlight=False)
+    _stderr().print(f"wrote {out}: results.json and plots", soft_wrap=True, highlight=False)
 
 
 @app.command()

@@ -53,6 +53,7 @@ class SweepConfig(BaseModel):
         cache: whether the data is parsed once and kept below the sweep, read into memory by each
             process. False reads the records anew in each epoch, for data larger than memory.
         process_per_trial: train each trial in a process of its own.
+        lease: seconds after which a worker that gives no sign of life loses its trial to another.
         data: the data-set folder; given at the command line.
     """
 
@@ -71,6 +72,7 @@ class SweepConfig(BaseModel):
     max_failures: int = Field(3, ge=1)
     cache: bool = True
     process_per_trial: bool = False
+    lease: float = Field(60.0, gt=0)
     data: str | None = None
 
     @model_validator(mode="before")

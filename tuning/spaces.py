@@ -142,7 +142,12 @@ def _from_function(given: Mapping[str, Any]) -> Space:
     if set(given) != {"function"}:
         others = ", ".join(sorted(set(given) - {"function"}))
         raise UserError(f"space: function stands alone, got {others} beside it")
-    return Space(dict(given), function=load_function(str(given["function"])))
+    reference = str(given["function"])
+    function = load_function(reference)
+    where, _, name = reference.rpartition(":")
+    if where.endswith(".py"):
+        reference = f"{Path(where).resolve()}:{name}"
+    return Space({"function": reference}, function=function)
 
 
 # --------------------------------------------------------------------------------------- ready ones
@@ -265,7 +270,8 @@ def _from_preset(given: Mapping[str, Any], base: RunConfig, schema: FeatureSchem
         if key != "preset" and key not in defaults:
             raise UserError(f"space {name}: takes no {key!r}; it takes {', '.join(defaults)}")
     values = {**defaults, **{key: value for key, value in given.items() if key != "preset"}}
-    return Space({"preset": name, **values}, tuple(make(values, base, schema)))
+    dimensions = tuple(make(values, base, schema))
+    return Space({"preset": name, **values}, dimensions)
 
 
 # ------------------------------------------------------------------------------------------- checks

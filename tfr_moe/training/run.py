@@ -141,7 +141,7 @@ def fit(
     config: RunConfig,
     run: Path,
     console: Console,
-    make_pipeline: type[RankingPipeline] = RankingPipeline,
+    make_pipeline: Callable[..., RankingPipeline] = RankingPipeline,
 ) -> RankingPipeline:
     """Trains below `run` by a pipeline: seeds, precision and model as the settings ask for.
 
@@ -151,7 +151,7 @@ def fit(
         config: the settings.
         run: an existing folder, which may hold the state of a killed training.
         console: where progress goes.
-        make_pipeline: `RankingPipeline` or a subclass with the same arguments.
+        make_pipeline: `RankingPipeline`, or what makes one from the same arguments.
 
     Returns:
         The pipeline, with the ledger of all epochs.

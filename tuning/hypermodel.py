@@ -1,0 +1,163 @@
+"""KerasTuner hypermodels: the values of the hyper-parameters become a run's settings and its model."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from tfr_moe import metrics
+from tfr_moe._compat import import_keras_tuner, tf
+from tfr_moe.config import RunConfig, make_config
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.errors import UserError
+from tfr_moe.training.pipeline import RankingPipeline
+from tfr_moe.training.run import check_names, make_builder, make_scorer
+
+from .cache import CachedDatasetBuilder, ParsedSplit
+from .config import Objective
+from .dimensions import Choice
+from .records import Direction
+from .spaces import Space, make_space
+
+kt: Any = import_keras_tuner()
+
+
+class RankingHyperModel(kt.HyperModel):
+    """Any model of `tfr_moe.config.MODEL_NAMES`, with some of its settings left to a tuner.
+
+    It serves the sweeps of `tfr-moe tune`, and KerasTuner's own tuners just as well:
+
+        hypermodel = RankingHyperModel(DataFolder("data"), make_config({"model": "moe"}), "experts")
+        tuner = keras_tuner.RandomSearch(
+            hypermodel, keras_tuner.Objective("val_session_auc", "max"), max_trials=5)
+        tuner.search(epochs=3)
+
+    Args:
+        folder: the data set.
+        base: the settings that are not varied.
+        space: what is varied, in any form that `make_space` takes.
+        splits: the parsed data where it is in memory; None reads the records.
+
+    Raises:
+        UserError: for a space that does not fit the model or the data.
+    """
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        base: RunConfig,
+        space: str | Mapping[str, Any],
+        splits: dict[str, ParsedSplit] | None = None,
+    ):
+        super().__init__(name=base.model)
+        self.folder = folder
+        self.base = base
+        self.splits = splits
+        self.space: Space = make_space(space, base, folder.schema)
+
+    def config(self, hp: Any, **fixed: Any) -> RunConfig:
+        """The settings of a run for the values that `hp` holds, with `fixed` above all.
+
+        Raises:
+            UserError: if they don't go together.
+        """
+        settings, _ = self.space.suggest(hp)
+        return self.make_config(settings, **fixed)
+
+    def make_config(self, settings: Mapping[str, Any], **fixed: Any) -> RunConfig:
+        """The base settings with others above them."""
+        return make_config({**self.base.model_dump(), **settings, **fixed}, "trial")
+
+    def builder(self, config: RunConfig) -> ElwcDatasetBuilder:
+        """What serves the batches: from memory where the data is parsed."""
+        if self.splits is None:
+            return make_builder(self.folder, config)
+        return make_builder(self.folder, config, partial(CachedDatasetBuilder, self.splits))
+
+    def declare(self, hp: Any) -> None:
+        """Names all hyper-parameters of the space to `hp`, without a model."""
+        self.space.suggest(hp)
+
+    def build(self, hp: Any) -> tf.keras.Model:
+        """The compiled model for the values that `hp` holds."""
+        config = self.config(hp)
+        scorer = make_scorer(self.folder, config)
+        with tempfile.TemporaryDirectory() as nothing_to_resume:
+            pipeline = RankingPipeline(
+                scorer.model_builder(name=config.model),
+                self.builder(config),
+                config,
+                Path(nothing_to_resume),
+                Console(quiet=True),
+            )
+            return pipeline.compiled_model()
+
+    def fit(self, hp: Any, model: tf.keras.Model, *args: Any, **kwargs: Any) -> Any:
+        """Trains on the data set, unless data is given, for the epochs of `base`, unless told."""
+        config = self.config(hp)
+        if not args and "x" not in kwargs:
+            builder = self.builder(config)
+            kwargs["x"] = builder.build_train_dataset()
+            kwargs.setdefault("validation_data", builder.build_valid_dataset())
+            kwargs.setdefault("steps_per_epoch", config.steps_per_epoch)
+        kwargs.setdefault("epochs", config.num_epochs)
+        kwargs.setdefault("verbose", 0)
+        return model.fit(*args, **kwargs)
+
+
+def direction_of(metric: str) -> Direction:
+    """Whether a metric is to be large (`max`) or small (`min`).
+
+    Raises:
+        UserError: for a name that is no metric.
+
+    Example:
+        >>> direction_of("ndcg_10"), direction_of("loss")
+        ('max', 'min')
+    """
+    if metric == "loss":
+        return "min"
+    return "max" if metrics.higher_is_better(metric) else "min"
+
+
+def check_objective(objective: Objective, base: RunConfig) -> Objective:
+    """The objective with its direction, after making sure that the runs report it.
+
+    Raises:
+        UserError: naming what they report.
+    """
+    reported = (*base.metrics, "loss")
+    if objective.name not in reported:
+        raise UserError(
+            f"objective {objective.name!r}: the runs do not report it; they report "
+            f"{', '.join(reported)} (base.metrics adds others)"
+        )
+    direction = direction_of(objective.name)
+    if objective.direction not in (None, direction):
+        raise UserError(
+            f"objective {objective.name}: its direction is {direction}, not {objective.direction}"
+        )
+    return Objective(name=objective.name, direction=direction)
+
+
+def check_options(hypermodel: RankingHyperModel) -> None:
+    """Makes the scorer of each listed value, which refuses what the data does not have.
+
+    Raises:
+        UserError: naming the hyper-parameter and the value.
+    """
+    check_names(hypermodel.base)
+    make_scorer(hypermodel.folder, hypermodel.base)
+    for dimension in hypermodel.space.dimensions:
+        for value, settings in dimension.options if isinstance(dimension, Choice) else ():
+            try:
+                config = hypermodel.make_config(settings)
+                check_names(config)
+                make_scorer(hypermodel.folder, config)
+            except UserError as error:
+                raise UserError(f"space: {dimension.name} = {value}: {error}") from error
