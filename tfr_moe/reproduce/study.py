@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 
 from tfr_moe.errors import UserError
+from tfr_moe.reproduce.runs import Job, Result, run_all
 from tfr_moe.reproduce.settings import StudySettings, choose, hold
 
 MODULES = {
@@ -34,6 +35,13 @@ class Place:
     processes: int
     data: Path | None
     console: Console
+
+    def run_all(
+        self, jobs: Sequence[Job], work: Callable[[Job], Result], name: str
+    ) -> list[Result]:
+        """The results of the jobs (see `tfr_moe.reproduce.runs`), kept in `out/NAME.jsonl`."""
+        path = self.out / f"{name}.jsonl"
+        return run_all(jobs, work, path, self.processes, self.console, name)
 
 
 @dataclass(frozen=True)

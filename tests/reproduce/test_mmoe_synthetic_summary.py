@@ -1,0 +1,80 @@
+"""The synthetic study's numbers from losses that were written down by hand."""
+
+import math
+
+import pytest
+
+from tfr_moe.reproduce.mmoe_synthetic_summary import Losses, finding, shown, summarize, tables
+
+LOSSES = {
+    # model: correlation -> losses of seeds 0 and 1
+    "shared_bottom": {0.5: (0.30, 0.34), 1.0: (0.20, 0.22)},
+    "mmoe": {0.5: (0.21, 0.23), 1.0: (0.20, 0.20)},
+}
+
+
+def runs(losses):
+    return [
+        {"model": model, "correlation": p, "seed": seed, "loss": loss}
+        for model, row in losses.items()
+        for p, cell in row.items()
+        for seed, loss in enumerate(cell)
+    ]
+
+
+def test_degradation_is_taken_seed_by_seed():
+    losses = Losses(list(reversed(runs(LOSSES))))
+    assert losses.degradation("shared_bottom", 0.5) == pytest.approx([0.10, 0.12])
+    assert losses.degradation("mmoe", 0.5) == pytest.approx([0.01, 0.03])
+
+
+def test_the_summary_by_hand():
+    summary = summarize(Losses(runs(LOSSES)))
+    assert summary["runs"] == 2
+    cell = summary["loss"]["shared_bottom"]["0.5"]
+    assert cell["mean"] == pytest.approx(0.32)
+    assert cell["median"] == pytest.approx(0.32)
+    assert cell["lower_quartile"] == pytest.approx(0.31)
+    # With two runs the 95 % t quantile is 12.706, and the standard error half the difference: 0.02.
+    assert cell["high"] - cell["mean"] == pytest.approx(12.706 * 0.02, rel=1e-4)
+    assert summary["gain"]["mmoe"]["0.5"]["mean"] == pytest.approx(0.10)  # 0.32 - 0.22
+    assert summary["gain"]["mmoe"]["1.0"]["mean"] == pytest.approx(0.01)  # 0.21 - 0.20
+    less = summary["less_degradation"]["mmoe"]["0.5"]
+    # (0.10 - 0.01, 0.12 - 0.03): 0.09 for both seeds.
+    assert less["mean"] == pytest.approx(0.09)
+    assert less["standard_deviation"] == pytest.approx(0, abs=1e-12)
+
+
+def test_the_finding_says_higher_only_where_the_interval_does():
+    clear = {
+        "shared_bottom": {0.5: (0.30, 0.31, 0.32), 1.0: (0.20, 0.21, 0.21)},
+        "mmoe": {0.5: (0.21, 0.22, 0.22), 1.0: (0.20, 0.21, 0.21)},
+        "omoe": {0.5: (0.35, 0.20, 0.40), 1.0: (0.20, 0.21, 0.21)},
+    }
+    lines = finding(summarize(Losses(runs(clear))))
+    assert "shared_bottom at correlation 0.5: loss higher than" in lines[0]
+    assert "mmoe at correlation 0.5: degrades less than shared_bottom" in lines[1]
+    assert "omoe at correlation 0.5: degrades not measurably less or more" in lines[2]
+
+
+def test_one_run_has_no_interval_and_no_finding():
+    single = {model: {p: cell[:1] for p, cell in row.items()} for model, row in LOSSES.items()}
+    summary = summarize(Losses(runs(single)))
+    assert shown(summary["loss"]["mmoe"]["1.0"]) == "0.2000"
+    assert math.isnan(summary["degradation"]["mmoe"]["0.5"]["p_value"])
+    assert "not measurably" in finding(summary)[0]
+
+
+def test_tables_hold_each_model_once_per_part():
+    found = tables(summarize(Losses(runs(LOSSES))))
+    assert [table.row_count for table in found] == [2, 2, 1, 1]
+    assert list(found[0].columns[1].cells) == [
+        "0.3200 [0.0659, 0.5741]",
+        "0.2200 [0.0929, 0.3471]",
+    ]
+
+
+def test_without_the_reference_there_is_nothing_to_compare_with():
+    summary = summarize(Losses(runs({"mmoe": LOSSES["mmoe"]})))
+    assert "gain" not in summary
+    assert finding(summary) == []

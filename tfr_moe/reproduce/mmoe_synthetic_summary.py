@@ -1,0 +1,161 @@
+"""What the runs of the synthetic study add up to: losses by model and correlation, and the finding.
+
+The runs of a seed share inputs, noise and the plane of the weight vectors whatever the model and the
+correlation, so that differences are taken run by run. Intervals are 95 % t intervals over runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+from scipy import stats
+
+from tfr_moe.evaluation.significance import seed_interval
+
+REFERENCE = "shared_bottom"
+
+
+class Losses:
+    """Final test losses by model and correlation: arrays of one number per run, in the same order.
+
+    Args:
+        runs: mappings with `model`, `correlation`, `seed` and `loss`.
+    """
+
+    def __init__(self, runs: Sequence[dict[str, Any]]):
+        self.models = list(dict.fromkeys(run["model"] for run in runs))
+        self.correlations = sorted({run["correlation"] for run in runs})
+        cells: dict[tuple[str, float], dict[int, float]] = {}
+        for run in runs:
+            cells.setdefault((run["model"], run["correlation"]), {})[run["seed"]] = run["loss"]
+        self._cells = cells
+        self.seeds = sorted({run["seed"] for run in runs})
+
+    def of(self, model: str, correlation: float) -> NDArray[np.float64]:
+        """[runs] losses of a cell, by seed."""
+        cell = self._cells[model, correlation]
+        return np.array([cell[seed] for seed in self.seeds])
+
+    def degradation(self, model: str, correlation: float) -> NDArray[np.float64]:
+        """[runs]: how much higher the loss is than at the highest correlation, seed by seed."""
+        return self.of(model, correlation) - self.of(model, self.correlations[-1])
+
+
+def _interval(values: NDArray[np.float64]) -> dict[str, float]:
+    found = asdict(seed_interval(values))
+    found["p_value"] = _p_value(values)
+    return found
+
+
+def _p_value(values: NDArray[np.float64]) -> float:
+    """Of the two-sided one-sample t-test against 0; NaN below two values or without any spread."""
+    if len(values) < 2 or np.ptp(values) <= 1e-12 * np.abs(values).max():
+        return float("nan")
+    return float(stats.ttest_1samp(values, 0.0).pvalue)
+
+
+def summarize(losses: Losses) -> dict[str, Any]:
+    """Everything of the finding, JSON-serializable.
+
+    Returns:
+        `loss`: model -> correlation -> mean, interval, median and quartiles of the final test loss.
+        `degradation`: model -> correlation -> interval of the loss minus that at the highest correlation.
+        `less_degradation`: the same for the reference's degradation minus the model's.
+        `gain`: the same for the reference's loss minus the model's.
+    """
+    others = [model for model in losses.models if model != REFERENCE]
+    lower = losses.correlations[:-1]
+    summary: dict[str, Any] = {"runs": len(losses.seeds), "reference": REFERENCE}
+    summary["loss"] = {
+        model: {str(p): _spread(losses.of(model, p)) for p in losses.correlations}
+        for model in losses.models
+    }
+    summary["degradation"] = {
+        model: {str(p): _interval(losses.degradation(model, p)) for p in lower}
+        for model in losses.models
+    }
+    if REFERENCE not in losses.models:
+        return summary
+    summary["gain"] = {
+        model: {
+            str(p): _interval(losses.of(REFERENCE, p) - losses.of(model, p))
+            for p in losses.correlations
+        }
+        for model in others
+    }
+    summary["less_degradation"] = {
+        model: {
+            str(p): _interval(losses.degradation(REFERENCE, p) - losses.degradation(model, p))
+            for p in lower
+        }
+        for model in others
+    }
+    return summary
+
+
+def _spread(values: NDArray[np.float64]) -> dict[str, float]:
+    return {
+        **asdict(seed_interval(values)),
+        "lower_quartile": float(np.quantile(values, 0.25)),
+        "median": float(np.median(values)),
+        "upper_quartile": float(np.quantile(values, 0.75)),
+    }
+
+
+def shown(found: dict[str, float], signed: bool = False) -> str:
+    """`0.1234 [0.1200, 0.1268]`; no brackets where there is no interval."""
+    form = "+.4f" if signed else ".4f"
+    if np.isnan(found["low"]):
+        return format(found["mean"], form)
+    return f"{found['mean']:{form}} [{found['low']:{form}}, {found['high']:{form}}]"
+
+
+def tables(summary: dict[str, Any]) -> list[Table]:
+    """The losses and the differences, to print."""
+    runs = summary["runs"]
+    parts = [("loss", f"test loss, mean of {runs} runs [95 %]", False)]
+    parts.append(("degradation", "loss minus that at the highest correlation [95 %]", True))
+    if "gain" in summary:
+        parts.append(("gain", "loss of shared_bottom minus that of the model [95 %]", True))
+        parts.append(
+            ("less_degradation", "degradation of shared_bottom minus that of the model", True)
+        )
+    return [_table(summary[part], title, signed) for part, title, signed in parts]
+
+
+def _table(cells: dict[str, dict[str, Any]], title: str, signed: bool) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("model")
+    for p in next(iter(cells.values())):
+        table.add_column(f"correlation {p}", justify="right")
+    for model, row in cells.items():
+        table.add_row(model, *(shown(found, signed) for found in row.values()))
+    return table
+
+
+def finding(summary: dict[str, Any]) -> list[str]:
+    """The paper's two claims in a line each, as the intervals have them."""
+    lines = []
+    for p, found in summary["degradation"].get(REFERENCE, {}).items():
+        lines.append(
+            f"shared_bottom at correlation {p}: loss {_direction(found, 'higher', 'lower')} than at "
+            f"the highest correlation by {shown(found, signed=True)}"
+        )
+    for model, row in summary.get("less_degradation", {}).items():
+        lines += [
+            f"{model} at correlation {p}: degrades {_direction(found, 'less', 'more')} than "
+            f"shared_bottom, by {shown(found, signed=True)}"
+            for p, found in row.items()
+        ]
+    return lines
+
+
+def _direction(found: dict[str, float], positive: str, negative: str) -> str:
+    if found["low"] > 0:
+        return positive
+    return negative if found["high"] < 0 else f"not measurably {positive} or {negative}"
