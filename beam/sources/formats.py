@@ -1,4 +1,4 @@
-"""Rows of CSV, JSON lines and Parquet files, with the line of each row."""
+"""Rows of CSV, TSV, JSON lines and Parquet files, with the line of each row."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from .files import is_sound, open_file, text_of, told
 
 _JSON_SAMPLE = 1000
 _PARQUET_BATCH = 4096
-_TEXT = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+_TEXT = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
-ALLOWED = ".csv, .jsonl, .ndjson or .json, each plain or .gz, and .parquet or .pq"
+ALLOWED = ".csv, .tsv, .jsonl, .ndjson or .json, each plain or .gz, and .parquet or .pq"
 
 
 def file_format(path: str) -> str:
-    """`csv`, `jsonl` or `parquet`, by the name's ending.
+    """`csv`, `tsv`, `jsonl` or `parquet`, by the name's ending.
 
     Raises:
         UserError: for any other ending.
@@ -37,19 +38,19 @@ def file_format(path: str) -> str:
     raise UserError(f"{path}: not a known file type; the name must end in {ALLOWED}")
 
 
-def columns(path: str) -> set[str]:
+def columns(path: str, kind: str | None = None) -> set[str]:
     """The columns of a file: of the header, the Parquet schema, or the first 1,000 JSON rows.
 
     Raises:
         UserError: if the file is empty, can't be read, or has a column twice.
     """
-    kind = file_format(path)
+    kind = kind or file_format(path)
     with open_file(path) as file:
         if kind == "parquet":
             return set(_parquet_file(path, file).schema_arrow.names)
         text = text_of(file)
-        if kind == "csv":
-            return set(_header(path, csv.reader(text)))
+        if kind in _DELIMITERS:
+            return set(_header(path, csv.reader(text, delimiter=_DELIMITERS[kind])))
         seen: set[str] = set()
         line = ""
         for line in itertools.islice(text, _JSON_SAMPLE):
@@ -71,7 +72,9 @@ def _header(path: str, reader: Any) -> list[str]:
     return header
 
 
-def read(path: str, index: int, size: int, report: Callable[[int], None]) -> Iterator[RawRow]:
+def read(
+    path: str, index: int, size: int, report: Callable[[int], None], kind: str | None = None
+) -> Iterator[RawRow]:
     """The rows of a file in order.
 
     Args:
@@ -79,23 +82,26 @@ def read(path: str, index: int, size: int, report: Callable[[int], None]) -> Ite
         index: its number, which each row carries.
         size: its size as stored.
         report: called now and then with the number of stored bytes that have been read since.
+        kind: `csv`, `tsv`, `jsonl` or `parquet`; by default the name's ending decides.
 
     Raises:
         UserError: if the file can't be read to its end; the message names the file.
     """
-    readers = {"csv": _read_csv, "jsonl": _read_jsonl, "parquet": _read_parquet}
-    reader = readers[file_format(path)]
+    kind = kind or file_format(path)
     with open_file(path) as file:
-        rows = reader(path, index, file)
+        if kind in _DELIMITERS:
+            rows = _read_csv(path, index, file, _DELIMITERS[kind])
+        else:
+            rows = (_read_jsonl if kind == "jsonl" else _read_parquet)(path, index, file)
         # A Parquet file is read from its end, so that its place says nothing about progress.
-        if file_format(path) == "parquet":
+        if kind == "parquet":
             yield from rows
             report(size)
         else:
             yield from told(rows, file, size, report)
 
 
-def _read_csv(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
+def _read_csv(path: str, index: int, file: IO[bytes], delimiter: str) -> Iterator[RawRow]:
     broken = False
 
     def watched(text: io.TextIOWrapper) -> Iterator[str]:
@@ -104,7 +110,7 @@ def _read_csv(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
             broken = broken or not is_sound(line)
             yield line
 
-    reader = csv.reader(watched(text_of(file)))
+    reader = csv.reader(watched(text_of(file)), delimiter=delimiter)
     header = _header(path, reader)
     width = len(header)
     while True:

@@ -15,7 +15,7 @@ from ..sources import SourceRows
 from .counting import COUNTS
 from .design import Design
 from .events import KeepEvents, ParseEvents, UserEvents
-from .items import ItemLookup, MergeItems, ParseItems, ResolveItems
+from .items import ItemLookup, ReadTable
 from .joining import JoinByKey, add_past, pasts_of
 from .negatives import SeenItem, candidate_table
 from .parsing import REJECTS
@@ -48,14 +48,16 @@ class Interactions(beam.PTransform):
             | "ParseEvents"
             >> beam.ParDo(ParseEvents(design)).with_outputs(COUNTS, REJECTS, main="events")
         )
-        table, item_counts, item_rejects = self._item_table(pipeline)
+        table = pipeline | "ItemTable" >> ReadTable(
+            self._items, design.item, design.item_columns, design.levels
+        )
         kept = (
             parsed.events
             | "KeepEvents" >> beam.CombinePerKey(KeepEvents(design))
             | "UserEvents" >> beam.ParDo(UserEvents(design)).with_outputs(COUNTS, main="batches")
         )
         lookup = ItemLookup(design.item, design.item_columns)
-        events = (kept.batches, table) | "ItemsOfEvents" >> JoinByKey(lookup, design.time)
+        events = (kept.batches, table.entries) | "ItemsOfEvents" >> JoinByKey(lookup, design.time)
         positives = events | "Positives" >> beam.ParDo(Positives(design)).with_outputs(
             COUNTS, main="keyed"
         )
@@ -68,34 +70,15 @@ class Interactions(beam.PTransform):
             )
         )
         made = self._lists(drawn.drawn, kept.batches)
-        described = (made.lists, table) | "ItemsOfLists" >> JoinByKey(lookup, design.time)
+        described = (made.lists, table.entries) | "ItemsOfLists" >> JoinByKey(lookup, design.time)
         lists, past_counts = add_past(described, events, pasts_of(design.past), design.time)
         counts = (parsed, kept, positives, drawn, made)
         return SourceRows(
             lists,
-            (parsed[REJECTS], item_rejects) | "SourceRejects" >> beam.Flatten(),
-            [*(step[COUNTS] for step in counts), *item_counts, *past_counts]
+            (parsed[REJECTS], table.rejects) | "SourceRejects" >> beam.Flatten(),
+            [*(step[COUNTS] for step in counts), table.counts, *past_counts]
             | "SourceCounts" >> beam.Flatten(),
         )
-
-    def _item_table(
-        self, pipeline: beam.Pipeline
-    ) -> tuple[beam.PCollection, list[beam.PCollection], beam.PCollection]:
-        columns = self._design.item_columns
-        parsed = (
-            pipeline
-            | "ReadItems" >> self._items
-            | "ParseItems"
-            >> beam.ParDo(ParseItems(self._design.item, columns, self._design.levels)).with_outputs(
-                COUNTS, REJECTS, main="items"
-            )
-        )
-        resolved = (
-            parsed.items
-            | "MergeItems" >> beam.CombinePerKey(MergeItems(len(columns)))
-            | "ResolveItems" >> beam.ParDo(ResolveItems()).with_outputs(COUNTS, main="items")
-        )
-        return resolved.items, [parsed[COUNTS], resolved[COUNTS]], parsed[REJECTS]
 
     def _tables(self, events: beam.PCollection) -> Any:
         """The candidate table of each category, for all workers."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 
 from tfr_moe.encoding import RowError, is_missing, to_id
 
 from ..sources import RawRow
-from .counting import CountingDoFn
+from .counting import COUNTS, CountingDoFn
 from .grouping import Place
 from .parsing import REJECTS
 
@@ -52,16 +52,18 @@ class ParseItems(CountingDoFn):
         item: the column with the item's id.
         columns: what is kept, the category's levels among them.
         levels: the columns of `columns` whose names are mended; mended ones are counted.
+        thing: what the rows are called where they are counted.
     """
 
-    def __init__(self, item: str, columns: Sequence[str], levels: Sequence[str]):
+    def __init__(self, item: str, columns: Sequence[str], levels: Sequence[str], thing: str):
         self._item = item
+        self._thing = thing
         self._columns = list(columns)
         self._levels = set(levels)
 
     def process(self, batch: list[RawRow]) -> Iterator[Any]:
         """Parses a batch."""
-        self.tally["source", "items", "read"] += len(batch)
+        self.tally["source", self._thing, "read"] += len(batch)
         for row in batch:
             reason = row.error
             if reason is None:
@@ -70,7 +72,7 @@ class ParseItems(CountingDoFn):
                 except RowError as error:
                     reason = str(error)
             if reason is not None:
-                self.tally["source", "items", "rejected"] += 1
+                self.tally["source", self._thing, "rejected"] += 1
                 yield beam.pvalue.TaggedOutput(REJECTS, (row.file, row.line, reason, row.values))
                 continue
             values = tuple([self._value(c, row.values) for c in self._columns])  # type: ignore[arg-type]
@@ -139,14 +141,65 @@ def _first(one: tuple[Place, Any] | None, other: tuple[Place, Any] | None) -> An
 class ResolveItems(CountingDoFn):
     """(item, what `MergeItems` gives) -> (item, values); counts rows that were duplicates."""
 
+    def __init__(self, thing: str):
+        self._thing = thing
+
     def process(self, keyed: tuple[str, Merged]) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Resolves one item."""
         item, (values, rows, conflict) = keyed
-        self.tally["source", "items", "kept"] += 1
+        self.tally["source", self._thing, "kept"] += 1
         if rows > 1:
             outcome = "duplicate that differs" if conflict else "duplicate"
-            self.tally["source", "items", outcome] += rows - 1
+            self.tally["source", self._thing, outcome] += rows - 1
         yield item, tuple(None if value is None else value[1] for value in values)
+
+
+class Table(NamedTuple):
+    """A table by key, and what became of its rows."""
+
+    entries: beam.PCollection
+    counts: beam.PCollection
+    rejects: beam.PCollection
+
+
+class ReadTable(beam.PTransform):
+    """Pipeline -> `Table` of (key, values of `columns`), one entry a key.
+
+    Args:
+        rows: transform from the pipeline to batches of rows.
+        key: the column with the key.
+        columns: what is kept.
+        levels: the columns of `columns` whose names are mended.
+        thing: what the rows are called where they are counted.
+    """
+
+    def __init__(
+        self,
+        rows: beam.PTransform,
+        key: str,
+        columns: Sequence[str],
+        levels: Sequence[str] = (),
+        thing: str = "items",
+    ):
+        super().__init__()
+        self._rows, self._thing, self._width = rows, thing, len(columns)
+        self._parse = ParseItems(key, columns, levels, thing)
+
+    def expand(self, pipeline: beam.Pipeline) -> Table:
+        """Reads and resolves duplicates."""
+        parsed = (
+            pipeline
+            | "Read" >> self._rows
+            | "Parse" >> beam.ParDo(self._parse).with_outputs(COUNTS, REJECTS, main="rows")
+        )
+        resolved = (
+            parsed.rows
+            | "Merge" >> beam.CombinePerKey(MergeItems(self._width))
+            | "Resolve"
+            >> beam.ParDo(ResolveItems(self._thing)).with_outputs(COUNTS, main="entries")
+        )
+        counts = (parsed[COUNTS], resolved[COUNTS]) | "Counts" >> beam.Flatten()
+        return Table(resolved.entries, counts, parsed[REJECTS])
 
 
 class ItemLookup:

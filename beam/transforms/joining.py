@@ -48,10 +48,12 @@ def batch_id(batch: Sequence[RawRow]) -> BatchId:
     return batch[0].file, batch[0].line, batch[0].order
 
 
-def moment(row: RawRow, time: str) -> float | None:
-    """The time of a row, None where it has no usable one."""
+def moment(row: RawRow, time: str | None) -> float | None:
+    """The time of a row, None where it has no usable one; 0 where no column is named."""
     if row.error is not None or not isinstance(row.values, Mapping):
         return None
+    if time is None:
+        return 0.0
     try:
         return to_time(time, row.values.get(time))
     except RowError:
@@ -75,10 +77,10 @@ class JoinByKey(beam.PTransform):
 
     Args:
         answers: makes the columns.
-        time: the column with the time.
+        time: the column with the time; None where the answers do not depend on it.
     """
 
-    def __init__(self, answers: Answers, time: str):
+    def __init__(self, answers: Answers, time: str | None = None):
         super().__init__()
         self._answers = answers
         self._time = time
@@ -101,7 +103,7 @@ class JoinByKey(beam.PTransform):
 
 
 def _ask(
-    batch: list[RawRow], answers: Answers, time: str
+    batch: list[RawRow], answers: Answers, time: str | None
 ) -> Iterator[tuple[str, tuple[BatchId, list[Question]]]]:
     questions: dict[str, list[Question]] = {}
     for index, row in enumerate(batch):

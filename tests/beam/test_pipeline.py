@@ -322,7 +322,7 @@ def test_a_missing_column_is_named_with_its_file(tmp_path):
         ("log.csv", b"", "log.csv: the file is empty, a header"),
         ("log.jsonl", b"", "log.jsonl: the file is empty"),
         ("log.parquet", b"", "log.parquet: not a sound Parquet file"),
-        ("log.txt", b"a,b\n", r"log.txt: not a known file type; .* \.csv, \.jsonl"),
+        ("log.txt", b"a,b\n", r"log.txt: not a known file type; .* \.csv, \.tsv, \.jsonl"),
         ("log.csv.gz", b"session,time\n", "log.csv.gz: not a sound gzip file"),
         ("log.csv", b"item,item\n", "log.csv: column 'item' stands twice in the header"),
     ],
