@@ -238,7 +238,7 @@ def test_the_map_has_no_cycle():
         ("tfr_moe.losses", "from tensorflow.python.ops import math_ops", "only _compat"),
         ("tfr_moe.training.x", "import apache_beam as beam", "only beam imports Apache Beam"),
         ("tfr_moe.training.x", "from keras_tuner import Objective", "import KerasTuner"),
-        ("tfr_moe.cli", "import grpc", "only serving imports gRPC"),
+        ("tfr_moe.cli", "import grpc", "only serving and tuning import gRPC"),
         ("tfr_moe.losses", "def f(tf):\n    return tf.__version__ > '2.16'", "decides by versions"),
         ("tfr_moe.losses", "def f(tf):\n    return tf.version.VERSION", "decides by versions"),
         ("tfr_moe.helpers.x", "", "has no row in MAY_IMPORT"),

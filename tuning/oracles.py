@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from tfr_moe._compat import import_keras_tuner
 from tfr_moe.folders import write_json
@@ -130,7 +132,7 @@ class DurableOracle(kt.Oracle):
             self.end_order.remove(trial_id)
             trial = self.trials[trial_id]
             trial.status = kt.engine.trial.TrialStatus.RUNNING
-            trial.metrics = kt.engine.metrics_tracking.MetricsTracker()
+            trial.metrics = type(trial.metrics)()
             trial.score = None
             self._retry_queue.append(trial_id)
 
@@ -209,7 +211,10 @@ class BayesianOracle(DurableOracle, kt.oracles.BayesianOptimizationOracle):
 
     def populate_space(self, trial_id: str) -> dict[str, Any]:
         """The next point."""
-        found = super().populate_space(trial_id)
+        with warnings.catch_warnings():
+            # How well a kernel fits a handful of points is no news.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found = super().populate_space(trial_id)
         if found["values"] is not None and self._duplicate(found["values"]):
             return self._random_populate_space()
         return found
