@@ -28,6 +28,9 @@ SCHEMA = FeatureSchema.model_validate(
     }
 )  # fmt: skip
 
+# The same with a second label, for models of several tasks.
+TASKS = SCHEMA.model_copy(update={"labels": ("purchase", "click")})
+
 TREE = {"a": ["x", "y"], "b": ["x", "z"]}  # x stands under both
 
 
@@ -40,7 +43,9 @@ def lists(count, seed):
         price = rng.gamma(2.0, 10.0, size)
         sales = rng.normal(size=size)
         utility = -np.log1p(price) if top == "a" else sales
-        bought = int(np.argmax(utility + 0.2 * rng.normal(size=size)))
+        felt = utility + 0.2 * rng.normal(size=size)
+        bought = int(np.argmax(felt))
+        clicked = np.argsort(-felt)[: max(1, size // 3)]
         context = {
             "top": top,
             "sub": str(rng.choice(TREE[top])),
@@ -53,6 +58,7 @@ def lists(count, seed):
                 "price": float(price[i]),
                 "sales": float(sales[i]),
                 "purchase": float(i == bought),
+                "click": float(i in clicked),
                 "position": float(i + 1),
             }
             for i in range(size)

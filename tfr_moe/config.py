@@ -5,17 +5,41 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from tfr_moe.errors import UserError, describe
+from tfr_moe.tasks import TaskSettings, check_given, settings_of_names
 
-MODEL_NAMES = ("dnn", "wide_dnn", "moe", "adv_moe", "hsc_moe", "adv_hsc_moe")
+ModelName = Literal[
+    "dnn",
+    "wide_dnn",
+    "moe",
+    "adv_moe",
+    "hsc_moe",
+    "adv_hsc_moe",
+    "single_task",
+    "shared_bottom",
+    "l2_constrained",
+    "cross_stitch",
+    "tensor_factorization",
+    "omoe",
+    "mmoe",
+    "category_mmoe",
+]
+MODEL_NAMES: tuple[str, ...] = get_args(ModelName)
+MULTITASK_NAMES = MODEL_NAMES[MODEL_NAMES.index("single_task") :]
 _ADVERSARIAL = ("adv_moe", "adv_hsc_moe")
-
-ModelName = Literal["dnn", "wide_dnn", "moe", "adv_moe", "hsc_moe", "adv_hsc_moe"]
+_DENSE_MIXTURES = ("omoe", "mmoe")  # gates over all N experts; there is no K
 
 
 class RunConfig(BaseModel):
@@ -36,6 +60,18 @@ class RunConfig(BaseModel):
         noisy_gate: noise on the gate in training.
         gate_features: context features that the gate sees, or [all]; None: the child category.
         expert_hidden_dims: hidden layers of a tower.
+        tasks: for multi-task models, the labels to learn: a list of names, or settings per name
+            (see `TaskSettings`); None takes all labels of the data.
+        score_combination: whether the combined score of the tasks is the weighted sum of their
+            probabilities or of their logits.
+        category_groups: for multi-task models, top categories as tasks in place of labels: the
+            number of groups to make, or the groups themselves as lists of names.
+        tower_hidden_dims: hidden layers of each task's tower, on top of the expert_hidden_dims.
+        parameter_budget: number of parameters above the embeddings that a multi-task model's
+            expert_hidden_dims are scaled to; None leaves them.
+        l2_weight: alpha of l2_constrained.
+        own_share: a task's share of its own activations at the start of cross_stitch.
+        tensor_ranks: the three ranks of tensor_factorization.
         activation: of the hidden layers.
         dropout: share of hidden units dropped in training.
         embedding_dim: width of embeddings that the schema gives no width.
@@ -74,6 +110,14 @@ class RunConfig(BaseModel):
     noisy_gate: bool = True
     gate_features: tuple[str, ...] | None = None
     expert_hidden_dims: tuple[int, ...] = (1024, 512, 256)
+    tasks: dict[str, TaskSettings] | None = None
+    score_combination: Literal["probability", "logit"] = "probability"
+    category_groups: int | tuple[tuple[str, ...], ...] | None = None
+    tower_hidden_dims: tuple[int, ...] = (64,)
+    parameter_budget: int | None = Field(None, ge=1)
+    l2_weight: float = Field(1e-3, ge=0)
+    own_share: float = Field(0.9, ge=0, le=1)
+    tensor_ranks: tuple[int, int, int] = (16, 16, 2)
     activation: str = "relu"
     dropout: float = Field(0.0, ge=0, lt=1)
     embedding_dim: int = Field(16, ge=1)
@@ -95,9 +139,14 @@ class RunConfig(BaseModel):
     strategy: Literal["MirroredStrategy", "MultiWorkerMirroredStrategy"] | None = None
     steps_per_execution: int = Field(1, ge=1)
 
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _names_are_tasks(cls, value: Any) -> Any:
+        return settings_of_names(value)
+
     @model_validator(mode="after")
     def _check(self) -> RunConfig:
-        if self.top_k > self.num_experts:
+        if self.top_k > self.num_experts and self.model not in _DENSE_MIXTURES:
             raise ValueError(f"top_k must be <= num_experts = {self.num_experts}, got {self.top_k}")
         idle = self.num_experts - self.top_k
         if self.model in _ADVERSARIAL and self.num_adversarial > idle:
@@ -105,14 +154,43 @@ class RunConfig(BaseModel):
                 f"num_adversarial must be <= num_experts - top_k = {idle}, "
                 f"got {self.num_adversarial}"
             )
-        if self.monitor != "loss" and self.monitor not in self.metrics:
-            raise ValueError(
-                f"monitor must be loss or one of metrics ({', '.join(self.metrics)}), "
-                f"got {self.monitor!r}"
-            )
-        if any(width < 1 for width in self.expert_hidden_dims):
-            raise ValueError("expert_hidden_dims must be >= 1")
+        for name in ("expert_hidden_dims", "tower_hidden_dims", "tensor_ranks"):
+            if min(getattr(self, name), default=1) < 1:
+                raise ValueError(f"{name} must be >= 1")
+        self._check_tasks()
+        self._check_monitor()
         return self
+
+    def _check_tasks(self) -> None:
+        for name in ("tasks", "category_groups", "parameter_budget"):
+            if self.model not in MULTITASK_NAMES and getattr(self, name) is not None:
+                raise ValueError(
+                    f"{name} is for the multi-task models ({', '.join(MULTITASK_NAMES)}), "
+                    f"not {self.model}"
+                )
+        if self.model in MULTITASK_NAMES and not self.expert_hidden_dims:
+            raise ValueError(f"expert_hidden_dims must name a layer for {self.model}")
+        if self.tasks is not None and self.category_groups is not None:
+            raise ValueError("tasks and category_groups exclude each other")
+        if self.category_groups is not None:
+            groups = self.category_groups
+            if (groups if isinstance(groups, int) else len(groups)) < 2:
+                raise ValueError(f"category_groups must be 2 groups or more, got {groups}")
+        if self.tasks is not None:
+            if len(self.tasks) < 2:
+                raise ValueError(f"tasks must be 2 labels or more, got {', '.join(self.tasks)}")
+            check_given({name: task.given for name, task in self.tasks.items()})
+
+    def _check_monitor(self) -> None:
+        if self.monitor == "loss" or self.monitor in self.metrics:
+            return
+        # Which tasks there are, only the data can tell where none are named.
+        if self.model in MULTITASK_NAMES and self.category_groups is None:
+            return
+        raise ValueError(
+            f"monitor must be loss or one of metrics ({', '.join(self.metrics)}), "
+            f"got {self.monitor!r}"
+        )
 
     def save(self, path: Path) -> None:
         """Writes all settings as YAML; `load_config` reads them back equal."""

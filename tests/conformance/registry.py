@@ -24,7 +24,7 @@ from tests.conformance.arrays import (
     one_if_valid,
 )
 from tests.conformance.cases import LossCase, MetricCase, ModelCase
-from tests.tiny import SCHEMA
+from tests.tiny import SCHEMA, TASKS
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK, FeatureTables
 
@@ -222,6 +222,40 @@ LAYERS += [
         call=lambda layer, x: layer(tf.reshape(x["inputs"], [-1, D, 4])),
     ),
     ModelCase(
+        "CategoryMMoE",
+        lambda: layers.CategoryMMoE(2, num_experts=N, top_k=K, **MULTITASK_SETTINGS),
+        MIXTURE,
+        {"output": "BL"},
+        draws=True,
+    ),
+    ModelCase(
+        "CategoryMMoE without draws",
+        lambda: layers.CategoryMMoE(
+            3, [8], num_experts=N, top_k=K, noisy_gate=False, hsc_weight=0.5
+        ),
+        MIXTURE,
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "TaskScores",
+        lambda: layers.TaskScores({"click": None, "cart": "click", "view": None}),
+        {"logits": floats("BL", 3), "mask": mask()},
+        {"click": "BL", "cart": "BL", "view": "BL"},
+    ),
+    ModelCase(
+        "CombinedScore",
+        lambda: layers.CombinedScore({"click": 1.0, "cart": 3.0}),
+        {"click": floats("BL", None), "cart": floats("BL", None)},
+        {"output": "BL"},
+        call=lambda layer, x: layer(x),
+    ),
+    ModelCase(
+        "TaskOfCategory",
+        lambda: layers.TaskOfCategory([["a"], ["b", "c"]]),
+        {"logits": floats("BL", 2), "categories": ids("B", 1, "a", "b", "c")},
+        {"output": "BL"},
+    ),
+    ModelCase(
         "GateMonitor",
         lambda: layers.GateMonitor(N, gates=["click", "purchase"]),
         {"inputs": floats("B", 2 * N)},
@@ -266,6 +300,55 @@ SCORERS = [
         ),
         RAW,
         {"output": "BL"},
+        call=None,
+    ),
+]
+
+BY_TASK = {"purchase": "BL", "click": "BL"}
+SCORERS += [
+    ModelCase(
+        f"MultiTaskScorer of {name}",
+        functools.partial(scorers.MultiTaskScorer, TASKS, FILE_TABLES, network=name, **SMALL),
+        RAW,
+        BY_TASK,
+        call=None,
+    )
+    for name in layers.MULTITASK
+]
+SCORERS += [
+    ModelCase(
+        "MultiTaskScorer with a conversion",
+        lambda: scorers.MultiTaskScorer(
+            TASKS, TABLES, tasks={"purchase": "click", "click": None}, parameter_budget=900, **SMALL
+        ),
+        RAW,
+        BY_TASK,
+        call=None,
+    ),
+    ModelCase(
+        "MultiTaskScorer of category groups",
+        lambda: scorers.MultiTaskScorer(SCHEMA, TABLES, category_groups=2, **SMALL),
+        RAW,
+        {"output": "BL"},
+        call=None,
+    ),
+    ModelCase(
+        "MultiTaskScorer of one task",
+        lambda: scorers.MultiTaskScorer(SCHEMA, TABLES, network="omoe", **SMALL),
+        RAW,
+        {"output": "BL"},
+        call=None,
+    ),
+    ModelCase(
+        "CategoryMMoEScorer",
+        lambda: scorers.CategoryMMoEScorer(
+            TASKS,
+            FILE_TABLES,
+            settings={"num_experts": N, "top_k": K, "hsc_weight": 0.1, "noisy_gate": False},
+            **SMALL,
+        ),
+        RAW,
+        BY_TASK,
         call=None,
     ),
 ]

@@ -55,7 +55,10 @@ def test_keras_rebuilds_the_models_of_scorers(case):
     copy = tf.keras.Model.from_config(through_json(model.get_config()))
     copy.set_weights(model.get_weights())
     values = draw(case.inputs)
-    np.testing.assert_array_equal(run(copy, values)["output"], run(model, values)["output"])
+    expected, got = run(model, values), run(copy, values)
+    assert got.keys() == expected.keys() == case.outputs.keys()
+    for name in expected:
+        np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
 
 
 @pytest.mark.parametrize("case", registry.SCORERS, ids=registry.by_name)
@@ -64,7 +67,10 @@ def test_keras_saves_and_loads_the_models_of_scorers(case, tmp_path):
     model.save(str(tmp_path / "model.keras"))
     copy = tf.keras.models.load_model(str(tmp_path / "model.keras"))
     values = draw(case.inputs)
-    np.testing.assert_array_equal(run(copy, values)["output"], run(model, values)["output"])
+    expected, got = run(model, values), run(copy, values)
+    assert got.keys() == expected.keys() == case.outputs.keys()
+    for name in expected:
+        np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
 
 
 @pytest.mark.parametrize("case", registry.LOSSES, ids=registry.by_name)

@@ -1,4 +1,4 @@
-"""expert_correlation: the squared Pearson correlation of experts of one output, and its invariances."""
+"""expert_correlation: equality with its definition, its invariances, its ends."""
 
 import numpy as np
 import pytest
@@ -10,22 +10,44 @@ RNG = np.random.default_rng(5)
 OUTPUTS = RNG.normal(size=[40, 3, 4]).astype(np.float32)
 
 
-def test_of_single_outputs_it_is_the_mean_squared_pearson_correlation():
-    outputs = OUTPUTS[..., :1]
-    r = np.corrcoef(outputs[..., 0], rowvar=False)
-    expected = np.mean([r[0, 1] ** 2, r[0, 2] ** 2, r[1, 2] ** 2])
-    assert float(expert_correlation(outputs)) == pytest.approx(expected, rel=1e-4)
+def slow_hsic(x, y):
+    """The unbiased estimate, index by index over distinct rows (Song et al. 2012, eq. 4)."""
+    n = len(x)
+    rows = range(n)
+    pairs = [(a, b) for a in rows for b in rows if a != b]
+    first = sum(x[a, b] * y[a, b] for a, b in pairs) / (n * (n - 1))
+    triples = [(a, b, c) for a, b in pairs for c in rows if c not in (a, b)]
+    second = sum(x[a, b] * y[a, c] for a, b, c in triples) / (n * (n - 1) * (n - 2))
+    fours = [(a, b, c, d) for a, b, c in triples for d in rows if d not in (a, b, c)]
+    third = sum(x[a, b] * y[c, d] for a, b, c, d in fours) / (n * (n - 1) * (n - 2) * (n - 3))
+    return first + third - 2 * second
 
 
-def test_it_equals_the_formula_of_gram_matrices():
-    """<K_i, K_j> / (|K_i| |K_j|) with K = E E^T of centred outputs, which is the same number."""
-    centred = OUTPUTS - OUTPUTS.mean(axis=0)
-    grams = [(centred[:, i] @ centred[:, i].T).ravel() for i in range(3)]
+def test_equals_the_definition_as_means_over_distinct_rows():
+    outputs = OUTPUTS[:8].astype(np.float64)
+    grams = [outputs[:, i] @ outputs[:, i].T for i in range(3)]
     pairs = [(0, 1), (0, 2), (1, 2)]
-    cosines = [
-        grams[i] @ grams[j] / np.linalg.norm(grams[i]) / np.linalg.norm(grams[j]) for i, j in pairs
-    ]
-    assert float(expert_correlation(OUTPUTS)) == pytest.approx(np.mean(cosines), rel=1e-4)
+    expected = np.mean(
+        [
+            slow_hsic(grams[i], grams[j])
+            / np.sqrt(slow_hsic(grams[i], grams[i]) * slow_hsic(grams[j], grams[j]))
+            for i, j in pairs
+        ]
+    )
+    assert float(expert_correlation(outputs)) == pytest.approx(expected, rel=1e-3)
+
+
+def test_of_single_outputs_it_is_near_the_squared_pearson_correlation():
+    shared, own = RNG.normal(size=[2, 5000, 1])
+    outputs = np.concatenate([shared, 0.6 * shared + 0.8 * own], axis=1)[..., None]
+    expected = np.corrcoef(outputs[..., 0], rowvar=False)[0, 1] ** 2
+    # The two differ by terms of order 1 / T.
+    assert float(expert_correlation(outputs, 5000)) == pytest.approx(expected, abs=2e-3)
+
+
+def test_unrelated_experts_are_near_0_though_they_have_as_many_units_as_there_are_rows():
+    outputs = RNG.normal(size=[256, 4, 256]).astype(np.float32)
+    assert abs(float(expert_correlation(outputs))) < 0.02
 
 
 def test_order_rotation_scale_and_shift_of_an_experts_units_mean_nothing():
@@ -33,7 +55,7 @@ def test_order_rotation_scale_and_shift_of_an_experts_units_mean_nothing():
     other = OUTPUTS.copy()
     other[:, 1] = 1e6 * other[:, 1] @ rotation + 3.0
     expected = float(expert_correlation(OUTPUTS))
-    assert float(expert_correlation(other)) == pytest.approx(expected, rel=1e-2)
+    assert float(expert_correlation(other)) == pytest.approx(expected, rel=1e-2, abs=1e-4)
 
 
 def test_copies_are_1_and_constants_0():
@@ -42,9 +64,10 @@ def test_copies_are_1_and_constants_0():
     assert float(expert_correlation(np.zeros([9, 3, 2], np.float32))) == 0.0
 
 
-def test_one_expert_or_no_row_is_0():
+def test_one_expert_or_too_few_rows_are_0():
     assert float(expert_correlation(OUTPUTS[:, :1])) == 0.0
-    assert float(expert_correlation(OUTPUTS[:0])) == 0.0
+    for rows in range(4):
+        assert float(expert_correlation(OUTPUTS[:rows])) == 0.0
 
 
 def test_only_the_first_rows_are_read():

@@ -18,6 +18,8 @@ EVERY = {
     "adversarial_weight": 0.2,
 }
 
+CATEGORY_MIXTURES = ("moe", "adv_moe", "hsc_moe", "adv_hsc_moe")
+
 
 def mixture_of(name, **parameters):
     model = create(name, SCHEMA, TABLES, {**EVERY, **parameters}).build_model()
@@ -95,5 +97,5 @@ def test_defaults_are_the_papers():
 def test_the_expert_layer_is_one_or_none(name):
     model = create(name, SCHEMA, TABLES, EVERY).build_model()
     kinds = [type(layer) for layer in model.layers]
-    assert kinds.count(CategoryMixtureOfExperts) == ("moe" in name)
+    assert kinds.count(CategoryMixtureOfExperts) == (name in CATEGORY_MIXTURES)
     assert kinds.count(ItemTower) == ("dnn" in name)

@@ -15,11 +15,18 @@ from tfr_moe.layers.hierarchy import HierarchicalSoftConstraint
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 from tfr_moe.layers.monitoring import ExpertUsage, GateMonitor, TrainingMean
 from tfr_moe.layers.multitask import MMoE, OMoE, SharedBottom, SingleTask, TaskTowers
+from tfr_moe.layers.multitask_category import CategoryMMoE
 from tfr_moe.layers.multitask_registry import (
     MULTITASK,
     make_multitask,
     match_budget,
     parameter_count,
+)
+from tfr_moe.layers.multitask_scores import (
+    CombinedScore,
+    TaskOfCategory,
+    TaskScores,
+    joint_logit,
 )
 from tfr_moe.layers.multitask_sharing import CrossStitch, L2Constrained, TensorFactorization
 from tfr_moe.layers.tower import ItemTower
@@ -27,7 +34,9 @@ from tfr_moe.layers.tower import ItemTower
 __all__ = [
     "MULTITASK",
     "AdversarialExpertPenalty",
+    "CategoryMMoE",
     "CategoryMixtureOfExperts",
+    "CombinedScore",
     "CrossStitch",
     "EncodedFeatures",
     "ExpertTowers",
@@ -43,12 +52,15 @@ __all__ = [
     "OMoE",
     "SharedBottom",
     "SingleTask",
+    "TaskOfCategory",
+    "TaskScores",
     "TaskTowers",
     "TensorFactorization",
     "TrainingMean",
     "expert_correlation",
     "expert_importance",
     "expert_load",
+    "joint_logit",
     "make_multitask",
     "match_budget",
     "parameter_count",

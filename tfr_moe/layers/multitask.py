@@ -39,7 +39,7 @@ class TaskTowers(ExpertTowers):
 
 
 class MultiTaskLayer(tf.keras.layers.Layer, metaclass=abc.ABCMeta):
-    """What the models have in common: settings, valid items as rows, a logit per task in its place.
+    """What the models have in common: their settings, experts and towers.
 
     Args:
         num_tasks: number of tasks, >= 1.
@@ -83,22 +83,8 @@ class MultiTaskLayer(tf.keras.layers.Layer, metaclass=abc.ABCMeta):
         self.task_names = tuple(task_names or (f"task_{k}" for k in range(num_tasks)))
 
     @abc.abstractmethod
-    def _score(self, rows: Any, training: bool) -> Any:
-        """Logits [T, tasks] of the rows [T, n]."""
-
-    def call(self, inputs: Any, mask: Any = None, training: bool = False) -> Any:
-        """Scores the valid items for every task.
-
-        Args:
-            inputs: [B, n], or [B, L, n] for lists.
-            mask: bool [B] or [B, L], True at valid items; None takes every item as valid.
-            training: whether dropout, added losses and metrics are active.
-
-        Returns:
-            Logits, float32 [B, tasks] or [B, L, tasks], 0 at padded items.
-        """
-        rows, places = take_rows(inputs, mask)
-        return put_rows(tf.cast(self._score(rows, training), tf.float32), places, inputs)
+    def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Logits, float32 [..., tasks], of inputs [..., n]."""
 
     def _experts(self, count: int, hidden_dims: Sequence[int], name: str, hidden: bool) -> Any:
         return self._make(ExpertTowers, count, hidden_dims, 0, hidden, name)
@@ -149,8 +135,30 @@ class MultiTaskLayer(tf.keras.layers.Layer, metaclass=abc.ABCMeta):
         }
 
 
+class ItemwiseMultiTask(MultiTaskLayer, metaclass=abc.ABCMeta):
+    """A model that scores each item by itself. Args are those of `MultiTaskLayer`."""
+
+    @abc.abstractmethod
+    def _score(self, rows: Any, training: bool) -> Any:
+        """Logits [T, tasks] of the rows [T, n]."""
+
+    def call(self, inputs: Any, mask: Any = None, training: bool = False) -> Any:
+        """Scores the valid items for every task.
+
+        Args:
+            inputs: [B, n], or [B, L, n] for lists.
+            mask: bool [B] or [B, L], True at valid items; None takes every item as valid.
+            training: whether dropout, added losses and metrics are active.
+
+        Returns:
+            Logits, float32 [B, tasks] or [B, L, tasks], 0 at padded items.
+        """
+        rows, places = take_rows(inputs, mask)
+        return put_rows(tf.cast(self._score(rows, training), tf.float32), places, inputs)
+
+
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class SingleTask(MultiTaskLayer):
+class SingleTask(ItemwiseMultiTask):
     """A network of its own for every task, y_k = h_k(f_k(x)), and nothing shared.
 
     Args are those of `MultiTaskLayer`.
@@ -170,7 +178,7 @@ class SingleTask(MultiTaskLayer):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class SharedBottom(MultiTaskLayer):
+class SharedBottom(ItemwiseMultiTask):
     """One bottom f for all tasks and a tower for each, y_k = h_k(f(x)) (Caruana; eq. 1 of Ma et al.).
 
     Args are those of `MultiTaskLayer`.
@@ -190,7 +198,7 @@ class SharedBottom(MultiTaskLayer):
         return self.towers(shared, training=training)
 
 
-class MixtureOfTasks(MultiTaskLayer, metaclass=abc.ABCMeta):
+class MixtureOfTasks(ItemwiseMultiTask, metaclass=abc.ABCMeta):
     """Experts under softmax gates, of which OMoE has one and MMoE one per task.
 
     Gates and mixing run in float32 under every precision policy. In training the layer shows the

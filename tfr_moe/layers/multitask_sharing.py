@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.multitask import MultiTaskLayer, SingleTask
+from tfr_moe.layers.multitask import ItemwiseMultiTask, SingleTask
 from tfr_moe.reduction import mean_over_items
 
 
@@ -63,7 +63,7 @@ class L2Constrained(SingleTask):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class CrossStitch(MultiTaskLayer):
+class CrossStitch(ItemwiseMultiTask):
     r"""Networks of their own whose hidden layers are mixed between the tasks.
 
     After hidden layer l of the bottoms a cross-stitch unit mixes the tasks' activations,
@@ -124,7 +124,7 @@ class CrossStitch(MultiTaskLayer):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class TensorFactorization(MultiTaskLayer):
+class TensorFactorization(ItemwiseMultiTask):
     r"""Bottoms whose weights are slices of a tensor of low rank (Tucker decomposition).
 
     The weights of one layer of all tasks, W in R^{m x n x tasks}, are

@@ -3,17 +3,27 @@
 from tfr_moe.scorers.base import FeatureScorer
 from tfr_moe.scorers.explain import explanation_model
 from tfr_moe.scorers.mixture import MixtureScorer
+from tfr_moe.scorers.multitask import (
+    CategoryMMoEScorer,
+    MultiTaskScorer,
+    combined_model,
+    groups_of_categories,
+)
 from tfr_moe.scorers.registry import MODELS, create
 from tfr_moe.scorers.tower import TowerScorer, WideTowerScorer, tower_parameters, widened_dims
 
 __all__ = [
     "MODELS",
+    "CategoryMMoEScorer",
     "FeatureScorer",
     "MixtureScorer",
+    "MultiTaskScorer",
     "TowerScorer",
     "WideTowerScorer",
+    "combined_model",
     "create",
     "explanation_model",
+    "groups_of_categories",
     "tower_parameters",
     "widened_dims",
 ]

@@ -9,6 +9,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import FeatureScorer
 from tfr_moe.scorers.mixture import MixtureScorer
+from tfr_moe.scorers.multitask import CategoryMMoEScorer, MultiTaskScorer
 from tfr_moe.scorers.tower import TowerScorer, WideTowerScorer
 
 _COMMON = ("embedding_dim", "embedding_l2", "expert_hidden_dims", "activation", "dropout", "seed")
@@ -23,14 +24,30 @@ _GATE = (
 )
 _HSC = ("hsc_weight",)
 _ADVERSARIAL = ("num_adversarial", "adversarial_weight")
+_TASKS = (*_COMMON, "tasks", "category_groups", "tower_hidden_dims", "parameter_budget")
+_CATEGORY_GATES = (
+    "num_experts",
+    "top_k",
+    "hsc_weight",
+    "gate_learning_rate_multiplier",
+    "noisy_gate",
+)
 
 
 class ModelFamily(NamedTuple):
-    """A scorer class, the parameters that it takes from a run and those that its name fixes."""
+    """A scorer class, the parameters that it takes from a run and those that its name fixes.
+
+    Those of `settings` it takes together, as the argument of that name.
+    """
 
     scorer: type[FeatureScorer]
     parameters: tuple[str, ...]
     fixed: Mapping[str, Any]
+    settings: tuple[str, ...] = ()
+
+
+def _multitask(network: str, *settings: str) -> ModelFamily:
+    return ModelFamily(MultiTaskScorer, _TASKS, {"network": network}, settings)
 
 
 MODELS: dict[str, ModelFamily] = {
@@ -42,6 +59,14 @@ MODELS: dict[str, ModelFamily] = {
     "adv_moe": ModelFamily(MixtureScorer, (*_COMMON, *_GATE, *_ADVERSARIAL), {"hsc_weight": None}),
     "hsc_moe": ModelFamily(MixtureScorer, (*_COMMON, *_GATE, *_HSC), {"num_adversarial": 0}),
     "adv_hsc_moe": ModelFamily(MixtureScorer, (*_COMMON, *_GATE, *_HSC, *_ADVERSARIAL), {}),
+    "single_task": _multitask("single_task"),
+    "shared_bottom": _multitask("shared_bottom"),
+    "l2_constrained": _multitask("l2_constrained", "l2_weight"),
+    "cross_stitch": _multitask("cross_stitch", "own_share"),
+    "tensor_factorization": _multitask("tensor_factorization", "tensor_ranks"),
+    "omoe": _multitask("omoe", "num_experts"),
+    "mmoe": _multitask("mmoe", "num_experts"),
+    "category_mmoe": ModelFamily(CategoryMMoEScorer, _TASKS, {}, _CATEGORY_GATES),
 }
 
 
@@ -63,4 +88,7 @@ def create(
         raise UserError(f"model {model!r} is unknown; there are: {', '.join(MODELS)}")
     family = MODELS[model]
     taken = {name: parameters[name] for name in family.parameters if name in parameters}
+    settings = {name: parameters[name] for name in family.settings if name in parameters}
+    if settings:
+        taken["settings"] = settings
     return family.scorer(schema, tables, **taken, **family.fixed)
