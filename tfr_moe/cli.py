@@ -240,6 +240,12 @@ def tune(
     oracle: Annotated[
         str | None, typer.Option("--oracle", help="HOST:PORT of the chief, for chief and workers")
     ] = None,
+    retrain: Annotated[
+        int | None,
+        typer.Option(
+            "--retrain", help="then train the best with so many new seeds, and test them", min=1
+        ),
+    ] = None,
 ) -> None:
     """Search hyper-parameters; the same command goes on with a sweep that was killed."""
     from tfr_moe.tuning.config import load_sweep_config
@@ -251,11 +257,40 @@ def tune(
 
     trials = run_sweep(data, out, sweep_config, _stderr(), workers, role)
     failed = sum(trial.status == "failed" for trial in trials)
+    if role.kind != "worker":
+        _show_sweep(out, retrain)
     _stderr().print(
         f"wrote {out}: {len(trials)} trials" + (f", {failed} of them failed" if failed else ""),
         soft_wrap=True,
         highlight=False,
     )
+
+
+@app.command()
+def tune_report(
+    sweep: Annotated[Path, typer.Option("--sweep", help="folder of a sweep, finished or not")],
+    retrain: Annotated[
+        int | None,
+        typer.Option(
+            "--retrain", help="train the best with so many new seeds, and test them", min=1
+        ),
+    ] = None,
+) -> None:
+    """Show how far a sweep is: table, page, TensorBoard logs and best.yaml, without going on with it."""
+    _show_sweep(sweep, retrain)
+
+
+def _show_sweep(sweep: Path, retrain: int | None) -> None:
+    from tfr_moe.tuning.report import print_table, write_report
+
+    print_table(sweep, Console())
+    page = write_report(sweep)
+    if retrain is not None:
+        from tfr_moe.retraining import retrain_and_test, retrained_table
+
+        Console().print(retrained_table(retrain_and_test(sweep, retrain, _stderr())))
+        page = write_report(sweep)
+    _stderr().print(f"wrote {page}", soft_wrap=True, highlight=False)
 
 
 @app.command()

@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from tfr_moe.config import make_config
+
 from . import figures, lines, tables, words
 from .records import Trial
 from .summary import Entry, Summary
@@ -291,8 +293,14 @@ def _marginals(summary: Summary) -> str:
 
 
 def _made_by(summary: Summary) -> str:
-    text = yaml.safe_dump(summary.settings, sort_keys=False, allow_unicode=True)
+    settings, usual = dict(summary.settings), make_config({}).model_dump(mode="json")
+    base = settings.get("base") or {}
+    settings["base"] = {k: v for k, v in base.items() if k not in usual or usual[k] != v}
+    text = yaml.safe_dump(
+        settings, sort_keys=False, allow_unicode=True, default_flow_style=None, width=90
+    )
     return (
         "<h2>What was run</h2>\n<p>All numbers are of the validation split; tuning does not read the "
-        f"test split. The sweep's settings:</p>\n<pre>{escape(text)}</pre>"
+        "test split. The sweep's settings, and of its runs those that are not the usual ones:</p>\n"
+        f"<pre>{escape(text)}</pre>"
     )
