@@ -151,7 +151,9 @@ class Chief:
 
     def __init__(self, servicer: LeasedServicer, address: str):
         self.servicer = servicer
-        self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
+        # Else two chiefs could share the port, and workers would meet the one or the other.
+        alone = [("grpc.so_reuseport", 0)]
+        self._server = grpc.server(futures.ThreadPoolExecutor(max_workers=1), options=alone)
         protos.get_service_grpc().add_OracleServicer_to_server(servicer, self._server)
         try:
             port = self._server.add_insecure_port(address)
