@@ -160,10 +160,14 @@ class ReadFiles(beam.PTransform):
         sizes: path -> stored bytes; a row's `file` is the place of its path.
         reader: reads one file.
         first: number of the first of these files.
+        one_by_one: the reader gives whole batches, whose rows belong together.
     """
 
-    def __init__(self, sizes: dict[str, int], reader: Reader, first: int = 0):
+    def __init__(
+        self, sizes: dict[str, int], reader: Any, first: int = 0, one_by_one: bool = False
+    ):
         super().__init__()
+        self._read = _as_they_are if one_by_one else _batches
         self._files = [(index, *entry) for index, entry in enumerate(sizes.items(), start=first)]
         self._reader = reader
 
@@ -173,8 +177,13 @@ class ReadFiles(beam.PTransform):
             pipeline
             | beam.Create(self._files, reshuffle=False)
             | beam.Reshuffle()
-            | beam.FlatMap(partial(_batches, reader=self._reader)).with_output_types(list[RawRow])
+            | beam.FlatMap(partial(self._read, reader=self._reader)).with_output_types(list[RawRow])
         )
+
+
+def _as_they_are(file: tuple[int, str, int], reader: Any) -> Iterator[list[RawRow]]:
+    index, path, size = file
+    yield from reader(path, index, size, progress.advance)
 
 
 def _batches(file: tuple[int, str, int], reader: Reader) -> Iterator[list[RawRow]]:

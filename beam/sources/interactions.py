@@ -77,14 +77,6 @@ class InteractionsOptions(SamplingOptions):
     )
     past: str = Field("", description="YAML file with features of the past, see docs/sources.md")
 
-    @model_validator(mode="after")
-    def _check_level(self) -> InteractionsOptions:
-        if self.level > len(self.category):
-            raise ValueError(
-                f"level is {self.level}, the category has {len(self.category)} columns"
-            )
-        return self
-
 
 @register("interactions", InteractionsOptions)
 def interactions(pattern: str, schema: FeatureSchema, options: InteractionsOptions) -> Input:
@@ -139,6 +131,10 @@ def design_of(
         UserError: if the schema asks for what can't be had, or for what would tell the positive.
     """
     user, item, time = columns
+    if options.level > len(levels):
+        raise UserError(
+            f"--set level: level is {options.level}, the category has {len(levels)} columns"
+        )
     if schema.position:
         raise UserError(f"schema: position {schema.position!r}: sampled lists were never shown")
     if len(schema.labels) > 1:
