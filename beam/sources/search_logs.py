@@ -2,22 +2,138 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
+import apache_beam as beam
+from pydantic import Field, field_validator, model_validator
+
+from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
-from . import Input, formats, register
+from ..transforms.counting import COUNTS
+from ..transforms.joining import add_past, pasts_of
+from ..transforms.merging import Merging, graded, merged
+from ..transforms.past import PastFeature, load_features
+from . import Input, RawRow, SourceRows, formats, nesting, register
 from .files import ReadFiles, check_columns, match, schema_columns
-from .settings import NoOptions
+from .settings import SourceOptions
 
 
-@register("search-logs")
-def search_logs(pattern: str, schema: FeatureSchema, options: NoOptions) -> Input:
-    """Rows of all files that match a pattern: CSV with a header, JSON lines or Parquet.
+class SearchLogOptions(SourceOptions):
+    """What a plain log does not need."""
+
+    items: str = Field(
+        "",
+        description="of nested JSON lines, one list a line: the array with its items, such as items or "
+        "response.items; objects in objects become columns like user_age",
+    )
+    grades: tuple[str, ...] = Field(
+        (),
+        description="makes the schema's first label of other columns: click:1,cart:2,purchase:3 takes "
+        "the highest grade among those that are above 0",
+    )
+    merge: str = Field(
+        "",
+        description="column with the item: several rows of an item in a list become the first of them, "
+        "with the highest labels (events that come late or twice); merged ones are counted",
+    )
+    attribution_hours: float | None = Field(
+        None,
+        gt=0,
+        description="with merge: rows later than so many hours after the list's first row are left "
+        "out, and counted",
+    )
+    past: str = Field("", description="YAML file with features of the past, see docs/sources.md")
+
+    @field_validator("grades")
+    @classmethod
+    def _check_grades(cls, grades: tuple[str, ...]) -> tuple[str, ...]:
+        for text in grades:
+            column, colon, number = text.partition(":")
+            if not (column and colon and number.replace(".", "", 1).isdigit()):
+                raise ValueError(f"expected column:grade with a grade >= 0, got {text!r}")
+        return grades
+
+    @model_validator(mode="after")
+    def _check(self) -> SearchLogOptions:
+        if self.attribution_hours is not None and not self.merge:
+            raise ValueError("attribution_hours needs merge")
+        return self
+
+    def graded(self) -> list[tuple[str, float]]:
+        """(column, grade) of each of the grades."""
+        return [
+            (column, float(number))
+            for column, _, number in (text.partition(":") for text in self.grades)
+        ]
+
+
+@register("search-logs", SearchLogOptions)
+def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) -> Input:
+    """Rows of what was shown: CSV with a header, TSV, JSON lines (flat or nested) or Parquet.
+
+    --input is a pattern, or several with commas between them.
 
     Raises:
         UserError: if no file matches, or one is of an unknown type, is empty, can't be read, or lacks
-            a column of the schema.
+            a column.
     """
     found = match(pattern)
+    past = load_features(options.past) if options.past else []
+    if past and schema.time is None:
+        raise UserError(f"past {options.past}: the schema names no time column")
+    if options.attribution_hours is not None and schema.time is None:
+        raise UserError("--set attribution_hours: the schema names no time column")
+    made = {feature.name for feature in past} | ({schema.label} if options.grades else set())
+    needed = [column for column in schema_columns(schema) if column not in made]
+    needed += [column for column, _ in options.graded()]
+    needed += [options.merge] if options.merge else []
+    needed += [column for feature in past for column in feature.needs() if column not in made]
+    reader: Any = formats.read
+    if options.items:
+        reader = partial(nesting.read, items=options.items)
     for path in found:
-        check_columns(path, formats.columns(path), schema_columns(schema))
-    return Input(ReadFiles(found, formats.read), list(found), sum(found.values()))
+        there = nesting.columns(path, options.items) if options.items else formats.columns(path)
+        check_columns(path, there, list(dict.fromkeys(needed)))
+    read = ReadFiles(found, reader)
+    plain = not (options.grades or options.merge or past)
+    rows = read if plain else _Worked(read, schema, options, past)
+    return Input(rows, list(found), sum(found.values()))
+
+
+class _Worked(beam.PTransform):
+    """Pipeline -> `SourceRows`: graded, merged, with their past."""
+
+    def __init__(
+        self,
+        read: ReadFiles,
+        schema: FeatureSchema,
+        options: SearchLogOptions,
+        past: list[PastFeature],
+    ):
+        super().__init__()
+        self._read, self._schema, self._options, self._past = read, schema, options, past
+
+    def expand(self, pipeline: beam.Pipeline) -> SourceRows:
+        """Does what was asked for."""
+        schema, options = self._schema, self._options
+        batches = pipeline | "ReadLogs" >> self._read
+        nothing = pipeline | "Nothing" >> beam.Create([])
+        counts = [nothing]
+        if options.grades:
+            batches = batches | "Grade" >> beam.Map(
+                graded, label=schema.label, grades=options.graded()
+            ).with_output_types(list[RawRow])
+        if options.merge:
+            merging = Merging(
+                schema.list_id, options.merge, schema.labels, schema.time, options.attribution_hours
+            )
+            made = merged(batches, merging)
+            batches = made.batches
+            counts.append(made[COUNTS])
+        if self._past:
+            assert schema.time is not None
+            batches, past_counts = add_past(batches, batches, pasts_of(self._past), schema.time)
+            counts += past_counts
+        return SourceRows(batches, nothing, counts | "LogCounts" >> beam.Flatten())

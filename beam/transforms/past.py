@@ -4,10 +4,11 @@ A feature looks at the events that share some columns with a row, such as all ea
 same item, or of the same user in the same category. Let T be the times of those events and t that of
 the row. The feature sees the events with
 
-    t - window <= T < t
+    t - window <= T < t - delay
 
 and nothing else: neither the row's own event nor another one of the same moment. So a positive and a
-negative at the same time are described by the same knowledge.
+negative at the same time are described by the same knowledge. The delay, 0 by default, is for labels
+that become known later than the row was shown.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class PastFeature(BaseModel):
         of: the column that is looked at.
         where: column -> values; only events with one of them count.
         window_days: how far back it looks; everything by default.
+        delay_days: an event is known only so long after its time, such as a purchase after the view.
         prior: of `rate` and `mean`: so many imagined events are added ...
         prior_mean: ... of this value, so that
 
@@ -63,6 +65,7 @@ class PastFeature(BaseModel):
     of: str | None = None
     where: dict[str, tuple[str | float, ...]] = {}
     window_days: float | None = Field(None, gt=0)
+    delay_days: float = Field(0.0, ge=0)
     prior: float = Field(0.0, ge=0)
     prior_mean: float = 0.0
     length: int = Field(20, ge=1, le=1000)
@@ -218,7 +221,7 @@ def is_numeric(feature: PastFeature) -> bool:
 def _value(feature: PastFeature, line: _Line | None, time: float) -> Any:
     low = high = 0
     if line is not None:
-        high = bisect_left(line.times, time)
+        high = bisect_left(line.times, time - feature.delay_days * _DAY)
         if feature.window_days is not None:
             low = bisect_left(line.times, time - feature.window_days * _DAY, 0, high)
     if feature.kind == "count":

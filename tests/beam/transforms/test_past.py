@@ -130,3 +130,11 @@ def test_a_file_that_does_not_hold_together_is_refused_in_one_line(tmp_path, tex
         load_features(str(path))
     assert str(path) in str(caught.value) and message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_with_a_delay_an_event_is_known_only_so_long_after_its_time():
+    made = past({"name": "n", "kind": "count", "by": "item", "delay_days": 1, "window_days": 3})
+    events = [event(0.0), event(DAY), event(2 * DAY)]
+    assert values(made, events, DAY) == (0,)
+    assert values(made, events, DAY + 1) == (1,)
+    assert values(made, events, 3.5 * DAY) == (2,)

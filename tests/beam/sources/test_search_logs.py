@@ -1,0 +1,236 @@
+import json
+
+import pytest
+import yaml
+
+from tests.beam import logs
+from tests.beam.sourcing import rows_of
+from tfr_moe.beam.pipeline import BuildOptions, build
+from tfr_moe.errors import UserError
+
+SCHEMA = {
+    "list_id": "search",
+    "time": "time",
+    "position": "position",
+    "labels": ["grade"],
+    "features": [
+        {"name": "user_age", "scope": "context", "kind": "numeric"},
+        {"name": "item", "scope": "example", "kind": "categorical"},
+    ],
+}
+NESTED = [
+    {
+        "search": "s1",
+        "time": 100,
+        "user": {"age": 30},
+        "response": {
+            "took": 3,
+            "items": [{"item": "a", "grade": 1}, {"item": "b", "grade": 0, "shop": {"id": 7}}],
+        },
+    },
+    {"search": "s2", "time": 200, "user": {"age": 40}, "response": {"items": []}},
+    {"search": "s3", "time": 300, "user": {"age": 50}, "response": {"items": ["a"]}},
+    {"search": "s4", "time": 300, "user": {"age": 50}},
+    {
+        "search": "s5",
+        "time": 400,
+        "user": {"age": 50},
+        "response": {"items": [{"item": "c", "grade": 2, "position": 9}]},
+    },
+]
+
+
+def write_lines(path, values):
+    path.write_text("".join(json.dumps(value) + "\n" for value in values))
+    return path
+
+
+def test_nested_lines_become_a_row_for_each_item(tmp_path):
+    path = write_lines(tmp_path / "log.jsonl", NESTED)
+    rows, _, _ = rows_of(tmp_path, "search-logs", path, SCHEMA, "items=response.items")
+    assert [(row.line, row.order) for row in rows] == [
+        (1, 0),
+        (1, 1),
+        (2, 0),
+        (3, 0),
+        (4, 0),
+        (5, 0),
+    ]
+    assert rows[1].values == {
+        "search": "s1",
+        "time": 100,
+        "user_age": 30,
+        "response_took": 3,
+        "position": 2,
+        "item": "b",
+        "grade": 0,
+        "shop_id": 7,
+    }
+    assert rows[5].values["position"] == 9
+    assert [row.error for row in rows[2:5]] == [
+        "'response.items': expected an array of items, got []",
+        "'response.items': expected objects, got 'a'",
+        "'response.items': expected an array of items, got nothing",
+    ]
+
+
+def test_a_nested_log_builds_and_empty_lists_are_rejected_and_counted(tmp_path):
+    path = write_lines(tmp_path / "log.jsonl", NESTED)
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(SCHEMA))
+    options = BuildOptions(
+        "search-logs", str(path), tmp_path / "schema.yaml", tmp_path / "data",
+        settings=("items=response.items",), validation_fraction=0.0, test_fraction=0.0,
+    )  # fmt: skip
+    manifest = build(options)
+    assert manifest["rows"] == {"read": 6, "written": 3, "rejected": 3, "cut": 0}
+    assert manifest["splits"]["train"]["lists"] == 2
+
+
+ROWS = [
+    # search, time, position, item, click, purchase
+    ("s1", 0, 1, "a", 1, 0),
+    ("s1", 0, 2, "b", 0, 0),
+    ("s1", 60, 1, "a", 0, 1),
+    ("s1", 7200, 2, "b", 1, 0),
+    ("s2", 10, 1, "a", 0, 0),
+    ("s2", 10, 1, "a", 0, 0),
+]
+
+
+def log(folder, rows=ROWS):
+    names = ("search", "time", "position", "item", "click", "purchase")
+    return [{**dict(zip(names, row, strict=True)), "user_age": 30} for row in rows]
+
+
+def values(rows):
+    return [(row.values["search"], row.values["item"], row.values["grade"]) for row in rows]
+
+
+def test_a_grade_is_the_highest_of_the_columns_above_0(tmp_path):
+    path = logs.write_csv(tmp_path / "log.csv", log(tmp_path))
+    rows, _, _ = rows_of(tmp_path, "search-logs", path, SCHEMA, "grades=click:1,purchase:3")
+    assert [row.values["grade"] for row in rows] == [1.0, 0.0, 3.0, 1.0, 0.0, 0.0]
+
+
+def test_rows_of_one_item_are_merged_over_files_and_counted(tmp_path):
+    for part in range(2):
+        logs.write_csv(tmp_path / f"{part}.csv", log(tmp_path)[part::2])
+    settings = ("grades=click:1,purchase:3", "merge=item")
+    pattern = f"{tmp_path}/0.csv,{tmp_path}/1.csv"
+    rows, counts, _ = rows_of(tmp_path, "search-logs", pattern, SCHEMA, *settings)
+    assert sorted(values(rows)) == [("s1", "a", 3.0), ("s1", "b", 1.0), ("s2", "a", 0.0)]
+    found = {key[2]: n for key, n in counts.items() if key[1] == "log rows"}
+    assert found == {"read": 6, "kept": 3, "merged with another row of the item": 3}
+    # The first row in time gives the other columns.
+    assert {
+        row.values["item"]: row.values["time"] for row in rows if row.values["search"] == "s1"
+    } == {
+        "a": "0",
+        "b": "0",
+    }
+
+
+def test_rows_after_the_attribution_time_are_left_out_and_counted(tmp_path):
+    path = logs.write_csv(tmp_path / "log.csv", log(tmp_path))
+    settings = ("grades=click:1,purchase:3", "merge=item", "attribution_hours=1")
+    rows, counts, _ = rows_of(tmp_path, "search-logs", path, SCHEMA, *settings)
+    assert sorted(values(rows)) == [("s1", "a", 3.0), ("s1", "b", 0.0), ("s2", "a", 0.0)]
+    assert counts["source", "log rows", "left out: late"] == 1
+
+
+def test_rows_that_cant_be_merged_reach_the_rejects(tmp_path):
+    broken = [*log(tmp_path), *log(tmp_path, [("", 0, 1, "a", 1, 0), ("s3", "now", 1, "a", 1, 0)])]
+    broken += log(tmp_path, [("s4", 5, 1, "a", "often", 0), ("s1", 0, 3, "", 0, 0)])
+    path = logs.write_csv(tmp_path / "log.csv", broken)
+    features = [*SCHEMA["features"][:1], {**SCHEMA["features"][1], "required": True}]
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump({**SCHEMA, "features": features}))
+    options = BuildOptions(
+        "search-logs", str(path), tmp_path / "schema.yaml", tmp_path / "data",
+        settings=("grades=click:1,purchase:3", "merge=item"),
+        validation_fraction=0.0, test_fraction=0.0,
+    )  # fmt: skip
+    manifest = build(options)
+    assert manifest["rows"] == {"read": 7, "written": 3, "rejected": 4, "cut": 0}
+    assert sorted(manifest["rejects"]) == [
+        "column 'click': expected a number",
+        "column 'item': a value is required",
+        "column 'search': a value is required",
+        "column 'time': expected ISO 8601 time or Unix seconds",
+    ]
+
+
+PAST = [
+    {
+        "name": "item_ctr",
+        "kind": "rate",
+        "by": "item",
+        "of": "click",
+        "prior": 2,
+        "prior_mean": 0.5,
+    },
+    {"name": "user_clicks", "kind": "history", "by": "user", "of": "item", "where": {"click": [1]}},
+    {"name": "user_item_views", "kind": "count", "by": ["user", "item"], "window_days": 2},
+]
+
+
+def test_features_of_the_past_see_earlier_lists_of_all_files_and_not_their_own(tmp_path):
+    day = 86400
+    rows = [
+        {"user": user, "search": f"{user}{when}", "time": when * day, "item": item, "click": click}
+        for user, when, item, click in [
+            ("u", 1, "a", 1),
+            ("u", 1, "b", 0),
+            ("v", 2, "a", 0),
+            ("u", 3, "a", 1),
+            ("u", 3, "b", 1),
+            ("u", 9, "a", 0),
+        ]
+    ]
+    (tmp_path / "past.yaml").write_text(yaml.safe_dump(PAST))
+    for part in range(2):
+        logs.write_csv(tmp_path / f"{part}.csv", rows[part::2])
+    schema = {
+        "list_id": "search",
+        "time": "time",
+        "labels": ["click"],
+        "features": [
+            {"name": "item_ctr", "scope": "example", "kind": "numeric"},
+            {"name": "user_clicks", "scope": "context", "kind": "categorical_list"},
+            {"name": "user_item_views", "scope": "example", "kind": "numeric"},
+        ],
+    }
+    settings = (f"past={tmp_path}/past.yaml",)
+    found, _, _ = rows_of(tmp_path, "search-logs", f"{tmp_path}/?.csv", schema, *settings)
+    made = {
+        (row.values["search"], row.values["item"]): tuple(row.values[f["name"]] for f in PAST)
+        for row in found
+    }
+    assert made == {
+        ("u1", "a"): (0.5, [], 0),
+        ("u1", "b"): (0.5, [], 0),
+        ("v2", "a"): (pytest.approx(2 / 3), [], 0),
+        ("u3", "a"): (pytest.approx(2 / 4), ["a"], 1),
+        ("u3", "b"): (pytest.approx(1 / 3), ["a"], 1),
+        # Events of one moment stand in the order of the files: b of day 3 is in the first of them.
+        ("u9", "a"): (pytest.approx(3 / 5), ["a", "b", "a"], 0),
+    }
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (["grades=click"], "grades: expected column:grade with a grade >= 0, got 'click'"),
+        (["grades=click:1,cart:2"], "column 'cart' of the schema is missing"),
+        (["merge=product"], "column 'product' of the schema is missing"),
+        (["attribution_hours=3"], "attribution_hours needs merge"),
+        (["items=items"], "log.csv: --set items is for JSON lines"),
+        (["past=nowhere.yaml"], "past nowhere.yaml: cannot be read"),
+        (["colour=1"], "source search-logs has no such option; there are: items, grades"),
+        (["merge"], "--set 'merge': must be key=value"),
+    ],
+)
+def test_what_cant_work_is_refused_in_one_line(tmp_path, settings, message):
+    path = logs.write_csv(tmp_path / "log.csv", [{**row, "grade": 0} for row in log(tmp_path)])
+    with pytest.raises(UserError) as caught:
+        rows_of(tmp_path, "search-logs", path, SCHEMA, *settings)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
