@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
 from collections.abc import Iterator
@@ -29,13 +30,25 @@ def running(beam_args: tuple[str, ...]) -> Iterator[beam.Pipeline]:
     """
     pipeline = _pipeline(beam_args)
     try:
-        with _quiet_about_users(), pipeline:
+        with _quiet_about_users(), _rare_collections(), pipeline:
             yield pipeline
     except Exception as error:
         message = _user_message(error)
         if message is None:
             raise
         raise UserError(message) from None
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Rows come as many small objects without cycles, among which Python would look for cycles all the
+    time."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def is_embedded(pipeline: beam.Pipeline) -> bool:

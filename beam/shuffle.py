@@ -58,12 +58,12 @@ class _WriteRuns(beam.DoFn):
     def _write(self) -> str:
         Path(self._folder).mkdir(exist_ok=True)
         self._waiting.sort(key=itemgetter(0))
-        with tempfile.NamedTemporaryFile(dir=self._folder, delete=False) as file:
+        handle, path = tempfile.mkstemp(dir=self._folder)
+        with open(handle, "wb") as file:
             for _, data in self._waiting:
-                file.write(_LENGTH.pack(len(data)))
-                file.write(data)
+                file.write(_LENGTH.pack(len(data)) + data)
         self.start_bundle()
-        return file.name
+        return path
 
 
 def _read_run(path: str) -> Iterator[tuple[Any, Any]]:

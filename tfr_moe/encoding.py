@@ -144,6 +144,9 @@ def _numeric(feature: Feature, value: Any) -> float | list[float]:
 
 def _ids(feature: Feature, value: Any) -> list[str]:
     # The latest entries of a history are its last ones.
+    if isinstance(value, str):
+        parts = [part.strip() for part in _text(feature.name, value).split(LIST_SEPARATOR)]
+        return [part for part in parts if part][-feature.max_length :]
     return [to_id(feature.name, part) for part in _entries(value)][-feature.max_length :]
 
 

@@ -67,7 +67,9 @@ def counted_ids(schema: FeatureSchema, scope: Scope) -> list[str]:
     """The id features that vocabularies are made of: those that have one, and the parent category."""
     parent = schema.hierarchy.parent if schema.hierarchy else None
     features = id_features(schema, scope)
-    return [feature.name for feature in features if feature.has_vocabulary or feature.name == parent]
+    return [
+        feature.name for feature in features if feature.has_vocabulary or feature.name == parent
+    ]
 
 
 def _extras(schema: FeatureSchema) -> dict[str, float]:
@@ -197,11 +199,12 @@ class RowEncoder:
         self._parser = RowParser(schema)
         extras = _extras(schema) if labelled else {}
         self._numbers = _Numbers(schema, "example", extras)
+        self._context_numbers = _Numbers(schema, "context", {})
         self._floats = scope_floats(schema, "example", labelled)
         self._context_floats = scope_floats(schema, "context")
         self._ids, self._context_ids = _Ids(schema, "example"), _Ids(schema, "context")
         self._extras = list(extras)
-        self._place = self._extras.index(schema.position) if schema.position in extras else None
+        self._place = -len(extras) + len(schema.labels) if schema.position in extras else None
         self._time = schema.time if labelled else None
         self._shared = _getter([schema.list_id, *(f.name for f in schema.select("context"))])
         self._last: tuple[Any, ...] = ()
@@ -222,24 +225,20 @@ class RowEncoder:
         except _UNFIT:
             return self._slowly(row)
         list_id, context = self._context(row)
-        time = self._when(row)
-        return EncodedRow(list_id, time, self._position(row, numbers), context, example)
+        time = None if self._time is None else self._when(self._time, row)
+        place = self._place
+        position = self._unlabelled_position(row) if place is None else numbers[place]
+        return EncodedRow(list_id, time, position, context, example)
 
-    def _position(self, row: Mapping[str, Any], numbers: Sequence[float]) -> float:
-        if self._place is not None:
-            return numbers[self._place - len(self._extras)]
-        if self._labelled or not self._schema.position:
-            return 0.0
-        return self._parser.position(row)
+    def _unlabelled_position(self, row: Mapping[str, Any]) -> float:
+        return 0.0 if self._labelled else self._parser.position(row)
 
-    def _when(self, row: Mapping[str, Any]) -> float | None:
-        if self._time is None:
-            return None
-        value = row.get(self._time)
+    def _when(self, column: str, row: Mapping[str, Any]) -> float | None:
+        value = row.get(column)
         if value is not self._moment[0] and value != self._moment[0]:
             if is_missing(value):
-                raise RowError(f"column {self._time!r}: a value is required")
-            self._moment = value, to_time(self._time, value)
+                raise RowError(f"column {column!r}: a value is required")
+            self._moment = value, to_time(column, value)
         return self._moment[1]
 
     def _context(self, row: Mapping[str, Any]) -> tuple[str, Encoded]:
@@ -248,11 +247,20 @@ class RowEncoder:
         # Texts that are equal are the same; True and 1 are equal and are not.
         if raw == self._last:
             return self._known
-        values = self._parser.values("context", row)
-        found = self._parser.list_id(row), self._encoded("context", values)
+        found = self._parser.list_id(row), self._read_context(row)
         if all(type(value) is str for value in raw):
             self._last, self._known = raw, found
         return found
+
+    def _read_context(self, row: Mapping[str, Any]) -> Encoded:
+        numbers = self._context_numbers
+        try:
+            if numbers.single:
+                floats = self._context_floats.pack(numbers.read(row))
+                return self._context_ids.encode(row, floats)
+        except _UNFIT:
+            pass
+        return self._encoded("context", self._parser.values("context", row))
 
     def _encoded(self, scope: Scope, values: Values, extras: Sequence[str] = ()) -> Encoded:
         numbers: list[float] = []
@@ -268,7 +276,10 @@ class RowEncoder:
         parsed = self._parser.row(row) if self._labelled else self._unlabelled(row)
         context = self._encoded("context", parsed.context)
         example = self._encoded("example", parsed.example, self._extras)
-        position = self._position(row, [parsed.example[name] for name in self._extras])
+        if self._place is None:
+            position = self._unlabelled_position(row)
+        else:
+            position = parsed.example[self._extras[self._place]]
         return EncodedRow(parsed.list_id, parsed.time, position, context, example)
 
     def _unlabelled(self, row: Mapping[str, Any]) -> Row:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,11 +139,17 @@ def list_record(bodies: Iterable[bytes], context: bytes) -> bytes:
     """
     parts: list[bytes] = []
     for body in bodies:
-        size = _size(len(body))
-        parts += (_FIRST, _size(1 + len(size) + len(body)), _FIRST, size, body)
+        parts += (_head(len(body)), body)
     size = _size(len(context))
     parts += (_SECOND, _size(1 + len(size) + len(context)), _FIRST, size, context)
     return b"".join(parts)
+
+
+@lru_cache(1 << 14)
+def _head(length: int) -> bytes:
+    """What stands before the map entries of an item, `length` bytes of them."""
+    size = _size(length)
+    return _FIRST + _size(1 + len(size) + length) + _FIRST + size
 
 
 class Layout:
