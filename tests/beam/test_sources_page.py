@@ -1,0 +1,80 @@
+"""docs/sources.md says what there is, and its source and features work as they stand."""
+
+import re
+import types
+
+import pytest
+import yaml
+
+from tfr_moe.beam.pipeline import BuildOptions, build
+from tfr_moe.beam.sources import sources
+from tfr_moe.beam.sources.help import text
+from tfr_moe.beam.transforms.past import PastFeature, load_features
+from tfr_moe.errors import UserError
+
+SCHEMA = """
+list_id: query
+labels: [grade]
+features:
+  - {name: item, scope: example, kind: categorical}
+  - {name: price, scope: example, kind: numeric}
+"""
+
+
+@pytest.fixture(scope="module")
+def page(repository):
+    return (repository / "docs" / "sources.md").read_text(encoding="utf-8")
+
+
+def block(page, language):
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return found
+
+
+def test_the_table_names_every_source(page):
+    table = set(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE))
+    assert set(sources()) - {"price-lists"} <= table
+
+
+def test_the_source_of_the_page_builds(page, tmp_path, monkeypatch):
+    source = block(page, "python")
+    assert len(source.splitlines()) <= 33
+    module = types.ModuleType("price_lists")
+    monkeypatch.setitem(__import__("sys").modules, "price_lists", module)
+    exec(source, module.__dict__)
+    (tmp_path / "schema.yaml").write_text(SCHEMA)
+    (tmp_path / "prices.txt").write_text("q1 1 boots 19.90\nq1 0 shoes 5\nq2 1 hat 3\nbroken\n")
+    options = BuildOptions(
+        "price-lists",
+        f"{tmp_path}/prices.txt",
+        tmp_path / "schema.yaml",
+        tmp_path / "data",
+        validation_fraction=0.0,
+        test_fraction=0.0,
+    )
+    manifest = build(options)
+    assert manifest["rows"] == {"read": 4, "written": 3, "rejected": 1, "cut": 0}
+    assert manifest["rejects"] == {"expected 4 fields": 1}
+
+
+def test_the_features_of_the_page_hold_together(page, tmp_path):
+    (tmp_path / "past.yaml").write_text(block(page, "yaml"))
+    assert len(load_features(str(tmp_path / "past.yaml"))) == 6
+    keys = {
+        key
+        for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+        for key in re.findall("`(.*?)`", row)
+    }
+    assert set(PastFeature.model_fields) - {"of"} <= keys
+    assert yaml.safe_load(block(page, "yaml"))[0]["name"] == "item_ctr"
+
+
+def test_help_tells_purpose_schema_and_options_of_a_source():
+    told = text("interactions")
+    assert told.startswith("interactions: Events (user, item, time, ...)")
+    assert "--schema is needed" in told
+    assert "exponent (default 0.75)" in told and "items (required)" in told
+    assert "It has no options of its own." in text("wands")
+    assert "letor " in text("all") and "jdsearch " in text("all")
+    with pytest.raises(UserError, match="source 'x' is not known; there are: amazon, census"):
+        text("x")
