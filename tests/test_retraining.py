@@ -10,7 +10,7 @@ from tests.tiny import SMALL, write_data_folder
 from tests.tuning.sweeps import trial, write_sweep
 from tfr_moe.comparison import evaluate_runs
 from tfr_moe.errors import UserError
-from tfr_moe.retraining import over_seeds, retrain_and_test, retrained_table
+from tfr_moe.retraining import over_seeds, print_retrained, retrain_and_test
 from tfr_moe.tuning.report import write_report
 
 
@@ -29,6 +29,7 @@ def content(sweep):
     return retrain_and_test(sweep, 2, Console(quiet=True))
 
 
+@pytest.mark.slow
 def test_each_run_is_judged_as_evaluate_judges_it(sweep, content):
     runs = [sweep / "retrained" / "7" / f"seed-{seed}" for seed in (2, 3)]
     found = evaluate_runs(
@@ -41,6 +42,7 @@ def test_each_run_is_judged_as_evaluate_judges_it(sweep, content):
     assert content["summary"]["test"]["session_auc"]["mean"] == pytest.approx((first + second) / 2)
 
 
+@pytest.mark.slow
 def test_the_file_holds_what_is_returned_and_the_page_shows_it(sweep, content):
     assert json.loads((sweep / "retrained" / "results.json").read_text()) == content
     page = write_report(sweep).read_text()
@@ -48,9 +50,11 @@ def test_the_file_holds_what_is_returned_and_the_page_shows_it(sweep, content):
     assert f"{content['summary']['test']['session_auc']['mean']:.4f}" in page
 
 
+@pytest.mark.slow
 def test_the_terminal_shows_means_with_intervals(content):
     console = Console(file=io.StringIO(), width=80)
-    console.print(retrained_table(content))
+    print_retrained(content, console)
+    assert "trial 7, retrained with seeds 2, 3, on the test split" in console.file.getvalue()
     numbers = content["summary"]["test"]["ndcg"]
     assert f"{numbers['mean']:.4f}" in console.file.getvalue()
     assert f"{numbers['low']:.4f} to {numbers['high']:.4f}" in console.file.getvalue()

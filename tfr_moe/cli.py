@@ -286,9 +286,9 @@ def _show_sweep(sweep: Path, retrain: int | None) -> None:
     print_table(sweep, Console())
     page = write_report(sweep)
     if retrain is not None:
-        from tfr_moe.retraining import retrain_and_test, retrained_table
+        from tfr_moe.retraining import print_retrained, retrain_and_test
 
-        Console().print(retrained_table(retrain_and_test(sweep, retrain, _stderr())))
+        print_retrained(retrain_and_test(sweep, retrain, _stderr()), Console())
         page = write_report(sweep)
     _stderr().print(f"wrote {page}", soft_wrap=True, highlight=False)
 
@@ -383,6 +383,57 @@ def reproduce(
     for shown in run_study(study, place, size, settings or [], seeds):
         console.print(shown, soft_wrap=isinstance(shown, str), highlight=False)
     _stderr().print(f"wrote {out}: results.json and plots", soft_wrap=True, highlight=False)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": False})
+def predict(
+    context: typer.Context,
+    input_pattern: Annotated[
+        str, typer.Option("--input", help="a table, or lists in .tfrecord.gz: file or pattern")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", help="file to make: .csv, .jsonl, either .gz, or .parquet")
+    ],
+    run: Annotated[Path | None, typer.Option("--run", help="a finished run")] = None,
+    model: Annotated[Path | None, typer.Option("--model", help="or MODELS/NAME")] = None,
+    schema: Annotated[
+        Path | None, typer.Option("--schema", help="schema of the rows; by default the model's")
+    ] = None,
+    item_id: Annotated[
+        str | None, typer.Option("--item-id", help="column that tells items apart")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="kind of input, as for build; by default a table")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="an option of the source, key=value")
+    ] = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", help="lists per batch", min=1)] = 128,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace --out")] = False,
+) -> None:
+    """Score and rank the items of a table; options of Apache Beam may follow after --."""
+    from tfr_moe.prediction import predict as run_predict
+    from tfr_moe.progress import progress_bar
+
+    with progress_bar(_stderr(), "scoring") as progress:
+        rows = run_predict(
+            run,
+            model,
+            input_pattern,
+            out,
+            schema,
+            item_id,
+            source,
+            settings or [],
+            batch_size,
+            overwrite,
+            context.args,
+            lambda stage, *amounts: progress(*amounts, stage),
+        )
+    text = f"wrote {out}: {rows['written']} of {rows['read']} rows in {rows['lists']} lists"
+    if rows["rejected"] or rows["cut"]:
+        text += f"; {rows['rejected']} rows rejected (see {out}.rejects.jsonl), {rows['cut']} cut"
+    _stderr().print(text, soft_wrap=True, highlight=False)
 
 
 @app.command()

@@ -93,16 +93,15 @@ def over_seeds(runs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float
     return table
 
 
-def retrained_table(content: Mapping[str, Any]) -> Table:
-    """The test metrics of the retrained runs for the terminal."""
+def print_retrained(content: Mapping[str, Any], console: Console) -> None:
+    """Prints the test metrics of the retrained runs."""
     seeds = ", ".join(str(run["seed"]) for run in content["runs"])
-    table = Table(
-        title=f"trial {content['trial_id']}, retrained with seeds {seeds}, on the test split",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
+    console.print(
+        f"trial {content['trial_id']}, retrained with seeds {seeds}, on the test split",
+        highlight=False,
+        soft_wrap=True,
     )
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("metric")
     for name in ("mean", "95% interval over seeds"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -110,4 +109,4 @@ def retrained_table(content: Mapping[str, Any]) -> Table:
         low, high = numbers["low"], numbers["high"]
         interval = "-" if low is None else f"{low:.4f} to {high:.4f}"
         table.add_row(metric, f"{numbers['mean']:.4f}", interval)
-    return table
+    console.print(table)

@@ -61,17 +61,7 @@ def trial_table(summary: Summary, most: int = TERMINAL_ROWS, width: int = 80) ->
     """
     names = summary.varying
     apart = sum(max(8, len(words.symbol(name)) + 1) for name in names) <= max(width - 50, 24)
-    arrow = "higher" if summary.higher else "lower"
-    table = Table(
-        title=f"{summary.path.name}: {summary.objective}, {arrow} is better",
-        caption="gap: behind the best; ~ within the seeds' noise",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("trial", no_wrap=True)
     for name in names if apart else ():
@@ -105,21 +95,29 @@ def _cells(entry: Entry, settings: list[str]) -> list[str]:
 
 def print_summary(summary: Summary, console: Console, most: int = TERMINAL_ROWS) -> None:
     """Prints the table, the failures with their errors and what the seeds say."""
-    console.print(trial_table(summary, most, console.width))
+    better = "higher" if summary.higher else "lower"
+    _line(console, f"{summary.path.resolve().name}: {summary.objective}, {better} is better")
+    if summary.entries:
+        console.print(trial_table(summary, most, console.width))
+        _line(console, "gap: behind the best; ~ within the seeds' noise")
     hidden = len(summary.entries) - most
     if hidden > 0:
-        console.print(f"and {hidden} more; all are in results.csv", highlight=False)
+        _line(console, f"and {hidden} more; all are in results.csv")
     for trial in summary.failed:
         what = words.settings(trial.hyperparameters, summary.varying)
-        console.print(
-            f"failed: trial {trial.trial_id} ({what}): {trial.error or 'no number'}",
+        error = trial.error or "no number"
+        _line(
+            console,
+            f"failed: trial {trial.trial_id} ({what}): {error}",
             style="red",
-            highlight=False,
-            markup=False,
             soft_wrap=True,
         )
     for line in (count_line(summary) + ".", noise_line(summary)):
-        console.print(line, highlight=False, markup=False)
+        _line(console, line)
+
+
+def _line(console: Console, text: str, **how: Any) -> None:
+    console.print(text, highlight=False, markup=False, **how)
 
 
 def marginals(summary: Summary) -> dict[str, list[tuple[Any, float, int]]]:

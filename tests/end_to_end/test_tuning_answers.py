@@ -1,0 +1,59 @@
+"""A small sweep at the command line, from its configuration to a retrained model on the test split."""
+
+import json
+
+import pytest
+
+from tests.tiny import SMALL, write_data_folder
+from tfr_moe.cli import main
+from tfr_moe.config import load_config
+
+pytestmark = pytest.mark.slow
+
+SWEEP = """
+base:
+  expert_hidden_dims: [8]
+  embedding_dim: 4
+  num_experts: 4
+  top_k: 2
+  learning_rate: 0.01
+  batch_size: 32
+  num_epochs: 2
+space: {hsc_weight: [0.1, 0.001]}
+objective: ndcg
+seeds: 2
+"""
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    assert ended.value.code == 0
+
+
+def test_a_sweep_ends_in_a_page_a_configuration_and_tested_runs(tmp_path, capsys):
+    data = write_data_folder(tmp_path / "data", train=SMALL["batch_size"] * 4)
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    sweep = tmp_path / "sweep"
+    tune = ["tune", "--data", data, "--config", tmp_path / "sweep.yaml", "--out", sweep]
+    run(*tune, "--retrain", 2)
+    told = capsys.readouterr()
+    assert "2 trials with a result." in told.out
+    assert "retrained with seeds 3, 4, on the test split" in told.out
+    table = json.loads((sweep / "results.json").read_text())
+    trials = {trial["trial_id"]: trial for trial in table["trials"]}
+    assert len(trials) == 2 and all(len(trial["seeds"]) == 2 for trial in trials.values())
+    best = table["trials"][0]
+    config = load_config(sweep / "best.yaml")
+    assert config.hsc_weight == best["hyperparameters"]["hsc_weight"]
+    assert config.monitor == "ndcg"
+    tested = json.loads((sweep / "retrained" / "results.json").read_text())
+    assert tested["trial_id"] == best["trial_id"]
+    page = (sweep / "report.html").read_text()
+    for number in (best["mean"], tested["summary"]["test"]["ndcg"]["mean"]):
+        assert f"{number:.4f}" in page
+
+    # The same settings, seed and data give the trial's own number again.
+    run("train", "--data", data, "--config", sweep / "best.yaml", "--out", tmp_path / "again")
+    again = json.loads((tmp_path / "again" / "metrics.json").read_text())
+    assert again["best"]["val_ndcg"] == pytest.approx(best["seeds"][0]["metrics"]["ndcg"], abs=1e-3)
