@@ -52,7 +52,7 @@ def draw_shared_bottom(out: Path, steps: np.ndarray, curves: Curves) -> None:
             _line(axes, steps, values, index, f"correlation {p:g}")
         _name_axes(axes)
         axes.set_ylabel("training loss (mean squared error)")
-        axes.legend(title=f"{REFERENCE}, {len(values)} runs")
+        axes.legend(title=f"{REFERENCE}, {len(values)} runs", loc="upper right")
 
 
 def draw_models(out: Path, steps: np.ndarray, curves: Curves) -> None:
@@ -66,7 +66,8 @@ def draw_models(out: Path, steps: np.ndarray, curves: Curves) -> None:
             _name_axes(axes)
             axes.set_title(f"correlation {p:g}")
         panels[0].set_ylabel("training loss (mean squared error)")
-        panels[-1].legend(title=f"{len(curves[models[0], correlations[0]])} runs")
+        runs = len(curves[models[0], correlations[0]])
+        panels[-1].legend(title=f"{runs} runs", loc="upper right")
 
 
 def _name_axes(axes: Any) -> None:

@@ -27,6 +27,8 @@ Job = dict[str, Any]
 Result = dict[str, Any]
 
 _SECONDS_BETWEEN_LINES = 30.0
+_RUNS_PER_PROCESS = 50
+"""Then a fresh process: TensorFlow keeps some 20 MB of each graph that was traced, whatever is cleared."""
 
 
 def key_of(job: Job) -> str:
@@ -84,7 +86,7 @@ def run_all(
         jobs: what to run; each a mapping of plain values, all different.
         work: makes a JSON-serializable result of a job. With several processes it must be picklable.
         path: file of JSON lines, each {"job": ..., "result": ..., "seconds": ...}.
-        processes: how many at a time; with 1 everything happens in this process.
+        processes: how many at a time; a few runs with 1 happen in this process.
         console: where progress goes, with the time that is left.
         description: what the progress calls the runs.
 
@@ -118,23 +120,25 @@ def _timed(work: Callable[[Job], Result], job: Job) -> tuple[Job, Result, float]
 def _run(
     jobs: Sequence[Job], work: Callable[[Job], Result], processes: int
 ) -> Iterator[tuple[Job, Result, float]]:
-    if processes == 1 or len(jobs) < 2:
+    if len(jobs) < 2 or (processes == 1 and len(jobs) <= _RUNS_PER_PROCESS):
         for job in jobs:
             yield _timed(work, job)
         return
     # Forking a process in which TensorFlow has threads hangs.
     context = multiprocessing.get_context("spawn")
-    with (
-        _one_thread_per_process(),
-        ProcessPoolExecutor(processes, context, initializer=_end_with_parent) as pool,
-    ):
-        futures = [pool.submit(_timed, work, job) for job in jobs]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    batch = processes * _RUNS_PER_PROCESS
+    for start in range(0, len(jobs), batch):
+        with (
+            _one_thread_per_process(),
+            ProcessPoolExecutor(processes, context, initializer=_end_with_parent) as pool,
+        ):
+            futures = [pool.submit(_timed, work, job) for job in jobs[start : start + batch]]
+            try:
+                for future in as_completed(futures):
+                    yield future.result()
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
 
 @contextmanager
