@@ -362,7 +362,9 @@ def reproduce(
     data: Annotated[
         Path | None, typer.Option("--data", help="the data, for studies that don't make their own")
     ] = None,
-    size: Annotated[str, typer.Option("--size", help="default, small or paper")] = "default",
+    size: Annotated[
+        str, typer.Option("--size", help="default, small, or the study's large one: paper or large")
+    ] = "default",
     seeds: Annotated[
         int | None, typer.Option("--seeds", help="runs of each cell, instead of the size's", min=1)
     ] = None,
