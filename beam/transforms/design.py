@@ -87,4 +87,5 @@ def category_of(design: Design, values: Mapping[str, Any]) -> tuple[str, ...] | 
 def list_name(design: Design, event: RawRow) -> str:
     """The id of the list of an event."""
     values: Mapping[str, Any] = event.values  # type: ignore[assignment]
-    return f"{values[design.user]}-{values[design.time]:.0f}-{values[design.item]}"
+    time = f"{values[design.time]:f}".rstrip("0").rstrip(".")
+    return f"{values[design.user]}-{time}-{values[design.item]}"

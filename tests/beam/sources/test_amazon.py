@@ -193,6 +193,7 @@ def test_real_files_give_the_documented_counts_and_pandas_features(tmp_path, ama
         assert row["title"] is None or "<" not in row["title"]
 
 
+@pytest.mark.slow
 def test_gift_cards_build_with_both_levels_shared(tmp_path, amazon_2018):
     manifest = build(
         BuildOptions(
