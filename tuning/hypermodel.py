@@ -15,6 +15,7 @@ from tfr_moe._compat import import_keras_tuner, tf
 from tfr_moe.config import RunConfig, make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
+from tfr_moe.schema import FeatureSchema
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run import check_names, make_builder, make_scorer
 
@@ -110,34 +111,41 @@ class RankingHyperModel(kt.HyperModel):
         return model.fit(*args, **kwargs)
 
 
-def direction_of(metric: str) -> Direction:
-    """Whether a metric is to be large (`max`) or small (`min`).
+def reported(base: RunConfig, schema: FeatureSchema) -> dict[str, Direction]:
+    """What a run reports of the validation split, and whether it is to be large or small.
 
-    Raises:
-        UserError: for a name that is no metric.
+    With several tasks that is each metric of each task (`click_ndcg`) and their means (`ndcg`).
 
     Example:
-        >>> direction_of("ndcg_10"), direction_of("loss")
-        ('max', 'min')
+        >>> schema = FeatureSchema(list_id="q", labels=["y"], features=[
+        ...     {"name": "a", "scope": "example", "kind": "numeric"}])
+        >>> reported(make_config({"model": "dnn", "metrics": ["ndcg_10"], "monitor": "loss"}), schema)
+        {'ndcg_10': 'max', 'loss': 'min'}
     """
-    if metric == "loss":
-        return "min"
-    return "max" if metrics.higher_is_better(metric) else "min"
+    tasks = base.model_copy(update={"monitor": "loss"}).tasks_over(schema)
+    names = {f"{task.name}_{metric}": metric for task in tasks for metric in task.metrics}
+    names |= {metric: metric for task in tasks for metric in task.metrics}
+    if not tasks:
+        names = {metric: metric for metric in base.metrics}
+    directions: dict[str, Direction] = {
+        name: "max" if metrics.higher_is_better(metric) else "min" for name, metric in names.items()
+    }
+    return {**directions, "loss": "min"}
 
 
-def check_objective(objective: Objective, base: RunConfig) -> Objective:
+def check_objective(objective: Objective, base: RunConfig, schema: FeatureSchema) -> Objective:
     """The objective with its direction, after making sure that the runs report it.
 
     Raises:
         UserError: naming what they report.
     """
-    reported = (*base.metrics, "loss")
-    if objective.name not in reported:
+    known = reported(base, schema)
+    if objective.name not in known:
         raise UserError(
-            f"objective {objective.name!r}: the runs do not report it; they report "
-            f"{', '.join(reported)} (base.metrics adds others)"
+            f"objective {objective.name!r}: the runs of {base.model} do not report it; they report "
+            f"{', '.join(known)} (base.metrics adds others)"
         )
-    direction = direction_of(objective.name)
+    direction = known[objective.name]
     if objective.direction not in (None, direction):
         raise UserError(
             f"objective {objective.name}: its direction is {direction}, not {objective.direction}"

@@ -43,6 +43,13 @@ class Space:
         known = [size for size in sizes if size is not None]
         return math.prod(known) if sizes and len(known) == len(sizes) else None
 
+    def models(self, base: RunConfig) -> list[str]:
+        """The models that it holds: those that it lists, else that of the base settings."""
+        for dimension in self.dimensions:
+            if dimension.name == "model" and isinstance(dimension, Choice):
+                return [settings["model"] for _, settings in dimension.options]
+        return [base.model]
+
     def suggest(self, hp: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """Settings of a run, and what a record shows, for the values that `hp` holds.
 
@@ -279,10 +286,7 @@ def _from_preset(given: Mapping[str, Any], base: RunConfig, schema: FeatureSchem
 
 def _check(space: Space, base: RunConfig) -> None:
     """Refuses settings that the model does not have, and values that no run takes."""
-    models = [base.model]
-    for dimension in space.dimensions:
-        if dimension.name == "model" and isinstance(dimension, Choice):
-            models = [settings["model"] for _, settings in dimension.options]
+    models = space.models(base)
     of_some_model = {name for family in MODELS.values() for name in family.parameters}
     for key in keys_of(space.dimensions):
         have = [name for name, family in MODELS.items() if key in family.parameters]

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
+from tfr_moe.training.run import check_names
 
 from .cache import SPLITS, write_cache
 from .chief import Chief, LeasedServicer
@@ -85,7 +86,8 @@ def resolve(config: SweepConfig, folder: DataFolder) -> SweepConfig:
         UserError: for what does not fit the data or the model.
     """
     base = config.base
-    objective = check_objective(config.objective, base)
+    check_names(base)
+    objective = check_objective(config.objective, base, folder.schema)
     if "monitor" in base.model_fields_set and base.monitor != objective.name:
         raise UserError(
             f"base: monitor is {base.monitor!r}, the objective {objective.name!r}: the best epoch is "
@@ -94,6 +96,8 @@ def resolve(config: SweepConfig, folder: DataFolder) -> SweepConfig:
     base = base.model_copy(update={"monitor": objective.name})
     hypermodel = RankingHyperModel(folder, base, config.space)
     check_options(hypermodel)
+    for model in hypermodel.space.models(base):
+        check_objective(objective, base.model_copy(update={"model": model}), folder.schema)
     return config.model_copy(
         update={
             "base": base,

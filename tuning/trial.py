@@ -19,8 +19,8 @@ from tfr_moe._compat import tf
 from tfr_moe.config import RunConfig
 from tfr_moe.errors import UserError
 from tfr_moe.folders import complete_folder, read_json, write_json
-from tfr_moe.training.ledger import DropMissing
 from tfr_moe.training.pipeline import RankingPipeline
+from tfr_moe.training.progress import GateWatch, ProgressLines
 from tfr_moe.training.run import fit
 
 from .config import SweepConfig
@@ -75,14 +75,10 @@ class TrialPipeline(RankingPipeline):
     check: Check = staticmethod(lambda: None)
 
     def build_callbacks(self) -> list[tf.keras.callbacks.Callback]:
-        """What decides on epochs, and what a killed training resumes from."""
-        backup = str(self._run / "backup")
-        return [
-            DropMissing(),
-            _Watch(self.check),
-            self.ledger,
-            tf.keras.callbacks.BackupAndRestore(backup, delete_checkpoint=False),
-        ]
+        """Those of a run, but for what a person watches."""
+        watched = (ProgressLines, GateWatch, tf.keras.callbacks.TensorBoard)
+        kept = [each for each in super().build_callbacks() if not isinstance(each, watched)]
+        return [_Watch(self.check), *kept]
 
     def export_saved_model(self, model: Any, export_to: str, checkpoint: Any = None) -> None:
         """Nothing."""

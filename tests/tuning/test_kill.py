@@ -1,0 +1,186 @@
+"""kill -9 on the command, on a worker of three commands, and on a worker of one command."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.tiny import SMALL, write_data_folder
+from tfr_moe.tuning.records import load_trials
+
+pytestmark = pytest.mark.slow
+PATIENCE = 600
+BASE = {
+    **{key: list(v) if isinstance(v, tuple) else v for key, v in SMALL.items()},
+    "model": "dnn",
+    "expert_hidden_dims": [8],
+    "num_epochs": 1,
+}
+ALGORITHMS = {
+    "grid": {},
+    "random": {"max_trials": 4},
+    "bayesian": {"max_trials": 4, "initial_points": 2},
+    "hyperband": {"base": {**BASE, "num_epochs": 2}, "hyperband_factor": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_data_folder(tmp_path_factory.mktemp("kill") / "data", train=64, validation=20)
+
+
+class Command:
+    """A `tfr-moe tune` in a process group of its own, with the lines that it prints."""
+
+    def __init__(self, data, folder, *flags, **settings):
+        path = folder / "sweep.yaml"
+        space = {"learning_rate": [0.1, 0.01], "embedding_dim": [4, 8]}
+        path.write_text(yaml.safe_dump({"base": BASE, "space": space, **settings}))
+        self.out = folder / "out"
+        paths = ["--data", str(data), "--config", str(path), "--out", str(self.out)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tfr_moe.cli", "tune", *paths, *flags],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "COLUMNS": "500"},
+        )
+        self.lines = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.lines.append(line.strip())
+
+    def wait_for(self, happened):
+        end = time.monotonic() + PATIENCE
+        while not (found := happened()):
+            assert self.process.poll() is None, self.lines
+            assert time.monotonic() < end, self.lines
+            time.sleep(0.02)
+        return found
+
+    def said(self, words):
+        return self.wait_for(lambda: next((x for x in self.lines if words in x), None))
+
+    def kill(self):
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def finish(self):
+        code = self.process.wait(timeout=PATIENCE)
+        self._reader.join(10)
+        assert code == 0, self.lines
+
+
+def records(out):
+    return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("trials/*/trial.json")}
+
+
+def started(out):
+    """A trial that is being trained."""
+    done = records(out)
+    return next(
+        (p.parent.name for p in out.glob("work/*/seed-1") if p.parent.name not in done), None
+    )
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_killed_command_goes_on_and_runs_nothing_twice_and_skips_nothing(
+    data, tmp_path, algorithm
+):
+    settings = {"algorithm": algorithm, **ALGORITHMS[algorithm]}
+    command = Command(data, tmp_path, **settings)
+    command.wait_for(lambda: records(command.out))
+    interrupted = command.wait_for(lambda: started(command.out))
+    command.kill()
+    before = records(command.out)
+    again = Command(data, tmp_path, **settings)
+    again.finish()
+    after = records(again.out)
+    assert {name: after[name] for name in before} == before
+    begun = [line.split()[1].rstrip(":") for line in again.lines if line.startswith("trial ")]
+    # Two lines a trial: what is tried, and what came of it.
+    assert sorted(set(begun)) == sorted(set(after) - set(before))
+    if interrupted not in before:
+        assert begun[0] == interrupted
+    trials = load_trials(again.out)
+    assert [int(trial.trial_id) for trial in trials] == list(range(len(trials)))
+    assert all(trial.status == "completed" for trial in trials)
+    for trial in trials:
+        epochs = [entry["epoch"] for entry in trial.seeds[0].history]
+        assert epochs == list(range(1, trial.budget.get("epochs", 1) + 1))
+    points = [tuple(trial.hyperparameters.values()) for trial in trials]
+    if algorithm == "hyperband":
+        assert any("continues" in trial.budget for trial in trials)
+    else:
+        assert len(points) == len(set(points)) == 4
+
+
+def test_the_trial_of_a_killed_worker_is_taken_up_by_the_other(data, tmp_path):
+    address = f"127.0.0.1:{free_port()}"
+
+    def begin(name):
+        flags = ["--tuner-id", name, "--oracle", address]
+        return Command(data, tmp_path, *flags, lease=20)
+
+    chief = begin("chief")
+    chief.said("chief at")
+    first, second = begin("worker-1"), begin("worker-2")
+    lost = first.said("worker-1: trial ").split()[2].rstrip(":")
+    first.wait_for(lambda: (first.out / "work" / lost).is_dir())
+    first.kill()
+    second.finish()
+    chief.finish()
+    assert any(f"worker-1 is gone; trial {lost} will be taken up" in line for line in chief.lines)
+    assert any(f"worker-2: trial {lost}:" in line for line in second.lines)
+    trials = load_trials(chief.out)
+    points = {tuple(trial.hyperparameters.values()) for trial in trials}
+    assert len(trials) == len(points) == 4
+
+
+def test_a_killed_local_worker_is_started_again_and_dies_with_its_command(data, tmp_path):
+    command = Command(data, tmp_path, "--workers", "2")
+    command.said("worker-1: trial")
+    command.said("worker-2: trial")
+    victim = children(command.process.pid)[0]
+    os.kill(victim, signal.SIGKILL)
+    command.said("is gone; trial")
+    command.wait_for(lambda: len(children(command.process.pid)) == 2)
+    workers = children(command.process.pid)
+    command.kill()
+    end = time.monotonic() + 60
+    while any(alive(pid) for pid in workers):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    again = Command(data, tmp_path, "--workers", "2")
+    again.finish()
+    points = {tuple(trial.hyperparameters.values()) for trial in load_trials(again.out)}
+    assert len(points) == 4
+
+
+def children(pid):
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split()]
+
+
+def alive(pid):
+    """Whether a process runs; one that nobody has collected yet has no command line."""
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except OSError:
+        return False
+
+
+def free_port():
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
