@@ -37,18 +37,21 @@ def check_checksums() -> None:
         )
 
 
+def masked_checksum(data: bytes) -> bytes:
+    """The CRC-32C as TFRecords store it: rotated, and with a constant added."""
+    from google_crc32c import value as crc32c
+
+    crc = crc32c(data)
+    return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
 def write_records(path: Path, records: Iterable[bytes]) -> None:
     """Writes a gzip TFRecord file, which appears under its name when it is complete.
 
     Each record is its length (uint64), the masked CRC-32C of the length, the bytes, and the masked
     CRC-32C of the bytes, all little-endian.
     """
-    from google_crc32c import value as crc32c
-
-    def masked(data: bytes) -> bytes:
-        crc = crc32c(data)
-        return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
-
+    masked = masked_checksum
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     # No name and no time in the header: the same records are the same bytes.
     with open(partial, "wb") as raw, gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0) as file:

@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": CORE,
     "training": MODEL,
     "tuning": {*MODEL, "training"},
-    "beam": {*DATA_CONTRACT, "census_income"},
+    "beam": {*DATA_CONTRACT, "_compat", "census_income"},
     "synthetic": DATA_CONTRACT,
     "serving": {*DATA_CONTRACT, "_compat", "data"},
     "baselines": {*CORE, "config", "data"},
@@ -52,10 +52,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The command line: cli.py and the modules that do what one command does. Only they see everything.
     "comparison": {*MODEL, "training", "baselines", "evaluation", "analysis"},
     "release": {*MODEL, "training", "serving"},
+    "prediction": {*DATA_CONTRACT, "beam", "serving"},
     "reproduce": {*MODEL, "training", "tuning", "evaluation", "synthetic", "census_income"},
     "retraining": {*MODEL, "training", "evaluation", "tuning", "comparison"},
     "demo": {*PARTS, "comparison", "release"},
-    "cli": {*PARTS, "comparison", "release", "reproduce", "retraining", "demo"},
+    "cli": {*PARTS, "prediction", "comparison", "release", "reproduce", "retraining", "demo"},
     "": {"_compat", "errors", "schema"},  # tfr_moe/__init__.py itself
 }
 

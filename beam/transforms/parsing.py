@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
 
 from tfr_moe.encoding import RowError
-from tfr_moe.row_encoding import RowEncoder
+from tfr_moe.row_encoding import EncodedRow, RowEncoder
 from tfr_moe.schema import FeatureSchema
 
 from ..sources import RawRow
@@ -16,6 +16,7 @@ from .counting import CountingDoFn
 from .grouping import GatherList, ListBuilder
 
 REJECTS = "rejects"
+Encoder = Callable[[FeatureSchema], Callable[[Mapping[str, Any]], EncodedRow]]
 
 
 def kind_of(reason: str) -> str:
@@ -31,15 +32,17 @@ class ParseRows(CountingDoFn):
     Args:
         schema: says what a row must have.
         gather: joins the rows of a list.
+        encoder: makes, from the schema, what encodes a row.
     """
 
-    def __init__(self, schema: FeatureSchema, gather: GatherList):
+    def __init__(self, schema: FeatureSchema, gather: GatherList, encoder: Encoder = RowEncoder):
         self._schema = schema
         self._gather = gather
+        self._encoder = encoder
 
     def setup(self) -> None:
         """Builds the encoder on the worker."""
-        self._encode = RowEncoder(self._schema)
+        self._encode = self._encoder(self._schema)
 
     def process(self, batch: list[RawRow]) -> Iterator[Any]:
         """Parses a batch."""

@@ -1,0 +1,112 @@
+"""The same pipelines on engines that run elsewhere: Beam's portable runners, Apache Flink."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+from rich.console import Console
+
+from tests import tiny
+from tests.beam import logs
+from tests.beam.test_predict import table_rows, write_table
+from tfr_moe.config import load_config
+from tfr_moe.prediction import predict
+from tfr_moe.training import train
+
+START_SECONDS = 180
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@contextmanager
+def serving(command, port, log, **options):
+    """Runs a job server until the block ends; waits until it listens."""
+    with open(log, "wb") as output:
+        server = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, **options
+        )
+        try:
+            for _ in range(START_SECONDS * 2):
+                assert server.poll() is None, log.read_text()[-2000:]
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.5)
+            else:
+                pytest.fail(f"no job server after {START_SECONDS} s: {log.read_text()[-2000:]}")
+            yield
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+            server.wait(30)
+
+
+@pytest.fixture(params=["portable", "flink"])
+def engine(request, repository, tmp_path):
+    """Beam arguments of a job server that runs while the test does."""
+    port = free_port()
+    if request.param == "portable":
+        module = "apache_beam.runners.portability.local_job_service_main"
+        command = [sys.executable, "-m", module, "--port", str(port)]
+        environment = {**os.environ}
+    else:
+        script = str(repository / "scripts" / "flink_job_server.sh")
+        environment = {**os.environ, "PYTHON": sys.executable, "SLOTS": "2"}
+        asked = subprocess.run(
+            [script, "fetch"], capture_output=True, text=True, env=environment, check=False
+        )
+        if asked.returncode == 3:
+            pytest.skip(f"no Flink: {asked.stderr.strip().splitlines()[-1]}")
+        assert asked.returncode == 0, asked.stderr
+        command = [script, str(port)]
+    with serving(command, port, tmp_path / "server.log", env=environment):
+        yield (
+            "--runner=PortableRunner",
+            f"--job_endpoint=127.0.0.1:{port}",
+            "--environment_type=LOOPBACK",
+            *(["--parallelism=2"] if request.param == "flink" else []),
+        )
+
+
+@pytest.mark.slow
+def test_build_and_predict_give_what_they_give_in_this_process(engine, tmp_path):
+    rows = logs.log_rows(60)
+    rows[7]["price"] = "cheap"
+    for part in range(3):
+        logs.write_csv(tmp_path / f"log-{part}.csv", rows[part::3])
+    here, one = logs.run(tmp_path, tmp_path / "log-*.csv", "one", max_list_size=2)
+    there, two = logs.run(
+        tmp_path, tmp_path / "log-*.csv", "two", max_list_size=2, beam_args=engine
+    )
+    assert here["rows"] == there["rows"] == {"read": 180, "written": 120, "rejected": 1, "cut": 59}
+    assert set(logs.records(one)) == set(logs.records(two))
+    assert logs.tree(one) == logs.tree(two)
+
+    data = tiny.write_data_folder(tmp_path / "data", train=40, validation=20, test=20)
+    settings = {**tiny.SMALL, "num_epochs": 1, "model": "dnn"}
+    train(data, tmp_path / "run", load_config(None, [], **settings), Console(quiet=True))
+    table = str(write_table(tmp_path / "rows.csv", table_rows()))
+    found = []
+    for name, arguments in (("here.csv", ()), ("there.csv", engine)):
+        predict(tmp_path / "run", None, table, tmp_path / name, item_id="sku", beam_args=arguments)
+        with open(tmp_path / name, newline="") as file:
+            read = csv.DictReader(file)
+            found.append(
+                {(r["list_id"], r["item_id"]): (float(r["score"]), r["rank"]) for r in read}
+            )
+    assert found[0].keys() == found[1].keys()
+    for key, (score, rank) in found[0].items():
+        # Batches differ between engines, and with them the order of sums in float32.
+        assert found[1][key][0] == pytest.approx(score, rel=1e-5, abs=1e-6)
+        assert found[1][key][1] == rank

@@ -1,0 +1,404 @@
+"""What real logs hold: every row is written, rejected with its reason, or cut with its reason."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.beam import logs
+from tfr_moe.beam import shuffle
+from tfr_moe.encoding import ListEncoder, RowError, RowParser, decode_list
+from tfr_moe.errors import UserError
+from tfr_moe.row_encoding import RowEncoder, scope_floats
+from tfr_moe.schema import FeatureSchema
+from tfr_moe.wire import Layout, list_record
+
+
+def rejects(folder):
+    return [
+        json.loads(line)
+        for path in sorted(folder.glob("rejects-*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+
+
+def decoded(folder, schema):
+    """List id -> (context, items) of all records."""
+    found = {}
+    for record in logs.records(folder):
+        context, items = decode_list(schema, record)
+        from tensorflow_serving.apis import input_pb2
+
+        proto = input_pb2.ExampleListWithContext.FromString(record)
+        name = proto.context.features.feature["session"].bytes_list.value[0].decode()
+        assert name not in found
+        found[name] = context, items
+    return found
+
+
+def add_up(manifest, folder):
+    rows = manifest["rows"]
+    assert rows["read"] == rows["written"] + rows["rejected"] + rows["cut"]
+    assert rows["rejected"] == len(rejects(folder)) == sum(manifest["rejects"].values())
+    assert rows["cut"] == sum(manifest["cut"].values())
+    assert rows["written"] == sum(split["items"] for split in manifest["splits"].values())
+
+
+# ------------------------------------------------------------------------------------- what is in rows
+
+
+@pytest.mark.parametrize("value", ["nan", "NaN", "inf", "-Infinity", "1e39", "1_000"])
+def test_what_is_no_finite_number_is_rejected_by_column_and_line(tmp_path, value):
+    rows = logs.log_rows(10)
+    rows[4]["price"] = value
+    manifest, folder = logs.run(tmp_path, logs.write_csv(tmp_path / "log.csv", rows))
+    add_up(manifest, folder)
+    assert manifest["rows"]["rejected"] == 1
+    (reject,) = rejects(folder)
+    assert reject["line"] == 6
+    assert reject["reason"].startswith("column 'price': expected a ")
+    assert value in reject["reason"]
+
+
+def test_nan_in_parquet_is_a_missing_value(tmp_path):
+    rows = logs.log_rows(10)
+    rows[0]["price"] = float("nan")
+    rows[3]["score"] = float("inf")
+    manifest, folder = logs.run(tmp_path, logs.write_parquet(tmp_path / "log.parquet", rows))
+    add_up(manifest, folder)
+    assert sorted(r["reason"] for r in rejects(folder)) == [
+        "column 'price': a value is required",
+        "column 'score': expected a finite number, got inf",
+    ]
+
+
+@pytest.mark.parametrize("write", [logs.write_csv, logs.write_jsonl, logs.write_parquet])
+def test_ids_beyond_2_to_the_63_stay_what_they_are(tmp_path, write):
+    big = 2**63 + 11 if write is not logs.write_parquet else 2**63 - 11
+    rows = [{**row, "item": big if row["position"] == 1 else 7} for row in logs.log_rows(10)]
+    for number, row in enumerate(rows):
+        row["session"] = 2**63 - 1 - number // 3
+    kind = {"write_csv": "csv", "write_jsonl": "jsonl", "write_parquet": "parquet"}[write.__name__]
+    manifest, folder = logs.run(tmp_path, write(tmp_path / f"log.{kind}", rows))
+    add_up(manifest, folder)
+    found = decoded(folder, FeatureSchema.load(folder / "schema.json"))
+    assert sorted(found) == sorted(str(2**63 - 1 - number) for number in range(10))
+    assert all(
+        [item["item"] for item in items] == [str(big), "7", "7"] for _, items in found.values()
+    )
+    assert str(big) in (folder / "vocabulary" / "item.txt").read_text().splitlines()
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
+    path = logs.write_csv(tmp_path / "log.csv", logs.log_rows(10))
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    manifest, folder = logs.run(tmp_path, path)
+    add_up(manifest, folder)
+    assert manifest["rows"]["written"] == 30
+
+
+def test_mixed_encodings_lose_only_the_rows_that_are_no_utf8(tmp_path):
+    rows = logs.log_rows(10)
+    rows[0]["item"], rows[1]["item"] = "café", "thé"
+    path = logs.write_csv(tmp_path / "log.csv", rows)
+    path.write_bytes(path.read_bytes().replace("café".encode(), "café".encode("latin-1")))
+    manifest, folder = logs.run(tmp_path, path)
+    add_up(manifest, folder)
+    assert manifest["rejects"] == {"not valid UTF-8": 1}
+    assert rejects(folder)[0]["line"] == 2
+    assert "thé" in (folder / "vocabulary" / "item.txt").read_text(encoding="utf-8")
+
+
+def test_a_category_that_is_missing_from_the_tree_is_out_of_vocabulary_and_stays(tmp_path):
+    rows = logs.log_rows(10)
+    for row in rows[:3]:
+        row["sub"] = ""
+    for row in rows[3:6]:
+        row["top"] = ""
+    manifest, folder = logs.run(tmp_path, logs.write_csv(tmp_path / "log.csv", rows))
+    add_up(manifest, folder)
+    assert manifest["rows"]["written"] == 30
+    words = (folder / "vocabulary" / "sub.txt").read_text().splitlines()
+    assert " > c1" in words  # a known sub-category of an unknown top category is a key of its own
+    assert not any(word.endswith("> ") for word in words)
+
+
+def test_lists_of_one_item_and_lists_of_one_moment(tmp_path):
+    rows = [{**row, "time": 1000} for row in logs.log_rows(12, 1)]
+    manifest, folder = logs.run(tmp_path, logs.write_csv(tmp_path / "log.csv", rows))
+    add_up(manifest, folder)
+    # One moment lies on one side of every bound: all lists are for training.
+    assert manifest["splits"]["train"]["lists"] == 12
+    assert manifest["warnings"] == ["the validation split is empty", "the test split is empty"]
+    assert manifest["list_length"] == {"min": 1, "mean": 1.0, "max": 1}
+
+
+def test_an_empty_file_among_others_is_refused_and_an_empty_body_is_not(tmp_path):
+    logs.write_csv(tmp_path / "log-0.csv", logs.log_rows(10))
+    header = (tmp_path / "log-0.csv").read_text().splitlines()[0]
+    (tmp_path / "log-1.csv").write_text(header + "\n")
+    manifest, folder = logs.run(tmp_path, tmp_path / "log-*.csv")
+    add_up(manifest, folder)
+    assert manifest["rows"]["written"] == 30
+    (tmp_path / "log-1.csv").write_text("")
+    with pytest.raises(UserError, match=r"log-1.csv: the file is empty"):
+        logs.run(tmp_path, tmp_path / "log-*.csv", "other")
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_broken_gzip_is_refused_by_name_and_leaves_nothing(tmp_path, damage):
+    path = logs.write_csv(tmp_path / "log.csv.gz", logs.log_rows(3000))
+    data = bytearray(path.read_bytes())
+    if damage == "cut":
+        del data[-9:]
+    else:
+        data[-6] ^= 0xFF  # the checksum at the end
+    path.write_bytes(data)
+    with pytest.raises(
+        UserError, match=r"log.csv.gz: (the gzip file is truncated|not a sound gzip)"
+    ):
+        logs.run(tmp_path, path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["log.csv.gz", "schema.yaml"]
+
+
+# ------------------------------------------------------------------------------------- many runs, kills
+
+
+def test_sorted_runs_on_disk_change_nothing(tmp_path, monkeypatch):
+    rows = logs.log_rows(40)
+    rows += [{**rows[0], "session": "hot", "position": p} for p in range(300, 0, -1)]
+    shuffled = [rows[at] for at in np.random.default_rng(0).permutation(len(rows))]
+    shuffled[5]["score"] = "?"
+    path = logs.write_csv(tmp_path / "log.csv", shuffled)
+    whole, one = logs.run(tmp_path, path, "one", max_list_size=4)
+    monkeypatch.setattr(shuffle, "RUN_BYTES", 2000)
+    spilled, two = logs.run(tmp_path, path, "two", max_list_size=4)
+    elsewhere, three = logs.run(
+        tmp_path, path, "three", max_list_size=4, beam_args=("--runner=BundleBasedDirectRunner",)
+    )
+    assert logs.tree(one) == logs.tree(two) == logs.tree(three)
+    assert whole["rows"] == spilled["rows"] == elsewhere["rows"]
+    assert whole["cut"] == {"list too long": 296 - ("hot" in str(rejects(one)))}
+    add_up(spilled, two)
+
+
+def test_groups_of_all_runs_come_in_order_with_their_values(tmp_path, monkeypatch):
+    import apache_beam as beam
+
+    from tfr_moe.beam.running import running
+
+    monkeypatch.setattr(shuffle, "RUN_BYTES", 1000)
+    entries = [(f"k{number % 7}", number) for number in range(200)]
+    written = tmp_path / "found.json"
+
+    def use(key, values):
+        with open(written, "a") as file:
+            file.write(json.dumps([key, list(values)]) + "\n")
+
+    with running(()) as pipeline:
+        runs = str(tmp_path / "runs")
+        _ = pipeline | beam.Create(entries) | shuffle.UseGroups(use, lambda value: value, runs)
+    assert len(list((tmp_path / "runs").iterdir())) > 10
+    found = [json.loads(line) for line in written.read_text().splitlines()]
+    assert found == [[f"k{k}", list(range(k, 200, 7))] for k in range(7)]
+
+
+KILLED = """
+import os, signal, sys
+from tfr_moe.beam import gathering
+from tfr_moe.beam.pipeline import BuildOptions, build
+
+def kill(runs, order):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+gathering.groups = kill
+build(BuildOptions("search-logs", *sys.argv[1:4]))
+"""
+
+
+def test_a_build_killed_between_the_stages_leaves_no_folder_and_repeats_alike(tmp_path):
+    path = logs.write_csv(tmp_path / "log.csv", logs.log_rows(30))
+    _, before = logs.run(tmp_path, path, "before")
+    arguments = [str(path), str(tmp_path / "schema.yaml"), str(tmp_path / "data")]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not (tmp_path / "data").exists()
+    _, after = logs.run(tmp_path, path)
+    assert logs.tree(before) == logs.tree(after)
+
+
+# -------------------------------------------------------------- rows -> bytes, against the plain way
+
+
+SCHEMA = {
+    "list_id": "session",
+    "time": "when",
+    "position": "place",
+    "weight": "importance",
+    "labels": ["click", "buy"],
+    "hierarchy": {"child": "sub", "parent": "top"},
+    "features": [
+        {"name": "top", "scope": "context", "kind": "categorical", "hash_buckets": 9},
+        {"name": "sub", "scope": "context", "kind": "categorical", "default": "other"},
+        {"name": "age", "scope": "context", "kind": "numeric", "default": 30},
+        {"name": "history", "scope": "context", "kind": "categorical_list", "max_length": 3},
+        {"name": "price", "scope": "example", "kind": "numeric"},
+        {"name": "stock", "scope": "example", "kind": "numeric", "default": 0.5},
+        {"name": "brand", "scope": "example", "kind": "categorical"},
+        {"name": "tags", "scope": "example", "kind": "categorical_list", "max_length": 2},
+    ],
+}
+
+anything = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(width=32),
+    st.text(max_size=6),
+    st.sampled_from(
+        ["", " ", "7", "7.0", "-0", "1_0", "inf", "nan", "a|b||c", "é", "\ud83d", "1e39"]
+    ),
+    st.lists(st.one_of(st.integers(0, 9), st.text(max_size=3)), max_size=4),
+)
+sound = {
+    "session": st.sampled_from(["s", "t"]),
+    "when": st.sampled_from(["1500", "2024-01-02", 7]),
+    "place": st.integers(1, 9),
+    "importance": st.sampled_from(["1", 0.5]),
+    "click": st.sampled_from(["0", 1, 2.0, True]),
+    "buy": st.sampled_from(["0", 1]),
+    "top": st.sampled_from(["x", "y"]),
+    "sub": st.sampled_from(["u", "", 1, True, 1.0]),
+    "age": st.sampled_from(["", "41", 2]),
+    "history": st.sampled_from(["a|b|c|d", "", ["a"]]),
+    "price": st.floats(width=32, allow_nan=False, allow_infinity=False),
+    "stock": st.sampled_from(["", "2.5", None]),
+    "brand": st.sampled_from(["b", " b ", 7, 7.0, True, "7"]),
+    "tags": st.sampled_from(["t|u|v", "", ["t", 3]]),
+}
+
+
+@st.composite
+def raw_rows(draw):
+    rows = draw(st.lists(st.fixed_dictionaries(sound), min_size=1, max_size=5))
+    for row in rows:
+        for column in draw(st.lists(st.sampled_from(sorted(sound)), max_size=2)):
+            row[column] = draw(anything)
+        for column in draw(st.lists(st.sampled_from(sorted(sound)), max_size=1)):
+            row.pop(column, None)
+    return rows
+
+
+def plainly(schema, row):
+    """The same by `RowParser` and one feature after the other."""
+    parsed = RowParser(schema).row(row)
+    record = ListEncoder(schema).encode(parsed.list_id, parsed.context, [parsed.example])
+    return parsed.list_id, parsed.time, parsed.example["place"], record
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows=raw_rows(), packed=st.booleans())
+def test_the_fast_way_is_the_plain_way_row_for_row(rows, packed):
+    schema = FeatureSchema.model_validate({**SCHEMA, "packed": packed})
+    encode = RowEncoder(schema)
+    session = Layout([], ["session"])
+    for row in rows:
+        try:
+            expected = plainly(schema, row)
+        except RowError as error:
+            with pytest.raises(RowError) as caught:
+                encode(row)
+            assert str(caught.value) == str(error)
+            continue
+        found = encode(row)
+        context = found.context[0] + session.body([], [("session", [found.list_id])])
+        record = list_record([found.example[0]], context)
+        assert (found.list_id, found.time, found.position) == expected[:3]
+        assert _canonical(record) == _canonical(expected[3])
+
+
+def _canonical(record):
+    from tensorflow_serving.apis import input_pb2
+
+    return input_pb2.ExampleListWithContext.FromString(record).SerializeToString(deterministic=True)
+
+
+float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
+word = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200).filter(
+    lambda text: text.strip() == text and "|" not in text
+)
+item = st.fixed_dictionaries(
+    {
+        "price": float32,
+        "stock": float32,
+        "brand": word,
+        "tags": st.lists(word, max_size=2),
+        "click": st.floats(0, 9, width=32),
+        "buy": st.just(0),
+        "place": st.integers(1, 99),
+        "importance": st.just(1),
+    }
+)
+shared = st.fixed_dictionaries(
+    {
+        "session": word,
+        "when": st.integers(0, 2**31),
+        "top": word,
+        "sub": word,
+        "age": float32,
+        "history": st.lists(word, max_size=3),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(context=shared, items=st.lists(item, min_size=1, max_size=40), packed=st.booleans())
+def test_rows_to_records_to_values_are_the_rows(context, items, packed):
+    schema = FeatureSchema.model_validate({**SCHEMA, "packed": packed})
+    encode = RowEncoder(schema)
+    rows = [encode({**context, **one}) for one in items]
+    entry = Layout([], ["session"]).body([], [("session", [context["session"]])])
+    record = list_record([row.example[0] for row in rows], rows[0].context[0] + entry)
+    found_context, found_items = decode_list(schema, record)
+    assert found_context == {name: context[name] for name in ("top", "sub", "age", "history")}
+    names = ("price", "stock", "brand", "tags")
+    assert found_items == [{name: one[name] for name in names} for one in items]
+    block = scope_floats(schema, "example")
+    expected = [
+        [float(one[n]) for n in ("price", "stock", "click", "buy", "place", "importance")]
+        for one in items
+    ]
+    assert block.values([row.example[0] for row in rows]).tolist() == expected
+    assert [row.example[1] for row in rows] == [(one["brand"], tuple(one["tags"])) for one in items]
+
+
+def test_a_table_with_quotes_line_breaks_and_bars_in_ids_survives(tmp_path):
+    rows = logs.log_rows(10)
+    rows[0]["item"], rows[1]["item"] = 'say "hi", you', "two\nlines"
+    manifest, folder = logs.run(tmp_path, logs.write_csv(tmp_path / "log.csv", rows))
+    add_up(manifest, folder)
+    found = decoded(folder, FeatureSchema.load(folder / "schema.json"))
+    assert [item["item"] for item in found["s0"][1]] == [
+        'say "hi", you',
+        "two\nlines",
+        rows[2]["item"],
+    ]
+
+
+def test_a_gzip_of_several_members_is_read_whole(tmp_path):
+    rows = logs.log_rows(20)
+    path = logs.write_csv(tmp_path / "log.csv.gz", rows[:30])
+    with gzip.open(path, "at", newline="") as file:
+        csv.DictWriter(file, list(rows[0])).writerows(rows[30:])
+    manifest, folder = logs.run(tmp_path, path)
+    add_up(manifest, folder)
+    assert manifest["rows"]["written"] == 60

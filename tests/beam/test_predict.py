@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections import defaultdict
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests import tiny
+from tfr_moe.config import load_config
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.errors import UserError
+from tfr_moe.evaluation.score import score_dataset
+from tfr_moe.prediction import predict
+from tfr_moe.release import export_run
+from tfr_moe.training import load_run, train
+
+QUIET = Console(quiet=True)
+LISTS = 20  # of tiny.lists(…, seed=3): the first of the test split
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    base = tmp_path_factory.mktemp("predict")
+    data = tiny.write_data_folder(base / "data", train=40, validation=20, test=40)
+    settings = {**tiny.SMALL, "num_epochs": 1, "model": "moe"}
+    train(data, base / "run", load_config(None, [], **settings), QUIET)
+    return base / "run"
+
+
+@pytest.fixture(scope="module")
+def data(run):
+    return run.parent / "data"
+
+
+@pytest.fixture(scope="module")
+def expected(run, data):
+    """List id -> scores in the order of the list, as `evaluate` has them."""
+    loaded = load_run(run)
+    dataset = ElwcDatasetBuilder(DataFolder(data), 7).build_evaluation_dataset("test")
+    return {
+        name: scores[mask]
+        for batch in score_dataset(loaded.model, dataset, loaded.schema)
+        for name, scores, mask in zip(batch.list_ids, batch.scores, batch.mask, strict=True)
+    }
+
+
+def table_rows():
+    """The test lists as a table without labels, in an order of their own."""
+    rows = [
+        {
+            "query_id": name,
+            **{k: "|".join(v) if isinstance(v, list) else v for k, v in context.items()},
+            **{k: v for k, v in item.items() if k != "purchase"},
+            "sku": f"{name}/{place}",
+        }
+        for name, context, items in tiny.lists(LISTS, 3)
+        for place, item in enumerate(items)
+    ]
+    return [rows[at] for at in np.random.default_rng(0).permutation(len(rows))]
+
+
+def write_table(path, rows):
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def read(path):
+    """List id -> [(item id, score)] best first; checks that ranks count from 1."""
+    with open(path, newline="") as file:
+        rows = list(csv.DictReader(file))
+    found = defaultdict(list)
+    for row in rows:
+        found[row["list_id"]].append((row["item_id"], float(row["score"])))
+        assert int(row["rank"]) == len(found[row["list_id"]])
+    return found
+
+
+def assert_scores_are(found, expected, lists):
+    assert len(found) == lists
+    for name, rows in found.items():
+        assert [score for _, score in rows] == sorted((s for _, s in rows), reverse=True)
+        by_place = {int(item.rsplit("/")[-1]): score for item, score in rows}
+        scores = [by_place[place] for place in range(len(rows))]
+        np.testing.assert_allclose(scores, expected[name], rtol=1e-5, atol=1e-6)
+
+
+def test_scores_of_a_table_are_those_of_evaluate(run, expected, tmp_path):
+    table = write_table(tmp_path / "rows.csv", table_rows())
+    counts = predict(run, None, str(table), tmp_path / "s.csv", item_id="sku", batch_size=6)
+    rows = len(table_rows())
+    assert counts == {"read": rows, "written": rows, "rejected": 0, "cut": 0, "lists": LISTS}
+    assert_scores_are(read(tmp_path / "s.csv"), expected, LISTS)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "s.csv"]
+
+
+def test_scores_of_lists_are_those_of_evaluate(run, data, expected, tmp_path):
+    out = tmp_path / "s.csv"
+    pattern = f"{data}/test-*.tfrecord.gz"
+    counts = predict(run, None, pattern, out, data / "schema.json", item_id="brand")
+    assert counts["lists"] == 40
+    brands = {name: [item["brand"] for item in items] for name, _, items in tiny.lists(40, 3)}
+    found = read(out)
+    assert set(found) == set(expected) == set(brands)
+    for name, rows in found.items():
+        best = np.argsort(-expected[name], kind="stable")
+        assert [brand for brand, _ in rows] == [brands[name][at] for at in best]
+        np.testing.assert_allclose([s for _, s in rows], expected[name][best], rtol=1e-5, atol=1e-6)
+
+
+def test_an_exported_model_gives_the_scores_of_its_run(run, data, expected, tmp_path):
+    export_run(run, tmp_path / "models" / "shop", data, console=QUIET)
+    table = write_table(tmp_path / "rows.csv", table_rows())
+    out = tmp_path / "s.csv"
+    predict(None, tmp_path / "models" / "shop", str(table), out, item_id="sku")
+    assert_scores_are(read(out), expected, LISTS)
+
+
+def test_all_formats_and_another_runner_give_the_same_rows(run, tmp_path):
+    from pyarrow import parquet
+
+    table = str(write_table(tmp_path / "rows.csv", table_rows()))
+    for name in ("s.csv", "s.csv.gz", "s.jsonl", "s.parquet"):
+        predict(run, None, table, tmp_path / name, item_id="sku")
+    text = (tmp_path / "s.csv").read_text()
+    assert gzip.decompress((tmp_path / "s.csv.gz").read_bytes()).decode() == text
+    rows = [
+        (r["list_id"], r["item_id"], np.float32(r["score"]), int(r["rank"]))
+        for r in csv.DictReader(text.splitlines())
+    ]
+    jsons = map(json.loads, (tmp_path / "s.jsonl").read_text().splitlines())
+    assert [(*list(r.values())[:2], np.float32(r["score"]), r["rank"]) for r in jsons] == rows
+    stored = parquet.read_table(tmp_path / "s.parquet").to_pylist()
+    assert [(*list(r.values())[:2], np.float32(r["score"]), r["rank"]) for r in stored] == rows
+
+    other = ["--runner=BundleBasedDirectRunner"]
+    predict(run, None, table, tmp_path / "o.csv", item_id="sku", beam_args=other)
+    assert {r[:2] for r in rows} == {
+        (r["list_id"], r["item_id"]) for r in csv.DictReader((tmp_path / "o.csv").open())
+    }
+
+
+def test_rows_that_do_not_fit_are_told_and_the_others_scored(run, expected, tmp_path):
+    rows = table_rows()
+    broken = [{**rows[0], "price": "cheap", "sku": "x"}, {**rows[0], "sku": ""}]
+    table = write_table(tmp_path / "rows.csv", [*rows, *broken])
+    counts = predict(run, None, str(table), tmp_path / "s.csv", item_id="sku")
+    assert counts["read"] == len(rows) + 2 == counts["written"] + counts["rejected"]
+    found = [
+        json.loads(line) for line in (tmp_path / "s.csv.rejects.jsonl").read_text().splitlines()
+    ]
+    assert [(r["line"], r["reason"]) for r in found] == [
+        (len(rows) + 2, "column 'price': expected a number, got 'cheap'"),
+        (len(rows) + 3, "column 'sku': a value is required"),
+    ]
+    assert_scores_are(read(tmp_path / "s.csv"), expected, LISTS)
+
+
+def test_what_can_not_work_is_refused_in_one_line_and_leaves_nothing(run, data, tmp_path):
+    table = str(write_table(tmp_path / "rows.csv", table_rows()))
+    (tmp_path / "there.csv").write_text("old")
+    lists = gzip.decompress(next(data.glob("test-*.gz")).read_bytes())
+    (tmp_path / "cut.tfrecord").write_bytes(lists[:-3])
+    (tmp_path / "damaged.tfrecord").write_bytes(lists[:100] + b"?" + lists[101:])
+    before = sorted(path.name for path in tmp_path.iterdir())
+    out = tmp_path / "s.csv"
+    for message, arguments in (
+        ("either --run or --model", {"run": None}),
+        ("--run .*saved_model", {"run": tmp_path}),
+        ("--model .* no exported model", {"run": None, "model": tmp_path}),
+        ("must end in .csv", {"out": tmp_path / "s.txt"}),
+        ("exists already", {"out": tmp_path / "there.csv"}),
+        ("column 'nope' of the schema is missing", {"item_id": "nope"}),
+        ("which column tells items apart.*brand", {"item_id": None}),
+        ("no file matches", {"input_pattern": str(tmp_path / "*.jsonl")}),
+        ("source 'x' is not known", {"source": "x"}),
+        ("the file is cut off", {"input_pattern": f"{tmp_path}/cut.tfrecord", "item_id": "brand"}),
+        (
+            "record 1: damaged",
+            {"input_pattern": f"{tmp_path}/damaged.tfrecord", "item_id": "brand"},
+        ),
+        ("item 1: feature 'sku' must be one id", {"input_pattern": f"{data}/test-*.tfrecord.gz"}),
+        ("Beam arguments", {"beam_args": ["--runner=Nope"]}),
+    ):
+        given = {"run": run, "model": None, "input_pattern": table, "out": out, "item_id": "sku"}
+        with pytest.raises(UserError, match=message) as caught:
+            predict(**{**given, **arguments})
+        assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert (tmp_path / "there.csv").read_text() == "old"
+
+
+def test_a_schema_that_is_not_the_models_is_refused_by_feature(run, tmp_path):
+    described = json.loads((run / "schema.json").read_text())
+    described["features"][-1]["name"] = "clicks"
+    (tmp_path / "schema.json").write_text(json.dumps(described))
+    with pytest.raises(UserError, match="feature 'sales' of the model is missing"):
+        predict(run, None, "x", tmp_path / "s.csv", tmp_path / "schema.json", item_id="brand")
