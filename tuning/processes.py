@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -36,7 +37,8 @@ def _start(kind: str, sweep: Path, environment: dict[str, str] | None = None) ->
 
 def stop(process: Any) -> None:
     """Ends a process that was started here."""
-    process.stdin.close()
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
     try:
         process.wait(timeout=5)
     except subprocess.TimeoutExpired:
@@ -52,8 +54,9 @@ def run_job_in_process(plan: Plan, job: Job, say: Say, check: Check = lambda: No
         return done
     process = _start("trial", sweep)
     try:
-        process.stdin.write(json.dumps(dataclasses.asdict(job)) + "\n")
-        process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps(dataclasses.asdict(job)) + "\n")
+            process.stdin.flush()
         while process.poll() is None:
             check()
             try:

@@ -295,6 +295,11 @@ def _check(space: Space, base: RunConfig) -> None:
                 f"space: {key}: model {', '.join(map(repr, models))} has none; "
                 f"those that have: {', '.join(have)}"
             )
+    if "batch_size" in keys_of(space.dimensions) and base.steps_per_epoch is not None:
+        raise UserError(
+            "space: batch_size varies while base.steps_per_epoch is set: trials would see more "
+            "lists or fewer; leave steps_per_epoch out"
+        )
     for dimension in space.dimensions:
         for _, settings in dimension.options if isinstance(dimension, Choice) else ():
             make_config({**base.model_dump(), **settings}, "space")
