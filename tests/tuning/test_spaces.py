@@ -191,5 +191,5 @@ def test_a_setting_that_the_model_does_not_have_is_refused():
 def test_a_batch_size_that_changes_the_budget_is_refused():
     space = {"batch_size": [16, 32]}
     assert make_space(space, RunConfig(), SCHEMA).size == 2
-    with pytest.raises(UserError, match="batch_size varies while base.steps_per_epoch is set"):
+    with pytest.raises(UserError, match="batch_size varies while base"):
         make_space(space, make_config({"steps_per_epoch": 10}), SCHEMA)
