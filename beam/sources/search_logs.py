@@ -15,6 +15,7 @@ from ..transforms.counting import COUNTS
 from ..transforms.joining import add_past, pasts_of
 from ..transforms.merging import Merging, graded, merged
 from ..transforms.past import PastFeature, load_features
+from ..transforms.side_tables import JoinTable
 from . import Input, RawRow, SourceRows, formats, nesting, register
 from .files import ReadFiles, check_columns, match, schema_columns
 from .settings import SourceOptions
@@ -44,6 +45,14 @@ class SearchLogOptions(SourceOptions):
         description="with merge: rows later than so many hours after the list's first row are left "
         "out, and counted",
     )
+    join: str = Field(
+        "",
+        description="file or pattern of a table whose columns are joined in: an earlier ranker's scores "
+        "and ranks, a user's vector",
+    )
+    join_by: tuple[str, ...] = Field(
+        (), description="with join: the columns that both have and that name a row of the table"
+    )
     past: str = Field("", description="YAML file with features of the past, see docs/sources.md")
 
     @field_validator("grades")
@@ -59,6 +68,8 @@ class SearchLogOptions(SourceOptions):
     def _check(self) -> SearchLogOptions:
         if self.attribution_hours is not None and not self.merge:
             raise ValueError("attribution_hours needs merge")
+        if bool(self.join) != bool(self.join_by):
+            raise ValueError("join and join_by need each other")
         return self
 
     def graded(self) -> list[tuple[str, float]]:
@@ -80,14 +91,18 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
             a column.
     """
     found = match(pattern)
+    table = match(options.join, "--set join") if options.join else {}
+    joined = _joined_columns(table, options.join_by)
     past = load_features(options.past) if options.past else []
     if past and schema.time is None:
         raise UserError(f"past {options.past}: the schema names no time column")
     if options.attribution_hours is not None and schema.time is None:
         raise UserError("--set attribution_hours: the schema names no time column")
     made = {feature.name for feature in past} | ({schema.label} if options.grades else set())
+    made |= joined
     needed = [column for column in schema_columns(schema) if column not in made]
     needed += [column for column, _ in options.graded()]
+    needed += options.join_by
     needed += [options.merge] if options.merge else []
     needed += [column for feature in past for column in feature.needs() if column not in made]
     reader: Any = formats.read
@@ -97,30 +112,50 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
         there = nesting.columns(path, options.items) if options.items else formats.columns(path)
         check_columns(path, there, list(dict.fromkeys(needed)))
     read = ReadFiles(found, reader)
-    plain = not (options.grades or options.merge or past)
-    rows = read if plain else _Worked(read, schema, options, past)
-    return Input(rows, list(found), sum(found.values()))
+    plain = not (options.grades or options.merge or options.join or past)
+    join = None
+    if options.join:
+        # What the schema and the past do not name stays out of the rows.
+        wanted = {*schema_columns(schema), *(c for feature in past for c in feature.needs())}
+        tables = ReadFiles(table, formats.read, first=len(found))
+        join = JoinTable(tables, options.join_by, sorted(joined & wanted))
+    rows = read if plain else _Worked(read, schema, options, join, past)
+    return Input(rows, [*found, *table], sum(found.values()) + sum(table.values()))
+
+
+def _joined_columns(table: dict[str, int], by: tuple[str, ...]) -> set[str]:
+    """The columns that a table brings.
+
+    Raises:
+        UserError: if a file of it lacks a column of `by`.
+    """
+    columns = [formats.columns(path) for path in table]
+    for path, there in zip(table, columns, strict=True):
+        check_columns(path, there, list(by))
+    return set.intersection(*columns) - set(by) if columns else set()
 
 
 class _Worked(beam.PTransform):
-    """Pipeline -> `SourceRows`: graded, merged, with their past."""
+    """Pipeline -> `SourceRows`: graded, merged, joined, with their past."""
 
     def __init__(
         self,
         read: ReadFiles,
         schema: FeatureSchema,
         options: SearchLogOptions,
+        join: JoinTable | None,
         past: list[PastFeature],
     ):
         super().__init__()
-        self._read, self._schema, self._options, self._past = read, schema, options, past
+        self._read, self._schema, self._options = read, schema, options
+        self._join, self._past = join, past
 
     def expand(self, pipeline: beam.Pipeline) -> SourceRows:
         """Does what was asked for."""
         schema, options = self._schema, self._options
         batches = pipeline | "ReadLogs" >> self._read
         nothing = pipeline | "Nothing" >> beam.Create([])
-        counts = [nothing]
+        counts, rejects = [nothing], nothing
         if options.grades:
             batches = batches | "Grade" >> beam.Map(
                 graded, label=schema.label, grades=options.graded()
@@ -132,8 +167,12 @@ class _Worked(beam.PTransform):
             made = merged(batches, merging)
             batches = made.batches
             counts.append(made[COUNTS])
+        if self._join is not None:
+            batches, table = batches | "Join" >> self._join
+            counts.append(table.counts)
+            rejects = table.rejects
         if self._past:
             assert schema.time is not None
             batches, past_counts = add_past(batches, batches, pasts_of(self._past), schema.time)
             counts += past_counts
-        return SourceRows(batches, nothing, counts | "LogCounts" >> beam.Flatten())
+        return SourceRows(batches, rejects, counts | "LogCounts" >> beam.Flatten())

@@ -234,3 +234,57 @@ def test_what_cant_work_is_refused_in_one_line(tmp_path, settings, message):
     with pytest.raises(UserError) as caught:
         rows_of(tmp_path, "search-logs", path, SCHEMA, *settings)
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def scored(folder):
+    """Scores of an earlier ranker for some rows of the log, one of them twice."""
+    scores = [
+        {"search": "s1", "item": "a", "score": 0.5, "rank": 2},
+        {"search": "s1", "item": "b", "score": 1.5, "rank": 1},
+        {"search": "s1", "item": "b", "score": 1.5, "rank": 1},
+        {"search": "", "item": "b", "score": 9, "rank": 1},
+    ]
+    return logs.write_csv(folder / "scores.csv", scores)
+
+
+def test_columns_of_another_table_are_joined_by_their_key(tmp_path):
+    path = logs.write_csv(tmp_path / "log.csv", [{**row, "grade": 0} for row in log(tmp_path)])
+    features = [
+        *SCHEMA["features"],
+        {"name": "score", "scope": "example", "kind": "numeric", "default": -1.0},
+    ]
+    settings = (f"join={scored(tmp_path)}", "join_by=search,item")
+    rows, counts, rejects = rows_of(
+        tmp_path, "search-logs", path, {**SCHEMA, "features": features}, *settings
+    )
+    assert [(row.values["item"], row.values["score"]) for row in rows] == [
+        ("a", "0.5"),
+        ("b", "1.5"),
+        ("a", "0.5"),
+        ("b", "1.5"),
+        ("a", None),
+        ("a", None),
+    ]
+    assert "rank" not in rows[0].values
+    found = {key[2]: n for key, n in counts.items() if key[1] == "joined rows"}
+    assert found == {"read": 4, "kept": 2, "duplicate": 1, "rejected": 1}
+    assert [reject[:3] for reject in rejects] == [
+        (1, 5, "column 'key search, item': a value is required")
+    ]
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        (["join=scores.csv"], "join and join_by need each other"),
+        (["join=SCORES", "join_by=search,product"], "scores.csv: column 'product' of the schema"),
+        (["join=SCORES", "join_by=search,rank"], "log.csv: column 'rank' of the schema is missing"),
+        (["join=nowhere.csv", "join_by=search"], "--set join nowhere.csv: no file matches"),
+    ],
+)
+def test_a_table_that_cant_be_joined_is_refused(tmp_path, settings, message):
+    path = logs.write_csv(tmp_path / "log.csv", [{**row, "grade": 0} for row in log(tmp_path)])
+    settings = [text.replace("SCORES", str(scored(tmp_path))) for text in settings]
+    with pytest.raises(UserError) as caught:
+        rows_of(tmp_path, "search-logs", path, SCHEMA, *settings)
+    assert message in str(caught.value)
