@@ -18,6 +18,7 @@ from . import words
 from .records import SWEEP_FILE, TRIALS_FOLDER, Trial, load_trials
 
 CONFIDENCE = 0.95
+_WORK = "work"  # where a sweep keeps the training of trials that have no record yet
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ def summarize_sweep(sweep: str | Path) -> Summary:
         higher=higher,
         entries=_ranked(judged, objective, higher, noise),
         failed=tuple(trial for trial in trials if not _has_result(trial)),
-        open=tuple(i for i in _folders(sweep) if i not in ended),
+        open=tuple(i for i in _begun(sweep) if i not in ended),
         varying=varying(trials),
         noise=noise,
     )
@@ -172,10 +173,10 @@ def _sweep_settings(sweep: Path) -> dict[str, Any]:
     return settings
 
 
-def _folders(sweep: Path) -> list[str]:
-    """Ids of all trials that were begun and whose record was not set aside."""
-    folders = sorted(path for path in (sweep / TRIALS_FOLDER).glob("*") if path.is_dir())
-    return [path.name for path in folders if not path.name.startswith(".")]
+def _begun(sweep: Path) -> list[str]:
+    """Ids of all trials that have begun, whether they have a record or not."""
+    folders = [path for place in (TRIALS_FOLDER, _WORK) for path in (sweep / place).glob("*")]
+    return sorted({path.name for path in folders if path.is_dir() and path.name[0] != "."})
 
 
 def _has_result(trial: Trial) -> bool:

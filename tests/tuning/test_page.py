@@ -107,7 +107,7 @@ def test_errors_and_names_are_escaped(tmp_path):
 
 def test_an_unfinished_sweep_says_how_far_it_is(tmp_path):
     path = write_sweep(tmp_path / "s", [*lambda_trials()[:3], failed("x", {"hsc_weight": 9}, "no")])
-    (path / "trials" / "0003").mkdir()
+    (path / "work" / "0003").mkdir(parents=True)
     text = render(summarize_sweep(path))
     for tile in ("<b>3</b><span>trials with a result", "<b>1</b><span>trials failed"):
         assert tile in text

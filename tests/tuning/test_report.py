@@ -49,7 +49,7 @@ def test_written_again_after_more_trials_all_answers_follow(tmp_path):
 
 def test_the_command_shows_an_unfinished_sweep(tmp_path, capsys):
     sweep = write_sweep(tmp_path / "s", lambda_trials()[:5])
-    (sweep / "trials" / "0005").mkdir()
+    (sweep / "work" / "0005").mkdir(parents=True)
     with pytest.raises(SystemExit) as ended:
         main(["tune-report", "--sweep", str(sweep)])
     assert ended.value.code == 0

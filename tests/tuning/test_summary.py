@@ -69,10 +69,12 @@ def test_failed_and_open_trials_are_told_apart(tmp_path):
     path = write_sweep(
         tmp_path / "s", [trial("0", {"a": 1}, [0.7]), failed("1", {"a": 2}, "out of memory")]
     )
-    (path / "trials" / "2").mkdir()
+    (path / "work" / "2" / "seed-1").mkdir(parents=True)
+    (path / "work" / "0").mkdir()  # Hyperband keeps the training of trials that have ended
+    (path / "trials" / "3").mkdir()  # its record was corrupt and is set aside
     summary = summarize_sweep(path)
     assert [t.error for t in summary.failed] == ["out of memory"]
-    assert summary.open == ("2",)
+    assert summary.open == ("2", "3")
     assert len(summary.entries) == 1
 
 
