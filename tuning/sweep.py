@@ -182,8 +182,8 @@ def _run(plan: Plan, console: Console, workers: int, role: Role) -> None:
             f"{_last_error(sweep, oracle)}; the same command goes on with the next trial"
         )
     (sweep / FINISHED_FILE).touch()
-    for name in (WORK_FOLDER, CACHE_FOLDER):
-        shutil.rmtree(sweep / name, ignore_errors=True)
+    for path in (sweep / WORK_FOLDER, sweep / CACHE_FOLDER, *sweep.glob(".*.partial-*")):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _open_oracle(plan: Plan, say: Say, keep_ongoing: bool) -> DurableOracle:

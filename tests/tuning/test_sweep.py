@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from tests.tiny import SMALL, write_data_folder
+from tfr_moe.cli import main
 from tfr_moe.config import MODEL_NAMES, make_config
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
@@ -181,6 +182,26 @@ def test_is_refused_before_the_first_epoch(data, tmp_path, case):
     with pytest.raises(UserError, match=words):
         tune(data, tmp_path / "out", config(**changes), QUIET)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("space: lamda_grid\n", "space 'lamda_grid' is unknown; there are: lambda_grid, experts"),
+        ("spce: 1\n", "unknown key 'spce'; did you mean 'space'?"),
+        ("space: lambda_grid\nobjective: mrr\n", "objective 'mrr': the runs of adv_hsc_moe do not"),
+    ],
+)
+def test_the_command_refuses_in_one_line_with_exit_code_2(data, tmp_path, capsys, text, words):
+    (tmp_path / "sweep.yaml").write_text(text)
+    flags = ["--config", str(tmp_path / "sweep.yaml"), "--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit) as exit_:
+        main(["tune", "--data", str(data), *flags])
+    said = capsys.readouterr().err
+    assert exit_.value.code == 2
+    assert said.startswith("error: ")
+    assert words in said
+    assert said.count("\n") == 1
 
 
 def test_a_trial_that_is_interrupted_goes_on_after_its_last_epoch(data, tmp_path):
