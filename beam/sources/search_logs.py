@@ -51,7 +51,9 @@ class SearchLogOptions(SourceOptions):
         "and ranks, a user's vector",
     )
     join_by: tuple[str, ...] = Field(
-        (), description="with join: the columns that both have and that name a row of the table"
+        (),
+        description="with join: the columns that name a row of the table; column:theirs where the table "
+        "calls it otherwise",
     )
     past: str = Field("", description="YAML file with features of the past, see docs/sources.md")
 
@@ -79,6 +81,11 @@ class SearchLogOptions(SourceOptions):
             for column, _, number in (text.partition(":") for text in self.grades)
         ]
 
+    def join_columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The columns to join by, as the log and as the table call them."""
+        pairs = [text.partition(":") for text in self.join_by]
+        return tuple(own for own, _, _ in pairs), tuple(other or own for own, _, other in pairs)
+
 
 @register("search-logs", SearchLogOptions)
 def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) -> Input:
@@ -92,7 +99,8 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
     """
     found = match(pattern)
     table = match(options.join, "--set join") if options.join else {}
-    joined = _joined_columns(table, options.join_by)
+    own, theirs = options.join_columns()
+    joined = _joined_columns(table, theirs)
     past = load_features(options.past) if options.past else []
     if past and schema.time is None:
         raise UserError(f"past {options.past}: the schema names no time column")
@@ -102,7 +110,7 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
     made |= joined
     needed = [column for column in schema_columns(schema) if column not in made]
     needed += [column for column, _ in options.graded()]
-    needed += options.join_by
+    needed += own
     needed += [options.merge] if options.merge else []
     needed += [column for feature in past for column in feature.needs() if column not in made]
     reader: Any = formats.read
@@ -118,7 +126,7 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
         # What the schema and the past do not name stays out of the rows.
         wanted = {*schema_columns(schema), *(c for feature in past for c in feature.needs())}
         tables = ReadFiles(table, formats.read, first=len(found))
-        join = JoinTable(tables, options.join_by, sorted(joined & wanted))
+        join = JoinTable(tables, own, theirs, sorted(joined & wanted))
     rows = read if plain else _Worked(read, schema, options, join, past)
     return Input(rows, [*found, *table], sum(found.values()) + sum(table.values()))
 

@@ -60,22 +60,27 @@ class JoinTable(beam.PTransform):
 
     Args:
         rows: transform from the pipeline to batches of the table's rows.
-        by: the columns that both have and that name a row of the table.
+        own, theirs: the columns that name a row of the table, as the batches and the table call them.
         columns: what is joined.
     """
 
-    def __init__(self, rows: beam.PTransform, by: Sequence[str], columns: Sequence[str]):
+    def __init__(
+        self,
+        rows: beam.PTransform,
+        own: Sequence[str],
+        theirs: Sequence[str],
+        columns: Sequence[str],
+    ):
         super().__init__()
-        self._by = tuple(by)
-        self._lookup = ItemLookup(key_name(by), columns)
-        self._table = ReadTable(
-            _KeyedRows(rows, self._by), key_name(by), columns, (), "joined rows"
-        )
+        self._own = tuple(own)
+        self._lookup = ItemLookup(key_name(own), columns)
+        keyed = _KeyedRows(rows, theirs)
+        self._table = ReadTable(keyed, key_name(theirs), columns, (), "joined rows")
 
     def expand(self, batches: beam.PCollection) -> tuple[beam.PCollection, Table]:
         """Reads the table and joins it."""
         table = batches.pipeline | "Table" >> self._table
         keyed = batches | "KeyRows" >> beam.Map(
-            partial(with_key, columns=self._by)
+            partial(with_key, columns=self._own)
         ).with_output_types(list[RawRow])
         return (keyed, table.entries) | "JoinTable" >> JoinByKey(self._lookup), table

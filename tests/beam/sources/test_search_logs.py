@@ -239,10 +239,10 @@ def test_what_cant_work_is_refused_in_one_line(tmp_path, settings, message):
 def scored(folder):
     """Scores of an earlier ranker for some rows of the log, one of them twice."""
     scores = [
-        {"search": "s1", "item": "a", "score": 0.5, "rank": 2},
-        {"search": "s1", "item": "b", "score": 1.5, "rank": 1},
-        {"search": "s1", "item": "b", "score": 1.5, "rank": 1},
-        {"search": "", "item": "b", "score": 9, "rank": 1},
+        {"list_id": "s1", "item": "a", "score": 0.5, "rank": 2},
+        {"list_id": "s1", "item": "b", "score": 1.5, "rank": 1},
+        {"list_id": "s1", "item": "b", "score": 1.5, "rank": 1},
+        {"list_id": "", "item": "b", "score": 9, "rank": 1},
     ]
     return logs.write_csv(folder / "scores.csv", scores)
 
@@ -253,7 +253,7 @@ def test_columns_of_another_table_are_joined_by_their_key(tmp_path):
         *SCHEMA["features"],
         {"name": "score", "scope": "example", "kind": "numeric", "default": -1.0},
     ]
-    settings = (f"join={scored(tmp_path)}", "join_by=search,item")
+    settings = (f"join={scored(tmp_path)}", "join_by=search:list_id,item")
     rows, counts, rejects = rows_of(
         tmp_path, "search-logs", path, {**SCHEMA, "features": features}, *settings
     )
@@ -269,7 +269,7 @@ def test_columns_of_another_table_are_joined_by_their_key(tmp_path):
     found = {key[2]: n for key, n in counts.items() if key[1] == "joined rows"}
     assert found == {"read": 4, "kept": 2, "duplicate": 1, "rejected": 1}
     assert [reject[:3] for reject in rejects] == [
-        (1, 5, "column 'key search, item': a value is required")
+        (1, 5, "column 'key list_id, item': a value is required")
     ]
 
 
@@ -277,8 +277,11 @@ def test_columns_of_another_table_are_joined_by_their_key(tmp_path):
     "settings, message",
     [
         (["join=scores.csv"], "join and join_by need each other"),
-        (["join=SCORES", "join_by=search,product"], "scores.csv: column 'product' of the schema"),
-        (["join=SCORES", "join_by=search,rank"], "log.csv: column 'rank' of the schema is missing"),
+        (["join=SCORES", "join_by=search:list_id,product"], "scores.csv: column 'product' of the"),
+        (
+            ["join=SCORES", "join_by=search:list_id,rank"],
+            "log.csv: column 'rank' of the schema is missing",
+        ),
         (["join=nowhere.csv", "join_by=search"], "--set join nowhere.csv: no file matches"),
     ],
 )
