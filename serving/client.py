@@ -7,7 +7,7 @@ tensorflow-serving-api bring.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -37,6 +37,9 @@ __all__ = [
 ]
 
 
+_TASK_SCORES = "scores_"
+
+
 class RequestError(UserError):
     """A request that was not answered. `code` is the gRPC status code."""
 
@@ -60,11 +63,13 @@ class RankedItem:
         index: its place in the request, the first is 0.
         score: the model's score; only differences within a list mean something.
         experts: who made the score, heaviest first; empty unless the gate works item by item.
+        tasks: the score of each task, which `score` combines; empty for a model with one score.
     """
 
     index: int
     score: float
     experts: tuple[Expert, ...] = ()
+    tasks: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,13 @@ class RankingClient:
             else:
                 own = [_experts(ids[i], weights[i]) for i in range(valid)]
         order, scores = outputs["order"][:valid].tolist(), outputs["scores"][:valid].tolist()
-        ranked = tuple(RankedItem(*item) for item in zip(order, scores, own, strict=True))
+        named = {
+            name.removeprefix(_TASK_SCORES): values[:valid].tolist()
+            for name, values in sorted(outputs.items())
+            if name.startswith(_TASK_SCORES)
+        }
+        tasks = [{name: values[i] for name, values in named.items()} for i in range(valid)]
+        ranked = tuple(RankedItem(*item) for item in zip(order, scores, own, tasks, strict=True))
         return Ranking(self._model, answer.model_spec.version.value, ranked, shared)
 
     def predict(

@@ -52,7 +52,8 @@ def export_model(
     and the details.
 
     Args:
-        model: maps a dict of the schema's raw features and the mask to logits [B, L].
+        model: maps a dict of the schema's raw features and the mask to logits [B, L], or to a dict of
+            them: `scores`, and `scores_<task>` for each task.
         schema: describes the requests; its `feature_spec`s are the model's inputs.
         out: the model's folder, `MODELS/NAME`; NAME is what clients ask for.
         explanation: a model with the same inputs and the outputs `logits`, `expert_ids`,

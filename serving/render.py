@@ -29,6 +29,11 @@ def render(
     """
     named = dict.fromkeys(name for item in items for name in item)
     columns = {name: [_shown(item.get(name)) for item in items] for name in named}
+    tasks = {f"{task} score": task for task in (ranking.items[0].tasks if ranking.items else ())}
+    columns = {**{title: [""] * len(items) for title in tasks}, **columns}
+    for ranked in ranking.items:
+        for title, task in tasks.items():
+            columns[title][ranked.index] = f"{ranked.tasks[task]:.4f}"
     item_level = any(item.experts for item in ranking.items)
     if item_level:
         columns["experts (weight)"] = [""] * len(items)
@@ -39,7 +44,9 @@ def render(
     for name in ("rank", "item", "score"):
         table.add_column(name, justify="right")
     for name in fields:
-        numeric = all(isinstance(item.get(name, ""), (int, float)) for item in items)
+        numeric = name in tasks or all(
+            isinstance(item.get(name, ""), (int, float)) for item in items
+        )
         table.add_column(Text(name), justify="right" if numeric else "left")
     for place, ranked in enumerate(ranking.items, start=1):
         row = [str(place), str(ranked.index), f"{ranked.score:.4f}"]
@@ -76,6 +83,8 @@ def to_json(ranking: Ranking, items: Sequence[Mapping[str, Any]]) -> dict[str, A
     ranked = []
     for place, item in enumerate(ranking.items, start=1):
         entry: dict[str, Any] = {"rank": place, "index": item.index, "score": item.score}
+        if item.tasks:
+            entry["tasks"] = dict(item.tasks)
         entry["item"] = dict(items[item.index])
         if item.experts:
             entry["experts"] = experts(item.experts)

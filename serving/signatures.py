@@ -1,8 +1,9 @@
 """The signatures of an exported model, as one `tf.Module` without Keras in it.
 
-    predict  serialized ELWC [B] -> scores [B, L]
+    predict  serialized ELWC [B] -> scores [B, L]; scores_<task> [B, L] of a model of several tasks
     regress  serialized tf.Example [B], an item with its context each -> outputs [B]
-    rank     serialized ELWC [B] -> order, scores [B, L], valid [B], expert_ids, expert_weights
+    rank     serialized ELWC [B] -> order, scores [B, L], valid [B], scores_<task>, expert_ids,
+             expert_weights
     schema   any strings [B] -> schema [B], the FeatureSchema as JSON, from which clients encode requests
 
 L is the length of the longest list in the batch, 0 for an empty batch. Every signature has one
@@ -24,12 +25,18 @@ PREDICT = tf.saved_model.PREDICT_METHOD_NAME
 REGRESS = tf.saved_model.REGRESS_METHOD_NAME
 DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 RANK = "rank"
+SCORES = "scores"
 SCHEMA = "schema"
 
 LOWEST = tf.float32.min
 """The score of padded places: no real item scores below it."""
 
 Tensors = dict[str, tf.Tensor]
+
+
+def scores_by_name(outputs: tf.Tensor | Tensors) -> Tensors:
+    """What a model returns as a dict: its one score, or the combined one and those of the tasks."""
+    return dict(outputs) if isinstance(outputs, dict) else {SCORES: outputs}
 
 
 class ServingModule(NamedTuple):
@@ -48,34 +55,37 @@ def build(
     saved with it, its layers would bring their training graphs along (noise, dropout, penalties).
 
     Args:
-        model: maps the features of `schema` (raw values) and the mask to logits [B, L].
+        model: maps the features of `schema` (raw values) and the mask to logits [B, L], or to a
+            dict with `scores`, which is what is ranked by, and `scores_<task>`.
         schema: describes the requests.
         explanation: a model with the same inputs and the outputs `logits`, `expert_ids` and
             `expert_weights` ([B, K], or [B, L, K] for item-level gates); `rank` then answers with
             the experts too.
     """
-    parser = RequestParser(schema)
+    parser, text = RequestParser(schema), schema.to_json()
 
     def predict(inputs: tf.Tensor) -> Tensors:
         features = parser.lists(inputs)
         batch = _Batch(inputs, features[MASK])
-        return {"scores": batch.cut(batch.masked(model(features, training=False)))}
+        found = scores_by_name(model(features, training=False))
+        return {name: batch.cut(batch.masked(logits)) for name, logits in found.items()}
 
     def regress(inputs: tf.Tensor) -> Tensors:
-        logits = model(parser.items(inputs), training=False)
+        logits = scores_by_name(model(parser.items(inputs), training=False))[SCORES]
         return {tf.saved_model.REGRESS_OUTPUTS: logits[: tf.shape(inputs)[0], 0]}
 
     def rank(inputs: tf.Tensor) -> Tensors:
         features = parser.lists(inputs)
         if explanation is None:
-            outputs = {"logits": model(features, training=False)}
+            outputs = scores_by_name(model(features, training=False))
         else:
             outputs = explanation(features, training=False)
+            outputs[SCORES] = outputs.pop("logits")
         return _ranked(outputs, _Batch(inputs, features[MASK]))
 
     def describe(inputs: tf.Tensor) -> Tensors:
         # One answer a request, so that a server may batch this signature as it does the others.
-        return {SCHEMA: tf.fill(tf.shape(inputs), tf.constant(schema.to_json()))}
+        return {SCHEMA: tf.fill(tf.shape(inputs), tf.constant(text))}
 
     traced = {
         name: tf.function(function, input_signature=[tf.TensorSpec([None], tf.string, INPUT)])
@@ -111,7 +121,7 @@ class _Batch:
 
 def _ranked(outputs: Tensors, batch: _Batch) -> Tensors:
     """Sorts by score, best first; ties keep the order of the request."""
-    scores = batch.masked(outputs["logits"])
+    scores = batch.masked(outputs[SCORES])
     best_first = tf.argsort(scores, axis=1, direction="DESCENDING", stable=True)
     # Padding comes after the items of a list, so among equal scores it stays behind them.
     places = tf.sequence_mask(batch.valid, tf.shape(batch.mask)[1])
@@ -120,6 +130,10 @@ def _ranked(outputs: Tensors, batch: _Batch) -> Tensors:
         "scores": batch.cut(tf.gather(scores, best_first, batch_dims=1)),
         "valid": batch.cut(batch.valid, listwise=False),
     }
+    for name in outputs:
+        if name.startswith(f"{SCORES}_"):
+            sorted_alike = tf.gather(batch.masked(outputs[name]), best_first, batch_dims=1)
+            ranked[name] = batch.cut(sorted_alike)
     for name, padding in (("expert_ids", -1), ("expert_weights", 0.0)):
         if name not in outputs:
             continue

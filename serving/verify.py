@@ -19,7 +19,7 @@ from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK, FeatureSchema
 
-from .signatures import DEFAULT, RANK
+from .signatures import DEFAULT, RANK, SCORES, scores_by_name
 
 _BATCH = 16
 
@@ -105,7 +105,7 @@ def scores_in_process(
     for start in range(0, len(lists), _BATCH):
         features = _parsed(schema, lists[start : start + _BATCH])
         with tf.device("/CPU:0"):
-            logits = model(features, training=False).numpy()
+            logits = scores_by_name(model(features, training=False))[SCORES].numpy()
         found += [row[real] for row, real in zip(logits, features[MASK].numpy(), strict=True)]
     for number, scores in enumerate(found):
         if not np.isfinite(scores).all():

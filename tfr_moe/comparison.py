@@ -8,14 +8,23 @@ from typing import Any, get_args
 
 from rich.console import Console
 
+from tfr_moe.config import load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.per_list import resolve
 from tfr_moe.evaluation.report import EvaluationReport, report
-from tfr_moe.evaluation.result import PerListResult, Policy, evaluate_lists
-from tfr_moe.evaluation.score import score_dataset
+from tfr_moe.evaluation.result import (
+    PerListResult,
+    Policy,
+    evaluate_lists,
+    evaluate_tasks,
+)
+from tfr_moe.evaluation.score import score_dataset, score_tasks
 from tfr_moe.metric_names import DEFAULT_NAMES
+from tfr_moe.schema import FeatureSchema
+from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import load_run
+from tfr_moe.training.run import CONFIG_FILE
 
 POLICIES = get_args(Policy)
 
@@ -28,14 +37,52 @@ def run_names(runs: Sequence[Path]) -> dict[str, Path]:
 
 
 def evaluate_run(
-    data: DataFolder, run: Path, split: str, metrics: Sequence[str], batch_size: int = 128
+    data: DataFolder,
+    run: Path,
+    split: str,
+    metrics: Sequence[str],
+    batch_size: int = 128,
+    tasks: Sequence[str] = (),
+    combined: bool = False,
 ) -> PerListResult:
-    """Scores every list of a split by a run's model and judges it."""
+    """Scores every list of a split by a run's model and judges it.
+
+    Args:
+        data: the data set.
+        run: the run's folder.
+        split: of the data set.
+        metrics: names.
+        batch_size: lists per batch; does not change the numbers.
+        tasks: labels to judge by, each with metrics `<task>_<metric>`: a run of several tasks by its
+            score of that task, any other by its one score. By default the run's own tasks.
+        combined: whether a run of several tasks is judged by its combined score alone.
+
+    Raises:
+        UserError: for a run of another schema or without one of the tasks.
+    """
     loaded = load_run(run)
     if loaded.schema != data.schema:
         raise UserError(f"run {run}: was trained with another schema than {data.path} has")
-    dataset = ElwcDatasetBuilder(data, batch_size).build_evaluation_dataset(split)
-    return evaluate_lists(score_dataset(loaded.model, dataset, loaded.schema), metrics)
+    own = [task.name for task in loaded.tasks]
+    tasks = tuple(tasks) or tuple(own)
+    dataset = ElwcDatasetBuilder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
+    if not tasks:
+        return evaluate_lists(score_dataset(loaded.model, dataset, loaded.schema), metrics)
+    outputs: dict[str, str | None] = dict.fromkeys(tasks)
+    if own:
+        outputs = {task: SCORES if combined else f"{SCORES}_{task}" for task in tasks}
+    missing = [task for task in tasks if own and task not in own and not combined]
+    if missing:
+        raise UserError(f"run {run}: has no task {missing[0]!r}, its tasks are {', '.join(own)}")
+    batches = score_tasks(loaded.ranker(), dataset, loaded.schema, outputs)
+    return evaluate_tasks(batches, tasks, metrics)
+
+
+def tasks_of_run(run: Path, schema: FeatureSchema) -> tuple[str, ...]:
+    """The names of a run's tasks; none where its model has a single score, or it is no run."""
+    if not (run / CONFIG_FILE).is_file():
+        return ()
+    return tuple(task.name for task in load_config(run / CONFIG_FILE).tasks_over(schema))
 
 
 def evaluate_runs(
@@ -49,6 +96,9 @@ def evaluate_runs(
     console: Console | None = None,
 ) -> EvaluationReport:
     """Evaluates runs and compares them with the baseline.
+
+    Where one of them has several tasks, all are judged by the labels of those, and each run of
+    several tasks stands there once more by its combined score.
 
     Args:
         data: the data-set folder.
@@ -72,9 +122,15 @@ def evaluate_runs(
     folder = DataFolder(data)
     folder.files(split)
     named = run_names([*([baseline] if baseline else []), *runs])
+    tasks = {name: tasks_of_run(run, folder.schema) for name, run in named.items()}
+    judged = next((own for own in tasks.values() if own), ())
     results = {}
     for name, run in named.items():
         with console.status(f"evaluating {name}"):
-            results[name] = evaluate_run(folder, run, split, wanted, batch_size)
+            results[name] = evaluate_run(folder, run, split, wanted, batch_size, judged)
+            if tasks[name]:
+                results[f"{name} (combined)"] = evaluate_run(
+                    folder, run, split, wanted, batch_size, judged, combined=True
+                )
     base = next((name for name, run in named.items() if run == baseline), None)
     return report(results, base, policy)

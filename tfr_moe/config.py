@@ -18,7 +18,15 @@ from pydantic import (
 )
 
 from tfr_moe.errors import UserError, describe
-from tfr_moe.tasks import TaskSettings, check_given, settings_of_names
+from tfr_moe.schema import FeatureSchema
+from tfr_moe.tasks import (
+    Task,
+    TaskSettings,
+    check_given,
+    metric_of,
+    resolve_tasks,
+    settings_of_names,
+)
 
 ModelName = Literal[
     "dnn",
@@ -39,7 +47,7 @@ ModelName = Literal[
 MODEL_NAMES: tuple[str, ...] = get_args(ModelName)
 MULTITASK_NAMES = MODEL_NAMES[MODEL_NAMES.index("single_task") :]
 _ADVERSARIAL = ("adv_moe", "adv_hsc_moe")
-_DENSE_MIXTURES = ("omoe", "mmoe")  # gates over all N experts; there is no K
+DENSE_MIXTURES = ("omoe", "mmoe")  # gates over all N experts; there is no K
 
 
 class RunConfig(BaseModel):
@@ -146,7 +154,7 @@ class RunConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> RunConfig:
-        if self.top_k > self.num_experts and self.model not in _DENSE_MIXTURES:
+        if self.top_k > self.num_experts and self.model not in DENSE_MIXTURES:
             raise ValueError(f"top_k must be <= num_experts = {self.num_experts}, got {self.top_k}")
         idle = self.num_experts - self.top_k
         if self.model in _ADVERSARIAL and self.num_adversarial > idle:
@@ -191,6 +199,23 @@ class RunConfig(BaseModel):
             f"monitor must be loss or one of metrics ({', '.join(self.metrics)}), "
             f"got {self.monitor!r}"
         )
+
+    def tasks_over(self, schema: FeatureSchema) -> tuple[Task, ...]:
+        """The tasks of this run on data of that schema; none where the model has a single score.
+
+        Raises:
+            UserError: for a task that is no label, or a monitor that is shown of no task.
+        """
+        if self.model not in MULTITASK_NAMES or self.category_groups is not None:
+            return ()
+        tasks = resolve_tasks(self.tasks, schema, self.loss, self.metrics)
+        if tasks and self.monitor != "loss":
+            metric_of(self.monitor, tasks)
+        if not tasks and self.monitor not in ("loss", *self.metrics):
+            raise UserError(
+                f"monitor must be loss or one of {', '.join(self.metrics)}, got {self.monitor!r}"
+            )
+        return tasks
 
     def save(self, path: Path) -> None:
         """Writes all settings as YAML; `load_config` reads them back equal."""

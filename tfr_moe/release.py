@@ -63,7 +63,7 @@ def export_run(
     details = {"config": loaded.config.model_dump(mode="json"), "metrics": loaded.metrics}
     with console.status(f"exporting {run} and checking it in a fresh process"):
         return export_model(
-            loaded.model,
+            loaded.ranker(),
             loaded.schema,
             out,
             explanation=explanation_model(loaded.model),

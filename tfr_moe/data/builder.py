@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf, tfr
@@ -23,6 +24,8 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         shuffle_buffer_size: lists in the shuffle buffer.
         repeat: whether the training data repeats for ever, for a fixed number of steps per epoch.
         seed: seed of the shuffle.
+        tasks: labels that are given as a dict by name, for models of several tasks; none gives the
+            primary label by itself.
 
     Example:
         builder = ElwcDatasetBuilder(DataFolder("data"), batch_size=128)
@@ -37,6 +40,7 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         shuffle_buffer_size: int = 10_000,
         repeat: bool = False,
         seed: int | None = None,
+        tasks: Sequence[str] = (),
     ):
         self.folder = folder
         self.schema: FeatureSchema = folder.schema
@@ -45,9 +49,13 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         self.shuffle_buffer_size = shuffle_buffer_size
         self.repeat = repeat
         self.seed = seed
+        self.tasks = tuple(tasks)
 
     def build_train_dataset(self) -> tf.data.Dataset:
-        """Batches (features, labels [B, L]) or, with a weight column, (features, labels, weights)."""
+        """Batches (features, labels [B, L]) or, with a weight column, (features, labels, weights).
+
+        With `tasks` the labels are a dict of [B, L].
+        """
         dataset = self._read(
             "train",
             list_size=self.list_size,
@@ -124,7 +132,8 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         schema = self.schema
         extras = {c: parsed.pop(c) for c in schema.role_columns() if c not in schema.labels}
         labels = {c: tf.squeeze(parsed.pop(c), axis=-1) for c in schema.labels}
-        return parsed, labels[schema.label], extras
+        wanted = {c: labels[c] for c in self.tasks} or labels[schema.label]
+        return parsed, wanted, extras
 
     def _features_and_labels(self, parsed: dict[str, Any]) -> tuple[Any, ...]:
         features, labels, extras = self._split(parsed)

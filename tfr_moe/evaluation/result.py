@@ -5,7 +5,8 @@ The same lists in other batches give the same numbers: nothing is ever averaged 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -160,6 +161,50 @@ def _refuse_repeated(list_ids: Array) -> None:
         )
 
 
+class _Judge:
+    """Collects the metrics of single lists, batch by batch."""
+
+    def __init__(self, metrics: Sequence[str | PerListMetric]):
+        self._metrics = [resolve(m) if isinstance(m, str) else m for m in metrics]
+        self._columns: dict[str, list[Array]] = {
+            "id": [],
+            "items": [],
+            "relevant": [],
+            "category": [],
+        }
+        self._values: dict[str, list[Array]] = {m.name: [] for m in self._metrics}
+        self._nothing: dict[str, list[Array]] = {m.name: [] for m in self._metrics}
+
+    def add(self, batch: ListBatch) -> None:
+        """Judges a batch and lets it go."""
+        batch.check()
+        columns = self._columns
+        columns["id"].append(batch.list_ids.astype(object))
+        columns["items"].append(batch.mask.sum(axis=1))
+        columns["relevant"].append((batch.mask & (batch.labels > 0)).sum(axis=1))
+        if batch.categories is not None:
+            columns["category"].append(batch.categories.astype(object))
+        for metric in self._metrics:
+            self._values[metric.name].append(metric(batch))
+            self._nothing[metric.name].append(metric.nothing_relevant(batch))
+
+    def result(self) -> PerListResult:
+        """All lists."""
+        columns = self._columns
+        if not columns["id"]:
+            raise UserError("there are no lists to evaluate")
+        list_ids = np.concatenate(columns["id"])
+        _refuse_repeated(list_ids)
+        return PerListResult(
+            list_ids=list_ids,
+            values={name: np.concatenate(parts) for name, parts in self._values.items()},
+            nothing_relevant={name: np.concatenate(parts) for name, parts in self._nothing.items()},
+            num_items=np.concatenate(columns["items"]),
+            num_relevant=np.concatenate(columns["relevant"]),
+            categories=np.concatenate(columns["category"]) if columns["category"] else None,
+        )
+
+
 def evaluate_lists(
     batches: Iterable[ListBatch], metrics: Sequence[str | PerListMetric] = DEFAULT_NAMES
 ) -> PerListResult:
@@ -173,29 +218,40 @@ def evaluate_lists(
         UserError: for an unknown metric, a batch that can't be judged, a list that comes twice, or
             no lists at all. Lists without an id (the empty string) are let through.
     """
-    resolved = [resolve(m) if isinstance(m, str) else m for m in metrics]
-    columns: dict[str, list[Array]] = {"id": [], "items": [], "relevant": [], "category": []}
-    values: dict[str, list[Array]] = {m.name: [] for m in resolved}
-    nothing: dict[str, list[Array]] = {m.name: [] for m in resolved}
+    judge = _Judge(metrics)
     for batch in batches:
-        batch.check()
-        columns["id"].append(batch.list_ids.astype(object))
-        columns["items"].append(batch.mask.sum(axis=1))
-        columns["relevant"].append((batch.mask & (batch.labels > 0)).sum(axis=1))
-        if batch.categories is not None:
-            columns["category"].append(batch.categories.astype(object))
-        for metric in resolved:
-            values[metric.name].append(metric(batch))
-            nothing[metric.name].append(metric.nothing_relevant(batch))
-    if not columns["id"]:
-        raise UserError("there are no lists to evaluate")
-    list_ids = np.concatenate(columns["id"])
-    _refuse_repeated(list_ids)
-    return PerListResult(
-        list_ids=list_ids,
-        values={name: np.concatenate(parts) for name, parts in values.items()},
-        nothing_relevant={name: np.concatenate(parts) for name, parts in nothing.items()},
-        num_items=np.concatenate(columns["items"]),
-        num_relevant=np.concatenate(columns["relevant"]),
-        categories=np.concatenate(columns["category"]) if columns["category"] else None,
+        judge.add(batch)
+    return judge.result()
+
+
+def evaluate_tasks(
+    batches: Iterable[Mapping[str, ListBatch]],
+    tasks: Sequence[str],
+    metrics: Sequence[str] = DEFAULT_NAMES,
+) -> PerListResult:
+    """Computes the metrics of several labels of the same lists, as `evaluate_lists` does for one.
+
+    Args:
+        batches: per task the same lists with its scores and labels, such as `score_tasks` yields.
+        tasks: names of the tasks.
+        metrics: names, for every task.
+
+    Returns:
+        One result with the metrics `<task>_<metric>`; `num_relevant` counts by the first task's label.
+
+    Raises:
+        UserError: as `evaluate_lists`.
+    """
+    judges = {task: _Judge(metrics) for task in tasks}
+    for batch in batches:
+        for task, judge in judges.items():
+            judge.add(batch[task])
+    results = {task: judge.result() for task, judge in judges.items()}
+    first = results[tasks[0]]
+    return dataclasses.replace(
+        first,
+        values={f"{t}_{m}": v for t, found in results.items() for m, v in found.values.items()},
+        nothing_relevant={
+            f"{t}_{m}": v for t, found in results.items() for m, v in found.nothing_relevant.items()
+        },
     )

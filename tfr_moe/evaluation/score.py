@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,40 @@ def score_dataset(
     Raises:
         UserError: where the extras lack the list id or the position that the schema names.
     """
+    for features, labels, extras, scores in _scored(model, dataset, schema):
+        yield _batch(features, labels, extras, scores, schema)
+
+
+def score_tasks(
+    model: tf.keras.Model,
+    dataset: tf.data.Dataset,
+    schema: FeatureSchema,
+    outputs: Mapping[str, str | None],
+) -> Iterator[dict[str, ListBatch]]:
+    """The same for several labels at once: each list is scored once, and judged by each label.
+
+    Args:
+        model: takes the features as a dict and returns logits [B, L] or a dict of them.
+        dataset: as for `score_dataset`, with the labels as a dict of [B, L].
+        schema: see `score_dataset`.
+        outputs: per label the output of the model that is judged by it; None for a model with one.
+
+    Yields:
+        Per element of the data set a `ListBatch` for each label.
+    """
+    for features, labels, extras, scores in _scored(model, dataset, schema):
+        yield {
+            task: _batch(
+                features, labels[task], extras, scores if name is None else scores[name], schema
+            )
+            for task, name in outputs.items()
+        }
+
+
+def _scored(
+    model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema
+) -> Iterator[tuple[Any, Any, Any, Any]]:
+    """Elements of the data set, each with what the model returns."""
     features_spec, _, extras_spec = dataset.element_spec
     _check_extras(extras_spec, schema)
 
@@ -55,15 +89,20 @@ def score_dataset(
     def infer(features: Any) -> Any:
         return model(features, training=False)
 
-    parent = schema.hierarchy.parent if schema.hierarchy else None
     for features, labels, extras in dataset:
-        scores = infer(features)
-        shape = tuple(scores.shape)
-        yield ListBatch(
-            scores=scores.numpy(),
-            labels=labels.numpy(),
-            mask=features[MASK].numpy(),
-            list_ids=_strings(extras[schema.list_id]),
-            positions=extras[schema.position].numpy().reshape(shape) if schema.position else None,
-            categories=_strings(features[parent]) if parent else None,
-        )
+        yield features, labels, extras, infer(features)
+
+
+def _batch(
+    features: Any, labels: Any, extras: Any, scores: Any, schema: FeatureSchema
+) -> ListBatch:
+    parent = schema.hierarchy.parent if schema.hierarchy else None
+    shape = tuple(scores.shape)
+    return ListBatch(
+        scores=scores.numpy(),
+        labels=labels.numpy(),
+        mask=features[MASK].numpy(),
+        list_ids=_strings(extras[schema.list_id]),
+        positions=extras[schema.position].numpy().reshape(shape) if schema.position else None,
+        categories=_strings(features[parent]) if parent else None,
+    )

@@ -20,6 +20,8 @@ from tfr_moe.layers.multitask_scores import (
 from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import FeatureScorer
 
+_LAYERS = ("features", "task_scores", "combined_score")
+
 SCORES = "scores"
 """The name of the combined score; that of a task is `scores_<task>`."""
 
@@ -121,6 +123,9 @@ class MultiTaskScorer(FeatureScorer):
             raise UserError(f"network {network!r} is unknown; there are: {', '.join(MULTITASK)}")
         self.network = network
         self.tasks = dict(tasks or dict.fromkeys(self.schema.labels))
+        for name in self.tasks:
+            if name in (network, *_LAYERS):
+                raise UserError(f"tasks: a task can't be called {name!r}, a layer of the model is")
         self.groups: tuple[tuple[str, ...], ...] = ()
         if category_groups is not None:
             self.groups = groups_of_categories(category_groups, self.schema, self.tables)
@@ -168,7 +173,12 @@ class MultiTaskScorer(FeatureScorer):
             return TaskOfCategory(self.groups, name="task_of_category")(logits, parent)
         if len(self.tasks) == 1:
             return tf.squeeze(logits, axis=-1)
-        return TaskScores(self.tasks, name="task_scores")(logits, mask=mask)
+        scores = TaskScores(self.tasks, name="task_scores")(logits, mask=mask)
+        # Keras names losses and metrics of an output after the layer that made it.
+        return {
+            name: tf.keras.layers.Activation("linear", name=name, dtype="float32")(score)
+            for name, score in scores.items()
+        }
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, ready for JSON."""

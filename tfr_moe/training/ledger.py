@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.folders import read_json, write_json
+from tfr_moe.tasks import Task
 
 HISTORY_FILE = "history.json"
 
@@ -86,6 +88,34 @@ class Ledger(tf.keras.callbacks.Callback):
         for folder in (self._run / "checkpoints").glob("epoch-*"):
             if folder != keep:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+class TaskMeans(tf.keras.callbacks.Callback):
+    """Adds to the logs the mean over tasks of each metric: `val_ndcg` from `val_click_ndcg`, ...
+
+    Tasks whose metric is no number, having nothing to judge, are not in the mean.
+
+    Args:
+        tasks: the tasks of the run; without any nothing is added.
+    """
+
+    def __init__(self, tasks: Sequence[Task]):
+        super().__init__()
+        self._tasks = tuple(tasks)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Adds to the epoch's logs in place."""
+        if logs is None:
+            return
+        for prefix in ("", "val_"):
+            found: dict[str, list[float]] = {}
+            for task in self._tasks:
+                for metric in task.metrics:
+                    value = logs.get(f"{prefix}{task.name}_{metric}", math.nan)
+                    found.setdefault(f"{prefix}{metric}", []).append(value)
+            for name, values in found.items():
+                numbers = [value for value in values if not math.isnan(value)]
+                logs[name] = sum(numbers) / len(numbers) if numbers else math.nan
 
 
 class DropMissing(tf.keras.callbacks.Callback):

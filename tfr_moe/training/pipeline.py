@@ -10,13 +10,17 @@ from rich.console import Console
 from tfr_moe import losses, metrics
 from tfr_moe._compat import tf, tfr
 from tfr_moe.config import RunConfig
-from tfr_moe.training.ledger import DropMissing, Ledger, weights_path
+from tfr_moe.tasks import metric_of
+from tfr_moe.training.ledger import DropMissing, Ledger, TaskMeans, weights_path
 from tfr_moe.training.optimizers import make_optimizer
 from tfr_moe.training.progress import GateWatch, ProgressLines
 
 
-class RankingPipeline(tfr.keras.pipeline.ModelFitPipeline):
+class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
     """Trains with `model.fit`, keeps the best epoch, and resumes after a kill.
+
+    A run with tasks has a loss, a weight and metrics for each of its model's outputs; any other run
+    has one of each. A metric that tasks share is also shown as its mean over them.
 
     What it writes below `run`: `history.json` (an entry per epoch), `checkpoints/` (weights of the
     best epoch), `backup/` (state to resume from), `tensorboard/` and, at the
@@ -40,8 +44,12 @@ class RankingPipeline(tfr.keras.pipeline.ModelFitPipeline):
         console: Console | None = None,
         steps: int | None = None,
     ):
+        self.tasks = config.tasks_over(dataset_builder.schema)
         self.monitor = f"val_{config.monitor}"
-        self.higher = config.monitor != "loss" and metrics.higher_is_better(config.monitor)
+        metric = (
+            metric_of(config.monitor, self.tasks) if self._by_metric(config) else config.monitor
+        )
+        self.higher = config.monitor != "loss" and metrics.higher_is_better(metric)
         self.ledger = Ledger(run, self.monitor, self.higher, config.early_stopping_patience)
         # A run that was killed after its last epoch has only its end left to do.
         epochs = len(self.ledger.epochs) if self.ledger.exhausted else config.num_epochs
@@ -51,7 +59,8 @@ class RankingPipeline(tfr.keras.pipeline.ModelFitPipeline):
             steps_per_epoch=config.steps_per_epoch,
             validation_steps=None,
             learning_rate=config.learning_rate,
-            loss=config.loss,
+            loss={task.name: task.loss for task in self.tasks} or config.loss,
+            loss_weights={task.name: task.weight for task in self.tasks} or None,
             steps_per_execution=config.steps_per_execution,
             strategy=config.strategy,
         )
@@ -70,16 +79,24 @@ class RankingPipeline(tfr.keras.pipeline.ModelFitPipeline):
             optimizer=self._optimizer,
             loss=self.build_loss(),
             metrics=self.build_metrics(),
+            loss_weights=self._hparams.loss_weights,
             steps_per_execution=self._config.steps_per_execution,
         )
         return model
 
+    def _by_metric(self, config: RunConfig) -> bool:
+        return bool(self.tasks) and config.monitor != "loss"
+
     def build_loss(self) -> Any:
-        """The run's loss."""
+        """The run's loss, or a dict of them by task."""
+        if self.tasks:
+            return {task.name: losses.get(task.loss) for task in self.tasks}
         return losses.get(self._config.loss)
 
-    def build_metrics(self) -> list[Any]:
-        """The run's metrics."""
+    def build_metrics(self) -> Any:
+        """The run's metrics, or a dict of them by task."""
+        if self.tasks:
+            return {task.name: [metrics.get(m) for m in task.metrics] for task in self.tasks}
         return [metrics.get(name) for name in self._config.metrics]
 
     def build_weighted_metrics(self) -> list[Any]:
@@ -89,6 +106,7 @@ class RankingPipeline(tfr.keras.pipeline.ModelFitPipeline):
     def build_callbacks(self) -> list[tf.keras.callbacks.Callback]:
         """The ledger comes before the backup, so that no backed-up epoch is missing from it."""
         return [
+            TaskMeans(self.tasks),
             DropMissing(),
             ProgressLines(self._console, self._config.num_epochs, self._steps, self.monitor),
             GateWatch(self._console, self._config),

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tfr_moe._compat import tf
-from tfr_moe.config import RunConfig
+from tfr_moe.config import DENSE_MIXTURES, MULTITASK_NAMES, RunConfig
 
 
 class ProgressLines(tf.keras.callbacks.Callback):
@@ -86,27 +86,62 @@ class ProgressLines(tf.keras.callbacks.Callback):
             self._progress.stop()
 
 
+_ENTROPY = "gate_entropy"
+_FEWER = "fewer experts would do"
+_FASTER = "gate_learning_rate_multiplier lets it learn faster"
+_SPREAD = "importance_weight or load_weight spreads it"
+
+
 def gate_warnings(logs: dict[str, Any], config: RunConfig) -> dict[str, str]:
-    """What the logs of an epoch say against the gate or the regularisers: kind -> sentence."""
+    """What the logs of an epoch say against gates, experts or regularisers: kind -> sentence.
+
+    The metrics of a gate that belongs to a task end in `_<task>`, and so do its warnings' kinds.
+    """
     warnings = {}
-    dead = logs.get("dead_experts", 0)
-    if dead >= 1:
-        warnings["dead"] = (
-            f"{dead:.0f} of {config.num_experts} experts get less than a hundredth of an equal "
-            "share of the gate's weight; importance_weight or load_weight spreads it"
-        )
     share = logs.get("adversarial_share", 0)
     if share > 0.25:
         warnings["adversarial"] = (
             f"AdvLoss stands at {share:.0%} of its maximum K x D: experts may be disagreeing for "
             "its own sake; a smaller adversarial_weight holds it back"
         )
-    entropy = logs.get("gate_entropy")
-    uniform = math.log(config.top_k)
-    if entropy is not None and config.top_k > 1 and entropy > 0.995 * uniform:
+    alike = logs.get("expert_correlation", 0)
+    if alike > 0.95:
+        warnings["alike"] = (
+            f"the experts say nearly the same (expert_correlation {alike:.2f}): fewer or narrower "
+            "experts would do"
+        )
+    for name in logs:
+        if name.startswith(_ENTROPY):
+            suffix = name.removeprefix(_ENTROPY)
+            found = _warnings_of_gate(logs, suffix, config)
+            warnings |= {f"{kind}{suffix}": sentence for kind, sentence in found.items()}
+    return warnings
+
+
+def _warnings_of_gate(logs: dict[str, Any], suffix: str, config: RunConfig) -> dict[str, str]:
+    gate = f"the gate of {suffix[1:]}" if suffix else "the gate"
+    dense = config.model in DENSE_MIXTURES
+    mixed = config.num_experts if dense else config.top_k
+    warnings = {}
+    dead = logs.get(f"dead_experts{suffix}", 0)
+    if dead >= 1:
+        cure = _FEWER if config.model in MULTITASK_NAMES else _SPREAD
+        warnings["dead"] = (
+            f"{dead:.0f} of {config.num_experts} experts get less than a hundredth of an equal "
+            f"share of the weight of {gate}; {cure}"
+        )
+    busiest = logs.get(f"busiest_share{suffix}", 0)
+    if dense and mixed > 1 and busiest > 0.95:
+        warnings["collapsed"] = (
+            f"{gate} has collapsed: one expert gets {busiest:.0%} of its weight; a smaller "
+            "learning_rate or dropout may keep the others alive"
+        )
+    entropy = logs[f"{_ENTROPY}{suffix}"]
+    if mixed > 1 and entropy > 0.995 * math.log(mixed):
+        cure = "fewer experts or a larger learning_rate may help" if dense else _FASTER
         warnings["uniform"] = (
-            f"the gate is near uniform over its {config.top_k} experts (entropy {entropy:.3f} of "
-            f"{uniform:.3f}); gate_learning_rate_multiplier lets it learn faster"
+            f"{gate} is near uniform over its {mixed} experts (entropy {entropy:.3f} of "
+            f"{math.log(mixed):.3f}); {cure}"
         )
     return warnings
 

@@ -19,7 +19,8 @@ from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.folders import read_json, write_json
 from tfr_moe.schema import FeatureSchema
-from tfr_moe.scorers import FeatureScorer, create
+from tfr_moe.scorers import FeatureScorer, combined_model, create
+from tfr_moe.tasks import Task
 from tfr_moe.training.ledger import weights_path
 from tfr_moe.training.pipeline import RankingPipeline
 
@@ -44,10 +45,27 @@ class LoadedRun(NamedTuple):
     model: Any
     metrics: dict[str, Any]
 
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks of the run; none where its model has a single score."""
+        return self.config.tasks_over(self.schema)
+
+    def ranker(self) -> tf.keras.Model:
+        """The model as it is served: logits [B, L], or with tasks a dict.
+
+        The dict holds `scores`, which combines the tasks by their stated weights, and `scores_<task>`.
+        """
+        if not self.tasks:
+            return self.model
+        weights = {task.name: task.score_weight for task in self.tasks}
+        return combined_model(self.model, weights, self.config.score_combination)
+
 
 def make_scorer(folder: DataFolder, config: RunConfig) -> FeatureScorer:
     """The scorer that the settings ask for, over the data's schema and tables."""
-    return create(config.model, folder.schema, folder.tables(), config.model_dump())
+    tasks = {task.name: task.given for task in config.tasks_over(folder.schema)}
+    settings = {**config.model_dump(), "tasks": tasks or None}
+    return create(config.model, folder.schema, folder.tables(), settings)
 
 
 def _prepare(run: Path, folder: DataFolder, config: RunConfig) -> None:
@@ -79,8 +97,10 @@ def check_names(config: RunConfig) -> None:
     Raises:
         UserError: with the names that there are.
     """
-    losses.get(config.loss)
-    for name in config.metrics:
+    tasks = (config.tasks or {}).values()
+    for loss in (config.loss, *(task.loss for task in tasks if task.loss is not None)):
+        losses.get(loss)
+    for name in (*config.metrics, *(m for task in tasks for m in task.metrics or ())):
         metrics.get(name)
 
 
@@ -132,6 +152,7 @@ def make_builder(
         config.shuffle_buffer_size,
         repeat=config.steps_per_epoch is not None,
         seed=config.seed,
+        tasks=[task.name for task in config.tasks_over(folder.schema)],
     )
 
 

@@ -1,0 +1,130 @@
+"""Multi-task scorers: what their models return, groups of categories, budgets, refusals."""
+
+import numpy as np
+import pytest
+
+from tests.scorers.batch import SMALL, TABLES, WIDTH, raw_batch, without_hierarchy
+from tests.tiny import SCHEMA, TASKS
+from tfr_moe._compat import tf
+from tfr_moe.errors import UserError
+from tfr_moe.layers import MULTITASK, parameter_count
+from tfr_moe.schema import MASK, FeatureTables
+from tfr_moe.scorers import (
+    CategoryMMoEScorer,
+    MultiTaskScorer,
+    combined_model,
+    create,
+    groups_of_categories,
+)
+
+
+def test_a_model_of_two_labels_gives_a_dict_whose_outputs_bear_their_names():
+    model = MultiTaskScorer(TASKS, TABLES, **SMALL).build_model()
+    assert sorted(model.output_names) == ["click", "purchase"]
+    scores = model(raw_batch())
+    assert {name: score.shape.as_list() for name, score in scores.items()} == {
+        "click": [5, 4],
+        "purchase": [5, 4],
+    }
+
+
+def test_with_a_conversion_a_purchase_is_never_likelier_than_its_click():
+    tasks = {"purchase": "click", "click": None}
+    free = MultiTaskScorer(TASKS, TABLES, tasks=dict.fromkeys(tasks), **SMALL).build_model()
+    tied = MultiTaskScorer(TASKS, TABLES, tasks=tasks, **SMALL).build_model()
+    tied.set_weights(free.get_weights())
+    batch = raw_batch()
+    valid = batch[MASK].numpy()
+    p = {name: tf.sigmoid(s).numpy()[valid] for name, s in tied(batch).items()}
+    towers = {name: tf.sigmoid(s).numpy()[valid] for name, s in free(batch).items()}
+    np.testing.assert_allclose(p["click"], towers["click"], rtol=1e-5)
+    np.testing.assert_allclose(p["purchase"], towers["click"] * towers["purchase"], rtol=1e-5)
+    assert (tied(batch)["purchase"].numpy()[~valid] == 0).all()
+
+
+def test_the_combined_model_shares_the_variables_and_keeps_the_scores():
+    model = MultiTaskScorer(TASKS, TABLES, **SMALL).build_model()
+    served = combined_model(model, {"purchase": 3.0, "click": 0.5}, "logit")
+    assert all(a is b for a, b in zip(served.weights, model.weights, strict=True))
+    scores, found = model(raw_batch()), served(raw_batch())
+    assert set(found) == {"scores", "scores_click", "scores_purchase"}
+    np.testing.assert_array_equal(found["scores_click"], scores["click"])
+    np.testing.assert_allclose(
+        found["scores"], 3 * scores["purchase"] + 0.5 * scores["click"], rtol=1e-5, atol=1e-6
+    )
+
+
+def tables_of(*names):
+    return FeatureTables(TABLES.statistics, {**TABLES.vocabularies, "top": list(names)})
+
+
+def test_categories_are_dealt_to_and_fro():
+    tables = tables_of(*"abcdefg")
+    assert groups_of_categories(3, SCHEMA, tables) == (("a", "f", "g"), ("b", "e"), ("c", "d"))
+
+
+def test_groups_may_be_named_and_read_from_a_file(tmp_path):
+    path = tmp_path / "top.txt"
+    path.write_text("a\nb\nc\n")
+    tables = FeatureTables({}, {"top": str(path)})
+    assert groups_of_categories([["c"], ["a"]], SCHEMA, tables) == (("c",), ("a",))
+    assert groups_of_categories(2, SCHEMA, tables) == (("a",), ("b", "c"))
+
+
+@pytest.mark.parametrize(
+    ("groups", "schema", "tables", "message"),
+    [
+        (2, without_hierarchy(), TABLES, "the schema names no `hierarchy`"),
+        (2, SCHEMA, FeatureTables({}, {}), "feature 'top' has no vocabulary"),
+        (3, SCHEMA, TABLES, "3 groups of 2 categories"),
+        ([["a"], ["zoo"]], SCHEMA, TABLES, "'zoo' is no top; there are: a, b"),
+        ([["a"], ["a", "b"]], SCHEMA, TABLES, "'a' stands twice"),
+    ],
+)
+def test_groups_that_cannot_be_made(groups, schema, tables, message):
+    with pytest.raises(UserError, match=message):
+        groups_of_categories(groups, schema, tables)
+
+
+def test_each_list_trains_the_gate_and_tower_of_its_group():
+    scorer = MultiTaskScorer(SCHEMA, TABLES, category_groups=[["a"], ["b"]], **SMALL)
+    model = scorer.build_model()
+    batch = {**raw_batch(), "top": tf.constant([["b"]] * 5)}
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(model(batch))
+    layer = model.get_layer("mmoe")
+    tower, gate = tape.gradient(total, [layer.towers.kernels[0], layer.gate_kernel])
+    assert [bool(np.abs(g).max() > 0) for g in tower.numpy()] == [False, True]
+    assert [bool(np.abs(g).max() > 0) for g in gate.numpy()] == [False, True]
+
+
+@pytest.mark.parametrize("network", MULTITASK)
+def test_a_parameter_budget_gives_every_network_the_same_size(network):
+    scorer = MultiTaskScorer(
+        TASKS, TABLES, network=network, parameter_budget=20_000, tower_hidden_dims=(4,), **SMALL
+    )
+    settings = scorer.layer_settings(WIDTH)
+    sizes = {k: settings[k] for k in ("hidden_dims", "tower_hidden_dims")}
+    # The widths are whole numbers, so that the budget is met but for a step of one unit.
+    assert parameter_count(network, WIDTH, 2, **sizes) == pytest.approx(20_000, rel=0.03)
+
+
+def test_names_take_their_settings_from_a_run():
+    settings = {**SMALL, "num_experts": 3, "top_k": 2, "l2_weight": 0.5, "tasks": None}
+    scorer = create("l2_constrained", TASKS, TABLES, settings)
+    assert scorer.settings == {"l2_weight": 0.5}
+    assert create("omoe", TASKS, TABLES, settings).settings == {"num_experts": 3}
+    gated = create("category_mmoe", TASKS, TABLES, settings)
+    assert gated.settings == {"num_experts": 3, "top_k": 2}
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(UserError, match="network 'moe' is unknown; there are: single_task"):
+        MultiTaskScorer(TASKS, TABLES, network="moe")
+    with pytest.raises(UserError, match="a mixture needs `hierarchy`"):
+        CategoryMMoEScorer(without_hierarchy(), TABLES)
+    with pytest.raises(UserError, match="parameter_budget: category_mmoe"):
+        CategoryMMoEScorer(TASKS, TABLES, parameter_budget=100)
+    named = TASKS.model_copy(update={"labels": ("purchase", "features")})
+    with pytest.raises(UserError, match="a task can't be called 'features'"):
+        MultiTaskScorer(named, TABLES)
