@@ -117,25 +117,38 @@ def _id_encoder(feature: Feature) -> Callable[[Any], tuple[Any, bytes]]:
 
 
 class _Ids:
-    """The id features of one scope."""
+    """The id features of one scope.
 
-    def __init__(self, schema: FeatureSchema, scope: Scope):
+    Args:
+        schema: the features.
+        scope: of them.
+        repeated: whether rows with the same ids are likely, as those of an item are: they are then
+            remembered together.
+    """
+
+    def __init__(self, schema: FeatureSchema, scope: Scope, repeated: bool):
         features = id_features(schema, scope)
         self._get = _getter([feature.name for feature in features])
         self._encoders = [_id_encoder(feature) for feature in features]
         counted = counted_ids(schema, scope)
         self._counted = [at for at, feature in enumerate(features) if feature.name in counted]
-        self._all = len(counted) == len(features)
+        self._remembered = lru_cache(_CACHED_IDS if repeated else 0)(self._one_by_one)
 
     def encode(self, row: Mapping[str, Any], floats: bytes) -> Encoded:
         """Joins the floats and the ids of a row."""
-        if not self._encoders:
-            return floats, ()
         raw = self._get(row)
+        try:
+            # Texts that are equal are the same id; True and 1 are equal and are not.
+            "".join(raw)
+            entries, values = self._remembered(raw)
+        except TypeError:
+            entries, values = self._one_by_one(raw)
+        return floats + entries, values
+
+    def _one_by_one(self, raw: tuple[Any, ...]) -> Encoded:
         found = [encode(value) for encode, value in zip(self._encoders, raw, strict=True)]
-        values, entries = zip(*found, strict=True)
-        body = floats + b"".join(entries)
-        return body, values if self._all else tuple([values[at] for at in self._counted])
+        entries = b"".join([entry for _, entry in found])
+        return entries, tuple([found[at][0] for at in self._counted])
 
 
 class _Numbers:
@@ -202,7 +215,8 @@ class RowEncoder:
         self._context_numbers = _Numbers(schema, "context", {})
         self._floats = scope_floats(schema, "example", labelled)
         self._context_floats = scope_floats(schema, "context")
-        self._ids, self._context_ids = _Ids(schema, "example"), _Ids(schema, "context")
+        self._ids = _Ids(schema, "example", repeated=True)
+        self._context_ids = _Ids(schema, "context", repeated=False)
         self._extras = list(extras)
         self._place = -len(extras) + len(schema.labels) if schema.position in extras else None
         self._time = schema.time if labelled else None

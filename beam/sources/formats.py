@@ -107,7 +107,7 @@ def _read_csv(path: str, index: int, file: IO[bytes], delimiter: str) -> Iterato
     def watched(text: io.TextIOWrapper) -> Iterator[str]:
         nonlocal broken
         for line in text:
-            broken = broken or not is_sound(line)
+            broken = broken or not (line.isascii() or is_sound(line))
             yield line
 
     reader = csv.reader(watched(text_of(file)), delimiter=delimiter)
