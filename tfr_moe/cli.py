@@ -160,6 +160,30 @@ def _build_summary(out: Path, manifest: dict[str, Any]) -> str:
     return text
 
 
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": False})
+def categories(
+    context: typer.Context,
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", help="folder to make")],
+    brand: Annotated[
+        str | None,
+        typer.Option("--brand", help="the items' brand feature, to see its concentration"),
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="train, validation or test")] = "train",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace --out")] = False,
+) -> None:
+    """Show which features tell the chosen items apart in each category, and how few brands sell."""
+    from tfr_moe.beam.categories import analyse
+
+    found = analyse(data, out, brand, split, overwrite, tuple(context.args))
+    levels = found["feature_importance"]
+    _stderr().print(
+        f"wrote {out}: {len(levels['top'])} top and {len(levels['sub'])} sub-categories",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
 @app.command()
 def train(
     data: Data,
