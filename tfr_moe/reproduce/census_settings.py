@@ -48,11 +48,11 @@ class CensusSettings(StudySettings):
 
     groups: tuple[Literal[1, 2], ...] = (1, 2)
     models: tuple[Model, ...] = MODELS
-    runs: PositiveInt = 5
-    trials: PositiveInt = 4
+    runs: PositiveInt = 4
+    trials: PositiveInt = 3
     tuning_seed: int = 0
     expert_units: PositiveInt = 8
-    epochs: PositiveInt = 8
+    epochs: PositiveInt = 5
     patience: PositiveInt = 2
     batch_size: PositiveInt = 512
 
