@@ -46,9 +46,9 @@ class TaskScores(tf.keras.layers.Layer):
 
     Example:
         >>> layer = TaskScores({"click": None, "purchase": "click"})
-        >>> scores = layer(tf.constant([[[0.0, 100.0]]]))
-        >>> {name: score.numpy().ravel().tolist() for name, score in scores.items()}
-        {'click': [0.0], 'purchase': [0.0]}
+        >>> scores = layer(tf.zeros([1, 2]))
+        >>> {name: round(float(tf.sigmoid(score)[0]), 4) for name, score in scores.items()}
+        {'click': 0.5, 'purchase': 0.25}
     """
 
     def __init__(self, given: Mapping[str, str | None], **kwargs: Any):
