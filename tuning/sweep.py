@@ -75,6 +75,7 @@ def tune(
         return load_trials(sweep)
     _prepare(sweep, config)
     with _only_one(sweep):
+        config.save(sweep / SWEEP_FILE)
         _run(Plan.open(sweep), console, workers, role)
     return load_trials(sweep)
 
@@ -130,10 +131,17 @@ def _same(sweep: Path, config: SweepConfig) -> None:
 def _prepare(sweep: Path, config: SweepConfig) -> None:
     if (sweep / SWEEP_FILE).is_file():
         _same(sweep, config)
-    elif sweep.exists() and (not sweep.is_dir() or any(sweep.iterdir())):
+    elif sweep.exists() and not _is_empty(sweep):
         raise UserError(f"sweep {sweep}: exists and holds no sweep; choose another --out")
-    sweep.mkdir(parents=True, exist_ok=True)
-    config.save(sweep / SWEEP_FILE)
+    try:
+        sweep.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"sweep {sweep}: cannot be made ({error.strerror})") from error
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether it holds nothing but hidden files, which a command that was killed at once leaves."""
+    return folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())
 
 
 @contextmanager
