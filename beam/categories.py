@@ -169,7 +169,7 @@ def analyse(
 
         FI(f) = 1/N sum over lists #{f_a > f_b, y_a > 0, y_b = 0} / #{y_a > 0, y_b = 0}     (eq. 16)
 
-    0.5 tells nothing, 1 everything, 0 everything the other way round.
+    Where values are seldom equal, 0.5 tells nothing, 1 everything, 0 everything the other way round.
 
     Args:
         data: folder of a data set whose schema has a hierarchy.

@@ -8,6 +8,7 @@ answered row by row.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import apache_beam as beam
@@ -16,6 +17,7 @@ from tfr_moe.encoding import RowError, is_missing, to_id, to_number, to_time
 
 from ..sources import RawRow
 from .counting import COUNTS, CountingDoFn
+from .meeting import Meet
 from .past import Event, Past, is_numeric
 
 BatchId = tuple[int, int, int]
@@ -89,17 +91,10 @@ class JoinByKey(beam.PTransform):
         """Asks, answers, and puts the answers in their rows."""
         batches, known = inputs
         asked = batches | "Ask" >> beam.FlatMap(_ask, self._answers, self._time)
-        answered = (
-            {"known": known, "asked": asked}
-            | "Meet" >> beam.CoGroupByKey()
-            | "Answer" >> beam.FlatMap(_answer, self._answers)
-        )
+        answered = (known, asked) | "Answer" >> Meet(partial(_answer, answers=self._answers))
         keyed = batches | "KeyByBatch" >> beam.Map(lambda batch: (batch_id(batch), batch))
-        return (
-            {"batch": keyed, "answers": answered}
-            | "Return" >> beam.CoGroupByKey()
-            | "Fill" >> beam.FlatMap(_fill, self._answers).with_output_types(list[RawRow])
-        )
+        filled = (answered, keyed) | "Fill" >> Meet(partial(_fill, answers=self._answers))
+        return filled | "Rows" >> beam.Map(lambda batch: batch).with_output_types(list[RawRow])
 
 
 def _ask(
@@ -119,23 +114,21 @@ def _ask(
 
 
 def _answer(
-    met: tuple[str, dict[str, Iterable[Any]]], answers: Answers
+    key: str, known: list[Any], asked: Iterable[tuple[BatchId, list[Question]]], answers: Answers
 ) -> Iterator[tuple[BatchId, list[tuple[int, tuple[Any, ...]]]]]:
-    _, sides = met
     lines = None
-    for name, questions in sides["asked"]:
+    for name, questions in asked:
         if lines is None:
-            lines = answers.lines(sides["known"])
+            lines = answers.lines(known)
         yield name, [(index, answers.values(lines, time, row)) for index, time, row in questions]
 
 
 def _fill(
-    met: tuple[BatchId, dict[str, Iterable[Any]]], answers: Answers
+    name: BatchId, answered: list[Any], batches: Iterable[list[RawRow]], answers: Answers
 ) -> Iterator[list[RawRow]]:
-    _, sides = met
-    found = dict(entry for answer in sides["answers"] for entry in answer)
+    found = dict(entry for answer in answered for entry in answer)
     nothing = answers.lines(())
-    for batch in sides["batch"]:
+    for batch in batches:
         filled = []
         for index, row in enumerate(batch):
             if isinstance(row.values, Mapping):

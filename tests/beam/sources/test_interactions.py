@@ -352,3 +352,55 @@ def test_the_item_table_has_to_be_named(tmp_path):
     path = logs.write_csv(tmp_path / "events.csv", chance_events(20))
     with pytest.raises(UserError, match="--set, source interactions: items: Field required"):
         rows_of(tmp_path, "interactions", path, SCHEMA)
+
+
+@pytest.mark.slow
+def test_the_real_purchases_give_the_documented_counts_and_no_leak(tmp_path, real_data):
+    folder = real_data / "complete_journey"
+    if not folder.is_dir():
+        pytest.skip(f"no {folder}")
+    (tmp_path / "past.yaml").write_text(
+        yaml.safe_dump(
+            [
+                {"name": "item_events", "kind": "count", "by": "product_id"},
+                {"name": "user_item", "kind": "count", "by": ["household_id", "product_id"]},
+            ]
+        )
+    )
+    schema = {
+        "list_id": "list",
+        "time": "transaction_timestamp",
+        "labels": ["bought"],
+        "hierarchy": {"child": "product_category", "parent": "department"},
+        "features": [
+            feature("department", "context"),
+            feature("product_category", "context"),
+            feature("item_events", "example", "numeric"),
+            feature("user_item", "example", "numeric"),
+        ],
+    }
+    rows, counts, rejects = rows_of(
+        tmp_path,
+        "interactions",
+        folder / "transactions.csv.gz",
+        schema,
+        f"items={folder}/products.csv.gz",
+        "user=household_id",
+        "item=product_id",
+        "time=transaction_timestamp",
+        "category=department,product_category",
+        "level=2",
+        "repeats=true",
+        "negatives=1",
+        f"past={tmp_path}/past.yaml",
+    )
+    found = outcomes(counts)
+    assert found["read"] == 75000 == sum(n for key, n in found.items() if key != "read")
+    assert outcomes(counts, "items") == {"read": 92331, "kept": 92331} and rejects == []
+    assert 40000 < found["became a list"] < 53000
+    # Everything that stands in a list was sold before, by the counts that strictly precede it.
+    assert min(row.values["item_events"] for row in rows) >= 1
+    shelves = {}
+    for row in rows:
+        shelf = (row.values["department"], row.values["product_category"])
+        assert shelves.setdefault(row.values["list"], shelf) == shelf
