@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import itemgetter
+from typing import Any
 
 import apache_beam as beam
 
@@ -42,21 +43,30 @@ class MakeWholeLists(beam.PTransform):
     Args:
         gather, runs: as for `GatherLists`.
         min_list_size: shorter lists are cut.
+        after: a collection of one value that is to be there before the lists are made, because a later
+            step waits for it: what is made earlier would wait in memory.
     """
 
-    def __init__(self, gather: GatherList, runs: str | None, min_list_size: int):
+    def __init__(
+        self,
+        gather: GatherList,
+        runs: str | None,
+        min_list_size: int,
+        after: beam.PCollection | None = None,
+    ):
         super().__init__()
-        self._gather, self._runs = gather, runs
+        self._gather, self._runs, self._after = gather, runs, after
         self._make = MakeLists(min_list_size)
 
     def expand(self, gathered: beam.PCollection) -> beam.pvalue.DoOutputsTuple:
         """Makes the lists, tagged `lists` and `counts`."""
         gather = self._gather
 
-        def merge(runs: list[str]) -> Iterator[tuple[str, Gathered]]:
+        def merge(runs: list[str], _after: Any = None) -> Iterator[tuple[str, Gathered]]:
             for list_id, parts in groups(runs, _LIST_ID):
                 yield list_id, gather.gather(parts)
 
         if self._runs is not None:
-            gathered = gathered | "Merge" >> beam.FlatMap(merge)
+            waits = [] if self._after is None else [beam.pvalue.AsSingleton(self._after)]
+            gathered = gathered | "Merge" >> beam.FlatMap(merge, *waits)
         return gathered | beam.ParDo(self._make).with_outputs(COUNTS, main="lists")

@@ -135,14 +135,19 @@ def _assemble(
     )
     making = partial(MakeWholeLists, gather, runs, options.min_list_size)
     gathered = parsed.lists | "Gather" >> GatherLists(gather, runs)
-    made = gathered | "MakeLists" >> making()
     if given.split_of is not None:
+        made = gathered | "MakeLists" >> making()
         placed = made.lists | "SplitByFile" >> beam.Map(split_by_file, given.split_of)
     elif split == "hash":
+        made = gathered | "MakeLists" >> making()
         placed = _by_hash(made.lists, options)
     else:
         again = gathered | "MakeListsForTimes" >> making()
-        placed = _by_time(made.lists, again.lists, options, folder)
+        bounds = _time_bounds(again.lists, options, folder)
+        made = gathered | "MakeLists" >> making(after=bounds)
+        placed = made.lists | "SplitByTime" >> beam.ParDo(
+            AssignSplit(), bounds=beam.pvalue.AsSingleton(bounds)
+        )
     encoded = placed | "Encode" >> beam.ParDo(
         EncodeLists(schema, shards, options.seed)
     ).with_outputs(COUNTS, main="records")
@@ -191,12 +196,9 @@ def _by_hash(lists: beam.PCollection, options: BuildOptions) -> beam.PCollection
     )
 
 
-def _by_time(
-    lists: beam.PCollection, again: beam.PCollection, options: BuildOptions, folder: str
-) -> beam.PCollection:
-    """Lists with their split; `again` are the same lists, of which only the times are read."""
+def _time_bounds(lists: beam.PCollection, options: BuildOptions, folder: str) -> beam.PCollection:
     bounds = (
-        again
+        lists
         | "Times" >> beam.Map(lambda ranked: ranked.time)
         | "TimeBounds"
         >> beam.CombineGlobally(TimeBounds(options.validation_fraction, options.test_fraction))
@@ -206,9 +208,7 @@ def _by_time(
         | "BoundsAsJson" >> beam.Map(as_json)
         | "WriteBounds" >> beam.Map(partial(write_json, Path(folder, _BOUNDS_FILE)))
     )
-    return lists | "SplitByTime" >> beam.ParDo(
-        AssignSplit(), bounds=beam.pvalue.AsSingleton(bounds)
-    )
+    return bounds
 
 
 def _fill_up(folder: Path, schema: FeatureSchema, shards: dict[str, int]) -> None:
