@@ -101,12 +101,16 @@ def main(
     model: Annotated[list[str], typer.Option(help="a model; may be repeated")] = list(MODEL_NAMES),  # noqa: B006
     seeds: Annotated[int, typer.Option(help="number of seeds", min=1)] = 3,
     learning_rate: Annotated[list[float], typer.Option(help="to choose from")] = [1e-3],  # noqa: B006
+    test_data: Annotated[
+        Path | None,
+        typer.Option(help="data-set folder whose test split is read; by default --data"),
+    ] = None,
     metric: Annotated[list[str], typer.Option(help="a test metric")] = list(DEFAULT_NAMES[:4]),  # noqa: B006
     settings: Annotated[list[str], typer.Option("--set", help="key=value for every run")] = [],  # noqa: B006
 ) -> None:
     """Trains, chooses, evaluates and writes OUT/table.md and OUT/results.json."""
     metrics = tuple(metric)
-    folder = DataFolder(data)
+    folder = DataFolder(test_data or data)
     rates: dict[str, float] = {}
     results: dict[str, list[PerListResult]] = {}
     for name in model:
