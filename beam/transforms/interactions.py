@@ -26,8 +26,8 @@ from .splits import TimeBounds
 class Interactions(beam.PTransform):
     """Pipeline -> `SourceRows` of lists.
 
-    In the memory of a worker are the candidate tables of all categories (16 bytes for each item and
-    period with events, and the ids), and one user's events at a time. Everything else is joined by key.
+    In the memory of a worker are the candidate tables of all categories (some 70 bytes for each item
+    and 16 for each period in which it had events), and one user's events at a time. Everything else is joined by key.
 
     Args:
         events: transform from the pipeline to batches of events.
