@@ -402,3 +402,13 @@ def test_a_gzip_of_several_members_is_read_whole(tmp_path):
     manifest, folder = logs.run(tmp_path, path)
     add_up(manifest, folder)
     assert manifest["rows"]["written"] == 60
+
+
+def test_the_vocabulary_of_the_child_names_a_parent_that_has_none(tmp_path):
+    features = [dict(feature) for feature in logs.SCHEMA["features"]]
+    features[0]["hash_buckets"] = 10
+    path = logs.write_csv(tmp_path / "log.csv", logs.log_rows(20))
+    _, folder = logs.run(tmp_path, path, schema={"features": features})
+    assert not (folder / "vocabulary" / "top.txt").exists()
+    words = (folder / "vocabulary" / "sub.txt").read_text().splitlines()
+    assert words == ["Books > c1", "Books > c3", "Foods > c0", "Foods > c2"]
