@@ -27,7 +27,8 @@ class Interactions(beam.PTransform):
     """Pipeline -> `SourceRows` of lists.
 
     In the memory of a worker are the candidate tables of all categories (some 70 bytes for each item
-    and 16 for each period in which it had events), and one user's events at a time. Everything else is joined by key.
+    and 16 for each period in which it had events), and one user's events at a time. Everything else is
+    joined by key.
 
     Args:
         events: transform from the pipeline to batches of events.
