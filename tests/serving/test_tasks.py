@@ -58,8 +58,8 @@ def sigmoid(x):
 def test_scores_combine_those_of_the_tasks_by_the_stated_weights(signatures):
     found = call(signatures["serving_default"], [elwc(shop_items(3)), elwc(shop_items(5))])
     assert set(found) == {"scores", "scores_click", "scores_bought"}
-    expected = sigmoid(found["scores_click"]) + 10 * sigmoid(found["scores_bought"])
-    np.testing.assert_allclose(found["scores"][1], expected[1], rtol=1e-5)
+    expected = sigmoid(found["scores_click"][1]) + 10 * sigmoid(found["scores_bought"][1])
+    np.testing.assert_allclose(found["scores"][1], expected, rtol=1e-5)
     for scores in found.values():
         np.testing.assert_array_equal(scores[0, 3:], [LOWEST, LOWEST])
 
