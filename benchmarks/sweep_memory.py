@@ -3,8 +3,8 @@
     python benchmarks/sweep_memory.py --data DATA [--trials 30] [--model moe] [--set key=value]...
 
 Each trial is trained by what `tfr-moe tune` runs, in this process. Printed are the resident memory after
-each trial and, over the second half of the trials, when caches have filled, the growth per trial by
-least squares, beside the size of one trial's weights and optimizer state.
+each trial and, over the second half of the trials, when caches have filled, the growth per trial
+(Theil-Sen), beside the size of one trial's weights and optimizer state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import tempfile
 from pathlib import Path
 
-import numpy as np
+from scipy import stats
 
 from tfr_moe._compat import tf
 from tfr_moe.config import load_config
@@ -68,7 +68,8 @@ def main() -> None:
             sizes.append(resident())
             print(f"trial {number + 1}: {sizes[-1]:.1f} MB", flush=True)
     second = sizes[len(sizes) // 2 :]
-    slope = float(np.polyfit(range(len(second)), second, 1)[0]) if len(second) > 1 else 0.0
+    # The median of all slopes: a moment at which the system took pages away does not count.
+    slope = float(stats.theilslopes(second).slope) if len(second) > 1 else 0.0
     # Weights and two moments of Adam, float32.
     state = weights * 12 / MEGABYTE
     print(f"growth over the last {len(second)} trials: {slope:.2f} MB a trial")
