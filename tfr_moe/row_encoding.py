@@ -236,10 +236,10 @@ class RowEncoder:
         try:
             numbers = self._numbers.read(row)
             example = self._ids.encode(row, self._floats.pack(numbers))
+            list_id, context = self._context(row)
+            time = None if self._time is None else self._when(self._time, row)
         except _UNFIT:
             return self._slowly(row)
-        list_id, context = self._context(row)
-        time = None if self._time is None else self._when(self._time, row)
         place = self._place
         position = self._unlabelled_position(row) if place is None else numbers[place]
         return EncodedRow(list_id, time, position, context, example)
