@@ -121,7 +121,7 @@ def bucketed(
     if not 1 <= num_buckets <= len(names):
         raise UserError(f"num_buckets must be from 1 to {len(names)} (categories): {num_buckets}")
     sizes = np.array([training_sizes.get(str(name), 0) for name in names])
-    bucket_names = np.empty(len(names), dtype=object)
+    bucket_names: Array = np.empty(len(names), dtype=object)
     parts = np.array_split(np.argsort(sizes, kind="stable"), num_buckets)
     for number, members in enumerate(parts, start=1):
         low, high = sizes[members].min(), sizes[members].max()

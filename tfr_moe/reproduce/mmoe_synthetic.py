@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, PositiveInt, model_validator
 from rich.console import RenderableType
 
@@ -269,7 +270,7 @@ def run(settings: SyntheticSettings, place: Place) -> list[RenderableType]:
     }
     write_json(place.out / "results.json", found)
     draw_label_correlation(place.out, labels)
-    steps = settings.window * np.arange(1, settings.steps // settings.window + 1)
+    steps: NDArray[np.int64] = settings.window * np.arange(1, settings.steps // settings.window + 1)
     curves = _curves(rows)
     if "shared_bottom" in settings.models:
         draw_shared_bottom(place.out, steps, curves)

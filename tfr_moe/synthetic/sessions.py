@@ -141,7 +141,7 @@ class SessionGenerator:
         item = chosen * options.items_per_category + pick(self._item_cdf, rng.random(shape))
         order = np.argsort(item, axis=1, kind="stable")
         ordered = np.take_along_axis(item, order, axis=1)
-        repeated = np.zeros(shape, dtype=bool)
+        repeated: NDArray[np.bool_] = np.zeros(shape, dtype=bool)
         np.put_along_axis(repeated, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
         kept = ~repeated & (np.cumsum(~repeated, axis=1) <= lengths[:, None])
         return np.nonzero(kept)[0], chosen[kept], item[kept]

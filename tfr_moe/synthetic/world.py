@@ -75,7 +75,7 @@ def build_world(options: SearchLogOptions) -> World:
     """Draws the tree and the weights of one log from its seed."""
     rng = np.random.default_rng([options.seed, 1])
     sizes = _sizes(options)
-    parent = np.repeat(np.arange(options.top_categories), sizes)
+    parent: NDArray[np.int64] = np.repeat(np.arange(options.top_categories), sizes)
     rank = np.concatenate([np.arange(size) for size in sizes])
     common, weights = _weights(rng, options, parent)
     level = options.category_strength * rng.standard_normal(len(parent))
@@ -97,7 +97,7 @@ def build_world(options: SearchLogOptions) -> World:
 def _sizes(options: SearchLogOptions) -> NDArray[np.int64]:
     """Sub-categories per top category: one each, the rest shared out evenly, large ones first."""
     even, rest = divmod(options.sub_categories, options.top_categories)
-    sizes = np.full(options.top_categories, even, dtype=np.int64)
+    sizes: NDArray[np.int64] = np.full(options.top_categories, even, dtype=np.int64)
     sizes[:rest] += 1
     return sizes
 
