@@ -56,7 +56,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reproduce": {*MODEL, "training", "tuning", "evaluation", "synthetic", "census_income"},
     "retraining": {*MODEL, "training", "evaluation", "tuning", "comparison"},
     "demo": {*PARTS, "comparison", "release"},
-    "cli": {*PARTS, "prediction", "comparison", "release", "reproduce", "retraining", "demo"},
+    "commands": {*PARTS, "prediction", "comparison", "release", "reproduce", "retraining"},
+    "cli": {"errors", "commands", "demo"},
     "": {"_compat", "errors", "schema"},  # tfr_moe/__init__.py itself
 }
 
