@@ -52,6 +52,11 @@ def _table(title: str, text: list[str], numbers: list[str], caption: str) -> Tab
     return table
 
 
+def _keep_names_whole(table: Table) -> None:
+    # Names of metrics are told apart by their ends: rather is a model's name folded.
+    table.columns[0].no_wrap = True
+
+
 def _span(found: EvaluationReport) -> str:
     """How many lists have nothing relevant: one number, or the least and the most over metrics."""
     counts = [s.nothing_relevant for summaries in found.models.values() for s in summaries.values()]
@@ -67,6 +72,7 @@ def overall_table(found: EvaluationReport) -> Table:
         ["mean", _INTERVAL, "judged", "left out"],
         f"{_span(found)} lists with nothing relevant {_POLICY[found.policy]} (policy {found.policy}).",
     )
+    _keep_names_whole(table)
     for metric in found.metrics:
         for model, summaries in found.models.items():
             summary = summaries[metric]
@@ -90,6 +96,7 @@ def comparison_table(found: EvaluationReport) -> Table:
         ["difference", _INTERVAL, "p", "lists"],
         "Paired over lists: percentile bootstrap and t-test. Chance of the training seed is not in it.",
     )
+    _keep_names_whole(table)
     for metric in found.metrics:
         for model, comparisons in found.comparisons.items():
             comparison = comparisons[metric]
