@@ -52,7 +52,7 @@ def test_the_budget_is_matched(names):
 
 def test_the_yaml_of_the_page_is_a_configuration(page):
     (text,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert make_config({"model": "mmoe", **yaml.safe_load(text)}).tasks["purchase"].given == "click"
+    assert make_config({"model": "mmoe", **yaml.safe_load(text)}).tasks["purchase"].given == "cart"
 
 
 def test_the_tables_name_every_model_and_every_setting(page):

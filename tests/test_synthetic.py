@@ -116,8 +116,9 @@ def test_labels_position_and_utility_are_no_features(tmp_path):
     generate(tmp_path / "logs", SMALL)
     schema = FeatureSchema.load(tmp_path / "logs" / "schema.yaml")
     names = {feature.name for feature in schema.features}
-    assert names.isdisjoint({"purchase", "click", "position", "session_id", "timestamp", "utility"})
-    assert names | {"purchase", "click", "position", "session_id", "timestamp"} == set(COLUMNS)
+    others = {"purchase", "cart", "click", "position", "session_id", "timestamp"}
+    assert names.isdisjoint({*others, "utility"})
+    assert names | others == set(COLUMNS)
 
 
 def test_positions_count_from_one_and_items_of_a_list_are_distinct():
@@ -195,10 +196,12 @@ def test_purchases_fall_with_position_at_equal_utility():
         assert low / top == pytest.approx(expected, abs=0.12)
 
 
-def test_a_purchase_has_a_click_and_rates_come_out_near_the_options():
+def test_a_purchase_has_a_cart_a_cart_a_click_and_rates_come_out_near_the_options():
     options = SearchLogOptions(sessions=3000, num_files=1)
-    click, purchase, _, _ = drawn(options, "click", "purchase")
-    assert np.all(click >= purchase)
+    click, cart, purchase, _, _ = drawn(options, "click", "cart", "purchase")
+    assert np.all(click >= cart)
+    assert np.all(cart >= purchase)
+    assert cart.mean() == pytest.approx(options.cart_rate, abs=0.04)
     assert purchase.mean() == pytest.approx(options.purchase_rate, abs=0.03)
     assert click.mean() == pytest.approx(options.click_rate, abs=0.05)
 
@@ -285,7 +288,7 @@ def test_overwriting_a_folder_replaces_all_of_it(tmp_path):
         ({"sessions": 0}, "sessions must be between 1"),
         ({"sub_categories": 3}, "sub_categories must be between 8"),
         ({"format": "xml"}, "format must be one of csv, jsonl, got 'xml'"),
-        ({"purchase_rate": 0.5}, "purchase_rate must be between 0.001 and 0.25"),
+        ({"purchase_rate": 0.5}, "purchase_rate must be between 0.001 and 0.15"),
         ({"noise": math.nan}, "noise must be between"),
     ],
 )

@@ -42,8 +42,9 @@ features matter does. The second and third line are the same in all categories.
 Display: items stand in falling order of r w_0 . z + sqrt(1 - r^2) Normal(0, 1), r =
 `production_quality`: a ranker that knows no categories. An item at position p is seen with probability
 p^-b, b = `position_bias`. An item that was seen is clicked if u_i + noise * Logistic(0, 1) is above a
-threshold, and bought if it is above a higher one; the thresholds are set so that the rates come out
-near `click_rate` and `purchase_rate`. What was not seen is neither clicked nor bought.
+threshold, put into the cart if it is above a higher one, and bought above the highest; the thresholds
+are set so that the rates come out near `click_rate`, `cart_rate` and `purchase_rate`. With what was not
+seen nothing happens.
 
 Example:
     >>> import tempfile

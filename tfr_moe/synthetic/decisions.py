@@ -1,4 +1,4 @@
-"""From utility to clicks and purchases."""
+"""From utility to clicks, carts and purchases."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TASTE_BONUS = 0.2
 HISTORY_BONUS = 0.3
 
 
-def thresholds(options: SearchLogOptions) -> tuple[float, float]:
-    """The utility above which an item that was seen is clicked, and bought.
+def thresholds(options: SearchLogOptions) -> tuple[float, float, float]:
+    """The utility above which an item that was seen is clicked, put into the cart, and bought.
 
     Solves, for u normal with variance 1 + 2 * 0.2^2 (the linear part, activeness and taste) and each
     rate r,
@@ -41,22 +41,23 @@ def thresholds(options: SearchLogOptions) -> tuple[float, float]:
         return (low + high) / 2
 
     seen = options.mean_examination
-    return solve(options.click_rate / seen), solve(options.purchase_rate / seen)
+    clicked, carted, bought = options.click_rate, options.cart_rate, options.purchase_rate
+    return solve(clicked / seen), solve(carted / seen), solve(bought / seen)
 
 
 def decide(
     rng: np.random.Generator,
     utility: Floats,
     position: Ints,
-    limits: tuple[float, float],
+    limits: tuple[float, float, float],
     options: SearchLogOptions,
-) -> tuple[Ints, Ints]:
-    """Clicks and purchases (0 or 1) of each row; a purchase has a click.
+) -> tuple[Ints, Ints, Ints]:
+    """Clicks, carts and purchases (0 or 1) of each row; a purchase has a cart, a cart has a click.
 
-    One logistic draw serves both, so that an item is bought if its noisy utility is above the higher
-    threshold, and clicked if it is above the lower one.
+    One logistic draw serves all, so that an item is bought if its noisy utility is above the highest
+    threshold, put into the cart if it is above the middle one, and clicked if it is above the lowest.
     """
     seen = rng.random(len(utility)) < position.astype(np.float64) ** -options.position_bias
     noisy = utility + options.noise * rng.logistic(size=len(utility))
-    clicked, bought = (seen & (noisy > limit) for limit in limits)
-    return clicked.astype(np.int64), bought.astype(np.int64)
+    clicked, carted, bought = ((seen & (noisy > limit)).astype(np.int64) for limit in limits)
+    return clicked, carted, bought

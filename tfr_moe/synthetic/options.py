@@ -47,6 +47,7 @@ class SearchLogOptions:
             in the order in which they were shown.
         position_bias: an item at position p is seen with probability p^-position_bias.
         purchase_rate: expected share of shown items that are bought.
+        cart_rate: expected share of shown items that are put into the cart.
         click_rate: expected share of shown items that are clicked.
     """
 
@@ -76,6 +77,7 @@ class SearchLogOptions:
     production_quality: float = 0.3
     position_bias: float = 0.3
     purchase_rate: float = 0.09
+    cart_rate: float = 0.15
     click_rate: float = 0.25
 
     def __post_init__(self) -> None:
@@ -98,7 +100,8 @@ class SearchLogOptions:
         _check(self, "noise", 0.01, 10)
         _check(self, "mean_list_length", 2, self.max_list_length)
         _check(self, "num_files", 1, min(self.sessions, 99999))
-        _check(self, "purchase_rate", 0.001, self.click_rate)
+        _check(self, "cart_rate", 0.001, self.click_rate)
+        _check(self, "purchase_rate", 0.001, self.cart_rate)
         _check(self, "click_rate", 0.001, 0.9 * self.mean_examination)
         if self.format not in FORMATS:
             raise UserError(f"format must be one of {', '.join(FORMATS)}, got {self.format!r}")

@@ -98,7 +98,7 @@ class SessionGenerator:
         order, position = self._display(rng, z, session)
         session, item_category, item = session[order], item_category[order], item[order]
         z, utility, taste = z[order], utility[order], taste[order]
-        click, purchase = decide(rng, utility, position, self._thresholds, options)
+        click, cart, purchase = decide(rng, utility, position, self._thresholds, options)
         days = (start + np.arange(count) + rng.random(count)) / options.sessions * options.days
         columns = {
             "session_id": (start + np.arange(count))[session],
@@ -118,6 +118,7 @@ class SessionGenerator:
             "user_sub_category_ctr": np.round(_sigmoid(-2.5 + 0.6 * taste), 4),
             "position": position,
             "click": click,
+            "cart": cart,
             "purchase": purchase,
         }
         ids = [[int(i) for i in row if i >= 0] for row in history]

@@ -48,6 +48,7 @@ COLUMNS: list[str] = [
     "user_sub_category_ctr",
     "position",
     "click",
+    "cart",
     "purchase",
 ]
 
@@ -136,7 +137,7 @@ def search_log_schema(options: SearchLogOptions) -> dict[str, Any]:
     """The schema of the log as `FeatureSchema` reads it.
 
     Items, users, queries and brands are looked up in vocabularies of those seen at least twice in the
-    training split; `purchase` is the primary label, `click` the second one.
+    training split; `purchase` is the primary label; `click` and `cart` are there too.
     """
 
     def feature(name: str, scope: str, kind: str, **more: Any) -> dict[str, Any]:
@@ -175,7 +176,7 @@ def search_log_schema(options: SearchLogOptions) -> dict[str, Any]:
         "list_id": "session_id",
         "time": "timestamp",
         "position": "position",
-        "labels": ["purchase", "click"],
+        "labels": ["purchase", "click", "cart"],
         "hierarchy": {"child": "sub_category", "parent": "top_category"},
         "features": features,
     }
