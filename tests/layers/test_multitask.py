@@ -115,7 +115,7 @@ def test_tensor_factorization_by_hand():
     x = [[1.0, 1.0]]
     # W_0 = 2 x (1, 3) x 1, so f_0 = 2 + 6 = 8; W_1 = -W_0, so f_1 = relu(-8 + 9) = 1.
     layer = assign(
-        TensorFactorization(2, tensor_ranks=(1, 1, 1), **ONE_UNIT),
+        TensorFactorization(2, tensor_ranks=(1, 1, 1), name="factorization", **ONE_UNIT),
         x,
         core_0=2,
         factor1_0=[1, 3],

@@ -126,7 +126,9 @@ def test_a_continuum_of_values_has_no_bars(tmp_path):
 
 def test_bars_whose_names_would_not_fit_are_left_to_the_table(tmp_path):
     names = ("expert_hidden_dims", "trunk_hidden_dims")
-    trials = [trial(str(i), {name: [1024, 512, 256, i] for name in names}, [0.7]) for i in (1, 2)]
+    trials = [
+        trial(str(i), {name: [1024, 512, 256, i] for name in names}, [0.7]) for i in (64, 128)
+    ]
     assert figures.bars(summary_of(tmp_path, trials)) is None
 
 
