@@ -130,6 +130,15 @@ def draw(arrays: dict[str, Array], mask: np.ndarray = MASK, seed: int = 0) -> Va
 def with_junk(arrays: dict[str, Array], values: Values, mask: np.ndarray) -> Values:
     """The same values with something else at padded places."""
     rng = np.random.default_rng(99)
+def different_labels() -> Array:
+    """0, 1, 2, ... by place, -1 at padded places."""
+
+    def of_mask(m: np.ndarray) -> np.ndarray:
+        return np.where(m, np.cumsum(m, axis=1) - 1, -1).astype(np.float32)
+
+    return Array("BL", None, "float32", of_mask=of_mask)
+
+
     result = {}
     for name, array in arrays.items():
         value = values[name]

@@ -72,13 +72,29 @@ class ModelCase:
         return tf.keras.Model(symbolic, named(self.call(subject, symbolic)))
 
 
+def items(labels: Any) -> int:
+    """The number of valid items."""
+    return int((labels >= 0).sum())
+
+
+def nonempty(labels: Any) -> int:
+    """The number of lists with an item."""
+    return int((labels >= 0).any(axis=1).sum())
+
+
+def clicked(labels: Any) -> int:
+    """The number of lists with something relevant."""
+    return int((labels > 0).any(axis=1).sum())
+
+
 @dataclass(frozen=True)
 class LossCase:
-    """A loss over labels and logits, which is a mean over valid items."""
+    """A loss over labels and logits, which is a mean over what `count` counts."""
 
     name: str
     make: Callable[[], Any]
     inputs: dict[str, Array]
+    count: Callable[[Any], int] = items
 
     def value(self, loss: Any, values: Values) -> Any:
         """The scalar loss."""

@@ -17,13 +17,22 @@ import tfr_moe.scorers as scorers
 from tests.conformance.arrays import (
     experts,
     floats,
+    different_labels,
     ids,
     labels,
     mask,
     num_items,
     one_if_valid,
 )
-from tests.conformance.cases import LossCase, MetricCase, ModelCase
+    places,
+)
+from tests.conformance.cases import (
+    LossCase,
+    MetricCase,
+    ModelCase,
+    clicked,
+    items,
+    nonempty,
 from tests.tiny import SCHEMA, TASKS
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK, FeatureTables
@@ -355,7 +364,20 @@ SCORERS += [
 
 RANKED = {"y_true": labels(), "y_pred": floats("BL", None)}
 
-LOSSES = [LossCase(name, functools.partial(losses.get, name), RANKED) for name in losses.OWN]
+# Of a loss of orders by label the labels all differ: equal ones are put into a random order.
+ORDERED = {**RANKED, "y_true": different_labels()}
+LEVELS = {**RANKED, "y_pred": floats("BL", 4)}
+LOSSES = [
+    LossCase(
+        name,
+        functools.partial(losses.get, name),
+        {"ordinal": LEVELS, "listmle": ORDERED}.get(name, RANKED),
+        {"sigmoid_cross_entropy": items, "ordinal": items, "listnet_binary": clicked}.get(
+            name, nonempty
+        ),
+    )
+    for name in losses.OWN
+]
 
 
 def update_usage(metric: Any, values: dict[str, Any]) -> None:
