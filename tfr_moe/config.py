@@ -80,8 +80,17 @@ class RunConfig(BaseModel):
         l2_weight: alpha of l2_constrained.
         own_share: a task's share of its own activations at the start of cross_stitch.
         tensor_ranks: the three ranks of tensor_factorization.
+        trunk: `attention` puts a listwise self-attention encoder before the towers of any model, so
+            that they see each item in the context of its list.
+        attention_dim: width d_fc of the encoder; a multiple of attention_heads.
+        attention_blocks: N, the encoder's blocks.
+        attention_heads: H, the heads of each block.
+        attention_hidden_dim: d_h, the hidden layer of a block's feed-forward part.
+        attention_residual: whether the blocks have residual connections.
+        positional_encoding: of the place in the initial list: none, fixed or learned.
+        max_positions: places with a learned encoding of their own; later ones share the last.
         activation: of the hidden layers.
-        dropout: share of hidden units dropped in training.
+        dropout: share of hidden units dropped in training, in towers and encoder.
         embedding_dim: width of embeddings that the schema gives no width.
         embedding_l2: decay of the embeddings in use.
         loss: a name from `tfr_moe.losses.names()`.
@@ -128,6 +137,14 @@ class RunConfig(BaseModel):
     tensor_ranks: tuple[int, int, int] = (16, 16, 2)
     activation: str = "relu"
     dropout: float = Field(0.0, ge=0, lt=1)
+    trunk: Literal["none", "attention"] = "none"
+    attention_dim: int = Field(128, ge=1)
+    attention_blocks: int = Field(2, ge=1)
+    attention_heads: int = Field(2, ge=1)
+    attention_hidden_dim: int = Field(128, ge=1)
+    attention_residual: bool = True
+    positional_encoding: Literal["none", "fixed", "learned"] = "none"
+    max_positions: int = Field(200, ge=1)
     embedding_dim: int = Field(16, ge=1)
     embedding_l2: float = Field(0.0, ge=0)
     loss: str = "sigmoid_cross_entropy"
@@ -168,6 +185,11 @@ class RunConfig(BaseModel):
         self._check_tasks()
         self._check_monitor()
         return self
+        if self.trunk == "attention" and self.attention_dim % self.attention_heads:
+            raise ValueError(
+                f"attention_heads must divide attention_dim = {self.attention_dim}, "
+                f"got {self.attention_heads}"
+            )
 
     def _check_tasks(self) -> None:
         for name in ("tasks", "category_groups", "parameter_budget"):

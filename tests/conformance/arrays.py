@@ -96,6 +96,15 @@ def ids(axes: str, width: int, *choices: str) -> Array:
     return Array(axes, width, "string", draw, draw)
 
 
+def places(limit: int) -> Array:
+    """Places of items, beyond the limit too."""
+
+    def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+        return rng.integers(0, 2 * limit, shape).astype(np.int32)
+
+    return Array("BL", None, "int32", draw, draw)
+
+
 def mask() -> Array:
     """The mask itself."""
     return Array("BL", None, "bool", of_mask=lambda m: m)
@@ -121,15 +130,6 @@ def labels() -> Array:
     return Array("BL", None, "float32", of_mask=of_mask)
 
 
-def draw(arrays: dict[str, Array], mask: np.ndarray = MASK, seed: int = 0) -> Values:
-    """All inputs of a case."""
-    rng = np.random.default_rng(seed)
-    return {name: array.of(rng, mask) for name, array in arrays.items()}
-
-
-def with_junk(arrays: dict[str, Array], values: Values, mask: np.ndarray) -> Values:
-    """The same values with something else at padded places."""
-    rng = np.random.default_rng(99)
 def different_labels() -> Array:
     """0, 1, 2, ... by place, -1 at padded places."""
 
@@ -139,6 +139,15 @@ def different_labels() -> Array:
     return Array("BL", None, "float32", of_mask=of_mask)
 
 
+def draw(arrays: dict[str, Array], mask: np.ndarray = MASK, seed: int = 0) -> Values:
+    """All inputs of a case."""
+    rng = np.random.default_rng(seed)
+    return {name: array.of(rng, mask) for name, array in arrays.items()}
+
+
+def with_junk(arrays: dict[str, Array], values: Values, mask: np.ndarray) -> Values:
+    """The same values with something else at padded places."""
+    rng = np.random.default_rng(99)
     result = {}
     for name, array in arrays.items():
         value = values[name]

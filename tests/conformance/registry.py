@@ -10,20 +10,21 @@ import functools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import tfr_moe.layers as layers
 import tfr_moe.losses as losses
 import tfr_moe.metrics as metrics
 import tfr_moe.scorers as scorers
 from tests.conformance.arrays import (
+    different_labels,
     experts,
     floats,
-    different_labels,
     ids,
     labels,
     mask,
     num_items,
     one_if_valid,
-)
     places,
 )
 from tests.conformance.cases import (
@@ -33,6 +34,7 @@ from tests.conformance.cases import (
     clicked,
     items,
     nonempty,
+)
 from tests.tiny import SCHEMA, TASKS
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK, FeatureTables
@@ -211,6 +213,62 @@ LAYERS += [
     ModelCase(
         f"{name} without draws",
         functools.partial(layers.make_multitask, name, 2, hidden_dims=[8]),
+ENCODER: dict[str, Any] = {"dim": 6, "num_blocks": 2, "num_heads": 2, "hidden_dim": 5}
+LISTS = {"inputs": floats("BL", 4), "mask": mask()}
+LAYERS += [
+    ModelCase(
+        "PositionEncoding, learned",
+        lambda: layers.PositionEncoding("learned", max_positions=3),
+        {"inputs": floats("BL", 5), "places": places(3)},
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "PositionEncoding, fixed",
+        lambda: layers.PositionEncoding("fixed"),
+        {"inputs": floats("BL", 5), "places": places(100)},
+        {"output": "BL"},
+    ),
+    ModelCase(
+        # NaN at padded items is for the encoder to keep out.
+        "EncoderBlock",
+        lambda: layers.EncoderBlock(num_heads=2, hidden_dim=5, residual=False),
+        {
+            "inputs": floats("BL", 4)._replace(junk=lambda rng, shape: np.ones(shape)),
+            "mask": mask(),
+        },
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "SelfAttentionEncoder",
+        lambda: layers.SelfAttentionEncoder(**ENCODER),
+        LISTS,
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "SelfAttentionEncoder with dropout",
+        lambda: layers.SelfAttentionEncoder(**ENCODER, dropout=0.2),
+        LISTS,
+        {"output": "BL"},
+        draws=True,
+    ),
+    *(
+        ModelCase(
+            f"SelfAttentionEncoder with {kind} places in the {where}",
+            functools.partial(
+                layers.SelfAttentionEncoder,
+                **ENCODER,
+                head_dim=5,
+                positional_encoding=kind,
+                max_positions=3,
+                encode_inputs=where == "inputs",
+            ),
+            {**LISTS, "places": places(3)},
+            {"output": "BL"},
+        )
+        for kind, where in (("learned", "inputs"), ("fixed", "projection"))
+    ),
+]
+
         {"inputs": floats("BL", 4), "mask": mask()},
         {"output": "BL"},
     )
@@ -347,6 +405,24 @@ SCORERS += [
         RAW,
         {"output": "BL"},
         call=None,
+SCORERS += [
+    ModelCase(
+        "TowerScorer with attention",
+        lambda: scorers.TowerScorer(SCHEMA, TABLES, trunk=ENCODER, **SMALL),
+        RAW,
+        {"output": "BL"},
+        call=None,
+    ),
+    ModelCase(
+        "MixtureScorer with attention",
+        lambda: scorers.MixtureScorer(SCHEMA, FILE_TABLES, trunk=ENCODER, **GATED),
+        RAW,
+        {"output": "BL"},
+        call=None,
+        draws=True,
+    ),
+]
+
     ),
     ModelCase(
         "CategoryMMoEScorer",

@@ -1,6 +1,7 @@
-"""Keras layers: gates, experts, regularisers, the mixture, multi-task models, the feature encoder."""
+"""Keras layers: gates, experts, regularisers, the mixture, multi-task models, attention, features."""
 
 from tfr_moe.layers.adversarial import AdversarialExpertPenalty, sample_idle_experts
+from tfr_moe.layers.attention import EncoderBlock, SelfAttentionEncoder
 from tfr_moe.layers.diversity import expert_correlation
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
@@ -29,6 +30,7 @@ from tfr_moe.layers.multitask_scores import (
     joint_logit,
 )
 from tfr_moe.layers.multitask_sharing import CrossStitch, L2Constrained, TensorFactorization
+from tfr_moe.layers.positions import PositionEncoding, places_in_list, sinusoidal_encoding
 from tfr_moe.layers.tower import ItemTower
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "CombinedScore",
     "CrossStitch",
     "EncodedFeatures",
+    "EncoderBlock",
     "ExpertTowers",
     "ExpertUsage",
     "FeatureEncoder",
@@ -50,6 +53,8 @@ __all__ = [
     "MMoE",
     "NoisyTopKGate",
     "OMoE",
+    "PositionEncoding",
+    "SelfAttentionEncoder",
     "SharedBottom",
     "SingleTask",
     "TaskOfCategory",
@@ -64,6 +69,8 @@ __all__ = [
     "make_multitask",
     "match_budget",
     "parameter_count",
+    "places_in_list",
     "sample_idle_experts",
+    "sinusoidal_encoding",
     "squared_variation",
 ]

@@ -7,8 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfr_moe._compat import tf, tfr
+from tfr_moe.layers.attention import SelfAttentionEncoder
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
 from tfr_moe.schema import MASK, FeatureSchema, FeatureTables
+
+TRUNK = "trunk"
+"""The name of the encoder's layer in a model that has one."""
 
 
 class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
@@ -26,6 +30,9 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         activation: of the towers.
         dropout: of the towers.
         seed: seed of every initialiser and every draw; None for a new one each time.
+        num_outputs: logits for each item, such as one for each grade (`tfr_moe.levels`).
+        trunk: arguments of a `SelfAttentionEncoder` that the items pass first, so that what follows sees
+            each item in the context of its list; None for none.
     """
 
     def __init__(
@@ -38,6 +45,8 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         activation: str = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
+        num_outputs: int = 1,
+        trunk: Mapping[str, Any] | None = None,
     ):
         self.schema = schema
         self.tables = tables
@@ -47,10 +56,12 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         self.activation = activation
         self.dropout = dropout
         self.seed = seed
+        self.num_outputs = num_outputs
+        self.trunk = None if trunk is None else dict(trunk)
 
     @abc.abstractmethod
     def score(self, features: EncodedFeatures, mask: Any, input_width: int) -> Any:
-        """Encoded features and mask [B, L] -> logits [B, L]."""
+        """Encoded features and mask [B, L] -> logits [B, L], or [B, L, num_outputs] where there are several."""
 
     def __call__(
         self, context_features: Mapping[str, Any], example_features: Mapping[str, Any], mask: Any
@@ -66,7 +77,11 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
             name="features",
         )
         features = encoder(context_features, example_features, mask)
-        return self.score(features, mask, encoder.output_width())
+        if self.trunk is None:
+            return self.score(features, mask, encoder.output_width())
+        trunk = SelfAttentionEncoder(**{"seed": self.seed, **self.trunk}, name=TRUNK)
+        items = trunk(features.items, mask=mask)
+        return self.score(EncodedFeatures(items, features.context), mask, items.shape[-1])
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, ready for JSON."""
@@ -82,6 +97,8 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
             "activation": self.activation,
             "dropout": self.dropout,
             "seed": self.seed,
+            "num_outputs": self.num_outputs,
+            "trunk": self.trunk,
         }
 
     @classmethod

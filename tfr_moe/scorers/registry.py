@@ -13,6 +13,18 @@ from tfr_moe.scorers.multitask import CategoryMMoEScorer, MultiTaskScorer
 from tfr_moe.scorers.tower import TowerScorer, WideTowerScorer
 
 _COMMON = ("embedding_dim", "embedding_l2", "expert_hidden_dims", "activation", "dropout", "seed")
+_SINGLE = (*_COMMON, "num_outputs")
+_ENCODER = {
+    "attention_dim": "dim",
+    "attention_blocks": "num_blocks",
+    "attention_heads": "num_heads",
+    "attention_hidden_dim": "hidden_dim",
+    "attention_residual": "residual",
+    "positional_encoding": "positional_encoding",
+    "max_positions": "max_positions",
+    "dropout": "dropout",
+}
+"""Parameters of a run -> arguments of `SelfAttentionEncoder`."""
 _GATE = (
     "gate_features",
     "num_experts",
@@ -79,7 +91,8 @@ def create(
         model: one of `MODELS`.
         schema: the schema of the data.
         tables: statistics and vocabularies of the training split.
-        parameters: by their names in DESIGN and `RunConfig`; what the model does not have is not read.
+        parameters: by their names in `RunConfig`; what the model does not have is not read. With
+            `trunk: attention` any model gets a self-attention encoder before its towers.
 
     Raises:
         UserError: for an unknown name.
@@ -92,3 +105,7 @@ def create(
     if settings:
         taken["settings"] = settings
     return family.scorer(schema, tables, **taken, **family.fixed)
+    if parameters.get("trunk", "none") == "attention":
+        taken["trunk"] = {
+            argument: parameters[name] for name, argument in _ENCODER.items() if name in parameters
+        }

@@ -1,0 +1,181 @@
+"""The encoder against a slow NumPy reference, what padding may do, and the paper's sizes."""
+
+import numpy as np
+import pytest
+
+from tfr_moe._compat import tf
+from tfr_moe.layers.attention import EncoderBlock, SelfAttentionEncoder
+
+
+def slow_softmax(values):
+    powers = np.exp(values - max(values))
+    return powers / powers.sum()
+
+
+def slow_norm(layer, vector):
+    gamma, beta = (w.numpy().astype(np.float64) for w in layer.weights)
+    centred = vector - vector.mean()
+    return gamma * centred / np.sqrt((centred**2).mean() + 1e-3) + beta
+
+
+def slow_dense(layer, vector):
+    kernel, bias = (w.numpy().astype(np.float64) for w in layer.weights)
+    return vector @ kernel + bias
+
+
+def slow_block(block, items):
+    """Item by item and head by head: items [L, n] -> items [L, n] and weights [H, L, L]."""
+    size, heads = len(items), block.num_heads
+    named = {"/".join(w.name[:-2].split("/")[-2:]): w.numpy() for w in block.attention.weights}
+    weights = np.zeros([heads, size, size])
+    attended = np.zeros_like(items)
+    for i in range(size):
+        for h in range(heads):
+
+            def project(name, vector, head=h):
+                return vector @ named[f"{name}/kernel"][:, head] + named[f"{name}/bias"][head]
+
+            query = project("query", items[i])
+            logits = [query @ project("key", item) / np.sqrt(len(query)) for item in items]
+            weights[h, i] = slow_softmax(np.array(logits))
+            mixed = sum(weights[h, i, j] * project("value", items[j]) for j in range(size))
+            attended[i] += mixed @ named["attention_output/kernel"][h]
+        attended[i] += named["attention_output/bias"]
+    result = np.zeros_like(items)
+    for i in range(size):
+        middle = slow_norm(block.norms[0], items[i] * block.residual + attended[i])
+        hidden = np.maximum(slow_dense(block.hidden, middle), 0.0)
+        result[i] = slow_norm(
+            block.norms[1], middle * block.residual + slow_dense(block.output_layer, hidden)
+        )
+    return result, weights
+
+
+def shaken(layer, seed=3):
+    """The same layer with no weight at its initial 0 or 1."""
+    rng = np.random.default_rng(seed)
+    for weight in layer.weights:
+        weight.assign_add(0.3 * rng.normal(size=weight.shape).astype(np.float32))
+    return layer
+
+
+def batch(seed=0, shape=(4, 6, 5)):
+    rng = np.random.default_rng(seed)
+    mask = rng.random(shape[:2]) < 0.7
+    mask[:, 2] = True
+    return rng.normal(size=shape).astype(np.float32), mask
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("settings", [{}, {"head_dim": 3}, {"residual": False}], ids=str)
+def test_a_block_equals_the_slow_one_on_the_valid_items_alone(settings):
+    inputs, mask = batch(shape=(4, 6, 8))
+    block = EncoderBlock(num_heads=2, hidden_dim=7, **settings)
+    block(inputs, mask)
+    result, weights = shaken(block)(inputs, mask, return_weights=True)
+    for b, valid in enumerate(mask):
+        expected, expected_weights = slow_block(block, inputs[b][valid].astype(np.float64))
+        # float32 against float64
+        np.testing.assert_allclose(result[b][valid], expected, rtol=1e-4, atol=1e-5)
+        found = weights[b].numpy()[:, valid][:, :, valid]
+        np.testing.assert_allclose(found, expected_weights, rtol=1e-4, atol=1e-6)
+
+
+def encoder_of(**settings):
+    return SelfAttentionEncoder(
+        **{"dim": 6, "num_blocks": 2, "num_heads": 3, "hidden_dim": 9, "seed": 1, **settings}
+    )
+
+
+def test_the_encoder_is_a_projection_and_its_blocks():
+    inputs, mask = batch()
+    encoder = encoder_of()
+    encoder(inputs, mask=mask)
+    got, weights = shaken(encoder)(inputs, mask=mask), encoder.attention_weights(inputs, mask)
+    for b, valid in enumerate(mask):
+        hidden = slow_dense(encoder.projection, inputs[b][valid].astype(np.float64))
+        for number, block in enumerate(encoder.blocks):
+            hidden, expected = slow_block(block, hidden)
+            found = weights[b, number].numpy()[:, valid][:, :, valid]
+            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(got[b][valid], hidden, rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(got.numpy()[~mask], 0.0)
+
+
+def test_no_weight_goes_to_a_padded_item():
+    inputs, mask = batch()
+    weights = encoder_of().attention_weights(inputs, mask).numpy()
+    for b, valid in enumerate(mask):
+        np.testing.assert_array_equal(weights[b][:, :, valid][..., ~valid], 0.0)
+        np.testing.assert_allclose(weights[b][:, :, valid].sum(axis=-1), 1.0, rtol=1e-6)
+
+
+def test_an_item_is_scored_by_its_company():
+    inputs, _ = batch(shape=(1, 6, 5))
+    encoder = encoder_of()
+    alone, whole = encoder(inputs[:, :1])[0, 0], encoder(inputs)[0, 0]
+    assert np.abs(alone - whole).max() > 0.01
+
+
+def test_queries_keys_and_values_start_from_different_numbers():
+    def kernels(seed):
+        encoder = encoder_of(seed=seed)
+        encoder(tf.ones([1, 2, 6]))
+        kernels = [w.numpy() for w in encoder.trainable_weights if "/kernel" in w.name]
+        return [k.ravel() for k in kernels if k.size == 36]
+
+    found = kernels(1)
+    assert len(found) == 1 + 2 * 4  # projection; query, key, value and output of two blocks
+    for i, kernel in enumerate(found):
+        assert all(np.abs(kernel - other).max() > 0.01 for other in found[:i])
+    for kernel, again in zip(found, kernels(1), strict=True):
+        np.testing.assert_array_equal(kernel, again)
+
+
+@pytest.mark.parametrize(("kind", "inside"), [("fixed", True), ("fixed", False), ("learned", True)])
+def test_a_positional_encoding_tells_equal_items_apart(kind, inside):
+    equal = np.ones([1, 3, 5], np.float32)
+    apart = encoder_of(positional_encoding=kind, encode_inputs=inside)(equal)[0].numpy()
+    together = encoder_of()(equal)[0].numpy()
+    assert np.abs(together - together[0]).max() < 1e-5
+    assert np.abs(apart[0] - apart[2]).max() > 1e-3
+
+
+def test_places_are_those_among_the_valid_items_unless_given():
+    inputs, _ = batch(shape=(1, 4, 5))
+    mask = np.array([[True, False, True, True]])
+    encoder = encoder_of(positional_encoding="learned")
+    expected = encoder(inputs, mask=mask, places=tf.constant([[0, 7, 1, 2]]))
+    np.testing.assert_array_equal(encoder(inputs, mask=mask), expected)
+    moved = encoder(inputs, mask=mask, places=tf.constant([[2, 7, 1, 0]]))
+    assert np.abs(moved - expected)[mask].max() > 1e-4
+
+
+# Table 6 of Pobrotyn et al.: d_fc, N, H, d_h, features and parameters in thousands, where the
+# output layer of d_fc + 1 parameters is counted too.
+TABLE_6 = [
+    (128, 4, 4, 512, 136, 811),
+    (256, 4, 4, 512, 136, 2144),
+    (144, 4, 2, 512, 136, 949),
+    (128, 2, 2, 128, 45, 205),
+]
+
+
+@pytest.mark.parametrize(("dim", "blocks", "heads", "hidden", "features", "thousands"), TABLE_6)
+def test_the_encoders_have_the_sizes_of_the_papers_table(
+    dim, blocks, heads, hidden, features, thousands
+):
+    encoder = SelfAttentionEncoder(dim, blocks, heads, hidden_dim=hidden)
+    encoder(tf.ones([1, 2, features]))
+    assert round((encoder.count_params() + dim + 1) / 1000) == thousands
+
+
+def test_sizes_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"num_heads must divide dim=128. Received: num_heads=3"):
+        SelfAttentionEncoder(128, num_heads=3)
+    with pytest.raises(ValueError, match="num_heads must divide the width 5"):
+        EncoderBlock(num_heads=2)(tf.ones([1, 2, 5]))
+    with pytest.raises(ValueError, match=r"num_blocks must be >= 1. Received: num_blocks=0"):
+        SelfAttentionEncoder(num_blocks=0)
+    # PRM's heads are as wide as the encoder, eq. 7, and any number of them fits.
+    assert SelfAttentionEncoder(8, num_heads=3, head_dim=8)(tf.ones([1, 2, 5])).shape == (1, 2, 8)
