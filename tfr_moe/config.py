@@ -135,8 +135,6 @@ class RunConfig(BaseModel):
     l2_weight: float = Field(1e-3, ge=0)
     own_share: float = Field(0.9, ge=0, le=1)
     tensor_ranks: tuple[int, int, int] = (16, 16, 2)
-    activation: str = "relu"
-    dropout: float = Field(0.0, ge=0, lt=1)
     trunk: Literal["none", "attention"] = "none"
     attention_dim: int = Field(128, ge=1)
     attention_blocks: int = Field(2, ge=1)
@@ -145,6 +143,8 @@ class RunConfig(BaseModel):
     attention_residual: bool = True
     positional_encoding: Literal["none", "fixed", "learned"] = "none"
     max_positions: int = Field(200, ge=1)
+    activation: str = "relu"
+    dropout: float = Field(0.0, ge=0, lt=1)
     embedding_dim: int = Field(16, ge=1)
     embedding_l2: float = Field(0.0, ge=0)
     loss: str = "sigmoid_cross_entropy"
@@ -182,14 +182,14 @@ class RunConfig(BaseModel):
         for name in ("expert_hidden_dims", "tower_hidden_dims", "tensor_ranks"):
             if min(getattr(self, name), default=1) < 1:
                 raise ValueError(f"{name} must be >= 1")
-        self._check_tasks()
-        self._check_monitor()
-        return self
         if self.trunk == "attention" and self.attention_dim % self.attention_heads:
             raise ValueError(
                 f"attention_heads must divide attention_dim = {self.attention_dim}, "
                 f"got {self.attention_heads}"
             )
+        self._check_tasks()
+        self._check_monitor()
+        return self
 
     def _check_tasks(self) -> None:
         for name in ("tasks", "category_groups", "parameter_budget"):

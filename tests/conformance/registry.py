@@ -194,25 +194,6 @@ LAYERS = [
     ),
 ]
 
-MULTITASK_SETTINGS: dict[str, Any] = {
-    "hidden_dims": [8, 4],
-    "tower_hidden_dims": [3],
-    "dropout": 0.1,
-}
-LAYERS += [
-    ModelCase(
-        name,
-        functools.partial(layers.make_multitask, name, 3, **MULTITASK_SETTINGS),
-        {"inputs": floats("BL", 4), "mask": mask()},
-        {"output": "BL"},
-        draws=True,
-    )
-    for name in layers.MULTITASK
-]
-LAYERS += [
-    ModelCase(
-        f"{name} without draws",
-        functools.partial(layers.make_multitask, name, 2, hidden_dims=[8]),
 ENCODER: dict[str, Any] = {"dim": 6, "num_blocks": 2, "num_heads": 2, "hidden_dim": 5}
 LISTS = {"inputs": floats("BL", 4), "mask": mask()}
 LAYERS += [
@@ -269,6 +250,25 @@ LAYERS += [
     ),
 ]
 
+MULTITASK_SETTINGS: dict[str, Any] = {
+    "hidden_dims": [8, 4],
+    "tower_hidden_dims": [3],
+    "dropout": 0.1,
+}
+LAYERS += [
+    ModelCase(
+        name,
+        functools.partial(layers.make_multitask, name, 3, **MULTITASK_SETTINGS),
+        {"inputs": floats("BL", 4), "mask": mask()},
+        {"output": "BL"},
+        draws=True,
+    )
+    for name in layers.MULTITASK
+]
+LAYERS += [
+    ModelCase(
+        f"{name} without draws",
+        functools.partial(layers.make_multitask, name, 2, hidden_dims=[8]),
         {"inputs": floats("BL", 4), "mask": mask()},
         {"output": "BL"},
     )
@@ -371,6 +371,24 @@ SCORERS = [
     ),
 ]
 
+SCORERS += [
+    ModelCase(
+        "TowerScorer with attention",
+        lambda: scorers.TowerScorer(SCHEMA, TABLES, trunk=ENCODER, **SMALL),
+        RAW,
+        {"output": "BL"},
+        call=None,
+    ),
+    ModelCase(
+        "MixtureScorer with attention",
+        lambda: scorers.MixtureScorer(SCHEMA, FILE_TABLES, trunk=ENCODER, **GATED),
+        RAW,
+        {"output": "BL"},
+        call=None,
+        draws=True,
+    ),
+]
+
 BY_TASK = {"purchase": "BL", "click": "BL"}
 SCORERS += [
     ModelCase(
@@ -405,24 +423,6 @@ SCORERS += [
         RAW,
         {"output": "BL"},
         call=None,
-SCORERS += [
-    ModelCase(
-        "TowerScorer with attention",
-        lambda: scorers.TowerScorer(SCHEMA, TABLES, trunk=ENCODER, **SMALL),
-        RAW,
-        {"output": "BL"},
-        call=None,
-    ),
-    ModelCase(
-        "MixtureScorer with attention",
-        lambda: scorers.MixtureScorer(SCHEMA, FILE_TABLES, trunk=ENCODER, **GATED),
-        RAW,
-        {"output": "BL"},
-        call=None,
-        draws=True,
-    ),
-]
-
     ),
     ModelCase(
         "CategoryMMoEScorer",

@@ -104,8 +104,8 @@ def create(
     settings = {name: parameters[name] for name in family.settings if name in parameters}
     if settings:
         taken["settings"] = settings
-    return family.scorer(schema, tables, **taken, **family.fixed)
     if parameters.get("trunk", "none") == "attention":
         taken["trunk"] = {
             argument: parameters[name] for name, argument in _ENCODER.items() if name in parameters
         }
+    return family.scorer(schema, tables, **taken, **family.fixed)
