@@ -24,7 +24,7 @@ from tfr_moe.folders import read_json, write_json
 
 from . import progress as listening
 from .asking import PredictOptions, asked_lists, partial_folder, runs_folder
-from .inference import SavedModelHandler
+from .inference import Scores
 from .progress import Progress
 from .records import check_checksums
 from .rejects import write_rejects
@@ -121,7 +121,7 @@ def _assemble(
     kind: str,
 ) -> None:
     runs = runs_folder(options) if is_embedded(pipeline) else None
-    handler = KeyedModelHandler(SavedModelHandler(str(options.model), options.batch_size))
+    handler = KeyedModelHandler(Scores(str(options.model), options.batch_size))
     given = pipeline | "Lists" >> lists
     scored = (
         given["asked"]

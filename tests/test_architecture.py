@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "encoding": {"errors", "schema", "wire"},
     "row_encoding": {"errors", "schema", "wire", "encoding"},
     "reduction": {"_compat"},
+    "query_categories": {"_compat", "errors", "folders"},
     "tasks": {"errors", "schema"},
     "config": {"errors", "schema", "metric_names", "tasks"},
     "losses": CORE,
@@ -56,7 +57,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reproduce": {*MODEL, "training", "tuning", "evaluation", "synthetic", "census_income"},
     "retraining": {*MODEL, "training", "evaluation", "tuning", "comparison"},
     "demo": {*PARTS, "comparison", "release"},
-    "commands": {*PARTS, "prediction", "comparison", "release", "reproduce", "retraining"},
+    "commands": {
+        *PARTS,
+        "query_categories",
+        "prediction",
+        "comparison",
+        "release",
+        "reproduce",
+        "retraining",
+    },
     "cli": {"errors", "commands", "demo"},
     "": {"_compat", "errors", "schema"},  # tfr_moe/__init__.py itself
 }

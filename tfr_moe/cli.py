@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from tfr_moe import __version__
-from tfr_moe.commands import data, models, serving, sweeps
+from tfr_moe.commands import data, models, queries, serving, sweeps
 from tfr_moe.commands.options import Seed
 from tfr_moe.errors import UserError
 
@@ -56,6 +56,7 @@ _OPEN = {"allow_extra_args": True, "ignore_unknown_options": False}
 app.command()(data.synth)
 app.command(cls=data.BuildCommand, context_settings=_OPEN)(data.build)
 app.command(context_settings=_OPEN)(data.categories)
+app.command()(queries.train_queries)
 app.command()(models.train)
 app.command()(models.evaluate)
 app.command()(sweeps.tune)

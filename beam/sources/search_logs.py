@@ -15,6 +15,7 @@ from ..transforms.counting import COUNTS
 from ..transforms.joining import add_past, pasts_of
 from ..transforms.merging import Merging, graded, merged
 from ..transforms.past import PastFeature, load_features
+from ..transforms.queries import AssignCategories
 from ..transforms.side_tables import JoinTable
 from . import Input, RawRow, SourceRows, formats, nesting, register
 from .files import ReadFiles, check_columns, match, schema_columns
@@ -54,6 +55,18 @@ class SearchLogOptions(SourceOptions):
         (),
         description="with join: the columns that name a row of the table; column:theirs where the table "
         "calls it otherwise",
+    )
+    query_model: str = Field(
+        "",
+        description="folder of a classifier that `tfr-moe train-queries` made: rows without a category get "
+        "that of their query; the schema's hierarchy says which columns these are",
+    )
+    query_column: str = Field("query", description="with query_model: the column with the query")
+    query_probability: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="with query_model: the least probability of a category that is taken",
     )
     past: str = Field("", description="YAML file with features of the past, see docs/sources.md")
 
@@ -108,9 +121,12 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
         raise UserError("--set attribution_hours: the schema names no time column")
     made = {feature.name for feature in past} | ({schema.label} if options.grades else set())
     made |= joined
+    queries = _queries(schema, options)
+    made |= set(queries.columns) if queries else set()
     needed = [column for column in schema_columns(schema) if column not in made]
     needed += [column for column, _ in options.graded()]
     needed += own
+    needed += [options.query_column] if queries else []
     needed += [options.merge] if options.merge else []
     needed += [column for feature in past for column in feature.needs() if column not in made]
     reader: Any = formats.read
@@ -120,14 +136,14 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
         there = nesting.columns(path, options.items) if options.items else formats.columns(path)
         check_columns(path, there, list(dict.fromkeys(needed)))
     read = ReadFiles(found, reader)
-    plain = not (options.grades or options.merge or options.join or past)
+    plain = not (options.grades or options.merge or options.join or past or queries)
     join = None
     if options.join:
         # What the schema and the past do not name stays out of the rows.
         wanted = {*schema_columns(schema), *(c for feature in past for c in feature.needs())}
         tables = ReadFiles(table, formats.read, first=len(found))
         join = JoinTable(tables, own, theirs, sorted(joined & wanted))
-    rows = read if plain else _Worked(read, schema, options, join, past)
+    rows = read if plain else _Worked(read, schema, options, join, past, queries)
     return Input(rows, [*found, *table], sum(found.values()) + sum(table.values()))
 
 
@@ -143,6 +159,21 @@ def _joined_columns(table: dict[str, int], by: tuple[str, ...]) -> set[str]:
     return set.intersection(*columns) - set(by) if columns else set()
 
 
+def _queries(schema: FeatureSchema, options: SearchLogOptions) -> AssignCategories | None:
+    """What finds the categories of queries, where that is wanted."""
+    if not options.query_model:
+        return None
+    if schema.hierarchy is None:
+        raise UserError("--set query_model: the schema names no hierarchy, whose columns it fills")
+    return AssignCategories(
+        options.query_model,
+        options.query_column,
+        schema.hierarchy.child,
+        schema.hierarchy.parent,
+        options.query_probability,
+    )
+
+
 class _Worked(beam.PTransform):
     """Pipeline -> `SourceRows`: graded, merged, joined, with their past."""
 
@@ -153,13 +184,14 @@ class _Worked(beam.PTransform):
         options: SearchLogOptions,
         join: JoinTable | None,
         past: list[PastFeature],
+        queries: AssignCategories | None,
     ):
         super().__init__()
         self._read, self._schema, self._options = read, schema, options
-        self._join, self._past = join, past
+        self._join, self._past, self._queries = join, past, queries
 
     def expand(self, pipeline: beam.Pipeline) -> SourceRows:
-        """Does what was asked for."""
+        """Does what was asked for; the past comes last, so that it may be that of any column."""
         schema, options = self._schema, self._options
         batches = pipeline | "ReadLogs" >> self._read
         nothing = pipeline | "Nothing" >> beam.Create([])
@@ -179,6 +211,10 @@ class _Worked(beam.PTransform):
             batches, table = batches | "Join" >> self._join
             counts.append(table.counts)
             rejects = table.rejects
+        if self._queries is not None:
+            made = batches | "Categories" >> self._queries
+            batches = made.batches
+            counts.append(made.counts)
         if self._past:
             assert schema.time is not None
             batches, past_counts = add_past(batches, batches, pasts_of(self._past), schema.time)
