@@ -79,6 +79,8 @@ def engine(request, repository, tmp_path):
         )
 
 
+# When a job ends, Flink hangs up on Beam's worker threads, and these say so.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.slow
 def test_build_and_predict_give_what_they_give_in_this_process(engine, tmp_path):
     rows = logs.log_rows(60)
