@@ -198,7 +198,10 @@ def _expert_numbers(values: Mapping[str, Any], base: RunConfig, schema: FeatureS
 
 
 def _architecture(values: Mapping[str, Any], base: RunConfig, schema: FeatureSchema) -> Any:
-    return [listed(k, v) for k, v in _of_model("architecture", values, base).items()]
+    # Every model can have a trunk, so that no family lists it as a parameter of its own.
+    own = {key: value for key, value in values.items() if key != "trunk"}
+    found = {**_of_model("architecture", own, base), "trunk": values["trunk"]}
+    return [listed(k, v) for k, v in found.items()]
 
 
 def _group(group: str, names: Any, schema: FeatureSchema) -> list[str]:
@@ -263,6 +266,7 @@ PRESETS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
             "expert_hidden_dims": [[1024, 512, 256], [512, 256, 128], [256, 128, 64], [64, 32]],
             "embedding_dim": [8, 16, 32],
             "activation": ["relu", "gelu"],
+            "trunk": ["none", "attention"],
         },
     ),
 }

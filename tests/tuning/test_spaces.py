@@ -61,6 +61,15 @@ def test_experts_of_a_model_without_adversaries_are_n_and_k():
     assert set(points(space)[0][0]) == {"num_experts", "top_k"}
 
 
+@pytest.mark.parametrize("model", ["dnn", "adv_hsc_moe"])
+def test_architecture_holds_towers_embeddings_activations_and_a_trunk(model):
+    space = make_space("architecture", make_config({"model": model}), SCHEMA)
+    assert space.size == 4 * 3 * 2 * 2
+    settings = [point for point, _ in points(space)]
+    assert {point["trunk"] for point in settings} == {"none", "attention"}
+    assert set(settings[0]) == {"expert_hidden_dims", "embedding_dim", "activation", "trunk"}
+
+
 def test_gate_input_has_the_rows_of_table_vii():
     space = make_space(GATE, RunConfig(), SCHEMA)
     assert {shown["gate_input"]: s["gate_features"] for s, shown in points(space)} == {
