@@ -30,7 +30,7 @@ def running(beam_args: tuple[str, ...]) -> Iterator[beam.Pipeline]:
     """
     pipeline = _pipeline(beam_args)
     try:
-        with _quiet_about_users(), _rare_collections(), pipeline:
+        with _only_news(), _rare_collections(), pipeline:
             yield pipeline
     except Exception as error:
         message = _user_message(error)
@@ -67,19 +67,24 @@ def _pipeline(beam_args: tuple[str, ...]) -> beam.Pipeline:
         raise UserError(f"Beam arguments {' '.join(beam_args)}: {reason}") from error
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a message tells the user something: not the traceback of a `UserError`, whose line is enough,
+    nor that RunInference can't measure memory, which it says wherever torch is not installed."""
+    of_user = record.exc_info and isinstance(record.exc_info[1], UserError)
+    return not of_user and "memory usage cannot be fetched" not in record.getMessage()
+
+
 @contextmanager
-def _quiet_about_users() -> Iterator[None]:
-    """Keeps the tracebacks of `UserError`s, which Beam logs, from the user: the line is enough."""
-    logger = logging.getLogger("apache_beam.runners.common")
-
-    def wanted(record: logging.LogRecord) -> bool:
-        return not (record.exc_info and isinstance(record.exc_info[1], UserError))
-
-    logger.addFilter(wanted)
+def _only_news() -> Iterator[None]:
+    """Keeps what is no news out of the logs: filters of a logger see only what is logged with it."""
+    loggers = [logging.getLogger(name) for name in ("apache_beam.runners.common", None)]
+    for logger in loggers:
+        logger.addFilter(_is_news)
     try:
         yield
     finally:
-        logger.removeFilter(wanted)
+        for logger in loggers:
+            logger.removeFilter(_is_news)
 
 
 def _user_message(error: Exception) -> str | None:

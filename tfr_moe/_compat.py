@@ -12,6 +12,7 @@ frameworks load at the first access of an attribute:
 
 from __future__ import annotations
 
+import atexit
 import collections
 import importlib
 import os
@@ -78,9 +79,21 @@ def _estimator_stand_in() -> types.ModuleType:
     return estimator
 
 
+def _leave_quietly() -> None:
+    """Keeps functions that live to the end of the process from counting references to what is gone.
+
+    Up to TensorFlow 2.15 each of them prints a TypeError on stderr when the interpreter takes its
+    modules down before it.
+    """
+    functions = sys.modules.get("tensorflow.python.eager.polymorphic_function.atomic_function")
+    if functions is not None and hasattr(functions, "AtomicFunction"):
+        functions.AtomicFunction.__del__ = lambda self: None
+
+
 def _load_tensorflow() -> types.ModuleType:
     tensorflow: Any = importlib.import_module("tensorflow")
     if not needs_legacy_keras():
+        atexit.register(_leave_quietly)
         return tensorflow
     if not tensorflow.keras.Model.__module__.startswith("tf_keras"):
         raise ImportError(f"tf.keras is already Keras 3 in this process: {_ORDER}")

@@ -146,6 +146,16 @@ def test_all_formats_and_another_runner_give_the_same_rows(run, tmp_path):
     }
 
 
+def test_the_command_says_what_it_wrote_and_nothing_else(run, run_python, tmp_path):
+    table, out = write_table(tmp_path / "rows.csv", table_rows()), tmp_path / "scores.csv"
+    arguments = ["predict", "--run", str(run), "--input", str(table), "--item-id", "sku"]
+    done = run_python(f"from tfr_moe.cli import main; main({[*arguments, '--out', str(out)]!r})")
+    assert done.returncode == 0
+    rows = len(table_rows())
+    assert done.stderr.splitlines() == [f"wrote {out}: {rows} of {rows} rows in {LISTS} lists"]
+    assert done.stdout == ""
+
+
 def test_rows_that_do_not_fit_are_told_and_the_others_scored(run, expected, tmp_path):
     rows = table_rows()
     broken = [{**rows[0], "price": "cheap", "sku": "x"}, {**rows[0], "sku": ""}]
