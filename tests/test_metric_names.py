@@ -37,5 +37,5 @@ def test_the_error_lists_the_forms_and_the_extra_names():
     message = str(metric_names.unknown("accuracy", ("arp",)))
     assert message == (
         "metric 'accuracy': unknown; there are session_auc[_k], ndcg[_k], ranked_ndcg_k, mrr[_k], "
-        "map[_k], precision_k, arp, where k is a whole number from 1 up"
+        "map[_k], precision_k, prm_precision_k, prm_map_k, arp, where k is a whole number from 1 up"
     )

@@ -45,6 +45,16 @@ def result_of(metric, y_true, y_pred, **kwargs):
     return float(metric.result())
 
 
+@pytest.mark.parametrize("name", ["prm_precision_4", "prm_map_4"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_metrics_over_all_lists_equal_the_offline_evaluation(name, tied):
+    batch = in_record_order(random_batch(np.random.default_rng(1), lists=300, tied=tied))
+    summary = summarize(evaluate_lists([batch], [name]))[name]
+    assert summary.judged == 300
+    found = result_of(metrics.get(name), *keras_inputs(batch))
+    assert found == pytest.approx(summary.mean, rel=2e-6)
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.parametrize("tied", [False, True])

@@ -66,7 +66,17 @@ def lists(count, seed):
         yield f"{seed}-{number}", context, items
 
 
-def write_data_folder(path: Path, train=200, validation=60, test=60, schema=SCHEMA) -> Path:
+def graded_lists(count, seed):
+    """The same with grades for labels: 3 for what was bought, 1 for what was clicked, else 0."""
+    for list_id, context, items in lists(count, seed):
+        for item in items:
+            item["purchase"] = 3.0 * item["purchase"] or item["click"]
+        yield list_id, context, items
+
+
+def write_data_folder(
+    path: Path, train=200, validation=60, test=60, schema=SCHEMA, lists=lists
+) -> Path:
     """Writes schema, statistics, vocabularies, manifest and gzip TFRecords below `path`."""
     path.mkdir(parents=True, exist_ok=True)
     (path / "vocabulary").mkdir(exist_ok=True)
@@ -117,4 +127,6 @@ SMALL = {
     "learning_rate": 0.01,
     "batch_size": 32,
     "num_epochs": 3,
+    "attention_dim": 8,
+    "personal_vector": "sales",
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from rich.console import Console
 
-from tfr_moe.config import load_config
+from tfr_moe.baselines import BaselineRun, load_baseline
+from tfr_moe.config import BASELINE_NAMES, load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.per_list import resolve
@@ -23,7 +24,7 @@ from tfr_moe.evaluation.score import score_dataset, score_tasks
 from tfr_moe.metric_names import DEFAULT_NAMES
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.multitask import SCORES
-from tfr_moe.training import load_run
+from tfr_moe.training import LoadedRun, load_run
 from tfr_moe.training.run import CONFIG_FILE
 
 POLICIES = get_args(Policy)
@@ -34,6 +35,23 @@ def run_names(runs: Sequence[Path]) -> dict[str, Path]:
     runs = list(dict.fromkeys(runs))
     short = [run.name for run in runs]
     return {run.name if run.name and short.count(run.name) == 1 else str(run): run for run in runs}
+
+
+def open_run(run: str | Path) -> LoadedRun | BaselineRun:
+    """A finished run of any model.
+
+    Raises:
+        UserError: if there is none.
+    """
+    path = Path(run)
+    if (path / CONFIG_FILE).is_file() and load_config(path / CONFIG_FILE).model in BASELINE_NAMES:
+        return load_baseline(path)
+    return load_run(path)
+
+
+def scorer_of(loaded: LoadedRun | BaselineRun) -> Callable[..., Any]:
+    """What takes a run's features and gives scores [B, L], or with several tasks a dict of them."""
+    return loaded.score if isinstance(loaded, BaselineRun) else loaded.ranker()
 
 
 def evaluate_run(
@@ -60,21 +78,21 @@ def evaluate_run(
     Raises:
         UserError: for a run of another schema or without one of the tasks.
     """
-    loaded = load_run(run)
+    loaded = open_run(run)
     if loaded.schema != data.schema:
         raise UserError(f"run {run}: was trained with another schema than {data.path} has")
-    own = [task.name for task in loaded.tasks]
+    own = [] if isinstance(loaded, BaselineRun) else [task.name for task in loaded.tasks]
     tasks = tuple(tasks) or tuple(own)
     dataset = ElwcDatasetBuilder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
     if not tasks:
-        return evaluate_lists(score_dataset(loaded.model, dataset, loaded.schema), metrics)
+        return evaluate_lists(score_dataset(scorer_of(loaded), dataset, loaded.schema), metrics)
     outputs: dict[str, str | None] = dict.fromkeys(tasks)
     if own:
         outputs = {task: SCORES if combined else f"{SCORES}_{task}" for task in tasks}
     missing = [task for task in tasks if own and task not in own and not combined]
     if missing:
         raise UserError(f"run {run}: has no task {missing[0]!r}, its tasks are {', '.join(own)}")
-    batches = score_tasks(loaded.ranker(), dataset, loaded.schema, outputs)
+    batches = score_tasks(scorer_of(loaded), dataset, loaded.schema, outputs)
     return evaluate_tasks(batches, tasks, metrics)
 
 

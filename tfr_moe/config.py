@@ -51,6 +51,8 @@ DENSE_MIXTURES = ("omoe", "mmoe")  # gates over all N experts; there is no K
 
 
 class RunConfig(BaseModel):
+BaselineName = Literal["lambdamart", "xgboost", "svm_rank"]
+BASELINE_NAMES: tuple[str, ...] = get_args(BaselineName)
     """The settings of one training run; the defaults of the model are the first paper's.
 
     Attributes:
@@ -88,6 +90,8 @@ class RunConfig(BaseModel):
         attention_hidden_dim: d_h, the hidden layer of a block's feed-forward part.
         attention_residual: whether the blocks have residual connections.
         positional_encoding: of the place in the initial list: none, fixed or learned.
+        library_parameters: of the baselines (lambdamart, xgboost, svm_rank), parameters of their library
+            by its own names; of the rest they take the seed and ignored_features.
         max_positions: places with a learned encoding of their own; later ones share the last.
         activation: of the hidden layers.
         dropout: share of hidden units dropped in training, in towers and encoder.
@@ -113,7 +117,8 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
-    model: ModelName = "adv_hsc_moe"
+    model: ModelName | BaselineName = "adv_hsc_moe"
+    library_parameters: dict[str, Any] = {}
     seed: int = Field(1, ge=0)
     deterministic: bool = False
     num_experts: int = Field(10, ge=1)
@@ -134,8 +139,11 @@ class RunConfig(BaseModel):
     parameter_budget: int | None = Field(None, ge=1)
     l2_weight: float = Field(1e-3, ge=0)
     own_share: float = Field(0.9, ge=0, le=1)
+        max_label: the highest grade of the label, for the losses `rmse` and `ordinal`; None takes that
+            of the training data.
     tensor_ranks: tuple[int, int, int] = (16, 16, 2)
     trunk: Literal["none", "attention"] = "none"
+        learning_rate_drop_epoch: epoch after which the learning rate is a tenth; None for never.
     attention_dim: int = Field(128, ge=1)
     attention_blocks: int = Field(2, ge=1)
     attention_heads: int = Field(2, ge=1)
@@ -194,8 +202,10 @@ class RunConfig(BaseModel):
     def _check_tasks(self) -> None:
         for name in ("tasks", "category_groups", "parameter_budget"):
             if self.model not in MULTITASK_NAMES and getattr(self, name) is not None:
+    max_label: int | None = Field(None, ge=1)
                 raise ValueError(
                     f"{name} is for the multi-task models ({', '.join(MULTITASK_NAMES)}), "
+    learning_rate_drop_epoch: int | None = Field(None, ge=1)
                     f"not {self.model}"
                 )
         if self.model in MULTITASK_NAMES and not self.expert_hidden_dims:
@@ -239,6 +249,10 @@ class RunConfig(BaseModel):
             )
         return tasks
 
+        if self.library_parameters and self.model not in BASELINE_NAMES:
+            raise ValueError(
+                f"library_parameters is for {', '.join(BASELINE_NAMES)}, not {self.model}"
+            )
     def save(self, path: Path) -> None:
         """Writes all settings as YAML; `load_config` reads them back equal."""
         text = yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
@@ -250,6 +264,11 @@ def _read(path: Path) -> dict[str, Any]:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"config {path}: cannot be read ({error.strerror})") from error
+        named = [self.loss, *(task.loss for task in (self.tasks or {}).values())]
+        if self.model in MULTITASK_NAMES and "ordinal" in named:
+            raise ValueError(
+                f"loss ordinal needs several outputs for each item, {self.model} has one"
+            )
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(
             f"config {path}: not valid YAML ({' '.join(str(error).split())})"
@@ -274,6 +293,11 @@ def parse_pair(pair: str) -> tuple[str, Any]:
     key, equals, text = pair.partition("=")
     if not equals or not key.strip():
         raise UserError(f"--set {pair!r}: must be key=value")
+    @property
+    def num_outputs(self) -> int:
+        """Logits that the model has for each item: one for each grade under the loss `ordinal`."""
+        return self.max_label or 1 if self.loss == "ordinal" else 1
+
     try:
         return key.strip(), yaml.safe_load(text)
     except yaml.YAMLError:

@@ -4,7 +4,8 @@ A name is a family and, where the family takes one, a cut-off: `session_auc`, `s
 `ndcg_10`, `mrr`, `map_10`, `precision_5`. There is no slash in a name, so that each can be a tuner's
 objective. In `session_auc_k` and `ndcg_k` the cut-off takes the k positions *shown first*, as AUC@10
 and NDCG@10 in Table III of Adv & HSC-MoE; in `ranked_ndcg_k`, `mrr_k`, `map_k` and `precision_k` it
-takes the k items *ranked first* by the model.
+takes the k items *ranked first* by the model. `prm_precision_k` and `prm_map_k` are eqs. 11 and 12 of
+the PRM paper, `precision_k` and `map_k` those of TREC: see `tfr_moe.evaluation.per_list`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ FAMILIES: dict[str, Cutoff] = {
     "mrr": "optional",
     "map": "optional",
     "precision": "required",
+    "prm_precision": "required",
+    "prm_map": "required",
 }
+OVER_ALL_LISTS = ("prm_precision", "prm_map")
+"""Families that judge every list; one with nothing relevant counts 0, whatever the policy."""
+
 SHOWN_FAMILIES = ("session_auc", "ndcg")
 DEFAULT_NAMES = ("session_auc", "session_auc_10", "ndcg", "ndcg_10", "mrr", "map_10", "precision_5")
 

@@ -2,7 +2,7 @@
 
 All take `y_true` [B, L] with a negative label at padded places and `y_pred` [B, L], and are means over
 the lists that the metric can judge: a list with nothing relevant (for the AUC also one with nothing
-irrelevant) is left out, ties are broken by the order in the record, and the same lists in other
+irrelevant) is left out, but for those of PRM, ties are broken by the order in the record, and the same lists in other
 batches give the same number. They agree with `tfr_moe.evaluation`, which has float64, the shown
 positions and the counts, and is what results are quoted from.
 
@@ -18,6 +18,7 @@ from typing import Any
 
 from tfr_moe import metric_names
 from tfr_moe._compat import tf, tfr
+from tfr_moe.levels import score_of_levels
 
 _TFR_IMPLEMENTATIONS = {
     "ndcg": tfr.python.metrics_impl.NDCGMetric,
@@ -64,12 +65,12 @@ class _MeanOverLists(tf.keras.metrics.Mean):
 
         Args:
             y_true: [B, L] labels, negative at padded places.
-            y_pred: [B, L] scores of any float type.
+            y_pred: [B, L] scores of any float type, or [B, L, M] levels (`tfr_moe.levels`).
             sample_weight: [B], [B, 1] or [B, L]. An item of weight 0 is not judged; a list counts
                 with the mean weight of its judged items.
         """
         labels = tf.cast(tf.convert_to_tensor(y_true), tf.float32)
-        scores = tf.cast(tf.convert_to_tensor(y_pred), tf.float32)
+        scores = tf.cast(score_of_levels(tf.convert_to_tensor(y_pred)), tf.float32)
         weights = tf.ones_like(labels)
         if sample_weight is not None:
             given = tf.cast(tf.convert_to_tensor(sample_weight), tf.float32)
@@ -195,6 +196,51 @@ class MeanOverJudgedLists(_MeanOverLists):
         return {**super().get_config(), **config}
 
 
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class MeanOverAllLists(_MeanOverLists):
+    """Precision@k and MAP@k of PRM (Pei et al. 2019, eqs. 11, 12): lists without a click count 0.
+
+    Precision@k is the number of relevant items among the k ranked first, over k; MAP@k adds up, over
+    those items, the precision at their ranks, over k. Ties are ranked in record order.
+
+    Args:
+        key: `prm_precision` or `prm_map`.
+        ranked: k.
+        name: the name in logs; by default the key and k.
+        dtype: of the running mean.
+
+    Raises:
+        UserError: for an unknown key.
+
+    Example:
+        >>> metric = MeanOverAllLists("prm_map", 2)
+        >>> _ = metric.update_state([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]], [[3.0, 2.0, 1.0]] * 2)
+        >>> float(metric.result())
+        0.25
+    """
+
+    def __init__(self, key: str, ranked: int, name: str | None = None, dtype: Any = None) -> None:
+        if key not in metric_names.OVER_ALL_LISTS:
+            raise metric_names.unknown(key)
+        super().__init__(name=name or _name(key, ranked), dtype=dtype)
+        self.key = key
+        self.ranked = ranked
+
+    def _per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        order = tf.argsort(_rank_scores(scores, valid), axis=1, direction="DESCENDING")
+        relevant = tf.cast(valid & (labels > 0.0), tf.float32)
+        hits = tf.gather(relevant, order, batch_dims=1)[:, : self.ranked]
+        ranks = tf.range(1.0, tf.cast(tf.shape(hits)[1], tf.float32) + 1.0)
+        gained = hits if self.key == "prm_precision" else hits * tf.cumsum(hits, axis=1) / ranks
+        return tf.reduce_sum(gained, axis=1) / self.ranked, tf.reduce_any(valid, axis=1)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments."""
+        return {**super().get_config(), "key": self.key, "ranked": self.ranked}
+
+
 def _name(family: str, cutoff: int | None) -> str:
     return family if cutoff is None else f"{family}_{cutoff}"
 
@@ -238,8 +284,15 @@ def get(name: str) -> tf.keras.metrics.Metric:
         return tfr.keras.metrics.get(key, name=name, topn=cutoff)
     if parsed.family == "session_auc":
         return SessionAUC(topn=parsed.shown, name=name)
+    if parsed.family in metric_names.OVER_ALL_LISTS and parsed.ranked is not None:
+        return MeanOverAllLists(parsed.family, parsed.ranked, name=name)
     key = "ndcg" if parsed.family == "ranked_ndcg" else parsed.family
     return MeanOverJudgedLists(key, parsed.shown, parsed.ranked, name=name)
+
+
+def takes_levels(name: str) -> bool:
+    """Whether the metric takes several outputs for an item; TFR's own take one."""
+    return metric_names.parse(name) is not None
 
 
 def higher_is_better(name: str) -> bool:

@@ -92,6 +92,7 @@ def mixture(**settings: Any) -> layers.CategoryMixtureOfExperts:
 
 
 SMALL: dict[str, Any] = {"embedding_dim": 4, "expert_hidden_dims": (8, 4), "embedding_l2": 0.1}
+LEVEL_OUTPUTS: dict[str, Any] = {"num_outputs": 3}
 GATED: dict[str, Any] = {**SMALL, "num_experts": N, "top_k": K, "num_adversarial": D}
 GATE = dict.fromkeys(("logits", "noisy_logits", "noise_stddev", "indices", "weights"), "B")
 ITEM_GATE = dict.fromkeys(GATE, "BL")
@@ -134,6 +135,24 @@ LAYERS = [
         lambda: layers.ItemTower([8, 4]),
         {"inputs": floats("BL", 4), "mask": mask()},
         {"output": "BL"},
+    ),
+    ModelCase(
+        "ExpertTowers of several outputs",
+        lambda: layers.ExpertTowers(N, [8], **LEVEL_OUTPUTS),
+        {"inputs": floats("BL", 4), "indices": experts("B", K, N), "mask": mask()},
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "ItemTower of several outputs",
+        lambda: layers.ItemTower([8], **LEVEL_OUTPUTS),
+        {"inputs": floats("BL", 4), "mask": mask()},
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "CategoryMixtureOfExperts of several outputs",
+        lambda: mixture(noisy_gate=False, num_adversarial=N - K, **LEVEL_OUTPUTS),
+        MIXTURE,
+        {"logits": "BL", "expert_ids": "B", "expert_weights": "B"},
     ),
     ModelCase(
         "HierarchicalSoftConstraint",
@@ -395,6 +414,21 @@ SCORERS += [
         f"MultiTaskScorer of {name}",
         functools.partial(scorers.MultiTaskScorer, TASKS, FILE_TABLES, network=name, **SMALL),
         RAW,
+    ModelCase(
+        "TowerScorer of several outputs",
+        lambda: scorers.TowerScorer(SCHEMA, TABLES, **SMALL, **LEVEL_OUTPUTS),
+        RAW,
+        {"output": "BL"},
+        call=None,
+    ),
+    ModelCase(
+        "MixtureScorer of several outputs",
+        lambda: scorers.MixtureScorer(SCHEMA, TABLES, **GATED, **LEVEL_OUTPUTS),
+        RAW,
+        {"output": "BL"},
+        call=None,
+        draws=True,
+    ),
         BY_TASK,
         call=None,
     )
@@ -446,7 +480,7 @@ LEVELS = {**RANKED, "y_pred": floats("BL", 4)}
 LOSSES = [
     LossCase(
         name,
-        functools.partial(losses.get, name),
+        functools.partial(losses.get, name, max_label=4),
         {"ordinal": LEVELS, "listmle": ORDERED}.get(name, RANKED),
         {"sigmoid_cross_entropy": items, "ordinal": items, "listnet_binary": clicked}.get(
             name, nonempty
@@ -498,3 +532,7 @@ def by_name(case: Any) -> str:
 def registered_classes() -> set[type]:
     """The classes that have a row."""
     return {type(case.make()) for case in EVERYTHING}
+    *(
+        MetricCase(key, functools.partial(metrics.MeanOverAllLists, key, 3), RANKED)
+        for key in ("prm_precision", "prm_map")
+    ),

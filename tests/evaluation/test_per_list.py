@@ -6,6 +6,7 @@ from tests.evaluation.lists import one_list, random_batch
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.batches import ListBatch
 from tfr_moe.evaluation.per_list import first_shown, resolve
+from tfr_moe.evaluation.result import evaluate_lists, summarize
 
 ALL = (
     "session_auc",
@@ -51,10 +52,28 @@ SCORES, LABELS = [0.7, 0.1, 0.4, 0.9], [2, 1, 0, 0]
         ("precision_1", 0.0),
         ("precision_2", 1 / 2),
         ("precision_5", 2 / 5),
+        ("prm_precision_2", 1 / 2),
+        ("prm_precision_5", 2 / 5),
+        ("prm_map_2", (1 / 2) / 2),
+        ("prm_map_4", (1 / 2 + 2 / 4) / 4),
     ],
 )
 def test_values_worked_out_by_hand(name, expected):
     assert value(name, SCORES, LABELS) == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize("policy", ["skip", "zero", "one"])
+def test_lists_without_a_click_count_zero_in_the_metrics_of_prm(policy):
+    """Two lists: one click ranked first of three, and none."""
+    lists = ListBatch(
+        scores=np.array([[3.0, 2.0, 1.0]] * 2),
+        labels=np.array([[1, 0, 0], [0, 0, 0]]),
+        mask=np.ones((2, 3), bool),
+        list_ids=np.array(["a", "b"]),
+    )
+    found = summarize(evaluate_lists([lists], ["prm_precision_2", "prm_map_2"]), policy)
+    assert [found[name].mean for name in found] == [0.25, 0.25]
+    assert [found[name].judged for name in found] == [2, 2]
 
 
 def test_auc_of_tied_scores_counts_half():

@@ -16,6 +16,10 @@ every_loss = pytest.mark.parametrize("name", reference.NAMES)
 CLOSE = {"rtol": 2e-5, "atol": 1e-6}
 
 
+def get(name):
+    return losses.get(name, max_label=reference.MAX_LABEL)
+
+
 def batch(name, seed=0, length=7):
     """Labels [B, L], all different within a list for listmle, and logits with padding between."""
     rng = np.random.default_rng(seed)
@@ -33,7 +37,7 @@ def value_and_gradient(name, labels, logits, weights=None):
     logits = tf.constant(logits)
     with tf.GradientTape() as tape:
         tape.watch(logits)
-        value = losses.get(name)(tf.constant(labels), logits, sample_weight=weights)
+        value = get(name)(tf.constant(labels), logits, sample_weight=weights)
     return float(value), tape.gradient(value, logits).numpy()
 
 
@@ -110,7 +114,7 @@ def test_a_batch_of_nothing_but_padding_costs_nothing(name):
 @every_loss
 def test_a_loss_comes_back_from_its_config_and_is_the_same_in_a_graph(name):
     labels, logits = batch(name)
-    loss = losses.get(name, max_label=reference.MAX_LABEL)
+    loss = get(name)
     again = tf.keras.losses.deserialize(tf.keras.losses.serialize(loss))
     expected = float(loss(labels, logits))
     assert float(again(labels, logits)) == expected

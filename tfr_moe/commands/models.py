@@ -18,18 +18,23 @@ from tfr_moe.errors import UserError
 def train(
     data: Data,
     out: Annotated[Path, typer.Option("--out", help="folder of the run")],
-    model: Annotated[str | None, typer.Option("--model", help="dnn, moe, adv_hsc_moe, ...")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="dnn, moe, adv_hsc_moe, lambdamart, ...")
+    ] = None,
     config: Annotated[Path | None, typer.Option("--config", help="settings as YAML")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="one setting, key=value; may be repeated")
     ] = None,
 ) -> None:
     """Train a model; the same command resumes a run that was killed."""
-    from tfr_moe.config import load_config
+    from tfr_moe.config import BASELINE_NAMES, load_config
 
     chosen = {} if model is None else {"model": model}
     run_config = load_config(config, settings or [], **chosen)
-    from tfr_moe.training import train as run_training
+    if run_config.model in BASELINE_NAMES:
+        from tfr_moe.baselines import train_baseline as run_training
+    else:
+        from tfr_moe.training import train as run_training
 
     result = run_training(data, out, run_config, stderr())
     best = ", ".join(f"{k[4:]} {v:.4f}" for k, v in result["best"].items() if k.startswith("val_"))

@@ -2,9 +2,10 @@
 
 Every function takes arrays of shape [B, L] (`scores`, `labels`, bool `mask`) and returns [B] float64
 values, NaN for a list that the metric can't judge: one with nothing relevant, and for the AUC also
-one with nothing irrelevant. An item is relevant if its label is above 0; only the NDCG reads grades.
-What stands at padded places is never read. Ties in a ranking are broken by the order in the record.
-Time is O(L log L) a list and memory O(B L), for lists of any length.
+one with nothing irrelevant; `prm_precision` and `prm_map` judge every list. An item is relevant if its
+label is above 0; only the NDCG reads grades. What stands at padded places is never read. Ties in a
+ranking are broken by the order in the record. Time is O(L log L) a list and memory O(B L), for lists of
+any length.
 """
 
 from __future__ import annotations
@@ -165,12 +166,40 @@ def precision(scores: Array, labels: Array, mask: Bools, ranked: int) -> Floats:
     return np.where(relevant.any(axis=1), hits.sum(axis=1) / ranked, np.nan)
 
 
+def prm_precision(scores: Array, labels: Array, mask: Bools, ranked: int) -> Floats:
+    """Precision@k of PRM (Pei et al. 2019, eq. 11): a mean over all lists, 0 where nothing is relevant.
+
+    Example:
+        >>> prm_precision(np.array([[2.0, 1.0]]), np.array([[0, 0]]), np.ones((1, 2), bool), 5)
+        array([0.])
+    """
+    return np.nan_to_num(precision(scores, labels, mask, ranked))
+
+
+def prm_map(scores: Array, labels: Array, mask: Bools, ranked: int) -> Floats:
+    r"""MAP@k of PRM (Pei et al. 2019, eq. 12), a mean over all lists, 0 where nothing is relevant.
+
+    $$ AP@k = \frac{1}{k} \sum_{i \le k} P@i \, [\text{item at rank } i \text{ is relevant}] $$
+
+    The divisor is k and not the number of relevant items, so that it is never above Precision@k.
+
+    Example:
+        >>> prm_map(np.array([[3.0, 2.0, 1.0]]), np.array([[1, 0, 1]]), np.ones((1, 3), bool), 2)
+        array([0.5])
+    """
+    hits = _ranked(_relevant(labels, mask), scores, mask)[:, :ranked]
+    precisions = np.cumsum(hits, axis=1) / np.arange(1.0, hits.shape[1] + 1)
+    return np.sum(hits * precisions, axis=1) / ranked
+
+
 _RANKED: dict[str, Callable[..., Floats]] = {
     "ndcg": ndcg,
     "ranked_ndcg": ndcg,
     "mrr": reciprocal_rank,
     "map": average_precision,
     "precision": precision,
+    "prm_precision": prm_precision,
+    "prm_map": prm_map,
 }
 
 
@@ -193,7 +222,9 @@ class PerListMetric:
         return first_shown(batch.mask, batch.positions, self.parsed.shown)
 
     def nothing_relevant(self, batch: ListBatch) -> Bools:
-        """[B] bool: True where none of the judged items is relevant."""
+        """[B] bool: True where none of the judged items is relevant and the policy decides."""
+        if self.parsed.family in metric_names.OVER_ALL_LISTS:
+            return np.zeros(len(batch.labels), bool)
         return ~_relevant(batch.labels, self.judged_items(batch)).any(axis=1)
 
     def __call__(self, batch: ListBatch) -> Floats:

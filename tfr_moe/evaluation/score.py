@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ def _check_extras(extras: Any, schema: FeatureSchema) -> None:
 
 
 def score_dataset(
-    model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema
+    model: Callable[..., Any], dataset: tf.data.Dataset, schema: FeatureSchema
 ) -> Iterator[ListBatch]:
     """Scores every list of a data set once, in inference mode, batch by batch.
 
@@ -35,7 +35,7 @@ def score_dataset(
     length cost no new trace.
 
     Args:
-        model: takes the features as a dict and returns logits [B, L].
+        model: takes the features as a dict and returns logits [B, L]: a Keras model, or any function.
         dataset: of elements `(features, labels, extras)`: `features` with the mask
             `example_list_mask` [B, L] and, where the schema has a hierarchy, the parent category
             [B, 1]; `labels` [B, L]; `extras` with the list id [B, 1] and, where the schema has one,
@@ -53,7 +53,7 @@ def score_dataset(
 
 
 def score_tasks(
-    model: tf.keras.Model,
+    model: Callable[..., Any],
     dataset: tf.data.Dataset,
     schema: FeatureSchema,
     outputs: Mapping[str, str | None],
@@ -78,16 +78,23 @@ def score_tasks(
         }
 
 
+def compiled(model: Callable[..., Any], features_spec: Any) -> Callable[..., Any]:
+    """A Keras model as a graph in inference mode, traced once; any other function as it is."""
+    if not isinstance(model, tf.keras.Model):
+        return model
+    return tf.function(
+        lambda features: model(features, training=False), input_signature=[features_spec]
+    )
+
+
 def _scored(
-    model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema
+    model: Callable[..., Any], dataset: tf.data.Dataset, schema: FeatureSchema
 ) -> Iterator[tuple[Any, Any, Any, Any]]:
     """Elements of the data set, each with what the model returns."""
     features_spec, _, extras_spec = dataset.element_spec
     _check_extras(extras_spec, schema)
 
-    @tf.function(input_signature=[features_spec])
-    def infer(features: Any) -> Any:
-        return model(features, training=False)
+    infer = compiled(model, features_spec)
 
     for features, labels, extras in dataset:
         yield features, labels, extras, infer(features)

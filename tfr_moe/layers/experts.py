@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.rows import put_rows, take_rows
+from tfr_moe.layers.rows import put_rows, shapes_are_fixed, take_rows
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -35,9 +36,10 @@ class ExpertTowers(tf.keras.layers.Layer):
         dropout: share of hidden units dropped in training.
         seed: seed of initialisation and dropout.
         hidden_output: whether an expert gives a vector, its last hidden layer.
+        num_outputs: logits that an expert gives for an item.
 
     Raises:
-        ValueError: for no expert, or a `hidden_output` without a hidden layer.
+        ValueError: for no expert or output, or a `hidden_output` without a hidden layer.
 
     Example:
         >>> towers = ExpertTowers(num_experts=4, hidden_dims=[8])
@@ -57,11 +59,14 @@ class ExpertTowers(tf.keras.layers.Layer):
         dropout: float = 0.0,
         seed: int | None = None,
         hidden_output: bool = False,
+        num_outputs: int = 1,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         if num_experts < 1:
             raise ValueError(f"num_experts must be >= 1. Received: num_experts={num_experts}")
+        if num_outputs < 1:
+            raise ValueError(f"num_outputs must be >= 1. Received: num_outputs={num_outputs}")
         if hidden_output and not hidden_dims:
             raise ValueError(
                 f"hidden_output needs a hidden layer. Received: hidden_dims={hidden_dims}"
@@ -72,10 +77,11 @@ class ExpertTowers(tf.keras.layers.Layer):
         self.dropout = dropout
         self.seed = seed
         self.hidden_output = hidden_output
+        self.num_outputs = num_outputs
 
     def build(self, input_shape: Any) -> None:
         """Creates a stacked kernel and bias per layer."""
-        last = [] if self.hidden_output else [1]
+        last = [] if self.hidden_output else [self.num_outputs]
         widths = [int(input_shape[-1]), *self.hidden_dims, *last]
         self.kernels, self.biases = [], []
         for depth, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
@@ -106,12 +112,15 @@ class ExpertTowers(tf.keras.layers.Layer):
             training: whether dropout is active.
 
         Returns:
-            [B, L, S] logits in the layer's compute dtype, with `hidden_output` [B, L, S, h]; S = N
-            without `indices`. 0 at padded items and where the index is -1.
+            [B, L, S] logits in the layer's compute dtype, with `hidden_output` [B, L, S, h], with several
+            outputs [B, L, S, num_outputs]; S = N without `indices`. 0 at padded items and where the
+            index is -1.
         """
         if indices is None:
             rows, positions = take_rows(inputs, mask)
             return put_rows(self._logits(self.every(rows, training)), positions, inputs)
+        if shapes_are_fixed():
+            return self._logits(self._compiled(inputs, indices))
         if mask is None:
             mask = tf.ones(tf.shape(inputs)[:-1], tf.bool)
         rows, positions = take_rows(inputs, mask)
@@ -124,10 +133,41 @@ class ExpertTowers(tf.keras.layers.Layer):
 
     def every(self, rows: Any, training: bool = False) -> Any:
         """All experts, each as a plain network: rows [T, n] of all, or [T, N, n] of each -> [T, N, h]."""
+        if shapes_are_fixed():
+            return self._compiled_every(rows)
+        return self._every(rows, training)
+
+    def _every(self, rows: Any, training: bool = False) -> Any:
         hidden = rows[tf.newaxis] if len(rows.shape) == 2 else tf.transpose(rows, [1, 0, 2])
         kernels = [tf.cast(w, rows.dtype) for w in self.kernels]
         biases = [tf.cast(b, rows.dtype)[:, tf.newaxis] for b in self.biases]
         return tf.transpose(self._tower(hidden, kernels, biases, training), [1, 0, 2])
+
+    def _gathered(self, inputs: Any, indices: Any) -> Any:
+        """[B, L, n] through the chosen experts by the weights of each list, [B, L, S, h]."""
+        if len(indices.shape) == 3:
+            rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
+            values = self._every(rows)
+            values = tf.reshape(values, [*tf.unstack(tf.shape(inputs)[:-1]), *values.shape[1:]])
+            taken = tf.gather(values, tf.maximum(indices, 0), axis=2, batch_dims=2)
+        else:
+            chosen = tf.maximum(indices, 0)
+            # A gather from the variable itself would make every later read of it a copy.
+            kernels = [tf.gather(tf.cast(w, inputs.dtype), chosen) for w in self.kernels]
+            biases = [tf.gather(tf.cast(b, inputs.dtype), chosen) for b in self.biases]
+            hidden = tf.repeat(inputs[:, tf.newaxis], indices.shape[1], axis=1)
+            biases = [bias[:, :, tf.newaxis] for bias in biases]
+            taken = tf.transpose(self._tower(hidden, kernels, biases, False), [0, 2, 1, 3])
+            indices = indices[:, tf.newaxis]
+        return tf.where(indices[..., tf.newaxis] >= 0, taken, tf.zeros([], taken.dtype))
+
+    @cached_property
+    def _compiled(self) -> Any:
+        return tf.function(self._gathered, jit_compile=True)
+
+    @cached_property
+    def _compiled_every(self) -> Any:
+        return tf.function(self._every, jit_compile=True)
 
     def _dispatch(self, rows: Any, chosen: Any, training: bool) -> Any:
         """Rows [T, n] through their experts [T, S] -> [T, S, h]."""
@@ -154,7 +194,7 @@ class ExpertTowers(tf.keras.layers.Layer):
 
     def _logits(self, values: Any) -> Any:
         """[..., h] as they are, or the single logits [...]."""
-        return values if self.hidden_output else values[..., 0]
+        return values if self.hidden_output or self.num_outputs > 1 else values[..., 0]
 
     def _tower(self, hidden: Any, kernels: list[Any], biases: list[Any], training: bool) -> Any:
         for depth, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
@@ -177,4 +217,5 @@ class ExpertTowers(tf.keras.layers.Layer):
             "dropout": self.dropout,
             "seed": self.seed,
             "hidden_output": self.hidden_output,
+            "num_outputs": self.num_outputs,
         }

@@ -20,6 +20,13 @@ from tfr_moe.layers.monitoring import ExpertUsage, TrainingMean
 from tfr_moe.reduction import mean_over_items
 
 
+def _outputs_as_items(logits: Any) -> Any:
+    """[B, L, S, n] -> [B, L n, S]."""
+    shape = tf.shape(logits)
+    by_output = tf.transpose(logits, [0, 1, 3, 2])
+    return tf.reshape(by_output, [shape[0], shape[1] * shape[3], logits.shape[2]])
+
+
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class CategoryMixtureOfExperts(tf.keras.layers.Layer):
     r"""Scores the items of a list by the experts of its category (Xiao et al., Fig. 2).
@@ -50,6 +57,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         activation: of the towers.
         dropout: of the towers.
         seed: seed of initialisation, noise, dropout and the draw of idle experts.
+        num_outputs: logits of an expert for each item; AdvLoss is then a mean over them.
 
     Raises:
         ValueError: if K > N or D > N - K.
@@ -79,6 +87,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         activation: str = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
+        num_outputs: int = 1,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -101,10 +110,11 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
             "activation": activation,
             "dropout": dropout,
             "seed": seed,
+            "num_outputs": num_outputs,
         }
         self.num_experts, self.top_k, self.num_adversarial = num_experts, top_k, num_adversarial
         self.importance_weight, self.load_weight = importance_weight, load_weight
-        self.seed = seed
+        self.seed, self.num_outputs = seed, num_outputs
 
         def gate(name: str, noisy: bool, offset: int) -> NoisyTopKGate:
             return NoisyTopKGate(
@@ -124,6 +134,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
             activation,
             dropout,
             seed,
+            num_outputs=num_outputs,
             name="towers",
             dtype=self.dtype_policy,
         )
@@ -165,8 +176,8 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
             training: adds noise and losses, and computes the idle experts.
 
         Returns:
-            `logits` float32 [B, L], 0 at padded items; `expert_ids` int32 and `expert_weights`
-            float32, [B, K] or [B, L, K], best expert first.
+            `logits` float32 [B, L], with several outputs [B, L, num_outputs], 0 at padded items;
+            `expert_ids` int32 and `expert_weights` float32, [B, K] or [B, L, K], best expert first.
         """
         if mask is None:
             mask = tf.ones(tf.shape(inputs)[:2], tf.bool)
@@ -186,9 +197,11 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
             )
             experts = tf.concat([gate.indices, idle], axis=-1)
         outputs = tf.cast(self.towers(inputs, experts, mask=mask, training=training), tf.float32)
-        active = outputs[..., : self.top_k]
+        active = outputs[:, :, : self.top_k]
         weights = gate.weights if len(gate.weights.shape) == 3 else gate.weights[:, tf.newaxis, :]
-        logits = tf.reduce_sum(active * weights, axis=-1)
+        if self.num_outputs > 1:
+            weights = weights[..., tf.newaxis]
+        logits = tf.reduce_sum(active * weights, axis=2)
         if training:
             num_items = tf.cast(mask, tf.float32)
             if len(gate.indices.shape) == 2:
@@ -198,7 +211,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
                 constraint = self.constraint_gate(tf.cast(constraint_inputs, tf.float32))
                 self._constrain(gate, constraint, num_items)
             if self.num_adversarial:
-                self._disagree(active, outputs[..., self.top_k :], mask)
+                self._disagree(active, outputs[:, :, self.top_k :], mask)
         return {"logits": logits, "expert_ids": gate.indices, "expert_weights": gate.weights}
 
     def _constrain(self, gate: GateOutput, constraint: GateOutput, num_items: Any) -> None:
@@ -206,6 +219,9 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         self._record("hsc", hsc, num_items)
 
     def _disagree(self, active: Any, idle: Any, mask: Any) -> None:
+        if self.num_outputs > 1:
+            active, idle = _outputs_as_items(active), _outputs_as_items(idle)
+            mask = tf.repeat(mask, self.num_outputs, axis=1)
         disagreement = self.adversarial(active, idle, mask, training=True)
         self._record("adversarial", disagreement, mask)
         most = float(self.top_k * self.num_adversarial)

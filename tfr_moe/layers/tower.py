@@ -18,6 +18,7 @@ class ItemTower(tf.keras.layers.Layer):
         activation: Keras name of the hidden activation.
         dropout: share of hidden units dropped in training.
         seed: seed of initialisation and dropout.
+        num_outputs: logits for each item.
 
     Example:
         >>> ItemTower([8])(tf.ones([2, 3, 5]), mask=tf.ones([2, 3], tf.bool)).shape
@@ -30,6 +31,7 @@ class ItemTower(tf.keras.layers.Layer):
         activation: str = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
+        num_outputs: int = 1,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -38,18 +40,29 @@ class ItemTower(tf.keras.layers.Layer):
             "activation": activation,
             "dropout": dropout,
             "seed": seed,
+            "num_outputs": num_outputs,
         }
         self.tower = ExpertTowers(
-            1, hidden_dims, activation, dropout, seed, name="tower", dtype=self.dtype_policy
+            1,
+            hidden_dims,
+            activation,
+            dropout,
+            seed,
+            num_outputs=num_outputs,
+            name="tower",
+            dtype=self.dtype_policy,
         )
 
     def call(self, inputs: Any, mask: Any = None, training: bool = False) -> Any:
-        """Input vectors [B, L, n] and mask [B, L] -> float32 logits [B, L], 0 at padded items."""
+        """Input vectors [B, L, n] and mask [B, L] -> float32 logits, 0 at padded items.
+
+        They are [B, L], with several outputs [B, L, num_outputs].
+        """
         if mask is None:
             mask = tf.ones(tf.shape(inputs)[:2], tf.bool)
         only = tf.zeros([tf.shape(inputs)[0], 1], tf.int32)
         logits = self.tower(inputs, only, mask=mask, training=training)
-        return tf.cast(tf.squeeze(logits, axis=-1), tf.float32)
+        return tf.cast(tf.squeeze(logits, axis=2), tf.float32)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""

@@ -43,14 +43,16 @@ def get(name: str, max_label: int | None = None) -> Any:
 
     Args:
         name: one of `names()`.
-        max_label: the highest grade, which `rmse` and `ordinal` need; None takes 4. The logits of
-            `ordinal` are [B, L, max_label].
+        max_label: the highest grade, which `rmse` and `ordinal` need. The logits of `ordinal` are
+            [B, L, max_label].
 
     Raises:
-        UserError: for an unknown name; the message lists the known ones.
+        UserError: for an unknown name, with those that there are, or without a `max_label` that is needed.
     """
     if name in OWN:
-        graded = {"max_label": max_label} if name in GRADED and max_label else {}
+        graded = {"max_label": max_label} if name in GRADED else {}
+        if graded and max_label is None:
+            raise UserError(f"loss {name!r} needs max_label, the highest grade of the label")
         return OWN[name](name=name, **graded)
     if name not in names():
         raise UserError(f"loss {name!r} is unknown; there are: {', '.join(names())}")

@@ -55,7 +55,7 @@ class RMSELoss(_GradedLoss, ListLoss):
     sigmoid. The logits rank as the scaled sigmoid does.
 
     Args:
-        max_label: the highest grade, y_max.
+        max_label: the highest grade, y_max; what is above counts as this.
         **kwargs: `name`.
 
     Example:
@@ -66,7 +66,8 @@ class RMSELoss(_GradedLoss, ListLoss):
 
     def per_list(self, lists: Lists) -> Any:
         """See `ListLoss`."""
-        errors = lists.labels - self.max_label * tf.sigmoid(lists.logits)
+        labels = tf.minimum(lists.labels, float(self.max_label))
+        errors = labels - self.max_label * tf.sigmoid(lists.logits)
         total = tf.reduce_sum(lists.shares * tf.square(errors), axis=1)
         # The root has no slope at 0, where everything is right already.
         return tf.where(total > 0, tf.sqrt(tf.where(total > 0, total, 1.0)), 0.0)
@@ -80,15 +81,15 @@ class OrdinalLoss(_GradedLoss, ItemLoss):
                 + [y_i < m] \log (1 - \sigma(s_{im})) $$
 
     over the M = max_label outputs of an item, then the mean over valid items (Pobrotyn et al. 2020,
-    section 5.2.2). The score of an item is the sum of its M sigmoids, see `tfr_moe.outputs`. The
+    section 5.2.2). The score of an item is the sum of its M sigmoids, see `tfr_moe.levels`. The
     entropies are TensorFlow Ranking's OrdinalLoss, which adds them up and averages over padding too.
 
     Args:
-        max_label: the highest grade, M.
+        max_label: the highest grade, M; what is above counts as this.
         **kwargs: `name`.
 
     Raises:
-        ValueError: for logits that are not [B, L, M].
+        ValueError: for logits that are not [B, L, M], or [B, L] where M is 1.
 
     Example:
         >>> loss = OrdinalLoss(max_label=2)
@@ -98,11 +99,14 @@ class OrdinalLoss(_GradedLoss, ItemLoss):
 
     def per_item(self, lists: Lists) -> Any:
         """See `ItemLoss`."""
-        if lists.logits.shape.rank != 3 or lists.logits.shape[-1] != self.max_label:
+        logits = lists.logits
+        if logits.shape.rank == 2 and self.max_label == 1:
+            logits = logits[..., tf.newaxis]
+        if logits.shape.rank != 3 or logits.shape[-1] != self.max_label:
             raise ValueError(
                 f"the ordinal loss needs {self.max_label} outputs for each item. "
-                f"Received: logits of shape {lists.logits.shape}"
+                f"Received: logits of shape {logits.shape}"
             )
         entropies = tfr.python.losses_impl.OrdinalLoss("ordinal", ordinal_size=self.max_label)
-        sums, _ = entropies.compute_unreduced_loss(lists.labels, lists.logits, mask=lists.valid)
+        sums, _ = entropies.compute_unreduced_loss(lists.labels, logits, mask=lists.valid)
         return sums / self.max_label

@@ -90,6 +90,7 @@ class MixtureScorer(FeatureScorer):
             activation=self.activation,
             dropout=self.dropout,
             seed=self.seed,
+            num_outputs=self.num_outputs,
             name="mixture",
             **self._mixture,
         )

@@ -63,14 +63,14 @@ def _multitask(network: str, *settings: str) -> ModelFamily:
 
 
 MODELS: dict[str, ModelFamily] = {
-    "dnn": ModelFamily(TowerScorer, _COMMON, {}),
-    "wide_dnn": ModelFamily(WideTowerScorer, (*_COMMON, "num_experts", "top_k"), {}),
+    "dnn": ModelFamily(TowerScorer, _SINGLE, {}),
+    "wide_dnn": ModelFamily(WideTowerScorer, (*_SINGLE, "num_experts", "top_k"), {}),
     "moe": ModelFamily(
-        MixtureScorer, (*_COMMON, *_GATE), {"hsc_weight": None, "num_adversarial": 0}
+        MixtureScorer, (*_SINGLE, *_GATE), {"hsc_weight": None, "num_adversarial": 0}
     ),
-    "adv_moe": ModelFamily(MixtureScorer, (*_COMMON, *_GATE, *_ADVERSARIAL), {"hsc_weight": None}),
-    "hsc_moe": ModelFamily(MixtureScorer, (*_COMMON, *_GATE, *_HSC), {"num_adversarial": 0}),
-    "adv_hsc_moe": ModelFamily(MixtureScorer, (*_COMMON, *_GATE, *_HSC, *_ADVERSARIAL), {}),
+    "adv_moe": ModelFamily(MixtureScorer, (*_SINGLE, *_GATE, *_ADVERSARIAL), {"hsc_weight": None}),
+    "hsc_moe": ModelFamily(MixtureScorer, (*_SINGLE, *_GATE, *_HSC), {"num_adversarial": 0}),
+    "adv_hsc_moe": ModelFamily(MixtureScorer, (*_SINGLE, *_GATE, *_HSC, *_ADVERSARIAL), {}),
     "single_task": _multitask("single_task"),
     "shared_bottom": _multitask("shared_bottom"),
     "l2_constrained": _multitask("l2_constrained", "l2_weight"),

@@ -42,7 +42,12 @@ class TowerScorer(FeatureScorer):
     def score(self, features: EncodedFeatures, mask: Any, input_width: int) -> Any:
         """See `FeatureScorer`."""
         tower = ItemTower(
-            self.hidden_dims(input_width), self.activation, self.dropout, self.seed, name="tower"
+            self.hidden_dims(input_width),
+            self.activation,
+            self.dropout,
+            self.seed,
+            self.num_outputs,
+            name="tower",
         )
         return tower(features.items, mask=mask)
 

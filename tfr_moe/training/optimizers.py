@@ -19,3 +19,19 @@ def make_optimizer(config: RunConfig) -> tf.keras.optimizers.Optimizer:
     optimizer = tf.keras.optimizers.AdamW(weight_decay=config.weight_decay, **common)
     optimizer.exclude_from_weight_decay(var_names=["bias"])
     return optimizer
+
+
+def learning_rate_drop(config: RunConfig) -> list[tf.keras.callbacks.Callback]:
+    """What divides the learning rate by ten after the epoch that the settings name, if they name one.
+
+    It follows from the number of the epoch, so that a resumed run has the rate of one that was never
+    interrupted.
+    """
+    last = config.learning_rate_drop_epoch
+    if last is None:
+        return []
+
+    def rate(epoch: int, _: float) -> float:
+        return config.learning_rate * (0.1 if epoch >= last else 1.0)
+
+    return [tf.keras.callbacks.LearningRateScheduler(rate)]

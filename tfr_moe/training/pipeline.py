@@ -10,9 +10,10 @@ from rich.console import Console
 from tfr_moe import losses, metrics
 from tfr_moe._compat import tf, tfr
 from tfr_moe.config import RunConfig
+from tfr_moe.levels import single_score
 from tfr_moe.tasks import metric_of
 from tfr_moe.training.ledger import DropMissing, Ledger, TaskMeans, weights_path
-from tfr_moe.training.optimizers import make_optimizer
+from tfr_moe.training.optimizers import learning_rate_drop, make_optimizer
 from tfr_moe.training.progress import GateWatch, ProgressLines
 
 
@@ -66,6 +67,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         )
         super().__init__(model_builder, dataset_builder, hparams)
         self._config = config
+        self._max_label = config.max_label
         self._run = run
         self._console = console or Console(stderr=True)
         self._steps = config.steps_per_epoch or steps
@@ -90,8 +92,8 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
     def build_loss(self) -> Any:
         """The run's loss, or a dict of them by task."""
         if self.tasks:
-            return {task.name: losses.get(task.loss) for task in self.tasks}
-        return losses.get(self._config.loss)
+            return {task.name: losses.get(task.loss, self._max_label) for task in self.tasks}
+        return losses.get(self._config.loss, self._max_label)
 
     def build_metrics(self) -> Any:
         """The run's metrics, or a dict of them by task."""
@@ -110,6 +112,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
             DropMissing(),
             ProgressLines(self._console, self._config.num_epochs, self._steps, self.monitor),
             GateWatch(self._console, self._config),
+            *learning_rate_drop(self._config),
             self.ledger,
             tf.keras.callbacks.BackupAndRestore(str(self._run / "backup"), delete_checkpoint=False),
             tf.keras.callbacks.TensorBoard(str(self._run / "tensorboard"), write_graph=False),
@@ -124,9 +127,10 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
             weights = weights_path(self._run, best["epoch"])
             model.load_weights(str(weights)).expect_partial()
         self.model = model
-        model.save(
+        served = single_score(model)
+        served.save(
             str(self._run / "saved_model"),
-            signatures=self._dataset_builder.build_signatures(model),
+            signatures=self._dataset_builder.build_signatures(served),
             include_optimizer=False,
             save_traces=False,
         )

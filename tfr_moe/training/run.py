@@ -14,13 +14,15 @@ from rich.console import Console
 
 from tfr_moe import losses, metrics
 from tfr_moe._compat import tf, tfr
-from tfr_moe.config import RunConfig, load_config
+from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.folders import read_json, write_json
+from tfr_moe.levels import single_score
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers import FeatureScorer, combined_model, create
 from tfr_moe.tasks import Task
+from tfr_moe.training.grades import with_max_label
 from tfr_moe.training.ledger import weights_path
 from tfr_moe.training.pipeline import RankingPipeline
 
@@ -64,11 +66,15 @@ class LoadedRun(NamedTuple):
 def make_scorer(folder: DataFolder, config: RunConfig) -> FeatureScorer:
     """The scorer that the settings ask for, over the data's schema and tables."""
     tasks = {task.name: task.given for task in config.tasks_over(folder.schema)}
-    settings = {**config.model_dump(), "tasks": tasks or None}
+    settings = {
+        **config.model_dump(),
+        "tasks": tasks or None,
+        "num_outputs": config.num_outputs,
+    }
     return create(config.model, folder.schema, folder.tables(), settings)
 
 
-def _prepare(run: Path, folder: DataFolder, config: RunConfig) -> None:
+def prepare(run: Path, folder: DataFolder, config: RunConfig) -> None:
     """Makes the run's folder, or finds that it can go on.
 
     Raises:
@@ -92,16 +98,20 @@ def _prepare(run: Path, folder: DataFolder, config: RunConfig) -> None:
 
 
 def check_names(config: RunConfig) -> None:
-    """Refuses a loss or a metric that there isn't.
+    """Refuses a loss or a metric that there isn't, or that don't go together.
 
     Raises:
         UserError: with the names that there are.
     """
     tasks = (config.tasks or {}).values()
     for loss in (config.loss, *(task.loss for task in tasks if task.loss is not None)):
-        losses.get(loss)
+        losses.get(loss, config.max_label)
     for name in (*config.metrics, *(m for task in tasks for m in task.metrics or ())):
         metrics.get(name)
+        if config.loss == "ordinal" and not metrics.takes_levels(name):
+            raise UserError(
+                f"metric {name!r} takes one output for each item, loss ordinal has several"
+            )
 
 
 def _number_of_steps(folder: DataFolder, batch_size: int) -> int | None:
@@ -129,8 +139,9 @@ def train(
     console = console or Console(stderr=True)
     run, folder = Path(run), DataFolder(data)
     folder.files("validation")
+    config = with_max_label(folder, config)
     check_names(config)
-    _prepare(run, folder, config)
+    prepare(run, folder, config)
     started = time.monotonic()
     pipeline = fit(folder, make_builder(folder, config), config, run, console)
     result = _result(pipeline, config, folder, time.monotonic() - started)
@@ -240,6 +251,10 @@ def load_run(path: str | Path) -> LoadedRun:
             f"run {path}: is not finished; `tfr-moe train` with the same --out resumes it"
         )
     config = load_config(path / CONFIG_FILE)
+    if config.model in BASELINE_NAMES:
+        raise UserError(
+            f"run {path}: {config.model} is no neural model; it can be evaluated, but not exported"
+        )
     folder = DataFolder(path)
     policy = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(config.precision)
@@ -249,4 +264,4 @@ def load_run(path: str | Path) -> LoadedRun:
         tf.keras.mixed_precision.set_global_policy(policy)
     weights = weights_path(path, result["best_epoch"])
     model.load_weights(str(weights)).expect_partial()
-    return LoadedRun(path, config, folder.schema, model, result)
+    return LoadedRun(path, config, folder.schema, single_score(model), result)

@@ -1,0 +1,164 @@
+"""LambdaMART, XGBoost and SVMRank: they learn, are judged like any other run, and say what they lack."""
+
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests import tiny
+from tfr_moe.baselines import library, load_baseline, train_baseline
+from tfr_moe.baselines.rows import Rows, write_rows
+from tfr_moe.baselines.run import MODULES
+from tfr_moe.comparison import evaluate_runs
+from tfr_moe.config import BASELINE_NAMES, make_config
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.errors import UserError
+from tfr_moe.schema import MASK
+from tfr_moe.training import load_run
+
+QUIET = Console(quiet=True)
+SHORT = {
+    "lambdamart": {"num_iterations": 30, "min_data_in_leaf": 5, "num_leaves": 7},
+    "xgboost": {"num_boost_round": 30, "max_depth": 3},
+    "svm_rank": {"max_iter": 5, "alpha": 1e-3},
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("graded") / "set"
+    return tiny.write_data_folder(path, lists=tiny.graded_lists)
+
+
+def config(model, **parameters):
+    return make_config({"model": model, "library_parameters": {**SHORT[model], **parameters}})
+
+
+@pytest.fixture(scope="module")
+def runs(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    for model in BASELINE_NAMES:
+        train_baseline(data, folder / model, config(model), QUIET)
+    return folder
+
+
+def test_every_baseline_has_a_module():
+    assert tuple(MODULES) == BASELINE_NAMES
+
+
+def test_baselines_beat_the_order_of_the_records(runs, data):
+    found = evaluate_runs(
+        data, [runs / model for model in BASELINE_NAMES], metrics=["ndcg"], console=QUIET
+    )
+    means = {model: found.models[model]["ndcg"].mean for model in BASELINE_NAMES}
+    # In random order the NDCG of these lists is 0.68; a linear model can't read the category.
+    assert means["lambdamart"] > 0.85, means
+    assert means["xgboost"] > 0.85, means
+    assert means["svm_rank"] > 0.75, means
+
+
+@pytest.mark.parametrize("model", BASELINE_NAMES)
+def test_a_run_read_again_scores_as_its_ranker_and_leaves_padding_at_zero(model, runs, data):
+    loaded = load_baseline(runs / model)
+    features, *_ = next(
+        iter(ElwcDatasetBuilder(DataFolder(data), 16).build_evaluation_dataset("test"))
+    )
+    scores, mask = loaded.score(features).numpy(), features[MASK].numpy()
+    rows = loaded.encoder(dict(features), features[MASK])
+    np.testing.assert_allclose(scores[mask], loaded.ranker.predict(rows), rtol=1e-6)
+    np.testing.assert_array_equal(scores[~mask], 0.0)
+    assert len(np.unique(scores[mask])) > 10
+
+
+@pytest.mark.parametrize("model", BASELINE_NAMES)
+def test_a_finished_run_says_what_was_done(model, runs):
+    found = json.loads((runs / model / "metrics.json").read_text())
+    assert found["model"] == model
+    assert 1 <= found["best_epoch"] <= found["epochs"]
+    assert found["monitor"] in found["best"]
+    assert found["train_lists"] == 200
+    assert not list((runs / model).glob(".rows-*"))
+
+
+def test_the_other_objective_of_xgboost_is_another_model(runs, data, tmp_path):
+    train_baseline(data, tmp_path / "ndcg", config("xgboost", objective="rank:ndcg"), QUIET)
+    scores = []
+    for run in (runs / "xgboost", tmp_path / "ndcg"):
+        features, *_ = next(
+            iter(ElwcDatasetBuilder(DataFolder(data)).build_evaluation_dataset("test"))
+        )
+        scores.append(load_baseline(run).score(features).numpy())
+    assert np.abs(scores[0] - scores[1]).max() > 0.1
+
+
+def test_rows_are_the_valid_items_in_the_order_of_the_lists(data, tmp_path):
+    folder = DataFolder(data)
+    rows = write_rows(folder, "train", tmp_path, lambda done, total: None)
+    names = [column.name for column in rows.columns]
+    assert names == [
+        "brand",
+        "price",
+        "sales",
+        "top",
+        "sub",
+        "age",
+        "clicked (number)",
+        "clicked (first)",
+    ]
+    start = 0
+    for features, labels, _ in ElwcDatasetBuilder(folder, 50).build_evaluation_dataset(
+        "train"
+    ):
+        mask = features[MASK].numpy()
+        numbers = features["example_numeric"].numpy()[mask]
+        own = rows.values[start : start + len(numbers)]
+        np.testing.assert_allclose(own[:, 1], np.log1p(numbers[:, 0]), rtol=1e-6)
+        np.testing.assert_array_equal(own[:, 2], numbers[:, 1])
+        ids = features["clicked"].numpy()
+        np.testing.assert_array_equal(own[:, 6], ((ids != b"").sum(axis=1))[np.where(mask)[0]])
+        np.testing.assert_array_equal(
+            rows.labels[start : start + len(numbers)], labels.numpy()[mask]
+        )
+        start += len(numbers)
+    assert start == len(rows.labels) == rows.sizes.sum()
+    assert set(rows.values[:, 3]) == {1.0, 2.0}
+
+
+def test_blocks_are_whole_lists():
+    one = np.ones(12, np.float32)
+    rows = Rows(one[:, None], one, one, np.array([5, 1, 4, 2]), [])
+    assert [(at.start, at.stop) for at in rows.blocks(5)] == [(0, 5), (5, 10), (10, 12)]
+
+
+def test_mistakes_are_named(data, tmp_path, monkeypatch):
+    with pytest.raises(UserError, match="objective must be rank:pairwise or rank:ndcg"):
+        train_baseline(data, tmp_path / "a", config("xgboost", objective="reg:linear"), QUIET)
+    with pytest.raises(UserError, match="objective is set by the model's name"):
+        train_baseline(data, tmp_path / "b", config("lambdamart", objective="binary"), QUIET)
+    with pytest.raises(UserError, match="shoe_size"):
+        train_baseline(data, tmp_path / "c", config("svm_rank", shoe_size=4), QUIET)
+    with pytest.raises(UserError, match="library_parameters is for lambdamart"):
+        make_config({"model": "dnn", "library_parameters": {"alpha": 1}})
+    with pytest.raises(UserError, match=r"LightGBM is needed .*pip install 'tfr_moe\[baselines\]'"):
+        library.library("no_such_library", "LightGBM")
+    with pytest.raises(UserError, match="takes whole grades from 0 to 30, there is a label"):
+        library.whole_grades(np.array([1.0, 0.5], np.float32), 30, "lambdamart")
+
+
+def test_a_baseline_is_not_taken_for_a_neural_model(runs):
+    with pytest.raises(UserError, match="svm_rank is no neural model"):
+        load_run(runs / "svm_rank")
+
+
+def test_an_interrupted_training_leaves_no_rows_and_begins_afresh(data, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    monkeypatch.setattr(MODULES["svm_rank"], "fit", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        train_baseline(data, run, config("svm_rank"), QUIET)
+    with pytest.raises(UserError, match="is not finished"):
+        load_baseline(run)
+    assert not list(run.glob(".rows-*"))
+    monkeypatch.undo()
+    train_baseline(data, run, config("svm_rank"), QUIET)
+    load_baseline(run)

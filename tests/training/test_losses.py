@@ -1,0 +1,85 @@
+"""Every loss trains a model; those that know the highest grade find it in the data."""
+
+import numpy as np
+import pytest
+import yaml
+from rich.console import Console
+
+from tests import tiny
+from tfr_moe import losses
+from tfr_moe.comparison import evaluate_runs
+from tfr_moe.config import make_config
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.errors import UserError
+from tfr_moe.levels import score_of_levels
+from tfr_moe.release import export_run
+from tfr_moe.training import load_run, train
+from tfr_moe.training.grades import highest_label
+from tfr_moe.training.run import make_scorer, weights_path
+
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("graded") / "set"
+    return tiny.write_data_folder(path, lists=tiny.graded_lists)
+
+
+def config(**settings):
+    return make_config(
+        {"model": "dnn", **tiny.SMALL, "monitor": "ndcg", "metrics": ["ndcg"], **settings}
+    )
+
+
+@pytest.mark.parametrize("loss", losses.OWN)
+def test_a_model_learns_under_the_loss(loss, data, tmp_path):
+    result = train(data, tmp_path / "run", config(loss=loss, num_epochs=4), QUIET)
+    # In random order the NDCG of these lists is 0.68.
+    assert result["best"]["val_ndcg"] > 0.78
+
+
+def test_the_highest_grade_is_that_of_the_training_lists(data):
+    assert highest_label(DataFolder(data), ["purchase"]) == 3
+
+
+@pytest.fixture(scope="module")
+def ordinal_moe(data, tmp_path_factory):
+    run = tmp_path_factory.mktemp("ordinal") / "run"
+    train(data, run, config(model="adv_hsc_moe", loss="ordinal", num_epochs=2), QUIET)
+    return run
+
+
+def test_the_grade_that_was_found_is_written_down(ordinal_moe):
+    assert yaml.safe_load((ordinal_moe / "config.yaml").read_text())["max_label"] == 3
+
+
+def test_a_run_of_levels_scores_by_their_sum(ordinal_moe, data):
+    loaded = load_run(ordinal_moe)
+    features, *_ = next(iter(ElwcDatasetBuilder(DataFolder(data)).build_evaluation_dataset("test")))
+    levels = make_scorer(DataFolder(ordinal_moe), loaded.config).build_model()
+    weights = weights_path(ordinal_moe, loaded.metrics["best_epoch"])
+    levels.load_weights(str(weights)).expect_partial()
+    logits = levels(features)
+    assert logits.shape[-1] == 3
+    np.testing.assert_allclose(loaded.model(features), score_of_levels(logits), rtol=1e-6)
+
+
+def test_validation_while_training_agrees_with_the_evaluation(ordinal_moe, data):
+    found = evaluate_runs(data, [ordinal_moe], split="validation", metrics=["ndcg"], console=QUIET)
+    best = load_run(ordinal_moe).metrics["best"]["val_ndcg"]
+    np.testing.assert_allclose(found.models["run"]["ndcg"].mean, best, rtol=1e-4)
+
+
+def test_a_run_of_levels_is_exported_with_its_experts(ordinal_moe, tmp_path):
+    # The export compares its scores with the model's in a fresh process.
+    assert (export_run(ordinal_moe, tmp_path / "shop", console=QUIET) / "saved_model.pb").is_file()
+
+
+def test_what_an_ordinal_run_can_not_have_is_refused(data, tmp_path):
+    with pytest.raises(UserError, match="metric 'arp' takes one output for each item"):
+        train(data, tmp_path / "a", config(loss="ordinal", metrics=["ndcg", "arp"]), QUIET)
+    with pytest.raises(UserError, match="loss ordinal needs several outputs for each item"):
+        config(model="mmoe", loss="ordinal", monitor="loss")
+    with pytest.raises(UserError, match="loss 'rmse' needs max_label"):
+        losses.get("rmse")
