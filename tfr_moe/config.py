@@ -44,6 +44,8 @@ ModelName = Literal[
     "mmoe",
     "category_mmoe",
 ]
+BaselineName = Literal["lambdamart", "xgboost", "svm_rank"]
+BASELINE_NAMES: tuple[str, ...] = get_args(BaselineName)
 MODEL_NAMES: tuple[str, ...] = get_args(ModelName)
 MULTITASK_NAMES = MODEL_NAMES[MODEL_NAMES.index("single_task") :]
 _ADVERSARIAL = ("adv_moe", "adv_hsc_moe")
@@ -51,12 +53,12 @@ DENSE_MIXTURES = ("omoe", "mmoe")  # gates over all N experts; there is no K
 
 
 class RunConfig(BaseModel):
-BaselineName = Literal["lambdamart", "xgboost", "svm_rank"]
-BASELINE_NAMES: tuple[str, ...] = get_args(BaselineName)
     """The settings of one training run; the defaults of the model are the first paper's.
 
     Attributes:
         model: which model.
+        library_parameters: of the baselines (lambdamart, xgboost, svm_rank), parameters of their library
+            by its own names; of the rest they take the seed and ignored_features.
         seed: seed of initialisation, shuffling, noise and the draw of idle experts.
         deterministic: makes TensorFlow's ops deterministic, at some cost in speed.
         num_experts: N.
@@ -90,16 +92,17 @@ BASELINE_NAMES: tuple[str, ...] = get_args(BaselineName)
         attention_hidden_dim: d_h, the hidden layer of a block's feed-forward part.
         attention_residual: whether the blocks have residual connections.
         positional_encoding: of the place in the initial list: none, fixed or learned.
-        library_parameters: of the baselines (lambdamart, xgboost, svm_rank), parameters of their library
-            by its own names; of the rest they take the seed and ignored_features.
         max_positions: places with a learned encoding of their own; later ones share the last.
         activation: of the hidden layers.
         dropout: share of hidden units dropped in training, in towers and encoder.
         embedding_dim: width of embeddings that the schema gives no width.
         embedding_l2: decay of the embeddings in use.
         loss: a name from `tfr_moe.losses.names()`.
+        max_label: the highest grade of the label, for the losses `rmse` and `ordinal`; None takes that
+            of the training data.
         optimizer: adamw, adam, adagrad or sgd.
         learning_rate: of the optimizer.
+        learning_rate_drop_epoch: epoch after which the learning rate is a tenth; None for never.
         weight_decay: of AdamW, on weights but not on biases.
         clip_norm: largest norm of the whole gradient; None does not clip.
         batch_size: lists per step.
@@ -139,11 +142,8 @@ BASELINE_NAMES: tuple[str, ...] = get_args(BaselineName)
     parameter_budget: int | None = Field(None, ge=1)
     l2_weight: float = Field(1e-3, ge=0)
     own_share: float = Field(0.9, ge=0, le=1)
-        max_label: the highest grade of the label, for the losses `rmse` and `ordinal`; None takes that
-            of the training data.
     tensor_ranks: tuple[int, int, int] = (16, 16, 2)
     trunk: Literal["none", "attention"] = "none"
-        learning_rate_drop_epoch: epoch after which the learning rate is a tenth; None for never.
     attention_dim: int = Field(128, ge=1)
     attention_blocks: int = Field(2, ge=1)
     attention_heads: int = Field(2, ge=1)
@@ -156,8 +156,10 @@ BASELINE_NAMES: tuple[str, ...] = get_args(BaselineName)
     embedding_dim: int = Field(16, ge=1)
     embedding_l2: float = Field(0.0, ge=0)
     loss: str = "sigmoid_cross_entropy"
+    max_label: int | None = Field(None, ge=1)
     optimizer: Literal["adamw", "adam", "adagrad", "sgd"] = "adamw"
     learning_rate: float = Field(1e-4, gt=0)
+    learning_rate_drop_epoch: int | None = Field(None, ge=1)
     weight_decay: float = Field(0.01, ge=0)
     clip_norm: float | None = Field(None, gt=0)
     batch_size: int = Field(128, ge=1)
@@ -195,6 +197,10 @@ BASELINE_NAMES: tuple[str, ...] = get_args(BaselineName)
                 f"attention_heads must divide attention_dim = {self.attention_dim}, "
                 f"got {self.attention_heads}"
             )
+        if self.library_parameters and self.model not in BASELINE_NAMES:
+            raise ValueError(
+                f"library_parameters is for {', '.join(BASELINE_NAMES)}, not {self.model}"
+            )
         self._check_tasks()
         self._check_monitor()
         return self
@@ -202,12 +208,15 @@ BASELINE_NAMES: tuple[str, ...] = get_args(BaselineName)
     def _check_tasks(self) -> None:
         for name in ("tasks", "category_groups", "parameter_budget"):
             if self.model not in MULTITASK_NAMES and getattr(self, name) is not None:
-    max_label: int | None = Field(None, ge=1)
                 raise ValueError(
                     f"{name} is for the multi-task models ({', '.join(MULTITASK_NAMES)}), "
-    learning_rate_drop_epoch: int | None = Field(None, ge=1)
                     f"not {self.model}"
                 )
+        named = [self.loss, *(task.loss for task in (self.tasks or {}).values())]
+        if self.model in MULTITASK_NAMES and "ordinal" in named:
+            raise ValueError(
+                f"loss ordinal needs several outputs for each item, {self.model} has one"
+            )
         if self.model in MULTITASK_NAMES and not self.expert_hidden_dims:
             raise ValueError(f"expert_hidden_dims must name a layer for {self.model}")
         if self.tasks is not None and self.category_groups is not None:
@@ -232,6 +241,11 @@ BASELINE_NAMES: tuple[str, ...] = get_args(BaselineName)
             f"got {self.monitor!r}"
         )
 
+    @property
+    def num_outputs(self) -> int:
+        """Logits that the model has for each item: one for each grade under the loss `ordinal`."""
+        return self.max_label or 1 if self.loss == "ordinal" else 1
+
     def tasks_over(self, schema: FeatureSchema) -> tuple[Task, ...]:
         """The tasks of this run on data of that schema; none where the model has a single score.
 
@@ -249,10 +263,6 @@ BASELINE_NAMES: tuple[str, ...] = get_args(BaselineName)
             )
         return tasks
 
-        if self.library_parameters and self.model not in BASELINE_NAMES:
-            raise ValueError(
-                f"library_parameters is for {', '.join(BASELINE_NAMES)}, not {self.model}"
-            )
     def save(self, path: Path) -> None:
         """Writes all settings as YAML; `load_config` reads them back equal."""
         text = yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
@@ -264,11 +274,6 @@ def _read(path: Path) -> dict[str, Any]:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"config {path}: cannot be read ({error.strerror})") from error
-        named = [self.loss, *(task.loss for task in (self.tasks or {}).values())]
-        if self.model in MULTITASK_NAMES and "ordinal" in named:
-            raise ValueError(
-                f"loss ordinal needs several outputs for each item, {self.model} has one"
-            )
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(
             f"config {path}: not valid YAML ({' '.join(str(error).split())})"
@@ -293,11 +298,6 @@ def parse_pair(pair: str) -> tuple[str, Any]:
     key, equals, text = pair.partition("=")
     if not equals or not key.strip():
         raise UserError(f"--set {pair!r}: must be key=value")
-    @property
-    def num_outputs(self) -> int:
-        """Logits that the model has for each item: one for each grade under the loss `ordinal`."""
-        return self.max_label or 1 if self.loss == "ordinal" else 1
-
     try:
         return key.strip(), yaml.safe_load(text)
     except yaml.YAMLError:

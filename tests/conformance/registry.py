@@ -376,6 +376,21 @@ SCORERS = [
         draws=True,
     ),
     ModelCase(
+        "TowerScorer of several outputs",
+        lambda: scorers.TowerScorer(SCHEMA, TABLES, **SMALL, **LEVEL_OUTPUTS),
+        RAW,
+        {"output": "BL"},
+        call=None,
+    ),
+    ModelCase(
+        "MixtureScorer of several outputs",
+        lambda: scorers.MixtureScorer(SCHEMA, TABLES, **GATED, **LEVEL_OUTPUTS),
+        RAW,
+        {"output": "BL"},
+        call=None,
+        draws=True,
+    ),
+    ModelCase(
         "MixtureScorer gated by all of X",
         lambda: scorers.MixtureScorer(
             SCHEMA,
@@ -414,21 +429,6 @@ SCORERS += [
         f"MultiTaskScorer of {name}",
         functools.partial(scorers.MultiTaskScorer, TASKS, FILE_TABLES, network=name, **SMALL),
         RAW,
-    ModelCase(
-        "TowerScorer of several outputs",
-        lambda: scorers.TowerScorer(SCHEMA, TABLES, **SMALL, **LEVEL_OUTPUTS),
-        RAW,
-        {"output": "BL"},
-        call=None,
-    ),
-    ModelCase(
-        "MixtureScorer of several outputs",
-        lambda: scorers.MixtureScorer(SCHEMA, TABLES, **GATED, **LEVEL_OUTPUTS),
-        RAW,
-        {"output": "BL"},
-        call=None,
-        draws=True,
-    ),
         BY_TASK,
         call=None,
     )
@@ -502,6 +502,10 @@ METRICS = [
         MetricCase(key, functools.partial(metrics.MeanOverJudgedLists, key, ranked=5), RANKED)
         for key in ("mrr", "map", "precision")
     ),
+    *(
+        MetricCase(key, functools.partial(metrics.MeanOverAllLists, key, 3), RANKED)
+        for key in ("prm_precision", "prm_map")
+    ),
     MetricCase(
         "TrainingMean",
         layers.TrainingMean,
@@ -532,7 +536,3 @@ def by_name(case: Any) -> str:
 def registered_classes() -> set[type]:
     """The classes that have a row."""
     return {type(case.make()) for case in EVERYTHING}
-    *(
-        MetricCase(key, functools.partial(metrics.MeanOverAllLists, key, 3), RANKED)
-        for key in ("prm_precision", "prm_map")
-    ),
