@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.rows import put_rows, shapes_are_fixed, take_rows
+from tfr_moe.layers.rows import put_rows, take_rows
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -39,7 +38,7 @@ class ExpertTowers(tf.keras.layers.Layer):
         num_outputs: logits that an expert gives for an item.
 
     Raises:
-        ValueError: for no expert or output, or a `hidden_output` without a hidden layer.
+        ValueError: for no expert, or a `hidden_output` without a hidden layer.
 
     Example:
         >>> towers = ExpertTowers(num_experts=4, hidden_dims=[8])
@@ -119,8 +118,6 @@ class ExpertTowers(tf.keras.layers.Layer):
         if indices is None:
             rows, positions = take_rows(inputs, mask)
             return put_rows(self._logits(self.every(rows, training)), positions, inputs)
-        if shapes_are_fixed():
-            return self._logits(self._compiled(inputs, indices))
         if mask is None:
             mask = tf.ones(tf.shape(inputs)[:-1], tf.bool)
         rows, positions = take_rows(inputs, mask)
@@ -133,41 +130,10 @@ class ExpertTowers(tf.keras.layers.Layer):
 
     def every(self, rows: Any, training: bool = False) -> Any:
         """All experts, each as a plain network: rows [T, n] of all, or [T, N, n] of each -> [T, N, h]."""
-        if shapes_are_fixed():
-            return self._compiled_every(rows)
-        return self._every(rows, training)
-
-    def _every(self, rows: Any, training: bool = False) -> Any:
         hidden = rows[tf.newaxis] if len(rows.shape) == 2 else tf.transpose(rows, [1, 0, 2])
         kernels = [tf.cast(w, rows.dtype) for w in self.kernels]
         biases = [tf.cast(b, rows.dtype)[:, tf.newaxis] for b in self.biases]
         return tf.transpose(self._tower(hidden, kernels, biases, training), [1, 0, 2])
-
-    def _gathered(self, inputs: Any, indices: Any) -> Any:
-        """[B, L, n] through the chosen experts by the weights of each list, [B, L, S, h]."""
-        if len(indices.shape) == 3:
-            rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
-            values = self._every(rows)
-            values = tf.reshape(values, [*tf.unstack(tf.shape(inputs)[:-1]), *values.shape[1:]])
-            taken = tf.gather(values, tf.maximum(indices, 0), axis=2, batch_dims=2)
-        else:
-            chosen = tf.maximum(indices, 0)
-            # A gather from the variable itself would make every later read of it a copy.
-            kernels = [tf.gather(tf.cast(w, inputs.dtype), chosen) for w in self.kernels]
-            biases = [tf.gather(tf.cast(b, inputs.dtype), chosen) for b in self.biases]
-            hidden = tf.repeat(inputs[:, tf.newaxis], indices.shape[1], axis=1)
-            biases = [bias[:, :, tf.newaxis] for bias in biases]
-            taken = tf.transpose(self._tower(hidden, kernels, biases, False), [0, 2, 1, 3])
-            indices = indices[:, tf.newaxis]
-        return tf.where(indices[..., tf.newaxis] >= 0, taken, tf.zeros([], taken.dtype))
-
-    @cached_property
-    def _compiled(self) -> Any:
-        return tf.function(self._gathered, jit_compile=True)
-
-    @cached_property
-    def _compiled_every(self) -> Any:
-        return tf.function(self._every, jit_compile=True)
 
     def _dispatch(self, rows: Any, chosen: Any, training: bool) -> Any:
         """Rows [T, n] through their experts [T, S] -> [T, S, h]."""

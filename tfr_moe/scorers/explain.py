@@ -19,7 +19,4 @@ def explanation_model(model: tf.keras.Model) -> tf.keras.Model | None:
     for layer in model.layers:
         if isinstance(layer, CategoryMixtureOfExperts):
             return tf.keras.Model(model.input, {**layer.output, "logits": model.output})
-        if isinstance(layer, (MixtureOfTasks, CategoryMMoE)):
-            own = model.output if isinstance(model.output, dict) else {"logits": model.output}
-            return tf.keras.Model(model.input, {**own, **_named(model, _choices(model, layer))})
     return None
