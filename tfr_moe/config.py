@@ -35,6 +35,13 @@ ModelName = Literal[
     "adv_moe",
     "hsc_moe",
     "adv_hsc_moe",
+    "mlp",
+    "context_aware",
+    "prm_base",
+    "prm_personalized",
+    "dlcm",
+    "wide_deep",
+    "click_model",
     "single_task",
     "shared_bottom",
     "l2_constrained",
@@ -50,10 +57,36 @@ MODEL_NAMES: tuple[str, ...] = get_args(ModelName)
 MULTITASK_NAMES = MODEL_NAMES[MODEL_NAMES.index("single_task") :]
 _ADVERSARIAL = ("adv_moe", "adv_hsc_moe")
 DENSE_MIXTURES = ("omoe", "mmoe")  # gates over all N experts; there is no K
+WIDE_HEADS = ("prm_base", "prm_personalized")  # heads as wide as the encoder
+
+_LISTWISE: dict[str, Any] = {"optimizer": "adam", "learning_rate": 1e-3, "loss": "softmax_loss"}
+_PRM = {
+    **_LISTWISE,
+    "trunk": "attention",
+    "attention_dim": 64,
+    "attention_blocks": 4,
+    "attention_heads": 3,
+    "attention_hidden_dim": 64,
+    "positional_encoding": "learned",
+    "dropout": 0.1,
+}
+MODEL_DEFAULTS: dict[str, dict[str, Any]] = {
+    "mlp": {**_LISTWISE, "expert_hidden_dims": (256, 384, 256)},
+    "context_aware": {**_LISTWISE, "trunk": "attention"},
+    "prm_base": _PRM,
+    "prm_personalized": _PRM,
+    "dlcm": {**_LISTWISE, "expert_hidden_dims": (64, 64)},
+    "click_model": {"expert_hidden_dims": (256, 64)},
+}
+"""What models have for a default where it is not that of the first paper.
+
+`mlp` and `context_aware` are those of Pobrotyn et al. for shop logs (Tables 6 and 7), PRM is the default of
+Pei et al. (Table 4) on theirs.
+"""
 
 
 class RunConfig(BaseModel):
-    """The settings of one training run; the defaults of the model are the first paper's.
+    """The settings of one training run; defaults are the first paper's or in `MODEL_DEFAULTS`.
 
     Attributes:
         model: which model.
@@ -85,14 +118,21 @@ class RunConfig(BaseModel):
         own_share: a task's share of its own activations at the start of cross_stitch.
         tensor_ranks: the three ranks of tensor_factorization.
         trunk: `attention` puts a listwise self-attention encoder before the towers of any model, so
-            that they see each item in the context of its list.
-        attention_dim: width d_fc of the encoder; a multiple of attention_heads.
+            that they see each item in the context of its list; context_aware and PRM always have it.
+        attention_dim: width d_fc of the encoder; a multiple of attention_heads but for PRM.
         attention_blocks: N, the encoder's blocks.
         attention_heads: H, the heads of each block.
         attention_hidden_dim: d_h, the hidden layer of a block's feed-forward part.
         attention_residual: whether the blocks have residual connections.
         positional_encoding: of the place in the initial list: none, fixed or learned.
         max_positions: places with a learned encoding of their own; later ones share the last.
+        ignored_features: features that the items' vectors leave out, for ablations.
+        personal_vector: the feature with PRM's personalised vectors.
+        state_dim: width of dlcm's GRU.
+        num_views: ways in which dlcm compares an item with its list.
+        wide_crosses: pairs of features whose ids wide_deep crosses; None for each id of the list with
+            each id of the items.
+        cross_buckets: weights that wide_deep has for each of those pairs.
         activation: of the hidden layers.
         dropout: share of hidden units dropped in training, in towers and encoder.
         embedding_dim: width of embeddings that the schema gives no width.
@@ -151,6 +191,12 @@ class RunConfig(BaseModel):
     attention_residual: bool = True
     positional_encoding: Literal["none", "fixed", "learned"] = "none"
     max_positions: int = Field(200, ge=1)
+    ignored_features: tuple[str, ...] = ()
+    personal_vector: str = "personal_vector"
+    state_dim: int = Field(64, ge=1)
+    num_views: int = Field(8, ge=1)
+    wide_crosses: tuple[tuple[str, str], ...] | None = None
+    cross_buckets: int = Field(10_000, ge=1)
     activation: str = "relu"
     dropout: float = Field(0.0, ge=0, lt=1)
     embedding_dim: int = Field(16, ge=1)
@@ -174,6 +220,11 @@ class RunConfig(BaseModel):
     strategy: Literal["MirroredStrategy", "MultiWorkerMirroredStrategy"] | None = None
     steps_per_execution: int = Field(1, ge=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_the_model(cls, data: Any) -> Any:
+        return {**MODEL_DEFAULTS.get(str(data.get("model")), {}), **data}
+
     @field_validator("tasks", mode="before")
     @classmethod
     def _names_are_tasks(cls, value: Any) -> Any:
@@ -192,7 +243,8 @@ class RunConfig(BaseModel):
         for name in ("expert_hidden_dims", "tower_hidden_dims", "tensor_ranks"):
             if min(getattr(self, name), default=1) < 1:
                 raise ValueError(f"{name} must be >= 1")
-        if self.trunk == "attention" and self.attention_dim % self.attention_heads:
+        narrow = self.trunk == "attention" and self.model not in WIDE_HEADS
+        if narrow and self.attention_dim % self.attention_heads:
             raise ValueError(
                 f"attention_heads must divide attention_dim = {self.attention_dim}, "
                 f"got {self.attention_heads}"

@@ -40,6 +40,7 @@ class ModelCase:
         outputs: axes of what it returns, by name.
         call: (layer, symbolic inputs) -> outputs; None for a scorer, which builds its own model.
         draws: whether it draws random numbers in training.
+        ordered: whether the order in which items stand is what it reads.
     """
 
     name: str
@@ -48,6 +49,7 @@ class ModelCase:
     outputs: dict[str, str]
     call: Callable[[Any, dict[str, Any]], Any] | None = call_layer
     draws: bool = False
+    ordered: bool = False
 
     @property
     def dtypes(self) -> set[str]:

@@ -213,6 +213,7 @@ LAYERS = [
     ),
 ]
 
+IDS = ("clicked", "sub", "top", "brand")
 ENCODER: dict[str, Any] = {"dim": 6, "num_blocks": 2, "num_heads": 2, "hidden_dim": 5}
 LISTS = {"inputs": floats("BL", 4), "mask": mask()}
 LAYERS += [
@@ -266,6 +267,44 @@ LAYERS += [
             {"output": "BL"},
         )
         for kind, where in (("learned", "inputs"), ("fixed", "projection"))
+    ),
+]
+
+LAYERS += [
+    ModelCase(
+        "SelfAttentionEncoder in the order of the items",
+        lambda: layers.SelfAttentionEncoder(**ENCODER, positional_encoding="fixed"),
+        LISTS,
+        {"output": "BL"},
+        ordered=True,
+    ),
+    ModelCase(
+        "DeepListwiseContext",
+        lambda: layers.DeepListwiseContext([5], state_dim=3, num_views=2),
+        LISTS,
+        {"output": "BL"},
+        ordered=True,
+    ),
+    ModelCase(
+        "DeepListwiseContext with dropout",
+        lambda: layers.DeepListwiseContext([], state_dim=3, num_views=2, dropout=0.2),
+        LISTS,
+        {"output": "BL"},
+        draws=True,
+        ordered=True,
+    ),
+    ModelCase(
+        "ListLogProbability",
+        layers.ListLogProbability,
+        {"logits": floats("BL", None), "mask": mask()},
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "CrossedWeights",
+        lambda: layers.CrossedWeights([("clicked", "brand"), ("sub", "top")], num_buckets=30),
+        {**{name: {**CONTEXT, **EXAMPLE}[name] for name in IDS}, "mask": mask()},
+        {"output": "BL"},
+        call=lambda layer, x: layer({name: x[name] for name in IDS}, mask=x["mask"]),
     ),
 ]
 
@@ -420,6 +459,51 @@ SCORERS += [
         {"output": "BL"},
         call=None,
         draws=True,
+    ),
+]
+
+WITHOUT_TOWERS = {name: SMALL[name] for name in ("embedding_dim", "embedding_l2")}
+SCORERS += [
+    ModelCase(
+        f"PRMScorer, personalized: {personalized}",
+        functools.partial(
+            scorers.PRMScorer,
+            SCHEMA,
+            FILE_TABLES,
+            personalized=personalized,
+            personal_vector="sales",
+            trunk=ENCODER,
+            **WITHOUT_TOWERS,
+        ),
+        RAW,
+        {"output": "BL"},
+        call=None,
+        ordered=True,
+    )
+    for personalized in (False, True)
+]
+SCORERS += [
+    ModelCase(
+        "DLCMScorer",
+        lambda: scorers.DLCMScorer(SCHEMA, TABLES, state_dim=3, num_views=2, **SMALL),
+        RAW,
+        {"output": "BL"},
+        call=None,
+        ordered=True,
+    ),
+    ModelCase(
+        "WideDeepScorer",
+        lambda: scorers.WideDeepScorer(SCHEMA, FILE_TABLES, cross_buckets=30, **SMALL),
+        RAW,
+        {"output": "BL"},
+        call=None,
+    ),
+    ModelCase(
+        "ClickModelScorer",
+        lambda: scorers.ClickModelScorer(SCHEMA, TABLES, ignored_features=("age",), **SMALL),
+        RAW,
+        {"output": "BL"},
+        call=None,
     ),
 ]
 

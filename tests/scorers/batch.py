@@ -18,6 +18,7 @@ TABLES = FeatureTables(
     },
 )
 SMALL = {"embedding_dim": 4, "expert_hidden_dims": (8, 5), "seed": 1}
+RERANKING = {**SMALL, "attention_dim": 8, "attention_hidden_dim": 12, "personal_vector": "sales"}
 # brand 4, price 1, sales 1; top 4, sub 4, clicked 4, age 1
 WIDTH = 19
 

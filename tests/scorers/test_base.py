@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from tests.scorers.batch import SMALL, TABLES, raw_batch
+from tests.scorers.batch import RERANKING, TABLES, raw_batch
 from tests.tiny import SCHEMA
 from tfr_moe._compat import tfr
 from tfr_moe.schema import MASK
@@ -15,7 +15,7 @@ NAMES = pytest.mark.parametrize("name", MODELS)
 
 
 def scorer_of(name, **settings):
-    return create(name, SCHEMA, TABLES, {**SMALL, "num_experts": 5, "top_k": 2, **settings})
+    return create(name, SCHEMA, TABLES, {**RERANKING, "num_experts": 5, "top_k": 2, **settings})
 
 
 @NAMES

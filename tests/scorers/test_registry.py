@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.scorers.batch import SMALL, TABLES
+from tests.scorers.batch import RERANKING, TABLES
 from tests.tiny import SCHEMA
 from tfr_moe.config import MODEL_NAMES, make_config
 from tfr_moe.errors import UserError
@@ -10,7 +10,7 @@ from tfr_moe.layers import CategoryMixtureOfExperts, ItemTower
 from tfr_moe.scorers import MODELS, MixtureScorer, TowerScorer, WideTowerScorer, create
 
 EVERY = {
-    **SMALL,
+    **RERANKING,
     "num_experts": 6,
     "top_k": 2,
     "num_adversarial": 3,
@@ -98,4 +98,5 @@ def test_the_expert_layer_is_one_or_none(name):
     model = create(name, SCHEMA, TABLES, EVERY).build_model()
     kinds = [type(layer) for layer in model.layers]
     assert kinds.count(CategoryMixtureOfExperts) == (name in CATEGORY_MIXTURES)
-    assert kinds.count(ItemTower) == ("dnn" in name)
+    towers = {"wide_deep": 2, **dict.fromkeys(("dnn", "wide_dnn", "mlp", "context_aware"), 1)}
+    assert kinds.count(ItemTower) == {"click_model": 1, **towers}.get(name, 0)

@@ -2,6 +2,7 @@
 
 from tfr_moe.layers.adversarial import AdversarialExpertPenalty, sample_idle_experts
 from tfr_moe.layers.attention import EncoderBlock, SelfAttentionEncoder
+from tfr_moe.layers.crosses import CrossedWeights
 from tfr_moe.layers.diversity import expert_correlation
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
@@ -13,6 +14,7 @@ from tfr_moe.layers.gating import (
     squared_variation,
 )
 from tfr_moe.layers.hierarchy import HierarchicalSoftConstraint
+from tfr_moe.layers.listwise import ListLogProbability
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 from tfr_moe.layers.monitoring import ExpertUsage, GateMonitor, TrainingMean
 from tfr_moe.layers.multitask import MMoE, OMoE, SharedBottom, SingleTask, TaskTowers
@@ -31,6 +33,7 @@ from tfr_moe.layers.multitask_scores import (
 )
 from tfr_moe.layers.multitask_sharing import CrossStitch, L2Constrained, TensorFactorization
 from tfr_moe.layers.positions import PositionEncoding, places_in_list, sinusoidal_encoding
+from tfr_moe.layers.recurrent import DeepListwiseContext
 from tfr_moe.layers.tower import ItemTower
 
 __all__ = [
@@ -40,6 +43,8 @@ __all__ = [
     "CategoryMixtureOfExperts",
     "CombinedScore",
     "CrossStitch",
+    "CrossedWeights",
+    "DeepListwiseContext",
     "EncodedFeatures",
     "EncoderBlock",
     "ExpertTowers",
@@ -50,6 +55,7 @@ __all__ = [
     "HierarchicalSoftConstraint",
     "ItemTower",
     "L2Constrained",
+    "ListLogProbability",
     "MMoE",
     "NoisyTopKGate",
     "OMoE",

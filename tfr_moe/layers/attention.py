@@ -108,7 +108,7 @@ class EncoderBlock(tf.keras.layers.Layer):
             layers.Dropout(
                 self.dropout,
                 seed=None if seed is None else seed + 20 + i,
-                name=f"dropout_{i}",
+                name=f"drop_{i}",
                 dtype=dtype,
             )
             for i in range(2)

@@ -55,9 +55,10 @@ class FeatureEncoder(tf.keras.layers.Layer):
         embedding_l2: weight of a penalty on the squared norm of the embeddings in use, as a mean over
             valid items. Only rows that were looked up decay, whatever the vocabulary's size.
         seed: seed of the embeddings' initialisation.
+        left_out: features that are not part of X.
 
     Raises:
-        UserError: if statistics or a vocabulary of a feature is not there.
+        UserError: if statistics or a vocabulary of a feature is not there, or if nothing is left of X.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class FeatureEncoder(tf.keras.layers.Layer):
         embedding_dim: int = 16,
         embedding_l2: float = 0.0,
         seed: int | None = None,
+        left_out: Sequence[str] = (),
         **kwargs: Any,
     ):
         # Numerics are normalised in float32 before they meet a narrower compute dtype.
@@ -80,10 +82,18 @@ class FeatureEncoder(tf.keras.layers.Layer):
         self.embedding_dim = embedding_dim
         self.embedding_l2 = embedding_l2
         self.seed = seed
+        self.left_out = tuple(left_out)
+        self._check_left_out()
         self._check_statistics()
         categorical = [f for f in self.schema.features if f.kind != "numeric"]
         self.lookups = {f.name: self._lookup(f) for f in categorical}
         self.embeddings = {f.name: self._embedding(f, i) for i, f in enumerate(categorical)}
+
+    def _check_left_out(self) -> None:
+        for name in self.left_out:
+            self.schema.feature(name)
+        if len(set(self.left_out)) == len(self.schema.features):
+            raise UserError("left_out: names all features, nothing is left to learn from")
 
     def _check_statistics(self) -> None:
         scopes: tuple[Scope, ...] = ("context", "example")
@@ -140,10 +150,13 @@ class FeatureEncoder(tf.keras.layers.Layer):
         of_list = self._blocks("context", context, context)
         of_item = self._blocks("example", example, context)
         list_size = tf.shape(mask)[1]
-        spread = [
-            tf.repeat(block[:, tf.newaxis, :], list_size, axis=1) for block in of_list.values()
-        ]
-        items = tf.concat([*of_item.values(), *spread], axis=-1)
+        spread = {
+            name: tf.repeat(block[:, tf.newaxis, :], list_size, axis=1)
+            for name, block in of_list.items()
+            if name not in self.left_out
+        }
+        kept = [block for name, block in of_item.items() if name not in self.left_out]
+        items = tf.concat([*kept, *spread.values()], axis=-1)
         ids = [f.name for f in self.schema.features if f.kind != "numeric"]
         if training and self.embedding_l2 > 0 and ids:
             parts = [of_item[n] if n in of_item else of_list[n][:, tf.newaxis, :] for n in ids]
@@ -211,9 +224,11 @@ class FeatureEncoder(tf.keras.layers.Layer):
             "embedding_dim": self.embedding_dim,
             "embedding_l2": self.embedding_l2,
             "seed": self.seed,
+            "left_out": list(self.left_out),
         }
 
     def output_width(self) -> int:
         """The width n of X."""
         widths = {name: layer.output_dim for name, layer in self.embeddings.items()}
-        return sum(widths.get(f.name, f.width) for f in self.schema.features)
+        kept = (f for f in self.schema.features if f.name not in self.left_out)
+        return sum(widths.get(f.name, f.width) for f in kept)

@@ -9,21 +9,28 @@ from tfr_moe.scorers.multitask import (
     combined_model,
     groups_of_categories,
 )
+from tfr_moe.scorers.pointwise import ClickModelScorer, WideDeepScorer, vector_model
 from tfr_moe.scorers.registry import MODELS, create
+from tfr_moe.scorers.reranking import DLCMScorer, PRMScorer
 from tfr_moe.scorers.tower import TowerScorer, WideTowerScorer, tower_parameters, widened_dims
 
 __all__ = [
     "MODELS",
     "CategoryMMoEScorer",
+    "ClickModelScorer",
+    "DLCMScorer",
     "FeatureScorer",
     "MixtureScorer",
     "MultiTaskScorer",
+    "PRMScorer",
     "TowerScorer",
+    "WideDeepScorer",
     "WideTowerScorer",
     "combined_model",
     "create",
     "explanation_model",
     "groups_of_categories",
     "tower_parameters",
+    "vector_model",
     "widened_dims",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfr_moe._compat import tf, tfr
@@ -33,6 +33,7 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         num_outputs: logits for each item, such as one for each grade (`tfr_moe.levels`).
         trunk: arguments of a `SelfAttentionEncoder` that the items pass first, so that what follows sees
             each item in the context of its list; None for none.
+        ignored_features: features that the items' vectors leave out, for ablations.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         seed: int | None = None,
         num_outputs: int = 1,
         trunk: Mapping[str, Any] | None = None,
+        ignored_features: Sequence[str] = (),
     ):
         self.schema = schema
         self.tables = tables
@@ -58,10 +60,17 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         self.seed = seed
         self.num_outputs = num_outputs
         self.trunk = None if trunk is None else dict(trunk)
+        self.ignored_features = tuple(ignored_features)
+        for name in self.ignored_features:
+            schema.feature(name)
 
     @abc.abstractmethod
     def score(self, features: EncodedFeatures, mask: Any, input_width: int) -> Any:
-        """Encoded features and mask [B, L] -> logits [B, L], or [B, L, num_outputs] where there are several."""
+        """Encoded features and mask [B, L] -> logits [B, L], with several outputs [B, L, num_outputs]."""
+
+    def left_out(self) -> tuple[str, ...]:
+        """The features that are not part of X."""
+        return self.ignored_features
 
     def __call__(
         self, context_features: Mapping[str, Any], example_features: Mapping[str, Any], mask: Any
@@ -74,6 +83,7 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
             self.embedding_dim,
             self.embedding_l2,
             self.seed,
+            self.left_out(),
             name="features",
         )
         features = encoder(context_features, example_features, mask)
@@ -99,6 +109,7 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
             "seed": self.seed,
             "num_outputs": self.num_outputs,
             "trunk": self.trunk,
+            "ignored_features": list(self.ignored_features),
         }
 
     @classmethod

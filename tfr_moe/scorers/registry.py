@@ -10,10 +10,10 @@ from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import FeatureScorer
 from tfr_moe.scorers.mixture import MixtureScorer
 from tfr_moe.scorers.multitask import CategoryMMoEScorer, MultiTaskScorer
+from tfr_moe.scorers.pointwise import ClickModelScorer, WideDeepScorer
+from tfr_moe.scorers.reranking import DLCMScorer, PRMScorer
 from tfr_moe.scorers.tower import TowerScorer, WideTowerScorer
 
-_COMMON = ("embedding_dim", "embedding_l2", "expert_hidden_dims", "activation", "dropout", "seed")
-_SINGLE = (*_COMMON, "num_outputs")
 _ENCODER = {
     "attention_dim": "dim",
     "attention_blocks": "num_blocks",
@@ -25,6 +25,10 @@ _ENCODER = {
     "dropout": "dropout",
 }
 """Parameters of a run -> arguments of `SelfAttentionEncoder`."""
+_TRUNK = ("trunk", *(name for name in _ENCODER if name != "dropout"))
+_FEATURES = ("embedding_dim", "embedding_l2", "ignored_features", "dropout", "seed", *_TRUNK)
+_COMMON = ("expert_hidden_dims", "activation", *_FEATURES)
+_SINGLE = (*_COMMON, "num_outputs")
 _GATE = (
     "gate_features",
     "num_experts",
@@ -49,13 +53,15 @@ _CATEGORY_GATES = (
 class ModelFamily(NamedTuple):
     """A scorer class, the parameters that it takes from a run and those that its name fixes.
 
-    Those of `settings` it takes together, as the argument of that name.
+    Those of `settings` it takes together, as the argument of that name. A family with `attention` has
+    the encoder whatever `trunk` says.
     """
 
     scorer: type[FeatureScorer]
     parameters: tuple[str, ...]
     fixed: Mapping[str, Any]
     settings: tuple[str, ...] = ()
+    attention: bool = False
 
 
 def _multitask(network: str, *settings: str) -> ModelFamily:
@@ -71,6 +77,21 @@ MODELS: dict[str, ModelFamily] = {
     "adv_moe": ModelFamily(MixtureScorer, (*_SINGLE, *_GATE, *_ADVERSARIAL), {"hsc_weight": None}),
     "hsc_moe": ModelFamily(MixtureScorer, (*_SINGLE, *_GATE, *_HSC), {"num_adversarial": 0}),
     "adv_hsc_moe": ModelFamily(MixtureScorer, (*_SINGLE, *_GATE, *_HSC, *_ADVERSARIAL), {}),
+    "mlp": ModelFamily(TowerScorer, _SINGLE, {}),
+    "context_aware": ModelFamily(
+        TowerScorer, (*_FEATURES, "num_outputs"), {"expert_hidden_dims": ()}, attention=True
+    ),
+    "prm_base": ModelFamily(
+        PRMScorer, (*_FEATURES, "personal_vector"), {"personalized": False}, attention=True
+    ),
+    "prm_personalized": ModelFamily(
+        PRMScorer, (*_FEATURES, "personal_vector"), {"personalized": True}, attention=True
+    ),
+    "dlcm": ModelFamily(
+        DLCMScorer, (*_FEATURES, "expert_hidden_dims", "state_dim", "num_views"), {}
+    ),
+    "wide_deep": ModelFamily(WideDeepScorer, (*_COMMON, "wide_crosses", "cross_buckets"), {}),
+    "click_model": ModelFamily(ClickModelScorer, _COMMON, {}),
     "single_task": _multitask("single_task"),
     "shared_bottom": _multitask("shared_bottom"),
     "l2_constrained": _multitask("l2_constrained", "l2_weight"),
@@ -92,19 +113,23 @@ def create(
         schema: the schema of the data.
         tables: statistics and vocabularies of the training split.
         parameters: by their names in `RunConfig`; what the model does not have is not read. With
-            `trunk: attention` any model gets a self-attention encoder before its towers.
+            `trunk: attention` any model gets a self-attention encoder before its towers; the models
+            of the papers on attention have it anyway.
 
     Raises:
-        UserError: for an unknown name.
+        UserError: for an unknown name, or several outputs of a model that has one.
     """
     if model not in MODELS:
         raise UserError(f"model {model!r} is unknown; there are: {', '.join(MODELS)}")
     family = MODELS[model]
-    taken = {name: parameters[name] for name in family.parameters if name in parameters}
+    if parameters.get("num_outputs", 1) > 1 and "num_outputs" not in family.parameters:
+        raise UserError(f"model {model!r} has one output for each item; loss ordinal needs several")
+    given = [name for name in family.parameters if name in parameters and name not in _TRUNK]
+    taken = {name: parameters[name] for name in given}
     settings = {name: parameters[name] for name in family.settings if name in parameters}
     if settings:
         taken["settings"] = settings
-    if parameters.get("trunk", "none") == "attention":
+    if family.attention or parameters.get("trunk") == "attention":
         taken["trunk"] = {
             argument: parameters[name] for name, argument in _ENCODER.items() if name in parameters
         }
