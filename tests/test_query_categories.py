@@ -153,6 +153,13 @@ def test_a_table_that_teaches_nothing_is_refused(tmp_path, name, rows, columns, 
     assert not (tmp_path / "out").exists()
 
 
+def test_a_broken_table_is_named(tmp_path):
+    path = tmp_path / "broken.csv"
+    path.write_text('query,sub,top\nsofa,"a,b\n')
+    with pytest.raises(UserError, match=r"broken\.csv: Reached end of file without closing quote"):
+        train_query_categories(path, tmp_path / "out", COLUMNS)
+
+
 def test_a_missing_table_and_a_missing_model_are_named(tmp_path):
     with pytest.raises(UserError, match=r"nothing\.csv: cannot be read"):
         train_query_categories(tmp_path / "nothing.csv", tmp_path / "out", COLUMNS)

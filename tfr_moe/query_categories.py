@@ -80,7 +80,7 @@ def train_query_categories(
     """
     tf.keras.utils.set_random_seed(seed)
     rows = _rows(Path(path), columns)
-    counts, left_out = _count(rows)
+    counts, left_out = _count(rows, path)
     classes = sorted(counts)
     if len(classes) < 2:
         raise UserError(f"{path}: {len(classes)} categories of queries, at least 2 are needed")
@@ -152,7 +152,7 @@ def _is_whole(query: Any, child: Any, *rest: Any) -> Any:
     return (tf.strings.length(tf.strings.strip(query)) > 0) & (tf.strings.length(child) > 0)
 
 
-def _count(rows: tf.data.Dataset) -> tuple[Counter[tuple[str, str]], int]:
+def _count(rows: tf.data.Dataset, path: str | Path) -> tuple[Counter[tuple[str, str]], int]:
     """(rows of each (parent, child), rows without a query or a category)."""
     counts: Counter[tuple[str, str]] = Counter()
     left_out = 0
@@ -163,7 +163,8 @@ def _count(rows: tf.data.Dataset) -> tuple[Counter[tuple[str, str]], int]:
             pairs = tf.stack([parent[whole], child[whole]], axis=1).numpy()
             counts.update((top.decode(), sub.decode()) for top, sub in pairs)
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
-        raise UserError(f"table of queries: {' '.join(str(error.message).split())}") from None
+        reason = error.message.split("}} ")[-1].split(" [Op:")[0]
+        raise UserError(f"{path}: {' '.join(reason.split())}") from None
     return counts, left_out
 
 
