@@ -40,7 +40,15 @@ REQUIRES = [
 ]
 EXTRAS = {
     "beam": ["apache-beam>=2.60", "google-crc32c>=1.5", "pyarrow>=14"],
-    "serving": ["grpcio>=1.60"],
+    "serving": [
+        "grpcio>=1.60",
+        "prometheus-client>=0.19",
+        # Each release asks for one range of protobuf; these take that of the lane's TensorFlow.
+        f"grpcio-health-checking>=1.60,<1.63; {OLD}",
+        f"grpcio-reflection>=1.60,<1.63; {OLD}",
+        f"grpcio-health-checking>=1.72,<1.82; {NEW}",
+        f"grpcio-reflection>=1.72,<1.82; {NEW}",
+    ],
     "tuning": ["keras-tuner>=1.4.7", "matplotlib>=3.8"],
     "baselines": [
         "lightgbm>=4.3",
@@ -53,6 +61,8 @@ EXTRAS = {
     "gpu": ["tensorflow[and-cuda]"],
 }
 EXTRAS["dev"] = [
+    f"grpcio-tools>=1.60,<1.63; {OLD}",
+    f"grpcio-tools>=1.72,<1.82; {NEW}",
     "hypothesis>=6.100",
     "ir-measures>=0.3.3",
     "mypy>=1.10",
@@ -76,7 +86,11 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=PACKAGES,
     package_dir=PACKAGE_DIR,
-    package_data={"tfr_moe": ["py.typed"], "tfr_moe.tuning": ["*.css"]},
+    package_data={
+        "tfr_moe": ["py.typed"],
+        "tfr_moe.serving": ["protos/*"],
+        "tfr_moe.tuning": ["*.css"],
+    },
     install_requires=REQUIRES,
     extras_require=EXTRAS,
     entry_points={"console_scripts": ["tfr-moe = tfr_moe.cli:main"]},

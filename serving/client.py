@@ -1,123 +1,58 @@
 """A client for ranking models behind TensorFlow Serving or the local server.
 
-It never imports Keras, nor TensorFlow's Python API beyond what the protos of
-tensorflow-serving-api bring.
+It imports neither TensorFlow nor Keras, so that a web application can carry it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import grpc
-import numpy as np
-from tensorflow_serving.apis import (
-    get_model_status_pb2,
-    model_service_pb2_grpc,
-    prediction_service_pb2_grpc,
-)
+import grpc.aio
 
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
-from .channel import open_channel
-from .request import RequestEncoder, load_request
-from .tensors import predict_request, to_array
+from .answers import (
+    Expert,
+    RankedItem,
+    Ranking,
+    RequestError,
+    Signature,
+    Tensor,
+    VersionStatus,
+)
+from .asking import METHODS, Asking, Call, Items, Steps
+from .channel import MAX_ATTEMPTS, MAX_MESSAGE_BYTES, Tls, open_channel
+from .request import load_request
 
 __all__ = [
+    "AsyncRankingClient",
     "Expert",
     "RankedItem",
     "Ranking",
     "RankingClient",
     "RequestError",
+    "Signature",
+    "Tensor",
+    "Tls",
     "VersionStatus",
     "load_request",
 ]
 
-
-_TASK_SCORES = "scores_"
-
-
-class RequestError(UserError):
-    """A request that was not answered. `code` is the gRPC status code."""
-
-    def __init__(self, message: str, code: grpc.StatusCode):
-        super().__init__(message)
-        self.code = code
+T = TypeVar("T")
+_HEALTH = "/grpc.health.v1.Health/Check"
+_SERVING = b"\x08\x01"  # HealthCheckResponse: field 1, status, is SERVING
 
 
-class Expert(NamedTuple):
-    """An expert that took part in a score, and its gate weight (those of a score add up to 1)."""
+class _Client:
+    """What both clients hold: the connection, the operations, and words for what goes wrong."""
 
-    id: int
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class RankedItem:
-    """One item of an answer.
-
-    Attributes:
-        index: its place in the request, the first is 0.
-        score: the model's score; only differences within a list mean something.
-        experts: who made the score, heaviest first; empty unless the gate works item by item.
-        tasks: the score of each task, which `score` combines; empty for a model with one score.
-    """
-
-    index: int
-    score: float
-    experts: tuple[Expert, ...] = ()
-    tasks: Mapping[str, float] = field(default_factory=dict, hash=False)
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """An answer.
-
-    Attributes:
-        model: the model's name.
-        version: the version that answered.
-        items: best first.
-        experts: who made the scores of this list, heaviest first; empty for a model without
-            experts and for one that chooses them item by item.
-    """
-
-    model: str
-    version: int
-    items: tuple[RankedItem, ...]
-    experts: tuple[Expert, ...] = ()
-
-
-class VersionStatus(NamedTuple):
-    """A version of the model: its state (`AVAILABLE` answers) and why it failed, if it did."""
-
-    version: int
-    state: str
-    error: str = ""
-
-
-class RankingClient:
-    """Asks a server to rank items.
-
-    Args:
-        target: `HOST:PORT`.
-        model: the model's name.
-        schema: the schema that the model was trained with; None asks the server for it before the
-            first request.
-        timeout: seconds within which an answer must come.
-        version: a fixed version; by default the newest that the server has.
-
-    Raises:
-        UserError: if `target` has no port.
-
-    Example:
-        >>> client = RankingClient("localhost:8500", "shop", schema)  # doctest: +SKIP
-        >>> answer = client.rank({"category": "toys"}, [{"price": 9.5}, {"price": 3}])  # doctest: +SKIP
-        >>> [item.index for item in answer.items]  # doctest: +SKIP
-        [1, 0]
-    """
+    _kind: Any = grpc
 
     def __init__(
         self,
@@ -127,18 +62,88 @@ class RankingClient:
         *,
         timeout: float = 5.0,
         version: int | None = None,
+        label: str | None = None,
+        tls: Tls | None = None,
+        metadata: Mapping[str, str] | None = None,
+        attempts: int = MAX_ATTEMPTS,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        split: bool = False,
     ):
-        if ":" not in target:
-            raise UserError(f"target {target!r}: must be HOST:PORT")
+        if not timeout > 0:
+            raise UserError(f"timeout must be more than 0 seconds, got {timeout:g}")
+        self._asking = Asking(model, schema, version, label, max_message_bytes, split)
         self._target = target
-        self._model = model
-        self._version = version
         self._timeout = timeout
-        self._schema = schema
-        self._encoder: RequestEncoder | None = None
-        self._channel = open_channel(target)
-        self._prediction = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
-        self._status = model_service_pb2_grpc.ModelServiceStub(self._channel)
+        self._metadata = tuple((metadata or {}).items())
+        self._channel = open_channel(
+            target,
+            tls=tls,
+            attempts=attempts,
+            max_message_bytes=max_message_bytes,
+            kind=self._kind,
+        )
+        self._methods = {
+            method: self._channel.unary_unary(
+                method.path,
+                request_serializer=method.request.SerializeToString,
+                response_deserializer=method.answer.FromString,
+            )
+            for method in METHODS
+        }
+        self._health = self._channel.unary_unary(_HEALTH)
+
+    def _options(self, deadline: float) -> dict[str, Any]:
+        return {"timeout": max(0.0, deadline - time.monotonic()), "metadata": self._metadata}
+
+    def _deadline(self, timeout: float | None) -> float:
+        return time.monotonic() + (self._timeout if timeout is None else timeout)
+
+    def _explained(self, error: grpc.RpcError) -> RequestError:
+        code, details = error.code(), error.details()
+        reason = " ".join((details or code.name).split())
+        model = f"model {self._asking.model!r}"
+        if code == grpc.StatusCode.UNAVAILABLE:
+            message = f"no server at {self._target} ({reason})"
+        elif code == grpc.StatusCode.DEADLINE_EXCEEDED:
+            message = f"no answer from {self._target} within {self._timeout:g} s"
+        elif code == grpc.StatusCode.NOT_FOUND:
+            version = self._asking.version
+            which = "" if version is None else f" version {version}"
+            message = f"{model}{which} is not served at {self._target} ({reason})"
+        else:
+            message = f"{self._target} refused the request to {self._asking.model!r}: {reason}"
+        return RequestError(message, code)
+
+
+class RankingClient(_Client):
+    """Asks a server to rank items. Threads may share it.
+
+    Args:
+        target: `HOST:PORT`; of a name with several addresses, or of several IPv4 addresses with ports
+            separated by commas, each is asked in turn.
+        model: the model's name.
+        schema: the schema that the model was trained with; None asks the server for it before the
+            first request.
+        timeout: seconds within which an answer must come, with all tries.
+        version: a fixed version; by default the newest that the server has.
+        label: or the version that has this label on the server, such as `stable`.
+        tls: encrypts the connection; None sends everything in the clear.
+        metadata: sent with every request, such as a token.
+        attempts: how often a request is tried in all while the server is UNAVAILABLE, with growing
+            pauses. Nothing else is tried again.
+        max_message_bytes: no request or answer is larger.
+        split: send a list that is beyond the limit in parts; only for models that score each item
+            on its own, which is checked.
+
+    Raises:
+        UserError: if an argument is not what it should be.
+
+    Example:
+        >>> client = RankingClient("localhost:8500", "shop", schema)  # doctest: +SKIP
+        >>> answer = client.rank({"category": "toys"}, [{"price": 9.5}, {"price": 3}])  # doctest: +SKIP
+        >>> [item.index for item in answer.items]  # doctest: +SKIP
+        [1, 0]
+    """
 
     @property
     def schema(self) -> FeatureSchema:
@@ -147,50 +152,30 @@ class RankingClient:
         Raises:
             RequestError: as `rank`, where the server has to be asked.
         """
-        if self._schema is None:
-            answer = self._call(self._prediction.Predict, self._request("schema", b""))
-            text = bytes(to_array(answer.outputs["schema"])[0])
-            self._schema = FeatureSchema.model_validate_json(text)
-        return self._schema
+        return self._run(self._asking.schema())
 
-    def rank(self, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> Ranking:
+    def rank(
+        self, context: Mapping[str, Any], items: Items, *, timeout: float | None = None
+    ) -> Ranking:
         """Ranks items.
 
         Args:
             context: raw values of the context features.
             items: raw values of the example features, one mapping an item.
+            timeout: seconds, other than those of the client.
 
         Raises:
-            UserError: for a request that does not fit the schema, before anything is sent.
+            UserError: for a request that does not fit the schema or is too large, before anything is
+                sent.
             RequestError: if the server is not there, does not have the model, or refuses.
         """
-        answer = self._predict("rank", context, items)
-        outputs = {name: to_array(proto)[0] for name, proto in answer.outputs.items()}
-        valid = int(outputs["valid"])
-        ids, weights = outputs.get("expert_ids"), outputs.get("expert_weights")
-        shared: tuple[Expert, ...] = ()
-        own: list[tuple[Expert, ...]] = [()] * valid
-        if valid and ids is not None and weights is not None:
-            if ids.ndim == 1:
-                shared = _experts(ids, weights)
-            else:
-                own = [_experts(ids[i], weights[i]) for i in range(valid)]
-        order, scores = outputs["order"][:valid].tolist(), outputs["scores"][:valid].tolist()
-        named = {
-            name.removeprefix(_TASK_SCORES): values[:valid].tolist()
-            for name, values in sorted(outputs.items())
-            if name.startswith(_TASK_SCORES)
-        }
-        tasks = [{name: values[i] for name, values in named.items()} for i in range(valid)]
-        ranked = tuple(RankedItem(*item) for item in zip(order, scores, own, tasks, strict=True))
-        return Ranking(self._model, answer.model_spec.version.value, ranked, shared)
+        return self._run(self._asking.rank(context, items), timeout)
 
     def predict(
-        self, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
+        self, context: Mapping[str, Any], items: Items, *, timeout: float | None = None
     ) -> list[float]:
         """The scores of the items in the order of the request. Arguments and errors as `rank`."""
-        answer = self._predict("serving_default", context, items)
-        return to_array(answer.outputs["scores"])[0, : len(items)].tolist()
+        return self._run(self._asking.predict(context, items), timeout)
 
     def status(self) -> list[VersionStatus]:
         """The versions of the model that the server knows, newest first.
@@ -198,14 +183,28 @@ class RankingClient:
         Raises:
             RequestError: if the server is not there or does not know the model.
         """
-        request = get_model_status_pb2.GetModelStatusRequest()
-        request.model_spec.name = self._model
-        answer = self._call(self._status.GetModelStatus, request)
-        state = get_model_status_pb2.ModelVersionStatus.State
-        return [
-            VersionStatus(entry.version, state.Name(entry.state), entry.status.error_message)
-            for entry in answer.model_version_status
-        ]
+        return self._run(self._asking.status())
+
+    def metadata(self) -> dict[str, Signature]:
+        """The signatures of the model by name.
+
+        Raises:
+            RequestError: if the server is not there or does not have the model.
+        """
+        return self._run(self._asking.metadata())
+
+    def health(self) -> bool:
+        """Whether the server says that it is serving, by the gRPC health protocol.
+
+        A server without that protocol (TensorFlow Serving needs a flag for it) is healthy if a version
+        of the model is available.
+        """
+        try:
+            return self._health(b"", **self._options(self._deadline(None))) == _SERVING
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.UNIMPLEMENTED:
+                return False
+        return _available(self.status())
 
     def close(self) -> None:
         """Closes the connection."""
@@ -222,40 +221,117 @@ class RankingClient:
     ) -> None:
         self.close()
 
-    def _predict(
-        self, signature: str, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
-    ) -> Any:
-        if self._encoder is None:
-            self._encoder = RequestEncoder(self.schema)
-        serialized = self._encoder.encode(context, items)
-        return self._call(self._prediction.Predict, self._request(signature, serialized))
-
-    def _request(self, signature: str, serialized: bytes) -> Any:
-        request = predict_request(self._model, signature, [serialized])
-        if self._version is not None:
-            request.model_spec.version.value = self._version
-        return request
-
-    def _call(self, method: Any, request: Any) -> Any:
+    def _run(self, steps: Steps[T], timeout: float | None = None) -> T:
+        deadline = self._deadline(timeout)
         try:
-            return method(request, timeout=self._timeout)
+            calls = next(steps)
+            while True:
+                try:
+                    answers = self._ask(calls, deadline)
+                except grpc.RpcError as error:
+                    calls = steps.throw(self._explained(error))
+                else:
+                    calls = steps.send(answers)
+        except StopIteration as done:
+            return done.value
+
+    def _ask(self, calls: Sequence[Call], deadline: float) -> list[Any]:
+        options = self._options(deadline)
+        if len(calls) == 1:
+            return [self._methods[calls[0].method](calls[0].message, **options)]
+        sent = [self._methods[call.method].future(call.message, **options) for call in calls]
+        try:
+            return [future.result() for future in sent]
+        finally:
+            for future in sent:
+                future.cancel()
+
+
+class AsyncRankingClient(_Client):
+    """`RankingClient` for asyncio: the same arguments, and the same methods as coroutines.
+
+    To be made inside a running event loop.
+
+    Example:
+        >>> async def ask():
+        ...     async with AsyncRankingClient("localhost:8500", "shop") as client:
+        ...         return await client.rank({"category": "toys"}, [{"price": 9.5}, {"price": 3}])
+        >>> answer = asyncio.run(ask())  # doctest: +SKIP
+    """
+
+    _kind = grpc.aio
+
+    async def schema(self) -> FeatureSchema:
+        """See `RankingClient.schema`."""
+        return await self._run(self._asking.schema())
+
+    async def rank(
+        self, context: Mapping[str, Any], items: Items, *, timeout: float | None = None
+    ) -> Ranking:
+        """See `RankingClient.rank`."""
+        return await self._run(self._asking.rank(context, items), timeout)
+
+    async def predict(
+        self, context: Mapping[str, Any], items: Items, *, timeout: float | None = None
+    ) -> list[float]:
+        """See `RankingClient.predict`."""
+        return await self._run(self._asking.predict(context, items), timeout)
+
+    async def status(self) -> list[VersionStatus]:
+        """See `RankingClient.status`."""
+        return await self._run(self._asking.status())
+
+    async def metadata(self) -> dict[str, Signature]:
+        """See `RankingClient.metadata`."""
+        return await self._run(self._asking.metadata())
+
+    async def health(self) -> bool:
+        """See `RankingClient.health`."""
+        try:
+            return await self._health(b"", **self._options(self._deadline(None))) == _SERVING
         except grpc.RpcError as error:
-            raise self._explained(error.code(), error.details()) from error
+            if error.code() != grpc.StatusCode.UNIMPLEMENTED:
+                return False
+        return _available(await self.status())
 
-    def _explained(self, code: grpc.StatusCode, details: str | None) -> RequestError:
-        reason = " ".join((details or code.name).split())
-        if code == grpc.StatusCode.UNAVAILABLE:
-            message = f"no server at {self._target} ({reason})"
-        elif code == grpc.StatusCode.DEADLINE_EXCEEDED:
-            message = f"no answer from {self._target} within {self._timeout:g} s"
-        elif code == grpc.StatusCode.NOT_FOUND:
-            which = "" if self._version is None else f" version {self._version}"
-            message = f"model {self._model!r}{which} is not served at {self._target} ({reason})"
-        else:
-            message = f"{self._target} refused the request to {self._model!r}: {reason}"
-        return RequestError(message, code)
+    async def close(self) -> None:
+        """Closes the connection."""
+        await self._channel.close()
+
+    async def __aenter__(self) -> AsyncRankingClient:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _run(self, steps: Steps[T], timeout: float | None = None) -> T:
+        deadline = self._deadline(timeout)
+        try:
+            calls = next(steps)
+            while True:
+                try:
+                    answers = await self._ask(calls, deadline)
+                except grpc.RpcError as error:
+                    calls = steps.throw(self._explained(error))
+                else:
+                    calls = steps.send(answers)
+        except StopIteration as done:
+            return done.value
+
+    async def _ask(self, calls: Sequence[Call], deadline: float) -> list[Any]:
+        options = self._options(deadline)
+        sent = [self._methods[call.method](call.message, **options) for call in calls]
+        try:
+            return list(await asyncio.gather(*sent))
+        finally:
+            for call in sent:
+                call.cancel()
 
 
-def _experts(ids: np.ndarray, weights: np.ndarray) -> tuple[Expert, ...]:
-    heaviest_first = np.argsort(-weights, kind="stable")
-    return tuple(Expert(int(ids[k]), float(weights[k])) for k in heaviest_first)
+def _available(versions: Sequence[VersionStatus]) -> bool:
+    return any(version.state == "AVAILABLE" for version in versions)

@@ -1,95 +1,23 @@
-"""The models that the local server answers for: loaded from MODELS/NAME/<version>/, kept current."""
+"""The models that the local server answers for, kept current with the folders that they come from."""
 
 from __future__ import annotations
 
+import gc
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import grpc
-import numpy as np
 
-from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 
-from .graph import load_meta_graph, signatures_of
+from .loaded import LoadedModel
+from .refusals import RefusedError, invalid, not_found, precondition
 from .versions import models_of, versions_of
-from .warmup import EXTRA, WARMUP_FILE, read_warmup
-
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 log = logging.getLogger(__name__)
-
-
-class RefusedError(Exception):
-    """An answer that is an error: the gRPC status code and its message."""
-
-    def __init__(self, code: grpc.StatusCode, message: str):
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
-def refusal_of(error: tf.errors.OpError) -> RefusedError:
-    """TensorFlow's errors carry gRPC's codes; the preamble of a traceback is cut off."""
-    message = str(error.message).split("<stack traces unavailable>")[-1].strip()
-    return RefusedError(_CODES.get(error.error_code, grpc.StatusCode.UNKNOWN), message)
-
-
-class LoadedModel:
-    """One version of a model in memory, run through its signatures alone.
-
-    Raises:
-        tf.errors.OpError, OSError, ValueError, UserError, RefusedError: if it can't be loaded, or can't
-            answer its own warm-up requests.
-    """
-
-    def __init__(self, folder: Path):
-        self.name = folder.parent.name
-        self.version = int(folder.name)
-        self.signatures: dict[str, Any] = signatures_of(load_meta_graph(folder))
-        # The functions live only as long as what they were loaded with.
-        self._saved_model = tf.saved_model.load(str(folder))
-        warmup = folder / EXTRA / WARMUP_FILE
-        for request in read_warmup(warmup) if warmup.is_file() else []:
-            tensors = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
-            self.run(request.model_spec.signature_name, tensors)
-
-    def run(
-        self, signature: str, inputs: Mapping[str, np.ndarray], outputs: Sequence[str] = ()
-    ) -> dict[str, np.ndarray]:
-        """Runs a signature.
-
-        Args:
-            signature: one of `signatures`.
-            inputs: an array for each input of the signature.
-            outputs: the outputs to return, all when empty.
-
-        Raises:
-            RefusedError: with the code that TensorFlow Serving gives.
-        """
-        expected = self.signatures[signature].inputs
-        for name, array in inputs.items():
-            info = expected[name]
-            dtype, shape = tf.as_dtype(info.dtype), tf.TensorShape(info.tensor_shape)
-            given = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
-            if given != dtype or not shape.is_compatible_with(array.shape):
-                raise RefusedError(
-                    grpc.StatusCode.INVALID_ARGUMENT,
-                    f"input {name!r} expects {dtype.name} of shape {shape}, "
-                    f"got {given.name} of shape {array.shape}",
-                )
-        try:
-            tensors = {name: tf.constant(array) for name, array in inputs.items()}
-            answer = self._saved_model.signatures[signature](**tensors)
-        except tf.errors.OpError as error:
-            raise refusal_of(error) from error
-        return {name: _to_numpy(answer[name]) for name in outputs or answer}
-
-
-def _to_numpy(tensor: tf.Tensor) -> np.ndarray:
-    return np.asarray(tensor.numpy(), object if tensor.dtype == tf.string else None)
 
 
 class VersionState(NamedTuple):
@@ -99,16 +27,53 @@ class VersionState(NamedTuple):
     message: str = ""
 
 
-class Repository:
-    """All models below a root folder, each in all its versions.
+class Source(NamedTuple):
+    """Where a model's versions are, and which of them are wanted.
 
-    `refresh` is called by one thread at a time; `get` and `states` by any.
+    Attributes:
+        folder: with a folder for each version.
+        specific: these versions, or by `newest`.
+        newest: so many of the newest; None for all.
+        labels: versions by label.
     """
 
-    def __init__(self, root: Path, notify: Callable[[str], None] = log.info):
+    folder: Path
+    specific: frozenset[int] | None = None
+    newest: int | None = None
+    labels: Mapping[str, int] = {}
+
+    def versions(self) -> list[int]:
+        """The wanted versions that are there, oldest first."""
+        if not self.folder.is_dir():
+            return []
+        found = versions_of(self.folder)
+        if self.specific is not None:
+            return [version for version in found if version in self.specific]
+        return found if self.newest is None else found[-self.newest :]
+
+
+class Repository:
+    """Models in their versions: all that are below a root folder, until `reload` says which.
+
+    `get`, `states` and the like may be called by any thread at any time.
+
+    Args:
+        root: the folder with NAME/<version>/ below it.
+        notify: is told what is loaded and unloaded.
+        batch_size: see `LoadedModel`.
+
+    Raises:
+        UserError: if there is no model that can be loaded.
+    """
+
+    def __init__(self, root: Path, notify: Callable[[str], None] = log.info, batch_size: int = 1):
         models_of(root)
         self._root = root
         self._notify = notify
+        self._batch_size = batch_size
+        self._sources: dict[str, Source] | None = None
+        self._changing = threading.RLock()
+        self._failed: set[tuple[str, int]] = set()
         self._models: dict[str, dict[int, LoadedModel]] = {}
         self._states: dict[str, dict[int, VersionState]] = {}
         self.refresh()
@@ -121,27 +86,87 @@ class Repository:
             raise UserError(f"models folder {root}: no version could be loaded ({reasons})")
 
     def refresh(self) -> None:
-        """Loads what is new below the root and drops what is gone.
+        """Loads what is new and drops what is gone.
 
-        A version that failed is not tried again until it is published under another number. Requests
-        that hold a dropped version finish with it.
+        A version that failed is not tried again until it was gone or is published under another
+        number. Requests that hold a dropped version finish with it.
         """
-        found = {p.name: versions_of(p) for p in sorted(self._root.iterdir()) if p.is_dir()}
-        for name, versions in found.items():
-            for version in reversed(versions):
-                if version not in self._states.get(name, {}):
-                    self._load(name, version)
-        for name, loaded in list(self._models.items()):
-            for version in set(loaded) - set(found.get(name, [])):
-                self._put(name, version, None, VersionState("END"))
-                self._notify(f"unloaded {name} version {version}")
+        with self._changing:
+            sources = self._current()
+            self._load_new(sources)
+            self._drop_gone(sources)
 
-    def _load(self, name: str, version: int) -> None:
+    def reload(self, sources: Mapping[str, Source]) -> None:
+        """Serves these models and no others. When it fails, all stays as it was.
+
+        Raises:
+            RefusedError: UNKNOWN if of a model no version can be loaded, FAILED_PRECONDITION if a
+                label is for a version that is not available.
+        """
+        with self._changing:
+            moved = [
+                n for n, s in sources.items() if n in self._models and s.folder != self._folder(n)
+            ]
+            if moved:
+                invalid(f"Illegal to change the base path of model {moved[0]} while it is served")
+            self._failed.clear()
+            try:
+                self._load_new(sources)
+                self._check_served(sources)
+            except RefusedError:
+                self._drop_gone(self._current())
+                raise
+            self._sources = dict(sources)
+            self._drop_gone(sources)
+
+    def _folder(self, name: str) -> Path:
+        return self._root / name if self._sources is None else self._sources[name].folder
+
+    def _current(self) -> Mapping[str, Source]:
+        if self._sources is not None:
+            return self._sources
+        return {p.name: Source(p) for p in sorted(self._root.iterdir()) if p.is_dir()}
+
+    def _check_served(self, sources: Mapping[str, Source]) -> None:
+        for name, source in sources.items():
+            wanted, loaded = source.versions(), self._models.get(name, {})
+            if not set(wanted) & set(loaded):
+                reasons = [self._states[name][version].message for version in wanted]
+                raise RefusedError(
+                    grpc.StatusCode.UNKNOWN,
+                    f"no version of model {name} became available: {'; '.join(reasons) or 'none found'}",
+                )
+            for label, version in source.labels.items():
+                if version not in loaded or version not in wanted:
+                    precondition(
+                        f"Request to assign label {label!r} to version {version} of model {name}, "
+                        "which is not currently available for inference"
+                    )
+
+    def _load_new(self, sources: Mapping[str, Source]) -> None:
+        for name, source in sources.items():
+            for version in reversed(source.versions()):
+                loaded = version in self._models.get(name, {})
+                if not loaded and (name, version) not in self._failed:
+                    self._load(name, version, source.folder)
+
+    def _drop_gone(self, sources: Mapping[str, Source]) -> None:
+        wanted = {(n, version) for n, source in sources.items() for version in source.versions()}
+        self._failed &= wanted
+        gone = {(n, version) for n, loaded in self._models.items() for version in loaded} - wanted
+        for name, version in sorted(gone):
+            self._put(name, version, None, VersionState("END"))
+            self._notify(f"unloaded {name} version {version}")
+        if gone:
+            gc.collect()  # functions of TensorFlow refer to each other in circles
+
+    def _load(self, name: str, version: int, folder: Path) -> None:
         self._put(name, version, None, VersionState("LOADING"))
         try:
-            model = LoadedModel(self._root / name / str(version))
+            model = LoadedModel(folder / str(version), name, self._batch_size)
         except Exception as error:  # whatever is wrong with one version, the others go on serving
             reason = " ".join(str(error).split())
+            self._failed.add((name, version))
             self._put(name, version, None, VersionState("END", reason))
             self._notify(f"could not load {name} version {version}: {reason}")
         else:
@@ -167,10 +192,23 @@ class Repository:
         wanted = max(versions, default=None) if version is None else version
         if wanted is None or wanted not in versions:
             which = f"Latest({name})" if version is None else f"Specific({name}, {version})"
-            raise RefusedError(
-                grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {which}"
-            )
+            not_found(f"Servable not found for request: {which}")
         return versions[wanted]
+
+    def labelled(self, name: str, label: str) -> int:
+        """The version that a label stands for.
+
+        Raises:
+            RefusedError: INVALID_ARGUMENT if there is no such label.
+        """
+        source = (self._sources or {}).get(name)
+        if source is None or label not in source.labels:
+            invalid(f"Unrecognized servable version label: {label}")
+        return source.labels[label]
+
+    def names(self) -> list[str]:
+        """The models that are or were served."""
+        return sorted(self._states)
 
     def states(self, name: str) -> dict[int, VersionState]:
         """The states of a model's versions, newest first; empty for an unknown model."""

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfr_moe.encoding import ListEncoder, RowError, RowParser, to_id
+from tfr_moe.encoding import RowError, to_id
 from tfr_moe.errors import UserError
+from tfr_moe.row_encoding import ScopeEncoder
 from tfr_moe.schema import FeatureSchema
+from tfr_moe.wire import ids_entry, list_record
 
 _KEYS = ("context", "items")
 
@@ -39,9 +41,10 @@ class RequestEncoder:
     """
 
     def __init__(self, schema: FeatureSchema):
-        self._parser = RowParser(schema)
-        self._encoder = ListEncoder(schema)
+        self._encode_context = ScopeEncoder(schema, "context")
+        self._encode_item = ScopeEncoder(schema, "example")
         self._list_id = schema.list_id
+        self._list_id_entry = ids_entry(schema.list_id)
         self._context = {f.name: None for f in schema.select("context")}
         self._example = {f.name: None for f in schema.select("example")}
 
@@ -57,19 +60,20 @@ class RequestEncoder:
         """
         self._check_names("context", context, {self._list_id: None, **self._context})
         for number, item in enumerate(items):
-            self._check_names(f"items[{number}]", item, self._example)
+            if item.keys() - self._example.keys():
+                self._check_names(f"items[{number}]", item, self._example)
         where = "context"
         try:
-            context_values = self._parser.values("context", context)
             list_id = to_id(self._list_id, context.get(self._list_id, ""))
-            values = []
+            shared = self._encode_context(context)[0] + self._list_id_entry([list_id])
+            bodies = []
             for number, item in enumerate(items):
                 where = f"items[{number}]"
-                values.append(self._parser.values("example", item))
+                bodies.append(self._encode_item(item)[0])
         except RowError as error:
             reason = str(error).replace("column ", "feature ", 1)
             raise UserError(f"{where}: {reason}") from error
-        return self._encoder.encode(list_id, context_values, values)
+        return list_record(bodies, shared)
 
     @staticmethod
     def _check_names(where: str, row: Mapping[str, Any], allowed: Mapping[str, None]) -> None:

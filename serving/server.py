@@ -1,12 +1,14 @@
 """A local gRPC server that speaks TensorFlow Serving's protocol, for development and tests.
 
-Production runs the real TensorFlow Serving image on the same model folder: it batches, runs at
-about twice the throughput and half the latency, and has the monitoring. This one needs no container
-and answers the same requests with the same tensors and the same status codes.
+Production runs the real TensorFlow Serving image on the same model folder: it runs at about twice the
+throughput and half the latency, and has the monitoring. This one needs no container and answers the
+same requests with the same tensors and the same status codes.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import logging
 import os
 import signal
@@ -17,19 +19,31 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
 from tfr_moe.errors import UserError
 
-from .channel import MESSAGE_LIMITS
+from .channel import message_limits
+from .metrics import ServerMetrics, expose
+from .model_service import ModelService
 from .repository import Repository
-from .services import ModelService, PredictionService
+from .services import PredictionService
 
 DEFAULT_PORT = 8500
-_THREADS = 16
+DEFAULT_BATCH_SIZE = 16
+# A request holds a thread from its first byte on, and slow callers take their time.
+_THREADS = 512
 _GRACE_SECONDS = 5.0
+_SERVICES = (
+    "tensorflow.serving.PredictionService",
+    "tensorflow.serving.ModelService",
+    "grpc.health.v1.Health",
+)
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +56,8 @@ class RankingServer:
         host: the address to listen on; by default nobody but this machine can reach it.
         port: 0 picks a free one, which `port` then tells.
         poll_seconds: how often the folder is looked at for new versions.
+        batch_size: lists that may be run together when requests have to wait; 1 never does.
+        metrics_port: where Prometheus is answered over HTTP, 0 for a free port; None does not.
         notify: is told in a line of every version that is loaded, fails to load, or goes.
 
     Raises:
@@ -59,25 +75,39 @@ class RankingServer:
         port: int = DEFAULT_PORT,
         *,
         poll_seconds: float = 2.0,
+        batch_size: int = DEFAULT_BATCH_SIZE,
+        metrics_port: int | None = None,
         notify: Callable[[str], None] = log.info,
     ):
         self.host = host
         self.port = _free_port(host, port)
         self._poll_seconds = poll_seconds
-        self._repository = Repository(Path(models), notify)
+        self.metrics_port = metrics_port
+        self._repository = Repository(Path(models), notify, batch_size)
+        self._metrics = ServerMetrics(self._repository)
         self._stopped = threading.Event()
         self._poller = threading.Thread(target=self._poll, name="model-poller", daemon=True)
+        self._health = health.HealthServicer()
+        self._http: Any = None
         self._server = grpc.server(
             ThreadPoolExecutor(_THREADS, "rpc"),
             # Two servers on one port would share its requests without a word.
-            options=[*MESSAGE_LIMITS, ("grpc.so_reuseport", 0)],
+            options=[*message_limits(), ("grpc.so_reuseport", 0)],
         )
+        self._add_services()
+
+    def _add_services(self) -> None:
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-            PredictionService(self._repository), self._server
+            PredictionService(self._repository, self._metrics), self._server
         )
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-            ModelService(self._repository), self._server
+            ModelService(self._repository, self._metrics), self._server
         )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        for name in ("", *_SERVICES):
+            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        _register_descriptors()
+        reflection.enable_server_reflection([*_SERVICES, reflection.SERVICE_NAME], self._server)
 
     @property
     def target(self) -> str:
@@ -90,6 +120,9 @@ class RankingServer:
             self.port = self._server.add_insecure_port(self.target)
         except RuntimeError as error:
             raise UserError(f"cannot listen on {self.target}: {error}") from error
+        if self.metrics_port is not None:
+            self._http = expose(self._metrics, self.host, self.metrics_port)
+            self.metrics_port = self._http.server_port
         self._server.start()
         self._poller.start()
         return self
@@ -97,7 +130,11 @@ class RankingServer:
     def stop(self, grace: float = _GRACE_SECONDS) -> None:
         """Refuses new requests and gives those under way `grace` seconds to finish."""
         self._stopped.set()
+        self._health.enter_graceful_shutdown()
         self._server.stop(grace).wait()
+        if self._http is not None:
+            self._http.shutdown()
+            self._http.server_close()
         if self._poller.is_alive():
             self._poller.join(grace)
 
@@ -126,6 +163,8 @@ def serve(
     port: int = DEFAULT_PORT,
     *,
     poll_seconds: float = 2.0,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    metrics_port: int | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> None:
     """Runs a `RankingServer` until SIGTERM or SIGINT, then finishes the requests under way.
@@ -143,17 +182,36 @@ def serve(
         for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
-        server = RankingServer(models, host, port, poll_seconds=poll_seconds, notify=tell)
+        server = RankingServer(
+            models,
+            host,
+            port,
+            poll_seconds=poll_seconds,
+            batch_size=batch_size,
+            metrics_port=metrics_port,
+            notify=tell,
+        )
         with server:
             tell(
                 f"listening on {server.target} (gRPC), for development and tests; "
                 "production runs the TensorFlow Serving image on the same folder"
             )
+            if server.metrics_port is not None:
+                tell(f"metrics at http://{_address(host, server.metrics_port)}/metrics")
             stop.wait()
             tell("stopping: requests under way are finished first")
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _register_descriptors() -> None:
+    """Lets reflection know the services. The stubs alone bring their messages only."""
+    for name in ("prediction_service_pb2", "model_service_pb2"):
+        # Those of tensorflow-serving-api 2.15 register what they describe and then fail at an
+        # attribute that protobuf has no more.
+        with contextlib.suppress(AttributeError):
+            importlib.import_module(f"tensorflow_serving.apis.{name}")
 
 
 def _address(host: str, port: int) -> str:

@@ -1,4 +1,7 @@
-"""Tensors in TensorFlow Serving's protos, without TensorFlow's Python API."""
+"""Tensors in TensorFlow Serving's protos, without TensorFlow.
+
+The functions take the protos of `messages` and those of tensorflow-serving-api alike.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tensorflow_serving.apis import predict_pb2
 
 # TensorProto: number of the type, the field that holds its values one by one, NumPy's type.
 _FLOAT = (1, "float_val", np.dtype(np.float32))
@@ -16,9 +18,16 @@ _STRING = (7, "string_val", np.dtype(object))
 _TYPES = (_FLOAT, _INT, _STRING)
 
 
-def predict_request(model: str, signature: str, lists: Sequence[bytes]) -> Any:
-    """A `PredictRequest` for serialized `ExampleListWithContext`s."""
-    request = predict_pb2.PredictRequest()
+def predict_request(model: str, signature: str, lists: Sequence[bytes], kind: Any = None) -> Any:
+    """A `PredictRequest` for serialized `ExampleListWithContext`s.
+
+    It is that of tensorflow-serving-api, which loads TensorFlow, or another of the same fields as `kind`.
+    """
+    if kind is None:
+        from tensorflow_serving.apis import predict_pb2
+
+        kind = predict_pb2.PredictRequest
+    request = kind()
     request.model_spec.name = model
     request.model_spec.signature_name = signature
     fill_tensor(request.inputs["inputs"], np.array(lists, object))
@@ -42,8 +51,15 @@ def fill_tensor(proto: Any, array: np.ndarray) -> None:
 
 
 def to_array(proto: Any) -> np.ndarray:
-    """Reads a `TensorProto` of one of those types, in either form in which servers send it."""
-    _, field, dtype = next(kind for kind in _TYPES if kind[0] == proto.dtype)
+    """Reads a `TensorProto` of one of those types, in either form in which servers send it.
+
+    Raises:
+        TypeError: for another type.
+    """
+    known = [kind for kind in _TYPES if kind[0] == proto.dtype]
+    if not known:
+        raise TypeError(f"tensors of type {proto.dtype} are not used in serving")
+    _, field, dtype = known[0]
     shape = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_content:
         return np.frombuffer(proto.tensor_content, dtype).reshape(shape)

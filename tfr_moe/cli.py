@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from tfr_moe import __version__
-from tfr_moe.commands import data, models, queries, serving, sweeps
+from tfr_moe.commands import attention, data, models, queries, serving, sweeps
 from tfr_moe.commands.options import Seed
 from tfr_moe.errors import UserError
 
@@ -57,6 +57,7 @@ app.command()(data.synth)
 app.command(cls=data.BuildCommand, context_settings=_OPEN)(data.build)
 app.command(context_settings=_OPEN)(data.categories)
 app.command()(queries.train_queries)
+app.command()(data.rerank_data)
 app.command()(models.train)
 app.command()(models.evaluate)
 app.command()(sweeps.tune)
@@ -64,7 +65,11 @@ app.command()(sweeps.tune_report)
 app.command()(serving.export)
 app.command()(serving.serve)
 app.command()(serving.rank)
+app.command()(serving.load_test)
 app.command(context_settings=_OPEN)(serving.predict)
+app.command()(attention.attention)
+app.command()(attention.export_vectors)
+app.command(context_settings=_OPEN)(attention.join_vectors)
 app.command()(models.reproduce)
 app.command()(demo)
 

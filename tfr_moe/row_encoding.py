@@ -186,6 +186,58 @@ class _Numbers:
         return numbers
 
 
+def _typed_numbers(schema: FeatureSchema, scope: Scope, values: Values) -> list[float]:
+    numbers: list[float] = []
+    for feature in schema.select(scope, "numeric"):
+        value = values[feature.name]
+        numbers += value if isinstance(value, list) else [value]
+    return numbers
+
+
+class ScopeEncoder:
+    """The features of one scope of a row -> the bytes that stand for them in a record.
+
+    Args:
+        schema: says what the features are.
+        scope: of them.
+
+    Example:
+        >>> schema = FeatureSchema(
+        ...     list_id="query",
+        ...     labels=["click"],
+        ...     features=[{"name": "brand", "scope": "example", "kind": "categorical"}],
+        ... )
+        >>> ScopeEncoder(schema, "example")({"brand": "b"})
+        (b'\\n\\x0e\\n\\x05brand\\x12\\x05\\n\\x03\\n\\x01b', ('b',))
+    """
+
+    def __init__(self, schema: FeatureSchema, scope: Scope):
+        self._schema = schema
+        self._scope = scope
+        self._parser = RowParser(schema)
+        self._numbers = _Numbers(schema, scope, {})
+        self._floats = scope_floats(schema, scope, labelled=False)
+        self._ids = _Ids(schema, scope, repeated=scope == "example")
+
+    def __call__(self, row: Mapping[str, Any]) -> Encoded:
+        """Encodes one row.
+
+        Raises:
+            RowError: naming the column at fault.
+        """
+        try:
+            if self._numbers.single:
+                return self._ids.encode(row, self._floats.pack(self._numbers.read(row)))
+        except _UNFIT:
+            pass
+        return self.typed(self._parser.values(self._scope, row))
+
+    def typed(self, values: Values) -> Encoded:
+        """Encodes values as `RowParser` gives them."""
+        numbers = _typed_numbers(self._schema, self._scope, values)
+        return self._ids.encode(values, self._floats.pack(numbers))
+
+
 class RowEncoder:
     """Rows (a mapping of column name to raw value) -> `EncodedRow`.
 
@@ -212,11 +264,9 @@ class RowEncoder:
         self._parser = RowParser(schema)
         extras = _extras(schema) if labelled else {}
         self._numbers = _Numbers(schema, "example", extras)
-        self._context_numbers = _Numbers(schema, "context", {})
         self._floats = scope_floats(schema, "example", labelled)
-        self._context_floats = scope_floats(schema, "context")
         self._ids = _Ids(schema, "example", repeated=True)
-        self._context_ids = _Ids(schema, "context", repeated=False)
+        self._read_context = ScopeEncoder(schema, "context")
         self._extras = list(extras)
         self._place = -len(extras) + len(schema.labels) if schema.position in extras else None
         self._time = schema.time if labelled else None
@@ -266,30 +316,12 @@ class RowEncoder:
             self._last, self._known = raw, found
         return found
 
-    def _read_context(self, row: Mapping[str, Any]) -> Encoded:
-        numbers = self._context_numbers
-        try:
-            if numbers.single:
-                floats = self._context_floats.pack(numbers.read(row))
-                return self._context_ids.encode(row, floats)
-        except _UNFIT:
-            pass
-        return self._encoded("context", self._parser.values("context", row))
-
-    def _encoded(self, scope: Scope, values: Values, extras: Sequence[str] = ()) -> Encoded:
-        numbers: list[float] = []
-        for feature in self._schema.select(scope, "numeric"):
-            value = values[feature.name]
-            numbers += value if isinstance(value, list) else [value]
-        numbers += [values[name] for name in extras]
-        floats = self._floats if scope == "example" else self._context_floats
-        ids = self._ids if scope == "example" else self._context_ids
-        return ids.encode(values, floats.pack(numbers))
-
     def _slowly(self, row: Mapping[str, Any]) -> EncodedRow:
         parsed = self._parser.row(row) if self._labelled else self._unlabelled(row)
-        context = self._encoded("context", parsed.context)
-        example = self._encoded("example", parsed.example, self._extras)
+        context = self._read_context.typed(parsed.context)
+        numbers = _typed_numbers(self._schema, "example", parsed.example)
+        numbers += [parsed.example[name] for name in self._extras]
+        example = self._ids.encode(parsed.example, self._floats.pack(numbers))
         if self._place is None:
             position = self._unlabelled_position(row)
         else:

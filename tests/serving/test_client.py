@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,6 @@ import grpc
 import numpy as np
 import pytest
 
-import tfr_moe.serving.client
 from tests.serving.conftest import CONTEXT, elwc, shop_items
 from tests.serving.models import SHOP
 from tfr_moe.errors import UserError
@@ -177,23 +175,3 @@ def test_a_refusal_of_the_server_is_told_in_one_line(target: str):
 def test_a_target_without_a_port_is_refused():
     with pytest.raises(UserError, match="'localhost': must be HOST:PORT"):
         RankingClient("localhost", "shop", SHOP)
-
-
-def test_the_client_imports_neither_tensorflow_nor_keras():
-    """Neither itself nor through the modules of this package that it imports."""
-    folder = Path(tfr_moe.serving.client.__file__).parent
-    pending, seen, outside = ["client"], set(), set()
-    while pending:
-        name = pending.pop()
-        seen.add(name)
-        for node in ast.walk(ast.parse((folder / f"{name}.py").read_text())):
-            if isinstance(node, ast.ImportFrom) and node.level:
-                pending += [m for m in [node.module] if m and m not in seen]
-            elif isinstance(node, ast.ImportFrom):
-                outside.add(node.module)
-            elif isinstance(node, ast.Import):
-                outside |= {alias.name for alias in node.names}
-    assert seen == {"client", "channel", "request", "tensors"}
-    roots = {module.split(".")[0] for module in outside if module}
-    assert roots.isdisjoint({"tensorflow", "keras", "tf_keras", "tensorflow_ranking"})
-    assert "tfr_moe._compat" not in outside

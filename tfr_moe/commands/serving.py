@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from tfr_moe.commands.options import stderr
+from tfr_moe.commands.options import Data, Seed, stderr
+from tfr_moe.errors import UserError
+
+if TYPE_CHECKING:
+    from tfr_moe.serving.channel import Tls
+
+TlsFlag = Annotated[bool, typer.Option("--tls", help="encrypt, by the system's certificates")]
+TlsRoot = Annotated[
+    Path | None, typer.Option("--tls-ca", help="PEM file to check the server's certificate by")
+]
+TlsCertificate = Annotated[
+    Path | None, typer.Option("--tls-cert", help="PEM file with this client's certificate")
+]
+TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="PEM file with its key")]
 
 
 def export(
@@ -34,11 +47,18 @@ def serve(
     models: Annotated[Path, typer.Option("--models", help="folder of NAME/VERSION")],
     port: Annotated[int, typer.Option("--port", help="0 takes a free one")] = 8500,
     host: Annotated[str, typer.Option("--host", help="address to listen on")] = "127.0.0.1",
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", help="waiting lists run together; 1: never", min=1)
+    ] = 16,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", help="answer Prometheus there", min=0, max=65535),
+    ] = None,
 ) -> None:
     """Serve exported models over gRPC, for development; production runs TF Serving."""
     from tfr_moe.serving.server import serve as run_server
 
-    run_server(models, host, port)
+    run_server(models, host, port, batch_size=batch_size, metrics_port=metrics_port)
 
 
 def rank(
@@ -52,6 +72,19 @@ def rank(
         typer.Option("--schema", help="schema.json of the data; by default the server is asked"),
     ] = None,
     timeout: Annotated[float, typer.Option("--timeout", help="seconds")] = 5.0,
+    version: Annotated[
+        int | None, typer.Option("--version", help="by default the newest", min=0)
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="or the version with this label")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", help="metadata to send, KEY=VALUE; repeatable")
+    ] = None,
+    tls: TlsFlag = False,
+    tls_ca: TlsRoot = None,
+    tls_cert: TlsCertificate = None,
+    tls_key: TlsKey = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
 ) -> None:
     """Ask a server to rank the items of a request."""
@@ -62,13 +95,98 @@ def rank(
 
     given = None if schema is None else FeatureSchema.load(schema)
     asked = load_request(request, given)
-    with RankingClient(target, model, given, timeout=timeout) as client:
+    with RankingClient(
+        target,
+        model,
+        given,
+        timeout=timeout,
+        version=version,
+        label=label,
+        tls=_tls(tls, tls_ca, tls_cert, tls_key),
+        metadata=_metadata(header or []),
+    ) as client:
         ranking = client.rank(asked.context, asked.items)
     if as_json:
         print(json.dumps(to_json(ranking, asked.items), indent=1))
     else:
         console = Console()
         console.print(render(ranking, asked.items, console.width))
+
+
+def _tls(wanted: bool, root: Path | None, certificate: Path | None, key: Path | None) -> Tls | None:
+    from tfr_moe.serving.channel import Tls
+
+    if not (wanted or root or certificate or key):
+        return None
+    return Tls(root, certificate, key)
+
+
+def _metadata(headers: list[str]) -> dict[str, str]:
+    found = {}
+    for header in headers:
+        key, separator, value = header.partition("=")
+        if not separator or not key:
+            raise UserError(f"--header {header!r}: must be KEY=VALUE")
+        found[key.lower()] = value
+    return found
+
+
+def load_test(
+    target: Annotated[str, typer.Option("--target", help="HOST:PORT of a server")],
+    model: Annotated[str, typer.Option("--model", help="name of the model on the server")],
+    data: Data,
+    against: Annotated[
+        str | None, typer.Option("--against", help="HOST:PORT of another server to compare with")
+    ] = None,
+    against_model: Annotated[
+        str | None, typer.Option("--against-model", help="another model; by default the same")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="lists to ask for")] = "test",
+    lists: Annotated[int, typer.Option("--lists", help="at most so many", min=1)] = 1000,
+    rate: Annotated[
+        list[float] | None, typer.Option("--rate", help="requests a second; repeatable")
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", help="of each run")] = 10.0,
+    rounds: Annotated[int, typer.Option("--rounds", help="runs of each rate", min=1)] = 3,
+    signature: Annotated[str, typer.Option("--signature", help="rank or serving_default")] = "rank",
+    timeout: Annotated[float, typer.Option("--timeout", help="seconds")] = 5.0,
+    seed: Seed = 0,
+    tls: TlsFlag = False,
+    tls_ca: TlsRoot = None,
+    tls_cert: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the numbers here")] = None,
+    plot_file: Annotated[
+        Path | None, typer.Option("--plot", help="draw the latencies: .png, .svg or .pdf")
+    ] = None,
+) -> None:
+    """Measure latency and throughput of a server, or compare two, at given rates of requests."""
+    from tfr_moe.folders import write_json
+    from tfr_moe.progress import progress_bar
+    from tfr_moe.serving import loadtest as load
+
+    if signature not in ("rank", "serving_default"):
+        raise UserError(f"--signature {signature!r}: must be rank or serving_default")
+    if against_model is not None or against is not None:
+        other = (against or target, against_model or model)
+        if other == (target, model):
+            raise UserError("--against and --against-model name the target itself")
+    secure = _tls(tls, tls_ca, tls_cert, tls_key)
+    targets = [load.Target(target, model, f"{model} at {target}", secure)]
+    if against_model is not None or against is not None:
+        targets.append(load.Target(*other, f"{other[1]} at {other[0]}", secure))
+    options = load.LoadOptions(tuple(rate or (20.0,)), seconds, rounds, signature, timeout, seed)
+    requests = load.data_requests(data, split, lists)
+    with progress_bar(stderr(), "runs") as progress:
+        runs = load.run_load_test(targets, requests, options, progress)
+    found = load.report(runs, targets, requests, options)
+    console = Console()
+    for part in load.tables(found):
+        console.print(part)
+    if json_file is not None:
+        write_json(json_file, found)
+    if plot_file is not None:
+        load.plot(runs, plot_file)
 
 
 def predict(

@@ -1,0 +1,176 @@
+"""What a server answers, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import grpc
+import numpy as np
+
+from tfr_moe.errors import UserError
+
+from .messages import DATA_TYPES, STATES, SignatureDefMap
+from .tensors import to_array
+
+_TASK_SCORES = "scores_"
+
+
+class RequestError(UserError):
+    """A request that was not answered. `code` is the gRPC status code."""
+
+    def __init__(self, message: str, code: grpc.StatusCode):
+        super().__init__(message)
+        self.code = code
+
+
+class Expert(NamedTuple):
+    """An expert that took part in a score, and its gate weight (those of a score add up to 1)."""
+
+    id: int
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankedItem:
+    """One item of an answer.
+
+    Attributes:
+        index: its place in the request, the first is 0.
+        score: the model's score; only differences within a list mean something.
+        experts: who made the score, heaviest first; empty unless the gate works item by item.
+        tasks: the score of each task, which `score` combines; empty for a model with one score.
+    """
+
+    index: int
+    score: float
+    experts: tuple[Expert, ...] = ()
+    tasks: Mapping[str, float] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """An answer.
+
+    Attributes:
+        model: the model's name.
+        version: the version that answered.
+        items: best first.
+        experts: who made the scores of this list, heaviest first; empty for a model without
+            experts and for one that chooses them item by item.
+    """
+
+    model: str
+    version: int
+    items: tuple[RankedItem, ...]
+    experts: tuple[Expert, ...] = ()
+
+
+class VersionStatus(NamedTuple):
+    """A version of the model: its state (`AVAILABLE` answers) and why it failed, if it did."""
+
+    version: int
+    state: str
+    error: str = ""
+
+
+class Tensor(NamedTuple):
+    """A tensor of a signature: its type (`string`, `float`, ...) and shape, None where it is open."""
+
+    dtype: str
+    shape: tuple[int | None, ...]
+
+
+class Signature(NamedTuple):
+    """A signature of a model: its inputs and outputs by name."""
+
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+
+
+def outputs_of(answer: Any, *needed: str) -> dict[str, np.ndarray]:
+    """The outputs of a `PredictResponse` by name.
+
+    Raises:
+        RequestError: naming a needed one that is not there.
+    """
+    outputs = {name: to_array(proto) for name, proto in answer.outputs.items()}
+    for name in needed:
+        if name not in outputs:
+            spec = answer.model_spec
+            raise RequestError(
+                f"the answer of model {spec.name!r} ({spec.signature_name}) has no output {name!r}; "
+                f"it has: {', '.join(sorted(outputs))}",
+                grpc.StatusCode.UNKNOWN,
+            )
+    return outputs
+
+
+def ranking_of(model: str, answer: Any) -> Ranking:
+    """The answer of the signature `rank` for one list, without what pads it.
+
+    Raises:
+        RequestError: if it is not such an answer.
+    """
+    found = outputs_of(answer, "valid", "order", "scores")
+    outputs = {name: array[0] for name, array in found.items()}
+    valid = int(outputs["valid"])
+    ids, weights = outputs.get("expert_ids"), outputs.get("expert_weights")
+    shared: tuple[Expert, ...] = ()
+    own: list[tuple[Expert, ...]] = [()] * valid
+    if valid and ids is not None and weights is not None:
+        if ids.ndim == 1:
+            shared = _experts(ids, weights)
+        else:
+            own = [_experts(ids[i], weights[i]) for i in range(valid)]
+    order, scores = outputs["order"][:valid].tolist(), outputs["scores"][:valid].tolist()
+    named = {
+        name.removeprefix(_TASK_SCORES): values[:valid].tolist()
+        for name, values in sorted(outputs.items())
+        if name.startswith(_TASK_SCORES)
+    }
+    tasks = [{name: values[i] for name, values in named.items()} for i in range(valid)]
+    ranked = tuple(RankedItem(*item) for item in zip(order, scores, own, tasks, strict=True))
+    return Ranking(model, answer.model_spec.version.value, ranked, shared)
+
+
+def merged(parts: Sequence[tuple[int, Ranking]]) -> Ranking:
+    """The ranking of a list whose parts were ranked one by one, each given with its first place."""
+    items = [
+        replace(item, index=start + item.index) for start, part in parts for item in part.items
+    ]
+    items.sort(key=lambda item: (-item.score, item.index))
+    return replace(parts[0][1], items=tuple(items))
+
+
+def status_of(answer: Any) -> list[VersionStatus]:
+    """The versions of a `GetModelStatusResponse`, in its order."""
+    return [
+        VersionStatus(entry.version, STATES.get(entry.state, "UNKNOWN"), entry.status.error_message)
+        for entry in answer.model_version_status
+    ]
+
+
+def signatures_in(answer: Any) -> dict[str, Signature]:
+    """The signatures of a `GetModelMetadataResponse`."""
+    definitions = SignatureDefMap.FromString(answer.metadata["signature_def"].value)
+    return {
+        name: Signature(_tensors(definition.inputs), _tensors(definition.outputs))
+        for name, definition in sorted(definitions.signature_def.items())
+    }
+
+
+def _tensors(infos: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {
+        name: Tensor(
+            DATA_TYPES.get(info.dtype, f"type {info.dtype}"),
+            tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim),
+        )
+        for name, info in sorted(infos.items())
+    }
+
+
+def _experts(ids: np.ndarray, weights: np.ndarray) -> tuple[Expert, ...]:
+    heaviest_first = np.argsort(-weights, kind="stable")
+    return tuple(Expert(int(ids[k]), float(weights[k])) for k in heaviest_first)
