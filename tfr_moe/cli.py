@@ -54,6 +54,7 @@ def demo(
 _OPEN = {"allow_extra_args": True, "ignore_unknown_options": False}
 
 app.command()(data.synth)
+app.command()(data.synth_letor)
 app.command(cls=data.BuildCommand, context_settings=_OPEN)(data.build)
 app.command(context_settings=_OPEN)(data.categories)
 app.command()(queries.train_queries)

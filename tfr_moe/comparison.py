@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
 from rich.console import Console
 
-from tfr_moe.baselines import BaselineRun, load_baseline
-from tfr_moe.config import BASELINE_NAMES, load_config
+from tfr_moe._compat import tf
+from tfr_moe.baselines import BaselineRun, load_baseline, train_baseline
+from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.per_list import resolve
@@ -19,13 +20,14 @@ from tfr_moe.evaluation.result import (
     Policy,
     evaluate_lists,
     evaluate_tasks,
+    summarize,
 )
 from tfr_moe.evaluation.score import score_dataset, score_tasks
 from tfr_moe.metric_names import DEFAULT_NAMES
-from tfr_moe.schema import FeatureSchema
+from tfr_moe.schema import MASK, FeatureSchema
 from tfr_moe.scorers.multitask import SCORES
-from tfr_moe.training import LoadedRun, load_run
-from tfr_moe.training.run import CONFIG_FILE
+from tfr_moe.training import LoadedRun, load_run, train
+from tfr_moe.training.run import CONFIG_FILE, METRICS_FILE
 
 POLICIES = get_args(Policy)
 
@@ -94,6 +96,38 @@ def evaluate_run(
         raise UserError(f"run {run}: has no task {missing[0]!r}, its tasks are {', '.join(own)}")
     batches = score_tasks(scorer_of(loaded), dataset, loaded.schema, outputs)
     return evaluate_tasks(batches, tasks, metrics)
+
+
+def train_model(
+    data: str | Path, run: Path, config: RunConfig, console: Console | None = None
+) -> dict[str, Any]:
+    """Trains a model of any kind, or gives the metrics of a run that is finished; see `train`."""
+    if (run / METRICS_FILE).is_file():
+        return open_run(run).metrics
+    trained = train_baseline if config.model in BASELINE_NAMES else train
+    return trained(data, run, config, console)
+
+
+def mean_metrics(
+    data: str | Path, run: Path, split: str, metrics: Sequence[str], policy: Policy
+) -> dict[str, float]:
+    """The means over lists of a run's metrics."""
+    result = evaluate_run(DataFolder(data), run, split, metrics)
+    return {name: found.mean for name, found in summarize(result, policy).items()}
+
+
+def shown_order(
+    data: str | Path, split: str, metrics: Sequence[str], policy: Policy
+) -> dict[str, float]:
+    """The same of the order in which the items stand in their records, with no model."""
+    folder = DataFolder(data)
+    dataset = ElwcDatasetBuilder(folder).build_evaluation_dataset(split)
+
+    def score(features: Mapping[str, Any]) -> Any:
+        return -tf.cumsum(tf.ones_like(features[MASK], tf.float32), axis=1)
+
+    result = evaluate_lists(score_dataset(score, dataset, folder.schema), metrics)
+    return {name: found.mean for name, found in summarize(result, policy).items()}
 
 
 def tasks_of_run(run: Path, schema: FeatureSchema) -> tuple[str, ...]:

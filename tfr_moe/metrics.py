@@ -2,9 +2,10 @@
 
 All take `y_true` [B, L] with a negative label at padded places and `y_pred` [B, L], and are means over
 the lists that the metric can judge: a list with nothing relevant (for the AUC also one with nothing
-irrelevant) is left out, but for those of PRM, ties are broken by the order in the record, and the same lists in other
-batches give the same number. They agree with `tfr_moe.evaluation`, which has float64, the shown
-positions and the counts, and is what results are quoted from.
+irrelevant) is left out, but for `prm_precision_k` and `prm_map_k`, which judge all. Ties are broken by
+the order in the record, and the same lists in other batches give the same number. They agree with
+`tfr_moe.evaluation`, which has float64, the shown positions and the counts, and is what results are
+quoted from.
 
 The shown position is not in `y_true` or `y_pred`: `session_auc_k` and `ndcg_k` take the first k items
 of the record, which are those shown first, because the pipeline writes lists in shown order.

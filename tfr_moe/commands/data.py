@@ -39,6 +39,30 @@ def synth(
     )
 
 
+def synth_letor(
+    out: Annotated[Path, typer.Option("--out", help="folder to make")],
+    queries: Annotated[int, typer.Option("--queries", help="number of lists")] = 1000,
+    mean_length: Annotated[
+        float, typer.Option("--mean-length", help="of the lists; by default MSLR-WEB30K's")
+    ] = 119.6,
+    features: Annotated[int, typer.Option("--features", help="of an item")] = 20,
+    context_strength: Annotated[
+        float,
+        typer.Option("--context-strength", help="0: items stand alone, 1: the list counts as much"),
+    ] = 1.0,
+    seed: Seed = 0,
+) -> None:
+    """Write graded lists in letor form whose grades depend on the rest of the list."""
+    from tfr_moe.progress import progress_bar
+    from tfr_moe.synthetic.letor import LetorOptions, generate_letor
+
+    options = LetorOptions(queries, mean_length, features, context_strength, seed)
+    with progress_bar(stderr(), "lists") as progress:
+        counts = generate_letor(out, options, progress)
+    text = ", ".join(f"{split} {count}" for split, count in counts.items())
+    stderr().print(f"wrote {out}: lists: {text}", soft_wrap=True, highlight=False)
+
+
 class BuildCommand(typer.core.TyperCommand):
     """`build SOURCE --help` tells the options of that source, `build --help` the sources there are."""
 
@@ -119,6 +143,31 @@ def _build_summary(out: Path, manifest: dict[str, Any]) -> str:
     if rows["rejected"] or rows["cut"]:
         text += f"; {rows['rejected']} rows rejected (see rejects-*.jsonl), {rows['cut']} cut"
     return text
+
+
+def rerank_data(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", help="data-set folder to make")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="the initial ranker: lambdamart, svm_rank, dnn, ..."),
+    ] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="its settings as YAML")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="one of its settings, key=value")
+    ] = None,
+    folds: Annotated[int, typer.Option("--folds", help="parts of the training lists", min=2)] = 5,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace --out")] = False,
+) -> None:
+    """Put lists into an initial ranker's order, never scored by a ranker that saw them."""
+    from tfr_moe.config import load_config
+
+    ranker = load_config(config, settings or [], **({} if model is None else {"model": model}))
+    from tfr_moe.reranking import rerank_data as run_rerank
+
+    lists = run_rerank(data, out, ranker, folds, stderr(), overwrite)
+    text = ", ".join(f"{split} {count}" for split, count in lists.items())
+    stderr().print(f"wrote {out}: initial lists by {ranker.model}: {text}", soft_wrap=True)
 
 
 def categories(
