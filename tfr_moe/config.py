@@ -243,8 +243,9 @@ class RunConfig(BaseModel):
         for name in ("expert_hidden_dims", "tower_hidden_dims", "tensor_ranks"):
             if min(getattr(self, name), default=1) < 1:
                 raise ValueError(f"{name} must be >= 1")
-        narrow = self.trunk == "attention" and self.model not in WIDE_HEADS
-        if narrow and self.attention_dim % self.attention_heads:
+        attends = self.trunk == "attention" or self.model == "context_aware"
+        shared = attends and self.model not in WIDE_HEADS
+        if shared and self.attention_dim % self.attention_heads:
             raise ValueError(
                 f"attention_heads must divide attention_dim = {self.attention_dim}, "
                 f"got {self.attention_heads}"

@@ -150,10 +150,11 @@ class NumericMoments(beam.CombineFn):
     def extract_output(self, gathering: Gathering) -> Statistics:
         """Scope -> column -> count, mean, std, min, max."""
         named = zip(("context", "example"), self._scopes, self.compact(gathering), strict=True)
-        return {name: _described(scope.columns, moments) for name, scope, (moments, _) in named}
+        return {name: described(scope.columns, moments) for name, scope, (moments, _) in named}
 
 
-def _described(columns: list[str], moments: Moments) -> dict[str, dict[str, float]]:
+def described(columns: list[str], moments: Moments) -> dict[str, dict[str, float]]:
+    """Count, mean, standard deviation, minimum and maximum by column; nothing for no rows."""
     if not moments.rows:
         return {}
     std = np.sqrt(moments.m2 / moments.rows)

@@ -83,6 +83,9 @@ def test_heads_that_do_not_divide_the_width_are_refused():
     with pytest.raises(UserError, match="attention_heads must divide attention_dim = 10, got 4"):
         make_config(settings)
     make_config({**settings, "trunk": "none"})
+    make_config({**settings, "model": "prm_base"})
+    with pytest.raises(UserError, match="attention_heads must divide"):
+        make_config({**settings, "model": "context_aware", "trunk": "none"})
 
 
 def test_all_padded_lists_score_finitely():

@@ -1,0 +1,129 @@
+"""Attention maps by hand, by groups, and of a trained model as data and pictures."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.scorers.batch import RERANKING, TABLES, raw_batch
+from tests.tiny import SCHEMA, SMALL, write_data_folder
+from tfr_moe._compat import tf
+from tfr_moe.analysis.attention_maps import (
+    Attended,
+    AttentionMap,
+    attended,
+    gather_maps,
+    write_attention,
+)
+from tfr_moe.analysis.groups import OTHERS, Places, grouping_of
+from tfr_moe.config import make_config
+from tfr_moe.errors import UserError
+from tfr_moe.schema import MASK
+from tfr_moe.scorers import create
+from tfr_moe.training import train
+
+WEIGHTS = np.array([[[0.2, 0.3, 0.5], [0.1, 0.6, 0.3], [0.0, 0.0, 1.0]]])
+
+
+def test_the_mean_over_pairs_of_two_groups_by_hand():
+    found = AttentionMap(["a", "b"])
+    found.add(WEIGHTS, np.array([[0, 0, 1]]), np.array([3]))
+    found.add(np.array([[[0.4, 0.6], [0.7, 0.3]]]), np.array([[0, 1]]), np.array([2]))
+    shown = found.as_json()
+    # a attends to a: 0.3 and 0.1; to b: 0.5, 0.3 of lists of three and 0.6 of one of two
+    assert shown["weight"][0] == pytest.approx([0.2, 1.4 / 3])
+    assert shown["lift"][0] == pytest.approx([0.6, (3 * 0.8 + 2 * 0.6) / 3])
+    assert shown["weight"][1] == [pytest.approx(0.7 / 3), None]
+    assert shown["pairs"] == [[2, 3], [3, 0]]
+
+
+def test_in_the_map_of_positions_items_attend_to_themselves_and_padding_does_not_count():
+    features = {MASK: np.array([[True, True, False]])}
+    weights = np.array([[[0.4, 0.6, 0.0], [0.1, 0.9, 0.0], [0.3, 0.3, 0.4]]])
+    lists, maps = gather_maps([Attended(features, weights)], {"position": Places(3)})
+    shown = maps["position"].as_json()
+    assert lists == 1
+    assert shown["weight"] == [[0.4, 0.6, None], [0.1, 0.9, None], [None, None, None]]
+    assert shown["labels"] == ["1", "2", "3"]
+
+
+def test_bands_have_about_as_many_items_each_and_ids_beyond_the_twelve_are_others():
+    rng = np.random.default_rng(0)
+    names = np.array([f"brand{i}".encode() for i in range(15)], object)
+    brands = names[np.minimum(rng.geometric(0.2, [50, 8]) - 1, 14)]
+    batch = {
+        MASK: rng.random([50, 8]) < 0.8,
+        "example_numeric": np.stack([rng.gamma(2.0, 9.0, [50, 8]), np.zeros([50, 8])], axis=-1),
+        "brand": brands[..., np.newaxis],
+    }
+    price = grouping_of(SCHEMA, "price", [batch])
+    groups = price(batch)
+    assert (groups[~batch[MASK]] == -1).all()
+    counts = np.bincount(groups[batch[MASK]])
+    assert len(counts) == len(price.labels) == 7
+    assert counts.max() - counts.min() <= 1
+    values = batch["example_numeric"][..., 0]
+    assert values[groups == 0].max() < values[groups == 1].min()
+    brand = grouping_of(SCHEMA, "brand", [batch])
+    assert brand.labels[0] == "brand0"
+    assert brand.labels[-1] == OTHERS
+    assert len(brand.labels) == 13
+    assert set(brand(batch)[batch[MASK] & (brands == b"brand0")]) == {0}
+    # A constant has one band.
+    assert grouping_of(SCHEMA, "sales", [batch])(batch).max() <= 1
+
+
+def test_what_is_no_id_or_number_of_the_items_is_refused():
+    with pytest.raises(UserError, match="--by 'sub': is no id or number of the items; there are"):
+        grouping_of(SCHEMA, "sub", [])
+
+
+def attended_of(name, **settings):
+    model = create(name, SCHEMA, TABLES, {**RERANKING, **settings}).build_model()
+    labels = tf.zeros([5, 4])
+    dataset = tf.data.Dataset.from_tensors((raw_batch(), labels, {}))
+    return model, list(attended(model, dataset, settings.get("block")))
+
+
+def test_the_weights_are_the_mean_over_blocks_and_heads():
+    model, (found,) = attended_of("adv_hsc_moe", trunk="attention", num_experts=4, top_k=2)
+    vectors = tf.keras.Model(model.input, model.get_layer("features").output.items)(raw_batch())
+    encoder = model.get_layer("trunk")
+    expected = encoder.attention_weights(vectors, raw_batch()[MASK]).numpy().mean(axis=(1, 2))
+    np.testing.assert_allclose(found.weights, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_model_without_attention_and_a_block_that_there_is_not_are_refused():
+    with pytest.raises(UserError, match="has no attention; there is one with trunk=attention"):
+        attended_of("mlp")
+    with pytest.raises(UserError, match="--block 3: must be from 1 to 2"):
+        attended_of("context_aware", block=3, attention_blocks=2)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    root = tmp_path_factory.mktemp("attention")
+    data = write_data_folder(root / "data", 64, 20, 30)
+    settings = {**SMALL, "model": "prm_personalized", "num_epochs": 1, "attention_blocks": 1}
+    train(data, root / "run", make_config(settings))
+    return root
+
+
+def test_a_trained_model_gives_data_and_pictures(run, tmp_path):
+    out = tmp_path / "maps"
+    by = ["brand", "price"]
+    write_attention(run / "run", run / "data", out, by, positions=4, batch_size=16)
+    found = json.loads((out / "attention.json").read_text())
+    assert (found["lists"], found["model"]) == (30, "prm_personalized")
+    assert list(found["maps"]) == ["position", "brand", "price"]
+    assert found["maps"]["position"]["pairs"][0][0] == 30
+    for shown in found["maps"].values():
+        size = len(shown["labels"])
+        assert np.array(shown["lift"], float).shape == (size, size)
+    assert {p.name for p in out.iterdir()} == {
+        "attention.json",
+        *(f"{n}.png" for n in found["maps"]),
+    }
+    assert (out / "brand.png").read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(UserError, match="exists already"):
+        write_attention(run / "run", run / "data", out)

@@ -1,0 +1,1 @@
+"""What trained models look at, as data and as pictures."""
