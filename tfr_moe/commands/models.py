@@ -81,7 +81,9 @@ def _write(path: Path, text: str, flag: str) -> None:
 
 
 def reproduce(
-    study: Annotated[str, typer.Argument(help="mmoe-synthetic or census")],
+    study: Annotated[
+        str, typer.Argument(help="mmoe-synthetic, census, context-aware-table3, prm-table3, ...")
+    ],
     out: Annotated[Path, typer.Option("--out", help="folder of the study; resumes what is there")],
     data: Annotated[
         Path | None, typer.Option("--data", help="the data, for studies that don't make their own")

@@ -17,6 +17,13 @@ from tfr_moe.reproduce.settings import StudySettings, choose, hold
 MODULES = {
     "mmoe-synthetic": "tfr_moe.reproduce.mmoe_synthetic",
     "census": "tfr_moe.reproduce.census",
+    **dict.fromkeys(
+        (
+            *(f"context-aware-table{number}" for number in (2, 3, 4, 5)),
+            *(f"prm-table{number}" for number in (3, 4, 5)),
+        ),
+        "tfr_moe.reproduce.paper_tables",
+    ),
 }
 
 
@@ -67,7 +74,8 @@ def find(name: str) -> Study:
     """
     if name not in MODULES:
         raise UserError(f"study {name!r}: must be one of {', '.join(MODULES)}")
-    return importlib.import_module(MODULES[name]).STUDY
+    module = importlib.import_module(MODULES[name])
+    return module.STUDIES[name] if hasattr(module, "STUDIES") else module.STUDY
 
 
 def reproduce(
