@@ -8,6 +8,7 @@ import pytest
 from tests.tiny import SMALL, write_data_folder
 from tfr_moe._compat import tf
 from tfr_moe.beam.vectors import with_vectors
+from tfr_moe.cli import main
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
@@ -17,14 +18,22 @@ from tfr_moe.training import load_run, train
 from tfr_moe.vectors import export_vectors, join_vectors, vector_width
 
 
+def command(*arguments):
+    with pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    assert caught.value.code == 0
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("vectors")
     data = write_data_folder(root / "data", 60, 20, 20)
     settings = {**SMALL, "num_epochs": 1, "model": "click_model", "expert_hidden_dims": (8, 3)}
     train(data, root / "clicks", make_config(settings))
-    export_vectors(root / "clicks", root / "models" / "clicks")
-    join_vectors(root / "models" / "clicks", data, root / "joined", "pv", batch_size=7)
+    models = root / "models" / "clicks"
+    command("export-vectors", "--run", root / "clicks", "--out", models)
+    command("join-vectors", "--model", models, "--data", data, "--out", root / "joined",
+            "--name", "pv", "--batch-size", 7)  # fmt: skip
     return root
 
 

@@ -16,6 +16,7 @@ from tfr_moe.analysis.attention_maps import (
     write_attention,
 )
 from tfr_moe.analysis.groups import OTHERS, Places, grouping_of
+from tfr_moe.cli import main
 from tfr_moe.config import make_config
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK
@@ -111,8 +112,10 @@ def run(tmp_path_factory):
 
 def test_a_trained_model_gives_data_and_pictures(run, tmp_path):
     out = tmp_path / "maps"
-    by = ["brand", "price"]
-    write_attention(run / "run", run / "data", out, by, positions=4, batch_size=16)
+    with pytest.raises(SystemExit) as caught:
+        main(["attention", "--run", str(run / "run"), "--data", str(run / "data"), "--out", str(out),
+              "--by", "brand", "--by", "price", "--positions", "4", "--batch-size", "16"])  # fmt: skip
+    assert caught.value.code == 0
     found = json.loads((out / "attention.json").read_text())
     assert (found["lists"], found["model"]) == (30, "prm_personalized")
     assert list(found["maps"]) == ["position", "brand", "price"]
