@@ -7,12 +7,20 @@ import pytest
 from rich.console import Console
 
 from tests import tiny
-from tfr_moe import comparison, reranking
+from tfr_moe import comparison
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.encoding import ListEncoder
 from tfr_moe.errors import UserError
-from tfr_moe.reranking import fold_of, reordered, rerank_data, scored_records, with_initial_list
+from tfr_moe.reranking import (
+    fold_of,
+    reordered,
+    rerank_data,
+    run,
+    scored_records,
+    with_initial_list,
+)
+from tfr_moe.reranking.folds import list_id_of
 from tfr_moe.schema import MASK, FeatureSchema
 
 QUIET = Console(quiet=True)
@@ -30,7 +38,7 @@ def out(data, tmp_path_factory):
     """A data set of initial lists, with its work folder kept."""
     path = tmp_path_factory.mktemp("reranked") / "set"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reranking.shutil, "rmtree", lambda *_, **__: None)
+        patch.setattr(run.shutil, "rmtree", lambda *_, **__: None)
         rerank_data(data, path, RANKER, FOLDS, QUIET)
     return path
 
@@ -72,7 +80,7 @@ def test_each_fold_has_the_scores_of_its_own_ranker(out):
     for fold in range(FOLDS):
         without, run = work_of(out) / f"without-{fold}", work_of(out) / "runs" / str(fold)
         for record, scores in scored_records(without, "test", run):
-            list_id = reranking._list_id(record, schema)
+            list_id = list_id_of(record, schema)
             np.testing.assert_allclose(found[list_id][1][:, -1], -np.sort(-scores), rtol=1e-6)
 
 
@@ -112,7 +120,7 @@ def test_the_new_set_describes_itself(out):
 def test_a_killed_command_goes_on_and_leaves_nothing(data, tmp_path, monkeypatch):
     out = tmp_path / "set"
     with monkeypatch.context() as patch:
-        patch.setattr(reranking, "_write", lambda *_: 1 / 0)
+        patch.setattr(run, "_write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             rerank_data(data, out, RANKER, 2, QUIET)
     assert not out.exists()
