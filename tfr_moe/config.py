@@ -124,6 +124,8 @@ class RunConfig(BaseModel):
         attention_heads: H, the heads of each block.
         attention_hidden_dim: d_h, the hidden layer of a block's feed-forward part.
         attention_residual: whether the blocks have residual connections.
+        attention_points: learned points by way of which items attend to each other, for long lists:
+            the cost grows with the length instead of its square; None: directly.
         positional_encoding: of the place in the initial list: none, fixed or learned.
         max_positions: places with a learned encoding of their own; later ones share the last.
         ignored_features: features that the items' vectors leave out, for ablations.
@@ -140,7 +142,7 @@ class RunConfig(BaseModel):
         loss: a name from `tfr_moe.losses.names()`.
         max_label: the highest grade of the label, for the losses `rmse` and `ordinal`; None takes that
             of the training data.
-        optimizer: adamw, adam, adagrad or sgd.
+        optimizer: adamw, keras_adamw (see `make_optimizer`), adam, adagrad or sgd.
         learning_rate: of the optimizer.
         learning_rate_drop_epoch: epoch after which the learning rate is a tenth; None for never.
         weight_decay: of AdamW, on weights but not on biases.
@@ -189,6 +191,7 @@ class RunConfig(BaseModel):
     attention_heads: int = Field(2, ge=1)
     attention_hidden_dim: int = Field(128, ge=1)
     attention_residual: bool = True
+    attention_points: int | None = Field(None, ge=1)
     positional_encoding: Literal["none", "fixed", "learned"] = "none"
     max_positions: int = Field(200, ge=1)
     ignored_features: tuple[str, ...] = ()
@@ -203,7 +206,7 @@ class RunConfig(BaseModel):
     embedding_l2: float = Field(0.0, ge=0)
     loss: str = "sigmoid_cross_entropy"
     max_label: int | None = Field(None, ge=1)
-    optimizer: Literal["adamw", "adam", "adagrad", "sgd"] = "adamw"
+    optimizer: Literal["adamw", "keras_adamw", "adam", "adagrad", "sgd"] = "adamw"
     learning_rate: float = Field(1e-4, gt=0)
     learning_rate_drop_epoch: int | None = Field(None, ge=1)
     weight_decay: float = Field(0.01, ge=0)

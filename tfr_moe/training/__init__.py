@@ -1,7 +1,15 @@
 """Training of a run: TFR's ModelFitPipeline, driven by a RunConfig, resumable."""
 
+from tfr_moe.training.adamw import FusedAdamW
 from tfr_moe.training.optimizers import make_optimizer
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run import LoadedRun, load_run, train
 
-__all__ = ["LoadedRun", "RankingPipeline", "load_run", "make_optimizer", "train"]
+__all__ = [
+    "FusedAdamW",
+    "LoadedRun",
+    "RankingPipeline",
+    "load_run",
+    "make_optimizer",
+    "train",
+]
