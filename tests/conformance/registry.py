@@ -246,6 +246,12 @@ LAYERS += [
         {"output": "BL"},
     ),
     ModelCase(
+        "SelfAttentionEncoder by way of points",
+        lambda: layers.SelfAttentionEncoder(**ENCODER, num_points=3),
+        LISTS,
+        {"output": "BL"},
+    ),
+    ModelCase(
         "SelfAttentionEncoder with dropout",
         lambda: layers.SelfAttentionEncoder(**ENCODER, dropout=0.2),
         LISTS,

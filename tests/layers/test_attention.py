@@ -23,32 +23,38 @@ def slow_dense(layer, vector):
     return vector @ kernel + bias
 
 
+def slow_attention(layer, query, items):
+    """One query [n] over items [L, n] -> a vector [n] and weights [H, L]."""
+    named = {"/".join(w.name[:-2].split("/")[-2:]): w.numpy().astype(float) for w in layer.weights}
+
+    def project(name, vector, head):
+        return vector @ named[f"{name}/kernel"][:, head] + named[f"{name}/bias"][head]
+
+    total, found = named["attention_output/bias"].copy(), []
+    for head in range(named["query/bias"].shape[0]):
+        asked = project("query", query, head)
+        logits = [asked @ project("key", item, head) / np.sqrt(len(asked)) for item in items]
+        weights = slow_softmax(np.array(logits))
+        mixed = weights @ np.array([project("value", item, head) for item in items])
+        total += mixed @ named["attention_output/kernel"][head]
+        found.append(weights)
+    return total, np.array(found)
+
+
 def slow_block(block, items):
-    """Item by item and head by head: items [L, n] -> items [L, n] and weights [H, L, L]."""
-    size, heads = len(items), block.num_heads
-    named = {"/".join(w.name[:-2].split("/")[-2:]): w.numpy() for w in block.attention.weights}
-    weights = np.zeros([heads, size, size])
-    attended = np.zeros_like(items)
-    for i in range(size):
-        for h in range(heads):
-
-            def project(name, vector, head=h):
-                return vector @ named[f"{name}/kernel"][:, head] + named[f"{name}/bias"][head]
-
-            query = project("query", items[i])
-            logits = [query @ project("key", item) / np.sqrt(len(query)) for item in items]
-            weights[h, i] = slow_softmax(np.array(logits))
-            mixed = sum(weights[h, i, j] * project("value", items[j]) for j in range(size))
-            attended[i] += mixed @ named["attention_output/kernel"][h]
-        attended[i] += named["attention_output/bias"]
+    """Item by item: items [L, n] -> items [L, n] and weights [H, L, L]."""
     result = np.zeros_like(items)
-    for i in range(size):
-        middle = slow_norm(block.norms[0], items[i] * block.residual + attended[i])
-        hidden = np.maximum(slow_dense(block.hidden, middle), 0.0)
-        result[i] = slow_norm(
-            block.norms[1], middle * block.residual + slow_dense(block.output_layer, hidden)
-        )
+    weights = np.zeros([block.num_heads, len(items), len(items)])
+    for i, item in enumerate(items):
+        attended, weights[:, i] = slow_attention(block.attention, item, items)
+        result[i] = slow_rest(block, item, attended)
     return result, weights
+
+
+def slow_rest(block, item, attended):
+    middle = slow_norm(block.norms[0], item * block.residual + attended)
+    hidden = slow_dense(block.output_layer, np.maximum(slow_dense(block.hidden, middle), 0.0))
+    return slow_norm(block.norms[1], middle * block.residual + hidden)
 
 
 def shaken(layer, seed=3):
@@ -79,6 +85,28 @@ def test_a_block_equals_the_slow_one_on_the_valid_items_alone(settings):
         np.testing.assert_allclose(result[b][valid], expected, rtol=1e-4, atol=1e-5)
         found = weights[b].numpy()[:, valid][:, :, valid]
         np.testing.assert_allclose(found, expected_weights, rtol=1e-4, atol=1e-6)
+
+
+def test_with_points_items_attend_to_what_the_points_have_gathered():
+    inputs, mask = batch(shape=(4, 6, 8))
+    block = EncoderBlock(num_heads=2, hidden_dim=7, num_points=3)
+    block(inputs, mask)
+    result, weights = shaken(block)(inputs, mask, return_weights=True)
+    points = block.points.numpy().astype(np.float64)
+    for b, valid in enumerate(mask):
+        items = inputs[b][valid].astype(np.float64)
+        taken = [slow_attention(block.gathering, point, items) for point in points]
+        gathered = [
+            slow_norm(block.gathered_norm, point + found)
+            for point, (found, _) in zip(points, taken, strict=True)
+        ]
+        for place, (item, row) in enumerate(zip(items, result[b][valid], strict=True)):
+            attended, given = slow_attention(block.attention, item, np.array(gathered))
+            expected = slow_rest(block, item, attended)
+            np.testing.assert_allclose(row, expected, rtol=1e-3, atol=1e-4)
+            by_way = [given[h] @ np.array([t[1][h] for t in taken]) for h in range(2)]
+            found = weights[b].numpy()[:, valid][:, place, valid]
+            np.testing.assert_allclose(found, by_way, rtol=1e-3, atol=1e-5)
 
 
 def encoder_of(**settings):

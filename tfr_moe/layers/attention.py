@@ -42,12 +42,20 @@ class EncoderBlock(tf.keras.layers.Layer):
     $$ \text{MultiHead}(x) = \text{Concat}(head_1, \dots, head_H) W^O, \qquad
        head_i = \text{softmax}\left(\frac{(x W_i^Q)(x W_i^K)^T}{\sqrt{d_k}}\right) x W_i^V $$
 
+    Its cost grows with the square of the list's length L. With `num_points` it grows with L m: m learned
+    points I attend to the items and the items to what the points have gathered (the induced attention of
+    Lee et al. 2019, "Set Transformer"), so that the weights of items for items have rank m at most:
+
+    $$ \text{MultiHead}(x) \rightarrow \text{MultiHead}(x, g), \qquad
+       g = \text{LayerNorm}(I + \text{MultiHead}(I, x)) $$
+
     Args:
         num_heads: H.
         head_dim: d_k, the width of queries, keys and values of a head; None takes n / H.
         hidden_dim: width d_h of FC's hidden layer.
         dropout: share dropped of what is added to a residual, in training.
         residual: whether x and z are added; without, the block is PRM's ablation "remove RC".
+        num_points: m; None lets items attend to each other directly.
         seed: seed of initialisation and dropout.
 
     Raises:
@@ -66,6 +74,7 @@ class EncoderBlock(tf.keras.layers.Layer):
         hidden_dim: int = 128,
         dropout: float = 0.0,
         residual: bool = True,
+        num_points: int | None = None,
         seed: int | None = None,
         **kwargs: Any,
     ):
@@ -75,6 +84,7 @@ class EncoderBlock(tf.keras.layers.Layer):
         self.hidden_dim = hidden_dim
         self.dropout = dropout
         self.residual = residual
+        self.num_points = num_points
         self.seed = seed
 
     def build(self, input_shape: Any) -> None:
@@ -85,13 +95,24 @@ class EncoderBlock(tf.keras.layers.Layer):
                 f"num_heads must divide the width {width}. Received: num_heads={self.num_heads}"
             )
         layers, seed, dtype = tf.keras.layers, self.seed, self.dtype_policy
-        self.attention = layers.MultiHeadAttention(
-            self.num_heads,
-            self.head_dim or width // self.num_heads,
-            kernel_initializer=_glorot(seed),
-            name="attention",
-            dtype=dtype,
-        )
+
+        def attention(offset: int, name: str) -> Any:
+            return layers.MultiHeadAttention(
+                self.num_heads,
+                self.head_dim or width // self.num_heads,
+                kernel_initializer=_glorot(None if seed is None else seed + offset),
+                name=name,
+                dtype=dtype,
+            )
+
+        self.attention = attention(0, "attention")
+        if self.num_points is not None:
+            initializer = tf.keras.initializers.GlorotUniform(None if seed is None else seed + 30)
+            self.points = self.add_weight(
+                "points", [self.num_points, width], initializer=initializer
+            )
+            self.gathering = attention(31, "gathering")
+            self.gathered_norm = layers.LayerNormalization(name="gathered_norm", dtype=dtype)
 
         def dense(units: int, activation: str | None, offset: int, name: str) -> Any:
             own = None if seed is None else seed + offset
@@ -129,15 +150,34 @@ class EncoderBlock(tf.keras.layers.Layer):
         Returns:
             [B, L, n] in the layer's compute dtype, of no meaning at padded items. With
             `return_weights` also the weights [B, H, L, L]: [b, h, i, j] is how much item i attends
-            to item j.
+            to item j, by way of all points where there are points.
         """
-        both = None if mask is None else mask[:, tf.newaxis, :] & mask[:, :, tf.newaxis]
-        attended, weights = self.attention(
-            inputs, inputs, attention_mask=both, return_attention_scores=True, training=training
-        )
+        attend = self._directly if self.num_points is None else self._by_points
+        attended, weights = attend(inputs, mask, training, return_weights)
         middle = self._joined(0, inputs, attended, training)
         result = self._joined(1, middle, self.output_layer(self.hidden(middle)), training)
         return (result, weights) if return_weights else result
+
+    def _directly(self, inputs: Any, mask: Any, training: bool, _: bool) -> tuple[Any, Any]:
+        both = None if mask is None else mask[:, tf.newaxis, :] & mask[:, :, tf.newaxis]
+        return self.attention(
+            inputs, inputs, attention_mask=both, return_attention_scores=True, training=training
+        )
+
+    def _by_points(
+        self, inputs: Any, mask: Any, training: bool, return_weights: bool
+    ) -> tuple[Any, Any]:
+        points = tf.cast(self.points, inputs.dtype)[tf.newaxis]
+        points = tf.repeat(points, tf.shape(inputs)[0], axis=0)
+        seen = None if mask is None else mask[:, tf.newaxis, :]
+        found, taken = self.gathering(
+            points, inputs, attention_mask=seen, return_attention_scores=True, training=training
+        )
+        gathered = self.gathered_norm(points + found)
+        attended, given = self.attention(
+            inputs, gathered, return_attention_scores=True, training=training
+        )
+        return attended, tf.matmul(given, taken) if return_weights else None
 
     def _joined(self, number: int, kept: Any, added: Any, training: bool) -> Any:
         added = self.dropouts[number](added, training=training)
@@ -152,6 +192,7 @@ class EncoderBlock(tf.keras.layers.Layer):
             "hidden_dim": self.hidden_dim,
             "dropout": self.dropout,
             "residual": self.residual,
+            "num_points": self.num_points,
             "seed": self.seed,
         }
 
@@ -178,6 +219,7 @@ class SelfAttentionEncoder(tf.keras.layers.Layer):
         encode_inputs: whether the encoding is added to the inputs, before the projection, as in eqs. 4
             and 5 of PRM, and not to the projection.
         residual: see `EncoderBlock`.
+        num_points: see `EncoderBlock`.
         seed: seed of initialisation and dropout.
 
     Raises:
@@ -201,6 +243,7 @@ class SelfAttentionEncoder(tf.keras.layers.Layer):
         max_positions: int = 200,
         encode_inputs: bool = False,
         residual: bool = True,
+        num_points: int | None = None,
         seed: int | None = None,
         **kwargs: Any,
     ):
@@ -220,6 +263,7 @@ class SelfAttentionEncoder(tf.keras.layers.Layer):
             "max_positions": max_positions,
             "encode_inputs": encode_inputs,
             "residual": residual,
+            "num_points": num_points,
             "seed": seed,
         }
         self.encode_inputs = encode_inputs
@@ -240,6 +284,7 @@ class SelfAttentionEncoder(tf.keras.layers.Layer):
                 hidden_dim,
                 dropout,
                 residual,
+                num_points,
                 # Far enough apart that no two parts of two blocks draw the same numbers.
                 None if seed is None else seed + 100 * (number + 1),
                 name=f"block_{number}",
@@ -263,7 +308,7 @@ class SelfAttentionEncoder(tf.keras.layers.Layer):
         Returns:
             [B, L, dim] in the layer's compute dtype, 0 at padded items.
         """
-        return self._encode(inputs, mask, places, training)[0]
+        return self._encode(inputs, mask, places, training, False)[0]
 
     def attention_weights(self, inputs: Any, mask: Any = None, places: Any = None) -> Any:
         """What each item attends to, in inference; arguments as those of a call.
@@ -272,9 +317,11 @@ class SelfAttentionEncoder(tf.keras.layers.Layer):
             [B, N, H, L, L]: [b, k, h, i, j] is the weight of item j for item i in head h of block k.
             Over the valid j they sum to 1 for every valid i.
         """
-        return tf.stack(self._encode(inputs, mask, places, training=False)[1], axis=1)
+        return tf.stack(self._encode(inputs, mask, places, False, True)[1], axis=1)
 
-    def _encode(self, inputs: Any, mask: Any, places: Any, training: bool) -> tuple[Any, list[Any]]:
+    def _encode(
+        self, inputs: Any, mask: Any, places: Any, training: bool, return_weights: bool
+    ) -> tuple[Any, list[Any]]:
         if mask is None:
             mask = tf.ones(tf.shape(inputs)[:2], tf.bool)
         valid = mask[..., tf.newaxis]
@@ -286,8 +333,11 @@ class SelfAttentionEncoder(tf.keras.layers.Layer):
         hidden = self._with_places(self.projection(hidden), places, not self.encode_inputs)
         weights = []
         for block in self.blocks:
-            hidden, found = block(hidden, mask, training=training, return_weights=True)
-            weights.append(found)
+            if return_weights:
+                hidden, found = block(hidden, mask, training=training, return_weights=True)
+                weights.append(found)
+            else:
+                hidden = block(hidden, mask, training=training)
         return tf.where(valid, hidden, 0), weights
 
     def _with_places(self, hidden: Any, places: Any, here: bool) -> Any:

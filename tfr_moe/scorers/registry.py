@@ -20,6 +20,7 @@ _ENCODER = {
     "attention_heads": "num_heads",
     "attention_hidden_dim": "hidden_dim",
     "attention_residual": "residual",
+    "attention_points": "num_points",
     "positional_encoding": "positional_encoding",
     "max_positions": "max_positions",
     "dropout": "dropout",
