@@ -33,13 +33,18 @@ def test_from_logs_to_an_answered_query(capsys, tmp_path):
     settings = [part for pair in SMALL for part in ("--set", pair)]
     for model in ("dnn", "adv_hsc_moe"):
         run(capsys, "train", "--data", data, "--model", model, "--out", runs / model, *settings)
-    numbers = tmp_path / "numbers.json"
+    numbers, manifest = tmp_path / "numbers.json", data / "manifest.json"
+    # As a source that samples negatives writes it.
+    told_by_source = {"negatives": "sampled: nobody saw them"}
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "notes": told_by_source}))
     told = run(capsys, "evaluate", "--data", data, "--run", runs / "adv_hsc_moe",
                "--baseline", runs / "dnn", "--json", numbers)  # fmt: skip
     found = json.loads(numbers.read_text())
     assert set(found["models"]) == {"dnn", "adv_hsc_moe"}
     assert found["comparisons"]["adv_hsc_moe"]["session_auc"]["p_value"] is not None
     assert "Difference from dnn" in told.out
+    assert "Negatives of these lists: sampled: nobody saw them." in told.out
+    assert found["notes"] == told_by_source
     run(capsys, "export", "--run", runs / "adv_hsc_moe", "--out", models / "shop")
     assert (models / "shop" / "1" / "assets.extra" / "tf_serving_warmup_requests").exists()
 

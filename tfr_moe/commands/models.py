@@ -64,13 +64,18 @@ def evaluate(
 ) -> None:
     """Compare trained models list by list, with tests of significance."""
     from tfr_moe.comparison import evaluate_runs
+    from tfr_moe.data import DataFolder
     from tfr_moe.evaluation.report import to_json
     from tfr_moe.evaluation.tables import render
 
     found = evaluate_runs(data, run, baseline, split, metric, policy, batch_size, stderr())
     render(found, Console())
+    notes = DataFolder(data).notes
+    if "negatives" in notes:
+        print(f"Negatives of these lists: {notes['negatives']}.")
     if json_file is not None:
-        _write(json_file, json.dumps(to_json(found), indent=1) + "\n", "--json")
+        numbers = {**to_json(found), "notes": notes}
+        _write(json_file, json.dumps(numbers, indent=1) + "\n", "--json")
 
 
 def _write(path: Path, text: str, flag: str) -> None:

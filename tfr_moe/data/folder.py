@@ -91,6 +91,13 @@ class DataFolder:
             return None
         return self.manifest.get("splits", {}).get(split, {}).get("lists")
 
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What a reader of numbers on this data must know, such as that negatives were sampled."""
+        if not (self.path / MANIFEST_FILE).is_file():
+            return {}
+        return self.manifest.get("notes", {})
+
     def copy_description(self, target: Path) -> None:
         """Copies all that a model needs to be rebuilt: schema, statistics and vocabularies."""
         target.mkdir(parents=True, exist_ok=True)
