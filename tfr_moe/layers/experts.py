@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.rows import put_rows, take_rows
+from tfr_moe.layers.rows import put_rows, shapes_are_fixed, take_rows
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -20,7 +21,8 @@ class ExpertTowers(tf.keras.layers.Layer):
     [1024, 512, 256] each", Xiao et al., section III-B). Padded items are dropped, the remaining
     (item, expert) pairs are sorted by expert, each expert runs once as a plain 2-D network over its
     segment, and the logits are put back in place: the cost is that of the selected experts on valid
-    items, whatever N and the padding. Weights are stacked in variables [N, in, out].
+    items, whatever N and the padding. A single list, as in most requests, needs no sorting: it passes
+    through the weights of its experts. Weights are stacked in variables [N, in, out].
 
     Called without a choice the layer computes all N experts by batched products. With `hidden_output`
     an expert gives its last hidden layer, activated, in place of a logit: the experts of mixtures that
@@ -38,7 +40,7 @@ class ExpertTowers(tf.keras.layers.Layer):
         num_outputs: logits that an expert gives for an item.
 
     Raises:
-        ValueError: for no expert, or a `hidden_output` without a hidden layer.
+        ValueError: for no expert or output, or a `hidden_output` without a hidden layer.
 
     Example:
         >>> towers = ExpertTowers(num_experts=4, hidden_dims=[8])
@@ -118,8 +120,34 @@ class ExpertTowers(tf.keras.layers.Layer):
         if indices is None:
             rows, positions = take_rows(inputs, mask)
             return put_rows(self._logits(self.every(rows, training)), positions, inputs)
+        if shapes_are_fixed():
+            return self._logits(self._compiled(inputs, indices))
         if mask is None:
             mask = tf.ones(tf.shape(inputs)[:-1], tf.bool)
+        if training or len(indices.shape) == 3:
+            return self._of_rows(inputs, indices, mask, training)
+        return tf.cond(
+            tf.shape(indices)[0] == 1,
+            lambda: self._of_one_list(inputs, indices[0], mask),
+            lambda: self._of_rows(inputs, indices, mask, training),
+        )
+
+    def _of_one_list(self, inputs: Any, chosen: Any, mask: Any) -> Any:
+        """Items of a single list through its experts [S], whose cost does not depend on N at all."""
+        rows, positions = take_rows(inputs, mask)
+        kernels = [tf.convert_to_tensor(w) for w in self.kernels]
+        biases = [tf.convert_to_tensor(b) for b in self.biases]
+        outputs = []
+        for slot in range(chosen.shape[0]):
+            e = tf.maximum(chosen[slot], 0)
+            own_kernels = [tf.cast(w[e], rows.dtype) for w in kernels]
+            own_biases = [tf.cast(b[e], rows.dtype) for b in biases]
+            values = self._tower(rows, own_kernels, own_biases, False)
+            outputs.append(tf.where(chosen[slot] >= 0, values, tf.zeros([], rows.dtype)))
+        return put_rows(self._logits(tf.stack(outputs, axis=1)), positions, inputs)
+
+    def _of_rows(self, inputs: Any, indices: Any, mask: Any, training: bool) -> Any:
+        """Items of any number of lists, sorted by expert."""
         rows, positions = take_rows(inputs, mask)
         chosen = (
             tf.gather(indices, positions[:, 0])
@@ -130,10 +158,41 @@ class ExpertTowers(tf.keras.layers.Layer):
 
     def every(self, rows: Any, training: bool = False) -> Any:
         """All experts, each as a plain network: rows [T, n] of all, or [T, N, n] of each -> [T, N, h]."""
+        if shapes_are_fixed():
+            return self._compiled_every(rows)
+        return self._every(rows, training)
+
+    def _every(self, rows: Any, training: bool = False) -> Any:
         hidden = rows[tf.newaxis] if len(rows.shape) == 2 else tf.transpose(rows, [1, 0, 2])
         kernels = [tf.cast(w, rows.dtype) for w in self.kernels]
         biases = [tf.cast(b, rows.dtype)[:, tf.newaxis] for b in self.biases]
         return tf.transpose(self._tower(hidden, kernels, biases, training), [1, 0, 2])
+
+    def _gathered(self, inputs: Any, indices: Any) -> Any:
+        """[B, L, n] through the chosen experts by the weights of each list, [B, L, S, h]."""
+        if len(indices.shape) == 3:
+            rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
+            values = self._every(rows)
+            values = tf.reshape(values, [*tf.unstack(tf.shape(inputs)[:-1]), *values.shape[1:]])
+            taken = tf.gather(values, tf.maximum(indices, 0), axis=2, batch_dims=2)
+        else:
+            chosen = tf.maximum(indices, 0)
+            # A gather from the variable itself would make every later read of it a copy.
+            kernels = [tf.gather(tf.cast(w, inputs.dtype), chosen) for w in self.kernels]
+            biases = [tf.gather(tf.cast(b, inputs.dtype), chosen) for b in self.biases]
+            hidden = tf.repeat(inputs[:, tf.newaxis], indices.shape[1], axis=1)
+            biases = [bias[:, :, tf.newaxis] for bias in biases]
+            taken = tf.transpose(self._tower(hidden, kernels, biases, False), [0, 2, 1, 3])
+            indices = indices[:, tf.newaxis]
+        return tf.where(indices[..., tf.newaxis] >= 0, taken, tf.zeros([], taken.dtype))
+
+    @cached_property
+    def _compiled(self) -> Any:
+        return tf.function(self._gathered, jit_compile=True)
+
+    @cached_property
+    def _compiled_every(self) -> Any:
+        return tf.function(self._every, jit_compile=True)
 
     def _dispatch(self, rows: Any, chosen: Any, training: bool) -> Any:
         """Rows [T, n] through their experts [T, S] -> [T, S, h]."""

@@ -198,10 +198,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
             experts = tf.concat([gate.indices, idle], axis=-1)
         outputs = tf.cast(self.towers(inputs, experts, mask=mask, training=training), tf.float32)
         active = outputs[:, :, : self.top_k]
-        weights = gate.weights if len(gate.weights.shape) == 3 else gate.weights[:, tf.newaxis, :]
-        if self.num_outputs > 1:
-            weights = weights[..., tf.newaxis]
-        logits = tf.reduce_sum(active * weights, axis=2)
+        logits = self.mix(active, gate.weights)
         if training:
             num_items = tf.cast(mask, tf.float32)
             if len(gate.indices.shape) == 2:
@@ -213,6 +210,14 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
             if self.num_adversarial:
                 self._disagree(active, outputs[:, :, self.top_k :], mask)
         return {"logits": logits, "expert_ids": gate.indices, "expert_weights": gate.weights}
+
+    def mix(self, outputs: Any, weights: Any) -> Any:
+        """Adds up the experts' outputs, [B, L, K] or [..., num_outputs], by weights [B, K] or [B, L, K]."""
+        if len(weights.shape) == 2:
+            weights = weights[:, tf.newaxis, :]
+        if self.num_outputs > 1:
+            weights = weights[..., tf.newaxis]
+        return tf.reduce_sum(outputs * weights, axis=2)
 
     def _constrain(self, gate: GateOutput, constraint: GateOutput, num_items: Any) -> None:
         hsc = self.hsc(gate.logits, constraint.logits, gate.indices, num_items, training=True)

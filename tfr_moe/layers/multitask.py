@@ -237,6 +237,16 @@ class MixtureOfTasks(ItemwiseMultiTask, metaclass=abc.ABCMeta):
         kernel = tf.cast(self.gate_kernel, tf.float32)
         return tf.nn.softmax(tf.einsum("tn,gne->tge", tf.cast(rows, tf.float32), kernel))
 
+    @property
+    def gate_names(self) -> tuple[str, ...]:
+        """Names of the gates: the tasks, or "" for the one gate of all of them."""
+        return self._gates()
+
+    def gate_of_items(self, inputs: Any, mask: Any) -> Any:
+        """Gate weights of items, float32 [B, L, gates, N], of inputs [B, L, n]; 0 at padded items."""
+        rows, places = take_rows(inputs, mask)
+        return put_rows(self.gate(rows), places, inputs)
+
     def _score(self, rows: Any, training: bool) -> Any:
         outputs = tf.cast(self.experts(rows, training=training), tf.float32)
         weights = self.monitor(self.gate(rows), training=training)

@@ -10,7 +10,7 @@ from tfr_moe.layers.gating import GateOutput, NoisyTopKGate
 from tfr_moe.layers.hierarchy import HierarchicalSoftConstraint
 from tfr_moe.layers.monitoring import GateMonitor, TrainingMean
 from tfr_moe.layers.multitask import MultiTaskLayer
-from tfr_moe.layers.rows import put_rows, take_rows
+from tfr_moe.layers.rows import put_rows, shapes_are_fixed, take_rows
 from tfr_moe.reduction import mean_over_items
 
 
@@ -115,7 +115,16 @@ class CategoryMMoE(MultiTaskLayer):
         num_items = tf.reduce_sum(tf.cast(mask, tf.float32), axis=-1)
         weights = self._weights(gate_inputs, constraint_inputs, num_items, training)
         weights = self.monitor(weights, num_items, training=training)
+        return self.mix(inputs, weights, mask, training)
+
+    def mix(self, inputs: Any, weights: Any, mask: Any, training: bool = False) -> Any:
+        """Items [B, L, n] by the tasks' weights over all experts [B, tasks, N] -> logits [B, L, tasks]."""
         chosen, slots = self._slots(weights)
+        if shapes_are_fixed():
+            each = tf.cast(self.experts(inputs, chosen, mask=mask), tf.float32)  # [B, L, S, h]
+            mixed = tf.matmul(slots[:, tf.newaxis], each)
+            rows = tf.reshape(mixed, [-1, *mixed.shape[2:]])
+            return put_rows(tf.cast(self.towers(rows), tf.float32), None, inputs)
         rows, places = take_rows(inputs, mask)
         lists = places[:, 0]
         outputs = self.experts(rows, tf.gather(chosen, lists), training=training)
@@ -128,19 +137,28 @@ class CategoryMMoE(MultiTaskLayer):
         logits = tf.cast(self.towers(mixed, training=training), tf.float32)
         return put_rows(logits, places, inputs)
 
+    def choose(self, gate_inputs: Any, training: bool = False) -> list[GateOutput]:
+        """What each task's gate decides about x^sc [B, q], in the order of the tasks."""
+        gate_inputs = tf.cast(gate_inputs, tf.float32)
+        return [gate(gate_inputs, training=training) for gate in self.gates]
+
     def _weights(
         self, gate_inputs: Any, constraint_inputs: Any, num_items: Any, training: bool
     ) -> Any:
         """The tasks' gate weights over all experts, [B, tasks, N], 0 where not chosen."""
         found = []
-        gate_inputs = tf.cast(gate_inputs, tf.float32)
-        for k, task in enumerate(self.task_names):
-            gate = self.gates[k](gate_inputs, training=training)
-            spread = tf.one_hot(gate.indices, self.num_experts) * gate.weights[..., tf.newaxis]
-            found.append(tf.reduce_sum(spread, axis=-2))
+        for k, (task, gate) in enumerate(
+            zip(self.task_names, self.choose(gate_inputs, training), strict=True)
+        ):
+            found.append(self.spread(gate.indices, gate.weights))
             if self.constraint_gates:
                 self._constrain(k, task, gate, constraint_inputs, num_items, training)
         return tf.stack(found, axis=1)
+
+    def spread(self, indices: Any, weights: Any) -> Any:
+        """A choice of experts, [B, K] each, as weights over all of them [B, N]."""
+        each = tf.one_hot(indices, self.num_experts) * weights[..., tf.newaxis]
+        return tf.reduce_sum(each, axis=-2)
 
     def _constrain(
         self,

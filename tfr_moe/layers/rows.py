@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tfr_moe._compat import tf
+
+_fixed: ContextVar[bool] = ContextVar("fixed_shapes", default=False)
+
+
+@contextmanager
+def fixed_shapes() -> Iterator[None]:
+    """While a model is traced within it, no shape depends on the mask, as XLA needs it.
+
+    Every place of a list is computed, padding too, and what stands at padded places of a result is
+    arbitrary. `ExpertTowers` compile with XLA. For inference alone.
+
+    Example:
+        >>> with fixed_shapes():
+        ...     rows, _ = take_rows(tf.ones([1, 2, 3]), tf.constant([[True, False]]))
+        >>> rows.shape
+        TensorShape([2, 3])
+    """
+    before = _fixed.set(True)
+    try:
+        yield
+    finally:
+        _fixed.reset(before)
+
+
+def shapes_are_fixed() -> bool:
+    """Whether the caller is within `fixed_shapes`."""
+    return _fixed.get()
 
 
 def take_rows(inputs: Any, mask: Any = None) -> tuple[Any, Any]:
@@ -25,7 +55,7 @@ def take_rows(inputs: Any, mask: Any = None) -> tuple[Any, Any]:
         >>> rows.numpy().ravel().tolist(), places.numpy().tolist()
         ([1.0, 3.0, 4.0], [[0, 0], [1, 0], [1, 1]])
     """
-    if mask is None:
+    if mask is None or shapes_are_fixed():
         return tf.reshape(inputs, [-1, inputs.shape[-1]]), None
     places = tf.cast(tf.where(mask), tf.int32)
     return tf.gather_nd(inputs, places), places
