@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from tests.scorers.batch import SMALL, TABLES, raw_batch
-from tests.tiny import SCHEMA
+from tests.tiny import SCHEMA, TASKS
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK
-from tfr_moe.scorers import create, explanation_model
+from tfr_moe.scorers import combined_model, create, explanation_model
 
 GATED = {**SMALL, "num_experts": 6, "top_k": 3}
 
@@ -53,3 +53,69 @@ def test_the_explanation_follows_the_models_weights():
 @pytest.mark.parametrize("name", ["dnn", "wide_dnn"])
 def test_a_model_without_experts_has_no_explanation(name):
     assert explanation_model(create(name, SCHEMA, TABLES, GATED).build_model()) is None
+
+
+def multi_task(name, **settings):
+    """Ranker, explanation and what the latter says of a batch."""
+    model = create(name, TASKS, TABLES, {**GATED, **settings}).build_model()
+    ranker = model
+    if isinstance(model.output, dict):
+        ranker = combined_model(model, {"purchase": 2.0, "click": 1.0})
+    explanation = explanation_model(ranker)
+    return ranker, {k: v.numpy() for k, v in explanation(raw_batch()).items()}
+
+
+def test_category_mmoe_names_the_experts_of_each_task_once_a_list():
+    ranker, found = multi_task("category_mmoe")
+    gates = ranker.get_layer("category_mmoe").gates
+    vectors = tf.keras.Model(ranker.input, ranker.get_layer("features").output.context["sub"])
+    for gate, task in zip(gates, ("purchase", "click"), strict=True):
+        expected = gate(vectors(raw_batch()))
+        np.testing.assert_array_equal(found[f"expert_ids_{task}"], expected.indices)
+        np.testing.assert_allclose(found[f"expert_weights_{task}"], expected.weights, rtol=1e-6)
+        assert found[f"expert_ids_{task}"].shape == (5, 3)
+    scores = ranker(raw_batch())
+    assert found.keys() - scores.keys() == {
+        f"expert_{what}_{task}" for what in ("ids", "weights") for task in ("purchase", "click")
+    }
+    for name, score in scores.items():
+        np.testing.assert_array_equal(found[name], score)
+
+
+def test_mmoe_weighs_all_experts_for_each_item_and_task_heaviest_first():
+    ranker, found = multi_task("mmoe")
+    vectors = tf.keras.Model(ranker.input, ranker.get_layer("features").output.items)(raw_batch())
+    mask = raw_batch()[MASK].numpy()
+    gates = ranker.get_layer("mmoe").gate(tf.boolean_mask(vectors, mask)).numpy()  # [T, tasks, N]
+    for place, task in enumerate(("purchase", "click")):
+        ids, weights = found[f"expert_ids_{task}"], found[f"expert_weights_{task}"]
+        assert ids.shape == weights.shape == (5, 4, 6)
+        assert (np.diff(weights, axis=-1) <= 0).all()
+        by_expert = np.take_along_axis(weights, np.argsort(ids, axis=-1), axis=-1)
+        np.testing.assert_allclose(by_expert[mask], gates[:, place], rtol=1e-6)
+
+
+def test_omoe_has_one_gate_for_all_tasks():
+    _, found = multi_task("omoe")
+    assert {n for n in found if n.startswith("expert")} == {"expert_ids", "expert_weights"}
+    np.testing.assert_allclose(
+        found["expert_weights"].sum(-1), raw_batch()[MASK].numpy().astype(float), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", ["mmoe", "category_mmoe"])
+def test_with_groups_of_categories_the_experts_are_those_of_the_lists_group(name):
+    ranker, found = multi_task(name, category_groups=[["a"], ["b"]])
+    encoded = ranker.get_layer("features").output
+    group = (raw_batch()["top"].numpy()[:, 0] == b"b").astype(int)
+    layer = ranker.get_layer(name)
+    if name == "category_mmoe":
+        vectors = tf.keras.Model(ranker.input, encoded.context["sub"])(raw_batch())
+        each = np.stack([gate(vectors).indices for gate in layer.gates], axis=1)
+        np.testing.assert_array_equal(found["expert_ids"], each[np.arange(5), group])
+    else:
+        mask = raw_batch()[MASK].numpy()
+        vectors = tf.keras.Model(ranker.input, encoded.items)(raw_batch())
+        gates = layer.gate(tf.boolean_mask(vectors, mask)).numpy()
+        own = gates[np.arange(len(gates)), np.repeat(group, mask.sum(1))]
+        np.testing.assert_allclose(found["expert_weights"][mask], -np.sort(-own, -1), rtol=1e-6)
