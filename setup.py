@@ -65,6 +65,7 @@ EXTRAS["dev"] = [
     f"grpcio-tools>=1.72,<1.82; {NEW}",
     "hypothesis>=6.100",
     "ir-measures>=0.3.3",
+    "kubernetes-validate>=1.31",
     "mypy>=1.10",
     "pandas>=2.1",
     "pytest>=8",

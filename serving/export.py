@@ -6,11 +6,11 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,15 +18,53 @@ from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SCHEMA_FILE, FeatureSchema
 
+from .categories import CategoryGuard
+from .compare import calls_of, check_answers
+from .golden import GOLDEN, golden_list, write_golden
 from .graph import check_operations
-from .signatures import PREDICT, RANK, build
-from .verify import scores_in_fresh_process, scores_in_process
+from .ranked import SCORES
+from .reference import Answer, answers_in_process
+from .signatures import INPUT, PREDICT, RANK, build
+from .verify import Call, answers_in_fresh_process
 from .versions import versions_of
-from .warmup import EXTRA, MAX_RECORDS, WARMUP_FILE, example_lists, write_warmup
+from .warmup import (
+    EXTRA,
+    MAX_RECORDS,
+    WARMUP_FILE,
+    check_warmup,
+    example_lists,
+    fitting,
+    write_warmup,
+)
 
 DETAILS_FILE = "details.json"
+CARD_FILE = "model_card.md"
 WARMED = (PREDICT, RANK)
 TOLERANCE = 1e-5
+
+
+class Truth(NamedTuple):
+    """What an export must answer.
+
+    Attributes:
+        model: gives the scores.
+        explanation: tells the experts, None where the export doesn't.
+        tolerance: by how much answers may differ, absolute and relative.
+        of_largest: whether the tolerance is a share of the largest score.
+    """
+
+    model: tf.keras.Model
+    explanation: tf.keras.Model | None
+    tolerance: float = TOLERANCE
+    of_largest: bool = False
+
+    def allowed(self, answers: Sequence[Answer]) -> float:
+        """The tolerance for these answers."""
+        if not self.of_largest:
+            return self.tolerance
+        scores = [v for a in answers for name, v in a.items() if name.startswith(SCORES)]
+        return self.tolerance * max(float(np.abs(values).max(initial=0.0)) for values in scores)
+
 
 _ROUNDING = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 _PARTIAL = ".partial-"  # not a number, so TensorFlow Serving takes no notice of it
@@ -41,27 +79,39 @@ def export_model(
     explanation: tf.keras.Model | None = None,
     warmup: Sequence[bytes] = (),
     details: Mapping[str, Any] | None = None,
+    card: str = "",
     version: int | None = None,
+    truth: Truth | None = None,
+    list_size: int | None = None,
+    categories: Sequence[str] = (),
+    tracing: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Path:
     """Writes `out/<version>/` with the signatures of `tfr_moe.serving.signatures`.
 
     The version appears under its name only when it is complete and has proved itself: a fresh
-    Python process that imports nothing but TensorFlow loads it and must give the scores of `model`
-    within 1e-5 (absolute and relative; in mixed precision within the rounding unit of the half type)
-    on the warm-up lists. Beside the model stand, in `assets.extra/`, the warm-up requests, the schema
-    and the details.
+    Python process that imports nothing but TensorFlow loads it, and every output of every signature
+    must be that of `model` (and `explanation`) within 1e-5 (absolute and relative; in mixed precision
+    within the rounding unit of the half type) on the warm-up lists. Beside the model stand, in
+    `assets.extra/`, the warm-up requests, a golden request and its answer (`tfr_moe.serving.golden`),
+    the schema, the details and the model card.
 
     Args:
         model: maps a dict of the schema's raw features and the mask to logits [B, L], or to a dict of
             them: `scores`, and `scores_<task>` for each task.
         schema: describes the requests; its `feature_spec`s are the model's inputs.
         out: the model's folder, `MODELS/NAME`; NAME is what clients ask for.
-        explanation: a model with the same inputs and the outputs `logits`, `expert_ids`,
-            `expert_weights`; with it `rank` tells the experts too.
+        explanation: a model with the same inputs that tells scores and experts, see
+            `tfr_moe.serving.signatures.build`; with it `rank` tells the experts too.
         warmup: serialized `ExampleListWithContext`s, best real ones of several sizes; the file
             takes at most 500. Without any, lists made of defaults stand in.
         details: anything worth keeping with the model (data, metrics), written as JSON.
+        card: the model card, Markdown; none is written where it is empty.
         version: a number above 0; by default one more than the newest version in `out`.
+        truth: what the export is compared with, where `model` is not the one that was trained.
+        list_size: see `tfr_moe.serving.signatures.build`; longer warm-up lists are left out.
+        categories: keys `parent > child` of the categories that alone are served, lists of others are
+            refused, and left out of the warm-up; empty for all.
+        tracing: see `tfr_moe.serving.signatures.build`.
 
     Returns:
         The folder of the version.
@@ -77,16 +127,29 @@ def export_model(
     """
     out = Path(out)
     final = out / str(_free_version(out, version))
-    lists = list(warmup)[: MAX_RECORDS // len(WARMED)] or example_lists(schema)
-    expected = scores_in_process(model, schema, lists)
-    tolerance = _tolerance(model)
-    serving = build(model, schema, explanation)
+    truth = truth or Truth(model, explanation, _tolerance(model))
+    lists = list(warmup)
+    if list_size or categories:
+        lists = fitting(schema, lists, list_size, categories)
+    if not lists:
+        lists = example_lists(schema, list_size, categories)
+    lists = lists[: MAX_RECORDS // len(WARMED)]
+    expected = answers_in_process(truth.model, schema, lists, truth.explanation)
+    tolerance = truth.allowed(expected)
+    guard = CategoryGuard(schema, categories) if categories else None
+    serving = build(model, schema, explanation, list_size, guard, tracing)
     with _published(final) as folder:
         tf.saved_model.save(serving.module, str(folder), signatures=serving.signatures)
         check_operations(folder)
-        _write_extras(folder / EXTRA, out.resolve().name, schema, lists, details or {})
-        found = scores_in_fresh_process(folder, lists, tolerance)
-        _compare(expected, found, tolerance)
+        golden = golden_list(schema, lists)
+        calls = [*calls_of(schema, lists), Call(RANK, {INPUT: np.array([golden], object)})]
+        *found, answer = answers_in_fresh_process(folder, calls)
+        gap = check_answers(truth.model, schema, lists, expected, found, tolerance)
+        verified = {"lists": len(lists), "largest_difference": gap, "allowed": tolerance}
+        extra = folder / EXTRA
+        _write_extras(extra, out.resolve().name, schema, lists, details or {}, verified, card)
+        write_golden(extra / GOLDEN, out.resolve().name, int(final.name), schema, golden, answer)
+        check_warmup(folder)
     return final
 
 
@@ -135,23 +198,14 @@ def _tolerance(model: tf.keras.Model) -> float:
     return max(_ROUNDING.get(layer.compute_dtype, TOLERANCE) for layer in model.layers)
 
 
-def _compare(expected: Sequence[np.ndarray], found: Sequence[np.ndarray], tolerance: float) -> None:
-    for number, (ours, theirs) in enumerate(zip(expected, found, strict=True)):
-        same = ours.shape == theirs.shape
-        if not same or not np.allclose(ours, theirs, rtol=tolerance, atol=tolerance):
-            gap = f"differ by {np.abs(ours - theirs).max():.2g}" if same else "differ in number"
-            raise UserError(
-                f"warm-up list {number}: the export's scores and the model's {gap} "
-                f"(allowed: {tolerance:g})"
-            )
-
-
 def _write_extras(
     folder: Path,
     name: str,
     schema: FeatureSchema,
     lists: Sequence[bytes],
     details: Mapping[str, Any],
+    verified: Mapping[str, Any],
+    card: str,
 ) -> None:
     folder.mkdir()
     write_warmup(folder / WARMUP_FILE, name, WARMED, lists)
@@ -159,7 +213,10 @@ def _write_extras(
     about = {
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "tensorflow": tf.__version__,
+        "verified": verified,
         **details,
     }
     text = json.dumps(about, indent=1, default=str) + "\n"
     (folder / DETAILS_FILE).write_text(text, encoding="utf-8")
+    if card:
+        (folder / CARD_FILE).write_text(card, encoding="utf-8")

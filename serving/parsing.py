@@ -1,22 +1,14 @@
-"""Serialized requests -> the model's inputs, with TensorFlow's own ops.
-
-A request carries raw values. What the client checks before it sends (`RowParser`) holds here too,
-because not every caller is our client: a missing optional value takes the schema's default, and a
-missing required one fails with the name of its feature.
-"""
+"""Serialized requests -> the model's inputs, with TensorFlow's own ops. A request carries raw values."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from tfr_moe._compat import tf, tfr
-from tfr_moe.schema import MASK, PACKED, Feature, FeatureSchema, Scope
+from tfr_moe.schema import MASK, FeatureSchema, Scope
 
-Features = dict[str, tf.Tensor]
-
-# An id that no caller can mean: it tells an absent list of ids from an empty one.
-_ABSENT = "\0"
+from .gaps import ABSENT, Features, complete
+from .sizes import at_least
 
 
 class RequestParser:
@@ -51,7 +43,7 @@ class RequestParser:
                 feature = self._schema.feature(name)
                 first = ""
                 if feature.kind == "categorical_list":
-                    first = _ABSENT if feature.is_required else str(feature.default or "")
+                    first = ABSENT if feature.is_required else str(feature.default or "")
                 default = [first] + [""] * (length - 1)
             spec[name] = tf.io.FixedLenFeature(plain.shape, plain.dtype, default)
         return spec
@@ -77,9 +69,11 @@ class RequestParser:
             example_feature_spec=self._specs["example"],
             mask_feature_name=MASK,
         )
-        features = self._complete(features)
+        features = complete(self._schema, features)
         for name in (MASK, *self._specs["example"]):
-            features[name] = _at_least_one_item(features[name])
+            # Where all lists are empty, the proto decoder gives one item to the features and none to
+            # the mask.
+            features[name] = at_least(features[name], 1, 1)
         return features
 
     def items(self, serialized: tf.Tensor) -> Features:
@@ -99,72 +93,9 @@ class RequestParser:
         )
         places = tf.range(tf.shape(filled)[0])[:, tf.newaxis]
         features[MASK] = places < tf.shape(serialized)[0]
-        return self._complete(features)
-
-    def _complete(self, features: Features) -> Features:
-        """Refuses missing required values of real items and puts defaults in all other gaps."""
-        mask = features[MASK]
-        # A list without items needs no context: there is nothing to score.
-        real: dict[Scope, tf.Tensor] = {"context": tf.reduce_any(mask, 1), "example": mask}
-        filled: Features = {MASK: mask}
-        names: list[str] = []
-        lacking: list[tf.Tensor] = []
-        for scope, place in real.items():
-            for name, columns in self._columns(scope):
-                gaps, filled[name] = _fill(columns, features[name])
-                required = [f.is_required for f in columns]
-                if any(required):
-                    names += [f.name for f in columns if f.is_required]
-                    flags = tf.reshape(gaps & place[..., tf.newaxis], [-1, len(columns)])
-                    lacking.append(tf.boolean_mask(tf.reduce_any(flags, 0), required))
-        if not names:
-            return filled
-        with tf.control_dependencies([_refuse(names, tf.concat(lacking, 0))]):
-            return {name: tf.identity(value) for name, value in filled.items()}
-
-    def _columns(self, scope: Scope) -> Iterator[tuple[str, list[Feature]]]:
-        """Yields the name of each tensor [..., n] and which feature stands in each of n columns."""
-        numerics = list(self._schema.select(scope, "numeric"))
-        if self._schema.packed and numerics:
-            yield PACKED[scope], [f for f in numerics for _ in range(f.width)]
-        elif numerics:
-            yield from ((f.name, [f] * f.width) for f in numerics)
-        for f in self._schema.select(scope, "categorical", "categorical_list"):
-            yield f.name, [f]
+        return complete(self._schema, features)
 
 
 def _at_least_one(serialized: tf.Tensor) -> tf.Tensor:
     # TensorFlow's proto decoder refuses an empty batch; the empty string is an empty message.
-    return tf.pad(serialized, [[0, tf.maximum(1 - tf.shape(serialized)[0], 0)]])
-
-
-def _at_least_one_item(value: tf.Tensor) -> tf.Tensor:
-    # Where all lists are empty, the proto decoder gives one item to the features and none to the mask.
-    lack = tf.maximum(1 - tf.shape(value)[1], 0)
-    return tf.pad(value, [[0, 0], [0, lack], [0, 0]][: value.shape.rank])
-
-
-def _fill(columns: list[Feature], value: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where values are missing, bool [..., n] (a list of ids has one column), and the value filled."""
-    kind = columns[0].kind
-    if kind == "numeric":
-        gaps = tf.math.is_nan(value)
-        default = tf.constant([float(f.default or 0.0) for f in columns])
-        return gaps, tf.where(gaps, default, value)
-    if kind == "categorical_list":
-        gaps = value[..., :1] == _ABSENT
-        return gaps, tf.where(gaps, "", value)
-    gaps = value == ""
-    return gaps, tf.where(gaps, str(columns[0].default or ""), value)
-
-
-def _refuse(names: list[str], lacking: tf.Tensor) -> tf.Operation:
-    """An assertion that fails with the names of the features that are lacking, bool [n]."""
-    found, _ = tf.unique(tf.boolean_mask(tf.constant(names), lacking))
-    return tf.debugging.Assert(
-        tf.logical_not(tf.reduce_any(lacking)),
-        [
-            "the request has no value for required feature(s)",
-            tf.strings.reduce_join(found, separator=", "),
-        ],
-    )
+    return at_least(serialized, 0, 1)

@@ -12,12 +12,15 @@ from typing import Any
 
 from tfr_moe.encoding import ListEncoder, RowParser, Values
 from tfr_moe.errors import UserError
-from tfr_moe.schema import Feature, FeatureSchema, Scope
+from tfr_moe.schema import PAIR_SEPARATOR, Feature, FeatureSchema, Scope
 
+from .card import sample_of
+from .graph import SAVED_MODEL, load_meta_graph, signatures_of
 from .tensors import predict_request
 
 EXTRA = "assets.extra"
 WARMUP_FILE = "tf_serving_warmup_requests"
+_SIZES = (1, 10, 60)
 MAX_RECORDS = 1000  # TensorFlow Serving refuses to load a model with more
 
 
@@ -63,14 +66,69 @@ def read_warmup(path: Path) -> list[Any]:
     return [log.predict_log.request for log in logs if log.HasField("predict_log")]
 
 
-def example_lists(schema: FeatureSchema, sizes: Sequence[int] = (1, 10, 60)) -> list[bytes]:
-    """Lists of nothing but defaults, zeros and unknown ids, for exports without real ones."""
+def check_warmup(folder: Path) -> None:
+    """Refuses a version that TensorFlow Serving would not load, or would load and not answer for.
+
+    It needs `variables/`, and a warm-up file of 1 to 1,000 plain records that name signatures which the
+    model has.
+
+    Args:
+        folder: of the version.
+
+    Raises:
+        UserError: naming what is wrong.
+    """
+    for name in (SAVED_MODEL, "variables/variables.index"):
+        if not (folder / name).is_file():
+            raise UserError(f"version {folder}: {name} is missing; the server would answer nothing")
+    path = folder / EXTRA / WARMUP_FILE
+    requests = read_warmup(path)
+    if not 1 <= len(requests) <= MAX_RECORDS:
+        raise UserError(
+            f"warm-up file {path}: has {len(requests)} records, 1 to {MAX_RECORDS} work"
+        )
+    known = signatures_of(load_meta_graph(folder))
+    for signature in {request.model_spec.signature_name for request in requests}:
+        if signature not in known:
+            there = ", ".join(sorted(known))
+            raise UserError(f"warm-up file {path}: no signature {signature!r}; there are: {there}")
+
+
+def fitting(
+    schema: FeatureSchema, lists: Iterable[bytes], list_size: int | None, categories: Sequence[str]
+) -> list[bytes]:
+    """Those of the lists that have at most `list_size` items and one of the categories, where given."""
+    wanted = set(categories)
+    found = []
+    for serialized in lists:
+        (size,), keys = sample_of(schema, [serialized])
+        served = not wanted or all(key in wanted for _, key in keys)
+        if served and (list_size is None or size <= list_size):
+            found.append(serialized)
+    return found
+
+
+def example_lists(
+    schema: FeatureSchema, list_size: int | None = None, categories: Sequence[str] = ()
+) -> list[bytes]:
+    """Lists of nothing but defaults, zeros and unknown ids, for exports without real ones.
+
+    Args:
+        schema: of the lists.
+        list_size: no list is longer; None for any size.
+        categories: keys `parent > child`; the lists are of the first one. Empty for an unknown one.
+    """
     parser, encoder = RowParser(schema), ListEncoder(schema)
+    named: dict[str, str] = {}
+    if categories and schema.hierarchy is not None:
+        names = categories[0].split(PAIR_SEPARATOR, 1)
+        named = dict(zip((schema.hierarchy.parent, schema.hierarchy.child), names, strict=True))
 
     def row(scope: Scope) -> Values:
         values = {f.name: _something(f) for f in schema.select(scope) if f.is_required}
-        return parser.values(scope, values)
+        return parser.values(scope, values | (named if scope == "context" else {}))
 
+    sizes = sorted({min(size, list_size or size) for size in _SIZES})
     return [encoder.encode("", row("context"), [row("example")] * size) for size in sizes]
 
 

@@ -54,7 +54,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     # The command line: cli.py and the modules that do what one command does. Only they see everything.
     "comparison": {*MODEL, "training", "baselines", "evaluation", "analysis"},
     "reranking": {*MODEL, "training", "baselines", "evaluation", "comparison"},
-    "release": {*MODEL, "training", "serving"},
+    "variants": {*MODEL, "training"},
+    "release": {*MODEL, "training", "serving", "variants"},
     "prediction": {*DATA_CONTRACT, "beam", "serving"},
     "vectors": {*MODEL, "training", "beam", "serving", "prediction"},
     "reproduce": {
@@ -71,6 +72,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": {*PARTS, "comparison", "release"},
     "commands": {
         *PARTS,
+        "variants",
         "query_categories",
         "prediction",
         "vectors",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -14,12 +15,18 @@ import pytest
 from tensorflow_serving.apis import input_pb2
 
 from tests.serving.conftest import WARMUP, elwc, shop_items
-from tests.serving.models import SHOP, inputs_of, scorer
+from tests.serving.models import SHOP, inputs_of, mixture, scorer, towers
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.serving.export import export_model
-from tfr_moe.serving.warmup import example_lists, read_warmup, write_warmup
+from tfr_moe.serving.warmup import (
+    check_warmup,
+    example_lists,
+    fitting,
+    read_warmup,
+    write_warmup,
+)
 
 
 def contents(folder: Path) -> set[str]:
@@ -96,7 +103,7 @@ def test_a_warm_up_file_that_is_none_is_named(tmp_path: Path):
 
 
 def test_lists_of_defaults_fit_the_schema():
-    lists = [input_pb2.ExampleListWithContext.FromString(x) for x in example_lists(SHOP, (1, 4))]
+    lists = [input_pb2.ExampleListWithContext.FromString(x) for x in example_lists(SHOP, 4)]
     assert [len(x.examples) for x in lists] == [1, 4]
     assert list(lists[1].examples[3].features.feature["example_numeric"].float_list.value) == [0, 3]
 
@@ -221,3 +228,63 @@ def test_a_table_from_a_vocabulary_file_travels_as_an_asset(tmp_path: Path):
         "scores"
     ]
     np.testing.assert_array_equal(scores, [[1, 2, 0]])
+
+
+def test_a_single_task_that_scores_otherwise_is_found(tmp_path: Path):
+    """The combined score is right, that of one task is not."""
+    inputs = inputs_of(SHOP)
+    score = towers(inputs, 1)[..., 0]
+    outputs = {"scores": score, "scores_click": TwoFaced()(score)}
+    with pytest.raises(UserError, match=r"list 0: serving_default scores_click: .* differ by 0\.5"):
+        export_model(tf.keras.Model(inputs, outputs), SHOP, tmp_path / "shop", warmup=WARMUP)
+
+
+def test_experts_that_are_named_otherwise_are_found(tmp_path: Path):
+    model, explanation = mixture()
+    outputs = dict(explanation.output)
+    outputs["expert_weights"] = TwoFaced()(outputs["expert_weights"])
+    wrong = tf.keras.Model(explanation.input, outputs)
+    with pytest.raises(UserError, match=r"list 0: rank expert_weights: .* differ by 0\.5"):
+        export_model(model, SHOP, tmp_path / "shop", explanation=wrong, warmup=WARMUP)
+
+
+def test_details_tell_what_was_verified(models: Path):
+    details = json.loads((models / "plain" / "1" / "assets.extra" / "details.json").read_text())
+    assert details["verified"]["lists"] == 3
+    assert details["verified"]["largest_difference"] <= details["verified"]["allowed"] == 1e-5
+
+
+@pytest.fixture
+def version(models: Path, tmp_path: Path) -> Path:
+    """A copy of a version, to be broken."""
+    return Path(shutil.copytree(models / "plain" / "1", tmp_path / "1"))
+
+
+def test_a_version_without_variables_is_refused(version: Path):
+    check_warmup(version)
+    shutil.rmtree(version / "variables")
+    with pytest.raises(UserError, match=r"variables\.index is missing"):
+        check_warmup(version)
+
+
+@pytest.mark.parametrize(
+    ("signatures", "count", "message"),
+    [(("rank", "nope"), 1, "no signature 'nope'"), (("rank",), 0, "has 0 records, 1 to 1000")],
+)
+def test_a_warm_up_that_breaks_the_load_is_refused(version: Path, signatures, count, message):
+    path = version / "assets.extra" / "tf_serving_warmup_requests"
+    write_warmup(path, "plain", signatures, WARMUP[:count])
+    with pytest.raises(UserError, match=message):
+        check_warmup(version)
+
+
+def test_lists_that_an_export_would_refuse_are_no_warm_up():
+    """WARMUP has lists of 3, 1 and 7 items of bread, which is food."""
+    assert fitting(SHOP, WARMUP, 3, ()) == WARMUP[:2]
+    assert fitting(SHOP, WARMUP, None, ["food > bread"]) == WARMUP
+    assert fitting(SHOP, WARMUP, None, ["toys > balls"]) == []
+    lists = [
+        input_pb2.ExampleListWithContext.FromString(x)
+        for x in example_lists(SHOP, categories=["toys > balls"])
+    ]
+    assert {x.context.features.feature["sub"].bytes_list.value[0] for x in lists} == {b"balls"}

@@ -35,11 +35,39 @@ def export(
     version: Annotated[
         int | None, typer.Option("--version", help="by default one more than the newest")
     ] = None,
+    precision: Annotated[
+        str, typer.Option("--precision", help="of the towers: float32 or bfloat16")
+    ] = "float32",
+    list_size: Annotated[
+        int | None,
+        typer.Option("--list-size", help="fixed size of lists, towers compiled by XLA: for GPUs"),
+    ] = None,
+    fold_gate: Annotated[
+        bool, typer.Option("--fold-gate", help="look experts up in a table by sub-category")
+    ] = False,
+    categories: Annotated[
+        Path | None,
+        typer.Option("--categories", help="file of categories, one a line: serve these alone"),
+    ] = None,
+    unknown_categories: Annotated[
+        bool,
+        typer.Option(
+            "--unknown-categories", help="answer others as unknown ones instead of refusing them"
+        ),
+    ] = False,
 ) -> None:
     """Export a run as a SavedModel for TF Serving."""
     from tfr_moe.release import export_run
+    from tfr_moe.variants import ExportOptions, as_precision, read_categories
 
-    path = export_run(run, out, data, version, stderr())
+    options = ExportOptions(
+        as_precision(precision),
+        list_size,
+        fold_gate,
+        () if categories is None else read_categories(categories),
+        unknown_categories,
+    )
+    path = export_run(run, out, data, version, stderr(), options)
     stderr().print(f"wrote {path}", soft_wrap=True)
 
 
