@@ -107,9 +107,7 @@ def test_rows_are_the_valid_items_in_the_order_of_the_lists(data, tmp_path):
         "clicked (first)",
     ]
     start = 0
-    for features, labels, _ in ElwcDatasetBuilder(folder, 50).build_evaluation_dataset(
-        "train"
-    ):
+    for features, labels, _ in ElwcDatasetBuilder(folder, 50).build_evaluation_dataset("train"):
         mask = features[MASK].numpy()
         numbers = features["example_numeric"].numpy()[mask]
         own = rows.values[start : start + len(numbers)]
@@ -138,12 +136,19 @@ def test_mistakes_are_named(data, tmp_path, monkeypatch):
         train_baseline(data, tmp_path / "b", config("lambdamart", objective="binary"), QUIET)
     with pytest.raises(UserError, match="shoe_size"):
         train_baseline(data, tmp_path / "c", config("svm_rank", shoe_size=4), QUIET)
+    with pytest.raises(UserError, match="scikit-learn refuses: The 'alpha' parameter"):
+        train_baseline(data, tmp_path / "d", config("svm_rank", alpha=-1.0), QUIET)
     with pytest.raises(UserError, match="library_parameters is for lambdamart"):
         make_config({"model": "dnn", "library_parameters": {"alpha": 1}})
     with pytest.raises(UserError, match=r"LightGBM is needed .*pip install 'tfr_moe\[baselines\]'"):
         library.library("no_such_library", "LightGBM")
     with pytest.raises(UserError, match="takes whole grades from 0 to 30, there is a label"):
         library.whole_grades(np.array([1.0, 0.5], np.float32), 30, "lambdamart")
+
+
+def test_numbers_that_yaml_takes_for_text_are_numbers():
+    given = {"alpha": "1e-3", "penalty": "l2", "n": 3}
+    assert library.merged({"alpha": 1.0}, given, ()) == {"alpha": 0.001, "penalty": "l2", "n": 3}
 
 
 def test_a_baseline_is_not_taken_for_a_neural_model(runs):

@@ -124,7 +124,7 @@ def fit(
         booster = xgboost.train(
             settings,
             training,
-            rounds,
+            num_boost_round=rounds,
             evals=[(judged, "validation")],
             evals_result=history,
             callbacks=[stopping, Progress()],

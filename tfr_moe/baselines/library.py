@@ -61,13 +61,22 @@ def library(name: str, package: str) -> Any:
 def merged(defaults: Mapping[str, Any], given: Mapping[str, Any], fixed: tuple[str, ...]) -> dict:
     """Parameters of a library with those of the user above the defaults.
 
+    YAML reads 1e-3, without a point, as text: here it is a number.
+
     Raises:
         UserError: for one that is not the user's to set.
     """
     for name in fixed:
         if name in given:
             raise UserError(f"library_parameters: {name} is set by the model's name and the seed")
-    return {**defaults, **given}
+    return {**defaults, **{name: _number(value) for name, value in given.items()}}
+
+
+def _number(value: Any) -> Any:
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def whole_grades(labels: NDArray[np.float32], most: int, model: str) -> NDArray[np.int32]:

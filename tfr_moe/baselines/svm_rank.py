@@ -167,7 +167,10 @@ def fit(
             signs = rng.choice([-1.0, 1.0], len(weights))
             signs[: min(2, len(signs))] = [1.0, -1.0][: min(2, len(signs))]
             flipped = differences.multiply(signs[:, None]).tocsr()
-            machine.partial_fit(flipped, signs, classes=[-1.0, 1.0], sample_weight=weights)
+            try:
+                machine.partial_fit(flipped, signs, classes=[-1.0, 1.0], sample_weight=weights)
+            except ValueError as error:
+                raise UserError(f"scikit-learn refuses: {' '.join(str(error).split())}") from error
             pairs += len(weights)
         if not pairs:
             raise UserError("model 'svm_rank' needs a training list with items of unequal label")
