@@ -62,7 +62,6 @@ def coverage_of(
     Example:
         >>> seen = [("toys", "toys > balls"), ("toys", "toys > dolls"), ("food", "food > bread")]
         >>> coverage_of(seen, ["toys > balls", "books > novels"], " > ")
-        ... # doctest: +NORMALIZE_WHITESPACE
         [Coverage(category='toys', known=1, lists=2, unknown=1),
          Coverage(category='food', known=0, lists=1, unknown=1),
          Coverage(category='books', known=1, lists=0, unknown=0)]
