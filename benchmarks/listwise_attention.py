@@ -145,6 +145,8 @@ def growth(arguments: argparse.Namespace, rounds: list[dict[str, float]]) -> dic
 
 def main() -> None:
     arguments = parse_arguments()
+    # That each contestant is traced anew is meant.
+    tf.get_logger().setLevel("ERROR")
     rounds = run_rounds(contestants(arguments), arguments.rounds, arguments.seed)
     ratios = {
         f"{one} / {THEIRS}": quartiles([r[one] / r[THEIRS] for r in rounds]) for one in (OURS, WIDE)
