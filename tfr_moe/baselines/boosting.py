@@ -120,7 +120,7 @@ def fit(
     try:
         training = xgboost.QuantileDMatrix(Blocks(train), enable_categorical=True)
         judged = xgboost.QuantileDMatrix(Blocks(validation), ref=training, enable_categorical=True)
-        stopping = xgboost.callback.EarlyStopping(patience, save_best=True)
+        stopping = xgboost.callback.EarlyStopping(rounds=patience, save_best=True)
         booster = xgboost.train(
             settings,
             training,
