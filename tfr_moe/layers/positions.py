@@ -38,7 +38,7 @@ def sinusoidal_encoding(places: Any, width: int) -> Any:
         float32 [..., d].
 
     Example:
-        >>> sinusoidal_encoding(tf.constant([0, 1]), 2).numpy().round(3).tolist()
+        >>> sinusoidal_encoding(tf.constant([0, 1]), 2).numpy().astype(float).round(3).tolist()
         [[0.0, 1.0], [0.841, 0.54]]
     """
     pairs = (width + 1) // 2
