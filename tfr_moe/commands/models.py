@@ -115,4 +115,4 @@ def reproduce(
     console = Console() if sys.stdout.isatty() else Console(width=160)
     for shown in run_study(study, place, size, settings or [], seeds):
         console.print(shown, soft_wrap=isinstance(shown, str), highlight=False)
-    stderr().print(f"wrote {out}: results.json and plots", soft_wrap=True, highlight=False)
+    stderr().print(f"wrote {out}", soft_wrap=True, highlight=False)
