@@ -40,7 +40,7 @@ REFUSED = {
     "top_k=11": r"top_k must be <= num_experts = 10, got 11",
     "num_adversarial=7": r"num_adversarial must be <= num_experts - top_k = 6, got 7",
     "learning_rat=1": r"unknown key 'learning_rat'; did you mean 'learning_rate'\?",
-    "zzz=1": r"unknown key 'zzz'; there are: model, seed",
+    "zzz=1": r"unknown key 'zzz'; there are: model, ",
     "monitor=mrr": r"monitor must be loss or one of metrics \(session_auc, ndcg\), got 'mrr'",
     "model=bert": r"model: Input should be 'dnn', 'wide_dnn'",
     "learning_rate=fast": r"learning_rate: Input should be a valid number",

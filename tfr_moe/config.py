@@ -162,7 +162,7 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
-    model: ModelName | BaselineName = "adv_hsc_moe"
+    model: Literal[ModelName, BaselineName] = "adv_hsc_moe"
     library_parameters: dict[str, Any] = {}
     seed: int = Field(1, ge=0)
     deterministic: bool = False
