@@ -54,7 +54,7 @@ def test_dense_steps_are_those_of_keras(settings, fused_size):
 
 def test_a_sparse_step_by_hand():
     table = tf.Variable([[1.0], [2.0], [3.0]])
-    optimizer = FusedAdamW(learning_rate=0.1, weight_decay=0.5, epsilon=0.0)
+    optimizer = FusedAdamW(learning_rate=0.1, weight_decay=0.5, epsilon=0.0, lazy_size=1)
     # Row 2 comes twice: its gradients 1 and 3 are one of 4.
     slices = tf.IndexedSlices([[2.0], [1.0], [3.0]], tf.constant([0, 2, 2]), tf.constant([3, 1]))
     optimizer.apply_gradients([(slices, table)])
@@ -69,11 +69,31 @@ def test_a_sparse_gradient_of_all_rows_is_a_dense_one():
     values = np.random.default_rng(1).normal(size=(4, 3, 2)).astype(np.float32)
     dense, sparse = tf.Variable(values[0]), tf.Variable(values[0])
     for variable in (dense, sparse):
-        optimizer = FusedAdamW(learning_rate=0.1)
+        optimizer = FusedAdamW(learning_rate=0.1, lazy_size=1)
         for gradient in values[1:]:
             slices = tf.IndexedSlices(gradient[::-1], tf.constant([2, 1, 0]), tf.constant([3, 2]))
             optimizer.apply_gradients([(gradient if variable is dense else slices, variable)])
     np.testing.assert_allclose(sparse.numpy(), dense.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("fused_size", [1, 1 << 30], ids=["compiled", "plain"])
+def test_a_small_table_moves_as_under_keras_in_all_rows(fused_size):
+    generator = np.random.default_rng(2)
+    start = generator.normal(size=(5, 4)).astype(np.float32)
+    steps = [(generator.integers(0, 5, 3), generator.normal(size=(3, 4))) for _ in range(4)]
+    found = []
+    for optimizer in (
+        tf.keras.optimizers.AdamW(0.1, weight_decay=0.1),
+        FusedAdamW(0.1, weight_decay=0.1, fused_size=fused_size),
+    ):
+        table = tf.Variable(start)
+        for ids, values in steps:
+            gradient = tf.IndexedSlices(
+                tf.constant(values, tf.float32), tf.constant(ids), tf.constant([5, 4])
+            )
+            optimizer.apply_gradients([(gradient, table)])
+        found.append(table.numpy())
+    np.testing.assert_allclose(found[1], found[0], atol=2e-6)
 
 
 @pytest.mark.parametrize("first", [FusedAdamW, tf.keras.optimizers.AdamW])
@@ -93,11 +113,14 @@ def test_checkpoints_of_either_are_read_by_the_other(first, tmp_path):
 
 
 def test_the_configuration_comes_back_and_amsgrad_is_refused():
-    optimizer = FusedAdamW(learning_rate=0.1, weight_decay=0.2, clipnorm=3.0, fused_size=7)
+    optimizer = FusedAdamW(
+        learning_rate=0.1, weight_decay=0.2, clipnorm=3.0, fused_size=7, lazy_size=9
+    )
     again = tf.keras.optimizers.deserialize(tf.keras.optimizers.serialize(optimizer))
     assert isinstance(again, FusedAdamW)
     assert again.get_config() == optimizer.get_config()
-    assert (again.weight_decay, again.clipnorm, again.fused_size) == (0.2, 3.0, 7)
+    assert (again.weight_decay, again.clipnorm) == (0.2, 3.0)
+    assert (again.fused_size, again.lazy_size) == (7, 9)
     with pytest.raises(ValueError, match="no amsgrad"):
         FusedAdamW(amsgrad=True)
 

@@ -1,4 +1,4 @@
-"""AdamW whose step is one pass over dense weights, and over the rows in use of embedding tables."""
+"""AdamW whose step is one pass over dense weights, and over the rows in use of large embedding tables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from tfr_moe._compat import tf
 
 _FUSED_SIZE = 1 << 16
 """Elements from which compiling a variable's update pays."""
+_LAZY_SIZE = 1 << 20
+"""Elements from which a table's rows are updated alone: 65,536 rows of 16."""
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -23,10 +25,11 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
     Dense gradients give what `tf.keras.optimizers.AdamW` gives, to float32's last digits: Keras goes over
     the memory of each weight a dozen times where this compiles one pass with XLA.
 
-    Sparse gradients, those of embedding tables, change the rows that the batch used: their weights, their
-    moments, their decay. Keras lets all moments fade and all rows decay and move on in each step, at a
-    cost that grows with the vocabulary; here it grows with the batch, and a row that is not used stays
-    as it is.
+    Sparse gradients, those of embedding tables, are made dense where the table is small: that too is what
+    Keras gives. Of a large table only the rows change that the batch used: their weights, their moments,
+    their decay. Keras lets all moments fade and all rows decay and move on in each step, at a cost that
+    grows with the vocabulary; here it grows with the batch. The price is that rare rows learn more
+    slowly: under Keras their second moment fades between two uses, and their steps are the longer.
 
     Clipping, schedules, EMA, `exclude_from_weight_decay` and checkpoints are those of the base class: its
     slots have the same names and shapes, so that a checkpoint of either can be read by the other.
@@ -36,6 +39,7 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         weight_decay: \lambda.
         fused_size: variables of at least so many elements are updated by compiled code, where the
             device is one that can; smaller ones cost less than the call.
+        lazy_size: embedding tables of at least so many elements are updated by row.
         **kwargs: see `tf.keras.optimizers.AdamW`; `amsgrad` is not there.
 
     Raises:
@@ -54,6 +58,7 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         learning_rate: Any = 0.001,
         weight_decay: float = 0.004,
         fused_size: int = _FUSED_SIZE,
+        lazy_size: int = _LAZY_SIZE,
         name: str = "AdamW",
         **kwargs: Any,
     ):
@@ -65,6 +70,7 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
             learning_rate=learning_rate, weight_decay=weight_decay, name=name, **kwargs
         )
         self.fused_size = fused_size
+        self.lazy_size = lazy_size
         self._fused = tf.function(self._dense_step, jit_compile=True)
 
     def _apply_weight_decay(self, variables: Any) -> None:
@@ -80,12 +86,16 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         beta_1, beta_2 = tf.cast(self.beta_1, dtype), tf.cast(self.beta_2, dtype)
         scale = rate * tf.sqrt(1 - beta_2**step) / (1 - beta_1**step)
         decay = rate * self.weight_decay if self._use_weight_decay(variable) else 0.0 * rate
-        if isinstance(gradient, tf.IndexedSlices):
+        size = variable.shape.num_elements() or 0
+        slices = isinstance(gradient, tf.IndexedSlices)
+        if slices and size >= self.lazy_size:
             self._sparse_step(variable, m, v, gradient, scale, decay)
-        elif (variable.shape.num_elements() or 0) >= self.fused_size:
-            self._fused(variable, m, v, gradient, scale, decay)
-        else:
-            self._dense_step(variable, m, v, gradient, scale, decay)
+            return
+        if slices:
+            rows = variable.shape[0]
+            gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, rows)
+        dense_step = self._fused if size >= self.fused_size else self._dense_step
+        dense_step(variable, m, v, gradient, scale, decay)
 
     def _dense_step(
         self,
@@ -132,4 +142,4 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         config = super().get_config()
         for name in ("amsgrad", "jit_compile"):
             config.pop(name, None)
-        return {**config, "fused_size": self.fused_size}
+        return {**config, "fused_size": self.fused_size, "lazy_size": self.lazy_size}

@@ -11,7 +11,7 @@ def make_optimizer(config: RunConfig) -> tf.keras.optimizers.Optimizer:
     """A Keras optimizer; AdamW (Loshchilov and Hutter, as in the paper) decays all but biases.
 
     `adamw` is `FusedAdamW`, `keras_adamw` Keras' own: slower, and without the exception for the rows of
-    embedding tables that a batch does not use.
+    large embedding tables that a batch does not use.
     """
     decaying = {"adamw": FusedAdamW, "keras_adamw": tf.keras.optimizers.AdamW}
     classes = {
