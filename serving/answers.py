@@ -15,6 +15,7 @@ from .messages import DATA_TYPES, STATES, SignatureDefMap
 from .tensors import to_array
 
 _TASK_SCORES = "scores_"
+_EXPERT_IDS = "expert_ids"
 
 
 class RequestError(UserError):
@@ -41,12 +42,14 @@ class RankedItem:
         score: the model's score; only differences within a list mean something.
         experts: who made the score, heaviest first; empty unless the gate works item by item.
         tasks: the score of each task, which `score` combines; empty for a model with one score.
+        task_experts: as `experts`, by task, where each task has a gate that works item by item.
     """
 
     index: int
     score: float
     experts: tuple[Expert, ...] = ()
     tasks: Mapping[str, float] = field(default_factory=dict, hash=False)
+    task_experts: Mapping[str, tuple[Expert, ...]] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,14 @@ class Ranking:
         items: best first.
         experts: who made the scores of this list, heaviest first; empty for a model without
             experts and for one that chooses them item by item.
+        task_experts: as `experts`, by task, where each task has a gate of its own.
     """
 
     model: str
     version: int
     items: tuple[RankedItem, ...]
     experts: tuple[Expert, ...] = ()
+    task_experts: Mapping[str, tuple[Expert, ...]] = field(default_factory=dict, hash=False)
 
 
 class VersionStatus(NamedTuple):
@@ -116,23 +121,27 @@ def ranking_of(model: str, answer: Any) -> Ranking:
     found = outputs_of(answer, "valid", "order", "scores")
     outputs = {name: array[0] for name, array in found.items()}
     valid = int(outputs["valid"])
-    ids, weights = outputs.get("expert_ids"), outputs.get("expert_weights")
-    shared: tuple[Expert, ...] = ()
-    own: list[tuple[Expert, ...]] = [()] * valid
-    if valid and ids is not None and weights is not None:
-        if ids.ndim == 1:
-            shared = _experts(ids, weights)
-        else:
-            own = [_experts(ids[i], weights[i]) for i in range(valid)]
     order, scores = outputs["order"][:valid].tolist(), outputs["scores"][:valid].tolist()
-    named = {
+    tasks = {
         name.removeprefix(_TASK_SCORES): values[:valid].tolist()
         for name, values in sorted(outputs.items())
         if name.startswith(_TASK_SCORES)
     }
-    tasks = [{name: values[i] for name, values in named.items()} for i in range(valid)]
-    ranked = tuple(RankedItem(*item) for item in zip(order, scores, own, tasks, strict=True))
-    return Ranking(model, answer.model_spec.version.value, ranked, shared)
+    gates = {name: _experts(outputs, name, valid) for name in sorted(outputs) if _is_gate(name)}
+    shared, own = gates.pop(_EXPERT_IDS, ((), [()] * valid))
+    by_task = {name.removeprefix(f"{_EXPERT_IDS}_"): found for name, found in gates.items()}
+    items = [
+        RankedItem(
+            order[i],
+            scores[i],
+            own[i],
+            {task: values[i] for task, values in tasks.items()},
+            {task: each[i] for task, (_, each) in by_task.items() if each[i]},
+        )
+        for i in range(valid)
+    ]
+    of_list = {task: whole for task, (whole, _) in by_task.items() if whole}
+    return Ranking(model, answer.model_spec.version.value, tuple(items), shared, of_list)
 
 
 def merged(parts: Sequence[tuple[int, Ranking]]) -> Ranking:
@@ -171,6 +180,20 @@ def _tensors(infos: Mapping[str, Any]) -> dict[str, Tensor]:
     }
 
 
-def _experts(ids: np.ndarray, weights: np.ndarray) -> tuple[Expert, ...]:
-    heaviest_first = np.argsort(-weights, kind="stable")
-    return tuple(Expert(int(ids[k]), float(weights[k])) for k in heaviest_first)
+def _is_gate(name: str) -> bool:
+    return name == _EXPERT_IDS or name.startswith(f"{_EXPERT_IDS}_")
+
+
+def _experts(
+    outputs: Mapping[str, np.ndarray], name: str, valid: int
+) -> tuple[tuple[Expert, ...], list[tuple[Expert, ...]]]:
+    """The experts of the list and of each item; the gate has chosen either those or these."""
+    ids, weights = outputs[name], outputs[name.replace("_ids", "_weights", 1)]
+    if ids.ndim == 1:
+        return (_heaviest_first(ids, weights) if valid else ()), [()] * valid
+    return (), [_heaviest_first(ids[i], weights[i]) for i in range(valid)]
+
+
+def _heaviest_first(ids: np.ndarray, weights: np.ndarray) -> tuple[Expert, ...]:
+    order = np.argsort(-weights, kind="stable")
+    return tuple(Expert(int(ids[k]), float(weights[k])) for k in order)

@@ -85,6 +85,8 @@ class LoadedModel:
             answer = self._saved_model.signatures[signature](**tensors)
         except tf.errors.OpError as error:
             raise refusal_of(error) from error
+        except UnicodeDecodeError as error:  # the words of TensorFlow quote bytes of the request
+            invalid(bytes(error.object).decode("utf-8", "replace"))
         return {name: _to_numpy(answer[name]) for name in outputs or answer}
 
     def _check(self, signature: str, inputs: Mapping[str, np.ndarray]) -> None:

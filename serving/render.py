@@ -58,6 +58,8 @@ def render(
         parts.append(Text(f"no room for: {hidden} (--json has them)"))
     if ranking.experts:
         parts.append(Text(f"made by experts (weight): {_listed(ranking.experts)}"))
+    for task, experts in ranking.task_experts.items():
+        parts.append(Text(f"{task} made by experts (weight): {_listed(experts)}"))
     return parts[0] if len(parts) == 1 else Group(*parts)
 
 
@@ -88,13 +90,18 @@ def to_json(ranking: Ranking, items: Sequence[Mapping[str, Any]]) -> dict[str, A
         entry["item"] = dict(items[item.index])
         if item.experts:
             entry["experts"] = experts(item.experts)
+        if item.task_experts:
+            entry["task_experts"] = {task: experts(of) for task, of in item.task_experts.items()}
         ranked.append(entry)
-    return {
+    found = {
         "model": ranking.model,
         "version": ranking.version,
         "items": ranked,
         "experts": experts(ranking.experts),
     }
+    if ranking.task_experts:
+        found["task_experts"] = {task: experts(of) for task, of in ranking.task_experts.items()}
+    return found
 
 
 def _listed(experts: Sequence[Expert]) -> str:

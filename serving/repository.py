@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,7 +89,8 @@ class Repository:
         """Loads what is new and drops what is gone.
 
         A version that failed is not tried again until it was gone or is published under another
-        number. Requests that hold a dropped version finish with it.
+        number. Requests that hold a dropped version finish with it. The last version of a model is
+        kept until one that is there is loaded, so that the model never goes without.
         """
         with self._changing:
             sources = self._current()
@@ -151,14 +152,24 @@ class Repository:
                     self._load(name, version, source.folder)
 
     def _drop_gone(self, sources: Mapping[str, Source]) -> None:
-        wanted = {(n, version) for n, source in sources.items() for version in source.versions()}
-        self._failed &= wanted
-        gone = {(n, version) for n, loaded in self._models.items() for version in loaded} - wanted
-        for name, version in sorted(gone):
+        wanted = {name: set(source.versions()) for name, source in sources.items()}
+        self._failed = {(n, v) for n, v in self._failed if v in wanted.get(n, ())}
+        gone = [
+            (name, version)
+            for name, loaded in self._models.items()
+            for version in sorted(set(loaded) - wanted.get(name, set()))
+            if not self._stands_in(version, loaded, wanted.get(name, set()))
+        ]
+        for name, version in gone:
             self._put(name, version, None, VersionState("END"))
             self._notify(f"unloaded {name} version {version}")
         if gone:
             gc.collect()  # functions of TensorFlow refer to each other in circles
+
+    @staticmethod
+    def _stands_in(version: int, loaded: Collection[int], wanted: set[int]) -> bool:
+        """Whether a version that is gone answers on: the newest, until a wanted one is loaded."""
+        return bool(wanted) and not wanted & set(loaded) and version == max(loaded)
 
     def _load(self, name: str, version: int, folder: Path) -> None:
         self._put(name, version, None, VersionState("LOADING"))

@@ -5,6 +5,7 @@ Requests, answers, status codes and the gist of the messages are those of `tenso
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from .repository import Repository
 from .tensors import fill_tensor, serialized_examples
 
 _METADATA_FIELD = "signature_def"
+_MAX_ELEMENTS = 1 << 24
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -161,6 +163,10 @@ def _check_names(given: set[str], expected: set[str]) -> None:
 
 
 def _array(name: str, proto: Any) -> np.ndarray:
+    sizes = [dim.size for dim in proto.tensor_shape.dim]
+    # One value may stand for all of a tensor, whose shape would then take any amount of memory.
+    if min(sizes, default=0) < 0 or math.prod(sizes) > _MAX_ELEMENTS:
+        invalid(f"tensor parsing error: {name}")
     try:
         return tf.make_ndarray(proto)
     except (TypeError, ValueError, KeyError):

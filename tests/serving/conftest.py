@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
+from tensorflow_serving.apis import prediction_service_pb2_grpc
 
 from tests.serving.models import BRANDS, SHOP, mixture, scorer
 from tfr_moe.encoding import ListEncoder, RowParser
 from tfr_moe.serving.export import export_model
+from tfr_moe.serving.server import RankingServer
+from tfr_moe.serving.tensors import predict_request
+
+SECONDS = 20.0
 
 CONTEXT = {"top": "food", "sub": "bread", "age": 31}
 
@@ -65,3 +71,37 @@ def signature(models: Path) -> Callable[[str, str], Callable[[list[bytes]], dict
         return call
 
     return get
+
+
+@pytest.fixture(scope="session")
+def server(models: Path) -> Iterator[RankingServer]:
+    """A server of `models`."""
+    with RankingServer(models, port=0) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def channel(server: RankingServer) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(server.target) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def stub(channel: grpc.Channel) -> Any:
+    return prediction_service_pb2_grpc.PredictionServiceStub(channel)
+
+
+def refused(call: Callable[..., Any], request: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.RpcError) as caught:
+        call(request, timeout=SECONDS)
+    return caught.value.code(), caught.value.details()
+
+
+def asking(**changes: Any) -> Any:
+    request = predict_request("plain", "", [elwc(shop_items(3)), elwc(shop_items(5))])
+    for name, value in changes.items():
+        if name == "version":
+            request.model_spec.version.value = value
+        else:
+            setattr(request.model_spec, name, value)
+    return request

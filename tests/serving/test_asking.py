@@ -14,6 +14,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.serving.answers import RequestError
 from tfr_moe.serving.asking import Asking
 from tfr_moe.serving.messages import PredictResponse
+from tfr_moe.serving.render import to_json
 from tfr_moe.serving.request import RequestEncoder
 from tfr_moe.serving.tensors import fill_tensor, to_array
 
@@ -53,6 +54,26 @@ def test_padding_of_a_wider_batch_is_stripped():
     answer = ranked([1.0, 2.0, -3e38])
     answer.outputs["valid"].int_val[0] = 2
     assert [(item.index, item.score) for item in result(steps, [answer]).items] == [(1, 2), (0, 1)]
+
+
+def test_the_experts_of_each_task_come_heaviest_first():
+    """Of one task the gate chose for the list, of the other for each item."""
+    steps = asking().rank(CONTEXT, ITEMS[:2])
+    next(steps)
+    answer = ranked([2.0, 1.0])
+    for task, ids, weights in (
+        ("click", [[3, 1]], [[0.25, 0.75]]),
+        ("buy", [[[0, 2], [4, 5]]], [[[0.9, 0.1], [0.4, 0.6]]]),
+    ):
+        fill_tensor(answer.outputs[f"expert_ids_{task}"], np.array(ids, np.int32))
+        fill_tensor(answer.outputs[f"expert_weights_{task}"], np.array(weights, np.float32))
+    found = result(steps, [answer])
+    assert found.experts == ()
+    assert {t: [e.id for e in of] for t, of in found.task_experts.items()} == {"click": [1, 3]}
+    assert [[e.id for e in item.task_experts["buy"]] for item in found.items] == [[0, 2], [5, 4]]
+    data = to_json(found, ITEMS[:2])
+    assert data["task_experts"]["click"][0] == {"id": 1, "weight": 0.75}
+    assert [e["id"] for e in data["items"][1]["task_experts"]["buy"]] == [5, 4]
 
 
 @pytest.mark.parametrize(

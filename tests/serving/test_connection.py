@@ -25,12 +25,6 @@ from tfr_moe.serving.server import RankingServer
 SECONDS = 20.0
 
 
-@pytest.fixture(scope="module")
-def server(models: Path) -> Iterator[RankingServer]:
-    with RankingServer(models, port=0) as running:
-        yield running
-
-
 class Relay(grpc.GenericRpcHandler):
     """Passes calls on to a server, but for the first ones, which it refuses with `failures`."""
 

@@ -1,15 +1,7 @@
-"""The local server over real gRPC on the loopback interface."""
+"""What the local server answers over real gRPC on the loopback interface."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +19,9 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from tests.serving.conftest import CONTEXT, elwc, shop_items
+from tests.serving.conftest import CONTEXT, SECONDS, asking, elwc, refused, shop_items
 from tests.serving.models import SHOP
 from tfr_moe._compat import tf
-from tfr_moe.errors import UserError
 from tfr_moe.serving.client import RankingClient
 from tfr_moe.serving.server import RankingServer
 from tfr_moe.serving.tensors import predict_request, to_array
@@ -38,40 +29,6 @@ from tfr_moe.serving.tensors import predict_request, to_array
 pytestmark = pytest.mark.smoke
 
 Stub = prediction_service_pb2_grpc.PredictionServiceStub
-SECONDS = 20.0
-
-
-@pytest.fixture(scope="module")
-def server(models: Path) -> Iterator[RankingServer]:
-    with RankingServer(models, port=0) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def channel(server: RankingServer) -> Iterator[grpc.Channel]:
-    with grpc.insecure_channel(server.target) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def stub(channel: grpc.Channel) -> Any:
-    return Stub(channel)
-
-
-def refused(call: Callable[..., Any], request: Any) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.RpcError) as caught:
-        call(request, timeout=SECONDS)
-    return caught.value.code(), caught.value.details()
-
-
-def asking(**changes: Any) -> Any:
-    request = predict_request("plain", "", [elwc(shop_items(3)), elwc(shop_items(5))])
-    for name, value in changes.items():
-        if name == "version":
-            request.model_spec.version.value = value
-        else:
-            setattr(request.model_spec, name, value)
-    return request
 
 
 def test_predict_answers_as_the_saved_model_does(stub, signature):
@@ -294,131 +251,3 @@ def test_messages_beyond_grpcs_4_megabytes_are_taken(server, stub):
         items = [{"price": float(i), "brand": "b" * 1000} for i in range(6000)]
         assert len(elwc(items)) > 6e6
         assert [item.index for item in client.rank(CONTEXT, items).items] != []
-
-
-def publish(source: Path, folder: Path) -> None:
-    """Copies a version as an export does: under a hidden name first."""
-    hidden = folder.parent / f".{folder.name}"
-    shutil.copytree(source, hidden)
-    hidden.rename(folder)
-
-
-def until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not happened():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
-
-
-def test_versions_change_under_load_without_a_failed_request(models: Path, tmp_path: Path):
-    shop = tmp_path / "shop"
-    publish(models / "mixture" / "1", shop / "1")
-    said: list[str] = []
-    versions: list[int] = []
-    stop = threading.Event()
-    with RankingServer(tmp_path, port=0, poll_seconds=0.05, notify=said.append) as running:
-        client = RankingClient(running.target, "shop", SHOP, timeout=SECONDS)
-
-        def ask() -> None:
-            while not stop.is_set():
-                versions.append(client.rank(CONTEXT, shop_items(3)).version)
-
-        asking_thread = threading.Thread(target=ask)
-        asking_thread.start()
-        try:
-            until(lambda: 1 in versions)
-            publish(models / "plain" / "1", shop / "12")
-            until(lambda: versions[-1] == 12)
-            with RankingClient(running.target, "shop", SHOP, version=1) as old:
-                assert old.rank(CONTEXT, shop_items(3)).experts
-            shutil.rmtree(shop / "1")
-            until(lambda: "unloaded shop version 1" in said)
-            count = len(versions)
-            until(lambda: len(versions) > count + 5)
-        finally:
-            stop.set()
-            asking_thread.join()
-        assert versions == sorted(versions)
-        assert [(s.version, s.state) for s in client.status()] == [(12, "AVAILABLE"), (1, "END")]
-        client.close()
-    assert said == ["serving shop version 1", "serving shop version 12", "unloaded shop version 1"]
-
-
-def test_a_broken_version_leaves_the_good_one_serving(models: Path, tmp_path: Path):
-    shop = tmp_path / "shop"
-    publish(models / "plain" / "1", shop / "1")
-    (shop / "2").mkdir()
-    shutil.copytree(models / "plain" / "1", shop / "3")
-    shutil.rmtree(shop / "3" / "variables")
-    said: list[str] = []
-    with (
-        RankingServer(tmp_path, port=0, notify=said.append) as running,
-        RankingClient(running.target, "shop", SHOP, timeout=SECONDS) as client,
-    ):
-        assert client.rank(CONTEXT, shop_items(2)).version == 1
-        states = client.status()
-    assert [(s.version, s.state) for s in states] == [(3, "END"), (2, "END"), (1, "AVAILABLE")]
-    assert states[0].error and states[1].error
-    assert [line.split(":")[0] for line in said[:2]] == [
-        "could not load shop version 3",
-        "could not load shop version 2",
-    ]
-
-
-def test_a_version_that_fails_its_warm_up_is_not_served(models: Path, tmp_path: Path):
-    from tfr_moe.serving.warmup import write_warmup
-
-    shutil.copytree(models / "plain" / "1", tmp_path / "shop" / "1")
-    extra = tmp_path / "shop" / "1" / "assets.extra" / "tf_serving_warmup_requests"
-    write_warmup(extra, "shop", ("rank",), [b"garbage"])
-    with pytest.raises(UserError, match="no version could be loaded"):
-        RankingServer(tmp_path, port=0)
-
-
-def test_folders_without_models_are_refused(models: Path, tmp_path: Path):
-    with pytest.raises(UserError, match="does not exist"):
-        RankingServer(tmp_path / "none", port=0)
-    with pytest.raises(UserError, match="has no model"):
-        RankingServer(tmp_path, port=0)
-    with pytest.raises(UserError, match="the folder of one model"):
-        RankingServer(models / "plain", port=0)
-
-
-def test_a_port_in_use_is_refused(server: RankingServer, models: Path):
-    with pytest.raises(UserError, match=f"{server.target}: Address already in use"):
-        RankingServer(models, port=server.port)
-
-
-def test_a_port_that_is_none_is_refused(models: Path):
-    with pytest.raises(UserError, match="0 to 65535, got 70000"):
-        RankingServer(models, port=70000)
-
-
-def test_nobody_else_can_reach_it_unless_told(server: RankingServer):
-    assert server.target.startswith("127.0.0.1:")
-
-
-def test_serve_runs_until_it_is_told_to_stop(models: Path, tmp_path: Path):
-    script = "import sys; from tfr_moe.serving.server import serve; serve(sys.argv[1], port=0)"
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, str(models)],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    lines: list[str] = []
-    assert process.stderr is not None
-    try:
-        while not lines or not lines[-1].startswith("listening on"):
-            lines.append(process.stderr.readline())
-            assert lines[-1], lines
-        assert "TensorFlow Serving image" in lines[-1]
-        target = lines[-1].split()[2]
-        with RankingClient(target, "mixture", SHOP, timeout=SECONDS) as client:
-            assert len(client.rank(CONTEXT, shop_items(4)).items) == 4
-        process.send_signal(signal.SIGTERM)
-        _, rest = process.communicate(timeout=SECONDS)
-    finally:
-        process.kill()
-    assert process.returncode == 0
-    assert rest.startswith("stopping")

@@ -1,0 +1,165 @@
+"""What gRPC and the local server cost against the same model in this process: latency and throughput.
+
+    python benchmarks/serving_overhead.py [--model dnn] [--rounds 10] [--json FILE]
+
+Requests are 60 items with 36 features. In every round each of these runs once, in an order drawn anew:
+
+in-process, 1    a caller encodes a request and runs the SavedModel, one request after the other
+gRPC, 1          a caller asks through `RankingClient`, one request after the other
+in-process, 4    four threads run the SavedModel on encoded requests without pause
+gRPC, 16         sixteen threads of this process send encoded requests without pause
+
+The latency difference and the ratio of throughputs are taken within a round; medians and quartiles over
+the rounds are printed. Server and callers share the machine, as the numbers of cores say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import serving_models
+from selected_experts import machine, quartiles
+from version_swaps import start_server
+
+from tfr_moe.serving.asking import PREDICT
+from tfr_moe.serving.channel import open_channel
+from tfr_moe.serving.client import RankingClient
+from tfr_moe.serving.loaded import LoadedModel
+from tfr_moe.serving.request import RequestEncoder
+from tfr_moe.serving.tensors import predict_request
+
+LISTS = 50
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--model", default="dnn")
+    parser.add_argument("--requests", type=int, default=100, help="of one caller in a round")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of several callers in a round")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--json", type=Path, help="also write the result to this file")
+    return parser.parse_args()
+
+
+def latencies(ask: Callable[[int], Any], requests: int) -> float:
+    """The median milliseconds of requests one after the other."""
+    found = []
+    for number in range(requests):
+        started = time.perf_counter()
+        ask(number % LISTS)
+        found.append(time.perf_counter() - started)
+    return statistics.median(found) * 1e3
+
+
+def throughput(ask: Callable[[int], Any], threads: int, seconds: float) -> float:
+    """Requests a second of several threads that ask without pause."""
+    numbers, done = count(), [0] * threads
+    started = time.perf_counter()
+
+    def work(thread: int) -> None:
+        while time.perf_counter() < started + seconds:
+            ask(next(numbers) % LISTS)
+            done[thread] += 1
+
+    running = [threading.Thread(target=work, args=(thread,)) for thread in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    return sum(done) / (time.perf_counter() - started)
+
+
+def measure(folder: Path, target: str, arguments: argparse.Namespace) -> list[dict[str, float]]:
+    """Milliseconds and requests a second of every contestant in every round."""
+    requests = serving_models.requests(LISTS)
+    encoder = RequestEncoder(serving_models.SCHEMA)
+    encoded = [encoder.encode(*request) for request in requests]
+    messages = [predict_request("shop", "rank", [e]).SerializeToString() for e in encoded]
+    model = LoadedModel(folder)
+    client = RankingClient(target, "shop", serving_models.SCHEMA, timeout=60)
+    channel = open_channel(target)
+    method = channel.unary_unary(PREDICT.path)
+
+    def run_encoded(number: int) -> Any:
+        return model.run("rank", {"inputs": np.array([encoded[number]], object)})
+
+    def run_whole(number: int) -> Any:
+        return model.run("rank", {"inputs": np.array([encoder.encode(*requests[number])], object)})
+
+    def ask_whole(number: int) -> Any:
+        return client.rank(*requests[number])
+
+    def ask_encoded(number: int) -> Any:
+        return method(messages[number], timeout=60)
+
+    contestants: dict[str, Callable[[], float]] = {
+        "in-process, 1": lambda: latencies(run_whole, arguments.requests),
+        "gRPC, 1": lambda: latencies(ask_whole, arguments.requests),
+        "in-process, 4": lambda: throughput(run_encoded, 4, arguments.seconds),
+        "gRPC, 16": lambda: throughput(ask_encoded, 16, arguments.seconds),
+    }
+    for ask in (run_encoded, ask_whole):
+        latencies(ask, 20)
+    shuffle, rounds = random.Random(1), []
+    for _ in range(arguments.rounds):
+        order = shuffle.sample(list(contestants), len(contestants))
+        rounds.append({name: contestants[name]() for name in order})
+    client.close()
+    channel.close()
+    return rounds
+
+
+def encoding_milliseconds() -> float:
+    """The median time to check and encode one request."""
+    encoder = RequestEncoder(serving_models.SCHEMA)
+    requests = serving_models.requests(LISTS)
+    return latencies(lambda number: encoder.encode(*requests[number]), 500)
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        # In another process, so that this one holds no Keras model beside the SavedModel.
+        script = f"import serving_models as s, pathlib; s.export(pathlib.Path({name!r}), 'shop', "
+        subprocess.run(
+            [sys.executable, "-c", f"{script}{arguments.model!r})"],
+            cwd=Path(__file__).parent,
+            check=True,
+        )
+        server, target = start_server(root)
+        try:
+            rounds = measure(root / "shop" / "1", target, arguments)
+        finally:
+            server.terminate()
+            server.wait()
+    result = {
+        "machine": machine(),
+        "model": arguments.model,
+        "encoding_ms": round(encoding_milliseconds(), 3),
+        "contestants": {name: quartiles([r[name] for r in rounds]) for name in rounds[0]},
+        "latency_added_ms": quartiles([r["gRPC, 1"] - r["in-process, 1"] for r in rounds]),
+        "throughput_ratio": quartiles([r["gRPC, 16"] / r["in-process, 4"] for r in rounds]),
+    }
+    print(json.dumps(result, indent=1))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    main()

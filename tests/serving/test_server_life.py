@@ -1,0 +1,379 @@
+"""The local server through its life: versions, reloads, monitoring, bad company, start and stop."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
+from tensorflow_serving.apis import (
+    model_management_pb2,
+    model_service_pb2_grpc,
+    prediction_service_pb2_grpc,
+)
+
+from tests.serving.conftest import CONTEXT, SECONDS, asking, elwc, refused, shop_items
+from tests.serving.models import SHOP
+from tfr_moe.errors import UserError
+from tfr_moe.serving.client import RankingClient
+from tfr_moe.serving.refusals import RefusedError
+from tfr_moe.serving.repository import Repository
+from tfr_moe.serving.server import RankingServer
+from tfr_moe.serving.tensors import predict_request
+
+pytestmark = pytest.mark.smoke
+
+Stub = prediction_service_pb2_grpc.PredictionServiceStub
+
+
+def publish(source: Path, folder: Path) -> None:
+    """Copies a version as an export does: under a hidden name first."""
+    hidden = folder.parent / f".{folder.name}"
+    shutil.copytree(source, hidden)
+    hidden.rename(folder)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not happened():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
+
+
+def test_versions_change_under_load_without_a_failed_request(models: Path, tmp_path: Path):
+    shop = tmp_path / "shop"
+    publish(models / "mixture" / "1", shop / "1")
+    said: list[str] = []
+    versions: list[int] = []
+    stop = threading.Event()
+    with RankingServer(tmp_path, port=0, poll_seconds=0.05, notify=said.append) as running:
+        client = RankingClient(running.target, "shop", SHOP, timeout=SECONDS)
+
+        def ask() -> None:
+            while not stop.is_set():
+                versions.append(client.rank(CONTEXT, shop_items(3)).version)
+
+        asking_thread = threading.Thread(target=ask)
+        asking_thread.start()
+        try:
+            until(lambda: 1 in versions)
+            publish(models / "plain" / "1", shop / "12")
+            until(lambda: versions[-1] == 12)
+            with RankingClient(running.target, "shop", SHOP, version=1) as old:
+                assert old.rank(CONTEXT, shop_items(3)).experts
+            shutil.rmtree(shop / "1")
+            until(lambda: "unloaded shop version 1" in said)
+            count = len(versions)
+            until(lambda: len(versions) > count + 5)
+        finally:
+            stop.set()
+            asking_thread.join()
+        assert versions == sorted(versions)
+        assert [(s.version, s.state) for s in client.status()] == [(12, "AVAILABLE"), (1, "END")]
+        client.close()
+    assert said == ["serving shop version 1", "serving shop version 12", "unloaded shop version 1"]
+
+
+def test_a_removed_version_answers_until_another_is_loaded(models: Path, tmp_path: Path):
+    """As when versions are published and removed faster than they load."""
+    shop = tmp_path / "shop"
+    publish(models / "plain" / "1", shop / "1")
+    said: list[str] = []
+    repository = Repository(tmp_path, said.append)
+    shutil.rmtree(shop / "1")
+    (shop / "2").mkdir()  # can't be loaded
+    repository.refresh()
+    assert repository.get("shop").version == 1
+    publish(models / "plain" / "1", shop / "3")
+    repository.refresh()
+    assert repository.get("shop").version == 3
+    assert said[-2:] == ["serving shop version 3", "unloaded shop version 1"]
+    shutil.rmtree(shop)
+    repository.refresh()
+    with pytest.raises(RefusedError, match=r"Latest\(shop\)"):
+        repository.get("shop")
+
+
+def test_a_broken_version_leaves_the_good_one_serving(models: Path, tmp_path: Path):
+    shop = tmp_path / "shop"
+    publish(models / "plain" / "1", shop / "1")
+    (shop / "2").mkdir()
+    shutil.copytree(models / "plain" / "1", shop / "3")
+    shutil.rmtree(shop / "3" / "variables")
+    said: list[str] = []
+    with (
+        RankingServer(tmp_path, port=0, notify=said.append) as running,
+        RankingClient(running.target, "shop", SHOP, timeout=SECONDS) as client,
+    ):
+        assert client.rank(CONTEXT, shop_items(2)).version == 1
+        states = client.status()
+    assert [(s.version, s.state) for s in states] == [(3, "END"), (2, "END"), (1, "AVAILABLE")]
+    assert states[0].error and states[1].error
+    assert [line.split(":")[0] for line in said[:2]] == [
+        "could not load shop version 3",
+        "could not load shop version 2",
+    ]
+
+
+def test_a_version_that_fails_its_warm_up_is_not_served(models: Path, tmp_path: Path):
+    from tfr_moe.serving.warmup import write_warmup
+
+    shutil.copytree(models / "plain" / "1", tmp_path / "shop" / "1")
+    extra = tmp_path / "shop" / "1" / "assets.extra" / "tf_serving_warmup_requests"
+    write_warmup(extra, "shop", ("rank",), [b"garbage"])
+    with pytest.raises(UserError, match="no version could be loaded"):
+        RankingServer(tmp_path, port=0)
+
+
+def test_a_signature_of_waiting_requests_is_batched_and_gives_the_same_scores(models, signature):
+    """Lists of unlike sizes at once: each answer is that of the list alone, but for its padding."""
+    sizes = [1, 5, 2, 9, 3, 7, 4, 6]
+    scores = {
+        n: signature("plain", "serving_default")([elwc(shop_items(n))])["scores"][0] for n in sizes
+    }
+    with (
+        RankingServer(models, port=0) as running,
+        RankingClient(running.target, "plain", SHOP, timeout=SECONDS) as client,
+        ThreadPoolExecutor(16) as pool,
+    ):
+        found = list(pool.map(lambda n: (n, client.predict(CONTEXT, shop_items(n))), sizes * 20))
+    for size, given in found:
+        np.testing.assert_allclose(given, scores[size], atol=1e-5)
+
+
+def reload_request(*configs: dict[str, Any]) -> Any:
+    request = model_management_pb2.ReloadConfigRequest()
+    request.config.model_config_list.SetInParent()
+    for config in configs:
+        entry = request.config.model_config_list.config.add()
+        entry.name = config["name"]
+        entry.base_path = str(config["base_path"])
+        entry.model_platform = config.get("model_platform", "tensorflow")
+        entry.version_labels.update(config.get("labels", {}))
+        if "versions" in config:
+            entry.model_version_policy.specific.versions.extend(config["versions"])
+    return request
+
+
+@pytest.fixture(scope="module")
+def two_versions(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`shop` in the versions 1 (mixture) and 2 (plain)."""
+    root = tmp_path_factory.mktemp("two")
+    publish(models / "mixture" / "1", root / "shop" / "1")
+    publish(models / "plain" / "1", root / "shop" / "2")
+    return root
+
+
+def test_a_reload_changes_models_versions_and_labels(models: Path, two_versions: Path):
+    shop = two_versions / "shop"
+    with (
+        RankingServer(two_versions, port=0, poll_seconds=0.05) as running,
+        grpc.insecure_channel(running.target) as opened,
+    ):
+        service = model_service_pb2_grpc.ModelServiceStub(opened)
+        labels = {"stable": 1, "canary": 2}
+        both = {"name": "shop", "base_path": shop, "versions": [1, 2], "labels": labels}
+        other = {"name": "other", "base_path": models / "itemwise"}
+        answer = service.HandleReloadConfigRequest(reload_request(both, other), timeout=60)
+        assert answer.status.error_code == 0
+        for label, version in labels.items():
+            with RankingClient(running.target, "shop", SHOP, label=label) as client:
+                assert client.rank(CONTEXT, shop_items(2), timeout=SECONDS).version == version
+        with RankingClient(running.target, "other", SHOP) as client:
+            assert client.rank(CONTEXT, shop_items(2), timeout=SECONDS).items[0].experts
+
+        # A label for what is not served is refused, and all stays as it was.
+        wrong = {**both, "labels": {"stable": 9}}
+        code, message = refused(service.HandleReloadConfigRequest, reload_request(wrong))
+        assert code == grpc.StatusCode.FAILED_PRECONDITION
+        assert "not currently available" in message
+        with RankingClient(running.target, "shop", SHOP, label="canary") as client:
+            assert client.rank(CONTEXT, shop_items(2), timeout=SECONDS).version == 2
+
+        # Back to one version: the newest stays, the other model goes.
+        service.HandleReloadConfigRequest(reload_request({"name": "shop", "base_path": shop}))
+        with RankingClient(running.target, "shop", SHOP, timeout=SECONDS) as client:
+            assert [(s.version, s.state) for s in client.status()] == [(2, "AVAILABLE"), (1, "END")]
+        with (
+            RankingClient(running.target, "other", SHOP) as client,
+            pytest.raises(UserError, match="'other' is not served"),
+        ):
+            client.rank(CONTEXT, shop_items(2))
+        # And a version that was dropped can come back.
+        service.HandleReloadConfigRequest(reload_request({**both, "labels": {}}), timeout=60)
+        with RankingClient(running.target, "shop", SHOP, version=1) as client:
+            assert client.rank(CONTEXT, shop_items(2), timeout=SECONDS).version == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "code", "message"),
+    [
+        ({"base_path": "shop"}, "INVALID_ARGUMENT", "absolute path"),
+        ({"base_path": "/none/such"}, "NOT_FOUND", "Could not find base path /none/such"),
+        ({"model_platform": "caffe"}, "INVALID_ARGUMENT", "model_platform 'caffe'"),
+        ({"versions": [77]}, "UNKNOWN", "no version of model plain became available"),
+    ],
+)
+def test_a_reload_that_can_not_be_is_refused(channel, stub, models, config, code, message):
+    service = model_service_pb2_grpc.ModelServiceStub(channel)
+    given = {"name": "plain", "base_path": models / "plain", **config}
+    found, details = refused(service.HandleReloadConfigRequest, reload_request(given))
+    assert (found.name, message in details) == (code, True), details
+    assert stub.Predict(asking(), timeout=SECONDS).model_spec.version.value == 1
+
+
+def test_a_reload_without_a_list_of_models_is_refused(channel):
+    service = model_service_pb2_grpc.ModelServiceStub(channel)
+    request = model_management_pb2.ReloadConfigRequest()
+    assert refused(service.HandleReloadConfigRequest, request)[0].name == "INVALID_ARGUMENT"
+    twice = {"name": "plain", "base_path": "/tmp"}
+    code, message = refused(service.HandleReloadConfigRequest, reload_request(twice, twice))
+    assert (code.name, "twice" in message) == ("INVALID_ARGUMENT", True)
+
+
+def test_reflection_tells_the_services_and_their_messages(channel):
+    database = ProtoReflectionDescriptorDatabase(channel)
+    assert set(database.get_services()) >= {
+        "tensorflow.serving.PredictionService",
+        "tensorflow.serving.ModelService",
+        "grpc.health.v1.Health",
+    }
+    for service in ("PredictionService", "ModelService"):
+        file = database.FindFileContainingSymbol(f"tensorflow.serving.{service}")
+        assert service in [entry.name for entry in file.service]
+
+
+def test_health_ends_with_the_server(models: Path):
+    running = RankingServer(models, port=0).start()
+    with grpc.insecure_channel(running.target) as opened:
+        check = health_pb2_grpc.HealthStub(opened).Check
+        for name in ("", "tensorflow.serving.PredictionService"):
+            answer = check(health_pb2.HealthCheckRequest(service=name), timeout=SECONDS)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        unknown = health_pb2.HealthCheckRequest(service="nope")
+        assert refused(check, unknown)[0] == grpc.StatusCode.NOT_FOUND
+        running.stop()
+        assert refused(check, health_pb2.HealthCheckRequest())[0] == grpc.StatusCode.UNAVAILABLE
+
+
+def test_prometheus_is_told_requests_and_versions(models: Path):
+    with (
+        RankingServer(models, port=0, metrics_port=0) as running,
+        RankingClient(running.target, "plain", SHOP, timeout=SECONDS) as client,
+    ):
+        client.rank(CONTEXT, shop_items(2))
+        client.rank(CONTEXT, shop_items(2))
+        with (
+            RankingClient(running.target, "nope", SHOP) as unknown,
+            pytest.raises(UserError),
+        ):
+            unknown.rank(CONTEXT, [])
+        url = f"http://127.0.0.1:{running.metrics_port}/metrics"
+        with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+            text = answer.read().decode()
+    assert 'tfr_moe_requests_total{code="OK",method="Predict",model="plain"} 2.0' in text
+    assert 'tfr_moe_requests_total{code="NOT_FOUND",method="Predict",model="unknown"} 1.0' in text
+    assert 'tfr_moe_request_seconds_count{method="Predict",model="plain"} 2.0' in text
+    assert 'tfr_moe_version_available{model="mixture",version="1"} 1.0' in text
+
+
+def test_messages_beyond_the_limit_are_refused_and_the_server_goes_on(server, stub):
+    request = predict_request("plain", "", [b"\x00" * (65 * 2**20)])
+    with grpc.insecure_channel(
+        server.target, options=[("grpc.max_send_message_length", -1)]
+    ) as opened:
+        assert refused(Stub(opened).Predict, request)[0] == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert stub.Predict(asking(), timeout=SECONDS).model_spec.version.value == 1
+
+
+def test_200_slow_clients_hold_nobody_else_up(server, stub):
+    """Each has begun a request and sends no byte of its message."""
+    let_go = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        let_go.wait(SECONDS)
+        yield from ()
+
+    channels = [grpc.insecure_channel(server.target) for _ in range(10)]
+    method = "/tensorflow.serving.PredictionService/Predict"
+    calls = [
+        channels[i % 10].stream_unary(method).future(nothing(), timeout=SECONDS) for i in range(200)
+    ]
+    half_open = [socket.create_connection(server.target.split(":")) for _ in range(20)]
+    try:
+        for _ in range(20):
+            assert stub.Predict(asking(), timeout=SECONDS).model_spec.version.value == 1
+        assert not any(call.done() for call in calls)
+    finally:
+        let_go.set()
+        for call in calls:
+            call.cancel()
+        for opened in (*half_open, *channels):
+            opened.close()
+    assert stub.Predict(asking(), timeout=SECONDS).model_spec.version.value == 1
+
+
+def test_folders_without_models_are_refused(models: Path, tmp_path: Path):
+    with pytest.raises(UserError, match="does not exist"):
+        RankingServer(tmp_path / "none", port=0)
+    with pytest.raises(UserError, match="has no model"):
+        RankingServer(tmp_path, port=0)
+    with pytest.raises(UserError, match="the folder of one model"):
+        RankingServer(models / "plain", port=0)
+
+
+def test_a_port_in_use_is_refused(server: RankingServer, models: Path):
+    with pytest.raises(UserError, match=f"{server.target}: Address already in use"):
+        RankingServer(models, port=server.port)
+
+
+def test_a_port_that_is_none_is_refused(models: Path):
+    with pytest.raises(UserError, match="0 to 65535, got 70000"):
+        RankingServer(models, port=70000)
+
+
+def test_nobody_else_can_reach_it_unless_told(server: RankingServer):
+    assert server.target.startswith("127.0.0.1:")
+
+
+def test_serve_runs_until_it_is_told_to_stop(models: Path, tmp_path: Path):
+    script = "import sys; from tfr_moe.serving.server import serve; serve(sys.argv[1], port=0)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(models)],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    lines: list[str] = []
+    assert process.stderr is not None
+    try:
+        while not lines or not lines[-1].startswith("listening on"):
+            lines.append(process.stderr.readline())
+            assert lines[-1], lines
+        assert "TensorFlow Serving image" in lines[-1]
+        target = lines[-1].split()[2]
+        with RankingClient(target, "mixture", SHOP, timeout=SECONDS) as client:
+            assert len(client.rank(CONTEXT, shop_items(4)).items) == 4
+        process.send_signal(signal.SIGTERM)
+        _, rest = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert rest.startswith("stopping")

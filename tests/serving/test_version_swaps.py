@@ -1,0 +1,30 @@
+"""The benchmark of swapped versions and killed clients, with few requests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ARGUMENTS = ["--requests", "3000", "--items", "5", "--swap-seconds", "1", "--kill-seconds", "6"]
+
+
+@pytest.mark.slow
+def test_no_request_is_lost_or_wrong_while_versions_change_and_the_client_is_killed(
+    repository: Path, tmp_path: Path
+):
+    script = repository / "benchmarks" / "version_swaps.py"
+    found = tmp_path / "found.json"
+    done = subprocess.run(
+        [sys.executable, str(script), *ARGUMENTS, "--json", str(found)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(found.read_text())
+    assert (result["lost"], result["failed"], result["wrong"]) == (0, 0, 0)
+    assert result["versions"] > 1
