@@ -120,7 +120,8 @@ def _data(
 ) -> list[str]:
     lines = [f"* training lists: {metrics.get('train_lists', 'unknown')}"]
     for split, counts in manifest.get("splits", {}).items():
-        shown = ", ".join(f"{value} {key}" for key, value in counts.items())
+        numbers = {key: value for key, value in counts.items() if isinstance(value, int)}
+        shown = ", ".join(f"{value} {key}" for key, value in numbers.items())
         lines.append(f"* {split}: {shown}")
     scopes: dict[Scope, str] = {"context": "of the list", "example": "of the items"}
     for scope, words in scopes.items():

@@ -84,6 +84,7 @@ def export_model(
     truth: Truth | None = None,
     list_size: int | None = None,
     categories: Sequence[str] = (),
+    refuse_others: bool = True,
     tracing: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Path:
     """Writes `out/<version>/` with the signatures of `tfr_moe.serving.signatures`.
@@ -109,8 +110,9 @@ def export_model(
         version: a number above 0; by default one more than the newest version in `out`.
         truth: what the export is compared with, where `model` is not the one that was trained.
         list_size: see `tfr_moe.serving.signatures.build`; longer warm-up lists are left out.
-        categories: keys `parent > child` of the categories that alone are served, lists of others are
-            refused, and left out of the warm-up; empty for all.
+        categories: keys `parent > child` of the categories that the export is for; lists of others are
+            left out of the warm-up. Empty for all.
+        refuse_others: whether lists of other categories are refused.
         tracing: see `tfr_moe.serving.signatures.build`.
 
     Returns:
@@ -136,7 +138,7 @@ def export_model(
     lists = lists[: MAX_RECORDS // len(WARMED)]
     expected = answers_in_process(truth.model, schema, lists, truth.explanation)
     tolerance = truth.allowed(expected)
-    guard = CategoryGuard(schema, categories) if categories else None
+    guard = CategoryGuard(schema, categories) if categories and refuse_others else None
     serving = build(model, schema, explanation, list_size, guard, tracing)
     with _published(final) as folder:
         tf.saved_model.save(serving.module, str(folder), signatures=serving.signatures)

@@ -16,6 +16,7 @@ from tfr_moe.scorers import explanation_model
 from tfr_moe.scorers.narrow import HALF_TOLERANCE
 from tfr_moe.serving.card import Coverage, Sample, coverage_of, model_card, sample_of
 from tfr_moe.serving.export import Truth, export_model
+from tfr_moe.serving.warmup import fitting
 from tfr_moe.training import LoadedRun, load_run
 from tfr_moe.variants import ExportOptions, applied, renumbered
 
@@ -133,17 +134,19 @@ def export_run(
         explanation = explanation_model(ranker)
         if explanation is not None and variant.experts:
             explanation = renumbered(explanation, variant.experts)
+        fit = fitting(loaded.schema, lists, options.list_size, variant.categories)
         return export_model(
             ranker,
             loaded.schema,
             out,
             explanation=explanation,
-            warmup=spread_by_size(lists, sample.sizes),
+            warmup=spread_by_size(fit, sample_of(loaded.schema, fit).sizes),
             details={**details, "options": options._asdict()},
             card=model_card(name, loaded.schema, details, sample, coverage, variant.sentences),
             version=version,
             truth=truth,
             list_size=options.list_size,
             categories=variant.categories,
+            refuse_others=not options.unknown_categories,
             tracing=variant.tracing,
         )

@@ -47,7 +47,7 @@ class Variant(NamedTuple):
     Attributes:
         run: with the changed model.
         experts: the numbers of its experts in the trained model; empty where they are the same.
-        categories: keys of the categories that alone are served; empty for all.
+        categories: keys of the categories that it is for; empty for all.
         tracing: the context in which its graph is made.
         sentences: what was changed, for the model card.
     """
@@ -117,8 +117,7 @@ def applied(run: LoadedRun, options: ExportOptions) -> Variant:
         sentences.append(
             f"Lists have at most {options.list_size} items; the towers are compiled by XLA."
         )
-    guarded = kept if not options.unknown_categories else []
-    return Variant(run._replace(model=model), experts, guarded, tracing, sentences)
+    return Variant(run._replace(model=model), experts, kept, tracing, sentences)
 
 
 def _pruned_sentence(kept: Sequence[str], experts: Sequence[int], options: ExportOptions) -> str:

@@ -23,7 +23,7 @@ def test_the_card_tells_coverage_metrics_and_limits():
     details = {
         "config": {"model": "adv_hsc_moe", "seed": 7, "loss": "ordinal_loss", "list_size": 30},
         "metrics": {"best": {"val_ndcg": 0.5, "loss": 1.0}, "best_epoch": 4, "train_lists": 99},
-        "data": {"splits": {"train": {"lists": 99, "rows": 800}}},
+        "data": {"splits": {"train": {"lists": 99, "rows": 800, "files": ["a"]}}},
     }
     card = model_card("shop", SHOP, details, sample, coverage, ["Only for toys."])
     for line in (

@@ -46,6 +46,17 @@ def explanation_model(model: tf.keras.Model) -> tf.keras.Model | None:
     return None
 
 
+class _GatesOfItems(tf.keras.layers.Layer):
+    """Weights [B, L, gates, N] of the gates that `layer` has; in a layer, as they are its variables."""
+
+    def __init__(self, layer: MixtureOfTasks):
+        super().__init__(name="gates_of_items", dtype="float32")
+        self.gated = layer
+
+    def call(self, inputs: Any, mask: Any) -> Any:
+        return self.gated.gate_of_items(inputs, mask)
+
+
 def _tells_experts(layer: Any) -> bool:
     """Whether a layer's outputs name the experts, as those of `CategoryMixtureOfExperts` do."""
     return isinstance(layer.output, dict) and any(name.startswith(_IDS) for name in layer.output)
@@ -61,7 +72,7 @@ def _choices(model: tf.keras.Model, layer: MixtureOfTasks | CategoryMMoE) -> dic
             name: (g.indices, g.weights) for name, g in zip(layer.task_names, gates, strict=True)
         }
     trunks = [own.output for own in model.layers if own.name == TRUNK]
-    weights = layer.gate_of_items(trunks[0] if trunks else encoded.items, mask)
+    weights = _GatesOfItems(layer)(trunks[0] if trunks else encoded.items, mask)
     found = {}
     for place, name in enumerate(layer.gate_names):
         top, ids = tf.math.top_k(weights[:, :, place], k=layer.num_experts)
