@@ -33,4 +33,4 @@ def compile_protos(out: Path) -> None:
 
 
 if __name__ == "__main__":
-    compile_protos(PROTOS / "ranking.binpb")
+    compile_protos(Path(sys.argv[1]) if len(sys.argv) > 1 else PROTOS / "ranking.binpb")
