@@ -198,9 +198,10 @@ def _expert_numbers(values: Mapping[str, Any], base: RunConfig, schema: FeatureS
 
 
 def _architecture(values: Mapping[str, Any], base: RunConfig, schema: FeatureSchema) -> Any:
-    # Every model can have a trunk, so that no family lists it as a parameter of its own.
-    own = {key: value for key, value in values.items() if key != "trunk"}
-    found = {**_of_model("architecture", own, base), "trunk": values["trunk"]}
+    found = _of_model("architecture", values, base)
+    if MODELS[base.model].attention:
+        # It has the encoder whatever `trunk` says: every trial would be run twice.
+        del found["trunk"]
     return [listed(k, v) for k, v in found.items()]
 
 

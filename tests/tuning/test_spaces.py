@@ -70,6 +70,11 @@ def test_architecture_holds_towers_embeddings_activations_and_a_trunk(model):
     assert set(settings[0]) == {"expert_hidden_dims", "embedding_dim", "activation", "trunk"}
 
 
+def test_models_of_attention_have_no_trunk_to_vary():
+    space = make_space("architecture", make_config({"model": "context_aware"}), SCHEMA)
+    assert {name for point, _ in points(space) for name in point} == {"embedding_dim"}
+
+
 def test_gate_input_has_the_rows_of_table_vii():
     space = make_space(GATE, RunConfig(), SCHEMA)
     assert {shown["gate_input"]: s["gate_features"] for s, shown in points(space)} == {
@@ -102,8 +107,7 @@ def test_every_ready_space_fits_every_model_that_has_its_settings(model):
             continue
         for settings, _ in points(make_space(description, base, SCHEMA)):
             make_config({**base.model_dump(), **settings})
-            # Any model takes a trunk; all else must be the model's own.
-            assert set(settings) - {"trunk"} <= set(MODELS[model].parameters)
+            assert set(settings) <= set(MODELS[model].parameters)
 
 
 def test_a_space_of_ones_own_has_choices_and_ranges():
