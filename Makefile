@@ -5,6 +5,9 @@ VENV := .venv
 VERSIONS := 3.11 3.10 3.12 3.13
 BIN := $(VENV)/bin
 CODE := tfr_moe beam serving tuning
+# Tests run in so many processes, the tests of a file in one of them.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 export PYTHON
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
@@ -26,10 +29,10 @@ lint: venv ## style, format and types
 	$(BIN)/mypy $(CODE)
 
 test: lint ## lint, then the fast tests
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-slow: venv ## the slow tests only
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m slow
 
 clean: ## remove environments, caches and what the demo made
 	rm -rf .venv .venv-lane2 demo build dist *.egg-info

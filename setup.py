@@ -69,6 +69,7 @@ EXTRAS["dev"] = [
     "mypy>=1.10",
     "pandas>=2.1",
     "pytest>=8",
+    "pytest-xdist>=3.5",
     "ruff>=0.6",
     "scikit-learn>=1.3",
     "types-PyYAML",
