@@ -80,6 +80,7 @@ def test_a_seed_gives_the_same_rows_and_another_seed_others():
     np.testing.assert_array_equal(same[0].x, same[1].x)
     np.testing.assert_array_equal(same[0].y, same[1].y)
     assert not np.array_equal(same[0].x, draw_sample(tasks, weights, 5, seed=10).x)
+    assert not np.array_equal(same[0].x, draw_sample(tasks, weights, 5, seed=9, part=1).x)
 
 
 @pytest.mark.parametrize(

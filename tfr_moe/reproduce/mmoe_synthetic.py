@@ -14,6 +14,7 @@ same number of parameters allows, the sines, Adam, the batch size, the steps and
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -87,12 +88,12 @@ class SyntheticSettings(StudySettings):
     num_experts: PositiveInt = 8
     expert_units: PositiveInt = 16
     tower_units: PositiveInt = 8
-    steps: PositiveInt = 5000
+    steps: PositiveInt = 6000
     window: PositiveInt = 100
-    batch_size: PositiveInt = 64
+    batch_size: PositiveInt = 256
     test_size: PositiveInt = 10_000
-    learning_rates: tuple[Annotated[float, Field(gt=0)], ...] = (1e-3, 3e-3, 1e-2)
-    pilot_runs: PositiveInt = 2
+    learning_rates: tuple[Annotated[float, Field(gt=0)], ...] = (3e-3, 1e-2)
+    pilot_runs: PositiveInt = 1
     label_trials: int = Field(100, ge=2)
     label_points: int = Field(10_000, ge=2)
 
@@ -103,6 +104,7 @@ class SyntheticSettings(StudySettings):
             "num_features": 10,
             "steps": 400,
             "window": 50,
+            "batch_size": 64,
             "test_size": 1000,
             "learning_rates": (1e-2,),
             "label_trials": 5,
@@ -162,8 +164,6 @@ def train_one(settings: SyntheticSettings, job: Job) -> Result:
 
     tasks, seed = settings.tasks(job["correlation"]), job["seed"]
     weights = draw_weights(tasks, seed)
-    total = settings.steps * settings.batch_size
-    train = draw_sample(tasks, weights, total, 2 * seed)
     test = draw_sample(tasks, weights, settings.test_size, 2 * seed + 1)
     tf.keras.backend.clear_session()
     inputs = tf.keras.Input([settings.num_features])
@@ -171,12 +171,9 @@ def train_one(settings: SyntheticSettings, job: Job) -> Result:
     model = tf.keras.Model(inputs, layer(inputs))
     optimizer = tf.keras.optimizers.Adam(job["learning_rate"])
     model.compile(optimizer, "mse", steps_per_execution=settings.window)
-    batches = tf.data.Dataset.from_tensor_slices(
-        tuple(part.reshape(settings.steps, settings.batch_size, -1) for part in train)
-    )
-    # The order of the examples carries nothing, and an "epoch" is a window of the curve.
+    # Each example is seen once, and an "epoch" is a window of the curve.
     history = model.fit(
-        batches,
+        _stream(settings, tasks, weights, 2 * seed),
         epochs=settings.steps // settings.window,
         steps_per_epoch=settings.window,
         verbose=0,
@@ -188,6 +185,21 @@ def train_one(settings: SyntheticSettings, job: Job) -> Result:
         "task_losses": [float(error) for error in errors],
         "parameters": int(sum(np.prod(w.shape) for w in layer.trainable_weights)),
     }
+
+
+def _stream(settings: SyntheticSettings, tasks: CorrelatedTasks, weights: Any, seed: int) -> Any:
+    """Dataset of a run's batches; one window of them is in memory at a time."""
+    from tfr_moe._compat import tf
+
+    shape = (settings.window, settings.batch_size)
+
+    def windows() -> Iterator[tuple[Any, Any]]:
+        for part in range(settings.steps // settings.window):
+            x, y = draw_sample(tasks, weights, shape[0] * shape[1], seed, part)
+            yield x.reshape(*shape, -1), y.reshape(*shape, 2)
+
+    specs = tuple(tf.TensorSpec((*shape, width)) for width in (settings.num_features, 2))
+    return tf.data.Dataset.from_generator(windows, output_signature=specs).unbatch()
 
 
 def label_correlations(settings: SyntheticSettings) -> dict[str, Any]:

@@ -100,9 +100,14 @@ def signal(tasks: CorrelatedTasks, projected: Floats) -> Floats:
     return sum(waves, np.array(projected, np.float64))
 
 
-def draw_sample(tasks: CorrelatedTasks, weights: Floats, size: int, seed: int) -> Sample:
-    """`size` rows of equations 3 and 4; the same seed gives the same inputs whatever the weights."""
-    rng = np.random.default_rng([seed, 1])
+def draw_sample(
+    tasks: CorrelatedTasks, weights: Floats, size: int, seed: int, part: int = 0
+) -> Sample:
+    """`size` rows of equations 3 and 4; the same seed and part give the same inputs whatever the weights.
+
+    Different parts of a seed are independent: a long stream need not be in memory at once.
+    """
+    rng = np.random.default_rng([seed, 1, part])
     x = rng.standard_normal((size, tasks.num_features), dtype=np.float32)
     noise = np.sqrt(tasks.noise_variance) * rng.standard_normal((size, 2))
     y = signal(tasks, x @ weights.T.astype(np.float32)) + noise
