@@ -103,7 +103,10 @@ def test_every_model_has_about_the_parameters_of_mmoe(model):
 
 def test_pilots_choose_the_rate_of_the_lowest_mean_loss_per_model():
     settings = SyntheticSettings(
-        models=("shared_bottom", "mmoe"), correlations=(0.5, 1.0), learning_rates=(0.1, 0.2)
+        models=("shared_bottom", "mmoe"),
+        correlations=(0.5, 1.0),
+        learning_rates=(0.1, 0.2),
+        pilot_runs=2,
     )
     jobs = pilot_jobs(settings)
     assert len(jobs) == 2 * 2 * 2 * 2
