@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "scorers": {*CORE, "layers"},
     "data": CORE,
     "training": MODEL,
-    "tuning": {*MODEL, "training"},
+    "tuning": {*MODEL, "training", "baselines", "evaluation"},
     "beam": {*DATA_CONTRACT, "_compat", "census_income"},
     "synthetic": DATA_CONTRACT,
     "serving": {*DATA_CONTRACT, "_compat", "data"},

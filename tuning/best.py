@@ -11,10 +11,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tfr_moe.config import RunConfig, make_config
+from tfr_moe.config import BASELINE_NAMES, RunConfig, make_config
 from tfr_moe.errors import UserError
 from tfr_moe.folders import read_json
 
+from .dimensions import settings_above
 from .records import SWEEP_FILE
 from .summary import Summary, summarize_sweep
 
@@ -32,10 +33,10 @@ def best_config(summary: Summary) -> RunConfig:
     if summary.best is None:
         raise UserError(f"sweep {summary.path}: no trial has a result yet")
     trial = summary.best.trial
-    settings = {**(summary.settings.get("base") or {}), **trial.settings}
-    if trial.seeds:
-        settings["seed"] = trial.seeds[0].seed
-    return make_config(settings, f"trial {trial.trial_id} of {summary.path / SWEEP_FILE}")
+    where = f"trial {trial.trial_id} of {summary.path / SWEEP_FILE}"
+    base = make_config(summary.settings.get("base") or {}, where)
+    seed = {"seed": trial.seeds[0].seed} if trial.seeds else {}
+    return make_config(settings_above(base, trial.settings, seed), where)
 
 
 def write_best(summary: Summary) -> Path:
@@ -83,6 +84,7 @@ def retrain(sweep: str | Path, seeds: int, console: Console | None = None) -> li
         UserError: if no trial has a result, or its data or settings no longer fit.
     """
     from tfr_moe._compat import tf
+    from tfr_moe.baselines import train_baseline
     from tfr_moe.training import train
 
     if seeds < 1:
@@ -100,7 +102,8 @@ def retrain(sweep: str | Path, seeds: int, console: Console | None = None) -> li
             continue
         console.print(f"retraining {number} of {seeds}, seed {seed}", highlight=False)
         run.parent.mkdir(parents=True, exist_ok=True)
-        train(summary.settings["data"], run, config.model_copy(update={"seed": seed}), console)
+        training = train_baseline if config.model in BASELINE_NAMES else train
+        training(summary.settings["data"], run, config.model_copy(update={"seed": seed}), console)
         tf.keras.backend.clear_session()
         gc.collect()
     return runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -22,6 +22,24 @@ BUDGET = (
     "early_stopping_patience",
     "strategy",
 )
+
+
+_LIBRARY = "library_parameters."
+
+
+def settings_above(base: RunConfig, *above: Mapping[str, Any]) -> dict[str, Any]:
+    """All settings of a run, with others above them; `library_parameters.depth` is an entry of that mapping.
+
+    Example:
+        >>> base = RunConfig(model="xgboost", library_parameters={"eta": 0.1, "max_depth": 6})
+        >>> settings_above(base, {"library_parameters.eta": 0.3})["library_parameters"]
+        {'eta': 0.3, 'max_depth': 6}
+    """
+    settings = base.model_dump()
+    for key, value in (entry for given in above for entry in given.items()):
+        name, dot, part = key.partition(".")
+        settings[name] = {**settings[name], part: value} if dot else value
+    return settings
 
 
 @dataclass(frozen=True)
@@ -103,6 +121,8 @@ def typed(name: str, value: Any) -> Any:
         UserError: if there is no such setting, it may not vary, or does not take the value.
     """
     check_name(name)
+    if "." in name:
+        return value
     field = RunConfig.model_fields[name]
     kind: Any = field.annotation
     if field.metadata:
@@ -119,6 +139,8 @@ def check_name(name: str) -> None:
     Raises:
         UserError: in one line.
     """
+    if name.startswith(_LIBRARY) and name != _LIBRARY:
+        return
     if name not in RunConfig.model_fields:
         close = difflib.get_close_matches(str(name), RunConfig.model_fields, n=1)
         hint = f"did you mean {close[0]!r}?" if close else "see docs/tuning.md"
@@ -189,7 +211,10 @@ def interval(name: str, data: dict[str, Any]) -> Interval:
     low, high = typed(name, given.min), typed(name, given.max)
     if type(low) not in (int, float):
         raise UserError(f"space: {name}: takes no range; list its values")
-    integer = isinstance(low, int)
+    # Of a library's own parameters nobody here knows the types: whole limits mean whole numbers.
+    integer = isinstance(low, int) or ("." in name and low == int(low) and high == int(high))
+    if integer:
+        low, high = int(low), int(high)
     step: float | None = given.step
     if integer and step is not None:
         if step != int(step):

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tfr_moe import metrics
 from tfr_moe._compat import import_keras_tuner, tf
-from tfr_moe.config import RunConfig, make_config
+from tfr_moe.config import BASELINE_NAMES, RunConfig, make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
@@ -21,7 +21,7 @@ from tfr_moe.training.run import check_names, make_builder, make_scorer
 
 from .cache import CachedDatasetBuilder, ParsedSplit
 from .config import Objective
-from .dimensions import Choice
+from .dimensions import Choice, settings_above
 from .records import Direction
 from .spaces import Space, make_space
 
@@ -30,6 +30,8 @@ kt: Any = import_keras_tuner()
 
 class RankingHyperModel(kt.HyperModel):
     """Any model of `tfr_moe.config.MODEL_NAMES`, with some of its settings left to a tuner.
+
+    Of the models of `BASELINE_NAMES`, which are not Keras', it makes the settings of the trials.
 
     It serves the sweeps of `tfr-moe tune`, and KerasTuner's own tuners just as well:
 
@@ -72,7 +74,7 @@ class RankingHyperModel(kt.HyperModel):
 
     def make_config(self, settings: Mapping[str, Any], **fixed: Any) -> RunConfig:
         """The base settings with others above them."""
-        return make_config({**self.base.model_dump(), **settings, **fixed}, "trial")
+        return make_config(settings_above(self.base, settings, fixed), "trial")
 
     def builder(self, config: RunConfig) -> ElwcDatasetBuilder:
         """What serves the batches: from memory where the data is parsed."""
@@ -130,7 +132,7 @@ def reported(base: RunConfig, schema: FeatureSchema) -> dict[str, Direction]:
     directions: dict[str, Direction] = {
         name: "max" if metrics.higher_is_better(metric) else "min" for name, metric in names.items()
     }
-    return {**directions, "loss": "min"}
+    return directions if base.model in BASELINE_NAMES else {**directions, "loss": "min"}
 
 
 def check_objective(objective: Objective, base: RunConfig, schema: FeatureSchema) -> Objective:
@@ -159,13 +161,16 @@ def check_options(hypermodel: RankingHyperModel) -> None:
     Raises:
         UserError: naming the hyper-parameter and the value.
     """
-    check_names(hypermodel.base)
-    make_scorer(hypermodel.folder, hypermodel.base)
+    _check_model(hypermodel.folder, hypermodel.base)
     for dimension in hypermodel.space.dimensions:
         for value, settings in dimension.options if isinstance(dimension, Choice) else ():
             try:
-                config = hypermodel.make_config(settings)
-                check_names(config)
-                make_scorer(hypermodel.folder, config)
+                _check_model(hypermodel.folder, hypermodel.make_config(settings))
             except UserError as error:
                 raise UserError(f"space: {dimension.name} = {value}: {error}") from error
+
+
+def _check_model(folder: DataFolder, config: RunConfig) -> None:
+    check_names(config)
+    if config.model not in BASELINE_NAMES:
+        make_scorer(folder, config)

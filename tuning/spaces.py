@@ -16,7 +16,15 @@ from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers import MODELS
 
-from .dimensions import Choice, Dimension, check_name, interval, keys_of, listed
+from .dimensions import (
+    Choice,
+    Dimension,
+    check_name,
+    interval,
+    keys_of,
+    listed,
+    settings_above,
+)
 
 EXPERTS = ("num_experts", "top_k", "num_adversarial")
 POWERS_OF_TEN = (0.1, 0.01, 0.001, 0.0001)
@@ -161,7 +169,8 @@ def _from_function(given: Mapping[str, Any]) -> Space:
 
 
 def _parameters(base: RunConfig) -> tuple[str, ...]:
-    return MODELS[base.model].parameters
+    family = MODELS.get(base.model)
+    return () if family is None else family.parameters
 
 
 def _of_model(name: str, values: Mapping[str, Any], base: RunConfig) -> dict[str, Any]:
@@ -177,7 +186,7 @@ def _experts(values: Mapping[str, Sequence[Any]], base: RunConfig) -> Choice:
     for combination in itertools.product(*(choice.options for choice in choices)):
         settings = {key: value for _, part in combination for key, value in part.items()}
         try:
-            make_config({**base.model_dump(), **settings})
+            make_config(settings_above(base, settings))
         except UserError:
             continue
         valid.append(("-".join(str(value) for value in settings.values()), settings))
@@ -307,4 +316,4 @@ def _check(space: Space, base: RunConfig) -> None:
         )
     for dimension in space.dimensions:
         for _, settings in dimension.options if isinstance(dimension, Choice) else ():
-            make_config({**base.model_dump(), **settings}, "space")
+            make_config(settings_above(base, settings), "space")

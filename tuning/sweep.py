@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from tfr_moe.config import BASELINE_NAMES
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.training.run import check_names
@@ -98,6 +99,11 @@ def resolve(config: SweepConfig, folder: DataFolder) -> SweepConfig:
     hypermodel = RankingHyperModel(folder, base, config.space)
     check_options(hypermodel)
     for model in hypermodel.space.models(base):
+        if model in BASELINE_NAMES and config.algorithm == "hyperband":
+            raise UserError(
+                f"algorithm hyperband: gives promising trials more epochs, {model} has none; "
+                "take grid, random or bayesian"
+            )
         check_objective(objective, base.model_copy(update={"model": model}), folder.schema)
     return config.model_copy(
         update={

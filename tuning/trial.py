@@ -16,13 +16,14 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from tfr_moe._compat import tf
-from tfr_moe.config import RunConfig
+from tfr_moe.config import BASELINE_NAMES, RunConfig
 from tfr_moe.errors import UserError
 from tfr_moe.folders import complete_folder, read_json, write_json
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.progress import GateWatch, ProgressLines
 from tfr_moe.training.run import fit
 
+from .baselines import baseline_result
 from .config import SweepConfig
 from .hypermodel import RankingHyperModel
 from .plan import Plan
@@ -171,9 +172,12 @@ def _seed_result(plan: Plan, job: Job, seed: int, check: Check) -> SeedResult:
     epochs = job.budget.get("epochs", plan.config.base.num_epochs)
     config = plan.hypermodel.make_config(job.settings, seed=seed, num_epochs=epochs)
     _begin(plan, run, job, seed)
-    started = time.monotonic()
-    pipeline = _train(plan.hypermodel, config, run, check)
-    result = _result(pipeline, config, seed, time.monotonic() - started)
+    if config.model in BASELINE_NAMES:
+        result = baseline_result(plan.hypermodel.folder, config, run)
+    else:
+        started = time.monotonic()
+        pipeline = _train(plan.hypermodel, config, run, check)
+        result = _result(pipeline, config, seed, time.monotonic() - started)
     write_json(run / _RESULT, dataclasses.asdict(result))
     return result
 
