@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ARGUMENTS = ["--requests", "3000", "--items", "5", "--swap-seconds", "1", "--kill-seconds", "6"]
+ARGUMENTS = ["--requests", "8000", "--items", "5", "--swap-seconds", "4", "--kill-seconds", "8"]
 
 
 @pytest.mark.slow
