@@ -81,7 +81,7 @@ class SyntheticSettings(StudySettings):
 
     models: tuple[Model, ...] = ("shared_bottom", "omoe", "mmoe")
     correlations: tuple[Correlation, ...] = (0.5, 0.9, 1.0)
-    runs: PositiveInt = 20
+    runs: PositiveInt = 16
     num_features: int = Field(100, ge=2)
     alphas: tuple[float, ...] = CorrelatedTasks.alphas
     betas: tuple[float, ...] = CorrelatedTasks.betas
