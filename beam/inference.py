@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -15,7 +16,7 @@ Element = TypeVar("Element", bytes, str)
 Answer = TypeVar("Answer")
 
 
-class SavedModelHandler(ModelHandler[Element, Answer, Any], Generic[Element, Answer]):
+class SavedModelHandler(ModelHandler[Element, Answer, Any], Generic[Element, Answer], abc.ABC):
     """Runs the default signature of a SavedModel, which takes strings [B].
 
     Args:
@@ -60,9 +61,9 @@ class SavedModelHandler(ModelHandler[Element, Answer, Any], Generic[Element, Ans
             raise UserError(f"model {self._folder}: refuses {self.element}: {reason}") from None
         yield from self.answers(outputs)
 
+    @abc.abstractmethod
     def answers(self, outputs: Mapping[str, Any]) -> Sequence[Answer]:
         """The signature's outputs, taken apart by element."""
-        raise NotImplementedError
 
     def batch_elements_kwargs(self) -> Mapping[str, Any]:
         """Batches of one size, so that a run can be repeated."""

@@ -62,7 +62,8 @@ def moment(row: RawRow, time: str | None) -> float | None:
         return None
 
 
-def _key(row: RawRow, column: str) -> str | None:
+def key_of(row: RawRow, column: str) -> str | None:
+    """What a row joins by: its value of the column as an id, None where there is none."""
     value = row.values.get(column)  # type: ignore[union-attr]
     try:
         return None if is_missing(value) else to_id(column, value)
@@ -103,7 +104,7 @@ def _ask(
     questions: dict[str, list[Question]] = {}
     for index, row in enumerate(batch):
         when = moment(row, time)
-        key = None if when is None else _key(row, answers.key)
+        key = None if when is None else key_of(row, answers.key)
         if when is not None and key is not None:
             get = row.values.get  # type: ignore[union-attr]
             question = (index, when, tuple([get(column) for column in answers.row_columns]))
@@ -159,7 +160,7 @@ class PastEvents(CountingDoFn):
         columns = self._past.event_columns
         for row in batch:
             when = moment(row, self._time)
-            key = None if when is None else _key(row, self._past.key)
+            key = None if when is None else key_of(row, self._past.key)
             if when is None or key is None or not self._sound(row.values):
                 self.tally["noted", f"events without time, {self._past.key} or number"] += 1
                 continue

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from apache_beam.ml.inference.base import KeyedModelHandler, RunInference
 
-from tfr_moe.encoding import RowError, is_missing, to_id
+from tfr_moe.encoding import is_missing
 from tfr_moe.errors import UserError
 
 from ..inference import QueryCategories, QueryCategory
 from ..sources import RawRow
 from .counting import COUNTS, CountingDoFn
-from .joining import JoinByKey
+from .joining import JoinByKey, key_of
 
 _BATCH = 256
 
@@ -79,21 +79,16 @@ class _OpenQueries(CountingDoFn):
     def process(self, batch: list[RawRow]) -> Iterator[str]:
         found = set()
         for row in batch:
-            if row.error is None and isinstance(row.values, Mapping):
-                query = self._asked(row.values)
-                if query is not None:
-                    self.tally["noted", "rows that asked for their query's category"] += 1
-                    found.add(query)
+            query = self._asked(row)
+            if query is not None:
+                self.tally["noted", "rows that asked for their query's category"] += 1
+                found.add(query)
         yield from sorted(found)
 
-    def _asked(self, values: Mapping[str, Any]) -> str | None:
-        query = values.get(self._query)
-        if is_missing(query) or not is_missing(values.get(self._child)):
+    def _asked(self, row: RawRow) -> str | None:
+        if row.error is not None or not isinstance(row.values, Mapping):
             return None
-        try:
-            return to_id(self._query, query)
-        except RowError:
-            return None
+        return key_of(row, self._query) if is_missing(row.values.get(self._child)) else None
 
 
 class _FillCategories:
