@@ -9,7 +9,7 @@ from typing import Any, get_args
 from rich.console import Console
 
 from tfr_moe._compat import tf
-from tfr_moe.baselines import BaselineRun, load_baseline, train_baseline
+from tfr_moe.baselines import BaselineRun, load_baseline, train_any
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
@@ -26,7 +26,7 @@ from tfr_moe.evaluation.score import score_dataset, score_tasks
 from tfr_moe.metric_names import DEFAULT_NAMES
 from tfr_moe.schema import MASK, FeatureSchema
 from tfr_moe.scorers.multitask import SCORES
-from tfr_moe.training import LoadedRun, load_run, train
+from tfr_moe.training import LoadedRun, load_run
 from tfr_moe.training.run import CONFIG_FILE, METRICS_FILE
 
 POLICIES = get_args(Policy)
@@ -104,8 +104,7 @@ def train_model(
     """Trains a model of any kind, or gives the metrics of a run that is finished; see `train`."""
     if (run / METRICS_FILE).is_file():
         return open_run(run).metrics
-    trained = train_baseline if config.model in BASELINE_NAMES else train
-    return trained(data, run, config, console)
+    return train_any(data, run, config, console)
 
 
 def mean_metrics(

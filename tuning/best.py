@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tfr_moe.config import BASELINE_NAMES, RunConfig, make_config
+from tfr_moe.config import RunConfig, make_config
 from tfr_moe.errors import UserError
 from tfr_moe.folders import read_json
 
@@ -84,8 +84,7 @@ def retrain(sweep: str | Path, seeds: int, console: Console | None = None) -> li
         UserError: if no trial has a result, or its data or settings no longer fit.
     """
     from tfr_moe._compat import tf
-    from tfr_moe.baselines import train_baseline
-    from tfr_moe.training import train
+    from tfr_moe.baselines import train_any
 
     if seeds < 1:
         raise UserError(f"--retrain {seeds}: must be at least 1 seed")
@@ -102,8 +101,8 @@ def retrain(sweep: str | Path, seeds: int, console: Console | None = None) -> li
             continue
         console.print(f"retraining {number} of {seeds}, seed {seed}", highlight=False)
         run.parent.mkdir(parents=True, exist_ok=True)
-        training = train_baseline if config.model in BASELINE_NAMES else train
-        training(summary.settings["data"], run, config.model_copy(update={"seed": seed}), console)
+        again = config.model_copy(update={"seed": seed})
+        train_any(summary.settings["data"], run, again, console)
         tf.keras.backend.clear_session()
         gc.collect()
     return runs

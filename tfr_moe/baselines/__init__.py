@@ -3,6 +3,6 @@
 `lambdamart` (LightGBM), `xgboost` and `svm_rank` (scikit-learn), of the extra `baselines`.
 """
 
-from tfr_moe.baselines.run import BaselineRun, load_baseline, train_baseline
+from tfr_moe.baselines.run import BaselineRun, load_baseline, train_any, train_baseline
 
-__all__ = ["BaselineRun", "load_baseline", "train_baseline"]
+__all__ = ["BaselineRun", "load_baseline", "train_any", "train_baseline"]

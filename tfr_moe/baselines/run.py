@@ -16,12 +16,12 @@ from tfr_moe.baselines import boosting, lambdamart, svm_rank
 from tfr_moe.baselines.columns import RowEncoder
 from tfr_moe.baselines.library import Ranker
 from tfr_moe.baselines.rows import Rows, write_rows
-from tfr_moe.config import RunConfig, load_config
+from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.folders import read_json, write_json
 from tfr_moe.schema import MASK, FeatureSchema
-from tfr_moe.training.run import CONFIG_FILE, METRICS_FILE, prepare
+from tfr_moe.training.run import CONFIG_FILE, METRICS_FILE, prepare, train
 
 MODULES: dict[str, ModuleType] = {
     "lambdamart": lambdamart,
@@ -121,6 +121,14 @@ def train_baseline(
     }
     write_json(run / METRICS_FILE, result)
     return result
+
+
+def train_any(
+    data: str | Path, run: str | Path, config: RunConfig, console: Console | None = None
+) -> dict[str, Any]:
+    """Trains the model that the settings name, a baseline or a neural one; see `train_baseline`, `train`."""
+    training = train_baseline if config.model in BASELINE_NAMES else train
+    return training(data, run, config, console)
 
 
 def load_baseline(path: str | Path) -> BaselineRun:

@@ -27,16 +27,14 @@ def train(
     ] = None,
 ) -> None:
     """Train a model; the same command resumes a run that was killed."""
-    from tfr_moe.config import BASELINE_NAMES, load_config
+    from tfr_moe.config import load_config
 
     chosen = {} if model is None else {"model": model}
     run_config = load_config(config, settings or [], **chosen)
-    if run_config.model in BASELINE_NAMES:
-        from tfr_moe.baselines import train_baseline as run_training
-    else:
-        from tfr_moe.training import train as run_training
+    # A mistake in the settings is told before TensorFlow is loaded.
+    from tfr_moe.baselines import train_any
 
-    result = run_training(data, out, run_config, stderr())
+    result = train_any(data, out, run_config, stderr())
     best = ", ".join(f"{k[4:]} {v:.4f}" for k, v in result["best"].items() if k.startswith("val_"))
     stderr().print(
         f"wrote {out}: best of {result['epochs']} epochs is {result['best_epoch']} "
