@@ -127,7 +127,7 @@ def test_a_killed_command_goes_on_and_leaves_nothing(data, tmp_path, monkeypatch
     with pytest.raises(UserError, match="was begun with another folds"):
         rerank_data(data, out, RANKER, FOLDS, QUIET)
     with monkeypatch.context() as patch:
-        patch.setattr(comparison, "train_baseline", lambda *_: 1 / 0)
+        patch.setattr(comparison, "train_any", lambda *_: 1 / 0)
         rerank_data(data, out, RANKER, 2, QUIET)  # all rankers are trained already
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
     with pytest.raises(UserError, match="exists already"):
