@@ -15,7 +15,14 @@ from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.per_list import resolve
 from tfr_moe.reproduce import paper_tables
-from tfr_moe.reproduce.paper_tables import CONFIGS, TABLES, folds_of, read_table
+from tfr_moe.reproduce.paper_tables import (
+    CONFIGS,
+    TABLES,
+    TableSettings,
+    folds_of,
+    read_table,
+    row_config,
+)
 from tfr_moe.reproduce.settings import choose
 from tfr_moe.reproduce.study import MODULES, Place, find, reproduce
 from tfr_moe.schema import MASK
@@ -143,3 +150,23 @@ def test_words_choose_rows_and_a_missing_folder_is_named(data, tmp_path):
     settings = choose(paper_tables.TableSettings, "default", ["configs=/nowhere"])
     with pytest.raises(UserError, match="cannot be read"):
         paper_tables.run("prm-table3", settings, place)
+
+
+def test_settings_of_a_model_stand_above_those_of_all_and_libraries_keep_theirs():
+    settings = choose(
+        TableSettings,
+        "default",
+        [
+            "with_settings={dropout: 0.5, expert_hidden_dims: [8]}",
+            "with_model_settings={mlp: {expert_hidden_dims: [9]}}",
+        ],
+    )
+    folder = CONFIGS / "context_aware" / "table3"
+    mlp, attention = (row_config(settings, folder, f"{m}_rmse", 1) for m in ("mlp", "attention"))
+    assert (mlp.expert_hidden_dims, mlp.dropout) == ((9,), 0.5)
+    assert (attention.expert_hidden_dims, attention.dropout) == ((8,), 0.5)
+    assert row_config(settings, folder, "xgboost", 1) == load_config(
+        folder / "xgboost.yaml", seed=1
+    )
+    with pytest.raises(UserError, match="context_aware"):
+        choose(TableSettings, "default", ["with_model_settings={perceptron: {dropout: 0.1}}"])

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rich.console import Console, RenderableType
 
-from tfr_moe.config import RunConfig, load_config
+from tfr_moe.config import BASELINE_NAMES, ModelName, RunConfig, load_config
 from tfr_moe.errors import UserError, describe
 from tfr_moe.folders import write_json
 from tfr_moe.reproduce.runs import Job, Result
@@ -88,6 +88,7 @@ class TableSettings(StudySettings):
         batch_size: lists per step; None for the config's own.
         rows: words; only rows whose name contains one of them are run. None for all.
         with_settings: settings above those of every neural row, such as a smaller model.
+        with_model_settings: the same by the name of the model, above `with_settings`.
         configs: the folder of the configs.
     """
 
@@ -96,6 +97,7 @@ class TableSettings(StudySettings):
     batch_size: int | None = Field(None, ge=1)
     rows: tuple[str, ...] | None = None
     with_settings: dict[str, Any] = Field(default_factory=dict)
+    with_model_settings: dict[ModelName, dict[str, Any]] = Field(default_factory=dict)
     configs: str = str(CONFIGS)
 
     SIZES: ClassVar[dict[str, dict[str, Any]]] = {
@@ -153,12 +155,12 @@ def row_config(settings: TableSettings, folder: Path, name: str, seed: int) -> R
     """The settings of a row's run."""
     config = load_config(folder / f"{name}.yaml", seed=seed)
     changes = {"num_epochs": settings.num_epochs, "batch_size": settings.batch_size}
-    given = {**{k: v for k, v in changes.items() if v is not None}, **settings.with_settings}
-    if (
-        not given
-        or config.library_parameters
-        or config.model in ("lambdamart", "xgboost", "svm_rank")
-    ):
+    given = {
+        **{k: v for k, v in changes.items() if v is not None},
+        **settings.with_settings,
+        **settings.with_model_settings.get(config.model, {}),
+    }
+    if not given or config.model in BASELINE_NAMES:
         return config
     return load_config(folder / f"{name}.yaml", seed=seed, **given)
 
