@@ -89,9 +89,8 @@ setup(
     packages=PACKAGES,
     package_dir=PACKAGE_DIR,
     package_data={
-        "tfr_moe": ["py.typed"],
+        "tfr_moe": ["py.typed", "webpage.css"],
         "tfr_moe.serving": ["protos/*"],
-        "tfr_moe.tuning": ["*.css"],
     },
     install_requires=REQUIRES,
     extras_require=EXTRAS,

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tfr_moe import webpage
 from tfr_moe.config import make_config
 
 from . import figures, lines, tables, words
 from .records import Trial
 from .summary import Entry, Summary
 
-_CSS = Path(__file__).with_name("page.css")
 MOST_ROWS = 500
 
 
@@ -43,19 +42,7 @@ def render(
         _marginals(summary),
         _made_by(summary),
     ]
-    title = escape(f"{summary.path.resolve().name}: {summary.objective}")
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<link rel="icon" href="data:,">\n'
-        f"<title>{title}</title>\n<style>\n{_CSS.read_text(encoding='utf-8')}</style>\n</head>\n"
-        "<body>\n" + "\n".join(part for part in parts if part) + "\n</body>\n</html>\n"
-    )
-
-
-def _tile(value: str, what: str, first: bool = False) -> str:
-    kind = "tile first" if first else "tile"
-    return f'<div class="{kind}"><b>{escape(value)}</b><span>{escape(what)}</span></div>'
+    return webpage.page(f"{summary.path.resolve().name}: {summary.objective}", parts)
 
 
 def _head(summary: Summary) -> str:
@@ -70,16 +57,16 @@ def _head(summary: Summary) -> str:
     tiles = []
     if best is not None:
         what = words.settings(best.trial.hyperparameters, summary.varying) or "the one trial"
-        tiles.append(_tile(words.measured(best.value, best.std), f"best: {what}", True))
-    tiles.append(_tile(str(len(summary.entries)), "trials with a result"))
+        tiles.append(webpage.tile(words.measured(best.value, best.std), f"best: {what}", True))
+    tiles.append(webpage.tile(str(len(summary.entries)), "trials with a result"))
     if summary.failed:
-        tiles.append(_tile(str(len(summary.failed)), "trials failed"))
+        tiles.append(webpage.tile(str(len(summary.failed)), "trials failed"))
     if summary.open:
-        tiles.append(_tile(str(len(summary.open)), "trials running or interrupted"))
+        tiles.append(webpage.tile(str(len(summary.open)), "trials running or interrupted"))
     if summary.noise is not None:
-        tiles.append(_tile(f"{summary.noise.std:.4f}", "deviation between seeds"))
+        tiles.append(webpage.tile(f"{summary.noise.std:.4f}", "deviation between seeds"))
     seconds = sum(seed.seconds for e in summary.entries for seed in e.trial.seeds)
-    tiles.append(_tile(_duration(seconds), "of training"))
+    tiles.append(webpage.tile(webpage.duration(seconds), "of training"))
     return (
         f"<h1>{escape(summary.path.resolve().name)}</h1>\n"
         f'<p class="lead">Tuning for {escape(summary.objective)} on the validation split, '
@@ -94,18 +81,6 @@ def _name(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _duration(seconds: float) -> str:
-    """Seconds in words.
-
-    Example:
-        >>> _duration(42), _duration(600), _duration(9000)
-        ('42 s', '10 min', '2.5 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
 def _best(summary: Summary, settings: Mapping[str, Any] | None) -> str:
     if summary.best is None:
         return ""
@@ -118,7 +93,7 @@ def _best(summary: Summary, settings: Mapping[str, Any] | None) -> str:
         f"<h2>Best configuration</h2>\n<p>Trial {escape(best.trial.trial_id)}. "
         "It is the best of many on the lists it was chosen by, so that its number is a little too "
         "good; retraining with other seeds and the test split say what it is worth.</p>\n"
-        + _table(["hyper-parameter", "value"], pairs, text=1)
+        + webpage.table(["hyper-parameter", "value"], pairs, text=1)
     )
     if settings is not None:
         data = summary.settings.get("data", "DATA")
@@ -139,7 +114,7 @@ def _retrained(summary: Summary, retrained: Mapping[str, Any] | None) -> str:
     note = f"Trained anew with seeds {seeds}; the interval is a 95 % t interval over these seeds."
     if retrained["trial_id"] != summary.best.trial.trial_id:
         note += f" These are runs of trial {retrained['trial_id']}, which was the best before."
-    return f"<h2>Retrained and tested</h2>\n<p>{escape(note)}</p>\n" + _table(
+    return f"<h2>Retrained and tested</h2>\n<p>{escape(note)}</p>\n" + webpage.table(
         ["metric", "split", "mean", "interval"], rows, text=2
     )
 
@@ -164,7 +139,7 @@ def _pictures(summary: Summary) -> Iterable[str]:
         across, down = figures.grid_axes(summary) or ("", "")
         others = [name for name in summary.varying if name not in (across, down)]
         yield "<h2>Heat map</h2>"
-        yield _figure(
+        yield webpage.figure(
             heat,
             f"{summary.objective} by {words.heading(across)} and {words.heading(down)}, mean and "
             "deviation over seeds; brighter is better, the best is framed. Far worse trials share "
@@ -176,19 +151,11 @@ def _pictures(summary: Summary) -> Iterable[str]:
     drawn = figures.bars(summary)
     if drawn is not None:
         yield "<h2>By setting</h2>"
-        yield _figure(
+        yield webpage.figure(
             drawn,
             "Mean over seeds, dots are the single seeds, whiskers one standard deviation. The axis "
             "does not begin at 0.",
         )
-
-
-def _figure(drawing: str, caption: str, wide: bool = False) -> str:
-    box = "scroll wide" if wide else "scroll"
-    return (
-        f'<figure><div class="{box}">{drawing}</div>\n'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
-    )
 
 
 def _trials(summary: Summary) -> str:
@@ -200,7 +167,7 @@ def _trials(summary: Summary) -> str:
     hidden = len(summary.entries) - MOST_ROWS
     return (
         "<h2>All trials</h2>\n"
-        + _table(headings, rows, best=0, box="scroll tall")
+        + webpage.table(headings, rows, best=0, box="scroll tall")
         + '\n<p class="note">Gap: by how much it is worse than the best; ~ marks what the seeds\' '
         "noise could make." + (f" {hidden} more are in results.csv." if hidden > 0 else "") + "</p>"
     )
@@ -222,31 +189,6 @@ def _row(summary: Summary, entry: Entry) -> list[str]:
     ]
 
 
-def _table(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    text: int = 0,
-    best: int | None = None,
-    box: str = "scroll",
-) -> str:
-    """A table that scrolls sideways where it must; the first `text` columns are words."""
-
-    def row(cells: Sequence[str], tag: str) -> str:
-        return "".join(
-            f"<{tag}{' class=text' if i < text else ''}>{escape(cell)}</{tag}>"
-            for i, cell in enumerate(cells)
-        )
-
-    body = "\n".join(
-        f"<tr{' class=best' if i == best else ''}>{row(cells, 'td')}</tr>"
-        for i, cells in enumerate(rows)
-    )
-    return (
-        f'<div class="{box}"><table><thead><tr>{row(headings, "th")}</tr></thead>\n'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
 def _curves(summary: Summary) -> str:
     drawn = [
         (
@@ -260,7 +202,7 @@ def _curves(summary: Summary) -> str:
             "learn the training lists by heart.",
         ),
     ]
-    found = [_figure(drawing, caption) for drawing, caption in drawn if drawing is not None]
+    found = [webpage.figure(drawing, caption) for drawing, caption in drawn if drawing is not None]
     if not found:
         return ""
     return f'<h2>Learning curves</h2>\n<div class="columns">{"".join(found)}</div>'
@@ -271,7 +213,7 @@ def _parallel(summary: Summary) -> str:
     if drawing is None:
         return ""
     caption = "A line is a trial, brighter is better, the best is thick; only what varied is shown."
-    return "<h2>Parallel coordinates</h2>\n" + _figure(drawing, caption, wide=True)
+    return "<h2>Parallel coordinates</h2>\n" + webpage.figure(drawing, caption, wide=True)
 
 
 def _marginals(summary: Summary) -> str:
@@ -279,7 +221,7 @@ def _marginals(summary: Summary) -> str:
     if len(summary.varying) < 2 or not found:
         return ""
     blocks = [
-        _table(
+        webpage.table(
             [words.heading(name), f"mean {summary.objective}", "trials"],
             [(words.shown(value), f"{mean:.4f}", str(count)) for value, mean, count in rows],
         )
