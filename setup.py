@@ -57,7 +57,7 @@ EXTRAS = {
         "xgboost-cpu>=2.1; sys_platform != 'darwin'",
         "xgboost>=2.1; sys_platform == 'darwin'",
     ],
-    "report": ["matplotlib>=3.8", "scikit-learn>=1.3"],
+    "report": ["matplotlib>=3.8", "scikit-learn>=1.3", "statsmodels>=0.14"],
     "gpu": ["tensorflow[and-cuda]"],
 }
 EXTRAS["dev"] = [

@@ -5,12 +5,14 @@
 
 For each model the learning rate with the best validation metric under the first seed is taken, then
 all seeds are trained with it. The table shows the mean over seeds with a 95 % t interval, and the
-difference from each reference model with a bootstrap interval over seeds and lists together. Stopped
-and started again, it goes on where it was.
+difference from each reference model with a bootstrap interval over seeds and lists together. Tests over
+seeds and over lists, corrected together, and effect sizes stand below it. Stopped and started again, it
+goes on where it was.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 from pathlib import Path
 from typing import Annotated
@@ -23,8 +25,10 @@ from tfr_moe.comparison import evaluate_run
 from tfr_moe.config import MODEL_NAMES, load_config
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
+from tfr_moe.evaluation.claim_tables import by_metric, claim_markdown
+from tfr_moe.evaluation.claims import Claim, claims
 from tfr_moe.evaluation.result import PerListResult
-from tfr_moe.evaluation.significance import compare_runs, seed_interval
+from tfr_moe.evaluation.significance import seed_interval
 from tfr_moe.folders import read_json, write_json
 from tfr_moe.metric_names import DEFAULT_NAMES
 from tfr_moe.training import train
@@ -52,7 +56,21 @@ def best_rate(scores: dict[float, dict]) -> float:
     return max(scores, key=lambda rate: scores[rate]["best"][scores[rate]["monitor"]])
 
 
-def summary(results: dict[str, list[PerListResult]], metrics: tuple[str, ...]) -> dict:
+def compared(results: dict[str, list[PerListResult]], metrics: tuple[str, ...]) -> list[Claim]:
+    """Each model against each reference model before it in the papers' order, tested together."""
+    references = [name for name in REFERENCES if name in results]
+    pairs = [
+        (model, reference)
+        for model in results
+        for reference in references
+        if model not in references[: references.index(reference) + 1]
+    ]
+    return claims(results, pairs, metrics)
+
+
+def summary(
+    results: dict[str, list[PerListResult]], metrics: tuple[str, ...], found: list[Claim]
+) -> dict:
     """Per model and metric: mean over seeds, and differences over seeds and lists."""
     table: dict = {}
     for model, runs in results.items():
@@ -63,10 +81,9 @@ def summary(results: dict[str, list[PerListResult]], metrics: tuple[str, ...]) -
             interval = seed_interval(means)
             row = {"mean": interval.mean, "low": interval.low, "high": interval.high}
             row["seeds"] = means
-            for reference in REFERENCES:
-                if reference in results and reference != model:
-                    found = compare_runs(runs, results[reference], metric)
-                    row[f"minus_{reference}"] = [found.difference, found.low, found.high]
+            for claim in found:
+                if (claim.metric, claim.model) == (metric, model):
+                    row[f"minus_{claim.reference}"] = [claim.difference, claim.low, claim.high]
             table[model][metric] = row
     return table
 
@@ -128,11 +145,21 @@ def main(
         for seed in range(1, seeds + 1):
             results[name].append(evaluate_run(folder, run(seed, rate), "test", metrics))
             tf.keras.backend.clear_session()
-    table = summary(results, metrics)
+    found = compared(results, metrics)
+    table = summary(results, metrics, found)
     write_json(
-        out / "results.json", {"learning_rates": rates, "settings": settings, "models": table}
+        out / "results.json",
+        {
+            "learning_rates": rates,
+            "settings": settings,
+            "models": table,
+            "claims": [dataclasses.asdict(claim) for claim in found],
+        },
     )
     text = markdown(table, rates, metrics)
+    text += "\n" + "\n\n".join(
+        "\n".join(claim_markdown(family)) for family in by_metric(found).values()
+    )
     (out / "table.md").write_text(text, encoding="utf-8")
     print(text)
 

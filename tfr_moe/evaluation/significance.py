@@ -62,11 +62,16 @@ class SeedInterval:
 
 @dataclass(frozen=True)
 class TwoLevelInterval:
-    """Difference of means over runs and lists with a 95 % percentile bootstrap interval."""
+    """Difference of means over runs and lists with a 95 % percentile bootstrap interval.
+
+    `p_value` is two-sided: twice the smaller share of resamples at or beyond 0, the observed one
+    counted among them, so that it is never 0.
+    """
 
     difference: float
     low: float
     high: float
+    p_value: float
     runs_a: int
     runs_b: int
     lists: int
@@ -225,6 +230,11 @@ def _draw_shares(rng: np.random.Generator, size: int, draws: int) -> Floats:
     return np.bincount(picked.ravel(), minlength=draws * size).reshape(draws, size) / size
 
 
+def _two_sided(drawn: Floats) -> float:
+    beyond = min(int(np.sum(drawn <= 0)), int(np.sum(drawn >= 0)))
+    return min(1.0, 2 * (beyond + 1) / (len(drawn) + 1))
+
+
 def two_level_bootstrap(
     values_a: Array, values_b: Array, resamples: int = 2000, seed: int = 0
 ) -> TwoLevelInterval:
@@ -271,6 +281,7 @@ def two_level_bootstrap(
         difference=float(values_a.mean() - values_b.mean()),
         low=float(np.quantile(drawn, tail)),
         high=float(np.quantile(drawn, 1 - tail)),
+        p_value=_two_sided(drawn),
         runs_a=len(values_a),
         runs_b=len(values_b),
         lists=lists,

@@ -1,0 +1,97 @@
+"""Claims as a table for the terminal and as Markdown, from the same cells."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from tfr_moe.evaluation.claims import Claim
+
+HEADINGS = (
+    "model",
+    "minus",
+    "difference [95 %]",
+    "p seeds+lists",
+    "p seeds",
+    "p lists",
+    "g seeds",
+    "r lists",
+    "runs",
+)
+CAPTION = (
+    "95 % and p seeds+lists: two-level bootstrap; p seeds: Welch's t of the runs' means; p lists: "
+    "Wilcoxon, blind to the seed. All p after Holm within the table. g: Hedges; r: rank-biserial."
+)
+
+
+def _p(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:.4f}" if value >= 0.0001 else f"{value:.0e}"
+
+
+def _effect(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:+.2f}"
+
+
+def judged(claims: Sequence[Claim]) -> str:
+    """How many lists the metric could judge, of how many.
+
+    Raises:
+        ValueError: without claims.
+    """
+    if not claims:
+        raise ValueError("there are no claims")
+    return f"{claims[0].judged:,} of {claims[0].lists:,} lists judged"
+
+
+def claim_cells(claim: Claim) -> list[str]:
+    """The cells of `HEADINGS`."""
+    return [
+        claim.model,
+        claim.reference,
+        f"{claim.difference:+.4f} [{claim.low:+.4f}, {claim.high:+.4f}]",
+        _p(claim.holm_both),
+        _p(claim.holm_seeds),
+        _p(claim.holm_lists),
+        _effect(claim.effect_seeds),
+        _effect(claim.effect_lists),
+        f"{claim.runs}, {claim.reference_runs}",
+    ]
+
+
+def claim_table(claims: Sequence[Claim]) -> Table:
+    """The claims of one metric for the terminal."""
+    table = Table(
+        title=f"{claims[0].metric}: {judged(claims)}",
+        caption=CAPTION,
+        title_justify="left",
+        caption_justify="left",
+    )
+    for place, heading in enumerate(HEADINGS):
+        table.add_column(heading, justify="left" if place < 2 else "right", no_wrap=place < 3)
+    for claim in claims:
+        table.add_row(*(escape(cell) for cell in claim_cells(claim)))
+    return table
+
+
+def claim_markdown(claims: Sequence[Claim]) -> list[str]:
+    """The claims of one metric as lines of Markdown."""
+    return [
+        f"{claims[0].metric}: {judged(claims)}. {CAPTION}",
+        "",
+        f"| {' | '.join(HEADINGS)} |",
+        "|---" * len(HEADINGS) + "|",
+        *(f"| {' | '.join(claim_cells(claim))} |" for claim in claims),
+    ]
+
+
+def by_metric(claims: Sequence[Claim]) -> dict[str, list[Claim]]:
+    """The families: claims by metric, in order."""
+    found: dict[str, list[Claim]] = {}
+    for claim in claims:
+        found.setdefault(claim.metric, []).append(claim)
+    return found
