@@ -6,6 +6,9 @@ Requests are 60 items with 36 features. In every round each of these runs once, 
 
 in-process, 1    a caller encodes a request and runs the SavedModel, one request after the other
 gRPC, 1          a caller asks through `RankingClient`, one request after the other
+empty call, 1    a caller sends the same bytes to a Python gRPC server that answers at once with a fixed
+                 answer: what gRPC and its Python cost before anybody has done anything. Between two calls
+                 both sides rest as long as a request takes in this process
 in-process, 4    four threads run the SavedModel on encoded requests without pause
 gRPC, 16         sixteen threads of this process send encoded requests without pause
 
@@ -43,6 +46,20 @@ from tfr_moe.serving.request import RequestEncoder
 from tfr_moe.serving.tensors import predict_request
 
 LISTS = 50
+EMPTY_SERVER = """
+import sys, grpc
+from concurrent.futures import ThreadPoolExecutor
+
+class Same(grpc.GenericRpcHandler):
+    def service(self, details):
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: bytes(1000))
+
+server = grpc.server(ThreadPoolExecutor(8))
+server.add_generic_rpc_handlers((Same(),))
+print(server.add_insecure_port("127.0.0.1:0"), flush=True)
+server.start()
+server.wait_for_termination()
+"""
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -55,10 +72,11 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def latencies(ask: Callable[[int], Any], requests: int) -> float:
-    """The median milliseconds of requests one after the other."""
+def latencies(ask: Callable[[int], Any], requests: int, pause: float = 0.0) -> float:
+    """The median milliseconds of requests one after the other, `pause` milliseconds apart."""
     found = []
     for number in range(requests):
+        time.sleep(pause / 1e3)
         started = time.perf_counter()
         ask(number % LISTS)
         found.append(time.perf_counter() - started)
@@ -83,7 +101,9 @@ def throughput(ask: Callable[[int], Any], threads: int, seconds: float) -> float
     return sum(done) / (time.perf_counter() - started)
 
 
-def measure(folder: Path, target: str, arguments: argparse.Namespace) -> list[dict[str, float]]:
+def measure(
+    folder: Path, target: str, empty: str, arguments: argparse.Namespace
+) -> list[dict[str, float]]:
     """Milliseconds and requests a second of every contestant in every round."""
     requests = serving_models.requests(LISTS)
     encoder = RequestEncoder(serving_models.SCHEMA)
@@ -93,6 +113,8 @@ def measure(folder: Path, target: str, arguments: argparse.Namespace) -> list[di
     client = RankingClient(target, "shop", serving_models.SCHEMA, timeout=60)
     channel = open_channel(target)
     method = channel.unary_unary(PREDICT.path)
+    empty_channel = open_channel(empty)
+    empty_method = empty_channel.unary_unary(PREDICT.path)
 
     def run_encoded(number: int) -> Any:
         return model.run("rank", {"inputs": np.array([encoded[number]], object)})
@@ -106,20 +128,26 @@ def measure(folder: Path, target: str, arguments: argparse.Namespace) -> list[di
     def ask_encoded(number: int) -> Any:
         return method(messages[number], timeout=60)
 
+    def ask_nothing(number: int) -> Any:
+        return empty_method(messages[number], timeout=60)
+
+    for ask in (run_encoded, ask_whole, ask_nothing):
+        latencies(ask, 20)
+    rest = latencies(run_whole, 50)
     contestants: dict[str, Callable[[], float]] = {
         "in-process, 1": lambda: latencies(run_whole, arguments.requests),
         "gRPC, 1": lambda: latencies(ask_whole, arguments.requests),
+        "empty call, 1": lambda: latencies(ask_nothing, arguments.requests, rest),
         "in-process, 4": lambda: throughput(run_encoded, 4, arguments.seconds),
         "gRPC, 16": lambda: throughput(ask_encoded, 16, arguments.seconds),
     }
-    for ask in (run_encoded, ask_whole):
-        latencies(ask, 20)
     shuffle, rounds = random.Random(1), []
     for _ in range(arguments.rounds):
         order = shuffle.sample(list(contestants), len(contestants))
         rounds.append({name: contestants[name]() for name in order})
     client.close()
     channel.close()
+    empty_channel.close()
     return rounds
 
 
@@ -142,11 +170,15 @@ def main() -> None:
             check=True,
         )
         server, target = start_server(root)
+        empty = subprocess.Popen([sys.executable, "-c", EMPTY_SERVER], stdout=subprocess.PIPE)
+        assert empty.stdout is not None
         try:
-            rounds = measure(root / "shop" / "1", target, arguments)
+            port = int(empty.stdout.readline())
+            rounds = measure(root / "shop" / "1", target, f"127.0.0.1:{port}", arguments)
         finally:
-            server.terminate()
-            server.wait()
+            for process in (server, empty):
+                process.terminate()
+                process.wait()
     result = {
         "machine": machine(),
         "model": arguments.model,

@@ -74,10 +74,11 @@ Steps = Generator[list[Call], list[Any], T]
 
 
 class _Part(NamedTuple):
-    """Some of the items of a list, encoded, and the place of the first of them."""
+    """Some of the items of a list, encoded, the place of the first of them, and the call that asks."""
 
     start: int
     serialized: bytes
+    call: Call
 
 
 class Asking:
@@ -127,7 +128,7 @@ class Asking:
         """Ranks one list."""
         parts = yield from self._parts("rank", context, items)
         if len(parts) == 1:
-            (answer,) = yield [self._predict("rank", parts[0].serialized)]
+            (answer,) = yield [parts[0].call]
             return ranking_of(self.model, answer)
         answers = yield from self._split_answers("rank", context, items, parts)
         ranked = [ranking_of(self.model, answer) for answer in answers]
@@ -137,7 +138,7 @@ class Asking:
         """Scores of one list, in its order."""
         parts = yield from self._parts("serving_default", context, items)
         if len(parts) == 1:
-            answers = yield [self._predict("serving_default", parts[0].serialized)]
+            answers = yield [parts[0].call]
         else:
             answers = yield from self._split_answers("serving_default", context, items, parts)
         ends = [*(part.start for part in parts[1:]), len(items)]
@@ -177,12 +178,10 @@ class Asking:
     ) -> Steps[list[_Part]]:
         """The list encoded: as a whole, or halved until each part fits."""
         yield from self.schema()
-        assert self._encoder is not None
-        whole = _Part(0, self._encoder.encode(context, items))
-        waiting, done = [(whole, len(items))], []
+        waiting, done = [(self._part(signature, context, items), len(items))], []
         while waiting:
             part, count = waiting.pop()
-            size = self._predict(signature, part.serialized).message.ByteSize()
+            size = part.call.message.ByteSize()
             if size <= self._limit:
                 done.append(part)
                 continue
@@ -195,9 +194,16 @@ class Asking:
             middle = part.start + count // 2
             end = part.start + count
             for start, stop in ((middle, end), (part.start, middle)):
-                half = _Part(start, self._encoder.encode(context, items[start:stop]))
+                half = self._part(signature, context, items[start:stop], start)
                 waiting.append((half, stop - start))
         return done
+
+    def _part(
+        self, signature: str, context: Mapping[str, Any], items: Items, start: int = 0
+    ) -> _Part:
+        assert self._encoder is not None
+        serialized = self._encoder.encode(context, items)
+        return _Part(start, serialized, self._predict(signature, serialized))
 
     def _split_answers(
         self, signature: str, context: Mapping[str, Any], items: Items, parts: Sequence[_Part]
@@ -210,7 +216,7 @@ class Asking:
         assert self._encoder is not None
         alone = self._encoder.encode(context, items[:1])
         while True:
-            (first,) = yield [self._predict(signature, parts[0].serialized)]
+            (first,) = yield [parts[0].call]
             version = first.model_spec.version.value
             rest = [self._predict(signature, part.serialized, version) for part in parts[1:]]
             try:
