@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
+from tensorflow_serving.apis import predict_pb2
 
-from tests.serving.conftest import CONTEXT, elwc, shop_items
+from tests.serving.conftest import CONTEXT, SECONDS, asking, elwc, refused, shop_items
 from tests.serving.models import SHOP, scorer
 from tfr_moe._compat import tf
 from tfr_moe.schema import FeatureSchema
@@ -62,6 +64,29 @@ def test_scores_are_those_of_predict_whatever_stands_behind_the_lists(signatures
     expected = signatures["serving_default"](inputs=lists)["scores"].numpy()
     np.testing.assert_allclose(found[:, :5], expected, rtol=1e-6)
     assert (found[:, 5:] == LOWEST).all()
+
+
+def over_the_wire(given: dict[str, Any]) -> Any:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "plain", "tensors"
+    for name, value in given.items():
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+    return request
+
+
+def test_a_server_answers_tensors_as_it_answers_protos(stub):
+    answer = stub.Predict(over_the_wire(inputs([3, 5], 6)), timeout=SECONDS)
+    expected = stub.Predict(asking(), timeout=SECONDS)  # the same two lists
+    found, wanted = (tf.make_ndarray(each.outputs["scores"]) for each in (answer, expected))
+    np.testing.assert_allclose(found[:, :5], wanted, rtol=1e-5)
+    assert (found[:, 5:] == LOWEST).all()
+
+
+def test_a_server_refuses_tensors_by_name(stub):
+    given = over_the_wire(inputs([3], 3, price=[[1.0, NAN, 2.0]]))
+    code, details = refused(stub.Predict, given)
+    assert code == grpc.StatusCode.INVALID_ARGUMENT
+    assert "price" in details
 
 
 def test_missing_values_take_the_default(tensors):
