@@ -512,6 +512,22 @@ SCORERS += [
         call=None,
     ),
 ]
+SCORERS += [
+    ModelCase(
+        f"{scorer.__name__} of several outputs",
+        functools.partial(scorer, SCHEMA, TABLES, **LEVEL_OUTPUTS, **settings),
+        RAW,
+        {"output": "BL"},
+        call=None,
+        ordered=scorer in (scorers.PRMScorer, scorers.DLCMScorer),
+    )
+    for scorer, settings in (
+        (scorers.PRMScorer, {**WITHOUT_TOWERS, "trunk": {**ENCODER, "num_blocks": 1}}),
+        (scorers.DLCMScorer, {**SMALL, "state_dim": 3, "num_views": 2}),
+        (scorers.WideDeepScorer, {**SMALL, "cross_buckets": 30}),
+        (scorers.ClickModelScorer, SMALL),
+    )
+]
 
 BY_TASK = {"purchase": "BL", "click": "BL"}
 SCORERS += [

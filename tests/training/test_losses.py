@@ -76,6 +76,14 @@ def test_a_run_of_levels_is_exported_with_its_experts(ordinal_moe, tmp_path):
     assert (export_run(ordinal_moe, tmp_path / "shop", console=QUIET) / "saved_model.pb").is_file()
 
 
+@pytest.mark.parametrize("model", ["context_aware", "prm_base", "dlcm", "wide_deep", "click_model"])
+def test_other_models_learn_levels_too(model, data, tmp_path):
+    settings = {"attention_blocks": 1, "attention_dim": 8, "attention_heads": 1, "num_epochs": 4}
+    settings |= {"attention_hidden_dim": 8, "cross_buckets": 50, "state_dim": 8}
+    result = train(data, tmp_path / "run", config(model=model, loss="ordinal", **settings), QUIET)
+    assert result["best"]["val_ndcg"] > 0.75  # 0.68 in random order
+
+
 def test_what_an_ordinal_run_can_not_have_is_refused(data, tmp_path):
     with pytest.raises(UserError, match="metric 'arp' takes one output for each item"):
         train(data, tmp_path / "a", config(loss="ordinal", metrics=["ndcg", "arp"]), QUIET)

@@ -27,6 +27,7 @@ class DeepListwiseContext(tf.keras.layers.Layer):
         num_views: k.
         dropout: share of the GRU's outputs dropped in training.
         seed: seed of initialisation and dropout.
+        num_outputs: logits for each item; V has a row for each.
 
     Raises:
         ValueError: for a width or number below 1.
@@ -44,10 +45,12 @@ class DeepListwiseContext(tf.keras.layers.Layer):
         num_views: int = 8,
         dropout: float = 0.0,
         seed: int | None = None,
+        num_outputs: int = 1,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        for name, value in {"state_dim": state_dim, "num_views": num_views}.items():
+        counts = {"state_dim": state_dim, "num_views": num_views, "num_outputs": num_outputs}
+        for name, value in counts.items():
             if value < 1:
                 raise ValueError(f"{name} must be >= 1. Received: {name}={value}")
         self.hidden_dims = tuple(hidden_dims)
@@ -55,6 +58,7 @@ class DeepListwiseContext(tf.keras.layers.Layer):
         self.num_views = num_views
         self.dropout = dropout
         self.seed = seed
+        self.num_outputs = num_outputs
         layers, dtype = tf.keras.layers, self.dtype_policy
 
         def dense(units: int, activation: str | None, part: int, name: str) -> Any:
@@ -77,7 +81,7 @@ class DeepListwiseContext(tf.keras.layers.Layer):
             dtype=dtype,
         )
         self.views = dense(num_views * state_dim, "tanh", 52, "views")
-        self.output_layer = dense(1, None, 53, "output")
+        self.output_layer = dense(num_outputs, None, 53, "output")
         self.drop = layers.Dropout(dropout, seed=self._offset(54), name="drop", dtype=dtype)
 
     def _offset(self, part: int) -> int | None:
@@ -96,7 +100,7 @@ class DeepListwiseContext(tf.keras.layers.Layer):
             training: whether dropout is active.
 
         Returns:
-            Logits, float32 [B, L], 0 at padded items.
+            Logits, float32 [B, L], with several outputs [B, L, num_outputs]; 0 at padded items.
         """
         if mask is None:
             mask = tf.ones(tf.shape(inputs)[:2], tf.bool)
@@ -116,9 +120,10 @@ class DeepListwiseContext(tf.keras.layers.Layer):
         outputs = self.drop(outputs, training=training)
         views = tf.reshape(self.views(state), [-1, self.num_views, self.state_dim])
         seen = tf.matmul(outputs, views, transpose_b=True)  # [B, L, k]
-        logits = tf.squeeze(tf.cast(self.output_layer(seen), tf.float32), axis=-1)
+        logits = tf.cast(self.output_layer(seen), tf.float32)
         back = tf.argsort(last_first)
-        return tf.where(mask, tf.gather(logits, back, batch_dims=1), 0.0)
+        found = tf.where(valid, tf.gather(logits, back, batch_dims=1), 0.0)
+        return tf.squeeze(found, axis=-1) if self.num_outputs == 1 else found
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -129,4 +134,5 @@ class DeepListwiseContext(tf.keras.layers.Layer):
             "num_views": self.num_views,
             "dropout": self.dropout,
             "seed": self.seed,
+            "num_outputs": self.num_outputs,
         }

@@ -43,7 +43,8 @@ class WideDeepScorer(TowerScorer):
     $$ \hat{y} = w^T [x, \phi(x)] + E(X) + b $$
 
     x has a weight for each id and each numeric, phi(x) one for each pair of ids that occur together
-    (see `CrossedWeights`), and E is the tower of `dnn`.
+    (see `CrossedWeights`), and E is the tower of `dnn`. Of several outputs, one for each grade, the tower
+    tells one from another, and the linear model moves all of them alike.
 
     Args:
         wide_crosses: pairs of features whose ids are crossed; None takes `default_crosses`, none of them
@@ -75,7 +76,10 @@ class WideDeepScorer(TowerScorer):
     def __call__(
         self, context_features: Mapping[str, Any], example_features: Mapping[str, Any], mask: Any
     ) -> Any:
-        """Raw features, as `schema.feature_spec` parses them, and mask [B, L] -> logits [B, L]."""
+        """Raw features, as `schema.feature_spec` parses them, and mask [B, L] -> logits.
+
+        They are [B, L], with several outputs [B, L, num_outputs].
+        """
         raw = {**context_features, **example_features}
         logits = super().__call__(context_features, example_features, mask)
         # Embeddings of width 1 are weights of ids.
@@ -98,14 +102,14 @@ class WideDeepScorer(TowerScorer):
             name="wide_features",
         )
         wide = weights(context_features, example_features, mask)
-        logits += ItemTower([], seed=self.seed, name="wide")(wide.items, mask=mask)
+        linear = ItemTower([], seed=self.seed, name="wide")(wide.items, mask=mask)
         if self.wide_crosses:
             crossed = CrossedWeights(
                 self.wide_crosses, self.cross_buckets, self.seed, name="crosses", dtype="float32"
             )
             ids = {name: raw[name] for name in itertools.chain(*self.wide_crosses)}
-            logits += crossed(ids, mask=mask)
-        return logits
+            linear += crossed(ids, mask=mask)
+        return logits + (linear if self.num_outputs == 1 else tf.expand_dims(linear, -1))
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, ready for JSON."""
@@ -148,7 +152,8 @@ class ClickModelScorer(FeatureScorer):
             name=VECTORS,
         )
         vectors = tf.squeeze(hidden(features.items, mask=mask), axis=2)
-        return ItemTower([], seed=self.seed, name="click")(vectors, mask=mask)
+        click = ItemTower([], seed=self.seed, num_outputs=self.num_outputs, name="click")
+        return click(vectors, mask=mask)
 
 
 def vector_model(model: tf.keras.Model) -> tf.keras.Model | None:

@@ -30,6 +30,7 @@ _TRUNK = ("trunk", *(name for name in _ENCODER if name != "dropout"))
 _FEATURES = ("embedding_dim", "embedding_l2", "ignored_features", "dropout", "seed", *_TRUNK)
 _COMMON = ("expert_hidden_dims", "activation", *_FEATURES)
 _SINGLE = (*_COMMON, "num_outputs")
+_LISTWISE = (*_FEATURES, "num_outputs")
 _GATE = (
     "gate_features",
     "num_experts",
@@ -80,19 +81,21 @@ MODELS: dict[str, ModelFamily] = {
     "adv_hsc_moe": ModelFamily(MixtureScorer, (*_SINGLE, *_GATE, *_HSC, *_ADVERSARIAL), {}),
     "mlp": ModelFamily(TowerScorer, _SINGLE, {}),
     "context_aware": ModelFamily(
-        TowerScorer, (*_FEATURES, "num_outputs"), {"expert_hidden_dims": ()}, attention=True
+        TowerScorer, _LISTWISE, {"expert_hidden_dims": ()}, attention=True
     ),
     "prm_base": ModelFamily(
-        PRMScorer, (*_FEATURES, "personal_vector"), {"personalized": False}, attention=True
+        PRMScorer, (*_LISTWISE, "personal_vector"), {"personalized": False}, attention=True
     ),
     "prm_personalized": ModelFamily(
-        PRMScorer, (*_FEATURES, "personal_vector"), {"personalized": True}, attention=True
+        PRMScorer, (*_LISTWISE, "personal_vector"), {"personalized": True}, attention=True
     ),
     "dlcm": ModelFamily(
-        DLCMScorer, (*_FEATURES, "expert_hidden_dims", "state_dim", "num_views"), {}
+        DLCMScorer, (*_LISTWISE, "expert_hidden_dims", "state_dim", "num_views"), {}
     ),
-    "wide_deep": ModelFamily(WideDeepScorer, (*_COMMON, "wide_crosses", "cross_buckets"), {}),
-    "click_model": ModelFamily(ClickModelScorer, _COMMON, {}),
+    "wide_deep": ModelFamily(
+        WideDeepScorer, (*_COMMON, "num_outputs", "wide_crosses", "cross_buckets"), {}
+    ),
+    "click_model": ModelFamily(ClickModelScorer, (*_COMMON, "num_outputs"), {}),
     "single_task": _multitask("single_task"),
     "shared_bottom": _multitask("shared_bottom"),
     "l2_constrained": _multitask("l2_constrained", "l2_weight"),

@@ -39,7 +39,8 @@ class PRMScorer(FeatureScorer):
        Score(i) = \text{softmax}(F^{(N_x)} W^F + b^F)_i $$
 
     (eqs. 3 to 5 and 8), F being the output of N_x encoder blocks whose h heads are each as wide as the
-    encoder (eq. 7). The scores are log Score(i): see `ListLogProbability`.
+    encoder (eq. 7). The scores are log Score(i): see `ListLogProbability`. Several outputs for an item, one
+    for each grade, are logits by themselves: nothing is normalised over the list.
 
     Args:
         personalized: whether the model reads the personalised vectors pv; without, it is PRM-BASE, which
@@ -77,8 +78,13 @@ class PRMScorer(FeatureScorer):
     def score(self, features: EncodedFeatures, mask: Any, input_width: int) -> Any:
         """See `FeatureScorer`."""
         initializer = tf.keras.initializers.GlorotUniform(self.seed)
-        output = tf.keras.layers.Dense(1, kernel_initializer=initializer, name="output")
-        logits = tf.squeeze(output(features.items), axis=-1)
+        output = tf.keras.layers.Dense(
+            self.num_outputs, kernel_initializer=initializer, name="output", dtype="float32"
+        )
+        logits = output(features.items)
+        if self.num_outputs > 1:
+            return tf.where(tf.expand_dims(mask, -1), logits, 0.0)
+        logits = tf.squeeze(logits, axis=-1)
         return ListLogProbability(name="probability", dtype="float32")(logits, mask=mask)
 
     def get_config(self) -> dict[str, Any]:
@@ -112,6 +118,7 @@ class DLCMScorer(FeatureScorer):
             self.num_views,
             self.dropout,
             self.seed,
+            self.num_outputs,
             name="dlcm",
         )
         return dlcm(features.items, mask=mask)
