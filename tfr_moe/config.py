@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from tfr_moe.errors import UserError, describe
+from tfr_moe.presets import preset_settings
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.tasks import (
     Task,
@@ -363,9 +364,15 @@ def parse_pair(pair: str) -> tuple[str, Any]:
 def make_config(settings: dict[str, Any], where: str = "config") -> RunConfig:
     """A RunConfig from a mapping.
 
+    The key `preset` names settings (see `tfr_moe.presets`) that stand below the mapping's own.
+
     Raises:
         UserError: in one line, with the setting at fault and, for an unknown one, the nearest known.
     """
+    if settings.get("preset") is not None:
+        below = preset_settings(str(settings["preset"]), settings.get("model"))
+        settings = {**below, **settings}
+    settings = {key: value for key, value in settings.items() if key != "preset"}
     for key in settings:
         if key not in RunConfig.model_fields:
             close = difflib.get_close_matches(str(key), RunConfig.model_fields, n=1)

@@ -25,8 +25,12 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="one setting, key=value; may be repeated")
     ] = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="settings by name: paper or recommended")
+    ] = None,
 ) -> None:
     """Train a model; the same command resumes a run that was killed."""
+    settings = [*([] if preset is None else [f"preset={preset}"]), *(settings or [])]
     from tfr_moe.config import load_config
 
     chosen = {} if model is None else {"model": model}
