@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.rows import put_rows, shapes_are_fixed, take_rows
+from tfr_moe.layers.expert_norm import GroupMoments, Moments, Norm, add_norm_weights, normalised
+from tfr_moe.layers.grouping import DEFAULT_CAPACITY, fill_rows, group_rows, take_experts
+from tfr_moe.layers.rows import choices_of_rows, put_rows, shapes_are_fixed, take_rows, where_valid
+from tfr_moe.layers.stacks import Dense, picked
+
+Dispatch = Literal["segments", "capacity"]
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -24,11 +30,20 @@ class ExpertTowers(tf.keras.layers.Layer):
     items, whatever N and the padding. A single list, as in most requests, needs no sorting: it passes
     through the weights of its experts. Weights are stacked in variables [N, in, out].
 
+    That is `dispatch="segments"`. The sizes of segments depend on the gate: nothing for XLA to compile, and
+    a GPU waits for them. With `dispatch="capacity"` all shapes follow from those of the input: rows stand in
+    groups of `capacity` places of one expert each (`group_rows`), which pass through the towers by
+    batched products. An expert has as many groups as it needs, so that nothing is left out however skewed
+    the choice is; at most N groups are filled in part, and groups that the padding leaves unused are
+    computed for nothing. Results and gradients are those of segments.
+
     Called without a choice the layer computes all N experts by batched products. With `hidden_output`
     an expert gives its last hidden layer, activated, in place of a logit: the experts of mixtures that
     have further layers on top.
 
-    Each tower's kernels start as glorot-uniform of their own 2-D shape, biases as zeros.
+    Each tower's kernels start as glorot-uniform of their own 2-D shape, biases as zeros. With `norm` hidden
+    layers are normalised before their activation, for each expert over its own valid items (see
+    `normalised`); an idle expert that the adversarial loss draws counts the items it was drawn for.
 
     Args:
         num_experts: N.
@@ -38,9 +53,15 @@ class ExpertTowers(tf.keras.layers.Layer):
         seed: seed of initialisation and dropout.
         hidden_output: whether an expert gives a vector, its last hidden layer.
         num_outputs: logits that an expert gives for an item.
+        norm: `none`, `batch` or `layer`.
+        dispatch: `segments` or `capacity`.
+        capacity: places of a group.
+        jit_compile: whether XLA compiles the towers in training, for `dispatch="capacity"`; they then
+            take the valid items alone, filled up to one of few numbers. Dropout under XLA has no seed.
 
     Raises:
-        ValueError: for no expert or output, or a `hidden_output` without a hidden layer.
+        ValueError: for no expert or output, a `hidden_output` without a hidden layer, an unknown
+            `norm` or `dispatch`, a `capacity` below 1, or `jit_compile` with segments.
 
     Example:
         >>> towers = ExpertTowers(num_experts=4, hidden_dims=[8])
@@ -61,9 +82,22 @@ class ExpertTowers(tf.keras.layers.Layer):
         seed: int | None = None,
         hidden_output: bool = False,
         num_outputs: int = 1,
+        norm: Norm = "none",
+        dispatch: Dispatch = "segments",
+        capacity: int = DEFAULT_CAPACITY,
+        jit_compile: bool = False,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
+        for name, value, known in (("norm", norm, Norm), ("dispatch", dispatch, Dispatch)):
+            if value not in get_args(known):
+                raise ValueError(f"{name} must be one of {get_args(known)}. Received: {value!r}")
+        if capacity < 1:
+            raise ValueError(f"capacity must be >= 1. Received: capacity={capacity}")
+        if jit_compile and dispatch != "capacity":
+            raise ValueError(
+                f"jit_compile needs dispatch='capacity'. Received: dispatch={dispatch!r}"
+            )
         if num_experts < 1:
             raise ValueError(f"num_experts must be >= 1. Received: num_experts={num_experts}")
         if num_outputs < 1:
@@ -79,12 +113,16 @@ class ExpertTowers(tf.keras.layers.Layer):
         self.seed = seed
         self.hidden_output = hidden_output
         self.num_outputs = num_outputs
+        self.norm = norm
+        self.dispatch = dispatch
+        self.capacity = capacity
+        self.jit_compile = jit_compile
 
     def build(self, input_shape: Any) -> None:
-        """Creates a stacked kernel and bias per layer."""
+        """Creates a stacked kernel and bias per layer, and what a normalisation needs."""
         last = [] if self.hidden_output else [self.num_outputs]
         widths = [int(input_shape[-1]), *self.hidden_dims, *last]
-        self.kernels, self.biases = [], []
+        self.kernels, self.biases, self.norms = [], [], []
         for depth, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
             limit = (6.0 / (fan_in + fan_out)) ** 0.5
             seed = None if self.seed is None else self.seed + depth
@@ -97,6 +135,8 @@ class ExpertTowers(tf.keras.layers.Layer):
             self.biases.append(
                 self.add_weight(f"bias_{depth}", [self.num_experts, fan_out], initializer="zeros")
             )
+            kind = self.norm if depth < len(self.hidden_dims) else "none"
+            self.norms.append(add_norm_weights(self, kind, depth, [self.num_experts, fan_out]))
         super().build(input_shape)
 
     def call(
@@ -124,37 +164,46 @@ class ExpertTowers(tf.keras.layers.Layer):
             return self._logits(self._compiled(inputs, indices))
         if mask is None:
             mask = tf.ones(tf.shape(inputs)[:-1], tf.bool)
+        of_any = self._of_groups if self.dispatch == "capacity" else self._of_rows
         if training or len(indices.shape) == 3:
-            return self._of_rows(inputs, indices, mask, training)
+            return of_any(inputs, indices, mask, training)
         return tf.cond(
             tf.shape(indices)[0] == 1,
             lambda: self._of_one_list(inputs, indices[0], mask),
-            lambda: self._of_rows(inputs, indices, mask, training),
+            lambda: of_any(inputs, indices, mask, training),
         )
 
     def _of_one_list(self, inputs: Any, chosen: Any, mask: Any) -> Any:
         """Items of a single list through its experts [S], whose cost does not depend on N at all."""
-        rows, positions = take_rows(inputs, mask)
-        kernels = [tf.convert_to_tensor(w) for w in self.kernels]
-        biases = [tf.convert_to_tensor(b) for b in self.biases]
+        rows, positions = take_rows(inputs, None if self.dispatch == "capacity" else mask)
+        stacks = self._stacks(rows.dtype)
         outputs = []
         for slot in range(chosen.shape[0]):
-            e = tf.maximum(chosen[slot], 0)
-            own_kernels = [tf.cast(w[e], rows.dtype) for w in kernels]
-            own_biases = [tf.cast(b[e], rows.dtype) for b in biases]
-            values = self._tower(rows, own_kernels, own_biases, False)
+            expert = tf.maximum(chosen[slot], 0)
+            values = self._tower(rows, picked(stacks, operator.itemgetter(expert)), False)
             outputs.append(tf.where(chosen[slot] >= 0, values, tf.zeros([], rows.dtype)))
-        return put_rows(self._logits(tf.stack(outputs, axis=1)), positions, inputs)
+        restored = put_rows(self._logits(tf.stack(outputs, axis=1)), positions, inputs)
+        return restored if positions is not None else where_valid(restored, mask)
 
     def _of_rows(self, inputs: Any, indices: Any, mask: Any, training: bool) -> Any:
         """Items of any number of lists, sorted by expert."""
         rows, positions = take_rows(inputs, mask)
-        chosen = (
-            tf.gather(indices, positions[:, 0])
-            if len(indices.shape) == 2
-            else tf.gather_nd(indices, positions)
-        )
+        chosen = choices_of_rows(indices, positions)
         return put_rows(self._logits(self._dispatch(rows, chosen, training)), positions, inputs)
+
+    def _of_groups(self, inputs: Any, indices: Any, mask: Any, training: bool) -> Any:
+        """Items of any number of lists, in groups of a fixed size."""
+        if training and self.jit_compile:
+            rows, positions = take_rows(inputs, mask)
+            filled, chosen = fill_rows(rows, choices_of_rows(indices, positions))
+            values = self._compiled_grouped(filled, chosen)[: tf.shape(rows)[0]]
+            return put_rows(self._logits(values), positions, inputs)
+        if len(indices.shape) == 2:
+            indices = tf.repeat(indices[:, tf.newaxis], tf.shape(mask)[1], axis=1)
+        chosen = tf.where(mask[..., tf.newaxis], indices, -1)
+        rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
+        values = self._grouped(rows, tf.reshape(chosen, [-1, chosen.shape[-1]]), training)
+        return put_rows(self._logits(values), None, inputs)
 
     def every(self, rows: Any, training: bool = False) -> Any:
         """All experts, each as a plain network: rows [T, n] of all, or [T, N, n] of each -> [T, N, h]."""
@@ -164,9 +213,11 @@ class ExpertTowers(tf.keras.layers.Layer):
 
     def _every(self, rows: Any, training: bool = False) -> Any:
         hidden = rows[tf.newaxis] if len(rows.shape) == 2 else tf.transpose(rows, [1, 0, 2])
-        kernels = [tf.cast(w, rows.dtype) for w in self.kernels]
-        biases = [tf.cast(b, rows.dtype)[:, tf.newaxis] for b in self.biases]
-        return tf.transpose(self._tower(hidden, kernels, biases, training), [1, 0, 2])
+        layers = picked(self._stacks(rows.dtype), lambda w: w, batched=True)
+        moments = self._moments(training)
+        values = self._tower(hidden, layers, training, moments)
+        self._learn(moments)
+        return tf.transpose(values, [1, 0, 2])
 
     def _gathered(self, inputs: Any, indices: Any) -> Any:
         """[B, L, n] through the chosen experts by the weights of each list, [B, L, S, h]."""
@@ -177,12 +228,10 @@ class ExpertTowers(tf.keras.layers.Layer):
             taken = tf.gather(values, tf.maximum(indices, 0), axis=2, batch_dims=2)
         else:
             chosen = tf.maximum(indices, 0)
-            # A gather from the variable itself would make every later read of it a copy.
-            kernels = [tf.gather(tf.cast(w, inputs.dtype), chosen) for w in self.kernels]
-            biases = [tf.gather(tf.cast(b, inputs.dtype), chosen) for b in self.biases]
+            stacks = self._stacks(inputs.dtype)
+            layers = picked(stacks, lambda w: tf.gather(w, chosen), batched=True)
             hidden = tf.repeat(inputs[:, tf.newaxis], indices.shape[1], axis=1)
-            biases = [bias[:, :, tf.newaxis] for bias in biases]
-            taken = tf.transpose(self._tower(hidden, kernels, biases, False), [0, 2, 1, 3])
+            taken = tf.transpose(self._tower(hidden, layers, False), [0, 2, 1, 3])
             indices = indices[:, tf.newaxis]
         return tf.where(indices[..., tf.newaxis] >= 0, taken, tf.zeros([], taken.dtype))
 
@@ -193,6 +242,14 @@ class ExpertTowers(tf.keras.layers.Layer):
     @cached_property
     def _compiled_every(self) -> Any:
         return tf.function(self._every, jit_compile=True)
+
+    @cached_property
+    def _compiled_grouped(self) -> Any:
+        return tf.function(
+            lambda rows, chosen: self._grouped(rows, chosen, True),
+            jit_compile=True,
+            reduce_retracing=True,
+        )
 
     def _dispatch(self, rows: Any, chosen: Any, training: bool) -> Any:
         """Rows [T, n] through their experts [T, S] -> [T, S, h]."""
@@ -205,32 +262,80 @@ class ExpertTowers(tf.keras.layers.Layer):
         sorted_rows = tf.gather(rows, order // tf.shape(chosen)[1])
         nothing, *segments = tf.split(sorted_rows, counts, num=self.num_experts + 1)
         # unstack, because the gradient of W[e] would be a zero-padded [N, in, out] for each e.
-        kernels = [tf.unstack(tf.cast(w, rows.dtype), num=self.num_experts) for w in self.kernels]
-        biases = [tf.unstack(tf.cast(b, rows.dtype), num=self.num_experts) for b in self.biases]
+        stacks = picked(self._stacks(rows.dtype), lambda w: tf.unstack(w, num=self.num_experts))
+        moments = self._moments(training)
         outputs = [
-            self._tower(segment, [w[e] for w in kernels], [b[e] for b in biases], training)
+            self._tower(
+                segment, picked(stacks, operator.itemgetter(e)), training, moments, stream=e
+            )
             for e, segment in enumerate(segments)
         ]
+        self._learn(moments)
         width = self.kernels[-1].shape[-1]
         zeros = tf.zeros([tf.shape(nothing)[0], width], rows.dtype)
         values = tf.gather(tf.concat([zeros, *outputs], axis=0), tf.math.invert_permutation(order))
         shape = tf.concat([tf.shape(chosen), [width]], axis=0)
         return tf.ensure_shape(tf.reshape(values, shape), [None, chosen.shape[-1], width])
 
+    def _grouped(self, rows: Any, chosen: Any, training: bool) -> Any:
+        """The same as `_dispatch` by groups of a fixed size."""
+        groups = group_rows(chosen, self.num_experts, self.capacity)
+        # What stands at places without a row is computed, but never read.
+        hidden = tf.gather(tf.pad(rows, [[0, 1], [0, 0]]), groups.rows)
+        layers = picked(
+            self._stacks(rows.dtype), lambda w: take_experts(w, groups.experts), batched=True
+        )
+        valid = groups.rows < tf.shape(rows)[0]
+        moments = self._moments(training, GroupMoments, groups.experts, valid, self.num_experts)
+        values = self._tower(hidden, layers, training, moments)
+        self._learn(moments)
+        width = self.kernels[-1].shape[-1]
+        values = tf.pad(tf.reshape(values, [-1, width]), [[0, 1], [0, 0]])
+        return tf.gather(values, groups.places)
+
+    def _stacks(self, dtype: Any) -> list[Dense]:
+        """All layers as tensors: a gather from a variable would make every later read of it a copy."""
+        return [
+            Dense(
+                tf.cast(kernel, dtype), tf.cast(bias, dtype), tuple(map(tf.convert_to_tensor, norm))
+            )
+            for kernel, bias, norm in zip(self.kernels, self.biases, self.norms, strict=True)
+        ]
+
+    def _moments(self, training: bool, kind: type[Moments] = Moments, *args: Any) -> Any:
+        return kind(*args) if training and self.norm == "batch" else None
+
+    def _learn(self, moments: Any) -> None:
+        if moments is not None:
+            moments.learn(self.norms)
+
     def _logits(self, values: Any) -> Any:
         """[..., h] as they are, or the single logits [...]."""
         return values if self.hidden_output or self.num_outputs > 1 else values[..., 0]
 
-    def _tower(self, hidden: Any, kernels: list[Any], biases: list[Any], training: bool) -> Any:
-        for depth, (kernel, bias) in enumerate(zip(kernels, biases, strict=True)):
+    def _tower(
+        self,
+        hidden: Any,
+        layers: Sequence[Dense],
+        training: bool,
+        moments: Any = None,
+        stream: int = 0,
+    ) -> Any:
+        for depth, (kernel, bias, norm) in enumerate(layers):
             hidden = tf.matmul(hidden, kernel)
             # Of a single tower TensorFlow fuses product, bias and activation.
             hidden = tf.nn.bias_add(hidden, bias) if len(bias.shape) == 1 else hidden + bias
-            if self.hidden_output or depth < len(kernels) - 1:
+            if self.hidden_output or depth < len(layers) - 1:
+                if norm:
+                    hidden = normalised(hidden, norm, moments, depth)
                 hidden = self.activation(hidden)
                 if training and self.dropout > 0:
-                    hidden = tf.nn.dropout(hidden, self.dropout, seed=self.seed)
+                    hidden = tf.nn.dropout(hidden, self.dropout, seed=self._draw(depth, stream))
         return hidden
+
+    def _draw(self, depth: int, stream: int) -> int | None:
+        """A seed for each draw, so that experts don't drop the same units of the same rows."""
+        return None if self.seed is None else self.seed + depth * self.num_experts + stream
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -243,4 +348,8 @@ class ExpertTowers(tf.keras.layers.Layer):
             "seed": self.seed,
             "hidden_output": self.hidden_output,
             "num_outputs": self.num_outputs,
+            "norm": self.norm,
+            "dispatch": self.dispatch,
+            "capacity": self.capacity,
+            "jit_compile": self.jit_compile,
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
@@ -58,6 +58,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         dropout: of the towers.
         seed: seed of initialisation, noise, dropout and the draw of idle experts.
         num_outputs: logits of an expert for each item; AdvLoss is then a mean over them.
+        towers: further arguments of `ExpertTowers`: `norm`, `dispatch`, `capacity`, `jit_compile`.
 
     Raises:
         ValueError: if K > N or D > N - K.
@@ -88,6 +89,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         dropout: float = 0.0,
         seed: int | None = None,
         num_outputs: int = 1,
+        towers: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -96,7 +98,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
                 f"num_adversarial must be <= num_experts - top_k = {num_experts - top_k}. "
                 f"Received: num_adversarial={num_adversarial}"
             )
-        self._config = {
+        self._config: dict[str, Any] = {
             "num_experts": num_experts,
             "top_k": top_k,
             "num_adversarial": num_adversarial,
@@ -111,6 +113,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
             "dropout": dropout,
             "seed": seed,
             "num_outputs": num_outputs,
+            "towers": dict(towers or {}),
         }
         self.num_experts, self.top_k, self.num_adversarial = num_experts, top_k, num_adversarial
         self.importance_weight, self.load_weight = importance_weight, load_weight
@@ -137,6 +140,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
             num_outputs=num_outputs,
             name="towers",
             dtype=self.dtype_policy,
+            **(towers or {}),
         )
         self.constraint_gate: NoisyTopKGate | None = None
         if hsc_weight is not None:
@@ -252,4 +256,5 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {**super().get_config(), **self._config}
+        # Keras wraps the dicts that a layer holds.
+        return {**super().get_config(), **self._config, "towers": dict(self._config["towers"])}

@@ -75,3 +75,26 @@ def put_rows(values: Any, places: Any, inputs: Any) -> Any:
     shape = tf.concat([tf.shape(inputs)[:-1], tf.shape(values)[1:]], axis=0)
     restored = tf.reshape(values, shape) if places is None else tf.scatter_nd(places, values, shape)
     return tf.ensure_shape(restored, [*inputs.shape[:-1], *values.shape[1:]])
+
+
+def choices_of_rows(chosen: Any, places: Any) -> Any:
+    """What was chosen for the rows, by list [B, S] or by item [B, L, S] -> [T, S].
+
+    Args:
+        chosen: for each list or item.
+        places: as `take_rows` returned them, of items in lists.
+    """
+    if len(chosen.shape) == 2:
+        return tf.gather(chosen, places[:, 0])
+    return tf.gather_nd(chosen, places)
+
+
+def where_valid(values: Any, mask: Any) -> Any:
+    """Values [B, L, ...] with 0 at padded items, whatever stood there.
+
+    Example:
+        >>> where_valid(tf.constant([[5.0, 6.0]]), tf.constant([[True, False]])).numpy().tolist()
+        [[5.0, 0.0]]
+    """
+    shape = tf.concat([tf.shape(mask), tf.ones([len(values.shape) - 2], tf.int32)], 0)
+    return tf.where(tf.reshape(mask, shape), values, tf.zeros([], values.dtype))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
+from tfr_moe.layers.expert_norm import Norm
 from tfr_moe.layers.experts import ExpertTowers
 
 
@@ -19,6 +20,7 @@ class ItemTower(tf.keras.layers.Layer):
         dropout: share of hidden units dropped in training.
         seed: seed of initialisation and dropout.
         num_outputs: logits for each item.
+        norm: `none`, `batch` or `layer`, over valid items (see `ExpertTowers`).
 
     Example:
         >>> ItemTower([8])(tf.ones([2, 3, 5]), mask=tf.ones([2, 3], tf.bool)).shape
@@ -32,6 +34,7 @@ class ItemTower(tf.keras.layers.Layer):
         dropout: float = 0.0,
         seed: int | None = None,
         num_outputs: int = 1,
+        norm: Norm = "none",
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -41,6 +44,7 @@ class ItemTower(tf.keras.layers.Layer):
             "dropout": dropout,
             "seed": seed,
             "num_outputs": num_outputs,
+            "norm": norm,
         }
         self.tower = ExpertTowers(
             1,
@@ -49,6 +53,7 @@ class ItemTower(tf.keras.layers.Layer):
             dropout,
             seed,
             num_outputs=num_outputs,
+            norm=norm,
             name="tower",
             dtype=self.dtype_policy,
         )
