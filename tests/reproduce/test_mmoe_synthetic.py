@@ -14,6 +14,7 @@ from tfr_moe.reproduce.mmoe_synthetic import (
     SyntheticSettings,
     best_rates,
     label_correlations,
+    learning_rate,
     main_jobs,
     model_settings,
     pilot_jobs,
@@ -117,6 +118,12 @@ def test_pilots_choose_the_rate_of_the_lowest_mean_loss_per_model():
     runs = main_jobs(settings, rates)
     assert {j["learning_rate"] for j in runs if j["model"] == "mmoe"} == {0.2}
     assert not {j["seed"] for j in runs} & {j["seed"] for j in jobs}
+
+
+def test_the_learning_rate_falls_to_half_in_the_middle_and_to_0_at_the_end():
+    rate = learning_rate(SyntheticSettings(steps=200), 0.4)
+    np.testing.assert_allclose([rate(0), rate(100), rate(200)], [0.4, 0.2, 0.0], atol=1e-7)
+    assert learning_rate(SyntheticSettings(decay="none"), 0.4) == 0.4
 
 
 def test_one_learning_rate_needs_no_pilots():
