@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,6 +13,7 @@ from tfr_moe.baselines import BaselineRun, load_baseline, train_any
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
+from tfr_moe.evaluation.batches import ListBatch
 from tfr_moe.evaluation.per_list import resolve
 from tfr_moe.evaluation.report import EvaluationReport, report
 from tfr_moe.evaluation.result import (
@@ -65,37 +66,76 @@ def evaluate_run(
     tasks: Sequence[str] = (),
     combined: bool = False,
 ) -> PerListResult:
+    """Scores every list of a split by a run's model and judges it; see `judge`."""
+    return judge(data, open_run(run), split, metrics, batch_size, tasks, combined)
+
+
+def tasks_of(loaded: LoadedRun | BaselineRun) -> tuple[str, ...]:
+    """The names of an opened run's tasks; none where its model has a single score."""
+    return () if isinstance(loaded, BaselineRun) else tuple(task.name for task in loaded.tasks)
+
+
+def judge(
+    data: DataFolder,
+    loaded: LoadedRun | BaselineRun,
+    split: str,
+    metrics: Sequence[str],
+    batch_size: int = 128,
+    tasks: Sequence[str] = (),
+    combined: bool = False,
+    watch: Callable[[str, ListBatch], None] | None = None,
+) -> PerListResult:
     """Scores every list of a split by a run's model and judges it.
 
     Args:
         data: the data set.
-        run: the run's folder.
+        loaded: the run.
         split: of the data set.
         metrics: names.
         batch_size: lists per batch; does not change the numbers.
         tasks: labels to judge by, each with metrics `<task>_<metric>`: a run of several tasks by its
             score of that task, any other by its one score. By default the run's own tasks.
         combined: whether a run of several tasks is judged by its combined score alone.
+        watch: is shown each scored batch, with its task or the empty string where there are none.
 
     Raises:
         UserError: for a run of another schema or without one of the tasks.
     """
-    loaded = open_run(run)
     if loaded.schema != data.schema:
-        raise UserError(f"run {run}: was trained with another schema than {data.path} has")
-    own = [] if isinstance(loaded, BaselineRun) else [task.name for task in loaded.tasks]
-    tasks = tuple(tasks) or tuple(own)
+        raise UserError(f"run {loaded.path}: was trained with another schema than {data.path} has")
+    own = tasks_of(loaded)
+    tasks = tuple(tasks) or own
+    missing = [task for task in tasks if own and task not in own and not combined]
+    if missing:
+        raise UserError(
+            f"run {loaded.path}: has no task {missing[0]!r}, its tasks are {', '.join(own)}"
+        )
     dataset = ElwcDatasetBuilder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
+    scorer = scorer_of(loaded)
     if not tasks:
-        return evaluate_lists(score_dataset(scorer_of(loaded), dataset, loaded.schema), metrics)
+        return evaluate_lists(_shown(score_dataset(scorer, dataset, loaded.schema), watch), metrics)
     outputs: dict[str, str | None] = dict.fromkeys(tasks)
     if own:
         outputs = {task: SCORES if combined else f"{SCORES}_{task}" for task in tasks}
-    missing = [task for task in tasks if own and task not in own and not combined]
-    if missing:
-        raise UserError(f"run {run}: has no task {missing[0]!r}, its tasks are {', '.join(own)}")
-    batches = score_tasks(scorer_of(loaded), dataset, loaded.schema, outputs)
-    return evaluate_tasks(batches, tasks, metrics)
+    batches = score_tasks(scorer, dataset, loaded.schema, outputs)
+    return evaluate_tasks(_shown_tasks(batches, watch), tasks, metrics)
+
+
+def _shown(
+    batches: Iterable[ListBatch], watch: Callable[[str, ListBatch], None] | None
+) -> Iterator[ListBatch]:
+    for found in _shown_tasks(({"": batch} for batch in batches), watch):
+        yield found[""]
+
+
+def _shown_tasks(
+    batches: Iterable[dict[str, ListBatch]], watch: Callable[[str, ListBatch], None] | None
+) -> Iterator[dict[str, ListBatch]]:
+    for found in batches:
+        if watch is not None:
+            for task, batch in found.items():
+                watch(task, batch)
+        yield found
 
 
 def train_model(

@@ -94,14 +94,14 @@ def report(
     )
 
 
-def _plain(value: Any) -> Any:
-    """Dataclasses to dicts and NaN, which JSON lacks, to None."""
+def plain(value: Any) -> Any:
+    """Dataclasses to dicts and NaN, which JSON lacks, to None, at any depth."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
+        return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
+        return [plain(entry) for entry in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -109,4 +109,4 @@ def _plain(value: Any) -> Any:
 
 def to_json(found: EvaluationReport) -> dict[str, Any]:
     """The report as a plain dict for `json.dump`, in full precision; what is undefined is None."""
-    return {"confidence": CONFIDENCE, **_plain(found)}
+    return {"confidence": CONFIDENCE, **plain(found)}

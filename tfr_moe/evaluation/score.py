@@ -13,7 +13,7 @@ from tfr_moe.evaluation.batches import Array, ListBatch
 from tfr_moe.schema import MASK, FeatureSchema
 
 
-def _strings(tensor: Any) -> Array:
+def strings(tensor: Any) -> Array:
     """[B, 1] string tensor -> [B] array of str."""
     values = np.asarray(tensor).reshape(-1)
     return np.array([value.decode("utf-8", errors="replace") for value in values], dtype=object)
@@ -109,7 +109,7 @@ def _batch(
         scores=scores.numpy(),
         labels=labels.numpy(),
         mask=features[MASK].numpy(),
-        list_ids=_strings(extras[schema.list_id]),
+        list_ids=strings(extras[schema.list_id]),
         positions=extras[schema.position].numpy().reshape(shape) if schema.position else None,
-        categories=_strings(features[parent]) if parent else None,
+        categories=strings(features[parent]) if parent else None,
     )
