@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
+from tfr_moe.children import end_with_parent
 from tfr_moe.errors import UserError
 
 from .plan import Plan
@@ -24,22 +24,11 @@ from .trial import Job, run_job
 from .worker import run_worker
 
 
-def _die_with_parent() -> None:
-    def wait() -> None:
-        try:
-            while sys.stdin.read(1):
-                pass
-        finally:
-            os._exit(1)
-
-    threading.Thread(target=wait, name="lifeline", daemon=True).start()
-
-
 def main(arguments: Sequence[str]) -> None:
     """Runs one trial, or all that a chief hands out."""
     kind, sweep = arguments[0], Path(arguments[1])
     job = Job(**json.loads(sys.stdin.readline())) if kind == "trial" else None
-    _die_with_parent()
+    end_with_parent()
     plan, console = Plan.open(sweep), Console(stderr=True)
     if job is None:
         role = Role.from_environment()

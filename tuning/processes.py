@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tfr_moe.children import stop
 from tfr_moe.errors import UserError
 
 from .plan import Plan
@@ -33,17 +34,6 @@ def _start(kind: str, sweep: Path, environment: dict[str, str] | None = None) ->
         env={**os.environ, **(environment or {})},
         text=True,
     )
-
-
-def stop(process: Any) -> None:
-    """Ends a process that was started here."""
-    with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()
-    try:
-        process.wait(timeout=5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def run_job_in_process(plan: Plan, job: Job, say: Say, check: Check = lambda: None) -> Trial:
