@@ -157,7 +157,9 @@ class RunConfig(BaseModel):
         monitor: the validation metric that chooses the best epoch, or `loss`.
         metrics: metrics computed on the validation data after each epoch.
         precision: float32, mixed_bfloat16 or mixed_float16.
-        strategy: a distribution strategy of TFR's pipeline; None for one device.
+        strategy: a distribution strategy of TFR's pipeline; None for one device, or for the strategy
+            that goes with the cluster. `batch_size` is that of all replicas together, but with
+            parameter servers that of each worker.
         steps_per_execution: steps per call into the graph.
     """
 
@@ -221,7 +223,9 @@ class RunConfig(BaseModel):
     monitor: str = "session_auc"
     metrics: tuple[str, ...] = ("session_auc", "ndcg")
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
-    strategy: Literal["MirroredStrategy", "MultiWorkerMirroredStrategy"] | None = None
+    strategy: (
+        Literal["MirroredStrategy", "MultiWorkerMirroredStrategy", "ParameterServerStrategy"] | None
+    ) = None
     steps_per_execution: int = Field(1, ge=1)
 
     @model_validator(mode="before")
@@ -258,9 +262,23 @@ class RunConfig(BaseModel):
             raise ValueError(
                 f"library_parameters is for {', '.join(BASELINE_NAMES)}, not {self.model}"
             )
+        self._check_strategy()
         self._check_tasks()
         self._check_monitor()
         return self
+
+    def _check_strategy(self) -> None:
+        if self.strategy is not None and self.model in BASELINE_NAMES:
+            raise ValueError(f"strategy is for neural models, not {self.model}")
+        if self.strategy != "ParameterServerStrategy":
+            return
+        if self.deterministic:
+            raise ValueError(f"deterministic must be false under {self.strategy}")
+        if self.precision == "mixed_float16":
+            raise ValueError(
+                f"precision must be float32 or mixed_bfloat16 under {self.strategy}, whose gradients "
+                f"can't be scaled, got {self.precision}"
+            )
 
     def _check_tasks(self) -> None:
         for name in ("tasks", "category_groups", "parameter_budget"):

@@ -1,4 +1,4 @@
-"""The one home of the mean over valid items, on one replica or several."""
+"""What replicas have to agree on: the mean over valid items, sums over all, seeds of their own."""
 
 from __future__ import annotations
 
@@ -38,3 +38,33 @@ def mean_over_items(values: Any, weights: Any) -> Any:
     if replica is not None and replica.num_replicas_in_sync > 1:
         count = replica.all_reduce(tf.distribute.ReduceOp.MEAN, count)
     return tf.math.divide_no_nan(total, count)
+
+
+def sum_over_replicas(values: Any) -> Any:
+    """The sum of a tensor over all replicas of a strategy; the tensor itself on one device.
+
+    What is computed from it is the same on each replica, and its gradient right: Keras divides each
+    replica's loss by the number of replicas, and the gradient of a sum over replicas adds them up.
+
+    Example:
+        >>> sum_over_replicas(tf.constant([1.0, 2.0])).numpy()
+        array([1., 2.], dtype=float32)
+    """
+    replica = tf.distribute.get_replica_context()
+    if replica is None or replica.num_replicas_in_sync == 1:
+        return values
+    return replica.all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+
+def seed_of_replica(seed: int | None) -> int | None:
+    """A seed for what is drawn in a step, other in each replica: their lists are other lists.
+
+    Example:
+        >>> seed_of_replica(7)
+        7
+    """
+    replica = tf.distribute.get_replica_context()
+    if seed is None or replica is None or replica.num_replicas_in_sync == 1:
+        return seed
+    number = tf.get_static_value(replica.replica_id_in_sync_group)
+    return seed if number is None else seed + 1_000_003 * int(number)

@@ -16,6 +16,7 @@ from tfr_moe.baselines import boosting, lambdamart, svm_rank
 from tfr_moe.baselines.columns import RowEncoder
 from tfr_moe.baselines.library import Ranker
 from tfr_moe.baselines.rows import Rows, write_rows
+from tfr_moe.cluster import Cluster
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
@@ -124,11 +125,16 @@ def train_baseline(
 
 
 def train_any(
-    data: str | Path, run: str | Path, config: RunConfig, console: Console | None = None
+    data: str | Path,
+    run: str | Path,
+    config: RunConfig,
+    console: Console | None = None,
+    cluster: Cluster | None = None,
 ) -> dict[str, Any]:
     """Trains the model that the settings name, a baseline or a neural one; see `train_baseline`, `train`."""
-    training = train_baseline if config.model in BASELINE_NAMES else train
-    return training(data, run, config, console)
+    if config.model in BASELINE_NAMES:
+        return train_baseline(data, run, config, console)
+    return train(data, run, config, console, cluster)
 
 
 def load_baseline(path: str | Path) -> BaselineRun:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -28,17 +29,60 @@ def train(
     preset: Annotated[
         str | None, typer.Option("--preset", help="settings by name: paper or recommended")
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", help="try several workers, all on this machine", min=1),
+    ] = None,
+    parameter_servers: Annotated[
+        int, typer.Option("--parameter-servers", help="with --workers: how many", min=0)
+    ] = 0,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="'worker=a:2222,b:2222'; instead of TF_CONFIG"),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", help="which of the cluster this is: worker:0")
+    ] = None,
+    child: Annotated[bool, typer.Option("--end-with-parent", hidden=True)] = False,
 ) -> None:
     """Train a model; the same command resumes a run that was killed."""
     settings = [*([] if preset is None else [f"preset={preset}"]), *(settings or [])]
+    from tfr_moe.commands import workers as processes
     from tfr_moe.config import load_config
 
     chosen = {} if model is None else {"model": model}
-    run_config = load_config(config, settings or [], **chosen)
-    # A mistake in the settings is told before TensorFlow is loaded.
-    from tfr_moe.baselines import train_any
+    settings = settings or []
+    run_config = load_config(config, settings, **chosen)
+    if parameter_servers and workers is None:
+        raise UserError("--parameter-servers goes with --workers")
+    if workers is not None:
+        if cluster is not None or task is not None:
+            raise UserError("--workers starts its own cluster, without --cluster and --task")
+        command = ["train", "--data", str(data), "--out", str(out)]
+        command += ["--model", model] if model is not None else []
+        command += ["--config", str(config)] if config is not None else []
+        command += [part for pair in settings for part in ("--set", pair)]
+        processes.train_on_this_machine(run_config, workers, parameter_servers, command)
+        return
+    place = processes.cluster_of(cluster, task)
+    run_config = processes.checked(run_config, place)
 
-    result = train_any(data, out, run_config, stderr())
+    def train_it() -> dict[str, Any]:
+        # A mistake in the settings is told before TensorFlow is loaded.
+        from tfr_moe.baselines import train_any
+
+        return train_any(data, out, run_config, stderr(), place)
+
+    if place is None:
+        _say_what_was_trained(train_it(), out)
+        return
+    result = processes.train_as_task(place, out, child, train_it)
+    if result is not None:
+        _say_what_was_trained(result, out)
+    processes.leave()
+
+
+def _say_what_was_trained(result: Mapping[str, Any], out: Path) -> None:
     best = ", ".join(f"{k[4:]} {v:.4f}" for k, v in result["best"].items() if k.startswith("val_"))
     stderr().print(
         f"wrote {out}: best of {result['epochs']} epochs is {result['best_epoch']} "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.reduction import mean_over_items
+from tfr_moe.reduction import mean_over_items, seed_of_replica
 
 
 def sample_idle_experts(
@@ -33,7 +33,7 @@ def sample_idle_experts(
         )
     active = tf.reduce_max(tf.one_hot(indices, num_experts), axis=-2)
     # The D largest of independent uniform draws are a uniform choice; active experts fall below all.
-    draw = tf.random.uniform(tf.shape(active), seed=seed) - 2.0 * active
+    draw = tf.random.uniform(tf.shape(active), seed=seed_of_replica(seed)) - 2.0 * active
     return tf.math.top_k(draw, k=num_adversarial).indices
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
+from tfr_moe.reduction import seed_of_replica
 
 
 class GateOutput(NamedTuple):
@@ -103,7 +104,8 @@ class NoisyTopKGate(tf.keras.layers.Layer):
         noisy_logits = logits
         if training and self.noisy:
             stddev = tf.nn.softplus(tf.matmul(scaled, tf.cast(self.noise_kernel, inputs.dtype)))
-            noise = tf.random.normal(tf.shape(logits), dtype=logits.dtype, seed=self.seed)
+            seed = seed_of_replica(self.seed)
+            noise = tf.random.normal(tf.shape(logits), dtype=logits.dtype, seed=seed)
             noisy_logits = logits + stddev * noise
         top, indices = tf.math.top_k(noisy_logits, k=self.top_k)
         return GateOutput(logits, noisy_logits, stddev, indices, tf.nn.softmax(top))

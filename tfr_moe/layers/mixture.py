@@ -17,7 +17,7 @@ from tfr_moe.layers.gating import (
 )
 from tfr_moe.layers.hierarchy import HierarchicalSoftConstraint
 from tfr_moe.layers.monitoring import ExpertUsage, TrainingMean
-from tfr_moe.reduction import mean_over_items
+from tfr_moe.reduction import sum_over_replicas
 
 
 def _outputs_as_items(logits: Any) -> Any:
@@ -239,7 +239,11 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
     def _balance(self, gate: GateOutput, num_items: Any) -> None:
         importance = expert_importance(gate, num_items, self.num_experts)
         load = expert_load(gate, num_items, self.top_k)
-        terms = {"importance_cv2": importance, "load_cv2": load}
+        # Balance is that of the global batch: each replica's own would ask for more of it.
+        terms = {
+            "importance_cv2": sum_over_replicas(importance),
+            "load_cv2": sum_over_replicas(load),
+        }
         factors = {"importance_cv2": self.importance_weight, "load_cv2": self.load_weight}
         for name, values in terms.items():
             variation = squared_variation(values)
@@ -251,8 +255,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         self._usage.update_state(importance)
 
     def _record(self, name: str, values: Any, weights: Any) -> None:
-        value = mean_over_items(values, weights)
-        self._monitors[name].update_state(value, tf.reduce_sum(tf.cast(weights, tf.float32)))
+        self._monitors[name].update_state(values, tf.cast(weights, tf.float32))
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""

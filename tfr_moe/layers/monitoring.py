@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.reduction import mean_over_items
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class TrainingMean(tf.keras.metrics.Mean):
-    """A running mean that is NaN, not 0, where nothing was recorded.
+    """A running mean over what has a weight, NaN, not 0, where nothing was recorded.
 
     The regularisers exist in training only. In an evaluation their metrics have no value, and a 0
     would be a false one.
@@ -20,6 +19,12 @@ class TrainingMean(tf.keras.metrics.Mean):
         >>> float(TrainingMean().result())
         nan
     """
+
+    def update_state(self, values: Any, sample_weight: Any = None) -> Any:
+        """Adds values to the mean; those of weight 0 may be anything, NaN included."""
+        if sample_weight is not None:
+            values = tf.where(tf.cast(sample_weight, tf.float32) > 0, values, 0.0)
+        return super().update_state(values, sample_weight)
 
     def result(self) -> Any:
         """The mean so far."""
@@ -131,7 +136,7 @@ class GateMonitor(tf.keras.layers.Layer):
             entropies = -tf.reduce_sum(tf.math.xlogy(shown, shown), axis=-1)
             importance = tf.einsum("tgn,t->gn", shown, mass)
             for g, (entropy, usage) in enumerate(zip(self._entropies, self._usages, strict=True)):
-                entropy.update_state(mean_over_items(entropies[:, g], mass), tf.reduce_sum(mass))
+                entropy.update_state(entropies[:, g], mass)
                 usage.update_state(importance[g])
         return weights
 

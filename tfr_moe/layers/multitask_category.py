@@ -11,7 +11,6 @@ from tfr_moe.layers.hierarchy import HierarchicalSoftConstraint
 from tfr_moe.layers.monitoring import GateMonitor, TrainingMean
 from tfr_moe.layers.multitask import MultiTaskLayer
 from tfr_moe.layers.rows import put_rows, shapes_are_fixed, take_rows
-from tfr_moe.reduction import mean_over_items
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -177,8 +176,7 @@ class CategoryMMoE(MultiTaskLayer):
         if training:
             logits = constraint_gate(tf.cast(constraint_inputs, tf.float32)).logits
             hsc = self.hsc(gate.logits, logits, gate.indices, num_items, training=True)
-            mean = mean_over_items(hsc, num_items)
-            self._shown[task].update_state(mean, tf.reduce_sum(num_items))
+            self._shown[task].update_state(hsc, num_items)
 
     def _slots(self, weights: Any) -> tuple[Any, Any]:
         """The experts that any task chose: indices [B, S], -1 for none, and weights [B, tasks, S]."""

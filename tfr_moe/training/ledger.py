@@ -40,11 +40,14 @@ class Ledger(tf.keras.callbacks.Callback):
         monitor: name in the logs, such as `val_session_auc`.
         higher: whether a higher value is better.
         patience: epochs without improvement after which training stops; 0 never stops.
+        out: where to write; None for the run's folder.
     """
 
-    def __init__(self, run: Path, monitor: str, higher: bool, patience: int):
+    def __init__(
+        self, run: Path, monitor: str, higher: bool, patience: int, out: Path | None = None
+    ):
         super().__init__()
-        self._run = run
+        self._out = run if out is None else out
         self._monitor = monitor
         self._higher = higher
         self._patience = patience
@@ -63,8 +66,8 @@ class Ledger(tf.keras.callbacks.Callback):
         self.epochs.append({"epoch": epoch + 1, **values})
         best = self.best
         if best is self.epochs[-1]:
-            self.model.save_weights(str(weights_path(self._run, epoch + 1)))
-        write_json(self._run / HISTORY_FILE, self.epochs)
+            self.model.save_weights(str(weights_path(self._out, epoch + 1)))
+        write_json(self._out / HISTORY_FILE, self.epochs)
         if best is not None:
             self._remove_all_but(best["epoch"])
         if self.exhausted:
@@ -84,8 +87,8 @@ class Ledger(tf.keras.callbacks.Callback):
         return self.epochs[-1]["epoch"] - best["epoch"] >= self._patience
 
     def _remove_all_but(self, epoch: int) -> None:
-        keep = weights_path(self._run, epoch).parent
-        for folder in (self._run / "checkpoints").glob("epoch-*"):
+        keep = weights_path(self._out, epoch).parent
+        for folder in (self._out / "checkpoints").glob("epoch-*"):
             if folder != keep:
                 shutil.rmtree(folder, ignore_errors=True)
 

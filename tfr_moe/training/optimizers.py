@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 from tfr_moe._compat import tf
 from tfr_moe.config import RunConfig
 from tfr_moe.training.adamw import FusedAdamW
 
 
-def make_optimizer(config: RunConfig) -> tf.keras.optimizers.Optimizer:
+def make_optimizer(config: RunConfig, compiled: bool = True) -> tf.keras.optimizers.Optimizer:
     """A Keras optimizer; AdamW (Loshchilov and Hutter, as in the paper) decays all but biases.
 
     `adamw` is `FusedAdamW`, `keras_adamw` Keras' own: slower, and without the exception for the rows of
     large embedding tables that a batch does not use.
+
+    Args:
+        config: the run's settings.
+        compiled: whether `FusedAdamW` may compile its updates by XLA.
     """
     decaying = {"adamw": FusedAdamW, "keras_adamw": tf.keras.optimizers.AdamW}
     classes = {
@@ -19,9 +26,14 @@ def make_optimizer(config: RunConfig) -> tf.keras.optimizers.Optimizer:
         "adagrad": tf.keras.optimizers.Adagrad,
         "sgd": tf.keras.optimizers.SGD,
     }
-    common = {"learning_rate": config.learning_rate, "global_clipnorm": config.clip_norm}
+    common: dict[str, Any] = {
+        "learning_rate": config.learning_rate,
+        "global_clipnorm": config.clip_norm,
+    }
     if config.optimizer not in decaying:
         return classes[config.optimizer](**common)
+    if config.optimizer == "adamw" and not compiled:
+        common["fused_size"] = sys.maxsize
     optimizer = decaying[config.optimizer](weight_decay=config.weight_decay, **common)
     optimizer.exclude_from_weight_decay(var_names=["bias"])
     return optimizer

@@ -13,33 +13,66 @@ from tfr_moe._compat import tf
 from tfr_moe.config import DENSE_MIXTURES, MULTITASK_NAMES, RunConfig
 
 
-class ProgressLines(tf.keras.callbacks.Callback):
+class EpochLines(tf.keras.callbacks.Callback):
+    """A line for each epoch that is done.
+
+    Args:
+        console: where to print.
+        num_epochs: at most so many epochs.
+        monitor: the validation metric to show.
+    """
+
+    def __init__(self, console: Console, num_epochs: int, monitor: str):
+        super().__init__()
+        self._console = console
+        self._num_epochs = num_epochs
+        self._monitor = monitor
+        self._started = time.monotonic()
+        self._first_epoch: int | None = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Tells where a resumed run goes on."""
+        if self._first_epoch is None:
+            self._first_epoch = epoch
+            if epoch:
+                self._console.print(f"resuming after epoch {epoch}")
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Prints the epoch's line, with the time that is left if no epoch is spared."""
+        logs = logs or {}
+        spent = time.monotonic() - self._started
+        done = epoch + 1 - (self._first_epoch or 0)
+        left = spent / done * (self._num_epochs - epoch - 1)
+        shown = [f"loss {logs.get('loss', math.nan):.4f}", f"val_loss {logs['val_loss']:.4f}"]
+        if self._monitor != "val_loss":
+            shown.append(f"{self._monitor} {logs.get(self._monitor, math.nan):.4f}")
+        self._console.print(
+            f"epoch {epoch + 1}/{self._num_epochs}  {'  '.join(shown)}  "
+            f"{spent:.0f} s, at most {left:.0f} s to go",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+class ProgressLines(EpochLines):
     """A bar over the steps of the current epoch, and a line for each epoch that is done.
 
     Args:
         console: where to print.
         num_epochs: at most so many epochs.
-        steps: steps of an epoch, where known.
         monitor: the validation metric to show.
+        steps: steps of an epoch, where known.
     """
 
-    def __init__(self, console: Console, num_epochs: int, steps: int | None, monitor: str):
-        super().__init__()
-        self._console = console
-        self._num_epochs = num_epochs
+    def __init__(self, console: Console, num_epochs: int, monitor: str, steps: int | None):
+        super().__init__(console, num_epochs, monitor)
         self._steps = steps
-        self._monitor = monitor
-        self._started = time.monotonic()
-        self._first_epoch: int | None = None
         self._progress: Progress | None = None
         self._task: Any = None
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Starts the bar."""
-        if self._first_epoch is None:
-            self._first_epoch = epoch
-            if epoch:
-                self._console.print(f"resuming after epoch {epoch}")
+        super().on_epoch_begin(epoch, logs)
         if not self._console.is_terminal:
             return
         self._progress = Progress(
@@ -62,28 +95,18 @@ class ProgressLines(tf.keras.callbacks.Callback):
             self._progress.update(self._task, completed=batch + 1, loss=f"{loss:.4f}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Prints the epoch's line, with the time that is left if no epoch is spared."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
-        logs = logs or {}
-        spent = time.monotonic() - self._started
-        done = epoch + 1 - (self._first_epoch or 0)
-        left = spent / done * (self._num_epochs - epoch - 1)
-        shown = [f"loss {logs.get('loss', math.nan):.4f}", f"val_loss {logs['val_loss']:.4f}"]
-        if self._monitor != "val_loss":
-            shown.append(f"{self._monitor} {logs.get(self._monitor, math.nan):.4f}")
-        self._console.print(
-            f"epoch {epoch + 1}/{self._num_epochs}  {'  '.join(shown)}  "
-            f"{spent:.0f} s, at most {left:.0f} s to go",
-            highlight=False,
-            soft_wrap=True,
-        )
+        """Closes the bar, then prints the epoch's line."""
+        self._close()
+        super().on_epoch_end(epoch, logs)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Closes the bar."""
+        self._close()
+
+    def _close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
+            self._progress = None
 
 
 _ENTROPY = "gate_entropy"

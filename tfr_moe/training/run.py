@@ -14,6 +14,7 @@ from rich.console import Console
 
 from tfr_moe import losses, metrics
 from tfr_moe._compat import tf, tfr
+from tfr_moe.cluster import PARAMETER_SERVER, Cluster, settings_of
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
@@ -25,6 +26,7 @@ from tfr_moe.tasks import Task
 from tfr_moe.training.grades import with_max_label
 from tfr_moe.training.ledger import weights_path
 from tfr_moe.training.pipeline import RankingPipeline
+from tfr_moe.training.strategy import Place, join, told_when_lost
 
 CONFIG_FILE = "config.yaml"
 METRICS_FILE = "metrics.json"
@@ -74,23 +76,41 @@ def make_scorer(folder: DataFolder, config: RunConfig) -> FeatureScorer:
     return create(config.model, folder.schema, folder.tables(), settings)
 
 
+def refuse_finished(run: Path) -> None:
+    """Refuses to train once more.
+
+    Raises:
+        UserError: if the folder holds a finished run.
+    """
+    if (run / METRICS_FILE).is_file():
+        raise UserError(f"run {run}: is complete already; choose another --out or remove it")
+
+
+def refuse_other_settings(run: Path, config: RunConfig) -> None:
+    """Refuses settings with which the run was not begun.
+
+    Raises:
+        UserError: naming the first that differs.
+    """
+    before = load_config(run / CONFIG_FILE).model_dump()
+    now = config.model_dump()
+    for key in now:
+        if before[key] != now[key]:
+            raise UserError(
+                f"run {run}: was begun with {key}={before[key]!r}, not {now[key]!r}; "
+                "resume it with the same settings or choose another --out"
+            )
+
+
 def prepare(run: Path, folder: DataFolder, config: RunConfig) -> None:
     """Makes the run's folder, or finds that it can go on.
 
     Raises:
         UserError: if it holds a finished run or one with other settings.
     """
-    if (run / METRICS_FILE).is_file():
-        raise UserError(f"run {run}: is complete already; choose another --out or remove it")
+    refuse_finished(run)
     if (run / CONFIG_FILE).is_file():
-        before = load_config(run / CONFIG_FILE).model_dump()
-        now = config.model_dump()
-        for key in now:
-            if before[key] != now[key]:
-                raise UserError(
-                    f"run {run}: was begun with {key}={before[key]!r}, not {now[key]!r}; "
-                    "resume it with the same settings or choose another --out"
-                )
+        refuse_other_settings(run, config)
     elif run.exists() and any(run.iterdir()):
         raise UserError(f"run {run}: the folder is not empty and holds no run")
     folder.copy_description(run)
@@ -120,7 +140,11 @@ def _number_of_steps(folder: DataFolder, batch_size: int) -> int | None:
 
 
 def train(
-    data: str | Path, run: str | Path, config: RunConfig, console: Console | None = None
+    data: str | Path,
+    run: str | Path,
+    config: RunConfig,
+    console: Console | None = None,
+    cluster: Cluster | None = None,
 ) -> dict[str, Any]:
     """Trains one model on a data-set folder; begun again after a kill, it resumes.
 
@@ -129,24 +153,40 @@ def train(
         run: the run's folder; made if it is not there.
         config: the settings.
         console: where progress goes; None for stderr.
+        cluster: the processes that train together, each of which calls this; all must see the same
+            folders. None for this process alone. Only the cluster's leader writes the run.
 
     Returns:
         What `metrics.json` holds.
 
     Raises:
         UserError: for settings, data or a folder that don't fit, in one line.
+        LostWorkersError: where another process of the cluster is gone.
     """
     console = console or Console(stderr=True)
     run, folder = Path(run), DataFolder(data)
     folder.files("validation")
-    config = with_max_label(folder, config)
-    check_names(config)
-    prepare(run, folder, config)
+    # Told before anyone waits for the others.
+    refuse_finished(run)
+    config = settings_of(config, cluster)
+    place = join(config.strategy, cluster)
     started = time.monotonic()
-    pipeline = fit(folder, make_builder(folder, config), config, run, console)
+    with told_when_lost(place):
+        config = with_max_label(folder, config)
+        check_names(config)
+        if place.leads:
+            prepare(run, folder, config)
+        place.meet()
+        refuse_other_settings(run, config)
+        pipeline = fit(
+            folder, make_builder(folder, config), config, run, console, RankingPipeline, place
+        )
     result = _result(pipeline, config, folder, time.monotonic() - started)
-    write_json(run / METRICS_FILE, result)
-    shutil.rmtree(run / "backup", ignore_errors=True)
+    if place.leads:
+        write_json(run / METRICS_FILE, result)
+        shutil.rmtree(run / "backup", ignore_errors=True)
+    else:
+        shutil.rmtree(place.folder(run), ignore_errors=True)
     return result
 
 
@@ -156,13 +196,15 @@ def make_builder(
     make: Callable[..., ElwcDatasetBuilder] = ElwcDatasetBuilder,
 ) -> ElwcDatasetBuilder:
     """The dataset builder that the settings ask for."""
+    # Each worker of parameter servers draws lists of its own, as many as it comes to.
+    alone = config.strategy == PARAMETER_SERVER
     return make(
         folder,
         config.batch_size,
         config.list_size,
         config.shuffle_buffer_size,
-        repeat=config.steps_per_epoch is not None,
-        seed=config.seed,
+        repeat=alone or config.steps_per_epoch is not None,
+        seed=None if alone else config.seed,
         tasks=[task.name for task in config.tasks_over(folder.schema)],
     )
 
@@ -174,6 +216,7 @@ def fit(
     run: Path,
     console: Console,
     make_pipeline: Callable[..., RankingPipeline] = RankingPipeline,
+    place: Place | None = None,
 ) -> RankingPipeline:
     """Trains below `run` by a pipeline: seeds, precision and model as the settings ask for.
 
@@ -184,6 +227,7 @@ def fit(
         run: an existing folder, which may hold the state of a killed training.
         console: where progress goes.
         make_pipeline: `RankingPipeline`, or what makes one from the same arguments.
+        place: where this process stands among those that train together; see `RankingPipeline`.
 
     Returns:
         The pipeline, with the ledger of all epochs.
@@ -203,6 +247,7 @@ def fit(
             run,
             console,
             _number_of_steps(folder, config.batch_size),
+            *(() if place is None else (place,)),
         )
         pipeline.train_and_validate()
     finally:

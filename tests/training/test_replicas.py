@@ -1,0 +1,85 @@
+"""Replicas of one machine train as one device does: logical devices, in one process for all tests."""
+
+import json
+
+import pytest
+
+SCRIPT = """
+import json, sys
+import numpy as np
+from tfr_moe._compat import tf
+cpus = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+from pathlib import Path
+from rich.console import Console
+from tests.tiny import SMALL, TASKS, write_data_folder
+from tfr_moe.config import make_config
+from tfr_moe.data import DataFolder
+from tfr_moe.training.run import fit, make_builder
+from tfr_moe.training.strategy import Place
+from tfr_moe.tuning.trial import TrialPipeline
+
+folder = Path(sys.argv[1])
+# 33 lists of unlike lengths: the last batch has one list, which only one replica can get.
+data = DataFolder(write_data_folder(folder / "data", train=33, validation=17, test=2))
+tasks = DataFolder(write_data_folder(folder / "tasks", 33, 17, 2, schema=TASKS))
+mirrored = Place(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
+
+# D = N - K: no expert is drawn.
+SETTINGS = {**SMALL, "batch_size": 16, "num_epochs": 2, "noisy_gate": False, "num_adversarial": 2}
+TERMS = {"hsc_weight": 0.5, "adversarial_weight": 0.2, "importance_weight": 0.1, "load_weight": 0.1}
+CASES = {
+    "terms": ("adv_hsc_moe", data, {**TERMS, "clip_norm": 0.5, "steps_per_execution": 2}),
+    "tasks": ("mmoe", tasks, {"metrics": ["ndcg"], "monitor": "ndcg"}),
+}
+found = {}
+for name, (model, where, settings) in CASES.items():
+    config = make_config({**SETTINGS, "model": model, **settings})
+    ran = []
+    for place in (Place(), mirrored):
+        run = folder / f"{name}-{len(ran)}"
+        run.mkdir()
+        builder, quiet = make_builder(where, config), Console(quiet=True)
+        ran.append(fit(where, builder, config, run, quiet, TrialPipeline, place))
+    one, two = ran
+    weights = zip(one.model.get_weights(), two.model.get_weights(), strict=True)
+    found[name] = {
+        "replicas": mirrored.strategy.num_replicas_in_sync,
+        "epochs": [one.ledger.epochs, two.ledger.epochs],
+        "weights": max(float(np.abs(a - b).max()) for a, b in weights),
+    }
+
+gates = mirrored.strategy.run(lambda: __import__("tfr_moe.reduction").reduction.seed_of_replica(7))
+found["seeds"] = [int(seed) for seed in mirrored.strategy.experimental_local_results(gates)]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def found(run_python, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("replicas")
+    done = run_python(SCRIPT.replace("sys.argv[1]", repr(str(folder))))
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("case", ["terms", "tasks"])
+def test_two_replicas_train_as_one_device(found, case):
+    """Weights, losses with all their terms, gate metrics and validation, over two epochs."""
+    one, two = found[case]["epochs"]
+    assert found[case]["replicas"] == 2
+    assert len(one) == 2
+    for alone, shared in zip(one, two, strict=True):
+        # Sums in another order differ in the last digits.
+        assert shared == pytest.approx(alone, abs=1e-4)
+    assert found[case]["weights"] < 1e-4
+
+
+def test_the_terms_that_are_compared_are_there(found):
+    first = found["terms"]["epochs"][0][0]
+    for name in ("hsc", "adversarial", "importance_cv2", "load_cv2", "dead_experts"):
+        assert first[name] >= 0, name
+
+
+def test_replicas_draw_from_seeds_of_their_own(found):
+    assert found["seeds"][0] == 7 != found["seeds"][1]

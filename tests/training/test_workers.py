@@ -1,0 +1,170 @@
+"""Several processes train as one: their results, a worker that is killed, parameter servers, refusals."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests.tiny import SMALL, write_data_folder
+from tfr_moe import metrics
+from tfr_moe.cluster import local_cluster
+from tfr_moe.config import make_config
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.errors import UserError
+from tfr_moe.training import load_run, train
+
+# D = N - K and no noise: nothing is drawn, so that runs can be compared.
+SETTINGS = {
+    **SMALL,
+    "model": "adv_hsc_moe",
+    "batch_size": 16,
+    "num_epochs": 2,
+    "num_adversarial": 2,
+    "noisy_gate": False,
+    "load_weight": 0.1,
+}
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    # A last batch of one list, which only one worker can get.
+    return write_data_folder(tmp_path_factory.mktemp("data") / "set", 33, 17, 2)
+
+
+@pytest.fixture(scope="module")
+def alone(data, tmp_path_factory):
+    run = tmp_path_factory.mktemp("alone") / "run"
+    train(data, run, make_config(SETTINGS), QUIET)
+    return run
+
+
+def command(data, run, *more, **settings):
+    config = make_config({**SETTINGS, **settings})
+    path = run.parent / f"{run.name}.yaml"
+    config.save(path)
+    words = ["train", "--data", str(data), "--out", str(run), "--config", str(path), *more]
+    return [sys.executable, "-m", "tfr_moe.cli", *words]
+
+
+def history(run):
+    path = run / "history.json"
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+def names(run):
+    return {path.name for path in run.iterdir()}
+
+
+@pytest.mark.slow
+def test_two_workers_train_as_one(data, alone, tmp_path):
+    run = tmp_path / "run"
+    done = subprocess.run(
+        command(data, run, "--workers", "2"), capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "[worker 0] wrote" in done.stderr
+    assert "[worker 1] epoch" not in done.stderr
+    for one, two in zip(history(alone), history(run), strict=True):
+        # Sums in another order differ in the last digits.
+        assert two == pytest.approx(one, abs=1e-4)
+    ours, theirs = (load_run(path).model.get_weights() for path in (run, alone))
+    for one, two in zip(theirs, ours, strict=True):
+        np.testing.assert_allclose(two, one, atol=1e-4)
+    assert names(run) == names(alone)
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_and_started_again_continues(data, tmp_path):
+    run = tmp_path / "run"
+    addresses = ",".join(local_cluster(2).addresses["worker"])
+
+    def start(number):
+        task = ["--cluster", f"worker={addresses}", "--task", f"worker:{number}"]
+        line = command(data, run, *task, num_epochs=12, early_stopping_patience=0)
+        with (tmp_path / f"worker-{number}.txt").open("ab") as out:
+            return subprocess.Popen(line, stdout=out, stderr=out)
+
+    workers = [start(0), start(1)]
+    try:
+        deadline = time.monotonic() + 900
+        while len(history(run)) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        workers[1].send_signal(signal.SIGKILL)
+        workers[1].wait()
+        before = history(run)
+        assert 2 <= len(before) < 12
+        workers[1] = start(1)
+        codes = [worker.wait(timeout=900) for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+    said = (tmp_path / "worker-0.txt").read_text()
+    assert codes == [0, 0], said[-3000:]
+    assert "worker 0: lost other processes of the cluster" in said
+    assert "resuming after epoch" in said
+    after = history(run)
+    assert [entry["epoch"] for entry in after] == list(range(1, 13))
+    assert after[: len(before) - 1] == before[:-1]
+    assert not {name for name in names(run) if name.startswith((".", "backup"))}
+
+
+@pytest.mark.slow
+def test_parameter_servers_train_and_the_chief_judges_every_list_once(data, tmp_path):
+    run = tmp_path / "run"
+    line = command(
+        data, run, "--workers", "2", "--parameter-servers", "1",
+        num_epochs=6, clip_norm=1.0, embedding_l2=0.001,
+    )  # fmt: skip
+    done = subprocess.run(line, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-3000:]
+    entries = history(run)
+    for name in ("hsc", "adversarial", "load_cv2", "gate_entropy", "dead_experts"):
+        assert entries[0][name] >= 0, name
+    assert entries[-1]["loss"] < entries[0]["loss"]
+    loaded = load_run(run)
+    loaded.model.compile(metrics=[metrics.get("session_auc")])
+    valid = ElwcDatasetBuilder(DataFolder(data), 16).build_valid_dataset()
+    again = loaded.model.evaluate(valid, verbose=0, return_dict=True)["session_auc"]
+    assert again == pytest.approx(loaded.metrics["best"]["val_session_auc"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"deterministic": True}, "deterministic must be false under ParameterServerStrategy"),
+        ({"precision": "mixed_float16"}, "whose gradients can't be scaled, got mixed_float16"),
+        ({"model": "svm_rank"}, "strategy is for neural models, not svm_rank"),
+    ],
+)
+def test_what_a_strategy_cannot_do_is_refused(settings, message):
+    with pytest.raises(UserError, match=message):
+        make_config({"model": "moe", "strategy": "ParameterServerStrategy", **settings})
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--cluster", "worker=a:1,b:1"], "--cluster and --task go together"),
+        (["--parameter-servers", "1"], "--parameter-servers goes with --workers"),
+        (["--workers", "2", "--task", "worker:0"], "starts its own cluster"),
+        (["--workers", "2", "--set", "strategy=MirroredStrategy"], "has no parameter servers"),
+        (["--workers", "2", "--model", "svm_rank"], "svm_rank trains in one process"),
+        (["--set", "strategy=ParameterServerStrategy"], "needs a chief, workers and parameter"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(tmp_path, capsys, flags, message):
+    from tfr_moe.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["train", "--data", str(tmp_path), "--out", str(tmp_path / "run"), *flags])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert message in said
+    assert not (tmp_path / "run").exists()
