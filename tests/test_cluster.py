@@ -7,6 +7,7 @@ import pytest
 from tfr_moe.cluster import (
     Cluster,
     Task,
+    cluster_for,
     cluster_of_environment,
     cluster_of_flags,
     local_cluster,
@@ -69,6 +70,14 @@ def test_flags_that_name_no_cluster_are_refused(cluster, task, message):
 def test_a_broken_environment_is_refused(text):
     with pytest.raises(UserError, match="TF_CONFIG: must be JSON with cluster and task"):
         cluster_of_environment({"TF_CONFIG": text})
+
+
+def test_the_environment_counts_only_for_strategies_over_several_processes(monkeypatch):
+    cluster = cluster_of_flags("worker=a:1,b:1", "worker:1")
+    monkeypatch.setenv("TF_CONFIG", cluster.to_json())
+    assert cluster_for("MultiWorkerMirroredStrategy") == cluster
+    assert cluster_for("MirroredStrategy") is None
+    assert cluster_for(None) is None
 
 
 def test_a_local_cluster_has_a_port_for_each_task():

@@ -153,6 +153,13 @@ def cluster_of_environment(environment: Mapping[str, str] = os.environ) -> Clust
     return _checked(addresses, task, TF_CONFIG)
 
 
+def cluster_for(strategy: str | None, cluster: Cluster | None = None) -> Cluster | None:
+    """The given cluster, or for a strategy over several processes that of `TF_CONFIG`."""
+    if cluster is None and strategy in (MULTI_WORKER, PARAMETER_SERVER):
+        return cluster_of_environment()
+    return cluster
+
+
 def local_cluster(workers: int, parameter_servers: int = 0) -> Cluster:
     """A cluster on ports of this machine that are free now, seen by its leader."""
     counts = {"worker": workers}

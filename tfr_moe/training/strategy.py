@@ -10,13 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf, tfr
-from tfr_moe.cluster import (
-    MULTI_WORKER,
-    PARAMETER_SERVER,
-    Cluster,
-    cluster_of_environment,
-    strategy_of,
-)
+from tfr_moe.cluster import Cluster, cluster_for, strategy_of
 from tfr_moe.errors import UserError
 
 _POLL = 0.5
@@ -87,8 +81,7 @@ def join(strategy: str | None, cluster: Cluster | None = None) -> Place:
     Raises:
         UserError: where strategy and cluster don't go together.
     """
-    if cluster is None and strategy in (MULTI_WORKER, PARAMETER_SERVER):
-        cluster = cluster_of_environment()
+    cluster = cluster_for(strategy, cluster)
     strategy = strategy_of(cluster, strategy)
     if strategy is None:
         return Place()
