@@ -105,6 +105,16 @@ class RunConfig(BaseModel):
         gate_learning_rate_multiplier: how many times faster than the rest the gates learn.
         noisy_gate: noise on the gate in training.
         gate_features: context features that the gate sees, or [all]; None: the child category.
+        gate_init_scale: factor on the start of the gate's kernel; 0 starts all experts equal.
+        gate_bias_rate: step of a bias that balances the choice of experts without a loss; 0 for none.
+        gate_residual: whether the gate is the top category's gate plus a residual of the sub-category's.
+        shared_expert: whether one more tower scores every item, beside those that the gate chooses.
+        hsc_fixed_side: the gate that HSC does not move: none, constraint or inference.
+        hsc_on: whether HSC compares the gates' probabilities, as in the paper, or their logits.
+        hsc_warmup_steps: training steps over which hsc_weight grows from 0.
+        adversarial_margin: difference of two experts beyond which AdvLoss rewards no more; None for none.
+        adversarial_centred: whether AdvLoss takes each expert's mean over the list from its logits.
+        adversarial_warmup_steps: training steps over which adversarial_weight grows from 0.
         expert_hidden_dims: hidden layers of a tower.
         tasks: for multi-task models, the labels to learn: a list of names, or settings per name
             (see `TaskSettings`); None takes all labels of the data.
@@ -179,6 +189,16 @@ class RunConfig(BaseModel):
     gate_learning_rate_multiplier: float = Field(1.0, gt=0)
     noisy_gate: bool = True
     gate_features: tuple[str, ...] | None = None
+    gate_init_scale: float = Field(1.0, ge=0)
+    gate_bias_rate: float = Field(0.0, ge=0)
+    gate_residual: bool = False
+    shared_expert: bool = False
+    hsc_fixed_side: Literal["none", "constraint", "inference"] = "none"
+    hsc_on: Literal["probabilities", "logits"] = "probabilities"
+    hsc_warmup_steps: int = Field(0, ge=0)
+    adversarial_margin: float | None = Field(None, gt=0, le=1)
+    adversarial_centred: bool = False
+    adversarial_warmup_steps: int = Field(0, ge=0)
     expert_hidden_dims: tuple[int, ...] = (1024, 512, 256)
     tasks: dict[str, TaskSettings] | None = None
     score_combination: Literal["probability", "logit"] = "probability"

@@ -197,6 +197,23 @@ LAYERS = [
         {"logits": "BL", "expert_ids": "B", "expert_weights": "B"},
     ),
     ModelCase(
+        "CategoryMixtureOfExperts beyond the paper",
+        lambda: mixture(
+            noisy_gate=False,
+            num_adversarial=N - K,
+            options={
+                "gate_residual": True,
+                "shared_expert": True,
+                "hsc_on": "logits",
+                "hsc_fixed_side": "constraint",
+                "adversarial_margin": 0.5,
+                "adversarial_centred": True,
+            },
+        ),
+        MIXTURE,
+        {"logits": "BL", "expert_ids": "B", "expert_weights": "B"},
+    ),
+    ModelCase(
         "CategoryMixtureOfExperts of items",
         lambda: mixture(noisy_gate=False, num_adversarial=N - K),
         {**MIXTURE, "gate_inputs": floats("BL", 3)},

@@ -45,12 +45,19 @@ class NoisyTopKGate(tf.keras.layers.Layer):
     then moves that many times faster than the rest of the model, whatever optimizer object is used.
     Both kernels start as glorot-uniform and zeros.
 
+    With a `bias_rate` the selection (not the weights) adds a bias of each expert, which no gradient
+    reaches: after each training step it rises by the rate for experts with less than the mean load and
+    falls for the others, so that experts are balanced without a loss that pulls at the gate (Wang et
+    al. 2024, "Auxiliary-loss-free load balancing strategy for mixture-of-experts"). See `balance`.
+
     Args:
         num_experts: N.
         top_k: K, 1 <= K <= N.
         noisy: whether to add noise in training.
         learning_rate_multiplier: factor on the gate's step under Adam-like optimizers, > 0.
         seed: seed of initialisation and noise.
+        init_scale: factor on the kernel's start; 0 starts all experts equal.
+        bias_rate: step of the selection's bias; 0 leaves it out.
 
     Raises:
         ValueError: if K is not in 1 .. N.
@@ -69,9 +76,14 @@ class NoisyTopKGate(tf.keras.layers.Layer):
         noisy: bool = True,
         learning_rate_multiplier: float = 1.0,
         seed: int | None = None,
+        init_scale: float = 1.0,
+        bias_rate: float = 0.0,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
+        for name, value in (("init_scale", init_scale), ("bias_rate", bias_rate)):
+            if value < 0:
+                raise ValueError(f"{name} must be >= 0. Received: {name}={value}")
         if not 1 <= top_k <= num_experts:
             raise ValueError(
                 f"top_k must be in 1 .. num_experts = {num_experts}. Received: top_k={top_k}"
@@ -85,21 +97,36 @@ class NoisyTopKGate(tf.keras.layers.Layer):
         self.noisy = noisy
         self.learning_rate_multiplier = learning_rate_multiplier
         self.seed = seed
+        self.init_scale = init_scale
+        self.bias_rate = bias_rate
 
     def build(self, input_shape: Any) -> None:
         """Creates the two kernels, [q, N]."""
         shape = [int(input_shape[-1]), self.num_experts]
-        limit = math.sqrt(6.0 / sum(shape)) / self.learning_rate_multiplier
+        limit = self.init_scale * math.sqrt(6.0 / sum(shape)) / self.learning_rate_multiplier
         uniform = tf.keras.initializers.RandomUniform(-limit, limit, seed=self.seed)
         self.kernel = self.add_weight("kernel", shape, initializer=uniform)
         if self.noisy:
             self.noise_kernel = self.add_weight("noise_kernel", shape, initializer="zeros")
+        if self.bias_rate > 0:
+            self.bias = self.add_weight(
+                "bias",
+                [self.num_experts],
+                initializer="zeros",
+                trainable=False,
+                aggregation=tf.VariableAggregation.MEAN,
+            )
         super().build(input_shape)
 
-    def call(self, inputs: Any, training: bool = False) -> GateOutput:
-        """Gates `inputs` [..., q]; returns a `GateOutput` over the same leading axes."""
+    def call(self, inputs: Any, offset: Any = None, training: bool = False) -> GateOutput:
+        """Gates `inputs` [..., q]; returns a `GateOutput` over the same leading axes.
+
+        `offset`, [..., N], is added to the clean logits: those of another gate, such as a parent's.
+        """
         scaled = inputs * tf.cast(self.learning_rate_multiplier, inputs.dtype)
         logits = tf.matmul(scaled, tf.cast(self.kernel, inputs.dtype))
+        if offset is not None:
+            logits += tf.cast(offset, logits.dtype)
         stddev = tf.zeros_like(logits)
         noisy_logits = logits
         if training and self.noisy:
@@ -107,8 +134,26 @@ class NoisyTopKGate(tf.keras.layers.Layer):
             seed = seed_of_replica(self.seed)
             noise = tf.random.normal(tf.shape(logits), dtype=logits.dtype, seed=seed)
             noisy_logits = logits + stddev * noise
-        top, indices = tf.math.top_k(noisy_logits, k=self.top_k)
+        if self.bias_rate > 0:
+            biased = noisy_logits + tf.cast(tf.convert_to_tensor(self.bias), logits.dtype)
+            indices = tf.math.top_k(biased, k=self.top_k).indices
+            top = tf.gather(noisy_logits, indices, batch_dims=len(indices.shape) - 1)
+        else:
+            top, indices = tf.math.top_k(noisy_logits, k=self.top_k)
         return GateOutput(logits, noisy_logits, stddev, indices, tf.nn.softmax(top))
+
+    def as_selected(self, gate: GateOutput) -> GateOutput:
+        """A decision with the bias in its logits: those that the choice of experts was made by."""
+        if self.bias_rate == 0:
+            return gate
+        bias = tf.cast(tf.convert_to_tensor(self.bias), gate.logits.dtype)
+        return gate._replace(logits=gate.logits + bias, noisy_logits=gate.noisy_logits + bias)
+
+    def balance(self, load: Any) -> None:
+        """Moves the bias by `bias_rate` towards experts with less than the mean load [N]."""
+        if self.bias_rate > 0:
+            gap = tf.sign(tf.reduce_mean(load) - tf.cast(load, tf.float32))
+            self.bias.assign_add(tf.cast(self.bias_rate * gap, self.bias.dtype))
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -119,6 +164,8 @@ class NoisyTopKGate(tf.keras.layers.Layer):
             "noisy": self.noisy,
             "learning_rate_multiplier": self.learning_rate_multiplier,
             "seed": self.seed,
+            "init_scale": self.init_scale,
+            "bias_rate": self.bias_rate,
         }
 
 

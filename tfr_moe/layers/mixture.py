@@ -16,7 +16,9 @@ from tfr_moe.layers.gating import (
     squared_variation,
 )
 from tfr_moe.layers.hierarchy import HierarchicalSoftConstraint
+from tfr_moe.layers.mixture_options import arguments_of, given_options
 from tfr_moe.layers.monitoring import ExpertUsage, TrainingMean
+from tfr_moe.layers.tower import ItemTower
 from tfr_moe.reduction import sum_over_replicas
 
 
@@ -25,6 +27,12 @@ def _outputs_as_items(logits: Any) -> Any:
     shape = tf.shape(logits)
     by_output = tf.transpose(logits, [0, 1, 3, 2])
     return tf.reshape(by_output, [shape[0], shape[1] * shape[3], logits.shape[2]])
+
+
+def _gate_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the inference gate, which as a residual starts at 0."""
+    found = arguments_of("gate", options)
+    return {**found, "init_scale": 0.0} if options.get("gate_residual") else found
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -58,6 +66,11 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         dropout: of the towers.
         seed: seed of initialisation, noise, dropout and the draw of idle experts.
         num_outputs: logits of an expert for each item; AdvLoss is then a mean over them.
+        options: what is beyond the paper, by the names of `tfr_moe.layers.mixture_options`. With
+            `gate_residual` the inference gate is G^P(x^tc) + G^R(x^sc), a parent's gate and a
+            residual that starts at 0: a small category stays with its parent by construction, and HSC,
+            where it is on, compares the sum with the constraint gate. With `shared_expert` one more
+            tower scores every item, and its logit is added.
         towers: further arguments of `ExpertTowers`: `norm`, `dispatch`, `capacity`, `jit_compile`.
 
     Raises:
@@ -90,6 +103,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         seed: int | None = None,
         num_outputs: int = 1,
         towers: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -98,7 +112,9 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
                 f"num_adversarial must be <= num_experts - top_k = {num_experts - top_k}. "
                 f"Received: num_adversarial={num_adversarial}"
             )
+        given = given_options(options or {})
         self._config: dict[str, Any] = {
+            "options": given,
             "num_experts": num_experts,
             "top_k": top_k,
             "num_adversarial": num_adversarial,
@@ -119,7 +135,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         self.importance_weight, self.load_weight = importance_weight, load_weight
         self.seed, self.num_outputs = seed, num_outputs
 
-        def gate(name: str, noisy: bool, offset: int) -> NoisyTopKGate:
+        def gate(name: str, noisy: bool, offset: int, **own: Any) -> NoisyTopKGate:
             return NoisyTopKGate(
                 num_experts,
                 top_k,
@@ -128,9 +144,26 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
                 seed=None if seed is None else seed + offset,
                 name=name,
                 dtype="float32",
+                **own,
             )
 
-        self.inference_gate = gate("inference_gate", noisy_gate, 0)
+        self.inference_gate = gate("inference_gate", noisy_gate, 0, **_gate_arguments(given))
+        self.parent_gate: NoisyTopKGate | None = None
+        if given.get("gate_residual"):
+            scale = given.get("gate_init_scale", 1.0)
+            self.parent_gate = gate("parent_gate", False, 2, init_scale=scale)
+        self.shared: ItemTower | None = None
+        if given.get("shared_expert"):
+            own_seed = None if seed is None else seed + 1000
+            self.shared = ItemTower(
+                expert_hidden_dims,
+                activation,
+                dropout,
+                own_seed,
+                num_outputs,
+                name="shared",
+                dtype=self.dtype_policy,
+            )
         self.towers = ExpertTowers(
             num_experts,
             expert_hidden_dims,
@@ -146,10 +179,15 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         if hsc_weight is not None:
             # HSC compares clean logits, so noise would have no effect on this gate.
             self.constraint_gate = gate("constraint_gate", False, 1)
-            self.hsc = HierarchicalSoftConstraint(hsc_weight, name="hsc", dtype="float32")
+            self.hsc = HierarchicalSoftConstraint(
+                hsc_weight, name="hsc", dtype="float32", **arguments_of("hsc", given)
+            )
         if num_adversarial:
             self.adversarial = AdversarialExpertPenalty(
-                adversarial_weight, name="adversarial", dtype="float32"
+                adversarial_weight,
+                name="adversarial",
+                dtype="float32",
+                **arguments_of("adversarial", given),
             )
         self._monitors = {name: TrainingMean(name=name) for name in self._monitored()}
         self._usage = ExpertUsage(num_experts, top_k)
@@ -175,7 +213,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         Args:
             inputs: [B, L, n] input vectors X.
             gate_inputs: x^sc, [B, q] for a gate per list, [B, L, q] for a gate per item.
-            constraint_inputs: x^tc, [B, q']; needed unless `hsc_weight` is None.
+            constraint_inputs: x^tc, [B, q']; needed unless `hsc_weight` is None, and by `gate_residual`.
             mask: bool [B, L], True at valid items; None takes every item as valid.
             training: adds noise and losses, and computes the idle experts.
 
@@ -193,7 +231,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         if len(gate_inputs.shape) == 3:
             # What stands at padded items must reach neither the balance of experts nor a gradient.
             gate_inputs = tf.where(mask[..., tf.newaxis], gate_inputs, 0.0)
-        gate = self.inference_gate(gate_inputs, training=training)
+        gate = self.decide(gate_inputs, constraint_inputs, training)
         experts = gate.indices
         if training and self.num_adversarial:
             idle = sample_idle_experts(
@@ -203,6 +241,8 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         outputs = tf.cast(self.towers(inputs, experts, mask=mask, training=training), tf.float32)
         active = outputs[:, :, : self.top_k]
         logits = self.mix(active, gate.weights)
+        if self.shared is not None:
+            logits += self.shared(inputs, mask=mask, training=training)
         if training:
             num_items = tf.cast(mask, tf.float32)
             if len(gate.indices.shape) == 2:
@@ -214,6 +254,19 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
             if self.num_adversarial:
                 self._disagree(active, outputs[:, :, self.top_k :], mask)
         return {"logits": logits, "expert_ids": gate.indices, "expert_weights": gate.weights}
+
+    def decide(
+        self, gate_inputs: Any, constraint_inputs: Any = None, training: bool = False
+    ) -> GateOutput:
+        """What the inference gate decides about x^sc, with `gate_residual` about x^tc too."""
+        offset = None
+        if self.parent_gate is not None:
+            offset = self.parent_gate(tf.cast(constraint_inputs, tf.float32)).logits
+            if len(gate_inputs.shape) == 3:
+                offset = offset[:, tf.newaxis, :]
+        return self.inference_gate(
+            tf.cast(gate_inputs, tf.float32), offset=offset, training=training
+        )
 
     def mix(self, outputs: Any, weights: Any) -> Any:
         """Adds up the experts' outputs, [B, L, K] or [..., num_outputs], by weights [B, K] or [B, L, K]."""
@@ -238,7 +291,8 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
 
     def _balance(self, gate: GateOutput, num_items: Any) -> None:
         importance = expert_importance(gate, num_items, self.num_experts)
-        load = expert_load(gate, num_items, self.top_k)
+        chosen_by = self.inference_gate.as_selected(gate)
+        load = expert_load(chosen_by, num_items, self.top_k)
         # Balance is that of the global batch: each replica's own would ask for more of it.
         terms = {
             "importance_cv2": sum_over_replicas(importance),
@@ -253,6 +307,7 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
         entropy = -tf.reduce_sum(tf.math.xlogy(gate.weights, gate.weights), axis=-1)
         self._record("gate_entropy", entropy, num_items)
         self._usage.update_state(importance)
+        self.inference_gate.balance(terms["load_cv2"])
 
     def _record(self, name: str, values: Any, weights: Any) -> None:
         self._monitors[name].update_state(values, tf.cast(weights, tf.float32))
@@ -260,4 +315,5 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         # Keras wraps the dicts that a layer holds.
-        return {**super().get_config(), **self._config, "towers": dict(self._config["towers"])}
+        plain = {name: dict(self._config[name]) for name in ("towers", "options")}
+        return {**super().get_config(), **self._config, **plain}

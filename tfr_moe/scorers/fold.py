@@ -37,6 +37,8 @@ class _Folded(tf.keras.layers.Layer):
         else:
             outputs = tf.cast(self.mixing.towers(inputs, ids[0], mask=mask), tf.float32)
             logits, suffixes = self.mixing.mix(outputs, weights[0]), [""]
+            if self.mixing.shared is not None:
+                logits += self.mixing.shared(inputs, mask=mask)
         found = {"logits": logits}
         for suffix, own_ids, own_weights in zip(suffixes, ids, weights, strict=True):
             found[f"expert_ids{suffix}"] = own_ids
@@ -86,4 +88,4 @@ def _with_table(model: tf.keras.Model, layer: Any) -> tf.keras.Model:
 def _sees_only(layer: Any, block: Any) -> bool:
     """Whether the gate's input is that one block of the features."""
     inputs = layer.inbound_nodes[0].call_args[1]
-    return block is not None and inputs is block
+    return block is not None and inputs is block and layer.parent_gate is None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
+from tfr_moe.layers.mixture_options import given_options
 from tfr_moe.scorers.base import FeatureScorer
 
 ALL_FEATURES = "all"
@@ -29,6 +31,7 @@ class MixtureScorer(FeatureScorer):
         load_weight: see `CategoryMixtureOfExperts`.
         gate_learning_rate_multiplier: see `NoisyTopKGate`.
         noisy_gate: whether the gate draws noise in training.
+        settings: options beyond the paper, see `tfr_moe.layers.mixture_options`.
         **kwargs: see `FeatureScorer`.
 
     Raises:
@@ -48,11 +51,14 @@ class MixtureScorer(FeatureScorer):
         load_weight: float = 0.0,
         gate_learning_rate_multiplier: float = 1.0,
         noisy_gate: bool = True,
+        settings: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
         super().__init__(*args, **kwargs)
         hierarchy = self.schema.hierarchy
-        if hierarchy is None and (gate_features is None or hsc_weight is not None):
+        self.settings = given_options(settings or {})
+        residual = bool(self.settings.get("gate_residual"))
+        if hierarchy is None and (gate_features is None or hsc_weight is not None or residual):
             raise UserError(
                 "schema: a mixture needs `hierarchy` with its child and parent category"
             )
@@ -92,6 +98,7 @@ class MixtureScorer(FeatureScorer):
             seed=self.seed,
             num_outputs=self.num_outputs,
             name="mixture",
+            options=self.settings,
             **self._mixture,
         )
         hierarchy = self.schema.hierarchy
@@ -113,5 +120,6 @@ class MixtureScorer(FeatureScorer):
         return {
             **super().get_config(),
             "gate_features": list(self.gate_features),
+            "settings": dict(self.settings),
             **self._mixture,
         }

@@ -107,6 +107,7 @@ def is_gated_by_child(scorer: FeatureScorer) -> bool:
         isinstance(scorer, MixtureScorer)
         and hierarchy is not None
         and scorer.gate_features == (hierarchy.child,)
+        and not scorer.settings.get("gate_residual")
     )
 
 
@@ -177,7 +178,7 @@ def _cut_weights(
         for old, new in zip(_parts(model, kind), _parts(small, kind), strict=True):
             if kind is NoisyTopKGate:
                 for a, b in zip(old.weights, new.weights, strict=True):
-                    yield b, tf.gather(tf.convert_to_tensor(a), experts, axis=1)
+                    yield b, tf.gather(tf.convert_to_tensor(a), experts, axis=-1)
             elif new.num_experts == len(experts):
                 for a, b in zip(old.weights, new.weights, strict=True):
                     yield b, tf.gather(tf.convert_to_tensor(a), experts)

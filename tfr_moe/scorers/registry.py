@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tfr_moe.errors import UserError
+from tfr_moe.layers.mixture_options import OPTIONS
 from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import FeatureScorer
 from tfr_moe.scorers.mixture import MixtureScorer
@@ -41,6 +42,9 @@ _GATE = (
     "noisy_gate",
 )
 _HSC = ("hsc_weight",)
+_GATE_OPTIONS = tuple(n for n, (part, *_) in OPTIONS.items() if part in ("gate", "mixture"))
+_HSC_OPTIONS = tuple(n for n, (part, *_) in OPTIONS.items() if part == "hsc")
+_ADVERSARIAL_OPTIONS = tuple(n for n, (part, *_) in OPTIONS.items() if part == "adversarial")
 _ADVERSARIAL = ("num_adversarial", "adversarial_weight")
 _TASKS = (*_COMMON, "tasks", "category_groups", "tower_hidden_dims", "parameter_budget")
 _CATEGORY_GATES = (
@@ -74,11 +78,26 @@ MODELS: dict[str, ModelFamily] = {
     "dnn": ModelFamily(TowerScorer, _SINGLE, {}),
     "wide_dnn": ModelFamily(WideTowerScorer, (*_SINGLE, "num_experts", "top_k"), {}),
     "moe": ModelFamily(
-        MixtureScorer, (*_SINGLE, *_GATE), {"hsc_weight": None, "num_adversarial": 0}
+        MixtureScorer,
+        (*_SINGLE, *_GATE),
+        {"hsc_weight": None, "num_adversarial": 0},
+        _GATE_OPTIONS,
     ),
-    "adv_moe": ModelFamily(MixtureScorer, (*_SINGLE, *_GATE, *_ADVERSARIAL), {"hsc_weight": None}),
-    "hsc_moe": ModelFamily(MixtureScorer, (*_SINGLE, *_GATE, *_HSC), {"num_adversarial": 0}),
-    "adv_hsc_moe": ModelFamily(MixtureScorer, (*_SINGLE, *_GATE, *_HSC, *_ADVERSARIAL), {}),
+    "adv_moe": ModelFamily(
+        MixtureScorer,
+        (*_SINGLE, *_GATE, *_ADVERSARIAL),
+        {"hsc_weight": None},
+        (*_GATE_OPTIONS, *_ADVERSARIAL_OPTIONS),
+    ),
+    "hsc_moe": ModelFamily(
+        MixtureScorer,
+        (*_SINGLE, *_GATE, *_HSC),
+        {"num_adversarial": 0},
+        (*_GATE_OPTIONS, *_HSC_OPTIONS),
+    ),
+    "adv_hsc_moe": ModelFamily(
+        MixtureScorer, (*_SINGLE, *_GATE, *_HSC, *_ADVERSARIAL), {}, tuple(OPTIONS)
+    ),
     "mlp": ModelFamily(TowerScorer, _SINGLE, {}),
     "context_aware": ModelFamily(
         TowerScorer, _LISTWISE, {"expert_hidden_dims": ()}, attention=True
