@@ -14,8 +14,9 @@ def mean_over_items(values: Any, weights: Any) -> Any:
 
     Keras divides what each replica returns as a loss by the number of replicas and adds it up. A
     replica's own mean would therefore weigh its items by how few it happens to have. Here each
-    replica divides its own sum by the mean number of items per replica, so that what Keras adds up is
-    the mean over all items of the global batch.
+    replica divides its own sum by the mean number of items per replica, so that the gradient that Keras
+    adds up is that of the mean over all items of the global batch. The value is that mean on each
+    replica: Keras shows a loss as the replicas' mean by their numbers of lists, which may differ.
 
     Args:
         values: float tensor of any shape; entries of weight 0 may hold anything, NaN included.
@@ -35,9 +36,11 @@ def mean_over_items(values: Any, weights: Any) -> Any:
     total = tf.reduce_sum(tf.where(weights > 0, values, 0.0) * weights)
     count = tf.reduce_sum(weights)
     replica = tf.distribute.get_replica_context()
-    if replica is not None and replica.num_replicas_in_sync > 1:
-        count = replica.all_reduce(tf.distribute.ReduceOp.MEAN, count)
-    return tf.math.divide_no_nan(total, count)
+    if replica is None or replica.num_replicas_in_sync == 1:
+        return tf.math.divide_no_nan(total, count)
+    mean = tf.distribute.ReduceOp.MEAN
+    share = tf.math.divide_no_nan(total, replica.all_reduce(mean, count))
+    return share + tf.stop_gradient(replica.all_reduce(mean, share) - share)
 
 
 def sum_over_replicas(values: Any) -> Any:
