@@ -56,6 +56,8 @@ BaselineName = Literal["lambdamart", "xgboost", "svm_rank"]
 BASELINE_NAMES: tuple[str, ...] = get_args(BaselineName)
 MODEL_NAMES: tuple[str, ...] = get_args(ModelName)
 MULTITASK_NAMES = MODEL_NAMES[MODEL_NAMES.index("single_task") :]
+TOWERS = ("dnn", "wide_dnn", "mlp")
+MIXTURES = ("moe", "adv_moe", "hsc_moe", "adv_hsc_moe")
 _ADVERSARIAL = ("adv_moe", "adv_hsc_moe")
 DENSE_MIXTURES = ("omoe", "mmoe")  # gates over all N experts; there is no K
 WIDE_HEADS = ("prm_base", "prm_personalized")  # heads as wide as the encoder
@@ -116,6 +118,12 @@ class RunConfig(BaseModel):
         adversarial_centred: whether AdvLoss takes each expert's mean over the list from its logits.
         adversarial_warmup_steps: training steps over which adversarial_weight grows from 0.
         expert_hidden_dims: hidden layers of a tower.
+        expert_norm: normalisation of the hidden layers of experts and of dnn, wide_dnn and mlp: none, batch
+            or layer; of each expert over its own valid items.
+        dispatch: how items reach their experts: `segments`, or `capacity` for shapes that don't depend on
+            the gate, as GPUs and XLA want them. Results are the same.
+        expert_capacity: places of one group of items under `capacity`; an expert has as many as it needs.
+        jit_compile: whether XLA compiles the experts in training; for `dispatch: capacity`.
         tasks: for multi-task models, the labels to learn: a list of names, or settings per name
             (see `TaskSettings`); None takes all labels of the data.
         score_combination: whether the combined score of the tasks is the weighted sum of their
@@ -161,6 +169,11 @@ class RunConfig(BaseModel):
         batch_size: lists per step.
         list_size: longest list in training; None for no limit.
         shuffle_buffer_size: lists in the shuffle buffer.
+        cache: where records that were parsed once are kept: none parses them in each epoch, memory keeps them
+            for this run, disk below the data set for all runs. Cached training lists are shuffled
+            over the whole split.
+        profile: whether to measure how long training waits for its input, and to write a TensorBoard profile
+            of some steps.
         num_epochs: at most so many passes over the data.
         steps_per_epoch: steps that count as an epoch; None for one pass over the data.
         early_stopping_patience: epochs without a better `monitor` after which to stop; 0: never.
@@ -200,6 +213,10 @@ class RunConfig(BaseModel):
     adversarial_centred: bool = False
     adversarial_warmup_steps: int = Field(0, ge=0)
     expert_hidden_dims: tuple[int, ...] = (1024, 512, 256)
+    expert_norm: Literal["none", "batch", "layer"] = "none"
+    dispatch: Literal["segments", "capacity"] = "segments"
+    expert_capacity: int = Field(256, ge=1)
+    jit_compile: bool = False
     tasks: dict[str, TaskSettings] | None = None
     score_combination: Literal["probability", "logit"] = "probability"
     category_groups: int | tuple[tuple[str, ...], ...] | None = None
@@ -237,6 +254,8 @@ class RunConfig(BaseModel):
     batch_size: int = Field(128, ge=1)
     list_size: int | None = Field(None, ge=1)
     shuffle_buffer_size: int = Field(10_000, ge=1)
+    cache: Literal["none", "memory", "disk"] = "none"
+    profile: bool = False
     num_epochs: int = Field(20, ge=1)
     steps_per_epoch: int | None = Field(None, ge=1)
     early_stopping_patience: int = Field(3, ge=0)
@@ -283,15 +302,36 @@ class RunConfig(BaseModel):
                 f"library_parameters is for {', '.join(BASELINE_NAMES)}, not {self.model}"
             )
         self._check_strategy()
+        self._check_towers()
         self._check_tasks()
         self._check_monitor()
         return self
+
+    def _check_towers(self) -> None:
+        if self.model in BASELINE_NAMES:
+            for name, without in (("cache", "none"), ("profile", False)):
+                if getattr(self, name) != without:
+                    raise ValueError(f"{name} is for neural models, not {self.model}")
+        if self.expert_norm != "none" and self.model not in (*MIXTURES, *TOWERS):
+            raise ValueError(
+                f"expert_norm is for {', '.join((*MIXTURES, *TOWERS))}, not {self.model}"
+            )
+        if self.dispatch != "segments" and self.model not in MIXTURES:
+            raise ValueError(f"dispatch is for {', '.join(MIXTURES)}, not {self.model}")
+        if self.jit_compile and self.dispatch != "capacity":
+            raise ValueError(
+                "jit_compile needs dispatch=capacity: the shapes of segments depend on the gate"
+            )
 
     def _check_strategy(self) -> None:
         if self.strategy is not None and self.model in BASELINE_NAMES:
             raise ValueError(f"strategy is for neural models, not {self.model}")
         if self.strategy != "ParameterServerStrategy":
             return
+        for name, without in (("cache", "none"), ("profile", False)):
+            # Both run Python where the data is read, which is not where the settings are.
+            if getattr(self, name) != without:
+                raise ValueError(f"{name} must be {str(without).lower()} under {self.strategy}")
         if self.deterministic:
             raise ValueError(f"deterministic must be false under {self.strategy}")
         if self.precision == "mixed_float16":

@@ -14,12 +14,13 @@ from tfr_moe import metrics
 from tfr_moe._compat import import_keras_tuner, tf
 from tfr_moe.config import BASELINE_NAMES, RunConfig, make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.data.cached import CachedDatasetBuilder
+from tfr_moe.data.parsed import ParsedSplit
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run import check_names, make_builder, make_scorer
 
-from .cache import CachedDatasetBuilder, ParsedSplit
 from .config import Objective
 from .dimensions import Choice, settings_above
 from .records import Direction

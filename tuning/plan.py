@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfr_moe.data import DataFolder
+from tfr_moe.data.parsed import SPLITS, in_memory, map_split
 from tfr_moe.errors import UserError
 
-from .cache import SPLITS, load_split
 from .config import SweepConfig, load_sweep_config
 from .hypermodel import RankingHyperModel
 from .records import SWEEP_FILE
@@ -55,4 +55,4 @@ class Plan:
         if self.config.cache and hypermodel.splits is None:
             schema = hypermodel.folder.schema
             cache = self.path / CACHE_FOLDER
-            hypermodel.splits = {split: load_split(cache, schema, split) for split in SPLITS}
+            hypermodel.splits = {s: in_memory(map_split(cache, schema, s)) for s in SPLITS}

@@ -14,10 +14,10 @@ from rich.console import Console
 
 from tfr_moe.config import BASELINE_NAMES
 from tfr_moe.data import DataFolder
+from tfr_moe.data.parsed import SPLITS, write_parsed
 from tfr_moe.errors import UserError
 from tfr_moe.training.run import check_names
 
-from .cache import SPLITS, write_cache
 from .chief import Chief, LeasedServicer
 from .config import SweepConfig, load_sweep_config
 from .hypermodel import RankingHyperModel, check_objective, check_options
@@ -181,7 +181,7 @@ def _run(plan: Plan, console: Console, workers: int, role: Role) -> None:
         return
     if plan.config.cache:
         with console.status("parsing the data once for all trials"):
-            write_cache(plan.hypermodel.folder, sweep / CACHE_FOLDER)
+            write_parsed(plan.hypermodel.folder, sweep / CACHE_FOLDER)
     oracle.on_end = _Count(plan, oracle, say)
     run_one = run_job_in_process if plan.config.process_per_trial else run_job
     # Its constructor names the hyper-parameters to the oracle, which a chief needs too.

@@ -125,6 +125,12 @@ LAYERS = [
         draws=True,
     ),
     ModelCase(
+        "ExpertTowers in groups",
+        lambda: layers.ExpertTowers(N, [8, 4], norm="layer", dispatch="capacity", capacity=4),
+        {"inputs": floats("BL", 4), "indices": experts("B", K, N), "mask": mask()},
+        {"output": "BL"},
+    ),
+    ModelCase(
         "ExpertTowers of items",
         lambda: layers.ExpertTowers(N, [8], activation="tanh"),
         {"inputs": floats("BL", 4), "indices": experts("BL", K, N), "mask": mask()},

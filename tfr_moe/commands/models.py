@@ -29,6 +29,10 @@ def train(
     preset: Annotated[
         str | None, typer.Option("--preset", help="settings by name: paper or recommended")
     ] = None,
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="measure the wait for input; write a TensorBoard profile"),
+    ] = False,
     workers: Annotated[
         int | None,
         typer.Option("--workers", help="try several workers, all on this machine", min=1),
@@ -51,7 +55,7 @@ def train(
     from tfr_moe.config import load_config
 
     chosen = {} if model is None else {"model": model}
-    settings = settings or []
+    settings = [*(settings or []), *(["profile=true"] if profile else [])]
     run_config = load_config(config, settings, **chosen)
     if parameter_servers and workers is None:
         raise UserError("--parameter-servers goes with --workers")

@@ -7,7 +7,10 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
+from tfr_moe.layers.expert_norm import Norm
+from tfr_moe.layers.experts import Dispatch
 from tfr_moe.layers.features import EncodedFeatures
+from tfr_moe.layers.grouping import DEFAULT_CAPACITY
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 from tfr_moe.layers.mixture_options import given_options
 from tfr_moe.scorers.base import FeatureScorer
@@ -31,6 +34,10 @@ class MixtureScorer(FeatureScorer):
         load_weight: see `CategoryMixtureOfExperts`.
         gate_learning_rate_multiplier: see `NoisyTopKGate`.
         noisy_gate: whether the gate draws noise in training.
+        expert_norm: `none`, `batch` or `layer`, see `ExpertTowers`, like the next three.
+        dispatch: `segments` or `capacity`.
+        expert_capacity: places of a group under `capacity`.
+        jit_compile: whether XLA compiles the towers in training.
         settings: options beyond the paper, see `tfr_moe.layers.mixture_options`.
         **kwargs: see `FeatureScorer`.
 
@@ -51,6 +58,10 @@ class MixtureScorer(FeatureScorer):
         load_weight: float = 0.0,
         gate_learning_rate_multiplier: float = 1.0,
         noisy_gate: bool = True,
+        expert_norm: Norm = "none",
+        dispatch: Dispatch = "segments",
+        expert_capacity: int = DEFAULT_CAPACITY,
+        jit_compile: bool = False,
         settings: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
@@ -88,15 +99,23 @@ class MixtureScorer(FeatureScorer):
             "gate_learning_rate_multiplier": gate_learning_rate_multiplier,
             "noisy_gate": noisy_gate,
         }
+        self._towers: dict[str, Any] = {
+            "expert_norm": expert_norm,
+            "dispatch": dispatch,
+            "expert_capacity": expert_capacity,
+            "jit_compile": jit_compile,
+        }
 
     def score(self, features: EncodedFeatures, mask: Any, input_width: int) -> Any:
         """See `FeatureScorer`."""
+        towers = {name.removeprefix("expert_"): value for name, value in self._towers.items()}
         mixture = CategoryMixtureOfExperts(
             expert_hidden_dims=self.expert_hidden_dims,
             activation=self.activation,
             dropout=self.dropout,
             seed=self.seed,
             num_outputs=self.num_outputs,
+            towers=towers,
             name="mixture",
             options=self.settings,
             **self._mixture,
@@ -122,4 +141,5 @@ class MixtureScorer(FeatureScorer):
             "gate_features": list(self.gate_features),
             "settings": dict(self.settings),
             **self._mixture,
+            **self._towers,
         }

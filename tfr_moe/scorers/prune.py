@@ -159,7 +159,7 @@ def _copy_weights(
     old = model.get_weight_paths()
     for path, new in small.get_weight_paths().items():
         # What training shows by expert is no part of what is served.
-        if new.trainable or new.shape == old[path].shape:
+        if id(new) in cut or new.shape == old[path].shape:
             new.assign(cut.get(id(new), old[path]))
 
 

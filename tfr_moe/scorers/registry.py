@@ -30,7 +30,7 @@ _ENCODER = {
 _TRUNK = ("trunk", *(name for name in _ENCODER if name != "dropout"))
 _FEATURES = ("embedding_dim", "embedding_l2", "ignored_features", "dropout", "seed", *_TRUNK)
 _COMMON = ("expert_hidden_dims", "activation", *_FEATURES)
-_SINGLE = (*_COMMON, "num_outputs")
+_SINGLE = (*_COMMON, "num_outputs", "expert_norm")
 _LISTWISE = (*_FEATURES, "num_outputs")
 _GATE = (
     "gate_features",
@@ -40,6 +40,9 @@ _GATE = (
     "load_weight",
     "gate_learning_rate_multiplier",
     "noisy_gate",
+    "dispatch",
+    "expert_capacity",
+    "jit_compile",
 )
 _HSC = ("hsc_weight",)
 _GATE_OPTIONS = tuple(n for n, (part, *_) in OPTIONS.items() if part in ("gate", "mixture"))

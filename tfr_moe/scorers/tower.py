@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe.layers.budget import dims_of_budget
+from tfr_moe.layers.expert_norm import Norm
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.tower import ItemTower
 from tfr_moe.scorers.base import FeatureScorer
@@ -37,7 +38,16 @@ def widened_dims(input_width: int, hidden_dims: Sequence[int], parameters: int) 
 
 
 class TowerScorer(FeatureScorer):
-    """`dnn`: one tower over the input vector of each item."""
+    """`dnn`: one tower over the input vector of each item.
+
+    Args:
+        expert_norm: `none`, `batch` or `layer`: of the hidden layers, over valid items.
+        **kwargs: see `FeatureScorer`.
+    """
+
+    def __init__(self, *args: Any, expert_norm: Norm = "none", **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.expert_norm: Norm = expert_norm
 
     def score(self, features: EncodedFeatures, mask: Any, input_width: int) -> Any:
         """See `FeatureScorer`."""
@@ -47,6 +57,7 @@ class TowerScorer(FeatureScorer):
             self.dropout,
             self.seed,
             self.num_outputs,
+            self.expert_norm,
             name="tower",
         )
         return tower(features.items, mask=mask)
@@ -54,6 +65,10 @@ class TowerScorer(FeatureScorer):
     def hidden_dims(self, input_width: int) -> tuple[int, ...]:
         """The widths of the hidden layers over an input of `input_width`."""
         return self.expert_hidden_dims
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, ready for JSON."""
+        return {**super().get_config(), "expert_norm": self.expert_norm}
 
 
 class WideTowerScorer(TowerScorer):

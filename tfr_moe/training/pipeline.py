@@ -13,10 +13,13 @@ from tfr_moe.config import RunConfig
 from tfr_moe.errors import UserError
 from tfr_moe.levels import single_score
 from tfr_moe.tasks import metric_of
+from tfr_moe.training.input_share import InputShare
 from tfr_moe.training.ledger import DropMissing, Ledger, TaskMeans, weights_path
 from tfr_moe.training.optimizers import learning_rate_drop, make_optimizer
 from tfr_moe.training.progress import EpochLines, GateWatch, ProgressLines
 from tfr_moe.training.strategy import LeaderValidation, Place, join, sharded
+
+_PROFILED_STEPS = (5, 15)  # the first ones make graphs and buffers
 
 
 class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
@@ -79,6 +82,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         self._max_label = config.max_label
         self._run = run
         self._console = console or Console(stderr=True)
+        self._input = InputShare(self._console, run)
         self._steps = config.steps_per_epoch or steps
         self.model: tf.keras.Model | None = None
 
@@ -141,7 +145,17 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
     def _logging(self) -> list[tf.keras.callbacks.Callback]:
         if not self._place.leads:
             return []
-        return [tf.keras.callbacks.TensorBoard(str(self._run / "tensorboard"), write_graph=False)]
+        return [
+            tf.keras.callbacks.TensorBoard(
+                str(self._run / "tensorboard"),
+                write_graph=False,
+                profile_batch=_PROFILED_STEPS if self._config.profile else 0,
+            ),
+            *([self._input] if self._config.profile else []),
+        ]
+
+    def _watched(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        return self._input.timed(dataset) if self._config.profile else dataset
 
     def train_and_validate(self, verbose: int = 0) -> None:
         """Trains under the strategy; the leader then exports the best epoch."""
@@ -156,7 +170,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         with self._place.scope():
             self.model = self.compiled_model()
             builder = self._dataset_builder
-            train = sharded(builder.build_train_dataset(), self._place)
+            train = self._watched(sharded(builder.build_train_dataset(), self._place))
             valid = sharded(builder.build_valid_dataset(), self._place)
             self.model.fit(
                 train,

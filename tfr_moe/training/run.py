@@ -14,9 +14,10 @@ from rich.console import Console
 
 from tfr_moe import losses, metrics
 from tfr_moe._compat import tf, tfr
-from tfr_moe.cluster import PARAMETER_SERVER, Cluster, settings_of
+from tfr_moe.cluster import PARAMETER_SERVER, Cluster, cluster_for, settings_of
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.data.cached import cached_builder
 from tfr_moe.errors import UserError
 from tfr_moe.folders import read_json, write_json
 from tfr_moe.levels import single_score
@@ -154,7 +155,8 @@ def train(
         config: the settings.
         console: where progress goes; None for stderr.
         cluster: the processes that train together, each of which calls this; all must see the same
-            folders. None for this process alone. Only the cluster's leader writes the run.
+            folders. Only the cluster's leader writes the run. None for what `TF_CONFIG` says under a strategy
+            over several processes, and else for this process alone.
 
     Returns:
         What `metrics.json` holds.
@@ -168,6 +170,7 @@ def train(
     folder.files("validation")
     # Told before anyone waits for the others.
     refuse_finished(run)
+    cluster = cluster_for(config.strategy, cluster)
     config = settings_of(config, cluster)
     place = join(config.strategy, cluster)
     started = time.monotonic()
@@ -193,9 +196,11 @@ def train(
 def make_builder(
     folder: DataFolder,
     config: RunConfig,
-    make: Callable[..., ElwcDatasetBuilder] = ElwcDatasetBuilder,
+    make: Callable[..., ElwcDatasetBuilder] | None = None,
 ) -> ElwcDatasetBuilder:
-    """The dataset builder that the settings ask for."""
+    """The dataset builder that the settings ask for; `make` instead of the one that `cache` names."""
+    if make is None:
+        make = cached_builder(folder, config.cache)
     # Each worker of parameter servers draws lists of its own, as many as it comes to.
     alone = config.strategy == PARAMETER_SERVER
     return make(

@@ -4,8 +4,12 @@ import numpy as np
 import pytest
 
 from tests.tiny import SCHEMA, write_data_folder
+from tfr_moe.config import load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.tuning.cache import CachedDatasetBuilder, load_split, write_cache
+from tfr_moe.data.cached import CachedDatasetBuilder, cached_builder
+from tfr_moe.data.parsed import SPLITS, in_memory, map_split, parse_split, write_parsed
+from tfr_moe.errors import UserError
+from tfr_moe.training.run import make_builder
 
 
 @pytest.fixture(scope="module")
@@ -16,10 +20,15 @@ def folder(tmp_path_factory):
     return DataFolder(path)
 
 
-@pytest.fixture(scope="module")
-def splits(folder):
-    cache = write_cache(folder, folder.path.parent / "cache")
-    return {name: load_split(cache, folder.schema, name) for name in ("train", "validation")}
+@pytest.fixture(scope="module", params=["memory", "disk", "disk into memory"])
+def splits(folder, request):
+    if request.param == "memory":
+        return {name: in_memory(parse_split(folder, name)) for name in SPLITS}
+    parsed = write_parsed(folder, folder.path.parent / "cache")
+    mapped = {name: map_split(parsed, folder.schema, name) for name in SPLITS}
+    if request.param == "disk":
+        return mapped
+    return {name: in_memory(split) for name, split in mapped.items()}
 
 
 def flat(dataset):
@@ -75,10 +84,46 @@ def test_training_data_repeats_on_request(folder, splits):
 
 
 def test_a_cache_is_written_once_and_anew_when_the_data_is_another(folder, tmp_path):
-    cache = write_cache(folder, tmp_path / "cache")
+    cache = write_parsed(folder, tmp_path / "cache")
     before = (cache / "index.json").stat().st_mtime_ns
-    write_cache(folder, tmp_path / "cache")
+    write_parsed(folder, tmp_path / "cache")
     assert (cache / "index.json").stat().st_mtime_ns == before
     other = DataFolder(write_data_folder(tmp_path / "data", train=10, validation=5))
-    write_cache(other, tmp_path / "cache")
-    assert load_split(cache, SCHEMA, "train").row_splits.shape == (11,)
+    write_parsed(other, tmp_path / "cache")
+    assert map_split(cache, SCHEMA, "train").row_splits.shape == (11,)
+
+
+def test_ids_that_get_longer_from_chunk_to_chunk_are_kept_whole(folder, tmp_path, monkeypatch):
+    """Query ids have 4 bytes, then 5: the column is widened while it grows."""
+    monkeypatch.setattr("tfr_moe.data.parsed._BATCH", 4)
+    mapped = map_split(write_parsed(folder, tmp_path / "parsed"), SCHEMA, "train")
+    whole = parse_split(folder, "train")
+    assert {len(i) for i in whole.context["query_id"].ravel()} == {3, 4}
+    for name, values in whole.context.items():
+        np.testing.assert_array_equal(mapped.context[name], values, err_msg=name)
+    for name, values in whole.example.items():
+        np.testing.assert_array_equal(mapped.example[name], values, err_msg=name)
+
+
+def test_the_records_are_parsed_once_for_all_runs_of_a_data_set(tmp_path):
+    folder = DataFolder(write_data_folder(tmp_path / "data", 10, 5, 5))
+    config = load_config(overrides=["cache=disk", "batch_size=10"])
+    first = flat(make_builder(folder, config).build_train_dataset())
+    written = (folder.path / "parsed" / "index.json").stat().st_mtime_ns
+    again = flat(make_builder(folder, config).build_train_dataset())
+    assert (folder.path / "parsed" / "index.json").stat().st_mtime_ns == written
+    assert_same(first, again)
+
+
+def test_a_split_that_is_not_cached_comes_from_the_records(tmp_path):
+    folder = DataFolder(write_data_folder(tmp_path / "data", 10, 5, 5))
+    cached = cached_builder(folder, "memory")(folder, 5)
+    [(features, labels, extras)] = cached.build_evaluation_dataset("test")
+    assert labels.shape[0] == features["sub"].shape[0] == extras["query_id"].shape[0] == 5
+
+
+def test_a_cache_in_a_folder_that_is_none_is_refused(tmp_path):
+    folder = DataFolder(write_data_folder(tmp_path / "data", 10, 5, 5))
+    (folder.path / "parsed").write_text("no folder")
+    with pytest.raises(UserError, match=r"parsed: is a file"):
+        cached_builder(folder, "disk")
