@@ -10,17 +10,13 @@ no sparse form. All ways run once a round, in an order drawn anew; ratios are ta
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
-import random
-import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from timing import machine, parser_of, ratio, run_rounds, seconds_of, write
 
 from tfr_moe._compat import tf
 from tfr_moe.training.adamw import FusedAdamW
@@ -68,40 +64,18 @@ def kernel_step(weights: list[tf.Variable], gradients: list[Any]) -> Callable:
     return step
 
 
-def timed(ways: dict[str, Callable], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each way in each round."""
-    for step in ways.values():
-        step(), step()
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    for number in range(rounds):
-        for name in random.Random(number).sample(list(ways), len(ways)):
-            started = time.perf_counter()
-            ways[name]()
-            found[name].append(time.perf_counter() - started)
-    return found
-
-
-def ratios(found: dict[str, list[float]], base: str) -> dict[str, Any]:
-    """Median and quartiles of each way's seconds over those of `base`, and the base's seconds."""
-    result: dict[str, Any] = {f"{base}_ms": 1e3 * statistics.median(found[base])}
-    for name, seconds in found.items():
-        if name != base:
-            within = [a / b for a, b in zip(seconds, found[base], strict=True)]
-            low, middle, high = np.percentile(within, [25, 50, 75])
-            result[name] = {"ratio": middle, "quartiles": [low, high]}
-    return result
-
-
 def dense(experts: int, rounds: int) -> dict[str, Any]:
     sample = tower_weights(experts)
     gradients = [tf.random.normal(weight.shape, stddev=0.01) for weight in sample]
-    common = {"learning_rate": 1e-4, "weight_decay": 0.01}
+    common: dict[str, Any] = {"learning_rate": 1e-4, "weight_decay": 0.01}
     ways = {
         "kernel": kernel_step(sample, gradients),
         "ours": keras_step(FusedAdamW(**common), tower_weights(experts), gradients),
         "keras": keras_step(tf.keras.optimizers.AdamW(**common), tower_weights(experts), gradients),
     }
-    return ratios(timed(ways, rounds), "kernel")
+    found = run_rounds(ways, rounds, seed=1)
+    ratios = {name: ratio(found, name, "kernel") for name in ways if name != "kernel"}
+    return {"kernel_ms": 1e3 * seconds_of(found)["kernel"]["median"], **ratios}
 
 
 def sparse(rows: int, rounds: int, with_keras: bool) -> dict[str, float]:
@@ -115,25 +89,22 @@ def sparse(rows: int, rounds: int, with_keras: bool) -> dict[str, float]:
         name: keras_step(optimizer, [tf.Variable(tf.zeros([rows, 16]))], [slices])
         for name, optimizer in optimizers.items()
     }
-    found = timed(ways, rounds)
-    return {name: 1e3 * statistics.median(seconds) for name, seconds in found.items()}
+    found = seconds_of(run_rounds(ways, rounds, seed=1))
+    return {name: 1e3 * seconds["median"] for name, seconds in found.items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
+    parser = parser_of(__doc__)
     arguments = parser.parse_args()
     rounds = 3 if arguments.quick else arguments.rounds
     sizes = (10_000, 100_000) if arguments.quick else (10_000, 100_000, 1_000_000, 10_000_000)
     report = {
+        "machine": machine(),
         "dense": {f"N={n}": dense(n, rounds) for n in ((2,) if arguments.quick else (10, 64))},
         "embedding_ms": {f"{n:,}": sparse(n, rounds, n <= 1_000_000) for n in sizes},
     }
     print(json.dumps(report, indent=1))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
+    write(report, arguments.json)
 
 
 if __name__ == "__main__":

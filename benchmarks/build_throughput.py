@@ -16,10 +16,7 @@ from __future__ import annotations
 import argparse
 import csv
 import gzip
-import json
 import os
-import platform
-import random
 import shutil
 import statistics
 import tempfile
@@ -29,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorflow_serving.apis import input_pb2
+from timing import machine, parser_of, ratio, run_rounds, write
 
 from tfr_moe._compat import tf
 from tfr_moe.beam.pipeline import BuildOptions, build
@@ -40,12 +38,8 @@ LAYOUTS = {"packed": True, "scalar": False}
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__, rounds=7)
     parser.add_argument("--sessions", type=int, default=12_000, help="lists of the synthetic log")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
-    parser.add_argument("--json", type=Path, help="also write the result to this file")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.sessions, arguments.rounds = 500, 2
@@ -121,15 +115,6 @@ def cpu_seconds(work: Callable[[], Any]) -> float:
     return time.process_time() - started
 
 
-def quartiles(values: list[float]) -> dict[str, float]:
-    low, _, high = statistics.quantiles(values, n=4)
-    return {
-        "median": round(statistics.median(values), 3),
-        "low": round(low, 3),
-        "high": round(high, 3),
-    }
-
-
 def compare(layout: str, logs: Path, work: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     schema = FeatureSchema.load(logs / "schema.yaml").model_copy(update={"packed": LAYOUTS[layout]})
     schema_file = work / f"{layout}.json"
@@ -147,14 +132,10 @@ def compare(layout: str, logs: Path, work: Path, arguments: argparse.Namespace) 
     if not same:
         raise SystemExit(f"{layout}: the loop and the pipeline wrote different lists")
     contestants: dict[str, Callable[[], Any]] = {
-        "loop": loop.run,
-        "pipeline": lambda: build(options),
+        "loop": lambda: cpu_seconds(loop.run),
+        "pipeline": lambda: cpu_seconds(lambda: build(options)),
     }
-    shuffle = random.Random(arguments.seed)
-    rounds = []
-    for _ in range(arguments.rounds):
-        order = shuffle.sample(list(contestants), len(contestants))
-        rounds.append({name: cpu_seconds(contestants[name]) for name in order})
+    rounds = run_rounds(contestants, arguments.rounds, arguments.seed, warm_up=0)
     rows = manifest["rows"]["read"]
     return {
         "rows": rows,
@@ -162,19 +143,7 @@ def compare(layout: str, logs: Path, work: Path, arguments: argparse.Namespace) 
         "rows_per_cpu_second": {
             name: round(rows / statistics.median([r[name] for r in rounds])) for name in contestants
         },
-        "ratio": quartiles([r["loop"] / r["pipeline"] for r in rounds]),
-    }
-
-
-def machine() -> dict[str, Any]:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
-    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return {
-        "processor": models[0] if models else platform.processor(),
-        "python": platform.python_version(),
-        "tensorflow": tf.__version__,
-        "load": os.getloadavg()[0],
+        "ratio": ratio(rounds, "loop", "pipeline"),
     }
 
 
@@ -192,14 +161,13 @@ def main() -> None:
     result = {"machine": machine(), "rounds": arguments.rounds, "layouts": found}
     print(result["machine"])
     for layout, numbers in found.items():
-        speed, ratio = numbers["rows_per_cpu_second"], numbers["ratio"]
+        speed, faster = numbers["rows_per_cpu_second"], numbers["ratio"]
         print(
             f"{layout}: {numbers['rows']:,} rows of {numbers['columns']} columns; "
             f"loop {speed['loop']:,}, pipeline {speed['pipeline']:,} rows a CPU second; "
-            f"ratio {ratio['median']} (quartiles {ratio['low']} to {ratio['high']})"
+            f"ratio {faster['median']} (quartiles {faster['low']} to {faster['high']})"
         )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write(result, arguments.json)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ with a linear score on top:
 encoder       SelfAttentionEncoder: attention with heads of width dim / H, and a feed-forward part
 wide heads    the same with heads as wide as the encoder, as TFR (and PRM) have them
 TFR           tfr.keras.layers.DocumentInteractionAttention: wide heads, no feed-forward part
+PyTorch       where torch is installed: the encoder of torch.nn.TransformerEncoderLayer, as allRank has it
 
 Then the encoder on lists of 10 to 1,000 items, with about the same number of items in each batch: directly,
 and by way of learned points.
@@ -17,24 +18,34 @@ and by way of learned points.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
-import json
+import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from selected_experts import machine, quartiles, run_rounds
+from timing import (
+    machine,
+    parser_of,
+    quartiles,
+    ratio,
+    run_rounds,
+    seconds_of,
+    sizes_of,
+    told,
+    write,
+)
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.layers import SelfAttentionEncoder
 
-OURS, WIDE, THEIRS = "encoder", "wide heads", "TFR"
+OURS, WIDE, THEIRS, TORCH = "encoder", "wide heads", "TFR", "PyTorch"
 LENGTHS = (10, 30, 100, 300, 1000)
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--lists", type=int, default=32, help="lists in a batch")
     parser.add_argument(
         "--places", type=int, default=60, help="places of a list, half of them valid"
@@ -46,10 +57,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--points", type=int, default=16, help="learned points")
     parser.add_argument("--items", type=int, default=3000, help="in a batch of any length")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--json", type=Path, help="also write the result to this file")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.lists, arguments.places, arguments.items, arguments.rounds = 2, 6, 1000, 3
@@ -90,6 +97,38 @@ def scored(layer: Any, call: Callable[[], Any]) -> Callable[[], Any]:
     return step
 
 
+def torch_step(arguments: argparse.Namespace, items: Any, mask: Any) -> Callable[[], float] | None:
+    """The same step in PyTorch with as many threads; None where it is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    import torch
+
+    threads = tf.config.threading.get_intra_op_parallelism_threads()
+    if threads:
+        torch.set_num_threads(threads)
+    layer = torch.nn.TransformerEncoderLayer(
+        arguments.dim, arguments.heads, arguments.hidden, dropout=0.0, batch_first=True
+    )
+    model = torch.nn.ModuleList(
+        [
+            torch.nn.Linear(arguments.width, arguments.dim),
+            torch.nn.TransformerEncoder(layer, arguments.blocks, enable_nested_tensor=False),
+            torch.nn.Linear(arguments.dim, 1),
+        ]
+    )
+    rows, padding = torch.tensor(items), torch.tensor(~mask)
+
+    def step() -> float:
+        started = time.perf_counter()
+        model.zero_grad()
+        first, encoder, last = model
+        scores = last(encoder(first(rows), src_key_padding_mask=padding))[..., 0]
+        scores.masked_fill(padding, 0.0).square().sum().backward()
+        return time.perf_counter() - started
+
+    return step
+
+
 def contestants(arguments: argparse.Namespace) -> dict[str, Callable[[], Any]]:
     """A step of each."""
     places = arguments.places
@@ -98,7 +137,9 @@ def contestants(arguments: argparse.Namespace) -> dict[str, Callable[[], Any]]:
     theirs = tfr.keras.layers.DocumentInteractionAttention(
         arguments.heads, arguments.dim, arguments.blocks, dropout=0.0
     )
+    torch = torch_step(arguments, items.numpy(), mask.numpy())
     return {
+        **({} if torch is None else {TORCH: torch}),
         OURS: scored(ours, lambda: ours(items, mask=mask, training=True)),
         WIDE: scored(wide, lambda: wide(items, mask=mask, training=True)),
         THEIRS: scored(theirs, lambda: theirs((items, mask), training=True)),
@@ -148,12 +189,11 @@ def main() -> None:
     # That each contestant is traced anew is meant.
     tf.get_logger().setLevel("ERROR")
     rounds = run_rounds(contestants(arguments), arguments.rounds, arguments.seed)
-    ratios = {
-        f"{one} / {THEIRS}": quartiles([r[one] / r[THEIRS] for r in rounds]) for one in (OURS, WIDE)
-    }
-    seconds = {name: quartiles([r[name] for r in rounds]) for name in rounds[0]}
+    pairs = [(OURS, THEIRS), (WIDE, THEIRS), *([(OURS, TORCH)] if TORCH in rounds[0] else [])]
+    ratios = {f"{one} / {other}": ratio(rounds, one, other) for one, other in pairs}
+    seconds = seconds_of(rounds)
     lengths = run_rounds(by_length(arguments), arguments.rounds, arguments.seed)
-    sizes = {k: v for k, v in vars(arguments).items() if k not in ("json", "quick")}
+    sizes = sizes_of(arguments)
     result = {
         "machine": machine(),
         "sizes": sizes,
@@ -164,16 +204,15 @@ def main() -> None:
     print(f"{result['machine']}\n{sizes}")
     for name, found in seconds.items():
         print(f"{name:<12} {found['median']:.3f} s for forward and backward")
-    for name, ratio in ratios.items():
-        print(f"{name:<18} {ratio['median']:.2f}  ({ratio['low']:.2f} to {ratio['high']:.2f})")
+    for name, found in ratios.items():
+        print(told(name, found))
     for name, cost in result["by_length"].items():
         each, against = cost["milliseconds_per_1000_items"], cost["against_shortest"]
         print(
             f"{name:>24}: {each['median']:.1f} ms per 1,000 items, {against['median']:.2f} times "
             f"that of {LENGTHS[0]} ({against['low']:.2f} to {against['high']:.2f})"
         )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    write(result, arguments.json)
 
 
 if __name__ == "__main__":

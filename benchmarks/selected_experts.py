@@ -15,16 +15,11 @@ all, padded   the same on every place, as a mixture does that knows no mask
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import random
-import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from timing import machine, parser_of, ratio, run_rounds, seconds_of, sizes_of, told, write
 
 from tfr_moe._compat import tf
 from tfr_moe.layers import ExpertTowers, ItemTower
@@ -33,7 +28,7 @@ SELECTED = "selected"
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__)
     parser.add_argument("--lists", type=int, default=32, help="lists in a batch")
     parser.add_argument(
         "--places", type=int, default=60, help="places of a list, half of them valid"
@@ -42,10 +37,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, nargs="+", default=[1024, 512, 256])
     parser.add_argument("--experts", type=int, default=10, help="N")
     parser.add_argument("--selected", type=int, default=5, help="K + D experts for each list")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--json", type=Path, help="also write the result to this file")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.lists, arguments.width, arguments.hidden, arguments.rounds = 4, 20, [32, 16], 3
@@ -96,67 +87,18 @@ def contestants(arguments: argparse.Namespace) -> dict[str, Callable[[], Any]]:
     return {name: with_gradient(layer, forward) for name, (layer, forward) in forwards.items()}
 
 
-def run_rounds(
-    steps: dict[str, Callable[[], Any]], rounds: int, seed: int
-) -> list[dict[str, float]]:
-    """Seconds of every contestant in every round."""
-    shuffle = random.Random(seed)
-    for step in steps.values():
-        step()
-        step()
-    found = []
-    for _ in range(rounds):
-        seconds = {}
-        for name in shuffle.sample(list(steps), len(steps)):
-            started = time.perf_counter()
-            loss, _gradients = steps[name]()
-            loss.numpy()
-            seconds[name] = time.perf_counter() - started
-        found.append(seconds)
-    return found
-
-
-def quartiles(values: list[float]) -> dict[str, float]:
-    """Median and quartiles, rounded to what a timing can tell."""
-    low, _, high = statistics.quantiles(values, n=4)
-    median = statistics.median(values)
-    return {"median": round(median, 4), "low": round(low, 4), "high": round(high, 4)}
-
-
-def machine() -> dict[str, Any]:
-    """Where it ran."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
-    models = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return {
-        "processor": models[0] if models else platform.processor(),
-        "cores": len(models) or None,
-        "devices": [d.device_type for d in tf.config.list_physical_devices()],
-        "python": platform.python_version(),
-        "tensorflow": tf.__version__,
-    }
-
-
 def main() -> None:
     arguments = parse_arguments()
     rounds = run_rounds(contestants(arguments), arguments.rounds, arguments.seed)
-    seconds = {name: quartiles([r[name] for r in rounds]) for name in rounds[0]}
-    ratios = {
-        name: quartiles([r[SELECTED] / r[name] for r in rounds])
-        for name in rounds[0]
-        if name != SELECTED
-    }
-    sizes = {k: v for k, v in vars(arguments).items() if k not in ("json", "quick")}
+    seconds = seconds_of(rounds)
+    ratios = {name: ratio(rounds, SELECTED, name) for name in rounds[0] if name != SELECTED}
+    sizes = sizes_of(arguments)
     result = {"machine": machine(), "sizes": sizes, "seconds": seconds, "ratios": ratios}
     print(f"{result['machine']}\n{sizes}")
     print(f"{SELECTED}: median {seconds[SELECTED]['median']:.3f} s for forward and backward")
-    for name, ratio in ratios.items():
-        print(
-            f"{SELECTED} / {name:<12} {ratio['median']:.2f}  "
-            f"(quartiles {ratio['low']:.2f} to {ratio['high']:.2f})"
-        )
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    for name, found in ratios.items():
+        print(told(f"{SELECTED} / {name}", found))
+    write(result, arguments.json)
 
 
 if __name__ == "__main__":

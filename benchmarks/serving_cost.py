@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from selected_experts import machine, quartiles
 from serving_models import SCHEMA, requests, tables
+from timing import machine, quartiles
 
 from tfr_moe._compat import tf
 from tfr_moe.scorers import create, explanation_model

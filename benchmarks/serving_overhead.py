@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 import serving_models
-from selected_experts import machine, quartiles
+from timing import machine, quartiles
 from version_swaps import start_server
 
 from tfr_moe.serving.asking import PREDICT

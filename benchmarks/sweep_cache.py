@@ -2,74 +2,65 @@
 
     python benchmarks/sweep_cache.py --data DATA [--batch-size 128] [--rounds 5] [--json FILE]
 
-A pass reads every batch as training reads it and throws it away. Both ways run in an order drawn anew each
-round; the ratio is taken within a round, of CPU seconds and of seconds. Filling the cache happens once for
-a whole sweep and is told apart.
+A pass reads every batch as training reads it and throws it away; passes take turns, see `timing`. Ratios are
+of CPU seconds. Filling the cache happens once for a whole sweep and is told apart.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import random
-import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from timing import machine, parser_of, ratio, run_rounds, seconds_of, write
+
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.tuning.cache import SPLITS, CachedDatasetBuilder, load_split, write_cache
+from tfr_moe.data.cached import CachedDatasetBuilder
+from tfr_moe.data.parsed import SPLITS, in_memory, map_split, write_parsed
 
 
-def read_all(builder: ElwcDatasetBuilder) -> tuple[float, float, int]:
-    """(CPU seconds, seconds, lists) of a pass over the training split."""
-    cpu, clock = time.process_time(), time.perf_counter()
-    lists = 0
-    for features, _ in builder.build_train_dataset():
-        lists += next(iter(features.values())).shape[0]
-    return time.process_time() - cpu, time.perf_counter() - clock, lists
+def read_all(builder: ElwcDatasetBuilder) -> Callable[[], float]:
+    """What makes a pass over the training split and returns its CPU seconds."""
+
+    def read() -> float:
+        started = time.process_time()
+        for _ in builder.build_train_dataset():
+            pass
+        return time.process_time() - started
+
+    return read
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = parser_of(__doc__, rounds=5)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    rounds_to_do = 2 if arguments.quick else arguments.rounds
     folder = DataFolder(arguments.data)
-    found: dict[str, list[tuple[float, float, int]]] = {"records": [], "cache": []}
     with tempfile.TemporaryDirectory() as temporary:
         started = time.process_time()
-        cache = write_cache(folder, Path(temporary) / "cache")
-        splits = {split: load_split(cache, folder.schema, split) for split in SPLITS}
+        cache = write_parsed(folder, Path(temporary) / "cache")
+        splits = {split: in_memory(map_split(cache, folder.schema, split)) for split in SPLITS}
         filled = time.process_time() - started
         options: dict[str, Any] = {"batch_size": arguments.batch_size, "repeat": False}
         ways = {
-            "records": ElwcDatasetBuilder(folder, **options),
-            "cache": CachedDatasetBuilder(splits, folder, **options),
+            "records": read_all(ElwcDatasetBuilder(folder, **options)),
+            "cache": read_all(CachedDatasetBuilder(splits, folder, **options)),
         }
-        for number in range(arguments.rounds):
-            order = random.Random(number).sample(list(ways), 2)
-            for way in order:
-                found[way].append(read_all(ways[way]))
-    assert {lists for passes in found.values() for *_, lists in passes} == {found["cache"][0][2]}
-    pairs = list(zip(found["records"], found["cache"], strict=True))
+        rounds = run_rounds(ways, rounds_to_do, arguments.seed, warm_up=0)
     report = {
-        "lists": found["cache"][0][2],
+        "machine": machine(),
+        "lists": folder.num_lists("train"),
         "fill_cpu_seconds": filled,
-        **{
-            f"{way}_cpu_seconds": statistics.median(passes[0] for passes in found[way])
-            for way in found
-        },
-        "cpu_ratio": statistics.median(a[0] / b[0] for a, b in pairs),
-        "time_ratio": statistics.median(a[1] / b[1] for a, b in pairs),
-        "rounds": arguments.rounds,
+        "cpu_seconds": seconds_of(rounds),
+        "records / cache": ratio(rounds, "records", "cache"),
     }
     print(json.dumps(report, indent=1))
-    if arguments.json:
-        arguments.json.write_text(json.dumps(report, indent=1) + "\n")
+    write(report, arguments.json)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,140 @@
+"""What a training step costs through Keras' `fit`: features, gate, towers, losses, AdamW.
+
+    python benchmarks/fit_step.py [--section marks|growth|others|dispatch] [--json FILE] [--quick]
+
+marks     selected experts against one tower, share of the machine's float32 matmul peak, N = 64 over N = 10,
+          bfloat16 against float32
+growth    a step by N, K, list length and batch, each against the first of its row
+others    against TFR's own DNN scorer, and an MMoE of Keras' Dense layers, with Keras' AdamW
+dispatch  segments against groups of a fixed size, compiled by XLA or not
+
+A model's `fit` is called with one batch, over and over; the first step of a call is left out. Contestants
+take turns, see `timing`. On a machine with a GPU it is the same command; `machine` in the result says what
+was seen.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+from step_models import QUICK, Size, dense_mmoe, fit_step, ours, tfr_dnn
+from timing import machine, parser_of, quartiles, ratio, run_rounds, seconds_of, told, write
+
+from tfr_moe._compat import tf
+
+SECTIONS = ("marks", "growth", "others", "dispatch")
+MOE = "adv_hsc_moe"
+PEAK = "matmul"
+
+
+def marks(base: Size, arguments: Any) -> dict[str, Any]:
+    side = 256 if arguments.quick else 4096
+    square = tf.random.normal([side, side])
+    product = tf.function(lambda: tf.matmul(square, square))
+    steps = {
+        PEAK: product,
+        "one tower": fit_step(ours(base, "dnn"), base),
+        "N=10": fit_step(ours(base, MOE), base),
+        "N=10 bfloat16": fit_step(ours(base, MOE, precision="mixed_bfloat16"), base),
+    }
+    rounds = run_rounds(steps, arguments.rounds, arguments.seed)
+    peak = 2 * side**3
+    # Forward once, backward twice: by the weights and by the input.
+    useful = 6 * base.items * (base.selected + base.adversarial) * base.products
+    shares = [(useful / r["N=10"]) / (peak / r[PEAK]) for r in rounds]
+    found = {
+        "seconds": seconds_of(rounds),
+        "N=10 / one tower": ratio(rounds, "N=10", "one tower"),
+        "float32 / bfloat16": ratio(rounds, "N=10", "N=10 bfloat16"),
+        "share of matmul peak": quartiles(shares),
+        "matmul_gflops": round(peak / seconds_of(rounds)[PEAK]["median"] / 1e9, 1),
+    }
+    for lists in {base.lists, max(1, base.lists // 4)}:
+        found[f"N=64 / N=10, B={lists}"] = _against_ten(base._replace(lists=lists), arguments)
+    return found
+
+
+def _against_ten(size: Size, arguments: Any) -> dict[str, float]:
+    steps = {n: fit_step(ours(size._replace(experts=n), MOE), size) for n in (10, 64)}
+    named = {f"N={n}": step for n, step in steps.items()}
+    found = ratio(run_rounds(named, arguments.rounds, arguments.seed), "N=64", "N=10")
+    gc.collect()
+    return found
+
+
+def growth(base: Size, arguments: Any) -> dict[str, Any]:
+    rows: dict[str, list[tuple[int, Size]]] = {
+        "N": [(n, base._replace(experts=n)) for n in (10, 16, 32, 64, 128)],
+        "K": [(k, base._replace(selected=k, experts=16)) for k in (1, 2, 4, 8)],
+        "list length": [(n, base._replace(places=n)) for n in (20, 60, 120, 240)],
+        "batch": [(n, base._replace(lists=n)) for n in (16, 32, 64, 128)],
+    }
+    if arguments.quick:
+        rows = {name: row[:2] for name, row in rows.items()}
+    found = {}
+    for name, row in rows.items():
+        steps = {str(value): fit_step(ours(size, MOE), size) for value, size in row}
+        rounds = run_rounds(steps, arguments.rounds, arguments.seed)
+        first = str(row[0][0])
+        found[name] = {
+            value: {"seconds": quartile, "ratio": ratio(rounds, value, first)}
+            for value, quartile in seconds_of(rounds).items()
+        }
+        del steps
+        gc.collect()
+    return found
+
+
+def others(base: Size, arguments: Any) -> dict[str, Any]:
+    steps = {
+        "dnn": fit_step(ours(base, "dnn"), base),
+        MOE: fit_step(ours(base, MOE), base),
+        "tfr_dnn": fit_step(tfr_dnn(base), base),
+        "dense_mmoe": fit_step(dense_mmoe(base), base),
+    }
+    rounds = run_rounds(steps, arguments.rounds, arguments.seed)
+    return {
+        "seconds": seconds_of(rounds),
+        "dnn / tfr_dnn": ratio(rounds, "dnn", "tfr_dnn"),
+        f"{MOE} / dense_mmoe": ratio(rounds, MOE, "dense_mmoe"),
+        f"{MOE} / tfr_dnn": ratio(rounds, MOE, "tfr_dnn"),
+    }
+
+
+def dispatch(base: Size, arguments: Any) -> dict[str, Any]:
+    steps = {
+        "segments": fit_step(ours(base, MOE), base),
+        "capacity": fit_step(ours(base, MOE, dispatch="capacity"), base),
+        "capacity, XLA": fit_step(ours(base, MOE, dispatch="capacity", jit_compile=True), base),
+    }
+    rounds = run_rounds(steps, arguments.rounds, arguments.seed)
+    names = [name for name in steps if name != "segments"]
+    return {
+        "seconds": seconds_of(rounds),
+        **{f"{name} / segments": ratio(rounds, name, "segments") for name in names},
+    }
+
+
+def main() -> None:
+    parser = parser_of(__doc__, rounds=9)
+    parser.add_argument("--section", action="append", choices=SECTIONS, help="all by default")
+    parser.add_argument("--lists", type=int, default=128, help="lists of a batch, B")
+    arguments = parser.parse_args()
+    arguments.rounds = 2 if arguments.quick else arguments.rounds
+    base = QUICK if arguments.quick else Size(lists=arguments.lists)
+    result: dict[str, Any] = {"machine": machine(), "sizes": base._asdict()}
+    print(result["machine"], result["sizes"], sep="\n")
+    for section in arguments.section or SECTIONS:
+        found = result[section] = globals()[section](base, arguments)
+        for name, value in found.items():
+            print(
+                told(name, value)
+                if isinstance(value, dict) and "median" in value
+                else f"{name}: {value}"
+            )
+        write(result, arguments.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""How long a model, LightGBM and XGBoost take to the same NDCG on the validation split.
+
+    python benchmarks/time_to_quality.py --data DATA [--model NAME] [--set key=value]... [--json FILE]
+
+Each trains once. After each epoch, or every 50 trees, its scores of the validation split give a point: the
+seconds of training so far, and the mean NDCG of the lists that have something relevant. Scoring for a point
+is not counted; parsing the records into rows, which trees need first, is told apart. The goal is the highest
+NDCG that all of them reach; a contestant's time is that of its first point there.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from timing import machine, parser_of, sizes_of, write
+
+from tfr_moe._compat import tf
+from tfr_moe.baselines import boosting, lambdamart
+from tfr_moe.baselines.rows import Rows, write_rows
+from tfr_moe.config import load_config
+from tfr_moe.data import DataFolder
+from tfr_moe.evaluation.per_list import ndcg
+from tfr_moe.schema import MASK
+from tfr_moe.training.pipeline import RankingPipeline
+from tfr_moe.training.run import fit, make_builder
+
+Curve = list[tuple[float, float]]
+QUIET = Console(quiet=True)
+
+
+def mean_ndcg(batches: Iterable[tuple[Any, Any, Any]]) -> float:
+    """Over (scores, labels, mask) of the lists that have something relevant."""
+    each = np.concatenate([ndcg(*(np.asarray(part) for part in batch)) for batch in batches])
+    return float(np.nanmean(each))
+
+
+class Points(tf.keras.callbacks.Callback):
+    """A point after each epoch, with the clock stopped while it is made."""
+
+    def __init__(self, data: tf.data.Dataset):
+        super().__init__()
+        self._data = data
+        self._begun = 0.0
+        self._spent = 0.0
+        self.curve: Curve = []
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._begun = time.perf_counter()
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self._spent += time.perf_counter() - self._begun
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        quality = mean_ndcg(
+            (self.model(features, training=False), labels, features[MASK])
+            for features, labels, *_ in self._data
+        )
+        self.curve.append((self._spent, quality))
+
+
+def of_model(folder: DataFolder, config: Any, work: Path) -> Curve:
+    builder = make_builder(folder, config)
+    points = Points(builder.build_valid_dataset())
+
+    class Watched(RankingPipeline):
+        def build_callbacks(self) -> list[Any]:
+            return [points, *super().build_callbacks()]
+
+    work.mkdir()
+    fit(folder, builder, config, work, QUIET, Watched)
+    return points.curve
+
+
+def lists_of(rows: Rows, scores: Any) -> Iterable[tuple[Any, Any, Any]]:
+    """Rows as padded lists, some at a time."""
+    ends = np.cumsum(rows.sizes)
+    for start in range(0, len(rows.sizes), 1024):
+        sizes = rows.sizes[start : start + 1024]
+        first = ends[start] - rows.sizes[start]
+        mask = np.arange(sizes.max()) < sizes[:, None]
+        padded = np.zeros((2, *mask.shape))
+        for number, values in enumerate((scores, rows.labels)):
+            padded[number][mask] = values[first : first + sizes.sum()]
+        yield padded[0], padded[1], mask
+
+
+def of_trees(
+    module: ModuleType, staged: Callable[[Any, Any, int], Any], train: Rows, valid: Rows, seed: int
+) -> Curve:
+    started = time.perf_counter()
+    times: list[float] = []
+    fitted = module.fit(
+        train, valid, {}, seed, lambda _line: times.append(time.perf_counter() - started)
+    )
+    times.append(time.perf_counter() - started)
+    trees = [50 * (i + 1) for i in range(len(times) - 1)] + [fitted.rounds]
+    values = np.asarray(valid.values)
+    return [
+        (seconds, mean_ndcg(lists_of(valid, staged(fitted.ranker, values, count))))
+        for seconds, count in zip(times, trees, strict=True)
+        # XGBoost keeps the trees up to the best one only.
+        if count <= fitted.best_round or module is lambdamart
+    ]
+
+
+STAGED: dict[str, tuple[ModuleType, Callable[[Any, Any, int], Any]]] = {
+    "lambdamart": (lambdamart, lambda r, v, n: r._booster.predict(v, num_iteration=n)),
+    "xgboost": (boosting, lambda r, v, n: r._booster.inplace_predict(v, iteration_range=(0, n))),
+}
+
+
+def main() -> None:
+    parser = parser_of(__doc__, rounds=1)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--model", default="adv_hsc_moe")
+    parser.add_argument("--set", action="append", default=[], dest="settings")
+    arguments = parser.parse_args()
+    quick = ["num_epochs=2", "expert_hidden_dims=[16]"] if arguments.quick else []
+    folder = DataFolder(arguments.data)
+    settings = [f"seed={arguments.seed}", *quick, *arguments.settings]
+    config = load_config(model=arguments.model, overrides=settings)
+    curves: dict[str, Curve] = {}
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        curves[arguments.model] = of_model(folder, config, work / "run")
+        started = time.perf_counter()
+        train, valid = (
+            write_rows(folder, split, work, lambda *_: None) for split in ("train", "validation")
+        )
+        preparing = time.perf_counter() - started
+        for model, (module, staged) in STAGED.items():
+            curves[model] = of_trees(module, staged, train, valid, arguments.seed)
+    goal = min(max(quality for _, quality in curve) for curve in curves.values())
+    seconds = {
+        model: next(spent for spent, quality in curve if quality >= goal)
+        for model, curve in curves.items()
+    }
+    result: dict[str, Any] = {
+        "machine": machine(),
+        "sizes": sizes_of(arguments),
+        "goal": goal,
+        "seconds_to_goal": seconds,
+        "best": {model: max(quality for _, quality in curve) for model, curve in curves.items()},
+        "rows_for_trees_seconds": preparing,
+        "curves": curves,
+    }
+    print(f"validation NDCG {goal:.4f}, which all reach, after:")
+    for model, spent in seconds.items():
+        print(f"  {model}: {spent:.1f} s (best {result['best'][model]:.4f})")
+    print(f"  and {preparing:.1f} s for the rows that trees read")
+    write(result, arguments.json)
+
+
+if __name__ == "__main__":
+    main()
