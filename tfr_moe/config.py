@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import yaml
 from pydantic import (
@@ -17,75 +17,28 @@ from pydantic import (
     model_validator,
 )
 
+from tfr_moe.config_checks import check_monitor, check_strategy, check_tasks, check_towers
 from tfr_moe.errors import UserError, describe
+from tfr_moe.model_names import (
+    ADVERSARIAL,
+    BASELINE_NAMES,
+    DENSE_MIXTURES,
+    MODEL_DEFAULTS,
+    MULTITASK_NAMES,
+    WIDE_HEADS,
+    BaselineName,
+    ModelName,
+)
+from tfr_moe.model_names import MODEL_NAMES as MODEL_NAMES
 from tfr_moe.presets import preset_settings
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.tasks import (
     Task,
     TaskSettings,
-    check_given,
     metric_of,
     resolve_tasks,
     settings_of_names,
 )
-
-ModelName = Literal[
-    "dnn",
-    "wide_dnn",
-    "moe",
-    "adv_moe",
-    "hsc_moe",
-    "adv_hsc_moe",
-    "mlp",
-    "context_aware",
-    "prm_base",
-    "prm_personalized",
-    "dlcm",
-    "wide_deep",
-    "click_model",
-    "single_task",
-    "shared_bottom",
-    "l2_constrained",
-    "cross_stitch",
-    "tensor_factorization",
-    "omoe",
-    "mmoe",
-    "category_mmoe",
-]
-BaselineName = Literal["lambdamart", "xgboost", "svm_rank"]
-BASELINE_NAMES: tuple[str, ...] = get_args(BaselineName)
-MODEL_NAMES: tuple[str, ...] = get_args(ModelName)
-MULTITASK_NAMES = MODEL_NAMES[MODEL_NAMES.index("single_task") :]
-TOWERS = ("dnn", "wide_dnn", "mlp")
-MIXTURES = ("moe", "adv_moe", "hsc_moe", "adv_hsc_moe")
-_ADVERSARIAL = ("adv_moe", "adv_hsc_moe")
-DENSE_MIXTURES = ("omoe", "mmoe")  # gates over all N experts; there is no K
-WIDE_HEADS = ("prm_base", "prm_personalized")  # heads as wide as the encoder
-
-_LISTWISE: dict[str, Any] = {"optimizer": "adam", "learning_rate": 1e-3, "loss": "softmax_loss"}
-_PRM = {
-    **_LISTWISE,
-    "trunk": "attention",
-    "attention_dim": 64,
-    "attention_blocks": 4,
-    "attention_heads": 3,
-    "attention_hidden_dim": 64,
-    "positional_encoding": "learned",
-    "dropout": 0.1,
-}
-MODEL_DEFAULTS: dict[str, dict[str, Any]] = {
-    "mlp": {**_LISTWISE, "expert_hidden_dims": (256, 384, 256)},
-    "context_aware": {**_LISTWISE, "trunk": "attention"},
-    "prm_base": _PRM,
-    "prm_personalized": _PRM,
-    "dlcm": {**_LISTWISE, "expert_hidden_dims": (64, 64)},
-    "click_model": {"expert_hidden_dims": (256, 64)},
-}
-"""What models have for a default where it is not that of the first paper.
-
-`mlp` and `context_aware` are those of Pobrotyn et al. for shop logs (Tables 6 and 7), PRM is the default of
-Pei et al. (Table 4) on theirs.
-"""
 
 
 class RunConfig(BaseModel):
@@ -282,7 +235,7 @@ class RunConfig(BaseModel):
         if self.top_k > self.num_experts and self.model not in DENSE_MIXTURES:
             raise ValueError(f"top_k must be <= num_experts = {self.num_experts}, got {self.top_k}")
         idle = self.num_experts - self.top_k
-        if self.model in _ADVERSARIAL and self.num_adversarial > idle:
+        if self.model in ADVERSARIAL and self.num_adversarial > idle:
             raise ValueError(
                 f"num_adversarial must be <= num_experts - top_k = {idle}, "
                 f"got {self.num_adversarial}"
@@ -301,80 +254,11 @@ class RunConfig(BaseModel):
             raise ValueError(
                 f"library_parameters is for {', '.join(BASELINE_NAMES)}, not {self.model}"
             )
-        self._check_strategy()
-        self._check_towers()
-        self._check_tasks()
-        self._check_monitor()
+        check_strategy(self)
+        check_towers(self)
+        check_tasks(self)
+        check_monitor(self)
         return self
-
-    def _check_towers(self) -> None:
-        if self.model in BASELINE_NAMES:
-            for name, without in (("cache", "none"), ("profile", False)):
-                if getattr(self, name) != without:
-                    raise ValueError(f"{name} is for neural models, not {self.model}")
-        if self.expert_norm != "none" and self.model not in (*MIXTURES, *TOWERS):
-            raise ValueError(
-                f"expert_norm is for {', '.join((*MIXTURES, *TOWERS))}, not {self.model}"
-            )
-        if self.dispatch != "segments" and self.model not in MIXTURES:
-            raise ValueError(f"dispatch is for {', '.join(MIXTURES)}, not {self.model}")
-        if self.jit_compile and self.dispatch != "capacity":
-            raise ValueError(
-                "jit_compile needs dispatch=capacity: the shapes of segments depend on the gate"
-            )
-
-    def _check_strategy(self) -> None:
-        if self.strategy is not None and self.model in BASELINE_NAMES:
-            raise ValueError(f"strategy is for neural models, not {self.model}")
-        if self.strategy != "ParameterServerStrategy":
-            return
-        for name, without in (("cache", "none"), ("profile", False)):
-            # Both run Python where the data is read, which is not where the settings are.
-            if getattr(self, name) != without:
-                raise ValueError(f"{name} must be {str(without).lower()} under {self.strategy}")
-        if self.deterministic:
-            raise ValueError(f"deterministic must be false under {self.strategy}")
-        if self.precision == "mixed_float16":
-            raise ValueError(
-                f"precision must be float32 or mixed_bfloat16 under {self.strategy}, whose gradients "
-                f"can't be scaled, got {self.precision}"
-            )
-
-    def _check_tasks(self) -> None:
-        for name in ("tasks", "category_groups", "parameter_budget"):
-            if self.model not in MULTITASK_NAMES and getattr(self, name) is not None:
-                raise ValueError(
-                    f"{name} is for the multi-task models ({', '.join(MULTITASK_NAMES)}), "
-                    f"not {self.model}"
-                )
-        named = [self.loss, *(task.loss for task in (self.tasks or {}).values())]
-        if self.model in MULTITASK_NAMES and "ordinal" in named:
-            raise ValueError(
-                f"loss ordinal needs several outputs for each item, {self.model} has one"
-            )
-        if self.model in MULTITASK_NAMES and not self.expert_hidden_dims:
-            raise ValueError(f"expert_hidden_dims must name a layer for {self.model}")
-        if self.tasks is not None and self.category_groups is not None:
-            raise ValueError("tasks and category_groups exclude each other")
-        if self.category_groups is not None:
-            groups = self.category_groups
-            if (groups if isinstance(groups, int) else len(groups)) < 2:
-                raise ValueError(f"category_groups must be 2 groups or more, got {groups}")
-        if self.tasks is not None:
-            if len(self.tasks) < 2:
-                raise ValueError(f"tasks must be 2 labels or more, got {', '.join(self.tasks)}")
-            check_given({name: task.given for name, task in self.tasks.items()})
-
-    def _check_monitor(self) -> None:
-        if self.monitor == "loss" or self.monitor in self.metrics:
-            return
-        # Which tasks there are, only the data can tell where none are named.
-        if self.model in MULTITASK_NAMES and self.category_groups is None:
-            return
-        raise ValueError(
-            f"monitor must be loss or one of metrics ({', '.join(self.metrics)}), "
-            f"got {self.monitor!r}"
-        )
 
     @property
     def num_outputs(self) -> int:
