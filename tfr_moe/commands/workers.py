@@ -24,7 +24,7 @@ from tfr_moe.folders import read_json
 from tfr_moe.local_workers import LOST, run_local_workers
 
 _BEGUN_AGAIN = "TFR_MOE_BEGUN_AGAIN"
-_ATTEMPTS = 3
+_ATTEMPTS = 10
 
 
 def cluster_of(cluster: str | None, task: str | None) -> Cluster | None:
