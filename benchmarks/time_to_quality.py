@@ -101,12 +101,11 @@ def of_trees(
     )
     times.append(time.perf_counter() - started)
     trees = [50 * (i + 1) for i in range(len(times) - 1)] + [fitted.rounds]
-    values = np.asarray(valid.values)
+    values, best = np.asarray(valid.values), fitted.best_round
     return [
-        (seconds, mean_ndcg(lists_of(valid, staged(fitted.ranker, values, count))))
+        # XGBoost keeps the trees up to the best one only, and neither library uses later ones.
+        (seconds, mean_ndcg(lists_of(valid, staged(fitted.ranker, values, min(count, best)))))
         for seconds, count in zip(times, trees, strict=True)
-        # XGBoost keeps the trees up to the best one only.
-        if count <= fitted.best_round or module is lambdamart
     ]
 
 
