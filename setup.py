@@ -57,7 +57,7 @@ EXTRAS = {
         "xgboost-cpu>=2.1; sys_platform != 'darwin'",
         "xgboost>=2.1; sys_platform == 'darwin'",
     ],
-    "report": ["matplotlib>=3.8", "scikit-learn>=1.3", "statsmodels>=0.14"],
+    "report": ["matplotlib>=3.8", "plotly>=5.20", "scikit-learn>=1.3", "statsmodels>=0.14"],
     "gpu": ["tensorflow[and-cuda]"],
 }
 EXTRAS["dev"] = [
@@ -90,6 +90,7 @@ setup(
     package_dir=PACKAGE_DIR,
     package_data={
         "tfr_moe": ["py.typed", "webpage.css"],
+        "tfr_moe.reporting": ["*.js"],
         "tfr_moe.serving": ["protos/*"],
     },
     install_requires=REQUIRES,

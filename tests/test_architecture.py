@@ -68,6 +68,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "analysis": {*MODEL, "training", "baselines", "evaluation"},
     # The command line: cli.py and the modules that do what one command does. Only they see everything.
     "comparison": {*MODEL, "training", "baselines", "evaluation", "analysis"},
+    "reporting": {
+        *MODEL,
+        "training",
+        "baselines",
+        "evaluation",
+        "analysis",
+        "comparison",
+        "serving",
+        "webpage",
+    },
     "reranking": {*MODEL, "training", "baselines", "evaluation", "comparison"},
     "variants": {*MODEL, "training"},
     "release": {*MODEL, "training", "serving", "variants"},
@@ -75,6 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "vectors": {*MODEL, "training", "beam", "serving", "prediction"},
     "reproduce": {
         *MODEL,
+        "analysis",
         "comparison",
         "reranking",
         "training",
@@ -88,19 +99,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "demo": {*PARTS, "comparison", "release"},
     "commands": {
         *PARTS,
+        "children",
+        "cluster",
+        "local_workers",
         "variants",
         "query_categories",
         "prediction",
         "vectors",
         "comparison",
+        "reporting",
         "reranking",
         "release",
         "reproduce",
         "retraining",
     },
-        "children",
-        "cluster",
-        "local_workers",
     "cli": {"errors", "commands", "demo"},
     "": {"_compat", "errors", "schema"},  # tfr_moe/__init__.py itself
 }
