@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -25,6 +26,8 @@ from tfr_moe.local_workers import LOST, run_local_workers
 
 _BEGUN_AGAIN = "TFR_MOE_BEGUN_AGAIN"
 _ATTEMPTS = 10
+_PAUSE = 30.0
+"""Seconds in which every worker notices that the others are gone, as TensorFlow looks for them."""
 
 
 def cluster_of(cluster: str | None, task: str | None) -> Cluster | None:
@@ -84,6 +87,9 @@ def train_as_task(
     """
     if child:
         end_with_parent()
+    elif _BEGUN_AGAIN in os.environ:
+        # Who joins at once may meet processes that are about to begin again themselves, without end.
+        time.sleep(_PAUSE)
     from tfr_moe.training import LostWorkersError, run, serve
 
     if cluster.serves:
