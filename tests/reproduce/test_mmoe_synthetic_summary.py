@@ -55,6 +55,8 @@ def test_the_finding_says_higher_only_where_the_interval_does():
     assert "shared_bottom at correlation 0.5: loss higher than" in lines[0]
     assert "mmoe at correlation 0.5: degrades less than shared_bottom" in lines[1]
     assert "omoe at correlation 0.5: degrades not measurably less or more" in lines[2]
+    # The differences are 0.10, 0.10, 0.11: all signs alike, 2 / 2^3.
+    assert lines[0].endswith("; median +0.1000, Wilcoxon p = 0.25")
 
 
 def test_one_run_has_no_interval_and_no_finding():
