@@ -27,7 +27,13 @@ CAPTION = (
 )
 
 
-def _p(value: float) -> str:
+def p_text(value: float) -> str:
+    """A p-value for a table; - where there is none.
+
+    Example:
+        >>> p_text(0.03), p_text(2e-7), p_text(float("nan"))
+        ('0.0300', '2e-07', '-')
+    """
     if math.isnan(value):
         return "-"
     return f"{value:.4f}" if value >= 0.0001 else f"{value:.0e}"
@@ -54,9 +60,9 @@ def claim_cells(claim: Claim) -> list[str]:
         claim.model,
         claim.reference,
         f"{claim.difference:+.4f} [{claim.low:+.4f}, {claim.high:+.4f}]",
-        _p(claim.holm_both),
-        _p(claim.holm_seeds),
-        _p(claim.holm_lists),
+        p_text(claim.holm_both),
+        p_text(claim.holm_seeds),
+        p_text(claim.holm_lists),
         _effect(claim.effect_seeds),
         _effect(claim.effect_lists),
         f"{claim.runs}, {claim.reference_runs}",

@@ -41,27 +41,32 @@ def key_of(job: Job) -> str:
     return json.dumps(job, sort_keys=True)
 
 
-def read_finished(path: Path) -> dict[str, Result]:
-    """The results in a file of JSON lines, by key; a last line that was cut off does not count.
+def read_entries(path: Path) -> list[tuple[Job, Result]]:
+    """The jobs in a file of JSON lines with their results; a last line that was cut off does not count.
 
     Raises:
         UserError: for a broken line that is not the last, naming file and line.
     """
     if not path.is_file():
-        return {}
-    finished = {}
+        return []
+    entries = []
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.endswith("\n"):
                 break
             try:
                 entry = json.loads(line)
-                finished[key_of(entry["job"])] = entry["result"]
+                entries.append((dict(entry["job"]), entry["result"]))
             except (ValueError, KeyError, TypeError):
                 raise UserError(
                     f"{path} line {number}: is no finished run; remove the line, or give another --out"
                 ) from None
-    return finished
+    return entries
+
+
+def read_finished(path: Path) -> dict[str, Result]:
+    """The results of the same file by `key_of` their jobs."""
+    return {key_of(job): result for job, result in read_entries(path)}
 
 
 def _drop_torn_line(path: Path) -> None:

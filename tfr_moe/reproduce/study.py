@@ -24,6 +24,19 @@ MODULES = {
         ),
         "tfr_moe.reproduce.paper_tables",
     ),
+    **dict.fromkeys(
+        (f"adv-hsc-moe-table{number}" for number in (3, 4)), "tfr_moe.reproduce.mixture_tables"
+    ),
+    "adv-hsc-moe-table5": "tfr_moe.reproduce.category_table",
+    **dict.fromkeys(
+        (f"adv-hsc-moe-{name}" for name in ("table7", "table8", "fig6")),
+        "tfr_moe.reproduce.paper_sweeps",
+    ),
+    "adv-hsc-moe-fig4": "tfr_moe.reproduce.gain_by_size",
+    "adv-hsc-moe-fig5": "tfr_moe.reproduce.gate_vectors",
+    **dict.fromkeys(
+        (f"adv-hsc-moe-fig{number}" for number in (7, 8)), "tfr_moe.reproduce.category_features"
+    ),
 }
 
 

@@ -1,0 +1,262 @@
+"""The tables and figures of Adv & HSC-MoE: configs of the paper's settings, and one small study of all."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests import tiny
+from tests.evaluation.test_claims import result
+from tfr_moe.config import load_config
+from tfr_moe.data import DataFolder
+from tfr_moe.errors import UserError
+from tfr_moe.evaluation.per_list import resolve
+from tfr_moe.reproduce import category_table, fair_runs, gain_by_size
+from tfr_moe.reproduce.category_data import top_sizes, write_category_data
+from tfr_moe.reproduce.fair_runs import CONFIGS, best_rates
+from tfr_moe.reproduce.gate_vectors import Gates, colour_groups, embed, silhouette
+from tfr_moe.reproduce.mixture_tables import cells_of, pairs_of, read_table
+from tfr_moe.reproduce.paper_sweeps import SWEEPS, SweepSettings, sweep_pairs
+from tfr_moe.reproduce.study import MODULES, Place, find, reproduce
+from tfr_moe.tuning.config import load_sweep_config
+
+QUIET = Console(quiet=True)
+TINY = (
+    "with_settings={expert_hidden_dims: [4], embedding_dim: 4, num_epochs: 1, num_experts: 4, "
+    "top_k: 2, batch_size: 64, metrics: [session_auc]}"
+)
+
+
+def printed(parts):
+    out = io.StringIO()
+    for part in parts:
+        Console(file=out, width=300).print(part)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("folder", ["table3", "table4", "table5"])
+def test_every_row_has_a_config_with_the_papers_settings(folder):
+    table = read_table(CONFIGS / folder)
+    names = [row.name for row in table.rows]
+    columns = 3 if folder == "table5" else len(table.metrics)
+    assert len(set(names)) == len(names)
+    for name in table.metrics:
+        resolve(name)
+    for row in table.rows:
+        config = load_config(CONFIGS / folder / f"{row.config}.yaml")
+        assert config.model == row.config
+        assert (config.num_experts, config.top_k, config.num_adversarial) == (10, 4, 1)
+        assert (config.hsc_weight, config.adversarial_weight) == (1e-3, 1e-3)
+        assert config.expert_hidden_dims == (1024, 512, 256)
+        assert config.embedding_dim == (64 if folder == "table4" else 16)
+        assert (config.optimizer, config.learning_rate) == ("adamw", 1e-4)
+        assert row.paper is None or len(row.paper) == columns
+        assert row.paper_p is None or len(row.paper_p) == len(table.metrics)
+        assert row.against is None or row.against in names
+    assert {p.stem for p in (CONFIGS / folder).iterdir()} == {
+        "table",
+        *(r.config for r in table.rows),
+    }
+
+
+def test_sweeps_have_the_papers_settings_and_take_others():
+    lambdas = {"table7": 0.01, "table8": 0.001, "fig6": 0.001}
+    for name in SWEEPS.values():
+        config = load_sweep_config(CONFIGS / f"{name}.yaml")
+        assert config.base.hsc_weight == config.base.adversarial_weight == lambdas[name]
+        assert config.base.expert_hidden_dims == (1024, 512, 256)
+    settings = SweepSettings(
+        runs=2,
+        with_settings={"expert_hidden_dims": [4]},
+        space={"preset": "gate_input", "user": []},
+    )
+    config = load_sweep_config(CONFIGS / "table7.yaml", sweep_pairs(settings))
+    assert config.seeds == (1, 2)
+    assert config.base.expert_hidden_dims == (4,)
+    assert config.space == {"preset": "gate_input", "user": []}
+
+
+def test_every_table_and_figure_is_a_study():
+    ours = [name for name in MODULES if name.startswith("adv-hsc-moe-")]
+    assert len(ours) == 10
+    assert all(find(name).needs_data for name in ours)
+
+
+def test_rows_are_tested_against_the_references_before_them():
+    rows = read_table(CONFIGS / "table3").rows
+    assert pairs_of(rows[:4]) == [
+        ("wide DNN", "DNN"),
+        ("MoE", "DNN"),
+        ("MoE", "wide DNN"),
+        ("Adv-MoE", "DNN"),
+        ("Adv-MoE", "wide DNN"),
+        ("Adv-MoE", "MoE"),
+    ]
+
+
+def test_a_learning_rate_that_diverged_never_wins():
+    values = {0.1: 0.6, 1.0: float("nan"), 0.01: 0.7}
+    found = [({"cell": "DNN", "rate": rate}, {"value": value}) for rate, value in values.items()]
+    assert best_rates(found) == {"DNN": 0.01}
+    assert best_rates(found[1:2]) == {"DNN": 1.0}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny.write_data_folder(tmp_path_factory.mktemp("data") / "set", 90, 40, 60)
+
+
+@pytest.fixture(scope="module")
+def study(data, tmp_path_factory):
+    """Table III with two rows, one learning rate and one seed."""
+    place = Place(tmp_path_factory.mktemp("study") / "table3", 1, data, QUIET)
+    pairs = [TINY, "learning_rates=[0.01]"]
+    pairs.append(f"configs={_two_rows(tmp_path_factory.mktemp('configs'))}")
+    return place, pairs, printed(reproduce("adv-hsc-moe-table3", place, pairs=pairs, runs=1))
+
+
+def _two_rows(folder):
+    """The configs without wide_dnn, whose training would show nothing more."""
+    import shutil
+
+    import yaml
+
+    shutil.copytree(CONFIGS, folder / "configs")
+    path = folder / "configs" / "table3" / "table.yaml"
+    table = yaml.safe_load(path.read_text())
+    table["rows"] = [row for row in table["rows"] if row["config"] in ("dnn", "adv_hsc_moe")]
+    table["rows"][-1]["against"] = "DNN"
+    path.write_text(yaml.safe_dump(table))
+    return folder / "configs"
+
+
+def test_table_3_stands_beside_the_papers_with_tests(study):
+    place, _, text = study
+    assert "(0.8131)" in text
+    assert "(0.8212)" in text
+    assert "of 60 lists judged" in text
+    found = json.loads((place.out / "results.json").read_text())
+    assert [row["row"] for row in found["rows"]] == ["DNN", "Adv & HSC-MoE"]
+    (claim,) = [c for c in found["claims"] if c["metric"] == "session_auc"]
+    ours = [row["metrics"]["session_auc"]["ours"] for row in found["rows"]]
+    assert claim["difference"] == pytest.approx(ours[1] - ours[0])
+    assert (claim["runs"], claim["reference_runs"]) == (1, 1)
+
+
+def test_a_finished_study_trains_nothing_again(study, monkeypatch):
+    place, pairs, text = study
+    monkeypatch.setattr(fair_runs, "_train", lambda *_: 1 / 0)
+    assert printed(reproduce("adv-hsc-moe-table3", place, pairs=pairs, runs=1)) == text
+
+
+def test_figures_4_and_5_take_the_runs_of_the_table(study, data, tmp_path, monkeypatch):
+    place, pairs, _ = study
+    monkeypatch.setattr(fair_runs, "_train", lambda *_: 1 / 0)
+    taken = [*pairs, f"runs_of={place.out}"]
+    four = Place(tmp_path / "fig4", 1, data, QUIET)
+    text = printed(reproduce("adv-hsc-moe-fig4", four, pairs=[*taken, "buckets=2"], runs=1))
+    found = json.loads((four.out / "results.json").read_text())["buckets"]
+    assert sum(bucket["training_lists"] for bucket in found) == 90
+    assert "Adv & HSC-MoE" in text
+    assert (four.out / "figure_4_gain_by_size.png").is_file()
+    five = Place(tmp_path / "fig5", 1, data, QUIET)
+    groups = "groups={Fashion: [a]}"
+    text = printed(reproduce("adv-hsc-moe-fig5", five, pairs=[*taken, groups], runs=1))
+    (model,) = json.loads((five.out / "results.json").read_text())["models"]
+    assert len(model["runs"]) == 1
+    assert {(p["parent"], p["group"]) for p in model["points"]} == {
+        ("a", "Fashion"),
+        ("b", "(others)"),
+    }
+    assert sum(p["lists"] for p in model["points"]) == 60
+    assert (five.out / "figure_5_gate_vectors.svg").is_file()
+    with pytest.raises(UserError, match="has no run of"):
+        reproduce(
+            "adv-hsc-moe-fig4",
+            Place(tmp_path / "none", 1, data, QUIET),
+            pairs=[TINY, f"runs_of={tmp_path}"],
+        )
+
+
+def test_gains_by_hand():
+    """Category p has one training list and gains 0.2, q has nine and gains 0.1."""
+    import dataclasses
+
+    base = dataclasses.replace(
+        result([0.5, 0.5, 0.6, 0.6]), categories=np.array(["p", "p", "q", "q"], object)
+    )
+    better = dataclasses.replace(base, values={"mrr": np.array([0.7, 0.7, 0.7, 0.7])})
+    found = gain_by_size.gains({"DNN": [base], "MoE": [better]}, {"p": 1, "q": 9}, 2, metric="mrr")
+    assert [bucket["name"] for bucket in found] == ["1: 1 to 1 lists", "2: 9 to 9 lists"]
+    assert [b["gains"]["MoE"]["difference"] for b in found] == pytest.approx([0.2, 0.1])
+    with pytest.raises(UserError, match="gains are over DNN"):
+        gain_by_size.gains({"MoE": [better]}, {}, 1)
+
+
+def test_silhouette_by_hand():
+    """Siblings 1 apart, strangers 10 or 11: (10.5 - 1) / 10.5 outside, (9.5 - 1) / 9.5 inside."""
+    vectors = np.array([[0.0], [1.0], [10.0], [11.0], [50.0]])
+    gates = Gates(["a", "a", "b", "b", "c"], list("vwxyz"), np.ones(5, int), vectors)
+    assert silhouette(gates) == pytest.approx((9.5 / 10.5 + 8.5 / 9.5) / 2)
+    alone = Gates(["a", "b"], ["x", "y"], np.ones(2, int), vectors[:2])
+    assert np.isnan(silhouette(alone))
+    with pytest.raises(UserError, match="at least 4 sub-categories, the data has 2"):
+        embed(alone, 30.0, 1)
+
+
+def test_groups_take_their_colours_and_the_rest_is_named():
+    gates = Gates(["a", "b", "c"], list("xyz"), np.array([5, 9, 1]), np.eye(3))
+    assert colour_groups(gates, None)[1] == ["b", "a", "c"]
+    found, order = colour_groups(gates, {"Fashion": ["a", "b"]})
+    assert (found, order) == (["Fashion", "Fashion", "(others)"], ["Fashion", "(others)"])
+    with pytest.raises(UserError, match="groups: 'd' is no top category; there are: a, b, c"):
+        colour_groups(gates, {"Fashion": ["d"]})
+
+
+def test_data_of_a_category_has_its_lists_alone(data, tmp_path):
+    sizes = top_sizes(data)
+    write_category_data(data, tmp_path / "a", ["a"])
+    folder = DataFolder(tmp_path / "a")
+    assert top_sizes(tmp_path / "a") == {"a": sizes["a"]}
+    assert folder.num_lists("train") == sizes["a"]
+    assert folder.statistics == DataFolder(data).statistics
+    write_category_data(tmp_path / "nowhere", tmp_path / "a", ["a"])  # is there: nothing is read
+    with pytest.raises(UserError, match="has no train list of 'zoo'"):
+        write_category_data(data, tmp_path / "zoo", ["zoo"])
+    assert not (tmp_path / "zoo").exists()
+
+
+def test_table_5_trains_each_category_alone_and_all_together():
+    rows = read_table(CONFIGS / "table5").rows
+    paths = {"m": "/m", "b": "/b", "joint": "/joint"}
+    cells = category_table.cells_of(rows, ["m", "b"], paths)
+    assert [(cell.name, cell.data, list(cell.tests)) for cell in cells] == [
+        ("own DNN: m", "/m", ["m"]),
+        ("own DNN: b", "/b", ["b"]),
+        ("joint DNN", "/joint", ["m", "b"]),
+        ("joint ours", "/joint", ["m", "b"]),
+    ]
+
+
+def test_bad_input_is_refused(data, tmp_path):
+    flat = tiny.SCHEMA.model_copy(update={"hierarchy": None})
+    (tmp_path / "flat").mkdir()
+    for path in data.iterdir():
+        if path.is_file():
+            (tmp_path / "flat" / path.name).write_bytes(path.read_bytes())
+    flat.save(tmp_path / "flat" / "schema.json")
+    for name in (n for n in MODULES if n.startswith("adv-hsc-moe-")):
+        with pytest.raises(UserError, match="names no hierarchy"):
+            reproduce(name, Place(tmp_path / name, 1, tmp_path / "flat", QUIET))
+    place = Place(tmp_path / "five", 1, data, QUIET)
+    with pytest.raises(UserError, match="'zoo' is no top category"):
+        reproduce("adv-hsc-moe-table5", place, pairs=["categories=[zoo, a]"])
+    with pytest.raises(UserError, match="--set brand=NAME"):
+        reproduce("adv-hsc-moe-fig8", Place(tmp_path / "eight", 1, data, QUIET))
+
+
+def test_a_cell_for_each_row_learns_and_is_judged_on_the_data(data):
+    (cell,) = cells_of(read_table(CONFIGS / "table3").rows[:1], "table3", data)
+    assert cell == ("DNN", "table3/dnn.yaml", str(data.resolve()), {"all": str(data.resolve())})

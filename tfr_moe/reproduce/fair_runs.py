@@ -1,0 +1,251 @@
+"""Models compared fairly: each with its own learning rate, several seeds, and its lists kept.
+
+Every cell of a table is a config trained on one data set and judged on one or several. First each
+learning rate is tried under the first seed, and the one with the best validation metric is taken; then
+all seeds are trained with it. Test lists are judged one by one and kept, so that tests and figures need no
+model. A study may take the runs of another (`runs_of`) in place of training its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from pydantic import Field
+from rich.console import Console
+
+from tfr_moe.config import RunConfig, load_config
+from tfr_moe.errors import UserError
+from tfr_moe.reproduce.runs import Job, Result
+from tfr_moe.reproduce.settings import StudySettings
+from tfr_moe.reproduce.study import Place
+
+if TYPE_CHECKING:
+    from tfr_moe.evaluation.result import PerListResult
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "adv_hsc_moe"
+SMALL = {"expert_hidden_dims": [32, 16], "embedding_dim": 8, "batch_size": 64}
+
+
+class FairSettings(StudySettings):
+    """How a comparison is run.
+
+    Attributes:
+        runs: seeds of each cell.
+        learning_rates: those that each cell chooses from by validation.
+        rows: words; only rows whose name contains one of them are run. None for all.
+        with_settings: settings above those of every config, such as smaller towers.
+        split: of the data that is judged.
+        configs: the folder of the configs.
+        runs_of: folder of another study of the same rows on the same data, whose runs are taken.
+    """
+
+    runs: int = Field(5, ge=1)
+    learning_rates: tuple[float, ...] = Field((1e-4, 3e-4, 1e-3, 3e-3), min_length=1)
+    rows: tuple[str, ...] | None = None
+    with_settings: dict[str, Any] = Field(default_factory=dict)
+    split: str = "test"
+    configs: str = str(CONFIGS)
+    runs_of: str | None = None
+
+    SIZES: ClassVar[dict[str, dict[str, Any]]] = {
+        "default": {},
+        "small": {
+            "runs": 2,
+            "learning_rates": (1e-3, 3e-3),
+            "with_settings": {**SMALL, "num_epochs": 3},
+        },
+    }
+    MAY_GROW: ClassVar[frozenset[str]] = frozenset({"runs", "rows"})
+
+
+class Cell(NamedTuple):
+    """A config trained on one data set.
+
+    Attributes:
+        name: what the table calls it.
+        config: the config's file, below the folder of configs.
+        data: the data set that it learns from.
+        tests: per column the data set that it is judged on.
+    """
+
+    name: str
+    config: str
+    data: str
+    tests: Mapping[str, str]
+
+
+class FairRun(NamedTuple):
+    """One trained run of a cell.
+
+    Attributes:
+        cell: its cell's name.
+        seed: its seed.
+        learning_rate: that of its cell.
+        path: the run's folder.
+        parameters: of its model.
+        tests: per column the file with its lists.
+    """
+
+    cell: str
+    seed: int
+    learning_rate: float
+    path: Path
+    parameters: int
+    tests: dict[str, Path]
+
+
+def cell_config(settings: FairSettings, config: str, rate: float, seed: int) -> RunConfig:
+    """The settings of a cell's run."""
+    path = Path(settings.configs) / config
+    return load_config(path, seed=seed, **{**settings.with_settings, "learning_rate": rate})
+
+
+def _run_name(job: Job) -> str:
+    slug = "".join(c if c.isalnum() else "-" for c in job["cell"].lower())
+    return f"runs/{slug}/lr-{job['rate']:g}-seed-{job['seed']}"
+
+
+def _train(settings: FairSettings, out: str, job: Job) -> Result:
+    """Trains a cell's run, or finds that it is there."""
+    from tfr_moe._compat import tf
+    from tfr_moe.comparison import train_model
+
+    tf.keras.backend.clear_session()
+    config = cell_config(settings, job["config"], job["rate"], job["seed"])
+    return train_model(job["data"], Path(out) / _run_name(job), config, Console(quiet=True))
+
+
+def _try_rate(settings: FairSettings, out: str, job: Job) -> Result:
+    from tfr_moe import metrics
+
+    found = _train(settings, out, job)
+    name = found["monitor"]
+    metric = name.removeprefix("val_")
+    higher = metric != "loss" and metrics.higher_is_better(metric)
+    return {"value": found["best"][name] * (1 if higher else -1), "monitor": name}
+
+
+def _run_cell(settings: FairSettings, metric_names: tuple[str, ...], out: str, job: Job) -> Result:
+    """Trains a run and keeps what each metric says of each test list."""
+    from tfr_moe.comparison import evaluate_run
+    from tfr_moe.data import DataFolder
+    from tfr_moe.evaluation.storage import save_result
+
+    found = _train(settings, out, job)
+    run = Path(out) / _run_name(job)
+    tests = {}
+    for place, (column, data) in enumerate(job["tests"].items()):
+        result = evaluate_run(DataFolder(data), run, settings.split, metric_names)
+        tests[column] = f"{_run_name(job)}/lists-{settings.split}-{place}.npz"
+        save_result(result, Path(out) / tests[column])
+    return {"run": _run_name(job), "parameters": found["parameters"], "tests": tests}
+
+
+def best_rates(found: Iterable[tuple[Job, Result]]) -> dict[str, float]:
+    """Per cell the learning rate with the best validation metric; one that diverged never wins.
+
+    Example:
+        >>> tried = [({"cell": "DNN", "rate": r}, {"value": v}) for r, v in [(0.1, 0.7), (1, 0.6)]]
+        >>> best_rates(tried)
+        {'DNN': 0.1}
+    """
+    best: dict[str, tuple[float, float]] = {}
+    for job, result in found:
+        value = -math.inf if math.isnan(result["value"]) else result["value"]
+        known = best.get(job["cell"])
+        if known is None or value > known[0]:
+            best[job["cell"]] = (value, job["rate"])
+    return {cell: rate for cell, (_, rate) in best.items()}
+
+
+def fair_runs(
+    settings: FairSettings, cells: Sequence[Cell], metric_names: Sequence[str], place: Place
+) -> dict[str, list[FairRun]]:
+    """Trains what is missing of all cells, and judges it.
+
+    Args:
+        settings: how.
+        cells: what.
+        metric_names: that lists are judged by.
+        place: where.
+
+    Returns:
+        Per cell its runs.
+
+    Raises:
+        UserError: for configs, data or a `runs_of` that don't fit.
+    """
+    if settings.runs_of is not None:
+        return _taken(settings, cells, Path(settings.runs_of))
+    out = str(place.out.resolve())
+    described = {cell.name: {"cell": cell.name, "config": cell.config, "data": cell.data}
+                 for cell in cells}  # fmt: skip
+    tries = [
+        {**job, "rate": rate, "seed": 1}
+        for job in described.values()
+        for rate in settings.learning_rates
+    ]
+    tried = place.run_all(tries, functools.partial(_try_rate, settings, out), "learning rates")
+    rates = best_rates(zip(tries, tried, strict=True))
+    jobs: list[Job] = [
+        {
+            **described[cell.name],
+            "tests": dict(cell.tests),
+            "rate": rates[cell.name],
+            "seed": seed,
+        }
+        for seed in range(1, settings.runs + 1)
+        for cell in cells
+    ]
+    work = functools.partial(_run_cell, settings, tuple(metric_names), out)
+    results = place.run_all(jobs, work, "runs")
+    return _by_cell(place.out, zip(jobs, results, strict=True))
+
+
+def _by_cell(out: Path, found: Iterable[tuple[Job, Result]]) -> dict[str, list[FairRun]]:
+    runs: dict[str, list[FairRun]] = {}
+    for job, result in found:
+        run = FairRun(
+            job["cell"],
+            job["seed"],
+            job["rate"],
+            out / result["run"],
+            result["parameters"],
+            {column: out / path for column, path in result["tests"].items()},
+        )
+        runs.setdefault(run.cell, []).append(run)
+    return runs
+
+
+def _taken(settings: FairSettings, cells: Sequence[Cell], out: Path) -> dict[str, list[FairRun]]:
+    """The runs of another study, which must have all cells on the same data."""
+    from tfr_moe.reproduce.runs import read_entries
+
+    wanted = {(cell.name, cell.data): cell for cell in cells}
+    entries = [
+        (job, result)
+        for job, result in read_entries(out / "runs.jsonl")
+        if (job.get("cell"), job.get("data")) in wanted and job.get("seed", 0) <= settings.runs
+    ]
+    runs = _by_cell(out, sorted(entries, key=lambda entry: entry[0]["seed"]))
+    for cell in cells:
+        if cell.name not in runs:
+            raise UserError(f"runs_of {out}: has no run of {cell.name} on {cell.data}")
+    return {cell.name: runs[cell.name] for cell in cells}
+
+
+def results_of(
+    runs: Mapping[str, Sequence[FairRun]], column: str
+) -> dict[str, list[PerListResult]]:
+    """Per cell the lists of each of its runs, on one column's data; without cells not judged on it."""
+    from tfr_moe.evaluation.storage import load_result
+
+    return {
+        cell: [load_result(run.tests[column]) for run in of_cell]
+        for cell, of_cell in runs.items()
+        if all(column in run.tests for run in of_cell)
+    }

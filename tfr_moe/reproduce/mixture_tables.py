@@ -1,0 +1,250 @@
+"""Tables III and IV of Adv & HSC-MoE: the five models and `wide_dnn`, tested against DNN and MoE."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+from rich.console import RenderableType
+from rich.table import Table
+
+from tfr_moe.errors import UserError, describe
+from tfr_moe.folders import write_json
+from tfr_moe.reproduce.fair_runs import Cell, FairRun, FairSettings, fair_runs, results_of
+from tfr_moe.reproduce.study import Place, Study
+
+if TYPE_CHECKING:
+    from tfr_moe.evaluation.claims import Claim
+    from tfr_moe.evaluation.result import PerListResult
+
+TABLES = {"adv-hsc-moe-table3": "table3", "adv-hsc-moe-table4": "table4"}
+COLUMN = "all"
+"""The one column of tests that these tables have."""
+REFERENCES = ("dnn", "wide_dnn", "moe")
+
+
+class MixtureRow(BaseModel):
+    """A row: what the table calls it, its config's name, and the paper's numbers and p-values.
+
+    Attributes:
+        name: what the table calls it.
+        config: name of its config, which is that of its model.
+        train: in Table V, on the data of one category (`own`) or of all (`joint`).
+        paper: one for each of the paper's columns.
+        against: the row that the paper's p-values are against.
+        paper_p: one for each metric.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    config: str
+    train: str | None = None
+    paper: tuple[float, ...] | None = None
+    against: str | None = None
+    paper_p: tuple[str, ...] | None = None
+
+
+class MixtureTable(BaseModel):
+    """A table: title, metrics and rows in the paper's order."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str
+    metrics: tuple[str, ...]
+    rows: tuple[MixtureRow, ...]
+
+
+def read_table(folder: Path) -> MixtureTable:
+    """The table of a folder of configs.
+
+    Raises:
+        UserError: where it is not there or not one.
+    """
+    path = folder / "table.yaml"
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return MixtureTable.model_validate(data)
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror}); the configs are in the repository's folder "
+            "configs/adv_hsc_moe, --set configs=FOLDER says where that is"
+        ) from error
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+    except ValidationError as error:
+        raise UserError(f"{path}: {describe(error, data)}") from error
+
+
+def wanted_rows(table: MixtureTable, words: Sequence[str] | None, name: str) -> list[MixtureRow]:
+    """The rows that have one of the words in their name; all without words.
+
+    Raises:
+        UserError: where there is none.
+    """
+    rows = [
+        row
+        for row in table.rows
+        if words is None or any(word.lower() in row.name.lower() for word in words)
+    ]
+    if not rows:
+        raise UserError(f"rows: no row of {name} has one of {', '.join(words or ())} in it")
+    return rows
+
+
+def need_hierarchy(data: Path) -> None:
+    """Refuses data without categories, which nothing of this paper applies to.
+
+    Raises:
+        UserError: naming the data.
+    """
+    from tfr_moe.data import DataFolder
+
+    if DataFolder(data).schema.hierarchy is None:
+        raise UserError(
+            f"--data {data}: its schema names no hierarchy, so there are no categories to gate by"
+        )
+
+
+def cells_of(rows: Sequence[MixtureRow], folder: str, data: Path) -> list[Cell]:
+    """A cell for each row, trained and judged on the same data set."""
+    path = str(data.resolve())
+    return [Cell(row.name, f"{folder}/{row.config}.yaml", path, {COLUMN: path}) for row in rows]
+
+
+def pairs_of(rows: Sequence[MixtureRow]) -> list[tuple[str, str]]:
+    """Each row against DNN, wide DNN and MoE, where they stand before it."""
+    references = [row.name for row in rows if row.config in REFERENCES]
+    names = [row.name for row in rows]
+    return [
+        (name, reference)
+        for name in names
+        for reference in references
+        if names.index(reference) < names.index(name)
+    ]
+
+
+def run(name: str, settings: FairSettings, place: Place) -> Sequence[RenderableType]:
+    """The whole table, or what is left of it: runs, `results.json`, and what to show."""
+    from tfr_moe.evaluation.claim_tables import by_metric, claim_table
+    from tfr_moe.evaluation.claims import claims
+
+    assert place.data is not None
+    need_hierarchy(place.data)
+    folder = TABLES[name]
+    table = read_table(Path(settings.configs) / folder)
+    rows = wanted_rows(table, settings.rows, name)
+    runs = fair_runs(settings, cells_of(rows, folder, place.data), table.metrics, place)
+    results = results_of(runs, COLUMN)
+    found = claims(results, pairs_of(rows), table.metrics)
+    summary = summarize(rows, runs, results, table.metrics)
+    write_json(
+        place.out / "results.json",
+        {"rows": summary, "claims": [dataclasses.asdict(claim) for claim in found]},
+    )
+    shown = _scores(name, table, summary, settings)
+    tested = [claim_table(family) for family in by_metric(found).values()]
+    for one in tested[:-1]:
+        one.caption = None  # the same under each
+    beside = _p_values(rows, table.metrics, found)
+    return [shown, *tested, *([beside] if beside.row_count else [])]
+
+
+def summarize(
+    rows: Sequence[MixtureRow],
+    runs: Mapping[str, Sequence[FairRun]],
+    results: Mapping[str, Sequence[PerListResult]],
+    metrics: Sequence[str],
+) -> list[dict[str, Any]]:
+    """Per row its learning rate, size, and per metric mean, t interval over seeds, and the paper's."""
+    from tfr_moe.evaluation.result import summarize as over_lists
+    from tfr_moe.evaluation.significance import seed_interval
+
+    found = []
+    for row in rows:
+        cells = {}
+        for place, metric in enumerate(metrics):
+            values = [over_lists(result)[metric].mean for result in results[row.name]]
+            interval = seed_interval(values)
+            cells[metric] = {
+                "ours": interval.mean,
+                "low": interval.low,
+                "high": interval.high,
+                "runs": values,
+                "paper": None if row.paper is None else row.paper[place],
+            }
+        first = runs[row.name][0]
+        found.append(
+            {
+                "row": row.name,
+                "learning_rate": first.learning_rate,
+                "parameters": first.parameters,
+                "metrics": cells,
+            }
+        )
+    return found
+
+
+def score_cell(cell: Mapping[str, Any]) -> str:
+    """Our mean with the reach of its interval, and the paper's number in brackets."""
+    text = f"{cell['ours']:.4f}"
+    if cell["low"] == cell["low"]:
+        text += f" ±{cell['high'] - cell['ours']:.4f}"
+    return text if cell["paper"] is None else f"{text} ({cell['paper']:.4f})"
+
+
+def _scores(
+    name: str,
+    table: MixtureTable,
+    summary: Sequence[Mapping[str, Any]],
+    settings: FairSettings,
+) -> Table:
+    shown = Table(
+        title=f"{name}: {table.title}; {settings.split} lists, mean over {settings.runs} seeds "
+        "± 95 %, the paper's in brackets",
+        title_justify="left",
+    )
+    shown.add_column("model")
+    for metric in table.metrics:
+        shown.add_column(metric, justify="right", no_wrap=True)
+    shown.add_column("learning rate", justify="right")
+    shown.add_column("parameters", justify="right")
+    for row in summary:
+        cells = [score_cell(row["metrics"][metric]) for metric in table.metrics]
+        shown.add_row(row["row"], *cells, f"{row['learning_rate']:g}", f"{row['parameters']:,}")
+    return shown
+
+
+def _p_values(rows: Sequence[MixtureRow], metrics: Sequence[str], found: Sequence[Claim]) -> Table:
+    """The paper's p-values beside ours over seeds and lists."""
+    from tfr_moe.evaluation.claim_tables import p_text
+
+    shown = Table(
+        title="p-values after Holm: over seeds (over seeds and lists), the paper's last",
+        title_justify="left",
+    )
+    shown.add_column("model")
+    shown.add_column("against")
+    for metric in metrics:
+        shown.add_column(metric, justify="right", no_wrap=True)
+    claimed = {(claim.metric, claim.model, claim.reference): claim for claim in found}
+    for row in rows:
+        if row.against is None or (metrics[0], row.name, row.against) not in claimed:
+            continue
+        cells = []
+        for place, metric in enumerate(metrics):
+            claim = claimed[metric, row.name, row.against]
+            paper = "" if row.paper_p is None else f"; {row.paper_p[place]}"
+            cells.append(f"{p_text(claim.holm_seeds)} ({p_text(claim.holm_both)}){paper}")
+        shown.add_row(row.name, row.against, *cells)
+    return shown
+
+
+STUDIES = {
+    name: Study(FairSettings, functools.partial(run, name), needs_data=True) for name in TABLES
+}
