@@ -139,6 +139,8 @@ def test_parameter_servers_train_and_the_chief_judges_every_list_once(data, tmp_
     [
         ({"deterministic": True}, "deterministic must be false under ParameterServerStrategy"),
         ({"precision": "mixed_float16"}, "whose gradients can't be scaled, got mixed_float16"),
+        ({"cache": "memory"}, "cache must be none under ParameterServerStrategy"),
+        ({"profile": True}, "profile must be false under ParameterServerStrategy"),
         ({"model": "svm_rank"}, "strategy is for neural models, not svm_rank"),
     ],
 )
