@@ -79,6 +79,7 @@ def differences(comparisons: Mapping[str, Mapping[str, Comparison]]) -> go.Figur
             x=[c.difference for c in found.values()],
             error_x=_reach([(c.difference, c.low, c.high) for c in found.values()]),
             mode="markers",
+            orientation="h",
             name=run,
             marker={"symbol": _SYMBOLS[place % len(_SYMBOLS)], "size": 9},
             hovertemplate="%{y}: %{x:+.4f}",
@@ -109,7 +110,7 @@ def by_size(found: Mapping[str, Sequence[SizeBucket]], metric: str) -> go.Figure
     for place, (run, rows) in enumerate((gains or found).items()):
         values = [row.mean if row.difference is None else row.difference for row in rows]
         figure.add_scatter(
-            x=[row.name.partition(": ")[2] for row in rows],
+            x=[row.name for row in rows],
             y=values,
             error_y=_reach([(v, r.low, r.high) for v, r in zip(values, rows, strict=True)]),
             customdata=[[row.categories, row.judged] for row in rows],
@@ -122,7 +123,7 @@ def by_size(found: Mapping[str, Sequence[SizeBucket]], metric: str) -> go.Figure
         legend=_LEGEND,
         showlegend=len(gains) > 1,
         scattermode="group",
-        xaxis={"title": "training lists of a category", "type": "category"},
+        xaxis={"title": "group: training lists of a category", "type": "category"},
         yaxis={
             "title": f"gain in {metric}" if gains else metric,
             "tickformat": "+.3f" if gains else ".3f",

@@ -24,7 +24,7 @@ function draw(name, c, width) {
   const data = spec.data.map(trace =>
     trace.type === "heatmap" ? {...trace, colorscale: scale(trace.meta, c)} : {...trace});
   const axis = own => ({
-    gridcolor: c.grid, linecolor: c.grid, zerolinecolor: c.muted, zeroline: false,
+    automargin: true, gridcolor: c.grid, linecolor: c.grid, zerolinecolor: c.muted, zeroline: false,
     fixedrange: matchMedia("(pointer: coarse)").matches, ...own,
     title: {text: "", font: {size: 13}, ...(own && own.title)},
   });
