@@ -174,7 +174,10 @@ def told_when_lost(place: Place) -> Iterator[None]:
     except gone as error:
         if place.cluster is None:
             raise
+        # The cause stands at the beginning or at the end, with traces of the graph between.
+        lines = [line.strip() for line in error.message.splitlines() if line.strip()]
+        cause = " ... ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else "no reason given"
         raise LostWorkersError(
-            f"{place.cluster.task}: lost other processes of the cluster "
-            f"({type(error).__name__}); the same command goes on once all are there"
+            f"{place.cluster.task}: lost other processes of the cluster ({type(error).__name__}: "
+            f"{cause[:300]}); the same command goes on once all are there"
         ) from error
