@@ -26,6 +26,8 @@ GROWING = ("N", "K", "list length", "batch")
 def draw_growth(axes: Any, step: dict[str, Any]) -> None:
     for name in GROWING:
         points = step["growth"].get(name, {})
+        if not points:
+            continue
         sizes = [float(value) for value in points]
         ratios = [found["ratio"] for found in points.values()]
         middle = [r["median"] for r in ratios]
