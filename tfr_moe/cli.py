@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from tfr_moe import __version__
-from tfr_moe.commands import attention, data, models, queries, reports, serving, sweeps
+from tfr_moe.commands import attention, data, explain, models, queries, reports, serving, sweeps
 from tfr_moe.commands.options import Seed
 from tfr_moe.errors import UserError
 
@@ -62,6 +62,7 @@ app.command()(data.rerank_data)
 app.command()(models.train)
 app.command()(models.evaluate)
 app.command()(reports.report)
+app.command()(explain.explain)
 app.command()(sweeps.tune)
 app.command()(sweeps.tune_report)
 app.command()(serving.export)

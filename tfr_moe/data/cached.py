@@ -28,12 +28,13 @@ CACHE_FOLDER = "parsed"
 def cached_builder(
     folder: DataFolder, kind: Literal["none", "memory", "disk"]
 ) -> Callable[..., ElwcDatasetBuilder]:
-    """Parses the data where it is asked for, and returns what makes a builder from the arguments of `ElwcDatasetBuilder`.
+    """What makes a builder from the arguments of `ElwcDatasetBuilder`, over records parsed now or later.
 
     Args:
         folder: the data set.
-        kind: `none` parses nothing beforehand; `memory` parses in each run; `disk` once below the data set, in `parsed/`, for all runs, and
-            maps the files: what does not fit into memory is read again.
+        kind: `none` parses batch by batch, as they are read; `memory` parses all now, for this run; `disk`
+            once for all runs, into `parsed/` below the data set, and maps the files: what does not
+            fit into memory is read again.
 
     Raises:
         UserError: for a split without lists, or a data set that can't be written to.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -17,6 +18,11 @@ def strings(tensor: Any) -> Array:
     """[B, 1] string tensor -> [B] array of str."""
     values = np.asarray(tensor).reshape(-1)
     return np.array([value.decode("utf-8", errors="replace") for value in values], dtype=object)
+
+
+def _shared(names: Array) -> Array:
+    """The same names, each distinct one in memory once, however many batches hold it."""
+    return np.array([sys.intern(name) for name in names], dtype=object)
 
 
 def _check_extras(extras: Any, schema: FeatureSchema) -> None:
@@ -82,9 +88,11 @@ def compiled(model: Callable[..., Any], features_spec: Any) -> Callable[..., Any
     """A Keras model as a graph in inference mode, traced once; any other function as it is."""
     if not isinstance(model, tf.keras.Model):
         return model
-    return tf.function(
+    graph = tf.function(
         lambda features: model(features, training=False), input_signature=[features_spec]
     )
+    # A concrete function: TensorFlow warns of functions that are made again and again, one a run.
+    return graph.get_concrete_function()
 
 
 def _scored(
@@ -111,5 +119,5 @@ def _batch(
         mask=features[MASK].numpy(),
         list_ids=strings(extras[schema.list_id]),
         positions=extras[schema.position].numpy().reshape(shape) if schema.position else None,
-        categories=strings(features[parent]) if parent else None,
+        categories=_shared(strings(features[parent])) if parent else None,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -158,7 +158,7 @@ def row_config(settings: TableSettings, folder: Path, name: str, seed: int) -> R
     given = {
         **{k: v for k, v in changes.items() if v is not None},
         **settings.with_settings,
-        **settings.with_model_settings.get(config.model, {}),
+        **settings.with_model_settings.get(cast(ModelName, config.model), {}),
     }
     if not given or config.model in BASELINE_NAMES:
         return config
