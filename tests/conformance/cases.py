@@ -58,7 +58,8 @@ class ModelCase:
 
     @functools.cached_property
     def shared(self) -> Any:
-        """One model for all tests that leave its weights as they are."""
+        """One model for all tests that leave its weights as they are, the same whatever ran before."""
+        tf.keras.utils.set_random_seed(1)
         return self.model()
 
     def model(self, subject: Any = None) -> Any:
