@@ -49,7 +49,8 @@ def _scores(found: Explanation) -> Table:
         table.add_column(Text(name), justify="right")
     parts = len(first.contributions)
     for place in range(parts):
-        table.add_column(f"expert {place + 1}", justify="right", no_wrap=True)
+        title = "#expert: weight x logit" if place == 0 else ""
+        table.add_column(title, justify="right", no_wrap=True)
     rest = any(abs(item.rest) > _ROUNDING * max(1.0, abs(item.score)) for item in found.items)
     if rest:
         table.add_column("rest", justify="right")
