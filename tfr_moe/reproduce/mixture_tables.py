@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from rich.console import RenderableType
 from rich.table import Table
 
-from tfr_moe.errors import UserError, describe
+from tfr_moe.errors import UserError
 from tfr_moe.folders import write_json
 from tfr_moe.reproduce.fair_runs import Cell, FairRun, FairSettings, fair_runs, results_of
+from tfr_moe.reproduce.settings import load_table
 from tfr_moe.reproduce.study import Place, Study
 
 if TYPE_CHECKING:
@@ -66,19 +66,7 @@ def read_table(folder: Path) -> MixtureTable:
     Raises:
         UserError: where it is not there or not one.
     """
-    path = folder / "table.yaml"
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return MixtureTable.model_validate(data)
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be read ({error.strerror}); the configs are in the repository's folder "
-            "configs/adv_hsc_moe, --set configs=FOLDER says where that is"
-        ) from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
-    except ValidationError as error:
-        raise UserError(f"{path}: {describe(error, data)}") from error
+    return load_table(folder, MixtureTable, "configs/adv_hsc_moe")
 
 
 def wanted_rows(table: MixtureTable, words: Sequence[str] | None, name: str) -> list[MixtureRow]:

@@ -13,15 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from rich.console import Console, RenderableType
 
 from tfr_moe.config import BASELINE_NAMES, ModelName, RunConfig, load_config
-from tfr_moe.errors import UserError, describe
+from tfr_moe.errors import UserError
 from tfr_moe.folders import write_json
 from tfr_moe.reproduce.runs import Job, Result
-from tfr_moe.reproduce.settings import StudySettings
+from tfr_moe.reproduce.settings import StudySettings, load_table
 from tfr_moe.reproduce.study import Place, Study
 from tfr_moe.schema import SCHEMA_FILE
 
@@ -122,19 +121,7 @@ def read_table(folder: Path) -> PaperTable:
     Raises:
         UserError: where it is not there or not one.
     """
-    path = folder / "table.yaml"
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return PaperTable.model_validate(data)
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be read ({error.strerror}); the configs are in the repository's folder "
-            "configs, --set configs=FOLDER says where that is"
-        ) from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
-    except ValidationError as error:
-        raise UserError(f"{path}: {describe(error, data)}") from error
+    return load_table(folder, PaperTable, "configs")
 
 
 def folds_of(data: Path) -> list[Path]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tfr_moe.config import parse_pair
@@ -15,6 +16,7 @@ from tfr_moe.folders import read_json, write_json
 STUDY_FILE = "study.json"
 
 Chosen = TypeVar("Chosen", bound="StudySettings")
+PaperTable = TypeVar("PaperTable", bound=BaseModel)
 
 
 class StudySettings(BaseModel):
@@ -90,3 +92,29 @@ def _check_same(path: Path, begun: Any, wanted: Any, may_grow: frozenset[str]) -
             raise UserError(
                 f"{path}: was begun with {name}={old!r}, now it is {value!r}; give another --out"
             )
+
+
+def load_table(folder: Path, kind: type[PaperTable], configs: str) -> PaperTable:
+    """A paper's table, from `table.yaml` in a folder of configs.
+
+    Args:
+        folder: of the table.
+        kind: what a table is.
+        configs: where in the repository such folders are, for the error.
+
+    Raises:
+        UserError: where it is not there or not one.
+    """
+    path = folder / "table.yaml"
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return kind.model_validate(data)
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror}); the configs are in the repository's folder "
+            f"{configs}, --set configs=FOLDER says where that is"
+        ) from error
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
+    except ValidationError as error:
+        raise UserError(f"{path}: {describe(error, data)}") from error
