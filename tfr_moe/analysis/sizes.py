@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -97,18 +96,6 @@ class SizeBucket:
     high: float
 
 
-def _subset(result: PerListResult, kept: Array) -> PerListResult:
-    return dataclasses.replace(
-        result,
-        list_ids=result.list_ids[kept],
-        values={name: values[kept] for name, values in result.values.items()},
-        nothing_relevant={name: flags[kept] for name, flags in result.nothing_relevant.items()},
-        num_items=result.num_items[kept],
-        num_relevant=result.num_relevant[kept],
-        categories=None if result.categories is None else result.categories[kept],
-    )
-
-
 def gain_by_size(
     results: Mapping[str, PerListResult],
     metric: str,
@@ -139,17 +126,17 @@ def gain_by_size(
         label: len(np.unique(np.asarray(first.categories, dtype=str)[buckets == label]))
         for label in labels
     }
-    aligned = {m: _subset(result, alignment(first, result)) for m, result in results.items()}
+    aligned = {m: result.taken(alignment(first, result)) for m, result in results.items()}
     found: dict[str, list[SizeBucket]] = {}
     for model in results:
         rows = []
         for label in labels:
             kept = buckets == label
-            mine = _subset(aligned[model], kept)
+            mine = aligned[model].taken(kept)
             summary = summarize(mine, policy)[metric]
             low, high, difference = summary.low, summary.high, None
             if baseline is not None and model != baseline:
-                against = compare(mine, _subset(aligned[baseline], kept), metric, policy)
+                against = compare(mine, aligned[baseline].taken(kept), metric, policy)
                 low, high, difference = against.low, against.high, against.difference
             rows.append(
                 SizeBucket(

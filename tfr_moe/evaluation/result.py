@@ -55,6 +55,18 @@ class PerListResult:
             raise UserError(f"metric {name!r} was not computed; there are {', '.join(self.values)}")
         return self.values[name]
 
+    def taken(self, kept: Array) -> PerListResult:
+        """The same of some lists: `kept` is a mask [n], or the places of the lists in their new order."""
+        return dataclasses.replace(
+            self,
+            list_ids=self.list_ids[kept],
+            values={name: values[kept] for name, values in self.values.items()},
+            nothing_relevant={name: flags[kept] for name, flags in self.nothing_relevant.items()},
+            num_items=self.num_items[kept],
+            num_relevant=self.num_relevant[kept],
+            categories=None if self.categories is None else self.categories[kept],
+        )
+
     def with_policy(self, name: str, policy: Policy = "skip") -> Floats:
         """[n] values of a metric, the lists with nothing relevant treated as the policy says.
 

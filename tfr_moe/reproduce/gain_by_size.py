@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,16 +112,7 @@ def _only(result: PerListResult, members: Sequence[str]) -> PerListResult:
     import numpy as np
 
     assert result.categories is not None
-    kept = np.isin(result.categories.astype(str), list(members))
-    return dataclasses.replace(
-        result,
-        list_ids=result.list_ids[kept],
-        values={name: values[kept] for name, values in result.values.items()},
-        nothing_relevant={name: flags[kept] for name, flags in result.nothing_relevant.items()},
-        num_items=result.num_items[kept],
-        num_relevant=result.num_relevant[kept],
-        categories=result.categories[kept],
-    )
+    return result.taken(np.isin(result.categories.astype(str), list(members)))
 
 
 def _judged(result: PerListResult, metric: str) -> int:
