@@ -57,7 +57,7 @@ def names_of(classes):
 @pytest.mark.smoke
 def test_every_public_class_is_registered():
     missing = classes_of(all_modules()) - registered_classes()
-    assert not missing, f"no row in tests/conformance/registry.py: {names_of(missing)}"
+    assert not missing, f"no row in tests/conformance/registry/: {names_of(missing)}"
 
 
 def test_every_exported_class_is_registered_or_a_plain_record():

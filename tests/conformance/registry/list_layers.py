@@ -1,0 +1,100 @@
+"""Layers that look at a whole list: attention, places and recurrence."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+import tfr_moe.layers as layers
+from tests.conformance.arrays import floats, mask, places
+from tests.conformance.cases import ModelCase
+from tests.conformance.registry.settings import ENCODER, LISTS
+
+ROWS = [
+    ModelCase(
+        "PositionEncoding, learned",
+        lambda: layers.PositionEncoding("learned", max_positions=3),
+        {"inputs": floats("BL", 5), "places": places(3)},
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "PositionEncoding, fixed",
+        lambda: layers.PositionEncoding("fixed"),
+        {"inputs": floats("BL", 5), "places": places(100)},
+        {"output": "BL"},
+    ),
+    ModelCase(
+        # NaN at padded items is for the encoder to keep out.
+        "EncoderBlock",
+        lambda: layers.EncoderBlock(num_heads=2, hidden_dim=5, residual=False),
+        {
+            "inputs": floats("BL", 4)._replace(junk=lambda rng, shape: np.ones(shape)),
+            "mask": mask(),
+        },
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "SelfAttentionEncoder",
+        lambda: layers.SelfAttentionEncoder(**ENCODER),
+        LISTS,
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "SelfAttentionEncoder by way of points",
+        lambda: layers.SelfAttentionEncoder(**ENCODER, num_points=3),
+        LISTS,
+        {"output": "BL"},
+    ),
+    ModelCase(
+        "SelfAttentionEncoder with dropout",
+        lambda: layers.SelfAttentionEncoder(**ENCODER, dropout=0.2),
+        LISTS,
+        {"output": "BL"},
+        draws=True,
+    ),
+    *(
+        ModelCase(
+            f"SelfAttentionEncoder with {kind} places in the {where}",
+            functools.partial(
+                layers.SelfAttentionEncoder,
+                **ENCODER,
+                head_dim=5,
+                positional_encoding=kind,
+                max_positions=3,
+                encode_inputs=where == "inputs",
+            ),
+            {**LISTS, "places": places(3)},
+            {"output": "BL"},
+        )
+        for kind, where in (("learned", "inputs"), ("fixed", "projection"))
+    ),
+    ModelCase(
+        "SelfAttentionEncoder in the order of the items",
+        lambda: layers.SelfAttentionEncoder(**ENCODER, positional_encoding="fixed"),
+        LISTS,
+        {"output": "BL"},
+        ordered=True,
+    ),
+    ModelCase(
+        "DeepListwiseContext",
+        lambda: layers.DeepListwiseContext([5], state_dim=3, num_views=2),
+        LISTS,
+        {"output": "BL"},
+        ordered=True,
+    ),
+    ModelCase(
+        "DeepListwiseContext with dropout",
+        lambda: layers.DeepListwiseContext([], state_dim=3, num_views=2, dropout=0.2),
+        LISTS,
+        {"output": "BL"},
+        draws=True,
+        ordered=True,
+    ),
+    ModelCase(
+        "ListLogProbability",
+        layers.ListLogProbability,
+        {"logits": floats("BL", None), "mask": mask()},
+        {"output": "BL"},
+    ),
+]
