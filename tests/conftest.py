@@ -11,6 +11,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+LONG = 5000  # characters of a text that a failure does not print
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """What a failure says of a part of a page: where it stands, instead of the page's megabytes."""
+    if op not in ("in", "not in") or not isinstance(left, str) or not isinstance(right, str):
+        return None
+    if len(right) <= LONG:
+        return None
+    place = right.find(left)
+    around = right[max(0, place - 60) : place + len(left) + 60]
+    found = (
+        f"{right.count(left)} times, first at {place:,} in {around!r}" if place >= 0 else "nowhere"
+    )
+    return [f"{left!r} {op} a text of {len(right):,} characters: found {found}"]
 
 
 @pytest.fixture(scope="session")
