@@ -262,8 +262,9 @@ class RunConfig(BaseModel):
 
     @property
     def num_outputs(self) -> int:
-        """Logits that the model has for each item: one for each grade under the loss `ordinal`."""
-        return self.max_label or 1 if self.loss == "ordinal" else 1
+        """Logits of an item, or of a task for an item: one for each grade under the loss `ordinal`."""
+        named = [task.loss or self.loss for task in (self.tasks or {}).values()] or [self.loss]
+        return self.max_label or 1 if "ordinal" in named else 1
 
     def tasks_over(self, schema: FeatureSchema) -> tuple[Task, ...]:
         """The tasks of this run on data of that schema; none where the model has a single score.
@@ -281,6 +282,12 @@ class RunConfig(BaseModel):
                 f"monitor must be loss or one of {', '.join(self.metrics)}, got {self.monitor!r}"
             )
         return tasks
+
+    def graded_tasks_over(self, schema: FeatureSchema) -> list[str]:
+        """The tasks whose towers have an output for each grade (`tfr_moe.levels`)."""
+        if self.num_outputs == 1:
+            return []
+        return [task.name for task in self.tasks_over(schema) if task.loss == "ordinal"]
 
     def save(self, path: Path) -> None:
         """Writes all settings as YAML; `load_config` reads them back equal."""

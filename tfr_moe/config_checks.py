@@ -56,11 +56,6 @@ def check_tasks(config: Any) -> None:
                 f"{name} is for the multi-task models ({', '.join(MULTITASK_NAMES)}), "
                 f"not {config.model}"
             )
-    named = [config.loss, *(task.loss for task in (config.tasks or {}).values())]
-    if config.model in MULTITASK_NAMES and "ordinal" in named:
-        raise ValueError(
-            f"loss ordinal needs several outputs for each item, {config.model} has one"
-        )
     if config.model in MULTITASK_NAMES and not config.expert_hidden_dims:
         raise ValueError(f"expert_hidden_dims must name a layer for {config.model}")
     if config.tasks is not None and config.category_groups is not None:
@@ -72,7 +67,9 @@ def check_tasks(config: Any) -> None:
     if config.tasks is not None:
         if len(config.tasks) < 2:
             raise ValueError(f"tasks must be 2 labels or more, got {', '.join(config.tasks)}")
-        check_given({name: task.given for name, task in config.tasks.items()})
+        tasks = config.tasks.items()
+        graded = [name for name, task in tasks if (task.loss or config.loss) == "ordinal"]
+        check_given({name: task.given for name, task in tasks}, graded)
 
 
 def check_monitor(config: Any) -> None:

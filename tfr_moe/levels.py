@@ -34,14 +34,16 @@ def score_of_levels(logits: Any) -> Any:
 
 
 def single_score(model: tf.keras.Model) -> tf.keras.Model:
-    """A model over the same inputs and variables with one score for each item.
+    """A model over the same inputs and variables with one score for each item, or for each of its tasks.
 
     Args:
-        model: a functional model that gives [B, L], [B, L, M] or a dict of [B, L].
+        model: a functional model that gives [B, L], [B, L, M] or a dict of such.
 
     Returns:
         The model itself where it has no levels.
     """
-    if isinstance(model.output, dict) or len(model.output.shape) == 2:
+    outputs = model.output
+    if all(len(output.shape) == 2 for output in tf.nest.flatten(outputs)):
         return model
-    return tf.keras.Model(model.input, score_of_levels(model.output), name=model.name)
+    scores = tf.nest.map_structure(score_of_levels, outputs)
+    return tf.keras.Model(model.input, scores, name=model.name)

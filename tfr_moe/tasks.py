@@ -99,11 +99,12 @@ def resolve_tasks(
     )
 
 
-def check_given(given: Mapping[str, str | None]) -> None:
-    """Refuses tasks that presuppose what is no task, or each other in a circle.
+def check_given(given: Mapping[str, str | None], graded: Sequence[str] = ()) -> None:
+    """Refuses tasks that presuppose what is no task or has no probability, or each other in a circle.
 
     Args:
         given: per task the task that it presupposes, or None.
+        graded: tasks with an output for each grade, which are no events with a probability.
 
     Raises:
         ValueError: naming the task.
@@ -121,6 +122,12 @@ def check_given(given: Mapping[str, str | None]) -> None:
                 )
             if before in seen:
                 raise ValueError(f"tasks.{name}.given: leads back to {before!r}")
+            for task in (seen[-1], before):
+                if task in graded:
+                    raise ValueError(
+                        f"tasks.{seen[-1]}.given: {task!r} has loss ordinal, whose grades have no "
+                        "probability to multiply"
+                    )
             seen.append(before)
 
 

@@ -49,6 +49,20 @@ def assign(layer, x, **weights):
     return layer
 
 
+@every_model
+def test_an_output_of_several_is_that_of_a_model_with_its_last_weights_alone(name):
+    several = made(name, num_outputs=2)
+    found = several(tf.constant(X), mask=tf.constant(MASK)).numpy()
+    assert found.shape == (4, 5, 3, 2)
+    for output in range(2):
+        single = made(name)
+        for one, both in zip(single.weights, several.weights, strict=True):
+            same = one.shape == both.shape
+            one.assign(both if same else both[..., output : output + 1])
+        np.testing.assert_allclose(found[..., output], single(X, mask=MASK), **CLOSE)
+    assert (found[~MASK] == 0).all()
+
+
 # ------------------------------------------------------------------------------ worked out by hand
 
 ONE_UNIT = {"hidden_dims": [1], "tower_hidden_dims": []}

@@ -7,6 +7,7 @@ from rich.console import Console
 
 from tests import tiny
 from tfr_moe import losses
+from tfr_moe._compat import tf
 from tfr_moe.comparison import evaluate_runs
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
@@ -84,10 +85,39 @@ def test_other_models_learn_levels_too(model, data, tmp_path):
     assert result["best"]["val_ndcg"] > 0.75  # 0.68 in random order
 
 
+@pytest.mark.parametrize("model", ["mmoe", "category_mmoe"])
+def test_groups_of_categories_learn_levels(model, data, tmp_path):
+    settings = {"category_groups": 2, "num_experts": 3, "num_epochs": 4}
+    result = train(data, tmp_path / "run", config(model=model, loss="ordinal", **settings), QUIET)
+    assert result["best"]["val_ndcg"] > 0.75  # 0.68 in random order
+
+
+def test_tasks_of_levels_are_scored_evaluated_and_exported(tmp_path):
+    data = tiny.write_data_folder(tmp_path / "set", schema=tiny.TASKS)
+    tasks = {"purchase": {"loss": "ordinal", "score_weight": 3.0}, "click": {}}
+    settings = {"model": "shared_bottom", "tasks": tasks, "max_label": 2, "num_epochs": 1}
+    train(data, tmp_path / "run", config(loss="softmax_loss", **settings), QUIET)
+    loaded = load_run(tmp_path / "run")
+    features, *_ = next(iter(ElwcDatasetBuilder(DataFolder(data)).build_evaluation_dataset("test")))
+    levels = make_scorer(DataFolder(data), loaded.config).build_model()
+    levels.load_weights(str(weights_path(tmp_path / "run", 1))).expect_partial()
+    logits, scores = levels(features), loaded.ranker()(features)
+    assert logits["purchase"].shape[-1] == 2
+    expected = tf.reduce_sum(tf.sigmoid(logits["purchase"]), axis=-1)
+    np.testing.assert_allclose(scores["scores_purchase"], expected, rtol=1e-6)
+    np.testing.assert_allclose(scores["scores_click"], logits["click"], rtol=1e-6)
+    combined = 3 * expected + tf.sigmoid(logits["click"])
+    np.testing.assert_allclose(scores["scores"], combined, rtol=1e-6)
+    evaluate_runs(data, [tmp_path / "run"], metrics=["ndcg"], console=QUIET)
+    served = export_run(tmp_path / "run", tmp_path / "shop", console=QUIET)
+    assert (served / "saved_model.pb").is_file()
+
+
 def test_what_an_ordinal_run_can_not_have_is_refused(data, tmp_path):
     with pytest.raises(UserError, match="metric 'arp' takes one output for each item"):
         train(data, tmp_path / "a", config(loss="ordinal", metrics=["ndcg", "arp"]), QUIET)
-    with pytest.raises(UserError, match="loss ordinal needs several outputs for each item"):
-        config(model="mmoe", loss="ordinal", monitor="loss")
+    tasks = {"click": {"loss": "ordinal"}, "purchase": {"given": "click"}}
+    with pytest.raises(UserError, match=r"tasks\.purchase\.given: 'click' has loss ordinal"):
+        config(model="mmoe", tasks=tasks)
     with pytest.raises(UserError, match="loss 'rmse' needs max_label"):
         losses.get("rmse")

@@ -49,9 +49,11 @@ class MultiTaskLayer(tf.keras.layers.Layer, metaclass=abc.ABCMeta):
         dropout: share of hidden units dropped in training.
         seed: seed of initialisation and dropout.
         task_names: names of the tasks in what is shown while training; by default `task_0`, ...
+        num_outputs: logits that a tower gives for an item, such as one for each grade
+            (`tfr_moe.levels`).
 
     Raises:
-        ValueError: for no tasks, no `hidden_dims`, or names that are not one per task.
+        ValueError: for no tasks, no outputs, no `hidden_dims`, or names that are not one per task.
     """
 
     def __init__(
@@ -63,11 +65,14 @@ class MultiTaskLayer(tf.keras.layers.Layer, metaclass=abc.ABCMeta):
         dropout: float = 0.0,
         seed: int | None = None,
         task_names: Sequence[str] | None = None,
+        num_outputs: int = 1,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         if num_tasks < 1:
             raise ValueError(f"num_tasks must be >= 1. Received: num_tasks={num_tasks}")
+        if num_outputs < 1:
+            raise ValueError(f"num_outputs must be >= 1. Received: num_outputs={num_outputs}")
         if not hidden_dims:
             raise ValueError("hidden_dims must name a layer. Received: hidden_dims=()")
         if task_names is not None and len(task_names) != num_tasks:
@@ -81,10 +86,11 @@ class MultiTaskLayer(tf.keras.layers.Layer, metaclass=abc.ABCMeta):
         self.dropout = dropout
         self.seed = seed
         self.task_names = tuple(task_names or (f"task_{k}" for k in range(num_tasks)))
+        self.num_outputs = num_outputs
 
     @abc.abstractmethod
     def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Logits, float32 [..., tasks], of inputs [..., n]."""
+        """Logits, float32 [..., tasks] or [..., tasks, num_outputs], of inputs [..., n]."""
 
     def _experts(self, count: int, hidden_dims: Sequence[int], name: str, hidden: bool) -> Any:
         return self._make(ExpertTowers, count, hidden_dims, 0, hidden, name)
@@ -110,6 +116,7 @@ class MultiTaskLayer(tf.keras.layers.Layer, metaclass=abc.ABCMeta):
             self.dropout,
             self._offset(offset),
             hidden_output=hidden,
+            num_outputs=1 if hidden else self.num_outputs,
             name=name,
             dtype=self.dtype_policy,
         )
@@ -132,6 +139,7 @@ class MultiTaskLayer(tf.keras.layers.Layer, metaclass=abc.ABCMeta):
             "dropout": self.dropout,
             "seed": self.seed,
             "task_names": list(self.task_names),
+            "num_outputs": self.num_outputs,
         }
 
 
@@ -140,7 +148,7 @@ class ItemwiseMultiTask(MultiTaskLayer, metaclass=abc.ABCMeta):
 
     @abc.abstractmethod
     def _score(self, rows: Any, training: bool) -> Any:
-        """Logits [T, tasks] of the rows [T, n]."""
+        """Logits [T, tasks], or with several outputs [T, tasks, num_outputs], of the rows [T, n]."""
 
     def call(self, inputs: Any, mask: Any = None, training: bool = False) -> Any:
         """Scores the valid items for every task.
@@ -151,7 +159,8 @@ class ItemwiseMultiTask(MultiTaskLayer, metaclass=abc.ABCMeta):
             training: whether dropout, added losses and metrics are active.
 
         Returns:
-            Logits, float32 [B, tasks] or [B, L, tasks], 0 at padded items.
+            Logits, float32 [B, tasks] or [B, L, tasks], 0 at padded items; with several outputs
+            they are the last axis.
         """
         rows, places = take_rows(inputs, mask)
         return put_rows(tf.cast(self._score(rows, training), tf.float32), places, inputs)

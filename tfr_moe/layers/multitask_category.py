@@ -107,7 +107,8 @@ class CategoryMMoE(MultiTaskLayer):
             training: adds noise, losses and metrics.
 
         Returns:
-            Logits, float32 [B, L, tasks], 0 at padded items.
+            Logits, float32 [B, L, tasks], 0 at padded items; with several outputs they are the last
+            axis.
         """
         if mask is None:
             mask = tf.ones(tf.shape(inputs)[:2], tf.bool)

@@ -38,11 +38,15 @@ class TaskScores(tf.keras.layers.Layer):
     its label is known for every item that was shown, the conversion learns from whole lists and not from
     clicked items alone. Chains such as click, cart, purchase multiply up.
 
+    With several outputs a task that `levels` names keeps all of them, and any other has the first.
+
     Args:
         given: per task, in the order of the logits, the task that it presupposes or None.
+        levels: tasks that have an output for each grade (`tfr_moe.levels`).
 
     Raises:
-        ValueError: for a task that is none or a circle.
+        ValueError: for a task that is none or a circle, and for grades that presuppose something or
+            are presupposed.
 
     Example:
         >>> layer = TaskScores({"click": None, "purchase": "click"})
@@ -51,20 +55,37 @@ class TaskScores(tf.keras.layers.Layer):
         {'click': 0.5, 'purchase': 0.25}
     """
 
-    def __init__(self, given: Mapping[str, str | None], **kwargs: Any):
+    def __init__(self, given: Mapping[str, str | None], levels: Sequence[str] = (), **kwargs: Any):
         super().__init__(**kwargs)
         self.given = dict(given)
-        check_given(self.given)
+        self.levels = tuple(levels)
+        check_given(self.given, self.levels)
 
     def call(self, logits: Any, mask: Any = None) -> dict[str, Any]:
-        """Logits [..., tasks] -> scores [...] by task, float32, 0 where the mask [...] is False."""
-        towers = dict(
-            zip(self.given, tf.unstack(tf.cast(logits, tf.float32), axis=-1), strict=True)
-        )
-        scores = {name: self._score(name, towers) for name in towers}
+        """Names the towers' outputs.
+
+        Args:
+            logits: [..., tasks], or [..., tasks, M] if there are `levels`.
+            mask: bool [...]; scores are 0 where it is False.
+
+        Returns:
+            Scores by task, float32 [...], or [..., M] for those that `levels` names.
+        """
+        logits = tf.cast(logits, tf.float32)
+        if not self.levels:
+            logits = logits[..., tf.newaxis]
+        outputs = dict(zip(self.given, tf.unstack(logits, axis=-2), strict=True))
+        towers = {name: output[..., 0] for name, output in outputs.items()}
+        scores = {
+            name: outputs[name] if name in self.levels else self._score(name, towers)
+            for name in outputs
+        }
         if mask is None:
             return scores
-        return {name: tf.where(mask, score, 0.0) for name, score in scores.items()}
+        return {
+            name: tf.where(mask[..., tf.newaxis] if name in self.levels else mask, score, 0.0)
+            for name, score in scores.items()
+        }
 
     def _score(self, name: str, towers: Mapping[str, Any]) -> Any:
         before = self.given[name]
@@ -74,7 +95,7 @@ class TaskScores(tf.keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {**super().get_config(), "given": dict(self.given)}
+        return {**super().get_config(), "given": dict(self.given), "levels": list(self.levels)}
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -84,11 +105,13 @@ class CombinedScore(tf.keras.layers.Layer):
     $$ s = \sum_k w_k \sigma(s_k) \quad \text{or} \quad s = \sum_k w_k s_k $$
 
     The first ranks by expected value, where s_k are logits of probabilities and w_k what each event is
-    worth. The second is for scores that are no logits of anything, as those of listwise losses.
+    worth. The second is for scores that are no logits of anything, as those of listwise losses. An
+    expected grade (`tfr_moe.levels`) is taken as it is in both.
 
     Args:
         weights: w_k by task, >= 0.
         combination: `probability` or `logit`.
+        grades: tasks whose score is an expected grade.
 
     Example:
         >>> layer = CombinedScore({"click": 1.0, "purchase": 10.0})
@@ -100,6 +123,7 @@ class CombinedScore(tf.keras.layers.Layer):
         self,
         weights: Mapping[str, float],
         combination: Combination = "probability",
+        grades: Sequence[str] = (),
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -109,13 +133,15 @@ class CombinedScore(tf.keras.layers.Layer):
             )
         self.weights_of_tasks = dict(weights)
         self.combination = combination
+        self.grades = tuple(grades)
 
     def call(self, scores: Mapping[str, Any]) -> Any:
         """Scores by task, each of one shape -> a score of that shape, float32."""
         total: Any = 0.0
         for name, weight in self.weights_of_tasks.items():
             score = tf.cast(scores[name], tf.float32)
-            total += weight * (tf.sigmoid(score) if self.combination == "probability" else score)
+            as_it_is = self.combination == "logit" or name in self.grades
+            total += weight * (score if as_it_is else tf.sigmoid(score))
         return total
 
     def get_config(self) -> dict[str, Any]:
@@ -124,6 +150,7 @@ class CombinedScore(tf.keras.layers.Layer):
             **super().get_config(),
             "weights": dict(self.weights_of_tasks),
             "combination": self.combination,
+            "grades": list(self.grades),
         }
 
 
@@ -150,7 +177,7 @@ class TaskOfCategory(tf.keras.layers.Layer):
         self.groups = [list(group) for group in groups]
 
     def call(self, logits: Any, categories: Any) -> Any:
-        """Logits [B, L, tasks] and names, string [B, 1] -> logits [B, L]."""
+        """Logits [B, L, tasks] or [B, L, tasks, M], names [B, 1] -> logits [B, L] or [B, L, M]."""
         return tf.gather(logits, self.task(categories), axis=2, batch_dims=1)
 
     def task(self, categories: Any) -> Any:

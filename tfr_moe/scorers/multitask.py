@@ -90,7 +90,8 @@ class MultiTaskScorer(FeatureScorer):
     """`single_task` to `mmoe`: one model, a score for each task.
 
     The model returns a dict of logits [B, L] by task, as TFR's MultiTaskPipeline and Keras' `fit` take
-    it. With `category_groups`, and where there is one task alone, it returns logits [B, L].
+    it. With `category_groups`, and where there is one task alone, it returns logits [B, L]. Of tasks with
+    several outputs, one for each grade (`tfr_moe.levels`), they are [B, L, M].
 
     Args:
         network: a name of `tfr_moe.layers.MULTITASK`.
@@ -100,6 +101,8 @@ class MultiTaskScorer(FeatureScorer):
             tower of its group. See `groups_of_categories`; a category of no group goes to the last.
         tower_hidden_dims: hidden layers of each task's tower, on top of `expert_hidden_dims`.
         parameter_budget: see `match_budget`; None leaves `expert_hidden_dims` as they are.
+        graded_tasks: tasks that keep all outputs where `num_outputs` is above 1; None for all of them. Any
+            other has the first.
         settings: more arguments of the layer, such as `num_experts`.
         **kwargs: see `FeatureScorer`.
 
@@ -115,6 +118,7 @@ class MultiTaskScorer(FeatureScorer):
         category_groups: int | Sequence[Sequence[str]] | None = None,
         tower_hidden_dims: tuple[int, ...] = (64,),
         parameter_budget: int | None = None,
+        graded_tasks: Sequence[str] | None = None,
         settings: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
@@ -131,6 +135,8 @@ class MultiTaskScorer(FeatureScorer):
             self.groups = groups_of_categories(category_groups, self.schema, self.tables)
         self.tower_hidden_dims = tuple(tower_hidden_dims)
         self.parameter_budget = parameter_budget
+        graded = self.tasks if graded_tasks is None else graded_tasks
+        self.graded_tasks = tuple(graded) if self.num_outputs > 1 else ()
         self.settings = dict(settings or {})
 
     @property
@@ -143,6 +149,7 @@ class MultiTaskScorer(FeatureScorer):
         sizes: dict[str, Any] = {
             "hidden_dims": self.expert_hidden_dims,
             "tower_hidden_dims": self.tower_hidden_dims,
+            "num_outputs": self.num_outputs,
             **self.settings,
         }
         if self.parameter_budget is not None:
@@ -157,7 +164,7 @@ class MultiTaskScorer(FeatureScorer):
         }
 
     def score(self, features: EncodedFeatures, mask: Any, input_width: int) -> Any:
-        """Encoded features and mask [B, L] -> logits of the towers [B, L, tasks]."""
+        """Encoded features and mask [B, L] -> logits of the towers [B, L, tasks], see `MultiTaskLayer`."""
         layer = MULTITASK[self.network](
             len(self.task_names), name=self.network, **self.layer_settings(input_width)
         )
@@ -172,8 +179,8 @@ class MultiTaskScorer(FeatureScorer):
             parent = context_features[self.schema.hierarchy.parent]
             return TaskOfCategory(self.groups, name="task_of_category")(logits, parent)
         if len(self.tasks) == 1:
-            return tf.squeeze(logits, axis=-1)
-        scores = TaskScores(self.tasks, name="task_scores")(logits, mask=mask)
+            return logits[:, :, 0]
+        scores = TaskScores(self.tasks, self.graded_tasks, name="task_scores")(logits, mask=mask)
         # Keras names losses and metrics of an output after the layer that made it.
         return {
             name: tf.keras.layers.Activation("linear", name=name, dtype="float32")(score)
@@ -189,6 +196,7 @@ class MultiTaskScorer(FeatureScorer):
             "category_groups": [list(group) for group in self.groups] or None,
             "tower_hidden_dims": list(self.tower_hidden_dims),
             "parameter_budget": self.parameter_budget,
+            "graded_tasks": list(self.graded_tasks),
             "settings": self.settings,
         }
 
@@ -231,20 +239,24 @@ class CategoryMMoEScorer(MultiTaskScorer):
 
 
 def combined_model(
-    model: tf.keras.Model, weights: Mapping[str, float], combination: Combination = "probability"
+    model: tf.keras.Model,
+    weights: Mapping[str, float],
+    combination: Combination = "probability",
+    grades: Sequence[str] = (),
 ) -> tf.keras.Model:
     """A model of several tasks with a combined score: what is exported and served.
 
     Args:
-        model: a functional model whose output is a dict of logits [B, L] by task.
+        model: a functional model whose output is a dict of scores [B, L] by task.
         weights: of each task, see `CombinedScore`.
         combination: see `CombinedScore`.
+        grades: see `CombinedScore`.
 
     Returns:
         A model over the same inputs and variables with the outputs `scores`, combined, and
         `scores_<task>`, all [B, L].
     """
-    layer = CombinedScore(weights, combination, name="combined_score", dtype="float32")
+    layer = CombinedScore(weights, combination, grades, name="combined_score", dtype="float32")
     outputs = {SCORES: layer({name: model.output[name] for name in weights})}
     outputs |= {f"{SCORES}_{name}": model.output[name] for name in weights}
     return tf.keras.Model(model.input, outputs, name=model.name)

@@ -49,7 +49,15 @@ _GATE_OPTIONS = tuple(n for n, (part, *_) in OPTIONS.items() if part in ("gate",
 _HSC_OPTIONS = tuple(n for n, (part, *_) in OPTIONS.items() if part == "hsc")
 _ADVERSARIAL_OPTIONS = tuple(n for n, (part, *_) in OPTIONS.items() if part == "adversarial")
 _ADVERSARIAL = ("num_adversarial", "adversarial_weight")
-_TASKS = (*_COMMON, "tasks", "category_groups", "tower_hidden_dims", "parameter_budget")
+_TASKS = (
+    *_COMMON,
+    "num_outputs",
+    "tasks",
+    "graded_tasks",
+    "category_groups",
+    "tower_hidden_dims",
+    "parameter_budget",
+)
 _CATEGORY_GATES = (
     "num_experts",
     "top_k",

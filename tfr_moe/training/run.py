@@ -63,15 +63,17 @@ class LoadedRun(NamedTuple):
         if not self.tasks:
             return self.model
         weights = {task.name: task.score_weight for task in self.tasks}
-        return combined_model(self.model, weights, self.config.score_combination)
+        grades = self.config.graded_tasks_over(self.schema)
+        return combined_model(self.model, weights, self.config.score_combination, grades)
 
 
 def make_scorer(folder: DataFolder, config: RunConfig) -> FeatureScorer:
     """The scorer that the settings ask for, over the data's schema and tables."""
-    tasks = {task.name: task.given for task in config.tasks_over(folder.schema)}
+    tasks = config.tasks_over(folder.schema)
     settings = {
         **config.model_dump(),
-        "tasks": tasks or None,
+        "tasks": {task.name: task.given for task in tasks} or None,
+        "graded_tasks": config.graded_tasks_over(folder.schema) if tasks else None,
         "num_outputs": config.num_outputs,
     }
     return create(config.model, folder.schema, folder.tables(), settings)
@@ -124,15 +126,18 @@ def check_names(config: RunConfig) -> None:
     Raises:
         UserError: with the names that there are.
     """
-    tasks = (config.tasks or {}).values()
-    for loss in (config.loss, *(task.loss for task in tasks if task.loss is not None)):
+    pairs = [(config.loss, config.metrics)]
+    for task in (config.tasks or {}).values():
+        own = config.metrics if task.metrics is None else task.metrics
+        pairs.append((task.loss or config.loss, own))
+    for loss, names in pairs:
         losses.get(loss, config.max_label)
-    for name in (*config.metrics, *(m for task in tasks for m in task.metrics or ())):
-        metrics.get(name)
-        if config.loss == "ordinal" and not metrics.takes_levels(name):
-            raise UserError(
-                f"metric {name!r} takes one output for each item, loss ordinal has several"
-            )
+        for name in names:
+            metrics.get(name)
+            if loss == "ordinal" and not metrics.takes_levels(name):
+                raise UserError(
+                    f"metric {name!r} takes one output for each item, loss ordinal has several"
+                )
 
 
 def _number_of_steps(folder: DataFolder, batch_size: int) -> int | None:
