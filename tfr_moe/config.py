@@ -40,6 +40,8 @@ from tfr_moe.tasks import (
     settings_of_names,
 )
 
+_WIDTHS = ("expert_hidden_dims", "tower_hidden_dims", "auxiliary_hidden_dims", "tensor_ranks")
+
 
 class RunConfig(BaseModel):
     """The settings of one training run; defaults are the first paper's or in `MODEL_DEFAULTS`.
@@ -82,13 +84,21 @@ class RunConfig(BaseModel):
         score_combination: whether the combined score of the tasks is the weighted sum of their
             probabilities or of their logits.
         category_groups: for multi-task models, top categories as tasks in place of labels: the
-            number of groups to make, or the groups themselves as lists of names.
-        tower_hidden_dims: hidden layers of each task's tower, on top of the expert_hidden_dims.
+            number of groups to make, or the groups themselves as lists of names. For ple and star, their
+            domains; None takes every top category for one.
+        tower_hidden_dims: hidden layers of each task's or domain's tower, on top of the
+            expert_hidden_dims.
         parameter_budget: number of parameters above the embeddings that a multi-task model's
             expert_hidden_dims are scaled to; None leaves them.
         l2_weight: alpha of l2_constrained.
         own_share: a task's share of its own activations at the start of cross_stitch.
         tensor_ranks: the three ranks of tensor_factorization.
+        unknown_share: of ple and star, share of the training lists that count as of an unknown domain.
+        num_levels: of ple; its expert_hidden_dims are dealt out to the levels in order.
+        num_domain_experts: experts that ple has for each domain, in each level.
+        num_shared_experts: experts that ple has for all domains, in each level.
+        auxiliary_hidden_dims: hidden layers of star's auxiliary network.
+        domain_norm: whether star normalises the items' vectors by domain.
         trunk: `attention` puts a listwise self-attention encoder before the towers of any model, so
             that they see each item in the context of its list; context_aware and PRM always have it.
         attention_dim: width d_fc of the encoder; a multiple of attention_heads but for PRM.
@@ -178,6 +188,12 @@ class RunConfig(BaseModel):
     l2_weight: float = Field(1e-3, ge=0)
     own_share: float = Field(0.9, ge=0, le=1)
     tensor_ranks: tuple[int, int, int] = (16, 16, 2)
+    unknown_share: float = Field(0.05, ge=0, lt=1)
+    num_levels: int = Field(2, ge=1)
+    num_domain_experts: int = Field(1, ge=1)
+    num_shared_experts: int = Field(2, ge=1)
+    auxiliary_hidden_dims: tuple[int, ...] = (64,)
+    domain_norm: bool = True
     trunk: Literal["none", "attention"] = "none"
     attention_dim: int = Field(128, ge=1)
     attention_blocks: int = Field(2, ge=1)
@@ -240,7 +256,7 @@ class RunConfig(BaseModel):
                 f"num_adversarial must be <= num_experts - top_k = {idle}, "
                 f"got {self.num_adversarial}"
             )
-        for name in ("expert_hidden_dims", "tower_hidden_dims", "tensor_ranks"):
+        for name in _WIDTHS:
             if min(getattr(self, name), default=1) < 1:
                 raise ValueError(f"{name} must be >= 1")
         attends = self.trunk == "attention" or self.model == "context_aware"

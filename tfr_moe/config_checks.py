@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfr_moe.model_names import BASELINE_NAMES, MIXTURES, MULTITASK_NAMES, TOWERS
+from tfr_moe.model_names import BASELINE_NAMES, DOMAIN_NAMES, MIXTURES, MULTITASK_NAMES, TOWERS
 from tfr_moe.tasks import check_given
 
 
@@ -26,6 +26,11 @@ def check_towers(config: Any) -> None:
     if config.jit_compile and config.dispatch != "capacity":
         raise ValueError(
             "jit_compile needs dispatch=capacity: the shapes of segments depend on the gate"
+        )
+    if config.model == "ple" and config.num_levels > len(config.expert_hidden_dims):
+        raise ValueError(
+            f"num_levels must be <= {len(config.expert_hidden_dims)}, the number of "
+            f"expert_hidden_dims, got {config.num_levels}"
         )
 
 
@@ -51,9 +56,11 @@ def check_strategy(config: Any) -> None:
 def check_tasks(config: Any) -> None:
     """Refuses settings of tasks for other models, and tasks that don't go together."""
     for name in ("tasks", "category_groups", "parameter_budget"):
-        if config.model not in MULTITASK_NAMES and getattr(config, name) is not None:
+        domains = DOMAIN_NAMES if name == "category_groups" else ()
+        if config.model not in (*MULTITASK_NAMES, *domains) and getattr(config, name) is not None:
+            others = f" and for {', '.join(domains)}" if domains else ""
             raise ValueError(
-                f"{name} is for the multi-task models ({', '.join(MULTITASK_NAMES)}), "
+                f"{name} is for the multi-task models ({', '.join(MULTITASK_NAMES)}){others}, "
                 f"not {config.model}"
             )
     if config.model in MULTITASK_NAMES and not config.expert_hidden_dims:

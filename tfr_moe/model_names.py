@@ -11,6 +11,8 @@ ModelName = Literal[
     "adv_moe",
     "hsc_moe",
     "adv_hsc_moe",
+    "ple",
+    "star",
     "mlp",
     "context_aware",
     "prm_base",
@@ -34,6 +36,7 @@ MULTITASK_NAMES = MODEL_NAMES[MODEL_NAMES.index("single_task") :]
 TOWERS = ("dnn", "wide_dnn", "mlp")
 MIXTURES = ("moe", "adv_moe", "hsc_moe", "adv_hsc_moe")
 ADVERSARIAL = ("adv_moe", "adv_hsc_moe")
+DOMAIN_NAMES = ("ple", "star")
 DENSE_MIXTURES = ("omoe", "mmoe")  # gates over all N experts; there is no K
 WIDE_HEADS = ("prm_base", "prm_personalized")  # heads as wide as the encoder
 

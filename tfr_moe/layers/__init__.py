@@ -1,10 +1,12 @@
-"""Keras layers: gates, experts, regularisers, the mixture, multi-task models, attention, features."""
+"""Keras layers: gates, experts, regularisers, mixtures, tasks, domains, attention, features."""
 
 from tfr_moe.layers.adversarial import AdversarialExpertPenalty, sample_idle_experts
 from tfr_moe.layers.attention import EncoderBlock, SelfAttentionEncoder
 from tfr_moe.layers.crosses import CrossedWeights
 from tfr_moe.layers.diversity import expert_correlation
+from tfr_moe.layers.domains import DomainOfCategory
 from tfr_moe.layers.experts import ExpertTowers
+from tfr_moe.layers.extraction import ProgressiveExtraction
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
 from tfr_moe.layers.gating import (
     GateOutput,
@@ -32,8 +34,10 @@ from tfr_moe.layers.multitask_scores import (
     joint_logit,
 )
 from tfr_moe.layers.multitask_sharing import CrossStitch, L2Constrained, TensorFactorization
+from tfr_moe.layers.partitioned import PartitionedNormalization
 from tfr_moe.layers.positions import PositionEncoding, places_in_list, sinusoidal_encoding
 from tfr_moe.layers.recurrent import DeepListwiseContext
+from tfr_moe.layers.star import StarTopology, StarTowers
 from tfr_moe.layers.tower import ItemTower
 
 __all__ = [
@@ -45,6 +49,7 @@ __all__ = [
     "CrossStitch",
     "CrossedWeights",
     "DeepListwiseContext",
+    "DomainOfCategory",
     "EncodedFeatures",
     "EncoderBlock",
     "ExpertTowers",
@@ -59,10 +64,14 @@ __all__ = [
     "MMoE",
     "NoisyTopKGate",
     "OMoE",
+    "PartitionedNormalization",
     "PositionEncoding",
+    "ProgressiveExtraction",
     "SelfAttentionEncoder",
     "SharedBottom",
     "SingleTask",
+    "StarTopology",
+    "StarTowers",
     "TaskOfCategory",
     "TaskScores",
     "TaskTowers",

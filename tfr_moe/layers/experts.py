@@ -124,12 +124,11 @@ class ExpertTowers(tf.keras.layers.Layer):
         widths = [int(input_shape[-1]), *self.hidden_dims, *last]
         self.kernels, self.biases, self.norms = [], [], []
         for depth, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
-            limit = (6.0 / (fan_in + fan_out)) ** 0.5
-            seed = None if self.seed is None else self.seed + depth
-            uniform = tf.keras.initializers.RandomUniform(-limit, limit, seed=seed)
             self.kernels.append(
                 self.add_weight(
-                    f"kernel_{depth}", [self.num_experts, fan_in, fan_out], initializer=uniform
+                    f"kernel_{depth}",
+                    [self.num_experts, fan_in, fan_out],
+                    initializer=self._kernel_start(depth, fan_in, fan_out),
                 )
             )
             self.biases.append(
@@ -138,6 +137,12 @@ class ExpertTowers(tf.keras.layers.Layer):
             kind = self.norm if depth < len(self.hidden_dims) else "none"
             self.norms.append(add_norm_weights(self, kind, depth, [self.num_experts, fan_out]))
         super().build(input_shape)
+
+    def _kernel_start(self, depth: int, fan_in: int, fan_out: int) -> Any:
+        """The initializer of the layer's kernels."""
+        limit = (6.0 / (fan_in + fan_out)) ** 0.5
+        seed = None if self.seed is None else self.seed + depth
+        return tf.keras.initializers.RandomUniform(-limit, limit, seed=seed)
 
     def call(
         self, inputs: Any, indices: Any = None, mask: Any = None, training: bool = False
@@ -302,6 +307,10 @@ class ExpertTowers(tf.keras.layers.Layer):
             for kernel, bias, norm in zip(self.kernels, self.biases, self.norms, strict=True)
         ]
 
+    def _effective(self, layers: Sequence[Dense]) -> Sequence[Dense]:
+        """The layers to compute with, of those that were picked for some experts."""
+        return layers
+
     def _moments(self, training: bool, kind: type[Moments] = Moments, *args: Any) -> Any:
         return kind(*args) if training and self.norm == "batch" else None
 
@@ -321,7 +330,7 @@ class ExpertTowers(tf.keras.layers.Layer):
         moments: Any = None,
         stream: int = 0,
     ) -> Any:
-        for depth, (kernel, bias, norm) in enumerate(layers):
+        for depth, (kernel, bias, norm) in enumerate(self._effective(layers)):
             hidden = tf.matmul(hidden, kernel)
             # Of a single tower TensorFlow fuses product, bias and activation.
             hidden = tf.nn.bias_add(hidden, bias) if len(bias.shape) == 1 else hidden + bias

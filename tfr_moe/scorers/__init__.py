@@ -1,6 +1,7 @@
 """TFR scorers, one per model family, and the registry of model names."""
 
 from tfr_moe.scorers.base import FeatureScorer
+from tfr_moe.scorers.domains import DomainScorer, PLEScorer, StarScorer
 from tfr_moe.scorers.explain import explanation_model
 from tfr_moe.scorers.mixture import MixtureScorer
 from tfr_moe.scorers.multitask import (
@@ -19,10 +20,13 @@ __all__ = [
     "CategoryMMoEScorer",
     "ClickModelScorer",
     "DLCMScorer",
+    "DomainScorer",
     "FeatureScorer",
     "MixtureScorer",
     "MultiTaskScorer",
+    "PLEScorer",
     "PRMScorer",
+    "StarScorer",
     "TowerScorer",
     "WideDeepScorer",
     "WideTowerScorer",

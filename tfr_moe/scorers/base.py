@@ -68,6 +68,10 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
     def score(self, features: EncodedFeatures, mask: Any, input_width: int) -> Any:
         """Encoded features and mask [B, L] -> logits [B, L], with several outputs [B, L, num_outputs]."""
 
+    def of_lists(self, context_features: Mapping[str, Any]) -> dict[str, Any]:
+        """What `score` needs of the lists beside their blocks of X, [B, ...] by name, from raw features."""
+        return {}
+
     def left_out(self) -> tuple[str, ...]:
         """The features that are not part of X."""
         return self.ignored_features
@@ -87,11 +91,13 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
             name="features",
         )
         features = encoder(context_features, example_features, mask)
-        if self.trunk is None:
-            return self.score(features, mask, encoder.output_width())
-        trunk = SelfAttentionEncoder(**{"seed": self.seed, **self.trunk}, name=TRUNK)
-        items = trunk(features.items, mask=mask)
-        return self.score(EncodedFeatures(items, features.context), mask, items.shape[-1])
+        items, width = features.items, encoder.output_width()
+        if self.trunk is not None:
+            trunk = SelfAttentionEncoder(**{"seed": self.seed, **self.trunk}, name=TRUNK)
+            items = trunk(items, mask=mask)
+            width = items.shape[-1]
+        context = {**features.context, **self.of_lists(context_features)}
+        return self.score(EncodedFeatures(items, context), mask, width)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, ready for JSON."""

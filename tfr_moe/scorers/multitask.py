@@ -26,6 +26,25 @@ SCORES = "scores"
 """The name of the combined score; that of a task is `scores_<task>`."""
 
 
+def top_categories(schema: FeatureSchema, tables: FeatureTables) -> tuple[str, list[str]]:
+    """The parent category: the feature and its vocabulary, most frequent name first.
+
+    Raises:
+        UserError: without a hierarchy or a vocabulary.
+    """
+    if schema.hierarchy is None:
+        raise UserError("category_groups: the schema names no `hierarchy` with a parent category")
+    parent = schema.hierarchy.parent
+    words = tables.vocabularies.get(parent)
+    if words is None:
+        raise UserError(
+            f"category_groups: feature {parent!r} has no vocabulary, hash_buckets won't do"
+        )
+    if isinstance(words, str):
+        return parent, Path(words).read_text(encoding="utf-8").splitlines()
+    return parent, list(words)
+
+
 def groups_of_categories(
     groups: int | Sequence[Sequence[str]], schema: FeatureSchema, tables: FeatureTables
 ) -> tuple[tuple[str, ...], ...]:
@@ -56,17 +75,7 @@ def groups_of_categories(
         >>> groups_of_categories(2, schema, FeatureTables({}, {"top": ["a", "b", "c", "d"]}))
         (('a', 'd'), ('b', 'c'))
     """
-    if schema.hierarchy is None:
-        raise UserError("category_groups: the schema names no `hierarchy` with a parent category")
-    parent = schema.hierarchy.parent
-    words = tables.vocabularies.get(parent)
-    if words is None:
-        raise UserError(
-            f"category_groups: feature {parent!r} has no vocabulary, hash_buckets won't do"
-        )
-    names = (
-        Path(words).read_text(encoding="utf-8").splitlines() if isinstance(words, str) else words
-    )
+    parent, names = top_categories(schema, tables)
     if isinstance(groups, int):
         if groups > len(names):
             raise UserError(f"category_groups: {groups} groups of {len(names)} categories")

@@ -9,6 +9,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.layers.mixture_options import OPTIONS
 from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import FeatureScorer
+from tfr_moe.scorers.domains import PLEScorer, StarScorer
 from tfr_moe.scorers.mixture import MixtureScorer
 from tfr_moe.scorers.multitask import CategoryMMoEScorer, MultiTaskScorer
 from tfr_moe.scorers.pointwise import ClickModelScorer, WideDeepScorer
@@ -58,6 +59,8 @@ _TASKS = (
     "tower_hidden_dims",
     "parameter_budget",
 )
+_DOMAINS = (*_COMMON, "num_outputs", "category_groups", "unknown_share")
+_LEVELS = ("tower_hidden_dims", "num_levels", "num_domain_experts", "num_shared_experts")
 _CATEGORY_GATES = (
     "num_experts",
     "top_k",
@@ -109,6 +112,8 @@ MODELS: dict[str, ModelFamily] = {
     "adv_hsc_moe": ModelFamily(
         MixtureScorer, (*_SINGLE, *_GATE, *_HSC, *_ADVERSARIAL), {}, tuple(OPTIONS)
     ),
+    "ple": ModelFamily(PLEScorer, (*_DOMAINS, *_LEVELS), {}),
+    "star": ModelFamily(StarScorer, (*_DOMAINS, "auxiliary_hidden_dims", "domain_norm"), {}),
     "mlp": ModelFamily(TowerScorer, _SINGLE, {}),
     "context_aware": ModelFamily(
         TowerScorer, _LISTWISE, {"expert_hidden_dims": ()}, attention=True

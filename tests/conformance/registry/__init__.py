@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance.registry import (
+    domains,
     feature_layers,
     list_layers,
     losses,
@@ -20,7 +21,8 @@ from tests.conformance.registry import (
 )
 
 LAYERS = [*mixture_layers.ROWS, *feature_layers.ROWS, *list_layers.ROWS, *task_layers.ROWS]
-SCORERS = [*scorers.ROWS, *task_scorers.ROWS]
+LAYERS += domains.LAYERS
+SCORERS = [*scorers.ROWS, *domains.SCORERS, *task_scorers.ROWS]
 LOSSES = losses.ROWS
 METRICS = metrics.ROWS
 MODELS = [*LAYERS, *SCORERS]
