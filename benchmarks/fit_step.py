@@ -3,7 +3,7 @@
     python benchmarks/fit_step.py [--section marks|growth|others|dispatch] [--json FILE] [--quick]
 
 marks     selected experts against one tower, share of the machine's float32 matmul peak, N = 64 over N = 10,
-          bfloat16 against float32
+          bfloat16 against float32, beside what the machine's own matmul gains by it
 growth    a step by N, K, list length and batch, each against the first of its row
 others    against TFR's own DNN scorer, and an MMoE of Keras' Dense layers, with Keras' AdamW
 dispatch  segments against groups of a fixed size, compiled by XLA or not
@@ -26,15 +26,17 @@ from tfr_moe._compat import tf
 SECTIONS = ("marks", "growth", "others", "dispatch")
 MOE = "adv_hsc_moe"
 PEAK = "matmul"
+HALF_PEAK = "matmul bfloat16"
 
 
 def marks(base: Size, arguments: Any) -> dict[str, Any]:
     side = 256 if arguments.quick else 4096
-    square = tf.random.normal([side, side])
-    # One number of the product is fetched, so that copying it is not measured.
-    product = tf.function(lambda: tf.matmul(square, square)[0, 0])
+    squares = {
+        PEAK: tf.random.normal([side, side]),
+        HALF_PEAK: tf.cast(tf.random.normal([side, side]), tf.bfloat16),
+    }
     steps = {
-        PEAK: product,
+        **{name: _product(square) for name, square in squares.items()},
         "one tower": fit_step(ours(base, "dnn"), base),
         "N=10": fit_step(ours(base, MOE), base),
         "N=10 bfloat16": fit_step(ours(base, MOE, precision="mixed_bfloat16"), base),
@@ -48,12 +50,18 @@ def marks(base: Size, arguments: Any) -> dict[str, Any]:
         "seconds": seconds_of(rounds),
         "N=10 / one tower": ratio(rounds, "N=10", "one tower"),
         "float32 / bfloat16": ratio(rounds, "N=10", "N=10 bfloat16"),
+        "matmul, float32 / bfloat16": ratio(rounds, PEAK, HALF_PEAK),
         "share of matmul peak": quartiles(shares),
         "matmul_gflops": round(peak / seconds_of(rounds)[PEAK]["median"] / 1e9, 1),
     }
     for lists in {base.lists, max(1, base.lists // 4)}:
         found[f"N=64 / N=10, B={lists}"] = _against_ten(base._replace(lists=lists), arguments)
     return found
+
+
+def _product(square: Any) -> Any:
+    # One number of the product is fetched, so that copying it is not measured.
+    return tf.function(lambda: tf.cast(tf.matmul(square, square)[0, 0], tf.float32))
 
 
 def _against_ten(size: Size, arguments: Any) -> dict[str, float]:

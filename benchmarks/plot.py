@@ -19,8 +19,17 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 GROWING = ("N", "K", "list length", "batch")
+
+
+def plain_ticks(*axes: Any) -> None:
+    """Numbers such as 2, 5 and 10 in place of powers of ten."""
+    for axis in axes:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
 
 
 def draw_growth(axes: Any, step: dict[str, Any]) -> None:
@@ -39,8 +48,9 @@ def draw_growth(axes: Any, step: dict[str, Any]) -> None:
         axes.errorbar(
             times, middle, yerr=spread, marker="o", capsize=3, label=f"{name}, from {sizes[0]:.0f}"
         )
-    axes.plot([1, 16], [1, 16], color="0.8", linestyle="--", label="in proportion")
+    axes.plot([1, 12.8], [1, 12.8], color="0.8", linestyle="--", label="in proportion")
     axes.set(xscale="log", yscale="log", xlabel="times the first size", ylabel="times its seconds")
+    plain_ticks(axes.xaxis, axes.yaxis)
     axes.set_title("A training step")
     axes.legend(fontsize=8)
 
@@ -58,6 +68,8 @@ def draw_memory(axes: Any, memory: dict[str, Any]) -> None:
                 label=f"{name}, from {sizes[0]:.0f}",
             )
     axes.set(xscale="log", xlabel="times the first size", ylabel="MB above an empty process")
+    axes.set_ylim(bottom=0)
+    plain_ticks(axes.xaxis)
     axes.set_title("Memory of a step")
     axes.legend(fontsize=8)
 
@@ -67,6 +79,7 @@ def draw_quality(axes: Any, quality: dict[str, Any]) -> None:
         axes.plot([s for s, _ in curve], [q for _, q in curve], marker=".", label=model)
     axes.axhline(quality["goal"], color="0.8", linestyle="--")
     axes.set(xscale="log", xlabel="seconds of training", ylabel="validation NDCG")
+    plain_ticks(axes.xaxis)
     axes.set_title("Time to the same NDCG")
     axes.legend(fontsize=8)
 

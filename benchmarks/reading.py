@@ -1,6 +1,6 @@
 """What reading costs: packed numerics against TFR's usual scalar features, and a cache against the records.
 
-    python benchmarks/reading.py [--lists 2048] [--json FILE] [--quick]
+    python benchmarks/reading.py [--columns 30] [--lists 2048] [--json FILE] [--quick]
 
 The same lists of about 30 items, with 6 ids and 30 or 300 numerics, in gzip TFRecords:
 
@@ -10,7 +10,8 @@ scalar    one feature of variable length for each column, read by `tfr.data.buil
 memory    the packed records parsed once, batches gathered from memory
 disk      the same from mapped files
 
-Each pass reads every batch of 32 lists and throws it away. Passes take turns, see `timing`.
+Each pass reads every batch of 32 lists and throws it away. Beside it stands parsing alone: one batch of
+either layout that is in memory already, without files and gzip. Passes take turns, see `timing`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tfr_moe.schema import STATISTICS_FILE, FeatureSchema, shard_file
 
 BATCH = 32
 IDS = 6
+PARSED = 20
 
 
 def schema_of(columns: int, packed: bool) -> FeatureSchema:
@@ -78,26 +80,51 @@ def write_folder(path: Path, columns: int, packed: bool, lists: int, seed: int) 
     return DataFolder(path)
 
 
-def usual(folder: DataFolder) -> tf.data.Dataset:
-    """The scalar records as TFR's own examples read them: a VarLen feature of each column."""
-    names = [f.name for f in folder.schema.features]
-    numeric = {f.name for f in folder.schema.features if f.kind == "numeric"}
+def usual_spec(schema: FeatureSchema) -> dict[str, Any]:
+    """A VarLen feature of each column, as in TFR's own examples."""
     spec: dict[str, Any] = {
-        name: tf.io.VarLenFeature(tf.float32 if name in numeric else tf.string) for name in names
+        f.name: tf.io.VarLenFeature(tf.float32 if f.kind == "numeric" else tf.string)
+        for f in schema.features
     }
-    spec["purchase"] = tf.io.FixedLenFeature([1], tf.float32, -1.0)
+    return {**spec, "purchase": tf.io.FixedLenFeature([1], tf.float32, -1.0)}
+
+
+def usual(folder: DataFolder) -> tf.data.Dataset:
+    """The scalar records as TFR's own examples read them."""
     return tfr.data.build_ranking_dataset(
         folder.files("train"),
         data_format=tfr.data.ELWC,
         batch_size=BATCH,
         context_feature_spec={},
-        example_feature_spec=spec,
+        example_feature_spec=usual_spec(folder.schema),
         mask_feature_name="example_list_mask",
         reader=tf.data.TFRecordDataset,
         reader_args=["GZIP"],
         shuffle=True,
         num_epochs=1,
     )
+
+
+def parsing(folder: DataFolder, spec: dict[str, Any]) -> Callable[[], Any]:
+    """Parses the same batch of records again and again."""
+    builder = ElwcDatasetBuilder(folder, batch_size=BATCH)
+    records = next(iter(builder.serialized_lists("train").batch(BATCH)))
+
+    @tf.function
+    def parse() -> Any:
+        parsed = tfr.data.parse_from_example_list(
+            records,
+            context_feature_spec={},
+            example_feature_spec=spec,
+            mask_feature_name="example_list_mask",
+        )
+        return tf.nest.flatten(parsed, expand_composites=True)
+
+    def several() -> None:
+        for _ in range(PARSED):
+            parse()
+
+    return several
 
 
 def pass_over(make: Callable[[], tf.data.Dataset]) -> Callable[[], Any]:
@@ -128,6 +155,16 @@ def compare(columns: int, arguments: Any, work: Path) -> dict[str, Any]:
     passes = {name: pass_over(b.build_train_dataset) for name, b in builders.items()}
     passes["scalar"] = pass_over(lambda: usual(folders[False]))
     rounds = run_rounds(passes, arguments.rounds, arguments.seed, warm_up=1)
+    schema = folders[True].schema
+    packed_spec = {**schema.feature_spec("example"), **schema.label_spec()}
+    parsed = run_rounds(
+        {
+            "packed": parsing(folders[True], packed_spec),
+            "scalar": parsing(folders[False], usual_spec(folders[False].schema)),
+        },
+        arguments.rounds,
+        arguments.seed,
+    )
     sizes = {
         "packed" if packed else "scalar": sum(Path(f).stat().st_size for f in folder.files("train"))
         for packed, folder in folders.items()
@@ -137,6 +174,7 @@ def compare(columns: int, arguments: Any, work: Path) -> dict[str, Any]:
             name: round(arguments.lists / found["median"])
             for name, found in seconds_of(rounds).items()
         },
+        "parsing alone, scalar / packed": ratio(parsed, "scalar", "packed"),
         "megabytes": {name: round(size / 1e6, 2) for name, size in sizes.items()},
         **{
             f"{slow} / {fast}": ratio(rounds, slow, fast)
@@ -150,12 +188,13 @@ def compare(columns: int, arguments: Any, work: Path) -> dict[str, Any]:
 def main() -> None:
     parser = parser_of(__doc__, rounds=7)
     parser.add_argument("--lists", type=int, default=2048)
+    parser.add_argument("--columns", type=int, action="append", help="numerics; 30 and 300")
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.lists, arguments.rounds = 64, 2
     result: dict[str, Any] = {"machine": machine(), "lists": arguments.lists, "batch": BATCH}
     print(result["machine"])
-    for columns in (30, 300):
+    for columns in arguments.columns or (30, 300):
         with tempfile.TemporaryDirectory() as work:
             found = result[f"{columns} numerics"] = compare(columns, arguments, Path(work))
         print(f"{columns} numerics: {found['lists_per_second']} lists a second")

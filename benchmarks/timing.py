@@ -48,10 +48,11 @@ def run_rounds(
         for _ in range(warm_up):
             _seconds(step)
     shuffle = random.Random(seed)
-    return [
-        {name: _seconds(steps[name]) for name in shuffle.sample(list(steps), len(steps))}
-        for _ in range(rounds)
-    ]
+    found = []
+    for _ in range(rounds):
+        seconds = {name: _seconds(steps[name]) for name in shuffle.sample(list(steps), len(steps))}
+        found.append({name: seconds[name] for name in steps})
+    return found
 
 
 def _seconds(step: Callable[[], Any]) -> float:
