@@ -13,6 +13,7 @@ from tfr_moe.evaluation.significance import (
     compare,
     compare_runs,
     paired,
+    rank_interval,
     seed_interval,
     seed_matrix,
     two_level_bootstrap,
@@ -231,3 +232,25 @@ def test_compare_runs_aligns_the_lists_of_both_sides():
     assert (found.runs_a, found.runs_b, found.lists) == (2, 1, 2)
     with pytest.raises(UserError, match="at least one run"):
         compare_runs(runs_a, [], "mrr")
+
+
+@pytest.mark.parametrize("count", [6, 11, 40])
+def test_the_rank_interval_holds_0_where_the_signed_rank_test_does_not_refuse_it(count):
+    rng = np.random.default_rng(count)
+    refused = []
+    for _ in range(60):
+        values = rng.normal(0.35, 1.0, size=count)
+        found = rank_interval(values)
+        p = stats.wilcoxon(values, method="exact").pvalue
+        assert (found.low > 0 or found.high < 0) == (p <= 0.05)
+        assert found.low <= found.centre <= found.high
+        refused.append(p <= 0.05)
+    assert 0 < sum(refused) < 60
+
+
+def test_five_values_are_too_few_for_a_rank_interval():
+    # All signs alike have probability 2 / 2^5 > 0.05.
+    found = rank_interval([1.0, 2.0, 4.0, 8.0, 16.0])
+    assert found.centre == 5.0  # of 1, 1.5, 2, 2.5, 3, 4, 4.5, 5, 6, 8, 8.5, 9, 10, 12, 16
+    assert np.isnan(found.low)
+    assert np.isnan(found.high)

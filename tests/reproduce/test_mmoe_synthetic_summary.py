@@ -55,8 +55,35 @@ def test_the_finding_says_higher_only_where_the_interval_does():
     assert "shared_bottom at correlation 0.5: loss higher than" in lines[0]
     assert "mmoe at correlation 0.5: degrades less than shared_bottom" in lines[1]
     assert "omoe at correlation 0.5: degrades not measurably less or more" in lines[2]
-    # The differences are 0.10, 0.10, 0.11: all signs alike, 2 / 2^3.
-    assert lines[0].endswith("; median +0.1000, Wilcoxon p = 0.25")
+
+
+def test_the_finding_goes_by_ranks_which_one_stuck_run_does_not_move():
+    stuck = {
+        "shared_bottom": {0.5: (0.31, 0.32, 0.33, 0.34, 0.35, 0.36), 1.0: (0.2,) * 6},
+        "mmoe": {0.5: (0.21, 0.21, 0.21, 0.21, 0.21, 0.21), 1.0: (0.2,) * 5 + (0.99,)},
+    }
+    summary = summarize(Losses(runs(stuck)))
+    # 0.10, 0.11, 0.12, 0.13, 0.14 and 0.16 + 0.78: the mean's interval holds 0.
+    less = summary["less_degradation"]["mmoe"]["0.5"]
+    assert less["low"] < 0 < less["high"]
+    # With six values only the lowest and the highest of their means are left out: 1 / 2^6 <= 0.025.
+    assert less["by_ranks"]["low"] == pytest.approx(0.10)
+    assert less["by_ranks"]["high"] == pytest.approx(0.94)
+    line = finding(summary)[1]
+    assert "degrades less than shared_bottom" in line
+    assert line.endswith("; by ranks +0.1250 [+0.1000, +0.9400], Wilcoxon p = 0.0312")
+
+
+def test_correlations_below_the_highest_speak_together_too():
+    three = {
+        "shared_bottom": {0.5: (0.30, 0.40), 0.9: (0.24, 0.30), 1.0: (0.20, 0.20)},
+        "mmoe": {0.5: (0.22, 0.22), 0.9: (0.20, 0.20), 1.0: (0.20, 0.20)},
+    }
+    summary = summarize(Losses(runs(three)))
+    # (0.10 + 0.04) / 2 and (0.20 + 0.10) / 2, of which mmoe has 0.01 each.
+    assert summary["degradation"]["shared_bottom"]["together"]["mean"] == pytest.approx(0.11)
+    assert summary["less_degradation"]["mmoe"]["together"]["mean"] == pytest.approx(0.10)
+    assert "over all lower correlations: degrades" in finding(summary)[-1]
 
 
 def test_one_run_has_no_interval_and_no_finding():

@@ -3,8 +3,8 @@
 The runs of a seed share inputs, noise and the plane of the weight vectors whatever the model and the
 correlation, so that differences are taken run by run. Intervals are 95 % t intervals over runs. Now and then
 a run stays where one of its tasks has learnt next to nothing: its loss is then several times that of the
-others, which a mean feels more than anything else. So the median of the differences and
-Wilcoxon's signed-rank test stand beside it.
+others, which a mean feels more than anything else. So what Wilcoxon's signed ranks say stands beside it, and
+the finding goes by that: see `tfr_moe.evaluation.significance.rank_interval`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from rich.table import Table
 from scipy import stats
 
 from tfr_moe.evaluation.claims import wilcoxon
-from tfr_moe.evaluation.significance import seed_interval
+from tfr_moe.evaluation.significance import rank_interval, seed_interval
 
+TOGETHER = "together"
+"""The key of what all correlations below the highest say together, by their mean in each run."""
 REFERENCE = "shared_bottom"
 
 
@@ -49,11 +51,19 @@ class Losses:
         """[runs]: how much higher the loss is than at the highest correlation, seed by seed."""
         return self.of(model, correlation) - self.of(model, self.correlations[-1])
 
+    def degradations(self, model: str) -> dict[str, NDArray[np.float64]]:
+        """The degradation at each lower correlation, and where there are several their mean too."""
+        lower = self.correlations[:-1]
+        found = {str(p): self.degradation(model, p) for p in lower}
+        if len(lower) > 1:
+            found[TOGETHER] = np.mean(list(found.values()), axis=0)
+        return found
 
-def _interval(values: NDArray[np.float64]) -> dict[str, float]:
-    found = asdict(seed_interval(values))
+
+def _interval(values: NDArray[np.float64]) -> dict[str, Any]:
+    found: dict[str, Any] = asdict(seed_interval(values))
     found["p_value"] = _p_value(values)
-    found["median"] = float(np.median(values))
+    found["by_ranks"] = asdict(rank_interval(values))
     found["wilcoxon_p_value"] = wilcoxon(values)
     return found
 
@@ -70,19 +80,19 @@ def summarize(losses: Losses) -> dict[str, Any]:
 
     Returns:
         `loss`: model -> correlation -> mean, interval, median and quartiles of the final test loss.
-        `degradation`: model -> correlation -> interval of the loss minus that at the highest correlation.
+        `degradation`: model -> correlation -> interval of the loss minus that at the highest correlation;
+            at `together` of their mean.
         `less_degradation`: the same for the reference's degradation minus the model's.
         `gain`: the same for the reference's loss minus the model's.
     """
     others = [model for model in losses.models if model != REFERENCE]
-    lower = losses.correlations[:-1]
     summary: dict[str, Any] = {"runs": len(losses.seeds), "reference": REFERENCE}
     summary["loss"] = {
         model: {str(p): _spread(losses.of(model, p)) for p in losses.correlations}
         for model in losses.models
     }
     summary["degradation"] = {
-        model: {str(p): _interval(losses.degradation(model, p)) for p in lower}
+        model: {key: _interval(values) for key, values in losses.degradations(model).items()}
         for model in losses.models
     }
     if REFERENCE not in losses.models:
@@ -94,10 +104,11 @@ def summarize(losses: Losses) -> dict[str, Any]:
         }
         for model in others
     }
+    reference = losses.degradations(REFERENCE)
     summary["less_degradation"] = {
         model: {
-            str(p): _interval(losses.degradation(REFERENCE, p) - losses.degradation(model, p))
-            for p in lower
+            key: _interval(reference[key] - values)
+            for key, values in losses.degradations(model).items()
         }
         for model in others
     }
@@ -138,7 +149,7 @@ def _table(cells: dict[str, dict[str, Any]], title: str, signed: bool) -> Table:
     table = Table(title=title, title_justify="left")
     table.add_column("model")
     for p in next(iter(cells.values())):
-        table.add_column(f"correlation {p}", justify="right")
+        table.add_column(p if p == TOGETHER else f"correlation {p}", justify="right")
     for model, row in cells.items():
         table.add_row(model, *(shown(found, signed) for found in row.values()))
     return table
@@ -149,26 +160,36 @@ def finding(summary: dict[str, Any]) -> list[str]:
     lines = []
     for p, found in summary["degradation"].get(REFERENCE, {}).items():
         lines.append(
-            f"shared_bottom at correlation {p}: loss {_direction(found, 'higher', 'lower')} than at "
+            f"shared_bottom {_where(p)}: loss {_direction(found, 'higher', 'lower')} than at "
             f"the highest correlation by {shown(found, signed=True)}{_ranks(found)}"
         )
     for model, row in summary.get("less_degradation", {}).items():
         lines += [
-            f"{model} at correlation {p}: degrades {_direction(found, 'less', 'more')} than "
+            f"{model} {_where(p)}: degrades {_direction(found, 'less', 'more')} than "
             f"shared_bottom, by {shown(found, signed=True)}{_ranks(found)}"
             for p, found in row.items()
         ]
     return lines
 
 
-def _ranks(found: dict[str, float]) -> str:
-    """The median and what the signed ranks say, where there are enough runs for a test."""
-    if np.isnan(found["wilcoxon_p_value"]):
+def _where(p: str) -> str:
+    return "over all lower correlations" if p == TOGETHER else f"at correlation {p}"
+
+
+def _ranks(found: dict[str, Any]) -> str:
+    """What the signed ranks say, where there are enough runs for an interval."""
+    ranks = found["by_ranks"]
+    if np.isnan(ranks["low"]):
         return ""
-    return f"; median {found['median']:+.4f}, Wilcoxon p = {found['wilcoxon_p_value']:.3g}"
+    return (
+        f"; by ranks {ranks['centre']:+.4f} [{ranks['low']:+.4f}, {ranks['high']:+.4f}], "
+        f"Wilcoxon p = {found['wilcoxon_p_value']:.3g}"
+    )
 
 
-def _direction(found: dict[str, float], positive: str, negative: str) -> str:
-    if found["low"] > 0:
+def _direction(found: dict[str, Any], positive: str, negative: str) -> str:
+    ranks = found["by_ranks"]
+    interval = found if np.isnan(ranks["low"]) else ranks
+    if interval["low"] > 0:
         return positive
-    return negative if found["high"] < 0 else f"not measurably {positive} or {negative}"
+    return negative if interval["high"] < 0 else f"not measurably {positive} or {negative}"
