@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,33 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
         f"{right.count(left)} times, first at {place:,} in {around!r}" if place >= 0 else "nowhere"
     )
     return [f"{left!r} {op} a text of {len(right):,} characters: found {found}"]
+
+
+def global_state() -> dict[str, object]:
+    """What all tests of a process share, of the libraries that it has loaded."""
+    state: dict[str, object] = {"working directory": os.getcwd()}
+    if "numpy" in sys.modules:
+        numpy = sys.modules["numpy"]
+        state |= {"print options": numpy.get_printoptions(), "numpy errors": numpy.geterr()}
+    if "tensorflow" in sys.modules and sys.modules.keys() & {"keras", "tf_keras"}:
+        from tfr_moe._compat import tf
+
+        state |= {
+            "dtype policy": tf.keras.mixed_precision.global_policy().name,
+            "floatx": tf.keras.backend.floatx(),
+            "eager functions": tf.config.functions_run_eagerly(),
+        }
+    return state
+
+
+@pytest.fixture(autouse=True)
+def restored_state() -> Iterator[None]:
+    """Fails the test that leaves global state other than it found it, not one that comes later."""
+    before = global_state()
+    yield
+    after = global_state()
+    changed = {name: after[name] for name in before if after[name] != before[name]}
+    assert not changed, f"left changed for the tests that follow: {changed}"
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,12 @@
-"""A failure says what was looked for in a page, and doesn't print the page."""
+"""A failure says what was looked for in a page without printing it; tests put back what they change."""
 
 from __future__ import annotations
 
-from tests.conftest import pytest_assertrepr_compare
+import numpy as np
+import pytest
+
+from tests.conftest import global_state, pytest_assertrepr_compare
+from tfr_moe._compat import tf
 
 PAGE = "<p>" * 100_000 + '<th aria-sort="none">' + "</p>" * 100_000
 
@@ -22,3 +26,22 @@ def test_other_comparisons_are_left_to_pytest():
     assert pytest_assertrepr_compare("in", "a", "short") is None
     assert pytest_assertrepr_compare("==", "a", PAGE) is None
     assert pytest_assertrepr_compare("in", 3, [1, 2]) is None
+
+
+@pytest.mark.parametrize("name", ["print options", "dtype policy", "working directory"])
+def test_a_change_of_global_state_is_seen(name, monkeypatch, tmp_path):
+    tf.keras.backend.floatx()  # loads Keras
+    before = global_state()
+    if name == "working directory":
+        monkeypatch.chdir(tmp_path)
+        changed = global_state()
+    elif name == "print options":
+        with np.printoptions(precision=2):
+            changed = global_state()
+    else:
+        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+        changed = global_state()
+        tf.keras.mixed_precision.set_global_policy("float32")
+    assert [key for key in before if changed[key] != before[key]] == [name]
+    monkeypatch.undo()
+    assert global_state() == before
