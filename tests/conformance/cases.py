@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from tests.conformance.arrays import Array, Values
+from tests.conformance.arrays import Array, Values, draw
+from tests.conformance.steps import Added, Step, added, run, training_step
 from tfr_moe._compat import tf
 
 
@@ -21,6 +22,14 @@ def named(outputs: Any) -> dict[str, Any]:
     for name, value in outputs.items():
         flat.update(value if isinstance(value, Mapping) else {name: value})
     return flat
+
+
+class Begun(NamedTuple):
+    """A model, its untrained weights as they were made, and its first training step."""
+
+    model: Any
+    state: list[Any]
+    step: Step
 
 
 def call_layer(layer: Any, tensors: dict[str, Any]) -> Any:
@@ -57,10 +66,38 @@ class ModelCase:
         return {array.dtype for array in self.inputs.values()}
 
     @functools.cached_property
+    def begun(self) -> Begun:
+        """The shared model as seed 1 makes it."""
+        return self.begin(1)
+
+    @property
     def shared(self) -> Any:
-        """One model for all tests that leave its weights as they are, the same whatever ran before."""
-        tf.keras.utils.set_random_seed(1)
-        return self.model()
+        """One model for all tests that leave its trainable weights as they are.
+
+        The others, which training in a forward pass may move, are put back.
+        """
+        for variable, value in zip(
+            self.begun.model.non_trainable_weights, self.begun.state, strict=True
+        ):
+            variable.assign(value)
+        return self.begun.model
+
+    @functools.cached_property
+    def scored(self) -> dict[str, Any]:
+        """What the shared model makes of its inputs."""
+        return run(self.shared, draw(self.inputs))
+
+    @functools.cached_property
+    def added(self) -> Added:
+        """What the shared model adds and shows in training on its inputs."""
+        return added(self.shared, draw(self.inputs))
+
+    def begin(self, seed: int) -> Begun:
+        """A new model and what it does first, under a seed."""
+        tf.keras.utils.set_random_seed(seed)
+        model = self.model()
+        state = [variable.numpy() for variable in model.non_trainable_weights]
+        return Begun(model, state, training_step(model, draw(self.inputs)))
 
     def model(self, subject: Any = None) -> Any:
         """The model of `subject`, or of a new object."""
@@ -124,43 +161,3 @@ class MetricCase:
             self.update(metric, values)
         result = metric.result()
         return dict(result) if isinstance(result, Mapping) else {metric.name: result}
-
-
-def tensors(values: Values) -> dict[str, Any]:
-    """Values as tensors."""
-    return {name: tf.constant(value) for name, value in values.items()}
-
-
-def run(model: Any, values: Values, training: bool = False) -> dict[str, Any]:
-    """The outputs of a model as arrays."""
-    outputs = model(tensors(values), training=training)
-    return {name: value.numpy() for name, value in outputs.items()}
-
-
-def training_losses(model: Any, values: Values) -> list[float]:
-    """What the model's layers add to the loss in training."""
-    model(tensors(values), training=True)
-    return [float(loss) for loss in model.losses]
-
-
-def training_metrics(model: Any, values: Values) -> list[float]:
-    """What the model's layers show of one training step."""
-    model.reset_metrics()
-    model(tensors(values), training=True)
-    results = (metric.result() for metric in model.metrics)
-    return [float(v) for r in results for v in (r.values() if isinstance(r, Mapping) else [r])]
-
-
-def training_gradients(case: ModelCase, values: Values, mask: Any) -> list[Any]:
-    """Gradients of a sum over all valid places and of what the layers add to the loss."""
-    model = case.shared
-    with tf.GradientTape() as tape:
-        outputs = model(tensors(values), training=True)
-        at_valid = {
-            name: tf.boolean_mask(value, mask) if case.outputs[name] == "BL" else value
-            for name, value in outputs.items()
-            if value.dtype.is_floating
-        }
-        total = tf.add_n([*(tf.reduce_sum(tf.sin(v)) for v in at_valid.values()), *model.losses])
-    found = tape.gradient(total, model.trainable_variables)
-    return [tf.convert_to_tensor(g).numpy() for g in found if g is not None]

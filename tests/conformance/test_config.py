@@ -9,7 +9,7 @@ import pytest
 
 from tests.conformance import registry
 from tests.conformance.arrays import draw
-from tests.conformance.cases import run
+from tests.conformance.steps import run
 from tfr_moe._compat import tf
 
 
@@ -24,53 +24,48 @@ def through_keras(subject):
     return tf.keras.utils.deserialize_keras_object(config)
 
 
-def assert_same_model(case, subject, copy):
+def assert_same_outputs(case, model):
+    got = run(model, draw(case.inputs))
+    assert got.keys() == case.scored.keys() == case.outputs.keys()
+    for name, expected in case.scored.items():
+        np.testing.assert_array_equal(got[name], expected, err_msg=name)
+
+
+def assert_same_object(copy, subject):
     assert type(copy) is type(subject)
     assert copy.get_config() == subject.get_config()
-    first, second = case.model(subject), case.model(copy)
-    second.set_weights(first.get_weights())
-    values = draw(case.inputs)
-    expected, got = run(first, values), run(second, values)
-    assert got.keys() == expected.keys() == case.outputs.keys()
-    for name in expected:
-        np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
 
 
-@pytest.mark.parametrize("case", registry.MODELS, ids=registry.by_name)
-def test_from_config_gives_the_same_outputs_with_the_same_weights(case):
-    subject = case.make()
-    copy = type(subject).from_config(through_json(subject.get_config()))
-    assert_same_model(case, subject, copy)
+def assert_same_model(case, copy, subject):
+    assert_same_object(copy, subject)
+    model = case.model(copy)
+    model.set_weights(case.shared.get_weights())
+    assert_same_outputs(case, model)
 
 
 @pytest.mark.parametrize("case", registry.LAYERS, ids=registry.by_name)
-def test_keras_finds_layers_again(case):
+def test_from_config_makes_the_same_layer(case):
     subject = case.make()
-    assert_same_model(case, subject, through_keras(subject))
+    assert_same_object(type(subject).from_config(through_json(subject.get_config())), subject)
+
+
+@pytest.mark.parametrize("case", registry.LAYERS, ids=registry.by_name)
+def test_keras_finds_layers_again_with_the_same_outputs(case):
+    subject = case.make()
+    assert_same_model(case, through_keras(subject), subject)
 
 
 @pytest.mark.parametrize("case", registry.SCORERS, ids=registry.by_name)
-def test_keras_rebuilds_the_models_of_scorers(case):
-    model = case.model()
-    copy = tf.keras.Model.from_config(through_json(model.get_config()))
-    copy.set_weights(model.get_weights())
-    values = draw(case.inputs)
-    expected, got = run(model, values), run(copy, values)
-    assert got.keys() == expected.keys() == case.outputs.keys()
-    for name in expected:
-        np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
+def test_from_config_makes_scorers_with_the_same_outputs(case):
+    subject = case.make()
+    copy = type(subject).from_config(through_json(subject.get_config()))
+    assert_same_model(case, copy, subject)
 
 
 @pytest.mark.parametrize("case", registry.SCORERS, ids=registry.by_name)
 def test_keras_saves_and_loads_the_models_of_scorers(case, tmp_path):
-    model = case.model()
-    model.save(str(tmp_path / "model.keras"))
-    copy = tf.keras.models.load_model(str(tmp_path / "model.keras"))
-    values = draw(case.inputs)
-    expected, got = run(model, values), run(copy, values)
-    assert got.keys() == expected.keys() == case.outputs.keys()
-    for name in expected:
-        np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
+    case.shared.save(str(tmp_path / "model.keras"))
+    assert_same_outputs(case, tf.keras.models.load_model(str(tmp_path / "model.keras")))
 
 
 @pytest.mark.parametrize("case", registry.LOSSES, ids=registry.by_name)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance import registry
 from tests.conformance.arrays import MASK, draw
-from tests.conformance.cases import tensors
+from tests.conformance.steps import training_step
 from tfr_moe._compat import tf
 
 EMPTY = np.zeros([3, 5], bool)
@@ -22,21 +22,13 @@ every_loss = pytest.mark.parametrize("case", registry.LOSSES, ids=registry.by_na
 def assert_finite_in_training(case, values):
     """Outputs, added losses and their gradients."""
     model = case.shared
-    with tf.GradientTape() as tape:
-        outputs = model(tensors(values), training=True)
-        # tanh bounds what is summed up, so that only a broken layer can overflow.
-        parts = [tf.reduce_sum(tf.tanh(tf.cast(v, tf.float32))) for v in outputs.values()]
-        total = tf.add_n([*parts, *model.losses])
-    for name, value in outputs.items():
-        assert np.isfinite(value.numpy()).all(), name
-    assert np.isfinite(float(total))
-    for variable, gradient in zip(
-        model.trainable_variables,
-        tape.gradient(total, model.trainable_variables),
-        strict=True,
-    ):
-        if gradient is not None:
-            assert np.isfinite(tf.convert_to_tensor(gradient).numpy()).all(), variable.name
+    # tanh bounds what is summed up, so that only a broken layer can overflow.
+    step = training_step(model, values, lambda _, value: tf.tanh(value))
+    for name, value in step.outputs.items():
+        assert np.isfinite(value).all(), name
+    assert np.isfinite(step.total)
+    for variable, gradient in zip(model.trainable_variables, step.gradients, strict=True):
+        assert gradient is None or np.isfinite(gradient).all(), variable.name
     return model
 
 

@@ -16,12 +16,8 @@ from tests.conformance.arrays import (
     with_junk,
     with_more_padding,
 )
-from tests.conformance.cases import (
-    run,
-    training_gradients,
-    training_losses,
-    training_metrics,
-)
+from tests.conformance.steps import added, run, training_step
+from tfr_moe._compat import tf
 
 # float32 sums in another order
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
@@ -67,71 +63,70 @@ def assert_same_results(got, expected):
 
 @every_model
 def test_padded_places_may_hold_anything(case):
-    model, values = case.shared, draw(case.inputs)
-    junk = with_junk(case.inputs, values, MASK)
-    assert_valid_places_equal(case, run(model, junk), run(model, values))
+    junk = with_junk(case.inputs, draw(case.inputs), MASK)
+    assert_valid_places_equal(case, run(case.shared, junk), case.scored)
 
 
 @every_model
 def test_more_padding_changes_nothing(case):
-    model, values = case.shared, draw(case.inputs)
-    wider = with_more_padding(case.inputs, values, MASK)
-    assert_valid_places_equal(case, run(model, wider), run(model, values))
+    wider = with_more_padding(case.inputs, draw(case.inputs), MASK)
+    assert_valid_places_equal(case, run(case.shared, wider), case.scored)
 
 
 @still_models
-@pytest.mark.parametrize("training", [training_losses, training_metrics])
-def test_padding_does_not_change_what_training_adds_and_shows(case, training):
-    model, values = case.shared, draw(case.inputs)
-    expected = training(model, values)
+def test_padding_does_not_change_what_training_adds_and_shows(case):
     for other in (with_junk, with_more_padding):
-        got = training(model, other(case.inputs, values, MASK))
-        np.testing.assert_allclose(got, expected, err_msg=other.__name__, **CLOSE)
+        got = added(case.shared, other(case.inputs, draw(case.inputs), MASK))
+        message = other.__name__
+        np.testing.assert_allclose(got.losses, case.added.losses, err_msg=message, **CLOSE)
+        np.testing.assert_allclose(got.metrics, case.added.metrics, err_msg=message, **CLOSE)
 
 
 @masked_models
 def test_what_stands_at_padded_places_reaches_no_gradient(case):
+    def at_valid_places(name, value):
+        return tf.sin(tf.boolean_mask(value, MASK) if case.outputs[name] == "BL" else value)
+
     values = draw(case.inputs)
     junk = with_junk(case.inputs, values, MASK)
-    expected, got = (training_gradients(case, x, MASK) for x in (values, junk))
-    for a, b in zip(got, expected, strict=True):
-        np.testing.assert_allclose(a, b, **CLOSE)
+    steps = (training_step(case.shared, x, at_valid_places) for x in (values, junk))
+    for a, b in zip(*(step.gradients for step in steps), strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_allclose(b, a, **CLOSE)
 
 
 @unordered
 def test_permuted_items_permute_the_outputs(case):
-    model, values, order = case.shared, draw(case.inputs), orders(MASK)
-    expected, got = run(model, values), run(model, reordered(case.inputs, values, order))
-    for name, axes in case.outputs.items():
-        if axes == "BL":
-            expected[name] = reorder(expected[name], order)
+    order = orders(MASK)
+    got = run(case.shared, reordered(case.inputs, draw(case.inputs), order))
+    expected = {
+        name: reorder(case.scored[name], order) if axes == "BL" else case.scored[name]
+        for name, axes in case.outputs.items()
+    }
     assert_valid_places_equal(case, got, expected, reorder(MASK, order))
 
 
 @still_unordered
 def test_permuted_items_do_not_change_the_added_losses(case):
-    model, values = case.shared, draw(case.inputs)
-    permuted = reordered(case.inputs, values, orders(MASK))
-    got, expected = training_losses(model, permuted), training_losses(model, values)
-    np.testing.assert_allclose(got, expected, **CLOSE)
+    permuted = reordered(case.inputs, draw(case.inputs), orders(MASK))
+    got = added(case.shared, permuted)
+    np.testing.assert_allclose(got.losses, case.added.losses, **CLOSE)
 
 
 @every_model
 def test_lists_score_the_same_in_other_batches(case):
-    model, values = case.shared, draw(case.inputs)
-    parts = [run(model, part) for part in groups(values, 1, 4, 6)]
+    parts = [run(case.shared, part) for part in groups(draw(case.inputs), 1, 4, 6)]
     together = {name: np.concatenate([part[name] for part in parts]) for name in case.outputs}
-    assert_valid_places_equal(case, together, run(model, values))
+    assert_valid_places_equal(case, together, case.scored)
 
 
 @still_models
 def test_added_losses_of_batches_combine_to_that_of_all_by_items(case):
-    model, values = case.shared, draw(case.inputs)
-    parts = groups({**values, "_mask": MASK}, 2, 5, 6)
+    parts = groups({**draw(case.inputs), "_mask": MASK}, 2, 5, 6)
     items = np.array([part.pop("_mask").sum() for part in parts])
-    losses = np.array([training_losses(model, part) for part in parts])
-    expected = training_losses(model, values)
-    np.testing.assert_allclose(items @ losses / items.sum(), expected, **CLOSE)
+    losses = np.array([added(case.shared, part).losses for part in parts])
+    np.testing.assert_allclose(items @ losses / items.sum(), case.added.losses, **CLOSE)
 
 
 @every_loss

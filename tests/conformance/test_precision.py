@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 
 import numpy as np
 import pytest
 
 from tests.conformance import registry
 from tests.conformance.arrays import MASK, draw
-from tests.conformance.cases import run, tensors
+from tests.conformance.steps import run, training_step
 from tfr_moe._compat import tf
 
 # Units in the last place of a half type are 2^-11 and 2^-8; values here are of order 1 and pass
@@ -28,18 +29,22 @@ def precision(policy):
         tf.keras.mixed_precision.set_global_policy("float32")
 
 
+@functools.cache
+def half_model(case, policy):
+    """A model under a policy, with the weights of the one in float32."""
+    with precision(policy):
+        model = case.model()
+    model.set_weights(case.shared.get_weights())
+    return model
+
+
 @policies
 @pytest.mark.parametrize("case", registry.MODELS, ids=registry.by_name)
 def test_outputs_are_near_those_of_float32(case, policy):
-    values = draw(case.inputs)
-    tf.keras.utils.set_random_seed(1)
-    full = case.model()
-    with precision(policy):
-        half = case.model()
-        half.set_weights(full.get_weights())
-        got = run(half, values)
-        assert all(weight.dtype == tf.float32 for weight in half.trainable_weights)
-    for name, expected in run(full, values).items():
+    half = half_model(case, policy)
+    got = run(half, draw(case.inputs))
+    assert all(weight.dtype == tf.float32 for weight in half.trainable_weights)
+    for name, expected in case.scored.items():
         rows = MASK if case.outputs[name] == "BL" else slice(None)
         np.testing.assert_allclose(
             got[name].astype(np.float32)[rows],
@@ -53,32 +58,23 @@ def test_outputs_are_near_those_of_float32(case, policy):
 @policies
 @pytest.mark.parametrize("case", registry.MODELS, ids=registry.by_name)
 def test_gradients_in_training_are_finite(case, policy):
-    values = draw(case.inputs)
     with precision(policy):
-        model = case.model()
-        with tf.GradientTape() as tape:
-            outputs = model(tensors(values), training=True)
-            total = tf.add_n(
-                [tf.reduce_sum(tf.cast(v, tf.float32)) for v in outputs.values()] + model.losses
-            )
-        gradients = tape.gradient(total, model.trainable_variables)
-    assert np.isfinite(float(total))
-    for gradient in gradients:
-        assert gradient is None or np.isfinite(tf.convert_to_tensor(gradient).numpy()).all()
+        step = training_step(half_model(case, policy), draw(case.inputs))
+    assert np.isfinite(step.total)
+    for gradient in step.gradients:
+        assert gradient is None or np.isfinite(gradient).all()
 
 
 @pytest.mark.parametrize("case", registry.LAYERS, ids=registry.by_name)
 def test_a_layers_own_policy_rules_all_its_parts(case):
     layer = case.make()
     own = type(layer).from_config({**layer.get_config(), "dtype": "mixed_bfloat16"})
-    values, alone = draw(case.inputs), case.model(own)
-    with precision("mixed_bfloat16"):
-        everywhere = case.model()
-    everywhere.set_weights(alone.get_weights())
-    for name, expected in run(everywhere, values).items():
-        got = run(alone, values)[name]
-        assert got.dtype == expected.dtype
-        np.testing.assert_array_equal(got, expected, err_msg=name)
+    alone, everywhere = case.model(own), half_model(case, "mixed_bfloat16")
+    alone.set_weights(everywhere.get_weights())
+    expected, got = run(everywhere, draw(case.inputs)), run(alone, draw(case.inputs))
+    for name in expected:
+        assert got[name].dtype == expected[name].dtype
+        np.testing.assert_array_equal(got[name], expected[name], err_msg=name)
 
 
 @policies
