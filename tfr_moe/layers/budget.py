@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 
@@ -25,6 +26,8 @@ def dims_of_budget(
 
     if not hidden_dims:
         return ()
+    # Counting may build the network, and most steps of the search round to widths seen before.
+    parameters = functools.cache(parameters)
     low, high = 0.0, 1.0
     while parameters(scaled(high)) < budget:
         low, high = high, 2 * high
