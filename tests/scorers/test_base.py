@@ -1,5 +1,6 @@
 """What all scorers share: configuration, and models out of TFR's builder."""
 
+import functools
 import json
 
 import numpy as np
@@ -18,21 +19,27 @@ def scorer_of(name, **settings):
     return create(name, SCHEMA, TABLES, {**RERANKING, "num_experts": 5, "top_k": 2, **settings})
 
 
+@functools.cache
+def built(name):
+    """A scorer with settings that aren't the defaults, and its model."""
+    scorer = scorer_of(name, dropout=0.25, embedding_l2=0.5, activation="tanh")
+    return scorer, scorer.build_model(name=name)
+
+
 @NAMES
 def test_a_scorer_comes_back_from_its_configuration(name):
-    scorer = scorer_of(name, dropout=0.25, embedding_l2=0.5, activation="tanh")
+    scorer, model = built(name)
     copy = type(scorer).from_config(json.loads(json.dumps(scorer.get_config())))
     assert type(copy) is type(scorer)
     assert copy.get_config() == scorer.get_config()
     assert copy.schema == SCHEMA
     # The seed is part of it, so even the first weights are the same.
-    first, second = scorer.build_model()(raw_batch()), copy.build_model()(raw_batch())
-    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(copy.build_model()(raw_batch()), model(raw_batch()))
 
 
 @NAMES
 def test_a_model_takes_raw_features_and_a_mask_and_gives_one_logit_an_item(name):
-    model = scorer_of(name).build_model(name=name)
+    _, model = built(name)
     assert model.name == name
     spec = {**SCHEMA.feature_spec("context"), **SCHEMA.feature_spec("example")}
     assert set(model.input) == {*spec, MASK}
@@ -43,8 +50,8 @@ def test_a_model_takes_raw_features_and_a_mask_and_gives_one_logit_an_item(name)
 
 @NAMES
 def test_each_model_has_variables_of_its_own(name):
-    scorer = scorer_of(name)
-    first, second = scorer.build_model(), scorer.build_model()
+    scorer, first = built(name)
+    second = scorer.build_model()
     for a, b in zip(first.weights, second.weights, strict=True):
         assert a is not b
     names = [w.name for w in first.weights]
