@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from tfr_moe._compat import tf
@@ -80,7 +79,6 @@ def match_budget(
         {'hidden_dims': (126,), 'tower_hidden_dims': [8]}
     """
 
-    @functools.cache  # the search comes to the same whole widths again and again
     def parameters(dims: tuple[int, ...]) -> int:
         return parameter_count(name, input_width, num_tasks, **{**settings, "hidden_dims": dims})
 
