@@ -12,7 +12,7 @@ from tfr_moe._compat import tf
 from tfr_moe.layers.expert_norm import GroupMoments, Moments, Norm, add_norm_weights, normalised
 from tfr_moe.layers.grouping import DEFAULT_CAPACITY, fill_rows, group_rows, take_experts
 from tfr_moe.layers.rows import choices_of_rows, put_rows, shapes_are_fixed, take_rows, where_valid
-from tfr_moe.layers.stacks import Dense, picked
+from tfr_moe.layers.stacks import Dense, glorot_uniform, picked
 
 Dispatch = Literal["segments", "capacity"]
 
@@ -140,9 +140,7 @@ class ExpertTowers(tf.keras.layers.Layer):
 
     def _kernel_start(self, depth: int, fan_in: int, fan_out: int) -> Any:
         """The initializer of the layer's kernels."""
-        limit = (6.0 / (fan_in + fan_out)) ** 0.5
-        seed = None if self.seed is None else self.seed + depth
-        return tf.keras.initializers.RandomUniform(-limit, limit, seed=seed)
+        return glorot_uniform(fan_in, fan_out, None if self.seed is None else self.seed + depth)
 
     def call(
         self, inputs: Any, indices: Any = None, mask: Any = None, training: bool = False

@@ -10,6 +10,7 @@ from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.grouping import take_experts
 from tfr_moe.layers.monitoring import TrainingMean
 from tfr_moe.layers.rows import put_rows, take_rows, where_valid
+from tfr_moe.layers.stacks import glorot_uniform
 
 
 def layers_of_levels(hidden_dims: Sequence[int], num_levels: int) -> list[tuple[int, ...]]:
@@ -69,9 +70,8 @@ class _Level(tf.keras.layers.Layer):
         shared = self.shared_experts.num_experts
 
         def gate(name: str, lead: list[int], experts: int, seed: int) -> Any:
-            limit = (6.0 / (width + experts)) ** 0.5
             own = None if self.seed is None else self.seed + seed
-            start = tf.keras.initializers.RandomUniform(-limit, limit, seed=own)
+            start = glorot_uniform(width, experts, own)
             shape = [*lead, width, experts]
             return self.add_weight(name, shape, tf.float32, start, experimental_autocast=False)
 

@@ -20,6 +20,7 @@ from tfr_moe.layers.diversity import expert_correlation
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.monitoring import GateMonitor, TrainingMean
 from tfr_moe.layers.rows import put_rows, take_rows
+from tfr_moe.layers.stacks import glorot_uniform
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -233,11 +234,10 @@ class MixtureOfTasks(ItemwiseMultiTask, metaclass=abc.ABCMeta):
     def build(self, input_shape: Any) -> None:
         """Creates the gates' kernel, [gates, n, N], glorot-uniform for each gate; no bias."""
         width = int(input_shape[-1])
-        limit = (6.0 / (width + self.num_experts)) ** 0.5
         self.gate_kernel = self.add_weight(
             "gate_kernel",
             [len(self._gates()), width, self.num_experts],
-            initializer=tf.keras.initializers.RandomUniform(-limit, limit, seed=self._offset(200)),
+            initializer=glorot_uniform(width, self.num_experts, self._offset(200)),
         )
         super().build(input_shape)
 

@@ -22,6 +22,20 @@ class Dense(NamedTuple):
     norm: tuple[Any, ...] = ()
 
 
+def glorot_uniform(fan_in: int, fan_out: int, seed: int | None = None) -> Any:
+    """An initializer of stacked kernels [..., fan_in, fan_out]: glorot-uniform for each of them.
+
+    Keras' own takes leading axes for those of a convolution, and would make the kernels too small.
+
+    Example:
+        >>> kernels = glorot_uniform(2, 4, seed=1)([100, 2, 4])
+        >>> bool(tf.reduce_max(tf.abs(kernels)) <= 1.0)  # sqrt(6 / (2 + 4))
+        True
+    """
+    limit = (6.0 / (fan_in + fan_out)) ** 0.5
+    return tf.keras.initializers.RandomUniform(-limit, limit, seed=seed)
+
+
 def picked(
     layers: Sequence[Dense], pick: Callable[[Any], Any], batched: bool = False
 ) -> list[Dense]:
