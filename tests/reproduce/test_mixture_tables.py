@@ -9,10 +9,13 @@ from rich.console import Console
 
 from tests import tiny
 from tests.evaluation.test_claims import result
+from tfr_moe.analysis.sizes import training_sizes
+from tfr_moe.comparison import evaluate_run
 from tfr_moe.config import load_config
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.per_list import resolve
+from tfr_moe.evaluation.result import summarize
 from tfr_moe.reproduce import category_table, fair_runs, gain_by_size
 from tfr_moe.reproduce.category_data import top_sizes, write_category_data
 from tfr_moe.reproduce.fair_runs import CONFIGS, best_rates
@@ -78,9 +81,34 @@ def test_sweeps_have_the_papers_settings_and_take_others():
     assert config.space == {"preset": "gate_input", "user": []}
 
 
+def test_a_variant_is_the_recommended_settings_with_one_thing_changed():
+    folder = CONFIGS / "variants"
+    table = read_table(folder)
+    assert {p.stem for p in folder.iterdir()} == {"table", *(row.config for row in table.rows)}
+    assert len({row.name for row in table.rows}) == len(table.rows)
+    settings = {
+        row.config: load_config(folder / f"{row.config}.yaml").model_dump() for row in table.rows
+    }
+    recommended = settings.pop("recommended")
+    assert recommended["num_experts"] == 20
+    others = [name for name, its in settings.items() if its["model"] != "adv_hsc_moe"]
+    changed = {
+        name: {key for key in its if its[key] != recommended[key]}
+        for name, its in settings.items()
+        if name not in (*others, "paper")
+    }
+    assert len(changed) == 22
+    assert min(map(len, changed.values())) == 1
+    assert (
+        len({frozenset({k: settings[n][k] for k in c}.items()) for n, c in changed.items()}) == 22
+    )
+    several = {name: keys for name, keys in changed.items() if len(keys) > 2}
+    assert set(several) == {"recommended_attention"}
+
+
 def test_every_table_and_figure_is_a_study():
     ours = [name for name in MODULES if name.startswith("adv-hsc-moe-")]
-    assert len(ours) == 10
+    assert len(ours) == 11
     assert all(find(name).needs_data for name in ours)
 
 
@@ -180,6 +208,49 @@ def test_figures_4_and_5_take_the_runs_of_the_table(study, data, tmp_path, monke
         )
 
 
+def test_runs_of_a_study_are_judged_on_another_split_without_training(
+    study, data, tmp_path, monkeypatch
+):
+    place, pairs, _ = study
+    monkeypatch.setattr(fair_runs, "_train", lambda *_: 1 / 0)
+    taken = [*pairs, f"runs_of={place.out}", "split=validation"]
+    again = Place(tmp_path / "again", 1, data, QUIET)
+    text = printed(reproduce("adv-hsc-moe-table3", again, pairs=taken, runs=1))
+    assert "of 40 lists judged" in text
+    found = json.loads((again.out / "results.json").read_text())["rows"]
+    for row, slug in zip(found, ("dnn", "adv---hsc-moe"), strict=True):
+        (run,) = (place.out / "runs" / slug).iterdir()
+        judged = evaluate_run(DataFolder(data), run, "validation", ["ndcg"])
+        assert row["metrics"]["ndcg"]["ours"] == pytest.approx(summarize(judged)["ndcg"].mean)
+    monkeypatch.setattr(fair_runs, "_judge", lambda *_: 1 / 0)
+    assert printed(reproduce("adv-hsc-moe-table3", again, pairs=taken, runs=1)) == text
+
+
+def test_figure_4_is_of_sub_categories_between_edges_too(study, data, tmp_path):
+    place, pairs, _ = study
+    four = Place(tmp_path / "fig4", 1, data, QUIET)
+    sizes = training_sizes(DataFolder(data))["sub"]
+    middle = sorted(sizes.values())[-1]
+    taken = [*pairs, f"runs_of={place.out}", "level=sub", f"edges=[{middle}]"]
+    text = printed(reproduce("adv-hsc-moe-fig4", four, pairs=taken, runs=1))
+    small, large = json.loads((four.out / "results.json").read_text())["buckets"]
+    assert "size of sub-categories" in text.replace("\n", " ")
+    assert all(sizes[name] < middle for name in small["categories"])
+    assert all(sizes[name] == middle for name in large["categories"])
+    assert small["training_lists"] + large["training_lists"] == 90
+
+
+def test_a_baseline_has_no_learning_rate_to_choose(data, tmp_path):
+    place = Place(tmp_path / "variants", 1, data, QUIET)
+    pairs = ["rows=[lambdamart]", "with_settings={cache: memory, ignored_features: [brand]}"]
+    text = printed(reproduce("adv-hsc-moe-variants", place, pairs=pairs, runs=2))
+    assert "validation lists" in text
+    (row,) = json.loads((place.out / "results.json").read_text())["rows"]
+    assert row["learning_rate"] is None
+    assert len((place.out / "learning rates.jsonl").read_text().splitlines()) == 1
+    assert len(row["metrics"]["ndcg"]["runs"]) == 2
+
+
 def test_gains_by_hand():
     """Category p has one training list and gains 0.2, q has nine and gains 0.1."""
     import dataclasses
@@ -191,6 +262,10 @@ def test_gains_by_hand():
     found = gain_by_size.gains({"DNN": [base], "MoE": [better]}, {"p": 1, "q": 9}, 2, metric="mrr")
     assert [bucket["name"] for bucket in found] == ["1: 1 to 1 lists", "2: 9 to 9 lists"]
     assert [b["gains"]["MoE"]["difference"] for b in found] == pytest.approx([0.2, 0.1])
+    edged = gain_by_size.gains(
+        {"DNN": [base], "MoE": [better]}, {"p": 1, "q": 9}, [9, 50], metric="mrr"
+    )
+    assert edged == found
     with pytest.raises(UserError, match="gains are over DNN"):
         gain_by_size.gains({"MoE": [better]}, {}, 1)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from pydantic import Field
 from rich.console import Console
 
-from tfr_moe.config import RunConfig, load_config
+from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.errors import UserError
 from tfr_moe.reproduce.runs import Job, Result
 from tfr_moe.reproduce.settings import StudySettings
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tfr_moe.evaluation.result import PerListResult
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "adv_hsc_moe"
+_OF_BASELINES = ("seed", "ignored_features", "library_parameters")
 SMALL = {"expert_hidden_dims": [32, 16], "embedding_dim": 8, "batch_size": 64}
 
 
@@ -37,7 +38,8 @@ class FairSettings(StudySettings):
         runs: seeds of each cell.
         learning_rates: those that each cell chooses from by validation.
         rows: words; only rows whose name contains one of them are run. None for all.
-        with_settings: settings above those of every config, such as smaller towers.
+        with_settings: settings above those of every config, such as smaller towers; baselines take
+            `ignored_features` and `library_parameters` of them.
         split: of the data that is judged.
         configs: the folder of the configs.
         runs_of: folder of another study of the same rows on the same data, whose runs are taken.
@@ -84,7 +86,7 @@ class FairRun(NamedTuple):
     Attributes:
         cell: its cell's name.
         seed: its seed.
-        learning_rate: that of its cell.
+        learning_rate: that of its cell; None for a baseline, which is trained by its library's own.
         path: the run's folder.
         parameters: of its model.
         tests: per column the file with its lists.
@@ -92,21 +94,36 @@ class FairRun(NamedTuple):
 
     cell: str
     seed: int
-    learning_rate: float
+    learning_rate: float | None
     path: Path
     parameters: int
     tests: dict[str, Path]
 
 
-def cell_config(settings: FairSettings, config: str, rate: float, seed: int) -> RunConfig:
-    """The settings of a cell's run."""
+def cell_config(settings: FairSettings, config: str, rate: float | None, seed: int) -> RunConfig:
+    """The settings of a cell's run; a rate of None leaves the config's own.
+
+    Of `with_settings` a baseline takes what it knows of.
+    """
     path = Path(settings.configs) / config
-    return load_config(path, seed=seed, **{**settings.with_settings, "learning_rate": rate})
+    above = {**settings.with_settings, "seed": seed}
+    if load_config(path).model in BASELINE_NAMES:
+        above = {key: value for key, value in above.items() if key in _OF_BASELINES}
+    if rate is not None:
+        above["learning_rate"] = rate
+    return load_config(path, **above)
+
+
+def _rates(settings: FairSettings, config: str) -> tuple[float | None, ...]:
+    """The learning rates that a cell chooses from: none for a baseline."""
+    model = cell_config(settings, config, None, 1).model
+    return (None,) if model in BASELINE_NAMES else settings.learning_rates
 
 
 def _run_name(job: Job) -> str:
     slug = "".join(c if c.isalnum() else "-" for c in job["cell"].lower())
-    return f"runs/{slug}/lr-{job['rate']:g}-seed-{job['seed']}"
+    rate = "" if job["rate"] is None else f"lr-{job['rate']:g}-"
+    return f"runs/{slug}/{rate}seed-{job['seed']}"
 
 
 def _train(settings: FairSettings, out: str, job: Job) -> Result:
@@ -131,21 +148,43 @@ def _try_rate(settings: FairSettings, out: str, job: Job) -> Result:
 
 def _run_cell(settings: FairSettings, metric_names: tuple[str, ...], out: str, job: Job) -> Result:
     """Trains a run and keeps what each metric says of each test list."""
+    found = _train(settings, out, job)
+    run = _run_name(job)
+    tests = _judge(Path(out) / run, job["tests"], settings.split, metric_names, Path(out) / run)
+    return {
+        "run": run,
+        "parameters": found["parameters"],
+        "tests": {column: f"{run}/{path}" for column, path in tests.items()},
+    }
+
+
+def _judge(
+    run: Path, tests: Mapping[str, str], split: str, metric_names: Sequence[str], target: Path
+) -> dict[str, str]:
+    """Writes what each metric says of each list of a split; per column the file's name in `target`."""
     from tfr_moe.comparison import evaluate_run
     from tfr_moe.data import DataFolder
     from tfr_moe.evaluation.storage import save_result
 
-    found = _train(settings, out, job)
-    run = Path(out) / _run_name(job)
-    tests = {}
-    for place, (column, data) in enumerate(job["tests"].items()):
-        result = evaluate_run(DataFolder(data), run, settings.split, metric_names)
-        tests[column] = f"{_run_name(job)}/lists-{settings.split}-{place}.npz"
-        save_result(result, Path(out) / tests[column])
-    return {"run": _run_name(job), "parameters": found["parameters"], "tests": tests}
+    names = {}
+    for place, (column, data) in enumerate(tests.items()):
+        names[column] = f"lists-{split}-{place}.npz"
+        result = evaluate_run(DataFolder(data), run, split, metric_names)
+        target.mkdir(parents=True, exist_ok=True)
+        save_result(result, target / names[column])
+    return names
 
 
-def best_rates(found: Iterable[tuple[Job, Result]]) -> dict[str, float]:
+def _judge_again(
+    split: str, metric_names: tuple[str, ...], taken_from: str, out: str, job: Job
+) -> Result:
+    """Judges a run of another study on a split that it was not judged on there."""
+    run, target = Path(taken_from) / job["run"], Path(out) / job["run"]
+    tests = _judge(run, job["tests"], split, metric_names, target)
+    return {"tests": {column: f"{job['run']}/{path}" for column, path in tests.items()}}
+
+
+def best_rates(found: Iterable[tuple[Job, Result]]) -> dict[str, float | None]:
     """Per cell the learning rate with the best validation metric; one that diverged never wins.
 
     Example:
@@ -153,7 +192,7 @@ def best_rates(found: Iterable[tuple[Job, Result]]) -> dict[str, float]:
         >>> best_rates(tried)
         {'DNN': 0.1}
     """
-    best: dict[str, tuple[float, float]] = {}
+    best: dict[str, tuple[float, float | None]] = {}
     for job, result in found:
         value = -math.inf if math.isnan(result["value"]) else result["value"]
         known = best.get(job["cell"])
@@ -180,14 +219,14 @@ def fair_runs(
         UserError: for configs, data or a `runs_of` that don't fit.
     """
     if settings.runs_of is not None:
-        return _taken(settings, cells, Path(settings.runs_of))
+        return _taken(settings, cells, metric_names, place)
     out = str(place.out.resolve())
     described = {cell.name: {"cell": cell.name, "config": cell.config, "data": cell.data}
                  for cell in cells}  # fmt: skip
     tries = [
         {**job, "rate": rate, "seed": 1}
         for job in described.values()
-        for rate in settings.learning_rates
+        for rate in _rates(settings, job["config"])
     ]
     tried = place.run_all(tries, functools.partial(_try_rate, settings, out), "learning rates")
     rates = best_rates(zip(tries, tried, strict=True))
@@ -203,10 +242,13 @@ def fair_runs(
     ]
     work = functools.partial(_run_cell, settings, tuple(metric_names), out)
     results = place.run_all(jobs, work, "runs")
-    return _by_cell(place.out, zip(jobs, results, strict=True))
+    return _by_cell(zip(jobs, results, strict=True), place.out, place.out)
 
 
-def _by_cell(out: Path, found: Iterable[tuple[Job, Result]]) -> dict[str, list[FairRun]]:
+def _by_cell(
+    found: Iterable[tuple[Job, Result]], out: Path, judged_in: Path
+) -> dict[str, list[FairRun]]:
+    """Runs below `out` whose lists are below `judged_in`, per cell."""
     runs: dict[str, list[FairRun]] = {}
     for job, result in found:
         run = FairRun(
@@ -215,26 +257,46 @@ def _by_cell(out: Path, found: Iterable[tuple[Job, Result]]) -> dict[str, list[F
             job["rate"],
             out / result["run"],
             result["parameters"],
-            {column: out / path for column, path in result["tests"].items()},
+            {column: judged_in / path for column, path in result["tests"].items()},
         )
         runs.setdefault(run.cell, []).append(run)
     return runs
 
 
-def _taken(settings: FairSettings, cells: Sequence[Cell], out: Path) -> dict[str, list[FairRun]]:
-    """The runs of another study, which must have all cells on the same data."""
+def _taken(
+    settings: FairSettings, cells: Sequence[Cell], metric_names: Sequence[str], place: Place
+) -> dict[str, list[FairRun]]:
+    """The runs of another study, which must have all cells on the same data.
+
+    Those that were judged on another split are judged on this one now.
+    """
     from tfr_moe.reproduce.runs import read_entries
 
-    wanted = {(cell.name, cell.data): cell for cell in cells}
+    assert settings.runs_of is not None
+    taken_from = Path(settings.runs_of)
+    wanted = {(cell.name, cell.data) for cell in cells}
     entries = [
         (job, result)
-        for job, result in read_entries(out / "runs.jsonl")
+        for job, result in read_entries(taken_from / "runs.jsonl")
         if (job.get("cell"), job.get("data")) in wanted and job.get("seed", 0) <= settings.runs
     ]
-    runs = _by_cell(out, sorted(entries, key=lambda entry: entry[0]["seed"]))
+    names = {job["cell"] for job, _ in entries}
     for cell in cells:
-        if cell.name not in runs:
-            raise UserError(f"runs_of {out}: has no run of {cell.name} on {cell.data}")
+        if cell.name not in names:
+            raise UserError(f"runs_of {taken_from}: has no run of {cell.name} on {cell.data}")
+    entries.sort(key=lambda entry: entry[0]["seed"])
+    judged_in = taken_from
+    judged_on = f"lists-{settings.split}-"
+    if not all(Path(p).name.startswith(judged_on) for _, r in entries for p in r["tests"].values()):
+        judged_in = place.out
+        again = [{"run": result["run"], "tests": job["tests"]} for job, result in entries]
+        where = str(taken_from.resolve()), str(place.out.resolve())
+        work = functools.partial(_judge_again, settings.split, tuple(metric_names), *where)
+        judged = place.run_all(again, work, "judged")
+        entries = [
+            (job, {**result, **found}) for (job, result), found in zip(entries, judged, strict=True)
+        ]
+    runs = _by_cell(entries, taken_from, judged_in)
     return {cell.name: runs[cell.name] for cell in cells}
 
 

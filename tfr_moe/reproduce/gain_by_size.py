@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 from rich.console import RenderableType
@@ -24,27 +25,35 @@ from tfr_moe.reproduce.plots import COLOURS, MARKS, drawn
 from tfr_moe.reproduce.study import Place, Study
 
 if TYPE_CHECKING:
+    from tfr_moe.data import DataFolder
     from tfr_moe.evaluation.result import PerListResult
 
 NAME = "adv-hsc-moe-fig4"
 BASELINE = "DNN"
 METRIC = "session_auc"
+NAMES = {"top": "top categories", "sub": "sub-categories"}
 
 
 class GainSettings(FairSettings):
     """The settings of Fig. 4.
 
     Attributes:
-        buckets: number of buckets, each of about as many top categories.
+        table: whose rows: `table3`, or another folder of the configs.
+        level: whether buckets are of `top` categories or of `sub`-categories.
+        buckets: number of buckets, each of about as many categories.
+        edges: numbers of training lists that buckets begin at, in place of `buckets`.
     """
 
+    table: str = "table3"
+    level: Literal["top", "sub"] = "top"
     buckets: int = Field(5, ge=1)
+    edges: tuple[int, ...] | None = Field(None, min_length=1)
 
 
 def gains(
     results: Mapping[str, Sequence[PerListResult]],
     sizes: Mapping[str, int],
-    num_buckets: int,
+    cut: int | Sequence[int],
     metric: str = METRIC,
     baseline: str = BASELINE,
 ) -> list[dict[str, Any]]:
@@ -52,8 +61,8 @@ def gains(
 
     Args:
         results: per model the results of its runs, with categories.
-        sizes: per top category its number of training lists.
-        num_buckets: at most the number of categories.
+        sizes: per category its number of training lists.
+        cut: how many buckets of about as many categories, or the sizes that buckets begin at.
         metric: what gains are of.
         baseline: the model that gains are over.
 
@@ -71,7 +80,7 @@ def gains(
     first = results[baseline][0]
     if first.categories is None:
         raise UserError("the runs' lists have no categories")
-    buckets = _buckets(first.categories.astype(str), sizes, num_buckets)
+    buckets = _buckets(first.categories.astype(str), sizes, cut)
     found = []
     for number, members in enumerate(buckets, start=1):
         kept = {
@@ -98,13 +107,19 @@ def gains(
     return found
 
 
-def _buckets(categories: Any, sizes: Mapping[str, int], num_buckets: int) -> list[list[str]]:
-    """Categories by size in runs of nearly equal numbers."""
+def _buckets(
+    categories: Any, sizes: Mapping[str, int], cut: int | Sequence[int]
+) -> list[list[str]]:
+    """Categories by size in runs of nearly equal numbers, or between edges; none is empty."""
     import numpy as np
 
     names = sorted({str(name) for name in categories}, key=lambda name: (sizes.get(name, 0), name))
-    parts = np.array_split(np.array(names, object), max(1, min(num_buckets, len(names))))
-    return [[str(name) for name in part] for part in parts]
+    if isinstance(cut, int):
+        parts = np.array_split(np.array(names, object), max(1, min(cut, len(names))))
+    else:
+        edges = np.searchsorted([sizes.get(name, 0) for name in names], sorted(cut))
+        parts = np.split(np.array(names, object), edges)
+    return [[str(name) for name in part] for part in parts if len(part)]
 
 
 def _only(result: PerListResult, members: Sequence[str]) -> PerListResult:
@@ -122,20 +137,41 @@ def _judged(result: PerListResult, metric: str) -> int:
 
 def run(settings: GainSettings, place: Place) -> Sequence[RenderableType]:
     """Trains what is missing (see `runs_of`), writes `results.json` and the figure."""
-    from tfr_moe.reproduce.category_data import top_sizes
+    from tfr_moe.analysis.sizes import training_sizes
+    from tfr_moe.data import DataFolder
 
     assert place.data is not None
     need_hierarchy(place.data)
-    table = read_table(Path(settings.configs) / "table3")
+    table = read_table(Path(settings.configs) / settings.table)
     rows = wanted_rows(table, settings.rows, NAME)
-    runs = fair_runs(settings, cells_of(rows, "table3", place.data), table.metrics, place)
-    found = gains(results_of(runs, COLUMN), top_sizes(place.data), settings.buckets)
+    runs = fair_runs(settings, cells_of(rows, settings.table, place.data), table.metrics, place)
+    folder = DataFolder(place.data)
+    results = _by_level(results_of(runs, COLUMN), folder, settings)
+    found = gains(
+        results, training_sizes(folder)[settings.level], settings.edges or settings.buckets
+    )
     write_json(place.out / "results.json", {"metric": METRIC, "buckets": found})
-    _draw(place.out, found)
+    _draw(place.out, found, settings.level)
     return [_shown(found, settings)]
 
 
-def _draw(out: Path, found: Sequence[Mapping[str, Any]]) -> None:
+def _by_level(
+    results: Mapping[str, Sequence[PerListResult]], folder: DataFolder, settings: GainSettings
+) -> Mapping[str, Sequence[PerListResult]]:
+    """The results with the categories of the level; those of runs are top categories."""
+    from tfr_moe.analysis.sizes import categories_of
+
+    if settings.level == "top":
+        return results
+    found = categories_of(folder, settings.split)
+    assert found is not None  # there is a hierarchy
+    return {
+        model: [dataclasses.replace(result, categories=found.sub) for result in runs]
+        for model, runs in results.items()
+    }
+
+
+def _draw(out: Path, found: Sequence[Mapping[str, Any]], level: str) -> None:
     """Bars of training lists, and a line of gains in points for each model."""
     models = list(dict.fromkeys(model for bucket in found for model in bucket["gains"]))
     places = range(len(found))
@@ -163,7 +199,7 @@ def _draw(out: Path, found: Sequence[Mapping[str, Any]]) -> None:
             )
         axes.axhline(0, color="black", linewidth=0.8)
         axes.set_xticks(list(places), [b["name"] for b in found], rotation=15)
-        axes.set_xlabel("top categories by number of training lists")
+        axes.set_xlabel(f"{NAMES[level]} by number of training lists")
         axes.set_ylabel(f"AUC minus {BASELINE}, points")
         axes.legend(fontsize=8)
 
@@ -172,7 +208,7 @@ def _shown(found: Sequence[Mapping[str, Any]], settings: GainSettings) -> Table:
     models = list(dict.fromkeys(model for bucket in found for model in bucket["gains"]))
     table = Table(
         title=f"{NAME}: {METRIC} minus {BASELINE} [95 % over {settings.runs} seeds and lists] by size "
-        "of categories; in the paper all gains are above 0 and fall with size",
+        f"of {NAMES[settings.level]}; in the paper all gains are above 0 and fall with size",
         title_justify="left",
     )
     table.add_column("training lists")

@@ -1,4 +1,4 @@
-"""Tables III and IV of Adv & HSC-MoE: the five models and `wide_dnn`, tested against DNN and MoE."""
+"""Tables III and IV of Adv & HSC-MoE, and variants beyond the paper: models tested against references."""
 
 from __future__ import annotations
 
@@ -23,9 +23,16 @@ if TYPE_CHECKING:
     from tfr_moe.evaluation.result import PerListResult
 
 TABLES = {"adv-hsc-moe-table3": "table3", "adv-hsc-moe-table4": "table4"}
+VARIANTS = "adv-hsc-moe-variants"
 COLUMN = "all"
 """The one column of tests that these tables have."""
 REFERENCES = ("dnn", "wide_dnn", "moe")
+
+
+class VariantSettings(FairSettings):
+    """The settings of the variants: they are chosen among, so test lists are not for them."""
+
+    split: str = "validation"
 
 
 class MixtureRow(BaseModel):
@@ -33,7 +40,7 @@ class MixtureRow(BaseModel):
 
     Attributes:
         name: what the table calls it.
-        config: name of its config, which is that of its model.
+        config: name of its config; in the paper's tables that of its model.
         train: in Table V, on the data of one category (`own`) or of all (`joint`).
         paper: one for each of the paper's columns.
         against: the row that the paper's p-values are against.
@@ -51,12 +58,13 @@ class MixtureRow(BaseModel):
 
 
 class MixtureTable(BaseModel):
-    """A table: title, metrics and rows in the paper's order."""
+    """A table: title, metrics, configs that the rows after them are tested against, and rows in order."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     title: str
     metrics: tuple[str, ...]
+    references: tuple[str, ...] = REFERENCES
     rows: tuple[MixtureRow, ...]
 
 
@@ -105,9 +113,11 @@ def cells_of(rows: Sequence[MixtureRow], folder: str, data: Path) -> list[Cell]:
     return [Cell(row.name, f"{folder}/{row.config}.yaml", path, {COLUMN: path}) for row in rows]
 
 
-def pairs_of(rows: Sequence[MixtureRow]) -> list[tuple[str, str]]:
-    """Each row against DNN, wide DNN and MoE, where they stand before it."""
-    references = [row.name for row in rows if row.config in REFERENCES]
+def pairs_of(
+    rows: Sequence[MixtureRow], configs: Sequence[str] = REFERENCES
+) -> list[tuple[str, str]]:
+    """Each row against the references (DNN, wide DNN and MoE) that stand before it."""
+    references = [row.name for row in rows if row.config in configs]
     names = [row.name for row in rows]
     return [
         (name, reference)
@@ -117,19 +127,18 @@ def pairs_of(rows: Sequence[MixtureRow]) -> list[tuple[str, str]]:
     ]
 
 
-def run(name: str, settings: FairSettings, place: Place) -> Sequence[RenderableType]:
+def run(name: str, folder: str, settings: FairSettings, place: Place) -> Sequence[RenderableType]:
     """The whole table, or what is left of it: runs, `results.json`, and what to show."""
     from tfr_moe.evaluation.claim_tables import by_metric, claim_table
     from tfr_moe.evaluation.claims import claims
 
     assert place.data is not None
     need_hierarchy(place.data)
-    folder = TABLES[name]
     table = read_table(Path(settings.configs) / folder)
     rows = wanted_rows(table, settings.rows, name)
     runs = fair_runs(settings, cells_of(rows, folder, place.data), table.metrics, place)
     results = results_of(runs, COLUMN)
-    found = claims(results, pairs_of(rows), table.metrics)
+    found = claims(results, pairs_of(rows, table.references), table.metrics)
     summary = summarize(rows, runs, results, table.metrics)
     write_json(
         place.out / "results.json",
@@ -192,11 +201,10 @@ def _scores(
     summary: Sequence[Mapping[str, Any]],
     settings: FairSettings,
 ) -> Table:
-    shown = Table(
-        title=f"{name}: {table.title}; {settings.split} lists, mean over {settings.runs} seeds "
-        "± 95 %, the paper's in brackets",
-        title_justify="left",
-    )
+    title = f"{name}: {table.title}; {settings.split} lists, mean over {settings.runs} seeds ± 95 %"
+    if any(row.paper is not None for row in table.rows):
+        title += ", the paper's in brackets"
+    shown = Table(title=title, title_justify="left")
     shown.add_column("model")
     for metric in table.metrics:
         shown.add_column(metric, justify="right", no_wrap=True)
@@ -204,7 +212,8 @@ def _scores(
     shown.add_column("parameters", justify="right")
     for row in summary:
         cells = [score_cell(row["metrics"][metric]) for metric in table.metrics]
-        shown.add_row(row["row"], *cells, f"{row['learning_rate']:g}", f"{row['parameters']:,}")
+        rate = "-" if row["learning_rate"] is None else f"{row['learning_rate']:g}"
+        shown.add_row(row["row"], *cells, rate, f"{row['parameters']:,}")
     return shown
 
 
@@ -234,5 +243,9 @@ def _p_values(rows: Sequence[MixtureRow], metrics: Sequence[str], found: Sequenc
 
 
 STUDIES = {
-    name: Study(FairSettings, functools.partial(run, name), needs_data=True) for name in TABLES
+    name: Study(FairSettings, functools.partial(run, name, folder), needs_data=True)
+    for name, folder in TABLES.items()
 }
+STUDIES[VARIANTS] = Study(
+    VariantSettings, functools.partial(run, VARIANTS, "variants"), needs_data=True
+)

@@ -25,7 +25,8 @@ MODULES = {
         "tfr_moe.reproduce.paper_tables",
     ),
     **dict.fromkeys(
-        (f"adv-hsc-moe-table{number}" for number in (3, 4)), "tfr_moe.reproduce.mixture_tables"
+        (f"adv-hsc-moe-{name}" for name in ("table3", "table4", "variants")),
+        "tfr_moe.reproduce.mixture_tables",
     ),
     "adv-hsc-moe-table5": "tfr_moe.reproduce.category_table",
     **dict.fromkeys(
