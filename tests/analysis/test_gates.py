@@ -85,7 +85,14 @@ def test_lists_without_items_are_no_lists():
 
 
 @pytest.mark.parametrize(
-    ("name", "gates"), [("dnn", []), ("adv_hsc_moe", [""]), ("mmoe", ["click", "purchase"])]
+    ("name", "gates"),
+    [
+        ("dnn", []),
+        ("star", []),
+        ("adv_hsc_moe", [""]),
+        ("ple", [""]),
+        ("mmoe", ["click", "purchase"]),
+    ],
 )
 def test_the_gates_of_a_model_are_those_that_it_explains_itself_by(name, gates):
     settings = {
@@ -98,7 +105,7 @@ def test_the_gates_of_a_model_are_those_that_it_explains_itself_by(name, gates):
     assert gate_names(model) == gates
     batch = raw_batch()
     dataset = tf.data.Dataset.from_tensors((batch, tf.zeros([5, 4]), {}))
-    found = gate_reports(model, dataset, SCHEMA, 4)
+    found = gate_reports(model, dataset, SCHEMA)
     assert list(found) == gates
     for gate, shown in found.items():
         suffix = f"_{gate}" if gate else ""

@@ -8,6 +8,7 @@ from tests.tiny import SCHEMA, TASKS
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK
 from tfr_moe.scorers import combined_model, create, explanation_model
+from tfr_moe.scorers.explain import num_experts
 
 GATED = {**SMALL, "num_experts": 6, "top_k": 3}
 
@@ -119,3 +120,34 @@ def test_with_groups_of_categories_the_experts_are_those_of_the_lists_group(name
         gates = layer.gate(tf.boolean_mask(vectors, mask)).numpy()
         own = gates[np.arange(len(gates)), np.repeat(group, mask.sum(1))]
         np.testing.assert_allclose(found["expert_weights"][mask], -np.sort(-own, -1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("num_levels", [1, 2])
+def test_the_explained_experts_of_ple_make_up_its_scores(num_levels):
+    """What the named experts of the last level extract, weighed as said, scored by the domain's tower."""
+    settings = {**SMALL, "expert_hidden_dims": [6, 5], "num_domain_experts": 2}
+    model = create("ple", SCHEMA, TABLES, {**settings, "num_levels": num_levels}).build_model()
+    inputs = raw_batch()
+    explained = {k: v.numpy() for k, v in explanation_model(model)(inputs).items()}
+    np.testing.assert_array_equal(explained["logits"], model(inputs))
+    mask = inputs[MASK].numpy()
+    layer = model.get_layer("ple")
+    vectors, domains = layer.inbound_nodes[0].call_args
+    vectors, domains = tf.keras.Model(model.input, [vectors, domains])(inputs)
+    own, shared = layer._below_the_last(vectors, domains, inputs[MASK], training=False)
+    last = layer.levels[-1]
+    of_domains = last.domain_experts.every(tf.boolean_mask(own, mask), False)
+    of_shared = last.shared_experts.every(tf.boolean_mask(shared, mask), False)
+    hidden = np.concatenate([of_domains, of_shared], axis=1)
+    assert num_experts(model) == hidden.shape[1] == 2 * 3 + 2
+    ids, weights = explained["expert_ids"], explained["expert_weights"]
+    assert ids.shape == weights.shape == (5, 4, 4)
+    assert (np.diff(weights, axis=-1) <= 0).all()
+    np.testing.assert_allclose(weights.sum(-1), mask.astype(float), rtol=1e-6)
+    domain = np.repeat(domains.numpy(), mask.sum(1))
+    for chosen, number in zip(ids[mask], domain, strict=True):
+        assert set(chosen) == {2 * number, 2 * number + 1, 6, 7}
+    rows = np.arange(len(domain))[:, None]
+    mixed = (hidden[rows, ids[mask]] * weights[mask][..., None]).sum(1)
+    scores = layer.towers.every(tf.constant(mixed), False).numpy()[rows[:, 0], domain, 0]
+    np.testing.assert_allclose(scores, explained["logits"][mask], rtol=1e-5, atol=1e-6)

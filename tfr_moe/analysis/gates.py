@@ -12,7 +12,7 @@ from tfr_moe._compat import tf
 from tfr_moe.analysis.groups import Array
 from tfr_moe.evaluation.score import strings
 from tfr_moe.schema import MASK, FeatureSchema
-from tfr_moe.scorers.explain import explanation_model
+from tfr_moe.scorers.explain import explanation_model, num_experts
 
 _IDS, _WEIGHTS = "expert_ids", "expert_weights"
 DEAD_SHARE = 0.01
@@ -276,10 +276,10 @@ def gate_choices(
 
 
 def gate_reports(
-    model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema, num_experts: int
+    model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema
 ) -> dict[str, GateReport]:
     """A report for each gate of a model; none without experts."""
-    maps = {name: GateMap(num_experts) for name in gate_names(model)}
+    maps = {name: GateMap(num_experts(model)) for name in gate_names(model)}
     for batch in gate_choices(model, dataset, schema) if maps else ():
         for name, choice in batch.items():
             maps[name].add(choice)

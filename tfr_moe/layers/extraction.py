@@ -130,9 +130,13 @@ class _Level(tf.keras.layers.Layer):
         of_domain = self.domain_experts(own, chosen, mask=mask, training=training)
         of_shared = self.shared_experts(shared, mask=mask, training=training)
         outputs = tf.cast(tf.concat([of_domain, of_shared], axis=2), tf.float32)
-        kernel = take_experts(tf.convert_to_tensor(self.gate_kernel), domains)
-        weights = _softmax("bln,bne->ble", own, kernel)
+        weights = self.gate_of_lists(own, domains)
         return tf.einsum("ble,bleh->blh", weights, outputs), weights
+
+    def gate_of_lists(self, own: Any, domains: Any) -> Any:
+        """The weights [B, L, m + s] of the domains' gates, from their inputs [B, L, n]."""
+        kernel = take_experts(tf.convert_to_tensor(self.gate_kernel), domains)
+        return _softmax("bln,bne->ble", own, kernel)
 
     @staticmethod
     def _experts(experts: ExpertTowers, rows: Any, training: bool) -> Any:
@@ -261,6 +265,34 @@ class ProgressiveExtraction(tf.keras.layers.Layer):
         with tf.name_scope(self.towers.name):
             self.towers.build([None, width])
         super().build(input_shape)
+
+    @property
+    def num_experts(self) -> int:
+        """Experts of the last level, D m + s: those of domain 0, of domain 1 ..., then the shared ones."""
+        last = self.levels[-1]
+        return int(last.domain_experts.num_experts + last.shared_experts.num_experts)
+
+    def gate_of_items(self, inputs: Any, domains: Any, mask: Any) -> tuple[Any, Any]:
+        """The last level's gate of each item's domain, heaviest expert first.
+
+        Args:
+            inputs: [B, L, n].
+            domains: int32 [B].
+            mask: bool [B, L].
+
+        Returns:
+            Numbers of the experts (see `num_experts`), int32 [B, L, m + s], and their weights, float32, 0
+            at padded items.
+        """
+        own, _ = self._below_the_last(where_valid(inputs, mask), domains, mask, training=False)
+        weights = self.levels[-1].gate_of_lists(own, domains)
+        weights *= tf.cast(mask[..., tf.newaxis], weights.dtype)
+        m, s = self.levels[-1].own, self.levels[-1].shared_experts.num_experts
+        shared = tf.range(self.num_experts - s, self.num_experts)
+        of_domain = domains[:, tf.newaxis] * m + tf.range(m)
+        numbers = tf.concat([of_domain, tf.tile(shared[tf.newaxis], [tf.shape(domains)[0], 1])], 1)
+        top, order = tf.math.top_k(weights, k=m + s)
+        return tf.gather(numbers, order, axis=1, batch_dims=1), top
 
     def call(
         self, inputs: Any, domains: Any = None, mask: Any = None, training: bool = False

@@ -221,7 +221,7 @@ def _run_part(
     attention: dict[str, Any] = {}
     attention_lists = 0
     if isinstance(loaded, LoadedRun):
-        gates = gate_reports(loaded.model, dataset, loaded.schema, config.num_experts)
+        gates = gate_reports(loaded.model, dataset, loaded.schema)
         batches = -(-options.attention_lists // options.batch_size)
         attention_lists, attention = attention_maps(
             loaded.model, dataset.take(batches), loaded.schema, options.attention_by

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tfr_moe._compat import tf
+from tfr_moe.layers.extraction import ProgressiveExtraction
+from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 from tfr_moe.layers.multitask import MixtureOfTasks
 from tfr_moe.layers.multitask_category import CategoryMMoE
 from tfr_moe.layers.multitask_scores import TaskOfCategory
@@ -29,8 +31,8 @@ def explanation_model(model: tf.keras.Model) -> tf.keras.Model | None:
         `logits`, [B, L]), and `expert_ids` int32 and `expert_weights` float32, heaviest expert first: [B, K]
         for a gate per list, [B, L, K] for a gate per item. Where each task has a gate of its own they
         are `expert_ids_<task>` and `expert_weights_<task>`; where tasks are groups of categories, those
-        of the list's group. A gate over all experts, as in `mmoe`, has K = N. None where there are no
-        experts.
+        of the list's group. A gate over all experts, as in `mmoe`, has K = N; that of `ple` is of the
+        last level, over the experts that the list's domain may use. None where there are no experts.
     """
     for layer in model.layers:
         if _tells_experts(layer):
@@ -39,11 +41,30 @@ def explanation_model(model: tf.keras.Model) -> tf.keras.Model | None:
             choices = {t[1:]: (told[f"{_IDS}{t}"], told[f"{_WEIGHTS}{t}"]) for t in tasks}
         elif isinstance(layer, (MixtureOfTasks, CategoryMMoE)):
             choices = _choices(model, layer)
+        elif isinstance(layer, ProgressiveExtraction):
+            choices = {"": _GatesOfDomains(layer)(*_inputs(layer), model.input[MASK])}
         else:
             continue
         own = model.output if isinstance(model.output, dict) else {"logits": model.output}
         return tf.keras.Model(model.input, {**own, **_named(model, choices)})
     return None
+
+
+def num_experts(model: tf.keras.Model) -> int:
+    """The number of experts that the explanation's ids are of; 0 where there are none."""
+    kinds = (CategoryMixtureOfExperts, MixtureOfTasks, CategoryMMoE, ProgressiveExtraction)
+    return next((layer.num_experts for layer in model.layers if isinstance(layer, kinds)), 0)
+
+
+class _GatesOfDomains(tf.keras.layers.Layer):
+    """Numbers and weights [B, L, K] of the experts that `layer` gates to; in a layer, see below."""
+
+    def __init__(self, layer: ProgressiveExtraction):
+        super().__init__(name="gates_of_domains", dtype="float32")
+        self.gated = layer
+
+    def call(self, inputs: Any, domains: Any, mask: Any) -> Any:
+        return self.gated.gate_of_items(inputs, domains, mask)
 
 
 class _GatesOfItems(tf.keras.layers.Layer):
@@ -55,6 +76,11 @@ class _GatesOfItems(tf.keras.layers.Layer):
 
     def call(self, inputs: Any, mask: Any) -> Any:
         return self.gated.gate_of_items(inputs, mask)
+
+
+def _inputs(layer: Any) -> Any:
+    """The tensors that a layer of a functional model is called with."""
+    return layer.inbound_nodes[0].call_args
 
 
 def _tells_experts(layer: Any) -> bool:
