@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -33,11 +34,32 @@ from tfr_moe.training.run import CONFIG_FILE, METRICS_FILE
 POLICIES = get_args(Policy)
 
 
+def _shared(paths: Sequence[Sequence[str]]) -> int:
+    """How many first parts all paths have in common."""
+    same = (len(set(parts)) == 1 for parts in zip(*paths, strict=False))
+    return sum(1 for _ in itertools.takewhile(bool, same))
+
+
 def run_names(runs: Sequence[Path]) -> dict[str, Path]:
-    """A short name for each run: its folder's, or the whole path where two are called alike."""
+    """A short name for each run: its folder's, or what its path has that not all of them have.
+
+    Example:
+        >>> list(run_names([Path("runs/dnn/seed-1"), Path("runs/moe/seed-1")]))
+        ['dnn', 'moe']
+    """
     runs = list(dict.fromkeys(runs))
-    short = [run.name for run in runs]
-    return {run.name if run.name and short.count(run.name) == 1 else str(run): run for run in runs}
+    if len({run.name for run in runs}) == len(runs):
+        return {run.name or str(run): run for run in runs}
+    paths = [run.parts for run in runs]
+    shortest = min(map(len, paths))
+    before = _shared(paths)
+    after = _shared([path[::-1] for path in paths])
+    if before + after >= shortest:  # one path is the whole end of another
+        return {str(run): run for run in runs}
+    return {
+        str(Path(*path[before : len(path) - after])): run
+        for path, run in zip(paths, runs, strict=True)
+    }
 
 
 def open_run(run: str | Path) -> LoadedRun | BaselineRun:
