@@ -66,6 +66,8 @@ class RunConfig(BaseModel):
         gate_bias_rate: step of a bias that balances the choice of experts without a loss; 0 for none.
         gate_residual: whether the gate is the top category's gate plus a residual of the sub-category's.
         shared_expert: whether one more tower scores every item, beside those that the gate chooses.
+        shared_weights: whether the experts' weights are those of one tower, each times a factor of the
+            expert's own that starts as 1 (`StarTowers`).
         hsc_fixed_side: the gate that HSC does not move: none, constraint or inference.
         hsc_on: whether HSC compares the gates' probabilities, as in the paper, or their logits.
         hsc_warmup_steps: training steps over which hsc_weight grows from 0.
@@ -169,6 +171,7 @@ class RunConfig(BaseModel):
     gate_bias_rate: float = Field(0.0, ge=0)
     gate_residual: bool = False
     shared_expert: bool = False
+    shared_weights: bool = False
     hsc_fixed_side: Literal["none", "constraint", "inference"] = "none"
     hsc_on: Literal["probabilities", "logits"] = "probabilities"
     hsc_warmup_steps: int = Field(0, ge=0)

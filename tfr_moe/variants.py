@@ -11,6 +11,7 @@ from tfr_moe._compat import tf
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.layers.rows import fixed_shapes
+from tfr_moe.scorers.flatten import flattened
 from tfr_moe.scorers.fold import folded
 from tfr_moe.scorers.narrow import narrowed
 from tfr_moe.scorers.prune import pruned
@@ -105,6 +106,7 @@ def applied(run: LoadedRun, options: ExportOptions) -> Variant:
         scorer = make_scorer(DataFolder(run.path), run.config)
         model, kept, experts = pruned(scorer, model, options.categories, options.unknown_categories)
         sentences.append(_pruned_sentence(kept, experts, options))
+    model = flattened(model)
     if options.fold_gate:
         model = folded(model)
         sentences.append("The choice of experts is looked up in a table by sub-category.")

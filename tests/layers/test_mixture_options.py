@@ -162,6 +162,25 @@ def test_a_shared_expert_adds_its_score_to_every_item():
     np.testing.assert_allclose(with_it, layer(*INPUTS)["logits"] + shared, rtol=1e-5)
 
 
+def test_experts_of_shared_weights_start_as_one_tower_and_learn_apart():
+    layer = mixture(shared_weights=True)
+    inputs, gate_inputs, parents = INPUTS
+    each = layer.towers(inputs)
+    np.testing.assert_allclose(each, tf.repeat(each[..., :1], 4, axis=-1), rtol=1e-5)
+    np.testing.assert_allclose(layer(*INPUTS)["logits"], each[..., 0], rtol=1e-5)
+    chosen = layer(*INPUTS)["expert_ids"].numpy()[0]
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(inputs, gate_inputs, parents)["logits"])
+    kernel = layer.towers.kernels[-1]
+    own, shared = tape.gradient(loss, [kernel, layer.towers.shared[-1][0]])
+    moved = np.abs(own.numpy()).sum(axis=(1, 2)) > 0
+    assert sorted(np.flatnonzero(moved)) == sorted(chosen)
+    # w_i = w (1 + d_i) at d = 0: dL/dw = sum_i dL/dw_i, and dL/dd_i = w dL/dw_i.
+    np.testing.assert_allclose(
+        own.numpy().sum(axis=0), layer.towers.shared[-1][0] * shared, rtol=1e-4, atol=1e-6
+    )
+
+
 def test_options_left_at_their_defaults_leave_the_mixture_as_it_was():
     defaults = {name: default for name, (_, _, default) in OPTIONS.items()}
     plain, same = mixture(), mixture(**defaults)

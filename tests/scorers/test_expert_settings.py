@@ -9,6 +9,7 @@ from tfr_moe.config import load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.layers.experts import ExpertTowers
+from tfr_moe.scorers.flatten import flattened
 from tfr_moe.scorers.prune import pruned
 from tfr_moe.training.run import make_scorer
 
@@ -61,9 +62,35 @@ def test_a_pruned_model_keeps_the_moving_averages_of_its_experts(folder):
         weight.assign(0.5 + rng.random(weight.shape))
     small = pruned(scorer, model, ["a > x"])
     assert len(small.experts) < 4
+    features = lists_of_one_category(folder)
+    # float32 sums in another order
+    np.testing.assert_allclose(small.model(features), model(features), atol=1e-5)
+
+
+def lists_of_one_category(folder):
     features, _ = next(iter(ElwcDatasetBuilder(folder).build_train_dataset()))
     kept = tf.reduce_all(tf.concat([features["top"] == "a", features["sub"] == "x"], 1), 1)
     features = {name: tf.boolean_mask(value, kept) for name, value in features.items()}
     assert len(features["sub"]) > 0
-    # float32 sums in another order
-    np.testing.assert_allclose(small.model(features), model(features), atol=1e-5)
+    return features
+
+
+def test_experts_of_shared_weights_are_served_with_weights_of_their_own(folder):
+    overrides = [*SMALL, "shared_weights=true", "expert_norm=batch"]
+    scorer = make_scorer(folder, load_config(overrides=overrides))
+    model = scorer.build_model("whole")
+    rng = np.random.default_rng(0)
+    for weight in model.trainable_weights:
+        weight.assign_add(0.3 * rng.normal(size=weight.shape))
+    flat = flattened(model)
+    assert type(towers_of(flat)) is ExpertTowers
+    assert len(towers_of(flat).weights) == len(towers_of(model).weights) - 2 * 2
+    features, _ = next(iter(ElwcDatasetBuilder(folder).build_train_dataset()))
+    np.testing.assert_allclose(flat(features), model(features), rtol=1e-5, atol=1e-5)
+    assert flattened(flat) is flat
+    small = pruned(scorer, model, ["a > x"])
+    assert len(small.experts) < 4
+    features = lists_of_one_category(folder)
+    expected = model(features)
+    for found in (small.model, flattened(small.model)):
+        np.testing.assert_allclose(found(features), expected, rtol=1e-5, atol=1e-5)

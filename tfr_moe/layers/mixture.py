@@ -18,6 +18,7 @@ from tfr_moe.layers.gating import (
 from tfr_moe.layers.hierarchy import HierarchicalSoftConstraint
 from tfr_moe.layers.mixture_options import arguments_of, given_options
 from tfr_moe.layers.monitoring import ExpertUsage, TrainingMean
+from tfr_moe.layers.star import StarTowers
 from tfr_moe.layers.tower import ItemTower
 from tfr_moe.reduction import sum_over_replicas
 
@@ -70,8 +71,10 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
             `gate_residual` the inference gate is G^P(x^tc) + G^R(x^sc), a parent's gate and a
             residual that starts at 0: a small category stays with its parent by construction, and HSC,
             where it is on, compares the sum with the constraint gate. With `shared_expert` one more
-            tower scores every item, and its logit is added.
-        towers: further arguments of `ExpertTowers`: `norm`, `dispatch`, `capacity`, `jit_compile`.
+            tower scores every item, and its logit is added. With `shared_weights` the experts are
+            `StarTowers`: one tower, whose weights each expert multiplies by factors of its own, so
+            that what few lists teach one expert is not lost on the others.
+        towers: further arguments of the experts: `norm`, `dispatch`, `capacity`, `jit_compile`.
 
     Raises:
         ValueError: if K > N or D > N - K.
@@ -164,7 +167,8 @@ class CategoryMixtureOfExperts(tf.keras.layers.Layer):
                 name="shared",
                 dtype=self.dtype_policy,
             )
-        self.towers = ExpertTowers(
+        kind = StarTowers if given.get("shared_weights") else ExpertTowers
+        self.towers = kind(
             num_experts,
             expert_hidden_dims,
             activation,

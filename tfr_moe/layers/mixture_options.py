@@ -10,6 +10,7 @@ OPTIONS: dict[str, tuple[str, str, Any]] = {
     "gate_bias_rate": ("gate", "bias_rate", 0.0),
     "gate_residual": ("mixture", "residual", False),
     "shared_expert": ("mixture", "shared", False),
+    "shared_weights": ("mixture", "star", False),
     "hsc_fixed_side": ("hsc", "fixed_side", "none"),
     "hsc_on": ("hsc", "on", "probabilities"),
     "hsc_warmup_steps": ("hsc", "warmup_steps", 0),

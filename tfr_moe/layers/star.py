@@ -50,6 +50,10 @@ class StarTowers(ExpertTowers):
     def _kernel_start(self, depth: int, fan_in: int, fan_out: int) -> Any:
         return "zeros"
 
+    def own_weights(self) -> list[Dense]:
+        """The layers of all domains as they are computed with, kernels [D, in, out] and biases [D, out]."""
+        return self._effective(self._stacks(self.kernels[0].dtype))
+
     def _effective(self, layers: Sequence[Dense]) -> list[Dense]:
         """The shared tower as the picked domains have it."""
         found = []

@@ -14,6 +14,7 @@ from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.gating import NoisyTopKGate
+from tfr_moe.layers.star import StarTowers
 from tfr_moe.schema import PAIR_SEPARATOR, Hierarchy
 from tfr_moe.scorers.base import FeatureScorer
 from tfr_moe.scorers.mixture import MixtureScorer
@@ -174,14 +175,19 @@ def _cut_weights(
         yield part.embeddings[name].embeddings, tf.gather(table, rows)
     if not experts:
         return
-    for kind in (ExpertTowers, NoisyTopKGate):
+    for kind in (ExpertTowers, StarTowers, NoisyTopKGate):
         for old, new in zip(_parts(model, kind), _parts(small, kind), strict=True):
             if kind is NoisyTopKGate:
                 for a, b in zip(old.weights, new.weights, strict=True):
                     yield b, tf.gather(tf.convert_to_tensor(a), experts, axis=-1)
             elif new.num_experts == len(experts):
-                for a, b in zip(old.weights, new.weights, strict=True):
+                for a, b in zip(_stacked(old), _stacked(new), strict=True):
                     yield b, tf.gather(tf.convert_to_tensor(a), experts)
+
+
+def _stacked(towers: ExpertTowers) -> list[Any]:
+    """The weights that each expert has its own of."""
+    return [*towers.kernels, *towers.biases, *(weight for norm in towers.norms for weight in norm)]
 
 
 def _parts(model: tf.keras.Model, kind: type) -> list[Any]:

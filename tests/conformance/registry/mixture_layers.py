@@ -133,6 +133,7 @@ ROWS = [
             options={
                 "gate_residual": True,
                 "shared_expert": True,
+                "shared_weights": True,
                 "hsc_on": "logits",
                 "hsc_fixed_side": "constraint",
                 "adversarial_margin": 0.5,
