@@ -10,6 +10,7 @@ from tfr_moe.evaluation.claim_tables import (
     claim_cells,
     claim_markdown,
     claim_table,
+    difference_table,
 )
 from tfr_moe.evaluation.claims import claims, hedges_g, holm, rank_biserial, welch, wilcoxon
 from tfr_moe.evaluation.result import PerListResult
@@ -158,6 +159,18 @@ def test_tables_have_a_cell_for_each_heading():
     assert lines[0].startswith("mrr: 30 of 30 lists judged.")
     assert lines[-1].count("|") == lines[2].count("|") == len(HEADINGS) + 1
     assert claim_table(found).row_count == 1
+
+
+def test_the_table_of_many_models_has_a_column_for_each_reference_and_stars_what_holds():
+    """b is 0.1 above a on each list, c is b: two differences hold, that of b and c is nothing."""
+    base = np.linspace(0.2, 0.8, 40)
+    runs = {"a": [result(base)] * 2, "b": [result(base + 0.1)] * 2, "c": [result(base + 0.1)] * 2}
+    table = difference_table(claims(runs, [("b", "a"), ("c", "a"), ("c", "b")]))
+    assert [column.header for column in table.columns] == ["model", "minus a", "minus b"]
+    model, minus_a, minus_b = (list(column.cells) for column in table.columns)
+    assert model == ["b", "c"]
+    assert minus_a == ["+0.1000 [+0.1000, +0.1000] *"] * 2
+    assert minus_b == ["", "+0.0000 [+0.0000, +0.0000]"]
 
 
 def test_a_stored_result_comes_back(tmp_path):

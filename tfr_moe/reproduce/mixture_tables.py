@@ -129,7 +129,7 @@ def pairs_of(
 
 def run(name: str, folder: str, settings: FairSettings, place: Place) -> Sequence[RenderableType]:
     """The whole table, or what is left of it: runs, `results.json`, and what to show."""
-    from tfr_moe.evaluation.claim_tables import by_metric, claim_table
+    from tfr_moe.evaluation.claim_tables import by_metric, claim_table, difference_table
     from tfr_moe.evaluation.claims import claims
 
     assert place.data is not None
@@ -145,7 +145,8 @@ def run(name: str, folder: str, settings: FairSettings, place: Place) -> Sequenc
         {"rows": summary, "claims": [dataclasses.asdict(claim) for claim in found]},
     )
     shown = _scores(name, table, summary, settings)
-    tested = [claim_table(family) for family in by_metric(found).values()]
+    table_of = difference_table if name == VARIANTS else claim_table
+    tested = [table_of(family) for family in by_metric(found).values()]
     for one in tested[:-1]:
         one.caption = None  # the same under each
     beside = _p_values(rows, table.metrics, found)
