@@ -14,7 +14,7 @@ from tfr_moe.baselines import BaselineRun
 from tfr_moe.comparison import open_run
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK
-from tfr_moe.scorers.explain import explanation_model
+from tfr_moe.scorers.explain import call_inputs, explanation_model
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.serving.parsing import RequestParser
 from tfr_moe.serving.request import RequestEncoder, load_request
@@ -204,8 +204,7 @@ def _expert_logits(model: tf.keras.Model) -> dict[str, Any]:
     for layer in model.layers:
         if not isinstance(layer, CategoryMixtureOfExperts) or layer.num_outputs > 1:
             continue
-        call = layer.inbound_nodes[0]
-        inputs, gate_inputs, *_ = call.call_args
+        inputs, gate_inputs, *_ = call_inputs(layer)
         found = {"expert_logits": layer.towers(inputs, None, mask=model.input[MASK])}
         if len(gate_inputs.shape) == 2:
             gate = layer.inference_gate(tf.cast(gate_inputs, tf.float32))

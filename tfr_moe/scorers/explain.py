@@ -42,7 +42,7 @@ def explanation_model(model: tf.keras.Model) -> tf.keras.Model | None:
         elif isinstance(layer, (MixtureOfTasks, CategoryMMoE)):
             choices = _choices(model, layer)
         elif isinstance(layer, ProgressiveExtraction):
-            choices = {"": _GatesOfDomains(layer)(*_inputs(layer), model.input[MASK])}
+            choices = {"": _GatesOfDomains(layer)(*call_inputs(layer), model.input[MASK])}
         else:
             continue
         own = model.output if isinstance(model.output, dict) else {"logits": model.output}
@@ -78,7 +78,7 @@ class _GatesOfItems(tf.keras.layers.Layer):
         return self.gated.gate_of_items(inputs, mask)
 
 
-def _inputs(layer: Any) -> Any:
+def call_inputs(layer: Any) -> Any:
     """The tensors that a layer of a functional model is called with."""
     return layer.inbound_nodes[0].call_args
 
