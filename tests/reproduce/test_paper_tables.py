@@ -145,7 +145,7 @@ def test_folds_are_the_data_sets_of_a_folder(data, tmp_path):
 
 def test_words_choose_rows_and_a_missing_folder_is_named(data, tmp_path):
     place = Place(tmp_path / "study", 1, data, QUIET)
-    with pytest.raises(UserError, match="no row of context-aware-table3 has one of nothing in it"):
+    with pytest.raises(UserError, match="no row's name has 'nothing' in it; there are: "):
         reproduce("context-aware-table3", place, pairs=["rows=[nothing]"])
     settings = choose(paper_tables.TableSettings, "default", ["configs=/nowhere"])
     with pytest.raises(UserError, match="cannot be read"):

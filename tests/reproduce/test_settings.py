@@ -1,12 +1,13 @@
 """Sizes and settings of a study, and that a folder holds one study only."""
 
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 
 from tfr_moe.errors import UserError
 from tfr_moe.folders import read_json
-from tfr_moe.reproduce.settings import StudySettings, choose, hold
+from tfr_moe.reproduce.settings import StudySettings, choose, hold, wanted_rows
 
 
 class Sized(StudySettings):
@@ -54,3 +55,18 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path):
     (tmp_path / "mine.txt").write_text("1")
     with pytest.raises(UserError, match="holds something that is no study"):
         hold(tmp_path, "one", Sized())
+
+
+def test_a_word_that_is_a_whole_name_means_that_row_alone():
+    rows = [SimpleNamespace(name=name) for name in ("DNN", "wide DNN", "wide DNN, K=2")]
+
+    def chosen(*words: str) -> list[str]:
+        return [row.name for row in wanted_rows(rows, words)]
+
+    assert chosen("dnn") == ["DNN"]
+    assert chosen("wide DNN") == ["wide DNN"]
+    assert chosen("wide") == ["wide DNN", "wide DNN, K=2"]
+    assert chosen("K=2", "DNN") == ["DNN", "wide DNN, K=2"]
+    assert wanted_rows(rows, None) == rows
+    with pytest.raises(UserError, match="'STAR' in it; there are: DNN, wide DNN, wide DNN, K=2"):
+        chosen("DNN", "STAR")

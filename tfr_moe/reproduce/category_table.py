@@ -19,8 +19,8 @@ from tfr_moe.reproduce.mixture_tables import (
     need_hierarchy,
     read_table,
     score_cell,
-    wanted_rows,
 )
+from tfr_moe.reproduce.settings import wanted_rows
 from tfr_moe.reproduce.study import Place, Study
 
 NAME = "adv-hsc-moe-table5"
@@ -99,7 +99,7 @@ def run(settings: CategoryTableSettings, place: Place) -> Sequence[RenderableTyp
     if settings.runs_of is not None:
         raise UserError("runs_of is not for table V: its models learn from data of its own")
     table = read_table(Path(settings.configs) / FOLDER)
-    rows = wanted_rows(table, settings.rows, NAME)
+    rows = wanted_rows(table.rows, settings.rows)
     categories = chosen_categories(settings, place.data)
     paths = write_parts(categories, place.data, place.out)
     runs = fair_runs(settings, cells_of(rows, categories, paths), table.metrics, place)

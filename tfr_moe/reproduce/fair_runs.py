@@ -37,7 +37,7 @@ class FairSettings(StudySettings):
     Attributes:
         runs: seeds of each cell.
         learning_rates: those that each cell chooses from by validation.
-        rows: words; only rows whose name contains one of them are run. None for all.
+        rows: words; only rows that one of them names are run (`settings.wanted_rows`). None for all.
         with_settings: settings above those of every config, such as smaller towers; baselines take
             `ignored_features` and `library_parameters` of them.
         split: of the data that is judged.

@@ -19,9 +19,9 @@ from tfr_moe.reproduce.mixture_tables import (
     cells_of,
     need_hierarchy,
     read_table,
-    wanted_rows,
 )
 from tfr_moe.reproduce.plots import COLOURS, MARKS, drawn
+from tfr_moe.reproduce.settings import wanted_rows
 from tfr_moe.reproduce.study import Place, Study
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def run(settings: GainSettings, place: Place) -> Sequence[RenderableType]:
     assert place.data is not None
     need_hierarchy(place.data)
     table = read_table(Path(settings.configs) / settings.table)
-    rows = wanted_rows(table, settings.rows, NAME)
+    rows = wanted_rows(table.rows, settings.rows)
     runs = fair_runs(settings, cells_of(rows, settings.table, place.data), table.metrics, place)
     folder = DataFolder(place.data)
     results = _by_level(results_of(runs, COLUMN), folder, settings)

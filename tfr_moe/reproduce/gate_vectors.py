@@ -23,9 +23,10 @@ from rich.table import Table
 from tfr_moe.errors import UserError
 from tfr_moe.folders import write_json
 from tfr_moe.reproduce.fair_runs import FairSettings, fair_runs
-from tfr_moe.reproduce.mixture_tables import cells_of, need_hierarchy, read_table, wanted_rows
+from tfr_moe.reproduce.mixture_tables import cells_of, need_hierarchy, read_table
 from tfr_moe.reproduce.plots import COLOURS, MARKS, drawn
 from tfr_moe.reproduce.runs import Job, Result
+from tfr_moe.reproduce.settings import wanted_rows
 from tfr_moe.reproduce.study import Place, Study
 
 NAME = "adv-hsc-moe-fig5"
@@ -210,7 +211,7 @@ def run(settings: GateSettings, place: Place) -> Sequence[RenderableType]:
     assert place.data is not None
     need_hierarchy(place.data)
     table = read_table(Path(settings.configs) / "table3")
-    rows = [row for row in wanted_rows(table, settings.rows, NAME) if row.config in MODELS]
+    rows = [row for row in wanted_rows(table.rows, settings.rows) if row.config in MODELS]
     if not rows:
         raise UserError(f"rows: the figure is of {', '.join(MODELS)}, none of them is asked for")
     runs = fair_runs(settings, cells_of(rows, "table3", place.data), table.metrics, place)

@@ -15,7 +15,7 @@ from rich.table import Table
 from tfr_moe.errors import UserError
 from tfr_moe.folders import write_json
 from tfr_moe.reproduce.fair_runs import Cell, FairRun, FairSettings, fair_runs, results_of
-from tfr_moe.reproduce.settings import load_table
+from tfr_moe.reproduce.settings import load_table, wanted_rows
 from tfr_moe.reproduce.study import Place, Study
 
 if TYPE_CHECKING:
@@ -77,22 +77,6 @@ def read_table(folder: Path) -> MixtureTable:
     return load_table(folder, MixtureTable, "configs/adv_hsc_moe")
 
 
-def wanted_rows(table: MixtureTable, words: Sequence[str] | None, name: str) -> list[MixtureRow]:
-    """The rows that have one of the words in their name; all without words.
-
-    Raises:
-        UserError: where there is none.
-    """
-    rows = [
-        row
-        for row in table.rows
-        if words is None or any(word.lower() in row.name.lower() for word in words)
-    ]
-    if not rows:
-        raise UserError(f"rows: no row of {name} has one of {', '.join(words or ())} in it")
-    return rows
-
-
 def need_hierarchy(data: Path) -> None:
     """Refuses data without categories, which nothing of this paper applies to.
 
@@ -135,7 +119,7 @@ def run(name: str, folder: str, settings: FairSettings, place: Place) -> Sequenc
     assert place.data is not None
     need_hierarchy(place.data)
     table = read_table(Path(settings.configs) / folder)
-    rows = wanted_rows(table, settings.rows, name)
+    rows = wanted_rows(table.rows, settings.rows)
     runs = fair_runs(settings, cells_of(rows, folder, place.data), table.metrics, place)
     results = results_of(runs, COLUMN)
     found = claims(results, pairs_of(rows, table.references), table.metrics)

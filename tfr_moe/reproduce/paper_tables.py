@@ -20,7 +20,7 @@ from tfr_moe.config import BASELINE_NAMES, ModelName, RunConfig, load_config
 from tfr_moe.errors import UserError
 from tfr_moe.folders import write_json
 from tfr_moe.reproduce.runs import Job, Result
-from tfr_moe.reproduce.settings import StudySettings, load_table
+from tfr_moe.reproduce.settings import StudySettings, load_table, wanted_rows
 from tfr_moe.reproduce.study import Place, Study
 from tfr_moe.schema import SCHEMA_FILE
 
@@ -85,7 +85,7 @@ class TableSettings(StudySettings):
         runs: seeds of each row on each fold of the data.
         num_epochs: at most so many epochs; None for the config's own.
         batch_size: lists per step; None for the config's own.
-        rows: words; only rows whose name contains one of them are run. None for all.
+        rows: words; only rows that one of them names are run (`settings.wanted_rows`). None for all.
         with_settings: settings above those of every neural row, such as a smaller model.
         with_model_settings: the same by the name of the model, above `with_settings`.
         configs: the folder of the configs.
@@ -190,9 +190,7 @@ def run(name: str, settings: TableSettings, place: Place) -> Sequence[Renderable
     assert place.data is not None
     folder = Path(settings.configs) / TABLES[name]
     table = read_table(folder)
-    wanted = [row for row in table.rows if _is_wanted(row, settings.rows)]
-    if not wanted:
-        raise UserError(f"rows: no row of {name} has one of {', '.join(settings.rows or ())} in it")
+    wanted = wanted_rows(table.rows, settings.rows)
     folds = [str(path.resolve()) for path in folds_of(place.data)]
     rows = [row for row in wanted if _has_vectors(folder, row, DataFolder(folds[0]))]
     left_out = [row.name for row in wanted if row not in rows]
@@ -224,10 +222,6 @@ def run(name: str, settings: TableSettings, place: Place) -> Sequence[Renderable
     pairs = comparisons(rows, results, table.metrics)
     write_json(place.out / "results.json", {"rows": summary, "comparisons": pairs})
     return shown(name, table, summary, pairs, left_out, len(folds) * settings.runs)
-
-
-def _is_wanted(row: Row, words: Sequence[str] | None) -> bool:
-    return words is None or any(word.lower() in row.name.lower() for word in words)
 
 
 def _has_vectors(folder: Path, row: Row, data: Any) -> bool:

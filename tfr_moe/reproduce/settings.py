@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -15,6 +15,16 @@ from tfr_moe.folders import read_json, write_json
 
 STUDY_FILE = "study.json"
 
+
+class Named(Protocol):
+    """What has a name, such as a row of a table."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+
+NamedRow = TypeVar("NamedRow", bound=Named)
 Chosen = TypeVar("Chosen", bound="StudySettings")
 PaperTable = TypeVar("PaperTable", bound=BaseModel)
 
@@ -118,3 +128,26 @@ def load_table(folder: Path, kind: type[PaperTable], configs: str) -> PaperTable
         raise UserError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
     except ValidationError as error:
         raise UserError(f"{path}: {describe(error, data)}") from error
+
+
+def wanted_rows(rows: Sequence[NamedRow], words: Sequence[str] | None) -> list[NamedRow]:
+    """The rows that the words name, in the rows' order; all without words.
+
+    A word that is a row's whole name means that row alone, any other each row that has it in its name.
+
+    Raises:
+        UserError: naming a word that no row has, and the rows that there are.
+    """
+    if words is None:
+        return list(rows)
+    names = [row.name for row in rows]
+    wanted = {name for word in words for name in _named(word, names)}
+    return [row for row in rows if row.name in wanted]
+
+
+def _named(word: str, names: Sequence[str]) -> list[str]:
+    same = [name for name in names if name.lower() == word.lower()]
+    found = same or [name for name in names if word.lower() in name.lower()]
+    if not found:
+        raise UserError(f"rows: no row's name has {word!r} in it; there are: {', '.join(names)}")
+    return found
