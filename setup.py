@@ -68,6 +68,7 @@ EXTRAS["dev"] = [
     "kubernetes-validate>=1.31",
     "mypy>=1.10",
     "pandas>=2.1",
+    "pypdf>=5",
     "pytest>=8",
     "pytest-xdist>=3.5",
     "ruff>=0.6",
