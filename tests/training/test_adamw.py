@@ -6,6 +6,9 @@ import pytest
 from tfr_moe._compat import tf
 from tfr_moe.training.adamw import FusedAdamW
 
+# TensorFlow's kernel takes 1 - beta_2 in float32, Keras in float64: they differ by 1.3e-5 of it, and the
+# root of v, which divides each step, by half of that.
+KERNEL = 6.5e-6
 SHAPES = [(40, 30), (30,), (3, 20, 10)]
 SETTINGS = [
     {},
@@ -35,21 +38,21 @@ def run(optimizer, variables, steps):
         step(*gradients(number))
 
 
-@pytest.mark.parametrize("fused_size", [1, 1 << 30], ids=["compiled", "plain"])
+@pytest.mark.parametrize("compiled_size", [1, 1 << 30], ids=["compiled", "plain"])
 @pytest.mark.parametrize("settings", SETTINGS, ids=["plain", "clip", "betas", "ema", "schedule"])
-def test_dense_steps_are_those_of_keras(settings, fused_size):
+def test_dense_steps_are_those_of_keras(settings, compiled_size):
     ours, theirs = weights(), weights()
     given = {"learning_rate": 0.03, **settings}
     for variables, optimizer in (
         (theirs, tf.keras.optimizers.AdamW(**given)),
-        (ours, FusedAdamW(fused_size=fused_size, **given)),
+        (ours, FusedAdamW(compiled_size=compiled_size, **given)),
     ):
         optimizer.exclude_from_weight_decay(var_names=["w1"])
         run(optimizer, variables, range(5))
         optimizer.finalize_variable_values(variables)
     for mine, other in zip(ours, theirs, strict=True):
         # Sums in another order: a few units in the last place of numbers around 1.
-        np.testing.assert_allclose(mine.numpy(), other.numpy(), atol=2e-6)
+        np.testing.assert_allclose(mine.numpy(), other.numpy(), atol=2e-6 + 5 * 0.03 * KERNEL)
 
 
 def test_a_sparse_step_by_hand():
@@ -73,18 +76,18 @@ def test_a_sparse_gradient_of_all_rows_is_a_dense_one():
         for gradient in values[1:]:
             slices = tf.IndexedSlices(gradient[::-1], tf.constant([2, 1, 0]), tf.constant([3, 2]))
             optimizer.apply_gradients([(gradient if variable is dense else slices, variable)])
-    np.testing.assert_allclose(sparse.numpy(), dense.numpy(), atol=1e-6)
+    np.testing.assert_allclose(sparse.numpy(), dense.numpy(), atol=1e-6 + 3 * 0.1 * KERNEL)
 
 
-@pytest.mark.parametrize("fused_size", [1, 1 << 30], ids=["compiled", "plain"])
-def test_a_small_table_moves_as_under_keras_in_all_rows(fused_size):
+@pytest.mark.parametrize("compiled_size", [1, 1 << 30], ids=["compiled", "plain"])
+def test_a_small_table_moves_as_under_keras_in_all_rows(compiled_size):
     generator = np.random.default_rng(2)
     start = generator.normal(size=(5, 4)).astype(np.float32)
     steps = [(generator.integers(0, 5, 3), generator.normal(size=(3, 4))) for _ in range(4)]
     found = []
     for optimizer in (
         tf.keras.optimizers.AdamW(0.1, weight_decay=0.1),
-        FusedAdamW(0.1, weight_decay=0.1, fused_size=fused_size),
+        FusedAdamW(0.1, weight_decay=0.1, compiled_size=compiled_size),
     ):
         table = tf.Variable(start)
         for ids, values in steps:
@@ -93,7 +96,7 @@ def test_a_small_table_moves_as_under_keras_in_all_rows(fused_size):
             )
             optimizer.apply_gradients([(gradient, table)])
         found.append(table.numpy())
-    np.testing.assert_allclose(found[1], found[0], atol=2e-6)
+    np.testing.assert_allclose(found[1], found[0], atol=2e-6 + 4 * 0.1 * KERNEL)
 
 
 @pytest.mark.parametrize("first", [FusedAdamW, tf.keras.optimizers.AdamW])
@@ -114,13 +117,13 @@ def test_checkpoints_of_either_are_read_by_the_other(first, tmp_path):
 
 def test_the_configuration_comes_back_and_amsgrad_is_refused():
     optimizer = FusedAdamW(
-        learning_rate=0.1, weight_decay=0.2, clipnorm=3.0, fused_size=7, lazy_size=9
+        learning_rate=0.1, weight_decay=0.2, clipnorm=3.0, compiled_size=7, lazy_size=9
     )
     again = tf.keras.optimizers.deserialize(tf.keras.optimizers.serialize(optimizer))
     assert isinstance(again, FusedAdamW)
     assert again.get_config() == optimizer.get_config()
     assert (again.weight_decay, again.clipnorm) == (0.2, 3.0)
-    assert (again.fused_size, again.lazy_size) == (7, 9)
+    assert (again.compiled_size, again.lazy_size) == (7, 9)
     with pytest.raises(ValueError, match="no amsgrad"):
         FusedAdamW(amsgrad=True)
 
@@ -141,7 +144,7 @@ def trained(strategy):
         ids_in = tf.keras.Input([3], dtype=tf.int64)
         rows = tf.keras.layers.Flatten()(tf.keras.layers.Embedding(9, 4)(ids_in))
         model = tf.keras.Model(ids_in, tf.keras.layers.Dense(1)(rows))
-        model.compile(FusedAdamW(0.1, weight_decay=0.1, fused_size=1), "mse")
+        model.compile(FusedAdamW(0.1, weight_decay=0.1, compiled_size=1), "mse")
     data = tf.data.Dataset.from_tensor_slices((ids, labels)).batch(8)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA

@@ -6,8 +6,8 @@ from typing import Any
 
 from tfr_moe._compat import tf
 
-_FUSED_SIZE = 1 << 16
-"""Elements from which compiling a variable's update pays."""
+_COMPILED_SIZE = 1 << 16
+"""Elements from which compiling a variable's decay pays."""
 _LAZY_SIZE = 1 << 20
 """Elements from which a table's rows are updated alone: 65,536 rows of 16."""
 
@@ -22,8 +22,10 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
     $$ w \leftarrow w - \eta \lambda w
        - \eta \frac{\sqrt{1 - \beta_2^t}}{1 - \beta_1^t} \frac{m}{\sqrt{v} + \epsilon} $$
 
-    Dense gradients give what `tf.keras.optimizers.AdamW` gives, to float32's last digits: Keras goes over
-    the memory of each weight a dozen times where this compiles one pass with XLA.
+    Dense gradients give what `tf.keras.optimizers.AdamW` gives, to some 1e-5 of a step (the kernel takes
+    1 - \beta_2 in float32, Keras in float64). Keras goes over the memory of each weight a dozen times; this
+    lets the weight decay in place, by a multiplication that XLA compiles, and calls TensorFlow's kernel of
+    Adam, which is one pass.
 
     Sparse gradients, those of embedding tables, are made dense where the table is small: that too is what
     Keras gives. Of a large table only the rows change that the batch used: their weights, their moments,
@@ -37,8 +39,8 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
     Args:
         learning_rate: \eta, a number or a schedule.
         weight_decay: \lambda.
-        fused_size: variables of at least so many elements are updated by compiled code, where the
-            device is one that can; smaller ones cost less than the call.
+        compiled_size: variables of at least so many elements decay by compiled code, where the device is
+            one that can; smaller ones cost less than the call.
         lazy_size: embedding tables of at least so many elements are updated by row.
         **kwargs: see `tf.keras.optimizers.AdamW`; `amsgrad` is not there.
 
@@ -57,7 +59,7 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         self,
         learning_rate: Any = 0.001,
         weight_decay: float = 0.004,
-        fused_size: int = _FUSED_SIZE,
+        compiled_size: int = _COMPILED_SIZE,
         lazy_size: int = _LAZY_SIZE,
         name: str = "AdamW",
         **kwargs: Any,
@@ -69,9 +71,9 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         super().__init__(
             learning_rate=learning_rate, weight_decay=weight_decay, name=name, **kwargs
         )
-        self.fused_size = fused_size
+        self.compiled_size = compiled_size
         self.lazy_size = lazy_size
-        self._fused = tf.function(self._dense_step, jit_compile=True)
+        self._shrink_compiled = tf.function(self._shrink, jit_compile=True)
 
     def _apply_weight_decay(self, variables: Any) -> None:
         """Nothing: `update_step` decays on its way."""
@@ -82,35 +84,50 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         index = self._index_dict[self._var_key(variable)]
         m, v = self._momentums[index], self._velocities[index]
         rate = tf.cast(self.learning_rate, dtype)
-        step = tf.cast(self.iterations + 1, dtype)
-        beta_1, beta_2 = tf.cast(self.beta_1, dtype), tf.cast(self.beta_2, dtype)
-        scale = rate * tf.sqrt(1 - beta_2**step) / (1 - beta_1**step)
-        decay = rate * self.weight_decay if self._use_weight_decay(variable) else 0.0 * rate
+        decays = self.weight_decay and self._use_weight_decay(variable)
+        decay = rate * self.weight_decay if decays else None
         size = variable.shape.num_elements() or 0
         slices = isinstance(gradient, tf.IndexedSlices)
         if slices and size >= self.lazy_size:
-            self._sparse_step(variable, m, v, gradient, scale, decay)
+            self._sparse_step(variable, m, v, gradient, rate, decay)
             return
         if slices:
             rows = variable.shape[0]
             gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, rows)
-        dense_step = self._fused if size >= self.fused_size else self._dense_step
-        dense_step(variable, m, v, gradient, scale, decay)
+        if decay is not None:
+            shrink = self._shrink_compiled if size >= self.compiled_size else self._shrink
+            shrink(variable, 1 - decay)
+        self._kernel_step(variable, m, v, gradient, rate)
 
-    def _dense_step(
+    def _powers(self, dtype: tf.DType) -> tuple[Any, Any]:
+        step = tf.cast(self.iterations + 1, dtype)
+        return tf.cast(self.beta_1, dtype) ** step, tf.cast(self.beta_2, dtype) ** step
+
+    def _kernel_step(
         self,
         variable: tf.Variable,
         m: tf.Variable,
         v: tf.Variable,
         gradient: Any,
-        scale: Any,
-        decay: Any,
+        rate: Any,
     ) -> None:
-        momentum, velocity = self._moments(m, v, gradient)
-        old = tf.convert_to_tensor(variable)
-        m.assign(momentum)
-        v.assign(velocity)
-        variable.assign(old - decay * old - self._direction(momentum, velocity, scale))
+        beta_1_power, beta_2_power = self._powers(rate.dtype)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=m.handle,
+            v=v.handle,
+            beta1_power=beta_1_power,
+            beta2_power=beta_2_power,
+            lr=rate,
+            beta1=self.beta_1,
+            beta2=self.beta_2,
+            epsilon=self.epsilon,
+            grad=gradient,
+        )
+
+    @staticmethod
+    def _shrink(variable: tf.Variable, factor: Any) -> None:
+        variable.assign(variable * factor)
 
     def _sparse_step(
         self,
@@ -118,28 +135,26 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         m: tf.Variable,
         v: tf.Variable,
         gradient: tf.IndexedSlices,
-        scale: Any,
+        rate: Any,
         decay: Any,
     ) -> None:
+        beta_1_power, beta_2_power = self._powers(rate.dtype)
+        scale = rate * tf.sqrt(1 - beta_2_power) / (1 - beta_1_power)
         rows = gradient.indices
         old = tf.gather(variable, rows)
-        momentum, velocity = self._moments(tf.gather(m, rows), tf.gather(v, rows), gradient.values)
-        change = decay * old + self._direction(momentum, velocity, scale)
+        momentum, velocity = tf.gather(m, rows), tf.gather(v, rows)
+        momentum += (gradient.values - momentum) * (1 - self.beta_1)
+        velocity += (tf.square(gradient.values) - velocity) * (1 - self.beta_2)
+        change = scale * momentum / (tf.sqrt(velocity) + self.epsilon)
+        if decay is not None:
+            change += decay * old
         m.scatter_update(tf.IndexedSlices(momentum, rows))
         v.scatter_update(tf.IndexedSlices(velocity, rows))
         variable.scatter_sub(tf.IndexedSlices(change, rows))
-
-    def _moments(self, m: Any, v: Any, gradient: Any) -> tuple[Any, Any]:
-        momentum = m + (gradient - m) * (1 - self.beta_1)
-        velocity = v + (tf.square(gradient) - v) * (1 - self.beta_2)
-        return momentum, velocity
-
-    def _direction(self, momentum: Any, velocity: Any, scale: Any) -> Any:
-        return scale * momentum / (tf.sqrt(velocity) + self.epsilon)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
         config = super().get_config()
         for name in ("amsgrad", "jit_compile"):
             config.pop(name, None)
-        return {**config, "fused_size": self.fused_size, "lazy_size": self.lazy_size}
+        return {**config, "compiled_size": self.compiled_size, "lazy_size": self.lazy_size}

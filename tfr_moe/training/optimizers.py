@@ -18,7 +18,7 @@ def make_optimizer(config: RunConfig, compiled: bool = True) -> tf.keras.optimiz
 
     Args:
         config: the run's settings.
-        compiled: whether `FusedAdamW` may compile its updates by XLA.
+        compiled: whether `FusedAdamW` may compile by XLA.
     """
     decaying = {"adamw": FusedAdamW, "keras_adamw": tf.keras.optimizers.AdamW}
     classes = {
@@ -33,7 +33,7 @@ def make_optimizer(config: RunConfig, compiled: bool = True) -> tf.keras.optimiz
     if config.optimizer not in decaying:
         return classes[config.optimizer](**common)
     if config.optimizer == "adamw" and not compiled:
-        common["fused_size"] = sys.maxsize
+        common["compiled_size"] = sys.maxsize
     optimizer = decaying[config.optimizer](weight_decay=config.weight_decay, **common)
     optimizer.exclude_from_weight_decay(var_names=["bias"])
     return optimizer
