@@ -67,6 +67,11 @@ class MixtureTable(BaseModel):
     references: tuple[str, ...] = REFERENCES
     rows: tuple[MixtureRow, ...]
 
+    @property
+    def is_the_papers(self) -> bool:
+        """Whether the paper has numbers for it."""
+        return any(row.paper is not None for row in self.rows)
+
 
 def read_table(folder: Path) -> MixtureTable:
     """The table of a folder of configs.
@@ -129,7 +134,7 @@ def run(name: str, folder: str, settings: FairSettings, place: Place) -> Sequenc
         {"rows": summary, "claims": [dataclasses.asdict(claim) for claim in found]},
     )
     shown = _scores(name, table, summary, settings)
-    table_of = difference_table if name == VARIANTS else claim_table
+    table_of = claim_table if table.is_the_papers else difference_table
     tested = [table_of(family) for family in by_metric(found).values()]
     for one in tested[:-1]:
         one.caption = None  # the same under each
@@ -187,7 +192,7 @@ def _scores(
     settings: FairSettings,
 ) -> Table:
     title = f"{name}: {table.title}; {settings.split} lists, mean over {settings.runs} seeds ± 95 %"
-    if any(row.paper is not None for row in table.rows):
+    if table.is_the_papers:
         title += ", the paper's in brackets"
     shown = Table(title=title, title_justify="left")
     shown.add_column("model")
