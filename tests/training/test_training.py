@@ -1,5 +1,6 @@
 """Runs: they learn, repeat under a seed, keep the best epoch, survive a kill and refuse nonsense."""
 
+import io
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.training import load_run, train
 from tfr_moe.training.ledger import best_epoch
-from tfr_moe.training.progress import gate_warnings
+from tfr_moe.training.progress import ProgressLines, gate_warnings
 
 QUIET = Console(quiet=True)
 
@@ -187,3 +188,15 @@ def test_steps_per_epoch_repeats_the_data(data, tmp_path):
 def test_load_run_names_what_is_not_a_run(tmp_path):
     with pytest.raises(UserError, match="no such run"):
         load_run(Path(tmp_path / "none"))
+
+
+def test_an_interrupted_training_gives_the_cursor_back(data, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ProgressLines, "on_train_batch_end", interrupt)
+    terminal = Console(force_terminal=True, file=io.StringIO())
+    with pytest.raises(KeyboardInterrupt):
+        train(data, tmp_path / "run", config(num_epochs=1), terminal)
+    hidden, shown = (terminal.file.getvalue().rfind(code) for code in ("\x1b[?25l", "\x1b[?25h"))
+    assert 0 <= hidden < shown

@@ -16,7 +16,7 @@ from tfr_moe.tasks import metric_of
 from tfr_moe.training.input_share import InputShare
 from tfr_moe.training.ledger import DropMissing, Ledger, TaskMeans, weights_path
 from tfr_moe.training.optimizers import learning_rate_drop, make_optimizer
-from tfr_moe.training.progress import EpochLines, GateWatch, ProgressLines
+from tfr_moe.training.progress import EpochLines, GateWatch, ProgressLines, no_bar_left
 from tfr_moe.training.strategy import LeaderValidation, Place, join, sharded
 
 _PROFILED_STEPS = (5, 15)  # the first ones make graphs and buffers
@@ -172,15 +172,17 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
             builder = self._dataset_builder
             train = self._watched(sharded(builder.build_train_dataset(), self._place))
             valid = sharded(builder.build_valid_dataset(), self._place)
-            self.model.fit(
-                train,
-                epochs=self._hparams.num_epochs,
-                steps_per_epoch=self._hparams.steps_per_epoch or self._counted(train),
-                validation_data=valid,
-                validation_steps=self._counted(valid),
-                callbacks=self.build_callbacks(),
-                verbose=verbose,
-            )
+            callbacks = self.build_callbacks()
+            with no_bar_left(callbacks):
+                self.model.fit(
+                    train,
+                    epochs=self._hparams.num_epochs,
+                    steps_per_epoch=self._hparams.steps_per_epoch or self._counted(train),
+                    validation_data=valid,
+                    validation_steps=self._counted(valid),
+                    callbacks=callbacks,
+                    verbose=verbose,
+                )
 
     def _counted(self, dataset: tf.data.Dataset) -> int | None:
         """The number of batches, where Keras can't tell by itself and has to know."""

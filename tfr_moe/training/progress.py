@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -96,17 +98,29 @@ class ProgressLines(EpochLines):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Closes the bar, then prints the epoch's line."""
-        self._close()
+        self.close()
         super().on_epoch_end(epoch, logs)
 
     def on_train_end(self, logs: Any = None) -> None:
         """Closes the bar."""
-        self._close()
+        self.close()
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Closes the bar, if one is open."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
+
+
+@contextmanager
+def no_bar_left(callbacks: Sequence[tf.keras.callbacks.Callback]) -> Iterator[None]:
+    """Closes the bar of a training that fails or is interrupted: an open one hides the cursor."""
+    try:
+        yield
+    finally:
+        for callback in callbacks:
+            if isinstance(callback, ProgressLines):
+                callback.close()
 
 
 _ENTROPY = "gate_entropy"
