@@ -19,6 +19,9 @@ PACKAGES = find_packages(include=["tfr_moe", "tfr_moe.*"]) + [
         *(f"tfr_moe.{name}.{sub}" for sub in find_packages(str(ROOT / name))),
     )
 ]
+# The tables' configs are data: in a checkout beside the package, in a wheel below it.
+PACKAGES.append("tfr_moe.configs")
+PACKAGE_DIR["tfr_moe.configs"] = "configs"
 
 OLD = "python_version < '3.12'"
 NEW = "python_version >= '3.12'"
@@ -91,6 +94,7 @@ setup(
     package_dir=PACKAGE_DIR,
     package_data={
         "tfr_moe": ["py.typed", "webpage.css"],
+        "tfr_moe.configs": ["**/*.yaml"],
         "tfr_moe.reporting": ["*.js"],
         "tfr_moe.serving": ["protos/*"],
     },

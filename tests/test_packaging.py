@@ -85,3 +85,10 @@ def test_the_wheel_holds_every_module_of_the_tree(wheel: list[str], repository: 
     expected = {n if n.startswith("tfr_moe/") else f"tfr_moe/{n}" for n in modules}
     assert expected <= set(wheel)
     assert {"tfr_moe/beam/__init__.py", "tfr_moe/py.typed"} <= set(wheel)
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_the_configs_of_the_papers_tables(wheel: list[str], repository: Path):
+    configs = [path.relative_to(repository) for path in repository.glob("configs/**/*.yaml")]
+    assert len(configs) > 50
+    assert {f"tfr_moe/{path}" for path in configs} <= set(wheel)

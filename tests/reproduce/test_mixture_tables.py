@@ -18,7 +18,8 @@ from tfr_moe.evaluation.per_list import resolve
 from tfr_moe.evaluation.result import summarize
 from tfr_moe.reproduce import category_table, fair_runs, gain_by_size
 from tfr_moe.reproduce.category_data import top_sizes, write_category_data
-from tfr_moe.reproduce.fair_runs import CONFIGS, best_rates
+from tfr_moe.reproduce.fair_runs import MIXTURE_CONFIGS as CONFIGS
+from tfr_moe.reproduce.fair_runs import best_rates
 from tfr_moe.reproduce.gate_vectors import Gates, colour_groups, embed, silhouette
 from tfr_moe.reproduce.mixture_tables import cells_of, pairs_of, read_table
 from tfr_moe.reproduce.paper_sweeps import SWEEPS, SweepSettings, sweep_pairs

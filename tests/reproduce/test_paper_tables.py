@@ -16,14 +16,13 @@ from tfr_moe.errors import UserError
 from tfr_moe.evaluation.per_list import resolve
 from tfr_moe.reproduce import paper_tables
 from tfr_moe.reproduce.paper_tables import (
-    CONFIGS,
     TABLES,
     TableSettings,
     folds_of,
     read_table,
     row_config,
 )
-from tfr_moe.reproduce.settings import choose
+from tfr_moe.reproduce.settings import CONFIGS, choose
 from tfr_moe.reproduce.study import MODULES, Place, find, reproduce
 from tfr_moe.schema import MASK
 

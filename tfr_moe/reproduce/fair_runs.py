@@ -20,13 +20,13 @@ from rich.console import Console
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.errors import UserError
 from tfr_moe.reproduce.runs import Job, Result
-from tfr_moe.reproduce.settings import StudySettings
+from tfr_moe.reproduce.settings import CONFIGS, StudySettings
 from tfr_moe.reproduce.study import Place
 
 if TYPE_CHECKING:
     from tfr_moe.evaluation.result import PerListResult
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs" / "adv_hsc_moe"
+MIXTURE_CONFIGS = CONFIGS / "adv_hsc_moe"
 _OF_BASELINES = ("seed", "ignored_features", "library_parameters")
 SMALL = {"expert_hidden_dims": [32, 16], "embedding_dim": 8, "batch_size": 64}
 
@@ -50,7 +50,7 @@ class FairSettings(StudySettings):
     rows: tuple[str, ...] | None = None
     with_settings: dict[str, Any] = Field(default_factory=dict)
     split: str = "test"
-    configs: str = str(CONFIGS)
+    configs: str = str(MIXTURE_CONFIGS)
     runs_of: str | None = None
 
     SIZES: ClassVar[dict[str, dict[str, Any]]] = {

@@ -12,7 +12,7 @@ from pydantic import Field
 from rich.console import RenderableType
 
 from tfr_moe.folders import write_json
-from tfr_moe.reproduce.fair_runs import CONFIGS, SMALL
+from tfr_moe.reproduce.fair_runs import MIXTURE_CONFIGS, SMALL
 from tfr_moe.reproduce.mixture_tables import need_hierarchy
 from tfr_moe.reproduce.settings import StudySettings
 from tfr_moe.reproduce.study import Place, Study
@@ -35,7 +35,7 @@ class SweepSettings(StudySettings):
     with_settings: dict[str, Any] = Field(default_factory=dict)
     space: str | dict[str, Any] | None = None
     process_per_trial: bool = False
-    configs: str = str(CONFIGS)
+    configs: str = str(MIXTURE_CONFIGS)
 
     SIZES: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},

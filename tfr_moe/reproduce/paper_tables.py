@@ -20,11 +20,10 @@ from tfr_moe.config import BASELINE_NAMES, ModelName, RunConfig, load_config
 from tfr_moe.errors import UserError
 from tfr_moe.folders import write_json
 from tfr_moe.reproduce.runs import Job, Result
-from tfr_moe.reproduce.settings import StudySettings, load_table, wanted_rows
+from tfr_moe.reproduce.settings import CONFIGS, StudySettings, load_table, wanted_rows
 from tfr_moe.reproduce.study import Place, Study
 from tfr_moe.schema import SCHEMA_FILE
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 TABLES = {
     "context-aware-table2": "context_aware/table2",
     "context-aware-table3": "context_aware/table3",

@@ -13,6 +13,10 @@ from tfr_moe.config import parse_pair
 from tfr_moe.errors import UserError, describe
 from tfr_moe.folders import read_json, write_json
 
+_PACKAGE = Path(__file__).resolve().parents[1]
+_FOLDERS = [folder / "configs" for folder in (_PACKAGE.parent, _PACKAGE)]
+CONFIGS = next((folder for folder in _FOLDERS if (folder / "adv_hsc_moe").is_dir()), _FOLDERS[0])
+"""The configs of the papers' tables: beside the package in a checkout, in it where it is installed."""
 STUDY_FILE = "study.json"
 
 
@@ -121,8 +125,8 @@ def load_table(folder: Path, kind: type[PaperTable], configs: str) -> PaperTable
         return kind.model_validate(data)
     except OSError as error:
         raise UserError(
-            f"{path}: cannot be read ({error.strerror}); the configs are in the repository's folder "
-            f"{configs}, --set configs=FOLDER says where that is"
+            f"{path}: cannot be read ({error.strerror}); --set configs=FOLDER must name a folder like "
+            f"{configs} of the repository"
         ) from error
     except yaml.YAMLError as error:
         raise UserError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from error
