@@ -21,13 +21,18 @@ from tfr_moe.variants import ExportOptions, applied, as_precision, read_categori
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A mixture of two experts of six, and one with a gate per task."""
+    """A mixture of two experts of six, one gated by parent and child, and one with a gate per task."""
     root = tmp_path_factory.mktemp("runs")
     data = write_data_folder(root / "data", 64, 40, 40, TASKS)
     settings = {**SMALL, "num_epochs": 1, "num_experts": 6, "top_k": 2, "tower_hidden_dims": (4,)}
-    for name in ("adv_hsc_moe", "category_mmoe"):
-        train(data, root / name, make_config({**settings, "model": name}))
-    return {name: root / name for name in ("adv_hsc_moe", "category_mmoe")}
+    kinds = {
+        "adv_hsc_moe": {"model": "adv_hsc_moe"},
+        "residual": {"model": "adv_hsc_moe", "gate_residual": True, "shared_expert": True},
+        "category_mmoe": {"model": "category_mmoe"},
+    }
+    for name, kind in kinds.items():
+        train(data, root / name, make_config({**settings, **kind}))
+    return {name: root / name for name in kinds}
 
 
 def requests(count: int = 12, top: str | None = None) -> list[bytes]:
@@ -84,19 +89,37 @@ def test_pruning_leaves_out_what_only_other_categories_need(runs, plain, tmp_pat
     assert embeddings["top"].input_dim == 2
 
 
-def test_lists_of_other_categories_may_count_as_unknown(runs, plain, tmp_path):
-    options = ExportOptions(categories=("a",), unknown_categories=True)
-    version = export_run(runs["adv_hsc_moe"], tmp_path / "shop", options=options)
-    encoder = ListEncoder(TASKS)
+def one_request(top: str, sub: str) -> bytes:
     _, context, items = next(iter(lists(1, 9)))
-    foreign, unknown = (
-        encoder.encode("q", {**context, "top": top, "sub": "x"}, items) for top in ("b", "never")
-    )
-    np.testing.assert_allclose(
-        rank(version, [foreign])["scores"],
-        rank(plain["adv_hsc_moe"], [unknown])["scores"],
-        rtol=1e-5,
-    )
+    return ListEncoder(TASKS).encode("q", {**context, "top": top, "sub": sub}, items)
+
+
+@pytest.mark.parametrize("name", ["adv_hsc_moe", "residual"])
+def test_lists_of_other_categories_may_count_as_unknown(runs, plain, tmp_path, name):
+    options = ExportOptions(categories=("a",), unknown_categories=True)
+    version = export_run(runs[name], tmp_path / "shop", options=options)
+    for asked, counts_as in (
+        (("b", "x"), ("never", "x")),
+        (("never", "x"), ("never", "x")),
+        (("a", "new"), ("a", "new")),
+    ):
+        np.testing.assert_allclose(
+            rank(version, [one_request(*asked)])["scores"],
+            rank(plain[name], [one_request(*counts_as)])["scores"],
+            rtol=1e-5,
+        )
+
+
+def test_a_folded_gate_knows_a_new_sub_category_by_its_parent(runs, plain, tmp_path):
+    """A new sub-category of a, one of b, and one of a new parent."""
+    version = export_run(runs["residual"], tmp_path / "shop", options=ExportOptions(fold_gate=True))
+    weights = []
+    for top in ("a", "b", "never"):
+        found, expected = (rank(v, [one_request(top, "new")]) for v in (version, plain["residual"]))
+        weights.append(found["expert_weights"])
+        for key, values in expected.items():
+            np.testing.assert_allclose(found[key], values, rtol=1e-5, atol=1e-6, err_msg=key)
+    assert not np.allclose(weights[0], weights[1])
 
 
 def test_bfloat16_halves_the_towers_and_keeps_the_experts(runs, plain, tmp_path):
@@ -143,11 +166,11 @@ def test_options_that_can_not_be_are_refused(runs, options, message):
         applied(load_run(runs["adv_hsc_moe"]), options)
 
 
-def test_only_a_gate_on_the_sub_category_can_be_folded(tmp_path):
+def test_only_a_gate_on_the_category_can_be_folded(tmp_path):
     data = write_data_folder(tmp_path / "data", 32, 16, 16)
     settings = {**SMALL, "num_epochs": 1, "model": "moe", "gate_features": ("sub", "top")}
     train(data, tmp_path / "run", make_config(settings))
-    with pytest.raises(UserError, match="sees more than the sub-category"):
+    with pytest.raises(UserError, match="sees more than the category"):
         applied(load_run(tmp_path / "run"), ExportOptions(fold_gate=True))
 
 

@@ -28,7 +28,7 @@ class ExportOptions(NamedTuple):
         precision: `bfloat16` stores and multiplies the towers' weights in half precision.
         list_size: every list is filled up to this size, a longer one is refused, and the towers are
             compiled by XLA, which GPUs gain from; None for lists of any size.
-        fold_gate: look the choice of experts up in a table by sub-category.
+        fold_gate: look the choice of experts up in a table by category.
         categories: names of top categories or `parent > child`; experts and embeddings that only others
             need are left out. Empty for all categories.
         unknown_categories: answer lists of other categories as those of unknown ones instead of
@@ -109,7 +109,7 @@ def applied(run: LoadedRun, options: ExportOptions) -> Variant:
     model = flattened(model)
     if options.fold_gate:
         model = folded(model)
-        sentences.append("The choice of experts is looked up in a table by sub-category.")
+        sentences.append("The choice of experts is looked up in a table by category.")
     if options.precision == "bfloat16":
         model = narrowed(model)
         sentences.append("The towers compute in bfloat16.")

@@ -43,7 +43,7 @@ def export(
         typer.Option("--list-size", help="fixed size of lists, towers compiled by XLA: for GPUs"),
     ] = None,
     fold_gate: Annotated[
-        bool, typer.Option("--fold-gate", help="look experts up in a table by sub-category")
+        bool, typer.Option("--fold-gate", help="look experts up in a table by category")
     ] = False,
     categories: Annotated[
         Path | None,

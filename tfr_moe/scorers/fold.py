@@ -1,4 +1,4 @@
-"""Gates that depend on the sub-category alone, worked out beforehand and kept as a table."""
+"""Gates that depend on categories alone, worked out beforehand and kept as a table."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers.gating import NoisyTopKGate
+from tfr_moe.layers.gating import GateOutput
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 from tfr_moe.layers.multitask_category import CategoryMMoE
 from tfr_moe.layers.multitask_scores import TaskOfCategory, TaskScores
-from tfr_moe.schema import MASK, PAIR_SEPARATOR
+from tfr_moe.schema import MASK, PAIR_SEPARATOR, Hierarchy
 from tfr_moe.scorers.base import TRUNK
+from tfr_moe.scorers.category_gates import (
+    MixingLayer,
+    decisions,
+    mixing_layer,
+    needs_parent,
+    parent_rows,
+)
 
 
 class _Folded(tf.keras.layers.Layer):
-    """Experts as `layer` mixes them, chosen by a table: row of the sub-category -> ids and weights."""
+    """Experts as `layer` mixes them, chosen by a table: row of the category -> ids and weights."""
 
-    def __init__(self, layer: Any, gates: Sequence[NoisyTopKGate], vectors: Any):
+    def __init__(self, layer: MixingLayer, decided: Sequence[GateOutput]):
         super().__init__(name="folded_gates", dtype="float32")
         self.mixing = layer
-        decided = [gate(tf.cast(vectors, tf.float32)) for gate in gates]
         self.ids = [tf.Variable(d.indices, trainable=False, name="expert_ids") for d in decided]
         self.weighing = [
             tf.Variable(d.weights, trainable=False, name="expert_weights") for d in decided
@@ -47,34 +53,39 @@ class _Folded(tf.keras.layers.Layer):
 
 
 def folded(model: tf.keras.Model) -> tf.keras.Model:
-    """The same model with the choice of experts looked up by sub-category instead of computed.
+    """The same model with the choice of experts looked up by category instead of computed.
 
     It shares the variables of `model` and holds the table besides, so it is for inference alone: it does
     not follow when the gates change.
 
     Raises:
-        UserError: if the model has no experts, or a gate that sees more than the sub-category.
+        UserError: if the model has no experts, or a gate that sees more than the category.
     """
-    for layer in model.layers:
-        if isinstance(layer, (CategoryMixtureOfExperts, CategoryMMoE)):
-            return _with_table(model, layer)
-    raise UserError("--fold-gate: this model has no gate by category")
+    layer = mixing_layer(model)
+    if layer is None:
+        raise UserError("--fold-gate: this model has no gate by category")
+    return _with_table(model, layer)
 
 
-def _with_table(model: tf.keras.Model, layer: Any) -> tf.keras.Model:
+def _with_table(model: tf.keras.Model, layer: MixingLayer) -> tf.keras.Model:
     encoder = model.get_layer("features")
     hierarchy = encoder.schema.hierarchy
-    child = None if hierarchy is None else encoder.output.context[hierarchy.child]
     category = isinstance(layer, CategoryMMoE)
-    if not category and not _sees_only(layer, child):
-        raise UserError("--fold-gate: the gate sees more than the sub-category (see gate_features)")
-    gates = layer.gates if category else [layer.inference_gate]
-    names = [model.input[name] for name in (hierarchy.parent, hierarchy.child)]
-    keys = tf.strings.join(names, PAIR_SEPARATOR)
+    if not category and not _sees_only(layer, encoder, hierarchy):
+        raise UserError("--fold-gate: the gate sees more than the category (see gate_features)")
+    keys = tf.strings.join(
+        [model.input[name] for name in (hierarchy.parent, hierarchy.child)], PAIR_SEPARATOR
+    )
     rows = tf.squeeze(encoder.lookups[hierarchy.child](keys), axis=-1)
+    children, parents = _categories(encoder, hierarchy, needs_parent(layer))
+    if needs_parent(layer):
+        # An unknown sub-category is known by its parent: those rows stand behind the others.
+        unknown = encoder.lookups[hierarchy.parent](model.input[hierarchy.parent])
+        first = encoder.lookups[hierarchy.child].vocabulary_size()
+        rows = tf.where(rows > 0, rows, first + tf.squeeze(unknown, axis=-1))
     trunks = [own.output for own in model.layers if own.name == TRUNK]
     items = trunks[0] if trunks else encoder.output.items
-    table = _Folded(layer, gates, encoder.embeddings[hierarchy.child].embeddings)
+    table = _Folded(layer, decisions(layer, encoder, hierarchy, children, parents))
     found = table(items, rows, model.input[MASK])
     before = layer.output if category else layer.output["logits"]
     if before is model.output:
@@ -85,7 +96,24 @@ def _with_table(model: tf.keras.Model, layer: Any) -> tf.keras.Model:
     return tf.keras.Model(model.input, head([found["logits"], *rest]), name=model.name)
 
 
-def _sees_only(layer: Any, block: Any) -> bool:
-    """Whether the gate's input is that one block of the features."""
-    inputs = layer.inbound_nodes[0].call_args[1]
-    return block is not None and inputs is block and layer.parent_gate is None
+def _categories(encoder: Any, hierarchy: Hierarchy, with_parents: bool) -> tuple[Any, Any]:
+    """Rows of sub- and top categories that the table is about: all, then unknown ones by parent."""
+    children = tf.range(encoder.embeddings[hierarchy.child].input_dim)
+    if not with_parents:
+        return children, None
+    keys = encoder.lookups[hierarchy.child].get_vocabulary()
+    others = tf.range(encoder.embeddings[hierarchy.parent].input_dim)
+    parents = tf.cast(parent_rows(encoder, hierarchy, keys), others.dtype)
+    return tf.concat([children, tf.zeros_like(others)], 0), tf.concat([parents, others], 0)
+
+
+def _sees_only(layer: CategoryMixtureOfExperts, encoder: Any, hierarchy: Hierarchy | None) -> bool:
+    """Whether the gate's input is the sub-category, and its parent's, where it has one, a vocabulary's."""
+    if (
+        hierarchy is None
+        or layer.inbound_nodes[0].call_args[1] is not encoder.output.context[hierarchy.child]
+    ):
+        return False
+    lookups = [encoder.lookups[name] for name in (hierarchy.child, hierarchy.parent)]
+    words = all(isinstance(lookup, tf.keras.layers.StringLookup) for lookup in lookups)
+    return words or not needs_parent(layer)

@@ -17,6 +17,7 @@ from tfr_moe.layers.gating import NoisyTopKGate
 from tfr_moe.layers.star import StarTowers
 from tfr_moe.schema import PAIR_SEPARATOR, Hierarchy
 from tfr_moe.scorers.base import FeatureScorer
+from tfr_moe.scorers.category_gates import decisions, mixing_layer, parent_rows
 from tfr_moe.scorers.mixture import MixtureScorer
 from tfr_moe.scorers.multitask import CategoryMMoEScorer
 
@@ -61,7 +62,7 @@ def pruned(
 ) -> Pruned:
     """Leaves out what the other categories need.
 
-    Experts go where the gate sees the sub-category alone: then it is known which of them any of these
+    Experts go where the gate sees the category alone: then it is known which of them any of these
     categories chooses. Embeddings of other categories go in every model.
 
     Args:
@@ -99,8 +100,8 @@ def _words(scorer: FeatureScorer, name: str) -> list[str]:
     return list(text)
 
 
-def is_gated_by_child(scorer: FeatureScorer) -> bool:
-    """Whether a scorer's experts are chosen by the sub-category alone."""
+def is_gated_by_category(scorer: FeatureScorer) -> bool:
+    """Whether a scorer's experts are chosen by the category alone."""
     if isinstance(scorer, CategoryMMoEScorer):
         return True
     hierarchy = scorer.schema.hierarchy
@@ -108,14 +109,7 @@ def is_gated_by_child(scorer: FeatureScorer) -> bool:
         isinstance(scorer, MixtureScorer)
         and hierarchy is not None
         and scorer.gate_features == (hierarchy.child,)
-        and not scorer.settings.get("gate_residual")
     )
-
-
-def _gates(model: tf.keras.Model) -> list[NoisyTopKGate]:
-    """The inference gates; constraint gates choose nothing."""
-    gates = [part for part in model.submodules if isinstance(part, NoisyTopKGate)]
-    return [gate for gate in gates if "constraint" not in gate.name]
 
 
 def _chosen_experts(
@@ -125,14 +119,19 @@ def _chosen_experts(
     keys: Sequence[str],
     unknown: bool,
 ) -> list[int]:
-    if not is_gated_by_child(scorer):
+    layer = mixing_layer(model)
+    if layer is None or not is_gated_by_category(scorer):
         return []
     encoder = model.get_layer("features")
-    rows = encoder.lookups[hierarchy.child](tf.constant(keys))
+    children = tf.cast(encoder.lookups[hierarchy.child](tf.constant(keys)), tf.int32)
+    parents = tf.cast(parent_rows(encoder, hierarchy, keys), tf.int32)
     if unknown:
-        rows = tf.concat([rows, [0]], 0)
-    vectors = tf.cast(encoder.embeddings[hierarchy.child](rows), tf.float32)
-    return sorted({int(i) for gate in _gates(model) for i in np.ravel(gate(vectors).indices)})
+        # Unknown sub-categories: of each parent that is kept, and of an unknown one.
+        others = tf.concat([tf.unique(parents).y, [0]], 0)
+        children = tf.concat([children, tf.zeros_like(others)], 0)
+        parents = tf.concat([parents, others], 0)
+    decided = decisions(layer, encoder, hierarchy, children, parents)
+    return sorted({int(i) for gate in decided for i in np.ravel(gate.indices)})
 
 
 def _smaller(
