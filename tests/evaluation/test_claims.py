@@ -1,5 +1,7 @@
 """Claims over seeds and lists: numbers worked out by hand, and families corrected together."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,10 @@ def test_welch_by_hand():
     assert welch(a, b) == pytest.approx(2 * stats.t.cdf(-2 / np.sqrt(1.25), freedom))
     assert welch([1, 1], [1, 1]) == 1
     assert welch([1, 1], [2, 2]) == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Means 3 and 1, squared error 1/3 of the first alone: t = 2 / sqrt(1/3) with two degrees of freedom.
+        assert welch([2, 3, 4], [1, 1, 1]) == pytest.approx(2 * stats.t.cdf(-2 * np.sqrt(3), 2))
     assert np.isnan(welch([1.0], [1.0, 2.0]))
 
 
