@@ -1,9 +1,11 @@
 """Settings of the mixture family by name: the paper's, and those that were found to work.
 
 `recommended` is what docs/results.md ends in: many experts of which few are active, so that the mixture
-knows more than it computes; a stronger HSC, which lets sub-categories learn from their siblings; noise and a
-little balance, so that no expert is left behind; a gate that learns faster than the towers, because it
-sees each category seldom. Towers, embeddings and the learning rate follow the data, so they are not in it.
+knows more than it computes, and one more that scores every item, so that none has to learn what all lists
+have in common; a gate that begins as the top category's and learns how a sub-category differs, and a stronger
+HSC, both so that small categories learn from their siblings; noise and a little balance, so that no expert is
+left behind; a gate that learns faster than the towers, because it sees each category seldom. Towers,
+embeddings and the learning rate follow the data, so they are not in it.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "importance_weight": 0.01,
         "noisy_gate": True,
         "gate_learning_rate_multiplier": 5.0,
+        "gate_residual": True,
+        "shared_expert": True,
     },
 }
 

@@ -82,7 +82,7 @@ def test_sweeps_have_the_papers_settings_and_take_others():
     assert config.space == {"preset": "gate_input", "user": []}
 
 
-def test_a_variant_is_the_recommended_settings_with_one_thing_changed():
+def test_a_variant_is_the_start_with_one_thing_changed():
     folder = CONFIGS / "variants"
     table = read_table(folder)
     assert {p.stem for p in folder.iterdir()} == {"table", *(row.config for row in table.rows)}
@@ -90,21 +90,22 @@ def test_a_variant_is_the_recommended_settings_with_one_thing_changed():
     settings = {
         row.config: load_config(folder / f"{row.config}.yaml").model_dump() for row in table.rows
     }
-    recommended = settings.pop("recommended")
-    assert recommended["num_experts"] == 20
+    start = settings.pop("start")
+    assert start["num_experts"] == 20
     others = [name for name, its in settings.items() if its["model"] != "adv_hsc_moe"]
     changed = {
-        name: {key for key in its if its[key] != recommended[key]}
+        name: {key for key in its if its[key] != start[key]}
         for name, its in settings.items()
         if name not in (*others, "paper", "paper_shared_residual")
     }
     assert len(changed) == 26
     assert min(map(len, changed.values())) == 1
+    assert changed["recommended"] == {"shared_expert", "gate_residual"}
     assert (
         len({frozenset({k: settings[n][k] for k in c}.items()) for n, c in changed.items()}) == 26
     )
     several = {name for name, keys in changed.items() if len(keys) > 2}
-    assert several == {"recommended_attention", "few_experts", "star_residual_k4"}
+    assert several == {"start_attention", "few_experts", "star_residual_k4"}
 
 
 def test_every_table_and_figure_is_a_study():
