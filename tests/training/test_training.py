@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.tiny import SMALL, write_data_folder
+from tests.tiny import SMALL, TASKS, write_data_folder
 from tfr_moe._compat import tf
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
@@ -21,6 +21,8 @@ from tfr_moe.errors import UserError
 from tfr_moe.training import load_run, train
 from tfr_moe.training.ledger import best_epoch
 from tfr_moe.training.progress import ProgressLines, gate_warnings
+from tfr_moe.training.run import fit, make_builder
+from tfr_moe.tuning.trial import TrialPipeline
 
 QUIET = Console(quiet=True)
 
@@ -200,3 +202,13 @@ def test_an_interrupted_training_gives_the_cursor_back(data, tmp_path, monkeypat
         train(data, tmp_path / "run", config(num_epochs=1), terminal)
     hidden, shown = (terminal.file.getvalue().rfind(code) for code in ("\x1b[?25l", "\x1b[?25h"))
     assert 0 <= hidden < shown
+
+
+@pytest.mark.parametrize("model", ["adv_hsc_moe", "mmoe"])
+def test_a_step_is_traced_once(tmp_path, model):
+    data = DataFolder(write_data_folder(tmp_path / "data", 32, 16, 16, TASKS))
+    settings = config(model=model, num_epochs=2, metrics=["ndcg"], monitor="ndcg")
+    (tmp_path / "run").mkdir()
+    ran = fit(data, make_builder(data, settings), settings, tmp_path / "run", QUIET, TrialPipeline)
+    for function in (ran.model.train_tf_function, ran.model.test_function):
+        assert function.experimental_get_tracing_count() == 1

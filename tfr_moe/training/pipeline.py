@@ -97,6 +97,9 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
             loss_weights=self._hparams.loss_weights,
             steps_per_execution=self._config.steps_per_execution,
         )
+        # A step that makes variables, as its first does for what is not built, is traced twice.
+        model.optimizer.build(model.trainable_variables)
+        model.compiled_loss.build(model.output)
         return model
 
     def _by_metric(self, config: RunConfig) -> bool:
