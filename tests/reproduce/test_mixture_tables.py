@@ -1,5 +1,6 @@
 """The tables and figures of Adv & HSC-MoE: configs of the paper's settings, and one small study of all."""
 
+import dataclasses
 import io
 import json
 
@@ -255,8 +256,6 @@ def test_a_baseline_has_no_learning_rate_to_choose(data, tmp_path):
 
 def test_gains_by_hand():
     """Category p has one training list and gains 0.2, q has nine and gains 0.1."""
-    import dataclasses
-
     base = dataclasses.replace(
         result([0.5, 0.5, 0.6, 0.6]), categories=np.array(["p", "p", "q", "q"], object)
     )
@@ -270,6 +269,21 @@ def test_gains_by_hand():
     assert edged == found
     with pytest.raises(UserError, match="gains are over DNN"):
         gain_by_size.gains({"MoE": [better]}, {}, 1)
+
+
+def test_gains_of_many_models_fit_into_a_terminal():
+    base = dataclasses.replace(
+        result([0.5, 0.5, 0.6, 0.6]), categories=np.array(["p", "p", "q", "q"], object)
+    )
+    better = dataclasses.replace(base, values={"session_auc": np.full(4, 0.7)})
+    base = dataclasses.replace(base, values={"session_auc": base.values["mrr"]})
+    models = {"DNN": [base], **{f"model {i}": [better] for i in range(9)}}
+    found = gain_by_size.gains(models, {"p": 1, "q": 9}, 2)
+    out = io.StringIO()
+    Console(file=out, width=80).print(gain_by_size._shown(found, gain_by_size.GainSettings()))
+    for text in ("training lists", "1: 1 to 1 lists", "model 8", "+0.2000 [", "+0.1000 ["):
+        assert text in out.getvalue()
+    assert out.getvalue().count("+0.2000 [") == 9
 
 
 def test_silhouette_by_hand():

@@ -205,28 +205,27 @@ def _draw(out: Path, found: Sequence[Mapping[str, Any]], level: str) -> None:
 
 
 def _shown(found: Sequence[Mapping[str, Any]], settings: GainSettings) -> Table:
-    models = list(dict.fromkeys(model for bucket in found for model in bucket["gains"]))
+    """A line for each bucket and model: a column for each model would be too wide for a terminal."""
     table = Table(
         title=f"{NAME}: {METRIC} minus {BASELINE} [95 % over {settings.runs} seeds and lists] by size "
         f"of {NAMES[settings.level]}; in the paper all gains are above 0 and fall with size",
         title_justify="left",
     )
-    table.add_column("training lists")
+    table.add_column("training lists", no_wrap=True)
     table.add_column("categories", justify="right")
     table.add_column("judged", justify="right")
-    for model in models:
-        table.add_column(model, justify="right", no_wrap=True)
+    table.add_column("model")
+    table.add_column("gain", justify="right", no_wrap=True)
     for bucket in found:
-        cells = [_gain(bucket["gains"].get(model)) for model in models]
-        table.add_row(
-            bucket["name"], str(len(bucket["categories"])), f"{bucket['judged']:,}", *cells
-        )
+        cells = [bucket["name"], str(len(bucket["categories"])), f"{bucket['judged']:,}"]
+        for model, gain in bucket["gains"].items():
+            table.add_row(*cells, model, _gain(gain))
+            cells = ["", "", ""]
+        table.add_section()
     return table
 
 
-def _gain(gain: Mapping[str, float] | None) -> str:
-    if gain is None:
-        return "-"
+def _gain(gain: Mapping[str, float]) -> str:
     return f"{gain['difference']:+.4f} [{gain['low']:+.4f}, {gain['high']:+.4f}]"
 
 
