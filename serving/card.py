@@ -154,7 +154,7 @@ def _coverage(coverage: Sequence[Coverage], sample: Sample) -> list[str]:
     share = f"{100 * unknown / seen:.1f} %" if seen else "none"
     lines = [
         f"Of {seen} validation lists that were looked at, {share} have a sub-category that training did not "
-        "see; all such share one embedding and one choice of experts.",
+        "see; all such share one embedding.",
         "",
         "| top category | sub-categories known | lists seen | of an unknown sub-category |",
         "|---|---|---|---|",
