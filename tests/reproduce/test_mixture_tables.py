@@ -237,7 +237,7 @@ def test_figure_4_is_of_sub_categories_between_edges_too(study, data, tmp_path):
     taken = [*pairs, f"runs_of={place.out}", "level=sub", f"edges=[{middle}]"]
     text = printed(reproduce("adv-hsc-moe-fig4", four, pairs=taken, runs=1))
     small, large = json.loads((four.out / "results.json").read_text())["buckets"]
-    assert "size of sub-categories" in text.replace("\n", " ")
+    assert "size of sub-categories" in " ".join(text.split())
     assert all(sizes[name] < middle for name in small["categories"])
     assert all(sizes[name] == middle for name in large["categories"])
     assert small["training_lists"] + large["training_lists"] == 90
