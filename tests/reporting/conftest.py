@@ -22,11 +22,16 @@ REQUEST = {
 
 @pytest.fixture(scope="session")
 def root(tmp_path_factory):
-    """A folder with the data set `data`, the runs `dnn` and `moe`, and `request.json`."""
+    """A folder with the data set `data`, the runs `dnn`, `moe` and `residual`, and `request.json`."""
     folder = tmp_path_factory.mktemp("reporting")
     write_data_folder(folder / "data", 48, 16, 40)
-    for name, model in (("dnn", "dnn"), ("moe", "adv_hsc_moe")):
-        settings = {**SETTINGS, "model": model, "num_epochs": 1}
+    kinds = {
+        "dnn": {"model": "dnn"},
+        "moe": {"model": "adv_hsc_moe"},
+        "residual": {"model": "adv_hsc_moe", "gate_residual": True},
+    }
+    for name, kind in kinds.items():
+        settings = {**SETTINGS, **kind, "num_epochs": 1}
         train(folder / "data", folder / name, make_config(settings), Console(quiet=True))
     (folder / "request.json").write_text(json.dumps(REQUEST))
     return folder

@@ -34,8 +34,9 @@ def test_the_parts_are_weight_times_logit_and_add_up_to_the_score(root):
         assert sorted([*item.idle, *(part.expert for part in item.contributions)]) == [0, 1, 2, 3]
 
 
-def test_the_choice_follows_from_the_logits_of_the_gate(root):
-    found = explain_request(root / "moe", root / "request.json")
+@pytest.mark.parametrize("run", ["moe", "residual"])
+def test_the_choice_follows_from_the_logits_of_the_gate(root, run):
+    found = explain_request(root / run, root / "request.json")
     logits = np.array(found.gate_logits)
     best = np.argsort(-logits)[:2]
     assert [choice.expert for choice in found.gates[""]] == best.tolist()

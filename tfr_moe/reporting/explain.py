@@ -204,11 +204,10 @@ def _expert_logits(model: tf.keras.Model) -> dict[str, Any]:
     for layer in model.layers:
         if not isinstance(layer, CategoryMixtureOfExperts) or layer.num_outputs > 1:
             continue
-        inputs, gate_inputs, *_ = call_inputs(layer)
+        inputs, *seen = call_inputs(layer)
         found = {"expert_logits": layer.towers(inputs, None, mask=model.input[MASK])}
-        if len(gate_inputs.shape) == 2:
-            gate = layer.inference_gate(tf.cast(gate_inputs, tf.float32))
-            found["gate_logits"] = gate.logits
+        if len(seen[0].shape) == 2:
+            found["gate_logits"] = layer.decide(*seen).logits
         return found
     return {}
 

@@ -93,6 +93,7 @@ def read_gates(run: Path, data: Path, split: str) -> Gates:
     from tfr_moe.evaluation.score import compiled
     from tfr_moe.layers.mixture import CategoryMixtureOfExperts
     from tfr_moe.schema import MASK
+    from tfr_moe.scorers.explain import call_inputs
     from tfr_moe.training import load_run
 
     loaded = load_run(run)
@@ -102,8 +103,8 @@ def read_gates(run: Path, data: Path, split: str) -> Gates:
     ]
     if tree is None or not mixtures:
         raise UserError(f"run {run}: its model has no gate by category")
-    _, seen, parents, *_ = mixtures[0].inbound_nodes[0].call_args
-    decided = mixtures[0].decide(seen, parents)
+    _, *seen = call_inputs(mixtures[0])
+    decided = mixtures[0].decide(*seen)
     gates = tf.keras.Model(loaded.model.input, tf.nn.softmax(decided.logits))
     dataset = ElwcDatasetBuilder(DataFolder(data)).build_evaluation_dataset(split)
     infer = compiled(gates, dataset.element_spec[0])

@@ -26,9 +26,9 @@ def needs_parent(layer: MixingLayer) -> bool:
 
 
 def parent_rows(encoder: Any, hierarchy: Hierarchy, keys: Sequence[str]) -> Any:
-    """Rows of the top categories' vocabulary, [C], for keys `parent > child`."""
+    """Rows of the top categories' vocabulary, int32 [C], for keys `parent > child`."""
     names = [key.split(PAIR_SEPARATOR)[0] for key in keys]
-    return encoder.lookups[hierarchy.parent](tf.constant(names))
+    return tf.cast(encoder.lookups[hierarchy.parent](tf.constant(names)), tf.int32)
 
 
 def decisions(

@@ -20,6 +20,7 @@ from tfr_moe.scorers.category_gates import (
     needs_parent,
     parent_rows,
 )
+from tfr_moe.scorers.explain import call_inputs
 
 
 class _Folded(tf.keras.layers.Layer):
@@ -103,16 +104,13 @@ def _categories(encoder: Any, hierarchy: Hierarchy, with_parents: bool) -> tuple
         return children, None
     keys = encoder.lookups[hierarchy.child].get_vocabulary()
     others = tf.range(encoder.embeddings[hierarchy.parent].input_dim)
-    parents = tf.cast(parent_rows(encoder, hierarchy, keys), others.dtype)
+    parents = parent_rows(encoder, hierarchy, keys)
     return tf.concat([children, tf.zeros_like(others)], 0), tf.concat([parents, others], 0)
 
 
 def _sees_only(layer: CategoryMixtureOfExperts, encoder: Any, hierarchy: Hierarchy | None) -> bool:
     """Whether the gate's input is the sub-category, and its parent's, where it has one, a vocabulary's."""
-    if (
-        hierarchy is None
-        or layer.inbound_nodes[0].call_args[1] is not encoder.output.context[hierarchy.child]
-    ):
+    if hierarchy is None or call_inputs(layer)[1] is not encoder.output.context[hierarchy.child]:
         return False
     lookups = [encoder.lookups[name] for name in (hierarchy.child, hierarchy.parent)]
     words = all(isinstance(lookup, tf.keras.layers.StringLookup) for lookup in lookups)

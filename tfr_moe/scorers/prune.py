@@ -124,7 +124,7 @@ def _chosen_experts(
         return []
     encoder = model.get_layer("features")
     children = tf.cast(encoder.lookups[hierarchy.child](tf.constant(keys)), tf.int32)
-    parents = tf.cast(parent_rows(encoder, hierarchy, keys), tf.int32)
+    parents = parent_rows(encoder, hierarchy, keys)
     if unknown:
         # Unknown sub-categories: of each parent that is kept, and of an unknown one.
         others = tf.concat([tf.unique(parents).y, [0]], 0)
