@@ -4,16 +4,20 @@
 
 Requests are 60 items with 36 features. In every round each of these runs once, in an order drawn anew:
 
-in-process, 1    a caller encodes a request and runs the SavedModel, one request after the other
+in-process, 1    a caller encodes a request and runs the SavedModel as `tf.saved_model.load` gives it, one
+                 request after the other
+session, 1       the same with the session by which the server runs it
 gRPC, 1          a caller asks through `RankingClient`, one request after the other
 empty call, 1    a caller sends the same bytes to a Python gRPC server that answers at once with a fixed
                  answer: what gRPC and its Python cost before anybody has done anything. Between two calls
                  both sides rest as long as a request takes in this process
 in-process, 4    four threads run the SavedModel on encoded requests without pause
+session, 4       the same with the server's session
 gRPC, 16         sixteen threads of this process send encoded requests without pause
 
-The latency difference and the ratio of throughputs are taken within a round; medians and quartiles over
-the rounds are printed. Server and callers share the machine, as the numbers of cores say.
+The latency differences and the ratios of throughputs are taken within a round, against both ways to run
+the model; medians and quartiles over the rounds are printed. Server and callers share the machine, as
+the numbers of cores say.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ import serving_models
 from timing import machine, quartiles
 from version_swaps import start_server
 
+from tfr_moe._compat import tf
 from tfr_moe.serving.asking import PREDICT
 from tfr_moe.serving.channel import open_channel
 from tfr_moe.serving.client import RankingClient
@@ -46,6 +51,7 @@ from tfr_moe.serving.request import RequestEncoder
 from tfr_moe.serving.tensors import predict_request
 
 LISTS = 50
+WAYS = ("in-process", "session")
 EMPTY_SERVER = """
 import sys, grpc
 from concurrent.futures import ThreadPoolExecutor
@@ -101,6 +107,17 @@ def throughput(ask: Callable[[int], Any], threads: int, seconds: float) -> float
     return sum(done) / (time.perf_counter() - started)
 
 
+def plain_model(folder: Path) -> Callable[[bytes], dict[str, np.ndarray]]:
+    """The signature `rank` as TensorFlow's own loader gives it."""
+    function = tf.saved_model.load(str(folder)).signatures["rank"]
+
+    def run(serialized: bytes) -> dict[str, np.ndarray]:
+        answer = function(inputs=tf.constant([serialized]))
+        return {name: tensor.numpy() for name, tensor in answer.items()}
+
+    return run
+
+
 def measure(
     folder: Path, target: str, empty: str, arguments: argparse.Namespace
 ) -> list[dict[str, float]]:
@@ -109,7 +126,7 @@ def measure(
     encoder = RequestEncoder(serving_models.SCHEMA)
     encoded = [encoder.encode(*request) for request in requests]
     messages = [predict_request("shop", "rank", [e]).SerializeToString() for e in encoded]
-    model = LoadedModel(folder)
+    model, run = LoadedModel(folder), plain_model(folder)
     client = RankingClient(target, "shop", serving_models.SCHEMA, timeout=60)
     channel = open_channel(target)
     method = channel.unary_unary(PREDICT.path)
@@ -117,9 +134,15 @@ def measure(
     empty_method = empty_channel.unary_unary(PREDICT.path)
 
     def run_encoded(number: int) -> Any:
-        return model.run("rank", {"inputs": np.array([encoded[number]], object)})
+        return run(encoded[number])
 
     def run_whole(number: int) -> Any:
+        return run(encoder.encode(*requests[number]))
+
+    def session_encoded(number: int) -> Any:
+        return model.run("rank", {"inputs": np.array([encoded[number]], object)})
+
+    def session_whole(number: int) -> Any:
         return model.run("rank", {"inputs": np.array([encoder.encode(*requests[number])], object)})
 
     def ask_whole(number: int) -> Any:
@@ -131,14 +154,16 @@ def measure(
     def ask_nothing(number: int) -> Any:
         return empty_method(messages[number], timeout=60)
 
-    for ask in (run_encoded, ask_whole, ask_nothing):
+    for ask in (run_encoded, session_encoded, ask_whole, ask_nothing):
         latencies(ask, 20)
     rest = latencies(run_whole, 50)
     contestants: dict[str, Callable[[], float]] = {
         "in-process, 1": lambda: latencies(run_whole, arguments.requests),
+        "session, 1": lambda: latencies(session_whole, arguments.requests),
         "gRPC, 1": lambda: latencies(ask_whole, arguments.requests),
         "empty call, 1": lambda: latencies(ask_nothing, arguments.requests, rest),
         "in-process, 4": lambda: throughput(run_encoded, 4, arguments.seconds),
+        "session, 4": lambda: throughput(session_encoded, 4, arguments.seconds),
         "gRPC, 16": lambda: throughput(ask_encoded, 16, arguments.seconds),
     }
     shuffle, rounds = random.Random(1), []
@@ -184,8 +209,12 @@ def main() -> None:
         "model": arguments.model,
         "encoding_ms": round(encoding_milliseconds(), 3),
         "contestants": {name: quartiles([r[name] for r in rounds]) for name in rounds[0]},
-        "latency_added_ms": quartiles([r["gRPC, 1"] - r["in-process, 1"] for r in rounds]),
-        "throughput_ratio": quartiles([r["gRPC, 16"] / r["in-process, 4"] for r in rounds]),
+        "latency_added_ms": {
+            way: quartiles([r["gRPC, 1"] - r[f"{way}, 1"] for r in rounds]) for way in WAYS
+        },
+        "throughput_ratio": {
+            way: quartiles([r["gRPC, 16"] / r[f"{way}, 4"] for r in rounds]) for way in WAYS
+        },
     }
     print(json.dumps(result, indent=1))
     if arguments.json:

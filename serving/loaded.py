@@ -12,8 +12,8 @@ import numpy as np
 from tfr_moe._compat import tf
 
 from .batching import Batcher
-from .graph import load_meta_graph, signatures_of
 from .refusals import invalid, refusal_of
+from .session import ModelSession
 from .warmup import EXTRA, WARMUP_FILE, read_warmup
 
 _BATCHED = {"inputs"}
@@ -35,9 +35,13 @@ class LoadedModel:
     def __init__(self, folder: Path, name: str | None = None, batch_size: int = 1):
         self.name = name or folder.parent.name
         self.version = int(folder.name)
-        self.signatures: dict[str, Any] = signatures_of(load_meta_graph(folder))
-        # The functions live only as long as what they were loaded with.
-        self._saved_model = tf.saved_model.load(str(folder))
+        self._session = ModelSession(folder)
+        self.signatures: dict[str, Any] = self._session.definitions
+        self._expected = {
+            (signature, name): (tf.as_dtype(info.dtype), tf.TensorShape(info.tensor_shape))
+            for signature, definition in self.signatures.items()
+            for name, info in definition.inputs.items()
+        }
         warmup = folder / EXTRA / WARMUP_FILE
         for request in read_warmup(warmup) if warmup.is_file() else []:
             tensors = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
@@ -81,26 +85,19 @@ class LoadedModel:
         """
         self._check(signature, inputs)
         try:
-            tensors = {name: tf.constant(array) for name, array in inputs.items()}
-            answer = self._saved_model.signatures[signature](**tensors)
+            answer = self._session.run(signature, inputs)
         except tf.errors.OpError as error:
             raise refusal_of(error) from error
         except UnicodeDecodeError as error:  # the words of TensorFlow quote bytes of the request
             invalid(bytes(error.object).decode("utf-8", "replace"))
-        return {name: _to_numpy(answer[name]) for name in outputs or answer}
+        return {name: answer[name] for name in outputs or answer}
 
     def _check(self, signature: str, inputs: Mapping[str, np.ndarray]) -> None:
-        expected = self.signatures[signature].inputs
         for name, array in inputs.items():
-            info = expected[name]
-            dtype, shape = tf.as_dtype(info.dtype), tf.TensorShape(info.tensor_shape)
+            dtype, shape = self._expected[signature, name]
             given = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
             if given != dtype or not shape.is_compatible_with(array.shape):
                 invalid(
                     f"input {name!r} expects {dtype.name} of shape {shape}, "
                     f"got {given.name} of shape {array.shape}"
                 )
-
-
-def _to_numpy(tensor: tf.Tensor) -> np.ndarray:
-    return np.asarray(tensor.numpy(), object if tensor.dtype == tf.string else None)

@@ -1,0 +1,86 @@
+"""The signatures of a SavedModel as functions of arrays, run by a session as TensorFlow Serving runs them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tfr_moe._compat import tf
+
+from .graph import signatures_of
+
+# RunOptions.inter_op_thread_pool: the thread that asks runs the graph itself. Requests then hand
+# nothing from thread to thread and don't wait for each other's ops; a large op still uses all cores.
+_OWN_THREAD = -1
+
+
+class ModelSession:
+    """A SavedModel in memory.
+
+    Against `tf.saved_model.load` a call saves the work that eager tensors and functions make in
+    Python, which keeps all other threads waiting.
+
+    Args:
+        folder: the SavedModel's.
+
+    Attributes:
+        definitions: the `SignatureDef`s by name.
+
+    Raises:
+        tf.errors.OpError, OSError, ValueError, RuntimeError: if it can't be loaded.
+
+    Example:
+        >>> session = ModelSession(Path("models/shop/1"))  # doctest: +SKIP
+        >>> session.run("rank", {"inputs": lists})["order"]  # doctest: +SKIP
+    """
+
+    def __init__(self, folder: Path):
+        session = tf.compat.v1.Session(graph=tf.Graph())
+        # Unwrapped, because it warns of its age; what it names instead has no session.
+        load = inspect.unwrap(tf.compat.v1.saved_model.load)
+        meta_graph = load(session, [tf.saved_model.SERVING], str(folder))
+        self.definitions: dict[str, Any] = signatures_of(meta_graph)
+        self._functions = {
+            name: _Function(session, definition) for name, definition in self.definitions.items()
+        }
+
+    def run(self, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """All outputs of a signature by name; strings are arrays of bytes objects.
+
+        Any thread may call it at any time.
+
+        Raises:
+            tf.errors.OpError: what TensorFlow makes of the inputs.
+        """
+        return self._functions[signature](inputs)
+
+
+class _Function:
+    """One signature: what its inputs and outputs are called in the graph, and the call itself."""
+
+    def __init__(self, session: Any, definition: Any):
+        options = tf.compat.v1.RunOptions(inter_op_thread_pool=_OWN_THREAD)
+        self._inputs = sorted(definition.inputs)
+        self._outputs = sorted(definition.outputs)
+        # Session.make_callable, the public way, takes 0.2 ms more: it goes through Session.run.
+        self._call: Callable[..., list[Any]] = session._make_callable_from_options(
+            _callable_options(
+                feed=[definition.inputs[name].name for name in self._inputs],
+                fetch=[definition.outputs[name].name for name in self._outputs],
+                run_options=options,
+            )
+        )
+
+    def __call__(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        found = self._call(*(inputs[name] for name in self._inputs))
+        return dict(zip(self._outputs, map(np.asarray, found), strict=True))
+
+
+def _callable_options(**fields: Any) -> Any:
+    from tensorflow.core.protobuf import config_pb2
+
+    return config_pb2.CallableOptions(**fields)
