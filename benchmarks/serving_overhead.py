@@ -1,6 +1,6 @@
 """What gRPC and the local server cost against the same model in this process: latency and throughput.
 
-    python benchmarks/serving_overhead.py [--model dnn] [--rounds 10] [--json FILE]
+    python benchmarks/serving_overhead.py [--model dnn] [--rounds 30] [--json FILE]
 
 Requests are 60 items with 36 features. In every round each of these runs once, in an order drawn anew:
 
@@ -71,9 +71,9 @@ server.wait_for_termination()
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--model", default="dnn")
-    parser.add_argument("--requests", type=int, default=100, help="of one caller in a round")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of several callers in a round")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--requests", type=int, default=40, help="of one caller in a round")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of several callers in a round")
+    parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--json", type=Path, help="also write the result to this file")
     return parser.parse_args()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -55,19 +56,19 @@ class LoadedModel:
     def _runner(self, signature: str) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
         return lambda rows: self.run(signature, {"inputs": rows})
 
-    def answer(
+    async def answer(
         self, signature: str, inputs: Mapping[str, np.ndarray], outputs: Sequence[str] = ()
     ) -> dict[str, np.ndarray]:
-        """`run`, with other requests of the same signature that wait.
+        """`run` in a thread of the event loop, with other requests of the same signature that wait.
 
         Raises:
             RefusedError: as `run`.
         """
         rows = inputs.get("inputs")
         if signature not in self._batchers or rows is None or rows.ndim != 1:
-            return self.run(signature, inputs, outputs)
+            return await asyncio.to_thread(self.run, signature, inputs, outputs)
         self._check(signature, inputs)
-        found = self._batchers[signature](rows)
+        found = await self._batchers[signature](rows)
         return {name: found[name] for name in outputs or found}
 
     def run(

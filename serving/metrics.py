@@ -41,7 +41,7 @@ class ServerMetrics:
 
     def count(self, method: str, model: str, code: str, seconds: float) -> None:
         """Counts one request."""
-        name = model if self._repository.states(model) else "unknown"
+        name = model if self._repository.knows(model) else "unknown"
         self._requests.labels(name, method, code).inc()
         self._seconds.labels(name, method).observe(seconds)
 

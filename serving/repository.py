@@ -221,6 +221,10 @@ class Repository:
         """The models that are or were served."""
         return sorted(self._states)
 
+    def knows(self, name: str) -> bool:
+        """Whether a model of that name is or was served."""
+        return bool(self._states.get(name))
+
     def states(self, name: str) -> dict[int, VersionState]:
         """The states of a model's versions, newest first; empty for an unknown model."""
         return dict(sorted(self._states.get(name, {}).items(), reverse=True))

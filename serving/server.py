@@ -7,6 +7,7 @@ same requests with the same tensors and the same status codes.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import logging
@@ -15,8 +16,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -31,13 +31,12 @@ from tfr_moe.errors import UserError
 from .channel import message_limits
 from .metrics import ServerMetrics, expose
 from .model_service import ModelService
+from .refusals import BadMessages
 from .repository import Repository
 from .services import PredictionService
 
 DEFAULT_PORT = 8500
-DEFAULT_BATCH_SIZE = 16
-# A request holds a thread from its first byte on, and slow callers take their time.
-_THREADS = 512
+DEFAULT_BATCH_SIZE = 4
 _GRACE_SECONDS = 5.0
 _SERVICES = (
     "tensorflow.serving.PredictionService",
@@ -87,27 +86,40 @@ class RankingServer:
         self._metrics = ServerMetrics(self._repository)
         self._stopped = threading.Event()
         self._poller = threading.Thread(target=self._poll, name="model-poller", daemon=True)
-        self._health = health.HealthServicer()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="rpc", daemon=True)
+        self._health = health.aio.HealthServicer()
         self._http: Any = None
-        self._server = grpc.server(
-            ThreadPoolExecutor(_THREADS, "rpc"),
+        self._server: grpc.aio.Server | None = None
+
+    async def _listen(self) -> None:
+        server = grpc.aio.server(
+            interceptors=[BadMessages()],
             # Two servers on one port would share its requests without a word.
             options=[*message_limits(), ("grpc.so_reuseport", 0)],
         )
-        self._add_services()
-
-    def _add_services(self) -> None:
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-            PredictionService(self._repository, self._metrics), self._server
+            PredictionService(self._repository, self._metrics), server
         )
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-            ModelService(self._repository, self._metrics), self._server
+            ModelService(self._repository, self._metrics), server
         )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         for name in ("", *_SERVICES):
-            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         _register_descriptors()
-        reflection.enable_server_reflection([*_SERVICES, reflection.SERVICE_NAME], self._server)
+        reflection.enable_server_reflection([*_SERVICES, reflection.SERVICE_NAME], server)
+        self.port = server.add_insecure_port(self.target)
+        await server.start()
+        self._server = server
+
+    async def _close(self, grace: float) -> None:
+        await self._health.enter_graceful_shutdown()
+        if self._server is not None:
+            await self._server.stop(grace)
+
+    def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     @property
     def target(self) -> str:
@@ -116,27 +128,34 @@ class RankingServer:
 
     def start(self) -> RankingServer:
         """Begins to answer; returns at once."""
+        self._thread.start()
         try:
-            self.port = self._server.add_insecure_port(self.target)
+            self._wait_for(self._listen())
         except RuntimeError as error:
+            self._end_loop()
             raise UserError(f"cannot listen on {self.target}: {error}") from error
         if self.metrics_port is not None:
             self._http = expose(self._metrics, self.host, self.metrics_port)
             self.metrics_port = self._http.server_port
-        self._server.start()
         self._poller.start()
         return self
 
     def stop(self, grace: float = _GRACE_SECONDS) -> None:
         """Refuses new requests and gives those under way `grace` seconds to finish."""
         self._stopped.set()
-        self._health.enter_graceful_shutdown()
-        self._server.stop(grace).wait()
+        if self._thread.is_alive():
+            self._wait_for(self._close(grace))
+            self._end_loop()
         if self._http is not None:
             self._http.shutdown()
             self._http.server_close()
         if self._poller.is_alive():
             self._poller.join(grace)
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
     def __enter__(self) -> RankingServer:
         return self.start()

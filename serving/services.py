@@ -37,7 +37,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         self._repository = repository
 
     @answering
-    def Predict(self, request: Any) -> Any:  # noqa: N802
+    async def Predict(self, request: Any) -> Any:  # noqa: N802
         """Runs a signature on the request's tensors."""
         model, signature = self._addressed(request)
         if signature not in model.signatures:
@@ -55,13 +55,14 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         if len(set(outputs)) < len(outputs):
             invalid(f"duplicate output tensor alias in {outputs}")
         inputs = {name: _array(name, value) for name, value in request.inputs.items()}
+        answer = await model.answer(signature, inputs, outputs)
         response = predict_pb2.PredictResponse()
-        for name, array in model.answer(signature, inputs, outputs).items():
+        for name, array in answer.items():
             _fill(response.outputs[name], array)
         return _signed(response, model, signature)
 
     @answering
-    def Regress(self, request: Any) -> Any:  # noqa: N802
+    async def Regress(self, request: Any) -> Any:  # noqa: N802
         """Scores single items through a signature with the one output `outputs`."""
         model, signature = self._addressed(request)
         definition = _one_input(model, signature)
@@ -70,7 +71,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         if "outputs" not in definition.outputs:
             precondition(f"No regression outputs found in signature {signature!r}")
         examples = _serialized_examples(request.input)
-        values = model.answer(signature, {"inputs": examples})["outputs"]
+        values = (await model.answer(signature, {"inputs": examples}))["outputs"]
         if values.ndim != 1 and values.shape[1:] != (1,):
             invalid(
                 "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] "
@@ -83,7 +84,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         return _signed(response, model, signature)
 
     @answering
-    def Classify(self, request: Any) -> Any:  # noqa: N802
+    async def Classify(self, request: Any) -> Any:  # noqa: N802
         """Scores single items through a signature with the outputs `scores` or `classes`."""
         model, signature = self._addressed(request)
         definition = _one_input(model, signature)
@@ -96,7 +97,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                 f'"scores"; signature {signature!r} has {sorted(definition.outputs)}'
             )
         examples = _serialized_examples(request.input)
-        found = model.answer(signature, {"inputs": examples}, names)
+        found = await model.answer(signature, {"inputs": examples}, names)
         for array in found.values():
             if array.ndim != 2:
                 invalid(
@@ -115,7 +116,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         return _signed(response, model, signature)
 
     @answering
-    def GetModelMetadata(self, request: Any) -> Any:  # noqa: N802
+    async def GetModelMetadata(self, request: Any) -> Any:  # noqa: N802
         """Tells the signatures of a model."""
         fields = list(request.metadata_field)
         if not request.HasField("model_spec"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from typing import Any
 
 import grpc
 import numpy as np
@@ -32,80 +34,94 @@ class Model:
         return {"squares": rows**2}
 
 
-def ask_while_busy(model: Model, requests: list[list[int]], largest: int):
-    """The answers to requests that all come while the first is run."""
-    batcher = Batcher(model, slots=1, largest=largest)
-    with ThreadPoolExecutor(len(requests) + 1) as pool:
-        first = pool.submit(batcher, np.array([0]))
-        assert model.begun.wait(SECONDS)
-        waiting = [pool.submit(batcher, np.array(rows)) for rows in requests]
-        while len(batcher._waiting) < len(requests):
-            pass
+def answers_while_busy(
+    model: Model, requests: Sequence[Sequence[int]], largest: int = 16
+) -> list[Any]:
+    """The answers to requests that all come while [0] is run, or their errors."""
+
+    async def ask() -> list[Any]:
+        batcher = Batcher(model, slots=1, largest=largest)
+        first = asyncio.ensure_future(batcher(np.array([0])))
+        await asyncio.to_thread(model.begun.wait, SECONDS)
+        waiting = [asyncio.ensure_future(batcher(np.array(rows))) for rows in requests]
+        await asyncio.sleep(0)  # each of them begins, and waits
         model.go.set()
-        assert first.result(SECONDS)["squares"].tolist() == [0]
-        return waiting
+        assert (await first)["squares"].tolist() == [0]
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    return asyncio.run(ask())
 
 
-def squares(futures):
-    return [future.result(SECONDS)["squares"].tolist() for future in futures]
+def squares(answers: Sequence[Any]) -> list[list[int]]:
+    return [answer["squares"].tolist() for answer in answers]
 
 
 def test_waiting_requests_run_together_and_get_their_own_rows():
     model = Model()
-    found = ask_while_busy(model, [[1, 2], [3], [4, 5, 6]], largest=16)
-    assert sorted(squares(found)) == [[1, 4], [9], [16, 25, 36]]
+    found = answers_while_busy(model, [[1, 2], [3], [4, 5, 6]])
+    assert squares(found) == [[1, 4], [9], [16, 25, 36]]
     assert model.sizes == [1, 6]
 
 
 def test_a_batch_takes_no_more_than_its_limit():
     model = Model()
-    found = ask_while_busy(model, [[i] for i in range(1, 6)], largest=2)
-    assert sorted(squares(found)) == [[1], [4], [9], [16], [25]]
+    found = answers_while_busy(model, [[i] for i in range(1, 6)], largest=2)
+    assert squares(found) == [[1], [4], [9], [16], [25]]
     assert model.sizes == [1, 2, 2, 1]
 
 
 def test_a_request_beyond_the_limit_runs_alone():
     model = Model()
-    found = ask_while_busy(model, [[1, 2, 3]], largest=2)
-    assert squares(found) == [[1, 4, 9]]
+    found = answers_while_busy(model, [[1, 2, 3], [4]], largest=2)
+    assert squares(found) == [[1, 4, 9], [16]]
+    assert model.sizes == [1, 3, 1]
 
 
 def test_a_bad_request_fails_alone():
-    model = Model()
-    found = ask_while_busy(model, [[1], [-1], [3]], largest=16)
-    errors = [future for future in found if future.exception(SECONDS)]
-    assert len(errors) == 1
-    with pytest.raises(RefusedError, match="negative"):
-        errors[0].result()
-    assert sorted(squares([f for f in found if f not in errors])) == [[1], [9]]
+    one, bad, three = answers_while_busy(Model(), [[1], [-1], [3]])
+    assert isinstance(bad, RefusedError)
+    assert bad.message == "negative"
+    assert squares([one, three]) == [[1], [9]]
 
 
 def test_outputs_that_are_not_by_row_are_asked_for_one_by_one():
-    begun, go = threading.Event(), threading.Event()
+    class Total(Model):
+        def __call__(self, rows):
+            super().__call__(rows)
+            return {"squares": np.array([rows.sum()])}
 
-    def total(rows):
-        if not begun.is_set():
-            begun.set()
-            assert go.wait(SECONDS)
-        return {"squares": np.array([rows.sum()])}
+    model = Total()
+    assert squares(answers_while_busy(model, [[2, 2], [3, 3]])) == [[4], [6]]
+    assert model.sizes == [1, 4, 2, 2]
 
-    batcher = Batcher(total, slots=1, largest=16)
-    with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(batcher, np.array([1, 1]))
-        assert begun.wait(SECONDS)
-        rest = [pool.submit(batcher, np.array([2, 2])), pool.submit(batcher, np.array([3, 3]))]
-        while len(batcher._waiting) < 2:
-            pass
-        go.set()
-        assert squares([first]) == [[2]]
-        assert sorted(squares(rest)) == [[4], [6]]
+
+def test_whoever_no_longer_waits_is_not_run():
+    model = Model()
+
+    async def ask() -> None:
+        batcher = Batcher(model, slots=1, largest=16)
+        first = asyncio.ensure_future(batcher(np.array([0])))
+        gone, stays = (asyncio.ensure_future(batcher(np.array([n]))) for n in (5, 6))
+        await asyncio.to_thread(model.begun.wait, SECONDS)
+        gone.cancel()
+        await asyncio.sleep(0)
+        model.go.set()
+        await first
+        assert squares([await stays]) == [[36]]
+
+    asyncio.run(ask())
+    assert model.sizes == [1, 1]
 
 
 def test_a_slot_is_free_again_after_an_error():
     model = Model()
     model.begun.set()
-    batcher = Batcher(model, slots=1, largest=4)
-    for _ in range(3):
-        with pytest.raises(RefusedError):
-            batcher(np.array([-1]))
-    assert batcher(np.array([7]))["squares"].tolist() == [49]
+
+    async def ask() -> None:
+        batcher = Batcher(model, slots=1, largest=4)
+        for _ in range(3):
+            with pytest.raises(RefusedError):
+                await batcher(np.array([-1]))
+        assert squares([await batcher(np.array([7]))]) == [[49]]
+
+    asyncio.run(ask())

@@ -129,7 +129,7 @@ def test_bytes_that_are_no_message_are_refused(channel, message):
     try:
         predict_pb2.PredictRequest.FromString(message)
     except Exception:
-        assert code == "INTERNAL"  # gRPC's own answer to what it can't deserialize
+        assert code == "INTERNAL"  # as gRPC in C++ answers what it can't deserialize
     else:
         assert code in ("INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION")
 

@@ -80,6 +80,14 @@ def test_a_missing_required_feature_is_an_invalid_argument_with_its_name(stub):
     assert "price" in message
 
 
+def test_bytes_that_are_no_message_are_refused_without_a_traceback_in_the_log(channel, caplog):
+    ask = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+    code, message = refused(ask, b"\xff\xff")
+    assert code == grpc.StatusCode.INTERNAL
+    assert message.endswith("/tensorflow.serving.PredictionService/Predict (2 bytes)")
+    assert not caplog.records
+
+
 def wrong_inputs() -> list[tuple[str, Any]]:
     no_model = asking()
     no_model.ClearField("model_spec")

@@ -39,17 +39,14 @@ def read_categories(folder: DataFolder, split: str, batch_size: int = 4096) -> I
     spec = folder.schema.feature_spec("context")
     wanted = {name: spec[name] for name in (tree.parent, tree.child)}
     labels = folder.schema.label_spec()
-    dataset = ElwcDatasetBuilder(folder).serialized_lists(split).batch(batch_size)
 
-    @tf.function
     def parse(records: tf.Tensor) -> dict[str, tf.Tensor]:
         # The parser wants some column of the items, and gets one of one item a list.
         return tfr.data.parse_from_example_list(
             records, list_size=1, context_feature_spec=wanted, example_feature_spec=labels
         )
 
-    for records in dataset:
-        found = parse(records)
+    for found in ElwcDatasetBuilder(folder).serialized_lists(split).batch(batch_size).map(parse):
         top, child = strings(found[tree.parent]), strings(found[tree.child])
         yield Categories(top, top + PAIR_SEPARATOR + child)
 
