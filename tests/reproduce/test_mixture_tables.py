@@ -229,6 +229,43 @@ def test_runs_of_a_study_are_judged_on_another_split_without_training(
     assert printed(reproduce("adv-hsc-moe-table3", again, pairs=taken, runs=1)) == text
 
 
+def test_runs_are_judged_on_the_lists_of_other_data_without_training(
+    study, data, tmp_path, monkeypatch
+):
+    place, pairs, _ = study
+    monkeypatch.setattr(fair_runs, "_train", lambda *_: 1 / 0)
+    later = tiny.write_data_folder(tmp_path / "later", 30, 20, 50)
+    taken = [*pairs, f"runs_of={place.out}", f"test_data={later}"]
+    again = Place(tmp_path / "again", 1, data, QUIET)
+    assert "of 50 lists judged" in printed(
+        reproduce("adv-hsc-moe-table3", again, pairs=taken, runs=1)
+    )
+    found = json.loads((again.out / "results.json").read_text())["rows"][0]
+    (run,) = (place.out / "runs" / "dnn").iterdir()
+    judged = evaluate_run(DataFolder(later), run, "test", ["ndcg"])
+    assert found["metrics"]["ndcg"]["ours"] == pytest.approx(summarize(judged)["ndcg"].mean)
+
+    four = Place(tmp_path / "fig4", 1, data, QUIET)
+    reproduce("adv-hsc-moe-fig4", four, pairs=[*taken, "level=sub", "buckets=1"], runs=1)
+    (bucket,) = json.loads((four.out / "results.json").read_text())["buckets"]
+    assert (bucket["training_lists"], bucket["judged"]) == (90, 50)
+
+
+def test_other_data_must_have_the_schema_of_the_data_learnt_from(study, data, tmp_path):
+    _, pairs, _ = study
+    other = tiny.write_data_folder(tmp_path / "other", 4, 4, 4)
+    schema = json.loads((other / "schema.json").read_text())
+    schema["features"] = schema["features"][:-1]
+    (other / "schema.json").write_text(json.dumps(schema))
+    with pytest.raises(UserError, match=f"test_data {other}: has another schema than {data}"):
+        reproduce(
+            "adv-hsc-moe-table3",
+            Place(tmp_path / "out", 1, data, QUIET),
+            pairs=[*pairs, f"test_data={other}"],
+            runs=1,
+        )
+
+
 def test_figure_4_is_of_sub_categories_between_edges_too(study, data, tmp_path):
     place, pairs, _ = study
     four = Place(tmp_path / "fig4", 1, data, QUIET)
@@ -348,6 +385,6 @@ def test_bad_input_is_refused(data, tmp_path):
         reproduce("adv-hsc-moe-fig8", Place(tmp_path / "eight", 1, data, QUIET))
 
 
-def test_a_cell_for_each_row_learns_and_is_judged_on_the_data(data):
-    (cell,) = cells_of(read_table(CONFIGS / "table3").rows[:1], "table3", data)
-    assert cell == ("DNN", "table3/dnn.yaml", str(data.resolve()), {"all": str(data.resolve())})
+def test_a_cell_for_each_row_learns_from_one_set_and_is_judged_on_the_other(data, tmp_path):
+    (cell,) = cells_of(read_table(CONFIGS / "table3").rows[:1], "table3", data, tmp_path)
+    assert cell == ("DNN", "table3/dnn.yaml", str(data.resolve()), {"all": str(tmp_path.resolve())})

@@ -98,6 +98,8 @@ def run(settings: CategoryTableSettings, place: Place) -> Sequence[RenderableTyp
     need_hierarchy(place.data)
     if settings.runs_of is not None:
         raise UserError("runs_of is not for table V: its models learn from data of its own")
+    if settings.test_data is not None:
+        raise UserError("test_data is not for table V: each category is judged on its own lists")
     table = read_table(Path(settings.configs) / FOLDER)
     rows = wanted_rows(table.rows, settings.rows)
     categories = chosen_categories(settings, place.data)

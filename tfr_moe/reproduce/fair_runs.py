@@ -41,6 +41,8 @@ class FairSettings(StudySettings):
         with_settings: settings above those of every config, such as smaller towers; baselines take
             `ignored_features` and `library_parameters` of them.
         split: of the data that is judged.
+        test_data: a data set of the same schema whose lists are judged in place of those of `--data`,
+            such as later ones.
         configs: the folder of the configs.
         runs_of: folder of another study of the same rows on the same data, whose runs are taken.
     """
@@ -50,6 +52,7 @@ class FairSettings(StudySettings):
     rows: tuple[str, ...] | None = None
     with_settings: dict[str, Any] = Field(default_factory=dict)
     split: str = "test"
+    test_data: str | None = None
     configs: str = str(MIXTURE_CONFIGS)
     runs_of: str | None = None
 
@@ -98,6 +101,23 @@ class FairRun(NamedTuple):
     path: Path
     parameters: int
     tests: dict[str, Path]
+
+
+def judged_data(settings: FairSettings, data: Path) -> Path:
+    """The data set whose lists are judged: `test_data`, or the one that is learnt from.
+
+    Raises:
+        UserError: for a `test_data` that is no data set, has another schema, or no such split.
+    """
+    from tfr_moe.data import DataFolder
+
+    if settings.test_data is None:
+        return data
+    folder = DataFolder(settings.test_data)
+    if folder.schema != DataFolder(data).schema:
+        raise UserError(f"test_data {settings.test_data}: has another schema than {data}")
+    folder.files(settings.split)
+    return Path(settings.test_data)
 
 
 def cell_config(settings: FairSettings, config: str, rate: float | None, seed: int) -> RunConfig:
@@ -268,7 +288,7 @@ def _taken(
 ) -> dict[str, list[FairRun]]:
     """The runs of another study, which must have all cells on the same data.
 
-    Those that were judged on another split are judged on this one now.
+    Those that were judged on another split, or on other lists, are judged on these now.
     """
     from tfr_moe.reproduce.runs import read_entries
 
@@ -286,10 +306,15 @@ def _taken(
             raise UserError(f"runs_of {taken_from}: has no run of {cell.name} on {cell.data}")
     entries.sort(key=lambda entry: entry[0]["seed"])
     judged_in = taken_from
-    judged_on = f"lists-{settings.split}-"
-    if not all(Path(p).name.startswith(judged_on) for _, r in entries for p in r["tests"].values()):
+    tests = {cell.name: dict(cell.tests) for cell in cells}
+    file = f"lists-{settings.split}-"
+    if not all(
+        job["tests"] == tests[job["cell"]]
+        and all(Path(path).name.startswith(file) for path in result["tests"].values())
+        for job, result in entries
+    ):
         judged_in = place.out
-        again = [{"run": result["run"], "tests": job["tests"]} for job, result in entries]
+        again = [{"run": result["run"], "tests": tests[job["cell"]]} for job, result in entries]
         where = str(taken_from.resolve()), str(place.out.resolve())
         work = functools.partial(_judge_again, settings.split, tuple(metric_names), *where)
         judged = place.run_all(again, work, "judged")

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from tfr_moe.errors import UserError
 from tfr_moe.folders import write_json
-from tfr_moe.reproduce.fair_runs import FairSettings, fair_runs, results_of
+from tfr_moe.reproduce.fair_runs import FairSettings, fair_runs, judged_data, results_of
 from tfr_moe.reproduce.mixture_tables import (
     COLUMN,
     cells_of,
@@ -144,26 +144,26 @@ def run(settings: GainSettings, place: Place) -> Sequence[RenderableType]:
     need_hierarchy(place.data)
     table = read_table(Path(settings.configs) / settings.table)
     rows = wanted_rows(table.rows, settings.rows)
-    runs = fair_runs(settings, cells_of(rows, settings.table, place.data), table.metrics, place)
-    folder = DataFolder(place.data)
-    results = _by_level(results_of(runs, COLUMN), folder, settings)
-    found = gains(
-        results, training_sizes(folder)[settings.level], settings.edges or settings.buckets
-    )
+    judged = judged_data(settings, place.data)
+    cells = cells_of(rows, settings.table, place.data, judged)
+    runs = fair_runs(settings, cells, table.metrics, place)
+    results = _by_level(results_of(runs, COLUMN), DataFolder(judged), settings)
+    sizes = training_sizes(DataFolder(place.data))[settings.level]
+    found = gains(results, sizes, settings.edges or settings.buckets)
     write_json(place.out / "results.json", {"metric": METRIC, "buckets": found})
     _draw(place.out, found, settings.level)
     return [_shown(found, settings)]
 
 
 def _by_level(
-    results: Mapping[str, Sequence[PerListResult]], folder: DataFolder, settings: GainSettings
+    results: Mapping[str, Sequence[PerListResult]], judged: DataFolder, settings: GainSettings
 ) -> Mapping[str, Sequence[PerListResult]]:
     """The results with the categories of the level; those of runs are top categories."""
     from tfr_moe.analysis.sizes import categories_of
 
     if settings.level == "top":
         return results
-    found = categories_of(folder, settings.split)
+    found = categories_of(judged, settings.split)
     assert found is not None  # there is a hierarchy
     return {
         model: [dataclasses.replace(result, categories=found.sub) for result in runs]

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from tfr_moe.errors import UserError
 from tfr_moe.folders import write_json
-from tfr_moe.reproduce.fair_runs import FairSettings, fair_runs
+from tfr_moe.reproduce.fair_runs import FairSettings, fair_runs, judged_data
 from tfr_moe.reproduce.mixture_tables import cells_of, need_hierarchy, read_table
 from tfr_moe.reproduce.plots import COLOURS, MARKS, drawn
 from tfr_moe.reproduce.runs import Job, Result
@@ -215,13 +215,15 @@ def run(settings: GateSettings, place: Place) -> Sequence[RenderableType]:
     rows = [row for row in wanted_rows(table.rows, settings.rows) if row.config in MODELS]
     if not rows:
         raise UserError(f"rows: the figure is of {', '.join(MODELS)}, none of them is asked for")
-    runs = fair_runs(settings, cells_of(rows, "table3", place.data), table.metrics, place)
+    judged = judged_data(settings, place.data)
+    cells = cells_of(rows, "table3", place.data, judged)
+    runs = fair_runs(settings, cells, table.metrics, place)
     jobs = [
         {"cell": run.cell, "seed": run.seed, "run": str(run.path.resolve())}
         for row in rows
         for run in runs[row.name]
     ]
-    looked = place.run_all(jobs, functools.partial(_look, settings, str(place.data)), "gates")
+    looked = place.run_all(jobs, functools.partial(_look, settings, str(judged)), "gates")
     found = []
     for row in rows:
         own = [r for job, r in zip(jobs, looked, strict=True) if job["cell"] == row.name]

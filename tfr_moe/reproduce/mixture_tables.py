@@ -14,7 +14,14 @@ from rich.table import Table
 
 from tfr_moe.errors import UserError
 from tfr_moe.folders import write_json
-from tfr_moe.reproduce.fair_runs import Cell, FairRun, FairSettings, fair_runs, results_of
+from tfr_moe.reproduce.fair_runs import (
+    Cell,
+    FairRun,
+    FairSettings,
+    fair_runs,
+    judged_data,
+    results_of,
+)
 from tfr_moe.reproduce.settings import load_table, wanted_rows
 from tfr_moe.reproduce.study import Place, Study
 
@@ -96,10 +103,10 @@ def need_hierarchy(data: Path) -> None:
         )
 
 
-def cells_of(rows: Sequence[MixtureRow], folder: str, data: Path) -> list[Cell]:
-    """A cell for each row, trained and judged on the same data set."""
-    path = str(data.resolve())
-    return [Cell(row.name, f"{folder}/{row.config}.yaml", path, {COLUMN: path}) for row in rows]
+def cells_of(rows: Sequence[MixtureRow], folder: str, data: Path, judged: Path) -> list[Cell]:
+    """A cell for each row, trained on one data set and judged on another, or on the same."""
+    path, tests = str(data.resolve()), {COLUMN: str(judged.resolve())}
+    return [Cell(row.name, f"{folder}/{row.config}.yaml", path, tests) for row in rows]
 
 
 def pairs_of(
@@ -125,7 +132,8 @@ def run(name: str, folder: str, settings: FairSettings, place: Place) -> Sequenc
     need_hierarchy(place.data)
     table = read_table(Path(settings.configs) / folder)
     rows = wanted_rows(table.rows, settings.rows)
-    runs = fair_runs(settings, cells_of(rows, folder, place.data), table.metrics, place)
+    judged = judged_data(settings, place.data)
+    runs = fair_runs(settings, cells_of(rows, folder, place.data, judged), table.metrics, place)
     results = results_of(runs, COLUMN)
     found = claims(results, pairs_of(rows, table.references), table.metrics)
     summary = summarize(rows, runs, results, table.metrics)
