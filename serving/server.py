@@ -109,7 +109,10 @@ class RankingServer:
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         _register_descriptors()
         reflection.enable_server_reflection([*_SERVICES, reflection.SERVICE_NAME], server)
-        self.port = server.add_insecure_port(self.target)
+        try:
+            self.port = server.add_insecure_port(self.target)
+        except RuntimeError as error:
+            raise UserError(f"cannot listen on {self.target}: {error}") from error
         await server.start()
         self._server = server
 
@@ -131,12 +134,12 @@ class RankingServer:
         self._thread.start()
         try:
             self._wait_for(self._listen())
-        except RuntimeError as error:
-            self._end_loop()
-            raise UserError(f"cannot listen on {self.target}: {error}") from error
-        if self.metrics_port is not None:
-            self._http = expose(self._metrics, self.host, self.metrics_port)
-            self.metrics_port = self._http.server_port
+            if self.metrics_port is not None:
+                self._http = expose(self._metrics, self.host, self.metrics_port)
+                self.metrics_port = self._http.server_port
+        except BaseException:
+            self.stop(0)
+            raise
         self._poller.start()
         return self
 
@@ -145,17 +148,14 @@ class RankingServer:
         self._stopped.set()
         if self._thread.is_alive():
             self._wait_for(self._close(grace))
-            self._end_loop()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
         if self._http is not None:
             self._http.shutdown()
             self._http.server_close()
         if self._poller.is_alive():
             self._poller.join(grace)
-
-    def _end_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
     def __enter__(self) -> RankingServer:
         return self.start()

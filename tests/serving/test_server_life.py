@@ -349,6 +349,16 @@ def test_a_port_that_is_none_is_refused(models: Path):
         RankingServer(models, port=70000)
 
 
+def test_a_metrics_port_in_use_is_refused_and_nothing_is_left_listening(models: Path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        running = RankingServer(models, port=0, metrics_port=port)
+        with pytest.raises(UserError, match=f"cannot listen on 127.0.0.1:{port} for metrics"):
+            running.start()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", running.port))
+
+
 def test_nobody_else_can_reach_it_unless_told(server: RankingServer):
     assert server.target.startswith("127.0.0.1:")
 
