@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ class _Entry(NamedTuple):
 
 
 class Batcher:
-    """Calls `run` for one request or for several put together, in the threads of an event loop.
+    """Calls `run` for one request or for several put together, in threads of its own.
 
     Answers are as wide as the longest list of the batch, as those of TensorFlow Serving are when it
     batches. A batch that is refused is run again request by request, so that one bad request
@@ -47,6 +48,8 @@ class Batcher:
         self._run = run
         self._largest = largest
         self._free = slots
+        # Of its own, or the requests of a busy model would keep those of others waiting for a thread.
+        self._threads = ThreadPoolExecutor(slots, "model")
         self._lock = threading.Lock()
         self._waiting: deque[_Entry] = deque()
 
@@ -64,7 +67,7 @@ class Batcher:
             if slot_is_free:
                 self._free -= 1
         if slot_is_free:
-            loop.run_in_executor(None, self._work, loop)
+            loop.run_in_executor(self._threads, self._work, loop)
         return await entry.answer
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -113,6 +113,25 @@ def test_whoever_no_longer_waits_is_not_run():
     assert model.sizes == [1, 1]
 
 
+def test_many_busy_signatures_do_not_wait_for_each_other():
+    """More than an event loop has threads for."""
+    busy = [Model() for _ in range(40)]
+    idle = Model()
+    idle.begun.set()
+
+    async def ask() -> None:
+        running = [asyncio.ensure_future(Batcher(m, 1, 4)(np.array([1]))) for m in busy]
+        try:
+            found = await asyncio.wait_for(Batcher(idle, 1, 4)(np.array([3])), SECONDS)
+            assert squares([found]) == [[9]]
+        finally:
+            for model in busy:
+                model.go.set()
+        assert squares(await asyncio.gather(*running)) == [[1]] * 40
+
+    asyncio.run(ask())
+
+
 def test_a_slot_is_free_again_after_an_error():
     model = Model()
     model.begun.set()
