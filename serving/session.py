@@ -34,8 +34,14 @@ class ModelSession:
         tf.errors.OpError, OSError, ValueError, RuntimeError: if it can't be loaded.
 
     Example:
-        >>> session = ModelSession(Path("models/shop/1"))  # doctest: +SKIP
-        >>> session.run("rank", {"inputs": lists})["order"]  # doctest: +SKIP
+        >>> import tempfile
+        >>> module = tf.Module()
+        >>> module.double = tf.function(lambda x: {"twice": 2 * x}, [tf.TensorSpec([None], name="x")])
+        >>> with tempfile.TemporaryDirectory() as name:
+        ...     tf.saved_model.save(module, name, {"double": module.double})
+        ...     session = ModelSession(Path(name))
+        >>> session.run("double", {"x": np.array([1.0, 2.0], np.float32)})["twice"].tolist()
+        [2.0, 4.0]
     """
 
     def __init__(self, folder: Path):
