@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ARGUMENTS = ["--requests", "8000", "--items", "5", "--swap-seconds", "4", "--kill-seconds", "8"]
+ARGUMENTS = ["--requests", "16000", "--items", "5", "--swap-seconds", "4", "--kill-seconds", "8"]
 
 
 @pytest.mark.slow
