@@ -23,6 +23,7 @@ the numbers of cores say.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import random
@@ -118,6 +119,12 @@ def plain_model(folder: Path) -> Callable[[bytes], dict[str, np.ndarray]]:
     return run
 
 
+def session_model(folder: Path) -> Callable[[bytes], dict[str, np.ndarray]]:
+    """The same as the server runs it."""
+    model = LoadedModel(folder)
+    return lambda serialized: model.run("rank", {"inputs": np.array([serialized], object)})
+
+
 def measure(
     folder: Path, target: str, empty: str, arguments: argparse.Namespace
 ) -> list[dict[str, float]]:
@@ -126,24 +133,18 @@ def measure(
     encoder = RequestEncoder(serving_models.SCHEMA)
     encoded = [encoder.encode(*request) for request in requests]
     messages = [predict_request("shop", "rank", [e]).SerializeToString() for e in encoded]
-    model, run = LoadedModel(folder), plain_model(folder)
+    ways = dict(zip(WAYS, (plain_model(folder), session_model(folder)), strict=True))
     client = RankingClient(target, "shop", serving_models.SCHEMA, timeout=60)
     channel = open_channel(target)
     method = channel.unary_unary(PREDICT.path)
     empty_channel = open_channel(empty)
     empty_method = empty_channel.unary_unary(PREDICT.path)
 
-    def run_encoded(number: int) -> Any:
-        return run(encoded[number])
+    def encoded_by(way: str) -> Callable[[int], Any]:
+        return lambda number: ways[way](encoded[number])
 
-    def run_whole(number: int) -> Any:
-        return run(encoder.encode(*requests[number]))
-
-    def session_encoded(number: int) -> Any:
-        return model.run("rank", {"inputs": np.array([encoded[number]], object)})
-
-    def session_whole(number: int) -> Any:
-        return model.run("rank", {"inputs": np.array([encoder.encode(*requests[number])], object)})
+    def whole_by(way: str) -> Callable[[int], Any]:
+        return lambda number: ways[way](encoder.encode(*requests[number]))
 
     def ask_whole(number: int) -> Any:
         return client.rank(*requests[number])
@@ -154,18 +155,18 @@ def measure(
     def ask_nothing(number: int) -> Any:
         return empty_method(messages[number], timeout=60)
 
-    for ask in (run_encoded, session_encoded, ask_whole, ask_nothing):
+    for ask in (*map(encoded_by, WAYS), ask_whole, ask_nothing):
         latencies(ask, 20)
-    rest = latencies(run_whole, 50)
+    rest = latencies(whole_by("in-process"), 50)
     contestants: dict[str, Callable[[], float]] = {
-        "in-process, 1": lambda: latencies(run_whole, arguments.requests),
-        "session, 1": lambda: latencies(session_whole, arguments.requests),
         "gRPC, 1": lambda: latencies(ask_whole, arguments.requests),
         "empty call, 1": lambda: latencies(ask_nothing, arguments.requests, rest),
-        "in-process, 4": lambda: throughput(run_encoded, 4, arguments.seconds),
-        "session, 4": lambda: throughput(session_encoded, 4, arguments.seconds),
         "gRPC, 16": lambda: throughput(ask_encoded, 16, arguments.seconds),
     }
+    for way in WAYS:
+        one, four = whole_by(way), encoded_by(way)
+        contestants[f"{way}, 1"] = functools.partial(latencies, one, arguments.requests)
+        contestants[f"{way}, 4"] = functools.partial(throughput, four, 4, arguments.seconds)
     shuffle, rounds = random.Random(1), []
     for _ in range(arguments.rounds):
         order = shuffle.sample(list(contestants), len(contestants))
