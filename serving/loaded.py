@@ -59,7 +59,7 @@ class LoadedModel:
     async def answer(
         self, signature: str, inputs: Mapping[str, np.ndarray], outputs: Sequence[str] = ()
     ) -> dict[str, np.ndarray]:
-        """`run` in a thread of the event loop, with other requests of the same signature that wait.
+        """`run` in another thread, with other requests of the same signature that wait.
 
         Raises:
             RefusedError: as `run`.
