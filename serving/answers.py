@@ -130,18 +130,21 @@ def ranking_of(model: str, answer: Any) -> Ranking:
     gates = {name: _experts(outputs, name, valid) for name in sorted(outputs) if _is_gate(name)}
     shared, own = gates.pop(_EXPERT_IDS, ((), [()] * valid))
     by_task = {name.removeprefix(f"{_EXPERT_IDS}_"): found for name, found in gates.items()}
-    items = [
-        RankedItem(
-            order[i],
-            scores[i],
-            own[i],
-            {task: values[i] for task, values in tasks.items()},
-            {task: each[i] for task, (_, each) in by_task.items() if each[i]},
+    if tasks or by_task or any(own):
+        items = tuple(
+            RankedItem(
+                order[i],
+                scores[i],
+                own[i],
+                {task: values[i] for task, values in tasks.items()},
+                {task: each[i] for task, (_, each) in by_task.items() if each[i]},
+            )
+            for i in range(valid)
         )
-        for i in range(valid)
-    ]
+    else:
+        items = tuple(map(RankedItem, order, scores))
     of_list = {task: whole for task, (whole, _) in by_task.items() if whole}
-    return Ranking(model, answer.model_spec.version.value, tuple(items), shared, of_list)
+    return Ranking(model, answer.model_spec.version.value, items, shared, of_list)
 
 
 def merged(parts: Sequence[tuple[int, Ranking]]) -> Ranking:

@@ -6,32 +6,37 @@ all are busy are taken together when one is free again, which costs half as much
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
 Arrays = dict[str, np.ndarray]
 Answer = Arrays | Exception
+Done = Callable[[Answer], None]
+
+
+def _never() -> bool:
+    return False
 
 
 class _Entry(NamedTuple):
-    """A request that is run or waits, and its answer to come."""
+    """A request that waits, whom to tell the answer, and whether anybody still wants it."""
 
     rows: np.ndarray
-    answer: asyncio.Future[Arrays]
+    done: Done
+    gone: Callable[[], bool]
 
 
 class Batcher:
-    """Calls `run` for one request or for several put together, in threads of its own.
+    """Calls `run` for one request or for several put together.
 
-    Answers are as wide as the longest list of the batch, as those of TensorFlow Serving are when it
-    batches. A batch that is refused is run again request by request, so that one bad request
-    fails alone.
+    It has no threads: whoever brings a request while a core is free runs it, and after it what came
+    meanwhile. Answers are as wide as the longest list of the batch, as those of TensorFlow Serving are
+    when it batches. A batch that is refused is run again request by request, so that one bad
+    request fails alone.
 
     Args:
         run: rows [B] of all requests -> arrays [B, ...] by name; called in any thread.
@@ -40,50 +45,37 @@ class Batcher:
 
     Example:
         >>> double = Batcher(lambda rows: {"twice": rows * 2}, slots=1, largest=8)
-        >>> asyncio.run(double(np.array([1, 2])))["twice"].tolist()
-        [2, 4]
+        >>> double(np.array([1, 2]), print)
+        {'twice': array([2, 4])}
     """
 
     def __init__(self, run: Callable[[np.ndarray], Arrays], slots: int, largest: int):
         self._run = run
         self._largest = largest
         self._free = slots
-        # Of its own, or the requests of a busy model would keep those of others waiting for a thread.
-        self._threads = ThreadPoolExecutor(slots, "model")
         self._lock = threading.Lock()
         self._waiting: deque[_Entry] = deque()
 
-    async def __call__(self, rows: np.ndarray) -> Arrays:
-        """Runs one request, and maybe others that wait. All callers are of one event loop.
+    def __call__(self, rows: np.ndarray, done: Done, gone: Callable[[], bool] = _never) -> None:
+        """Sees to it that a request is run, now or by whoever is running others. Any thread may call.
 
-        Raises:
-            Exception: what `run` raises for this request.
+        Args:
+            rows: [B], the request.
+            done: is told the answer, or what `run` raised for this request. It must not raise.
+            gone: whether nobody wants the answer any more; such a request may be left out.
         """
-        loop = asyncio.get_running_loop()
-        entry = _Entry(rows, loop.create_future())
         with self._lock:
-            self._waiting.append(entry)
-            slot_is_free = self._free > 0
-            if slot_is_free:
-                self._free -= 1
-        if slot_is_free:
-            loop.run_in_executor(self._threads, self._work, loop)
-        return await entry.answer
-
-    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Runs what waits, in one slot, until nothing does.
-
-        The thread takes the next batch itself: the loop may be busy with other callers.
-        """
+            self._waiting.append(_Entry(rows, done, gone))
+            if not self._free:
+                return
+            self._free -= 1
         while batch := self._next_batch():
             answers = self._answers([entry.rows for entry in batch])
-            loop.call_soon_threadsafe(_deliver, batch, answers)
+            for entry, answer in zip(batch, answers, strict=True):
+                entry.done(answer)
 
     def _next_batch(self) -> list[_Entry]:
-        """The first that waits and those that fit into its batch, or nothing and the slot is free.
-
-        Whoever no longer waits is left out.
-        """
+        """The first that waits and those that fit into its batch, or nothing and the slot is free."""
         batch: list[_Entry] = []
         size = 0
         with self._lock:
@@ -91,7 +83,7 @@ class Batcher:
                 not batch or size + len(self._waiting[0].rows) <= self._largest
             ):
                 entry = self._waiting.popleft()
-                if not entry.answer.done():
+                if not entry.gone():
                     size += len(entry.rows)
                     batch.append(entry)
             if not batch:
@@ -122,13 +114,3 @@ class Batcher:
             return self._run(rows)
         except Exception as error:
             return error
-
-
-def _deliver(batch: Sequence[_Entry], answers: Sequence[Answer]) -> None:
-    for entry, answer in zip(batch, answers, strict=True):
-        if entry.answer.done():
-            continue
-        if isinstance(answer, Exception):
-            entry.answer.set_exception(answer)
-        else:
-            entry.answer.set_result(answer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 
 from tfr_moe._compat import tf
 
-from .batching import Batcher
+from .batching import Answer, Batcher
 from .refusals import invalid, refusal_of
 from .session import ModelSession
 from .warmup import EXTRA, WARMUP_FILE, read_warmup
@@ -39,7 +38,7 @@ class LoadedModel:
         self._session = ModelSession(folder)
         self.signatures: dict[str, Any] = self._session.definitions
         self._expected = {
-            (signature, name): (tf.as_dtype(info.dtype), tf.TensorShape(info.tensor_shape))
+            (signature, name): _Input(tf.as_dtype(info.dtype), tf.TensorShape(info.tensor_shape))
             for signature, definition in self.signatures.items()
             for name, info in definition.inputs.items()
         }
@@ -56,20 +55,30 @@ class LoadedModel:
     def _runner(self, signature: str) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
         return lambda rows: self.run(signature, {"inputs": rows})
 
-    async def answer(
-        self, signature: str, inputs: Mapping[str, np.ndarray], outputs: Sequence[str] = ()
-    ) -> dict[str, np.ndarray]:
-        """`run` in another thread, with other requests of the same signature that wait.
+    def submit(
+        self,
+        signature: str,
+        inputs: Mapping[str, np.ndarray],
+        done: Callable[[Answer], None],
+        gone: Callable[[], bool],
+    ) -> None:
+        """Runs a signature, with other requests for it that wait, in this thread or theirs.
 
-        Raises:
-            RefusedError: as `run`.
+        Args:
+            signature: one of `signatures`.
+            inputs: an array for each input of the signature, that `check` takes.
+            done: is told all outputs by name, or what went wrong. It must not raise.
+            gone: whether nobody wants the answer any more.
         """
         rows = inputs.get("inputs")
-        if signature not in self._batchers or rows is None or rows.ndim != 1:
-            return await asyncio.to_thread(self.run, signature, inputs, outputs)
-        self._check(signature, inputs)
-        found = await self._batchers[signature](rows)
-        return {name: found[name] for name in outputs or found}
+        if signature in self._batchers and rows is not None and rows.ndim == 1:
+            self._batchers[signature](rows, done, gone)
+            return
+        try:
+            answer: Answer = self.run(signature, inputs)
+        except Exception as error:
+            answer = error
+        done(answer)
 
     def run(
         self, signature: str, inputs: Mapping[str, np.ndarray], outputs: Sequence[str] = ()
@@ -84,7 +93,7 @@ class LoadedModel:
         Raises:
             RefusedError: with the code that TensorFlow Serving gives.
         """
-        self._check(signature, inputs)
+        self.check(signature, inputs)
         try:
             answer = self._session.run(signature, inputs)
         except tf.errors.OpError as error:
@@ -93,12 +102,37 @@ class LoadedModel:
             invalid(bytes(error.object).decode("utf-8", "replace"))
         return {name: answer[name] for name in outputs or answer}
 
-    def _check(self, signature: str, inputs: Mapping[str, np.ndarray]) -> None:
+    def check(self, signature: str, inputs: Mapping[str, np.ndarray]) -> None:
+        """Checks types and shapes.
+
+        Raises:
+            RefusedError: INVALID_ARGUMENT for an input that the signature can't take.
+        """
         for name, array in inputs.items():
-            dtype, shape = self._expected[signature, name]
-            given = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
-            if given != dtype or not shape.is_compatible_with(array.shape):
+            expected = self._expected[signature, name]
+            if not expected.takes(array):
+                given = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
                 invalid(
-                    f"input {name!r} expects {dtype.name} of shape {shape}, "
+                    f"input {name!r} expects {expected.dtype.name} of shape {expected.shape}, "
                     f"got {given.name} of shape {array.shape}"
                 )
+
+
+class _Input:
+    """What an input of a signature must be, in NumPy's terms: every request is held against it."""
+
+    def __init__(self, dtype: tf.DType, shape: tf.TensorShape):
+        self.dtype = dtype
+        self.shape = shape
+        self._numpy = np.dtype(dtype.as_numpy_dtype)
+        self._sizes = None if shape.rank is None else shape.as_list()
+
+    def takes(self, array: np.ndarray) -> bool:
+        """Whether the array has the type, and a shape with all sizes that are known."""
+        if array.dtype != self._numpy:
+            return False
+        if self._sizes is None:
+            return True
+        return len(self._sizes) == array.ndim and all(
+            wanted in (None, size) for wanted, size in zip(self._sizes, array.shape, strict=True)
+        )

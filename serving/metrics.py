@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,12 +39,15 @@ class ServerMetrics:
             buckets=_SECONDS,
             registry=self.registry,
         )
+        # `labels` checks and joins its arguments anew for every request.
+        self._count_of = functools.cache(self._requests.labels)
+        self._seconds_of = functools.cache(self._seconds.labels)
 
     def count(self, method: str, model: str, code: str, seconds: float) -> None:
         """Counts one request."""
         name = model if self._repository.knows(model) else "unknown"
-        self._requests.labels(name, method, code).inc()
-        self._seconds.labels(name, method).observe(seconds)
+        self._count_of(name, method, code).inc()
+        self._seconds_of(name, method).observe(seconds)
 
     def collect(self) -> Iterator[Any]:
         """The versions at this moment, for the registry."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         self._repository = repository
 
     @answering
-    async def GetModelStatus(self, request: Any) -> Any:  # noqa: N802
+    def GetModelStatus(self, request: Any) -> Any:  # noqa: N802
         """Tells the state of a model's versions."""
         if not request.HasField("model_spec"):
             invalid("Missing ModelSpec")
@@ -52,7 +51,7 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
         return response
 
     @answering
-    async def HandleReloadConfigRequest(self, request: Any) -> Any:  # noqa: N802
+    def HandleReloadConfigRequest(self, request: Any) -> Any:  # noqa: N802
         """Serves the models of the request's list from now on, and no others."""
         if request.config.WhichOneof("config") != "model_config_list":
             invalid("ModelServerConfig must have a model_config_list")
@@ -61,7 +60,7 @@ class ModelService(model_service_pb2_grpc.ModelServiceServicer):
             if not config.name or config.name in sources:
                 invalid(f"Illegal to list model {config.name!r} twice, or without a name")
             sources[config.name] = _source(config)
-        await asyncio.to_thread(self._repository.reload, sources)
+        self._repository.reload(sources)
         response = model_management_pb2.ReloadConfigResponse()
         response.status.error_code = grpc.StatusCode.OK.value[0]
         return response

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -48,63 +48,81 @@ def not_found(message: str) -> NoReturn:
     raise RefusedError(grpc.StatusCode.NOT_FOUND, message)
 
 
-class BadMessages(grpc.aio.ServerInterceptor):
-    """Refuses bytes that are no message of a method with INTERNAL, as gRPC in C++ does.
+class Outcome(NamedTuple):
+    """What a call comes to: a status code with its message, and the answer if the code is OK."""
 
-    gRPC in Python would say UNKNOWN, and write a traceback into the log for every one of them.
+    code: grpc.StatusCode
+    message: str
+    answer: Any = None
+
+
+def outcome_of(method: str, make: Callable[[], Any]) -> Outcome:
+    """Makes an answer; a `RefusedError` is the status of the call, and so is whatever goes wrong."""
+    try:
+        return Outcome(grpc.StatusCode.OK, "", make())
+    except RefusedError as refusal:
+        return Outcome(refusal.code, refusal.message)
+    except Exception:
+        log.exception("%s failed", method)
+        return Outcome(grpc.StatusCode.INTERNAL, "internal error; the server's log has more")
+
+
+def parsed(deserialize: Callable[[bytes], Any], message: bytes, method: str) -> Any:
+    """The message of a request, from its bytes.
+
+    Raises:
+        RefusedError: INTERNAL for bytes that are none, as gRPC in C++ does.
     """
+    try:
+        return deserialize(message)
+    except DecodeError as error:
+        raise RefusedError(
+            grpc.StatusCode.INTERNAL, f"the message is not one of {method} ({len(message)} bytes)"
+        ) from error
 
-    async def intercept_service(
+
+class BadMessages(grpc.ServerInterceptor):
+    """Refuses bytes that are no message of a method. gRPC would log a traceback for each of them."""
+
+    def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
+        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler | None],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> grpc.RpcMethodHandler:
+    ) -> grpc.RpcMethodHandler | None:
         """Puts itself between gRPC and the methods of one request and one answer."""
-        handler: Any = await continuation(handler_call_details)
+        handler: Any = continuation(handler_call_details)
         if handler is None or handler.unary_unary is None:
             return handler
+        method = handler_call_details.method
 
-        async def call(message: bytes, context: grpc.aio.ServicerContext) -> Any:
+        def call(message: bytes, context: grpc.ServicerContext) -> Any:
             try:
-                request = handler.request_deserializer(message)
-            except DecodeError:
-                method = handler_call_details.method
-                await context.abort(
-                    grpc.StatusCode.INTERNAL,
-                    f"the message is not one of {method} ({len(message)} bytes)",
-                )
-            return await handler.unary_unary(request, context)
+                request = parsed(handler.request_deserializer, message, method)
+            except RefusedError as refusal:
+                context.abort(refusal.code, refusal.message)
+            return handler.unary_unary(request, context)
 
         return grpc.unary_unary_rpc_method_handler(
             call, response_serializer=handler.response_serializer
         )
 
 
-def answering(
-    method: Callable[[Any, Any], Awaitable[Any]],
-) -> Callable[[Any, Any, Any], Awaitable[Any]]:
+def answering(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
     """Makes a gRPC method of `method(self, request)`: a `RefusedError` becomes the status of the call.
 
     `self.metrics` is told the outcome.
     """
 
     @functools.wraps(method)
-    async def call(self: Any, request: Any, context: grpc.aio.ServicerContext) -> Any:
+    def call(self: Any, request: Any, context: grpc.ServicerContext) -> Any:
         started = time.perf_counter()
-        code, message, answer = grpc.StatusCode.OK, "", None
-        try:
-            answer = await method(self, request)
-        except RefusedError as refusal:
-            code, message = refusal.code, refusal.message
-        except Exception:
-            log.exception("%s failed", method.__name__)
-            code = grpc.StatusCode.INTERNAL
-            message = "internal error; the server's log has more"
+        outcome = outcome_of(method.__name__, lambda: method(self, request))
         spec = getattr(request, "model_spec", None)
         name = "" if spec is None else spec.name
-        self.metrics.count(method.__name__, name, code.name, time.perf_counter() - started)
-        if code != grpc.StatusCode.OK:
-            await context.abort(code, message)
-        return answer
+        seconds = time.perf_counter() - started
+        self.metrics.count(method.__name__, name, outcome.code.name, seconds)
+        if outcome.code != grpc.StatusCode.OK:
+            context.abort(outcome.code, outcome.message)
+        return outcome.answer
 
     return call

@@ -7,7 +7,6 @@ same requests with the same tensors and the same status codes.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib
 import logging
@@ -16,7 +15,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,16 +28,19 @@ from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_p
 
 from tfr_moe.errors import UserError
 
+from .calls import CallQueue, UnsupportedError
 from .channel import message_limits
 from .metrics import ServerMetrics, expose
 from .model_service import ModelService
 from .refusals import BadMessages
 from .repository import Repository
-from .services import PredictionService
+from .services import PREDICT_PATH, PredictionService
 
 DEFAULT_PORT = 8500
 DEFAULT_BATCH_SIZE = 4
 _GRACE_SECONDS = 5.0
+# Of the methods that gRPC gives a thread to, even while a slow client sends.
+_THREADS = 256
 _SERVICES = (
     "tensorflow.serving.PredictionService",
     "tensorflow.serving.ModelService",
@@ -86,43 +89,40 @@ class RankingServer:
         self._metrics = ServerMetrics(self._repository)
         self._stopped = threading.Event()
         self._poller = threading.Thread(target=self._poll, name="model-poller", daemon=True)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="rpc", daemon=True)
-        self._health = health.aio.HealthServicer()
+        self._health = health.HealthServicer()
         self._http: Any = None
-        self._server: grpc.aio.Server | None = None
-
-    async def _listen(self) -> None:
-        server = grpc.aio.server(
+        self._server = grpc.server(
+            ThreadPoolExecutor(_THREADS, "rpc"),
             interceptors=[BadMessages()],
             # Two servers on one port would share its requests without a word.
             options=[*message_limits(), ("grpc.so_reuseport", 0)],
         )
+        self._calls: CallQueue | None = None
+
+    def _listen(self) -> None:
+        prediction = PredictionService(self._repository, self._metrics)
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-            PredictionService(self._repository, self._metrics), server
+            prediction, self._server
         )
         model_service_pb2_grpc.add_ModelServiceServicer_to_server(
-            ModelService(self._repository, self._metrics), server
+            ModelService(self._repository, self._metrics), self._server
         )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         for name in ("", *_SERVICES):
-            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         _register_descriptors()
-        reflection.enable_server_reflection([*_SERVICES, reflection.SERVICE_NAME], server)
+        reflection.enable_server_reflection([*_SERVICES, reflection.SERVICE_NAME], self._server)
         try:
-            self.port = server.add_insecure_port(self.target)
+            self._calls = CallQueue(self._server, PREDICT_PATH, prediction.predict)
+        except UnsupportedError as error:
+            log.warning("Predict is answered by gRPC's own threads, at half the speed: %s", error)
+        try:
+            self.port = self._server.add_insecure_port(self.target)
         except RuntimeError as error:
             raise UserError(f"cannot listen on {self.target}: {error}") from error
-        await server.start()
-        self._server = server
-
-    async def _close(self, grace: float) -> None:
-        await self._health.enter_graceful_shutdown()
-        if self._server is not None:
-            await self._server.stop(grace)
-
-    def _wait_for(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        self._server.start()
+        if self._calls is not None:
+            self._calls.start()
 
     @property
     def target(self) -> str:
@@ -131,9 +131,8 @@ class RankingServer:
 
     def start(self) -> RankingServer:
         """Begins to answer; returns at once."""
-        self._thread.start()
         try:
-            self._wait_for(self._listen())
+            self._listen()
             if self.metrics_port is not None:
                 self._http = expose(self._metrics, self.host, self.metrics_port)
                 self.metrics_port = self._http.server_port
@@ -146,11 +145,11 @@ class RankingServer:
     def stop(self, grace: float = _GRACE_SECONDS) -> None:
         """Refuses new requests and gives those under way `grace` seconds to finish."""
         self._stopped.set()
-        if self._thread.is_alive():
-            self._wait_for(self._close(grace))
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+        self._health.enter_graceful_shutdown()
+        # What is then still under way can't be interrupted, and needs its queue.
+        ended = self._server.stop(grace).wait(grace + _GRACE_SECONDS)
+        if ended and self._calls is not None:
+            self._calls.stop()
         if self._http is not None:
             self._http.shutdown()
             self._http.server_close()

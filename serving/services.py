@@ -6,9 +6,12 @@ Requests, answers, status codes and the gist of the messages are those of `tenso
 from __future__ import annotations
 
 import math
-from typing import Any
+import time
+from typing import Any, NamedTuple
 
+import grpc
 import numpy as np
+from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import (
     classification_pb2,
     get_model_metadata_pb2,
@@ -19,14 +22,35 @@ from tensorflow_serving.apis import (
 
 from tfr_moe._compat import tf
 
+from .batching import Answer
+from .calls import Call
 from .loaded import LoadedModel
 from .metrics import ServerMetrics
-from .refusals import answering, invalid, precondition
+from .refusals import Outcome, answering, invalid, outcome_of, parsed, precondition
 from .repository import Repository
 from .tensors import fill_tensor, serialized_examples
 
+PREDICT_PATH = "/tensorflow.serving.PredictionService/Predict"
 _METADATA_FIELD = "signature_def"
 _MAX_ELEMENTS = 1 << 24
+
+
+class _Asked(NamedTuple):
+    """What a `PredictRequest` asks for, checked."""
+
+    model: LoadedModel
+    signature: str
+    inputs: dict[str, np.ndarray]
+    outputs: list[str]
+
+    def response(self, found: Answer) -> Any:
+        """The `PredictResponse`; raises an answer that is an error."""
+        if isinstance(found, Exception):
+            raise found
+        response = predict_pb2.PredictResponse()
+        for name in self.outputs or found:
+            _fill(response.outputs[name], found[name])
+        return _signed(response, self.model, self.signature)
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -37,32 +61,37 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         self._repository = repository
 
     @answering
-    async def Predict(self, request: Any) -> Any:  # noqa: N802
+    def Predict(self, request: Any) -> Any:  # noqa: N802
         """Runs a signature on the request's tensors."""
-        model, signature = self._addressed(request)
-        if signature not in model.signatures:
-            precondition(f'Serving signature key "{signature}" not found.')
-        definition = model.signatures[signature]
-        _check_names(set(request.inputs), set(definition.inputs))
-        outputs = list(request.output_filter)
-        for name in outputs:
-            if name not in definition.outputs:
-                allowed = ",".join(sorted(definition.outputs))
-                invalid(
-                    f"output tensor alias not found in signature: {name} "
-                    f"Outputs expected to be in the set {{{allowed}}}."
-                )
-        if len(set(outputs)) < len(outputs):
-            invalid(f"duplicate output tensor alias in {outputs}")
-        inputs = {name: _array(name, value) for name, value in request.inputs.items()}
-        answer = await model.answer(signature, inputs, outputs)
-        response = predict_pb2.PredictResponse()
-        for name, array in answer.items():
-            _fill(response.outputs[name], array)
-        return _signed(response, model, signature)
+        asked = self._asked(request)
+        return asked.response(asked.model.run(asked.signature, asked.inputs))
+
+    def predict(self, call: Call) -> None:
+        """`Predict` for a call of a `CallQueue`, run together with others that wait."""
+        started = time.perf_counter()
+        request = predict_pb2.PredictRequest()
+
+        def finish(outcome: Outcome) -> None:
+            seconds = time.perf_counter() - started
+            self.metrics.count("Predict", request.model_spec.name, outcome.code.name, seconds)
+            call.finish(*outcome)
+
+        def read() -> _Asked:
+            parsed(request.ParseFromString, call.message, PREDICT_PATH)
+            return self._asked(request)
+
+        def answer(found: Answer) -> None:
+            finish(outcome_of("Predict", lambda: asked.response(found).SerializeToString()))
+
+        reading = outcome_of("Predict", read)
+        if reading.code != grpc.StatusCode.OK:
+            finish(reading)
+            return
+        asked = reading.answer
+        asked.model.submit(asked.signature, asked.inputs, answer, lambda: call.gone)
 
     @answering
-    async def Regress(self, request: Any) -> Any:  # noqa: N802
+    def Regress(self, request: Any) -> Any:  # noqa: N802
         """Scores single items through a signature with the one output `outputs`."""
         model, signature = self._addressed(request)
         definition = _one_input(model, signature)
@@ -71,7 +100,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         if "outputs" not in definition.outputs:
             precondition(f"No regression outputs found in signature {signature!r}")
         examples = _serialized_examples(request.input)
-        values = (await model.answer(signature, {"inputs": examples}))["outputs"]
+        values = model.run(signature, {"inputs": examples})["outputs"]
         if values.ndim != 1 and values.shape[1:] != (1,):
             invalid(
                 "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] "
@@ -84,7 +113,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         return _signed(response, model, signature)
 
     @answering
-    async def Classify(self, request: Any) -> Any:  # noqa: N802
+    def Classify(self, request: Any) -> Any:  # noqa: N802
         """Scores single items through a signature with the outputs `scores` or `classes`."""
         model, signature = self._addressed(request)
         definition = _one_input(model, signature)
@@ -97,7 +126,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                 f'"scores"; signature {signature!r} has {sorted(definition.outputs)}'
             )
         examples = _serialized_examples(request.input)
-        found = await model.answer(signature, {"inputs": examples}, names)
+        found = model.run(signature, {"inputs": examples}, names)
         for array in found.values():
             if array.ndim != 2:
                 invalid(
@@ -116,7 +145,7 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         return _signed(response, model, signature)
 
     @answering
-    async def GetModelMetadata(self, request: Any) -> Any:  # noqa: N802
+    def GetModelMetadata(self, request: Any) -> Any:  # noqa: N802
         """Tells the signatures of a model."""
         fields = list(request.metadata_field)
         if not request.HasField("model_spec"):
@@ -132,6 +161,26 @@ class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         response = get_model_metadata_pb2.GetModelMetadataResponse()
         response.metadata[_METADATA_FIELD].Pack(signatures)
         return _signed(response, model)
+
+    def _asked(self, request: Any) -> _Asked:
+        model, signature = self._addressed(request)
+        if signature not in model.signatures:
+            precondition(f'Serving signature key "{signature}" not found.')
+        definition = model.signatures[signature]
+        _check_names(set(request.inputs), set(definition.inputs))
+        outputs = list(request.output_filter)
+        for name in outputs:
+            if name not in definition.outputs:
+                allowed = ",".join(sorted(definition.outputs))
+                invalid(
+                    f"output tensor alias not found in signature: {name} "
+                    f"Outputs expected to be in the set {{{allowed}}}."
+                )
+        if len(set(outputs)) < len(outputs):
+            invalid(f"duplicate output tensor alias in {outputs}")
+        inputs = {name: _array(name, value) for name, value in request.inputs.items()}
+        model.check(signature, inputs)
+        return _Asked(model, signature, inputs, outputs)
 
     def _addressed(self, request: Any) -> tuple[LoadedModel, str]:
         """The version that a request asks for and the name of its signature."""
@@ -168,6 +217,10 @@ def _array(name: str, proto: Any) -> np.ndarray:
     # One value may stand for all of a tensor, whose shape would then take any amount of memory.
     if min(sizes, default=0) < 0 or math.prod(sizes) > _MAX_ELEMENTS:
         invalid(f"tensor parsing error: {name}")
+    if proto.dtype == types_pb2.DT_STRING and sizes == [len(proto.string_val)]:
+        return np.array(
+            list(proto.string_val), object
+        )  # as make_ndarray, which every request would pay
     try:
         return tf.make_ndarray(proto)
     except (TypeError, ValueError, KeyError):

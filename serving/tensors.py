@@ -63,7 +63,7 @@ def to_array(proto: Any) -> np.ndarray:
     shape = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_content:
         return np.frombuffer(proto.tensor_content, dtype).reshape(shape)
-    values = np.array(getattr(proto, field), dtype)
+    values = np.array(getattr(proto, field)[:], dtype)
     missing = math.prod(shape) - len(values)
     if missing > 0:  # equal values at the end may be sent once
         values = np.concatenate([values, np.repeat(values[-1:], missing)])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
 import numpy as np
-import pytest
 
 from tfr_moe.serving.batching import Batcher
 from tfr_moe.serving.refusals import RefusedError
@@ -35,21 +36,24 @@ class Model:
 
 
 def answers_while_busy(
-    model: Model, requests: Sequence[Sequence[int]], largest: int = 16
+    model: Model, requests: Sequence[Sequence[int]], largest: int = 16, gone: Collection[int] = ()
 ) -> list[Any]:
-    """The answers to requests that all come while [0] is run, or their errors."""
+    """The answers to requests that all come while [0] is run, or their errors.
 
-    async def ask() -> list[Any]:
-        batcher = Batcher(model, slots=1, largest=largest)
-        first = asyncio.ensure_future(batcher(np.array([0])))
-        await asyncio.to_thread(model.begun.wait, SECONDS)
-        waiting = [asyncio.ensure_future(batcher(np.array(rows))) for rows in requests]
-        await asyncio.sleep(0)  # each of them begins, and waits
-        model.go.set()
-        assert (await first)["squares"].tolist() == [0]
-        return await asyncio.gather(*waiting, return_exceptions=True)
-
-    return asyncio.run(ask())
+    Nobody waits any more for those whose numbers are in `gone`.
+    """
+    batcher = Batcher(model, slots=1, largest=largest)
+    first, found = [], {}
+    running = threading.Thread(target=lambda: batcher(np.array([0]), first.append))
+    running.start()
+    assert model.begun.wait(SECONDS)
+    for i, rows in enumerate(requests):
+        batcher(np.array(rows), functools.partial(found.__setitem__, i), lambda i=i: i in gone)
+    assert not found
+    model.go.set()
+    running.join(SECONDS)
+    assert squares(first) == [[0]]
+    return [found.get(i) for i in range(len(requests))]
 
 
 def squares(answers: Sequence[Any]) -> list[list[int]]:
@@ -97,50 +101,47 @@ def test_outputs_that_are_not_by_row_are_asked_for_one_by_one():
 
 def test_whoever_no_longer_waits_is_not_run():
     model = Model()
-
-    async def ask() -> None:
-        batcher = Batcher(model, slots=1, largest=16)
-        first = asyncio.ensure_future(batcher(np.array([0])))
-        gone, stays = (asyncio.ensure_future(batcher(np.array([n]))) for n in (5, 6))
-        await asyncio.to_thread(model.begun.wait, SECONDS)
-        gone.cancel()
-        await asyncio.sleep(0)
-        model.go.set()
-        await first
-        assert squares([await stays]) == [[36]]
-
-    asyncio.run(ask())
+    gone, stays = answers_while_busy(model, [[5], [6]], gone=[0])
+    assert gone is None
+    assert squares([stays]) == [[36]]
     assert model.sizes == [1, 1]
 
 
-def test_many_busy_signatures_do_not_wait_for_each_other():
-    """More than an event loop has threads for."""
-    busy = [Model() for _ in range(40)]
-    idle = Model()
-    idle.begun.set()
+def test_whoever_brings_a_request_runs_it_while_a_slot_is_free():
+    batcher = Batcher(lambda rows: {"threads": rows * 0 + threading.get_ident()}, 1, largest=4)
+    found: list[Any] = []
+    batcher(np.array([1]), found.append)
+    assert found[0]["threads"].tolist() == [threading.get_ident()]
 
-    async def ask() -> None:
-        running = [asyncio.ensure_future(Batcher(m, 1, 4)(np.array([1]))) for m in busy]
-        try:
-            found = await asyncio.wait_for(Batcher(idle, 1, 4)(np.array([3])), SECONDS)
-            assert squares([found]) == [[9]]
-        finally:
-            for model in busy:
-                model.go.set()
-        assert squares(await asyncio.gather(*running)) == [[1]] * 40
 
-    asyncio.run(ask())
+def test_no_more_run_at_once_than_there_are_slots():
+    lock, running, most = threading.Lock(), 0, 0
+
+    def run(rows):
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.002)
+        with lock:
+            running -= 1
+        return {"squares": rows**2}
+
+    batcher = Batcher(run, slots=2, largest=1)
+    found: list[Any] = []
+    with ThreadPoolExecutor(8) as threads:
+        for i in range(40):
+            threads.submit(batcher, np.array([i]), found.append)
+    assert sorted(squares(found)) == [[i**2] for i in range(40)]
+    assert most == 2
 
 
 def test_a_slot_is_free_again_after_an_error():
     model = Model()
     model.begun.set()
-
-    async def ask() -> None:
-        batcher = Batcher(model, slots=1, largest=4)
-        for _ in range(3):
-            with pytest.raises(RefusedError):
-                await batcher(np.array([-1]))
-        assert squares([await batcher(np.array([7]))]) == [[49]]
-
-    asyncio.run(ask())
+    batcher = Batcher(model, slots=1, largest=4)
+    found: list[Any] = []
+    for rows in ([-1], [-1], [7]):
+        batcher(np.array(rows), found.append)
+    assert [str(error) for error in found[:2]] == ["negative", "negative"]
+    assert squares(found[2:]) == [[49]]

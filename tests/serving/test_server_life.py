@@ -32,6 +32,7 @@ from tensorflow_serving.apis import (
 from tests.serving.conftest import CONTEXT, SECONDS, asking, elwc, refused, shop_items
 from tests.serving.models import SHOP
 from tfr_moe.errors import UserError
+from tfr_moe.serving import calls
 from tfr_moe.serving.client import RankingClient
 from tfr_moe.serving.refusals import RefusedError
 from tfr_moe.serving.repository import Repository
@@ -303,7 +304,25 @@ def test_messages_beyond_the_limit_are_refused_and_the_server_goes_on(server, st
     assert stub.Predict(asking(), timeout=SECONDS).model_spec.version.value == 1
 
 
-def test_200_slow_clients_hold_nobody_else_up(server, stub):
+def test_with_a_grpc_that_has_no_queue_for_us_requests_are_answered_all_the_same(
+    models, signature, monkeypatch, caplog
+):
+    monkeypatch.setattr(calls, "cygrpc", None)
+    with (
+        RankingServer(models, port=0) as running,
+        RankingClient(running.target, "plain", SHOP, timeout=SECONDS) as client,
+        grpc.insecure_channel(running.target) as opened,
+    ):
+        scores = signature("plain", "serving_default")([elwc(shop_items(4))])["scores"][0]
+        given = client.predict(CONTEXT, shop_items(4))
+        code, _ = refused(Stub(opened).Predict, predict_request("plain", "nope", [b""]))
+    np.testing.assert_allclose(given, scores, atol=1e-5)
+    assert code == grpc.StatusCode.FAILED_PRECONDITION
+    assert "has no CompletionQueue" in caplog.text
+
+
+@pytest.mark.parametrize("method", ["Predict", "Classify"])
+def test_200_slow_clients_hold_nobody_else_up(server, stub, method):
     """Each has begun a request and sends no byte of its message."""
     let_go = threading.Event()
 
@@ -312,18 +331,18 @@ def test_200_slow_clients_hold_nobody_else_up(server, stub):
         yield from ()
 
     channels = [grpc.insecure_channel(server.target) for _ in range(10)]
-    method = "/tensorflow.serving.PredictionService/Predict"
-    calls = [
-        channels[i % 10].stream_unary(method).future(nothing(), timeout=SECONDS) for i in range(200)
+    path = f"/tensorflow.serving.PredictionService/{method}"
+    slow = [
+        channels[i % 10].stream_unary(path).future(nothing(), timeout=SECONDS) for i in range(200)
     ]
     half_open = [socket.create_connection(server.target.split(":")) for _ in range(20)]
     try:
         for _ in range(20):
             assert stub.Predict(asking(), timeout=SECONDS).model_spec.version.value == 1
-        assert not any(call.done() for call in calls)
+        assert not any(call.done() for call in slow)
     finally:
         let_go.set()
-        for call in calls:
+        for call in slow:
             call.cancel()
         for opened in (*half_open, *channels):
             opened.close()

@@ -1,0 +1,218 @@
+"""Calls of a gRPC server that are answered in the thread that takes them from gRPC's queue.
+
+gRPC's own servers in Python hand a call from thread to thread, and each hand-over waits for a processor
+to wake up and for the interpreter's lock: more than a small model takes. Here threads wait on a
+completion queue, as servers in C++ do, and whoever takes a request from it runs the model and answers.
+The parts of gRPC below are those that `grpc.server` itself is made of; they are not documented, so
+whoever makes a `CallQueue` must be ready for an `UnsupportedError`.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+try:
+    from grpc._cython import cygrpc
+except ImportError:
+    cygrpc = None
+
+_PARTS = (
+    "CompletionQueue",
+    "CompletionType",
+    "ReceiveCloseOnServerOperation",
+    "ReceiveMessageOperation",
+    "SendInitialMetadataOperation",
+    "SendMessageOperation",
+    "SendStatusFromServerOperation",
+)
+_SERVER_PARTS = ("register_completion_queue", "register_method", "request_registered_call")
+_NO_FLAGS = 0
+
+log = logging.getLogger(__name__)
+
+
+class UnsupportedError(RuntimeError):
+    """This version of gRPC does not have what a `CallQueue` needs."""
+
+
+class Call:
+    """A client's request to a method of one message and one answer.
+
+    Attributes:
+        message: the bytes of the request.
+        gone: whether the client no longer waits: it hung up, or its deadline is over.
+    """
+
+    def __init__(self, core: Any):
+        self._core = core
+        self._finished = False
+        self.message = b""
+        self.gone = False
+
+    def finish(self, code: grpc.StatusCode, details: str, answer: bytes | None = None) -> None:
+        """Answers, from any thread; nobody hears it when the client is gone. Only the first counts."""
+        if self._finished:
+            return
+        self._finished = True
+        operations: list[Any] = [cygrpc.SendInitialMetadataOperation(None, _NO_FLAGS)]
+        if answer is not None:
+            operations.append(cygrpc.SendMessageOperation(answer, _NO_FLAGS))
+        status = cygrpc.SendStatusFromServerOperation(
+            (), code.value[0], details.encode(), _NO_FLAGS
+        )
+        self._core.start_server_batch((*operations, status), _sent)
+
+
+class CallQueue:
+    """Answers one method of a `grpc.Server`, whatever other handlers the server has for it.
+
+    Args:
+        server: that has not been started.
+        path: of the method, `/package.Service/Method`.
+        handle: is given every call and must see to it that it is finished, then or later. An
+            exception is INTERNAL to the client.
+        limit: of threads. There are as many as calls are handled at once, and one more.
+
+    Raises:
+        UnsupportedError: with this version of gRPC; the server is then as it was.
+
+    Example:
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> server = grpc.server(ThreadPoolExecutor(1))
+        >>> queue = CallQueue(
+        ...     server, "/a.B/Same", lambda call: call.finish(grpc.StatusCode.OK, "", call.message)
+        ... )
+        >>> port = server.add_insecure_port("127.0.0.1:0")
+        >>> server.start()
+        >>> queue.start()
+        >>> with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        ...     channel.unary_unary("/a.B/Same")(b"hello")
+        b'hello'
+        >>> server.stop(None).wait()
+        True
+        >>> queue.stop()
+    """
+
+    def __init__(
+        self, server: grpc.Server, path: str, handle: Callable[[Call], None], limit: int = 64
+    ):
+        self._server = _core_of(server)
+        missing = [name for name in _PARTS if not hasattr(cygrpc, name)]
+        missing += [name for name in _SERVER_PARTS if not hasattr(self._server, name)]
+        if missing:
+            raise UnsupportedError(f"gRPC {grpc.__version__} has no {', '.join(missing)}")
+        self._path = path
+        self._handle = handle
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._polling = threading.Lock()
+        self._handling = 0
+        self._threads: list[threading.Thread] = []
+        self._queue = cygrpc.CompletionQueue()
+        self._server.register_completion_queue(self._queue)
+        self._server.register_method(path)
+
+    def start(self) -> None:
+        """Begins to take calls. The server has to be started before."""
+        self._request()
+        with self._lock:
+            self._add_thread()
+
+    def stop(self) -> None:
+        """Ends the threads. The server has to be stopped before."""
+        self._queue.shutdown()
+        with self._lock:
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join()
+
+    def _add_thread(self) -> None:
+        thread = threading.Thread(target=self._work, name="calls", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _work(self) -> None:
+        while call := self._next_call():
+            try:
+                self._handle(call)
+            except Exception:
+                log.exception("%s failed", self._path)
+                call.finish(grpc.StatusCode.INTERNAL, "internal error; the server's log has more")
+            del call  # or it would be kept until the next has come
+            with self._lock:
+                self._handling -= 1
+
+    def _next_call(self) -> Call | None:
+        """The next call whose message is there; None when there will be no more.
+
+        One thread at a time looks after the queue: if all did, the events that a call is made of would
+        each wake up another.
+        """
+        with self._polling:
+            call = None
+            while call is None:
+                event = self._queue.poll()
+                if event.completion_type == cygrpc.CompletionType.queue_shutdown:
+                    return None
+                call = self._taken(event)
+                del event  # or its call would be kept alive by it during the next poll
+        with self._lock:
+            self._handling += 1
+            if self._handling == len(self._threads) < self._limit:
+                self._add_thread()  # so that one takes what comes meanwhile
+        return call
+
+    def _taken(self, event: Any) -> Call | None:
+        """What the operation that is over was started for: its tag is a function of the event."""
+        try:
+            return event.tag(event)
+        except Exception:
+            log.exception("%s failed", self._path)
+            return None
+
+    def _request(self) -> None:
+        """Asks for the next call. Without that gRPC lets calls wait."""
+        try:
+            self._server.request_registered_call(
+                self._queue, self._queue, self._path, self._requested
+            )
+        except ValueError:
+            log.debug("%s: the server is being stopped", self._path)
+
+    def _requested(self, event: Any) -> None:
+        if not event.success:  # the server is being stopped
+            return
+        self._request()
+        call = Call(event.call)
+        # Operations hold what they receive, so each call has its own.
+        close = (cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),)
+        event.call.start_server_batch(close, functools.partial(_closed, call))
+        message = (cygrpc.ReceiveMessageOperation(_NO_FLAGS),)
+        event.call.start_server_batch(message, functools.partial(_received, call))
+
+
+def _core_of(server: grpc.Server) -> Any:
+    return getattr(server, "_cy_server", None)
+
+
+def _closed(call: Call, event: Any) -> None:
+    call.gone = bool(event.batch_operations[0].cancelled())
+
+
+def _received(call: Call, event: Any) -> Call | None:
+    message = event.batch_operations[0].message()
+    if message is None:  # or more than is allowed, or the client is gone
+        call.finish(grpc.StatusCode.UNIMPLEMENTED, "the method takes one message, there was none")
+        return None
+    call.message = message
+    return call
+
+
+def _sent(event: Any) -> None:
+    """Whether an answer has reached the client is not known here, nor asked for."""
