@@ -14,6 +14,7 @@ from tfr_moe.errors import UserError
 from .messages import DATA_TYPES, STATES, SignatureDefMap
 from .tensors import to_array
 
+_RANKING = ("valid", "order", "scores")
 _TASK_SCORES = "scores_"
 _EXPERT_IDS = "expert_ids"
 
@@ -33,7 +34,8 @@ class Expert(NamedTuple):
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
+# Not frozen: that takes three times as long to make, and an answer has one for each of its items.
+@dataclass(slots=True)
 class RankedItem:
     """One item of an answer.
 
@@ -48,8 +50,8 @@ class RankedItem:
     index: int
     score: float
     experts: tuple[Expert, ...] = ()
-    tasks: Mapping[str, float] = field(default_factory=dict, hash=False)
-    task_experts: Mapping[str, tuple[Expert, ...]] = field(default_factory=dict, hash=False)
+    tasks: Mapping[str, float] = field(default_factory=dict)
+    task_experts: Mapping[str, tuple[Expert, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Ranking:
     version: int
     items: tuple[RankedItem, ...]
     experts: tuple[Expert, ...] = ()
-    task_experts: Mapping[str, tuple[Expert, ...]] = field(default_factory=dict, hash=False)
+    task_experts: Mapping[str, tuple[Expert, ...]] = field(default_factory=dict)
 
 
 class VersionStatus(NamedTuple):
@@ -118,10 +120,11 @@ def ranking_of(model: str, answer: Any) -> Ranking:
     Raises:
         RequestError: if it is not such an answer.
     """
-    found = outputs_of(answer, "valid", "order", "scores")
-    outputs = {name: array[0] for name, array in found.items()}
-    valid = int(outputs["valid"])
+    outputs = {name: array[0] for name, array in outputs_of(answer, *_RANKING).items()}
+    version, valid = answer.model_spec.version.value, int(outputs["valid"])
     order, scores = outputs["order"][:valid].tolist(), outputs["scores"][:valid].tolist()
+    if len(outputs) == len(_RANKING):
+        return Ranking(model, version, tuple(map(RankedItem, order, scores)))
     tasks = {
         name.removeprefix(_TASK_SCORES): values[:valid].tolist()
         for name, values in sorted(outputs.items())
@@ -130,21 +133,18 @@ def ranking_of(model: str, answer: Any) -> Ranking:
     gates = {name: _experts(outputs, name, valid) for name in sorted(outputs) if _is_gate(name)}
     shared, own = gates.pop(_EXPERT_IDS, ((), [()] * valid))
     by_task = {name.removeprefix(f"{_EXPERT_IDS}_"): found for name, found in gates.items()}
-    if tasks or by_task or any(own):
-        items = tuple(
-            RankedItem(
-                order[i],
-                scores[i],
-                own[i],
-                {task: values[i] for task, values in tasks.items()},
-                {task: each[i] for task, (_, each) in by_task.items() if each[i]},
-            )
-            for i in range(valid)
+    items = [
+        RankedItem(
+            order[i],
+            scores[i],
+            own[i],
+            {task: values[i] for task, values in tasks.items()},
+            {task: each[i] for task, (_, each) in by_task.items() if each[i]},
         )
-    else:
-        items = tuple(map(RankedItem, order, scores))
+        for i in range(valid)
+    ]
     of_list = {task: whole for task, (whole, _) in by_task.items() if whole}
-    return Ranking(model, answer.model_spec.version.value, items, shared, of_list)
+    return Ranking(model, version, tuple(items), shared, of_list)
 
 
 def merged(parts: Sequence[tuple[int, Ranking]]) -> Ranking:

@@ -111,8 +111,8 @@ class CallQueue:
         self._handle = handle
         self._limit = limit
         self._lock = threading.Lock()
-        self._polling = threading.Lock()
-        self._handling = 0
+        self._looked_after = True
+        self._idle: list[threading.Semaphore] = []
         self._threads: list[threading.Thread] = []
         self._queue = cygrpc.CompletionQueue()
         self._server.register_completion_queue(self._queue)
@@ -138,35 +138,50 @@ class CallQueue:
         thread.start()
 
     def _work(self) -> None:
+        turn = threading.Semaphore(0)
         while call := self._next_call():
+            self._pass_on(may_add=True)
             try:
                 self._handle(call)
             except Exception:
                 log.exception("%s failed", self._path)
                 call.finish(grpc.StatusCode.INTERNAL, "internal error; the server's log has more")
             del call  # or it would be kept until the next has come
-            with self._lock:
-                self._handling -= 1
+            self._wait_for(turn)
+        self._pass_on(may_add=False)
 
     def _next_call(self) -> Call | None:
-        """The next call whose message is there; None when there will be no more.
+        """The next call whose message is there; None when there will be no more."""
+        while True:
+            event = self._queue.poll()
+            if event.completion_type == cygrpc.CompletionType.queue_shutdown:
+                return None
+            call = self._taken(event)
+            del event  # or its call would be kept alive by it during the next poll
+            if call is not None:
+                return call
 
-        One thread at a time looks after the queue: if all did, the events that a call is made of would
-        each wake up another.
+    def _pass_on(self, may_add: bool) -> None:
+        """Has another thread look after the queue: the last that did, whose memory is still in the caches.
+
+        One does at a time: if all did, the events that a call is made of would each wake up another.
         """
-        with self._polling:
-            call = None
-            while call is None:
-                event = self._queue.poll()
-                if event.completion_type == cygrpc.CompletionType.queue_shutdown:
-                    return None
-                call = self._taken(event)
-                del event  # or its call would be kept alive by it during the next poll
         with self._lock:
-            self._handling += 1
-            if self._handling == len(self._threads) < self._limit:
-                self._add_thread()  # so that one takes what comes meanwhile
-        return call
+            if self._idle:
+                self._idle.pop().release()
+            elif may_add and len(self._threads) < self._limit:
+                self._add_thread()
+            else:
+                self._looked_after = False
+
+    def _wait_for(self, turn: threading.Semaphore) -> None:
+        """Returns when it is this thread's turn to look after the queue, at once if nobody does."""
+        with self._lock:
+            if not self._looked_after:
+                self._looked_after = True
+                return
+            self._idle.append(turn)
+        turn.acquire()
 
     def _taken(self, event: Any) -> Call | None:
         """What the operation that is over was started for: its tag is a function of the event."""
