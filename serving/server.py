@@ -1,8 +1,8 @@
 """A local gRPC server that speaks TensorFlow Serving's protocol, for development and tests.
 
-Production runs the real TensorFlow Serving image on the same model folder: it runs at about twice the
-throughput and half the latency, and has the monitoring. This one needs no container and answers the
-same requests with the same tensors and the same status codes.
+Production runs the real TensorFlow Serving image on the same model folder: it gave twice the throughput
+of a plain Python server at half the latency, and has TLS, REST and the monitoring. This one needs no
+container and answers the same requests with the same tensors and the same status codes.
 """
 
 from __future__ import annotations
