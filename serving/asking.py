@@ -28,6 +28,7 @@ from .answers import (
     signatures_in,
     status_of,
 )
+from .channel import PREDICT_PATH
 from .request import RequestEncoder
 from .tensors import predict_request
 
@@ -46,7 +47,7 @@ class Method(NamedTuple):
 
 
 PREDICT = Method(
-    "/tensorflow.serving.PredictionService/Predict",
+    PREDICT_PATH,
     messages.PredictRequest,
     messages.PredictResponse,
 )

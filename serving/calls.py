@@ -49,8 +49,9 @@ class Call:
         gone: whether the client no longer waits: it hung up, or its deadline is over.
     """
 
-    def __init__(self, core: Any):
+    def __init__(self, core: Any, when_finished: Callable[[], None]):
         self._core = core
+        self._when_finished = when_finished
         self._finished = False
         self.message = b""
         self.gone = False
@@ -66,7 +67,10 @@ class Call:
         status = cygrpc.SendStatusFromServerOperation(
             (), code.value[0], details.encode(), _NO_FLAGS
         )
-        self._core.start_server_batch((*operations, status), _sent)
+        try:
+            self._core.start_server_batch((*operations, status), _sent)
+        finally:
+            self._when_finished()
 
 
 class CallQueue:
@@ -112,6 +116,8 @@ class CallQueue:
         self._limit = limit
         self._lock = threading.Lock()
         self._looked_after = True
+        self._open_calls = 0
+        self._ended = False
         self._idle: list[threading.Semaphore] = []
         self._threads: list[threading.Thread] = []
         self._queue = cygrpc.CompletionQueue()
@@ -124,13 +130,16 @@ class CallQueue:
         with self._lock:
             self._add_thread()
 
-    def stop(self) -> None:
-        """Ends the threads. The server has to be stopped before."""
-        self._queue.shutdown()
+    def stop(self, timeout: float | None = None) -> None:
+        """Waits until all calls are finished and the threads are gone. The server has to be stopped before.
+
+        Args:
+            timeout: seconds for each thread; one that hangs in a handler is left alone after it.
+        """
         with self._lock:
             threads = list(self._threads)
         for thread in threads:
-            thread.join()
+            thread.join(timeout)
 
     def _add_thread(self) -> None:
         thread = threading.Thread(target=self._work, name="calls", daemon=True)
@@ -197,19 +206,39 @@ class CallQueue:
             self._server.request_registered_call(
                 self._queue, self._queue, self._path, self._requested
             )
-        except ValueError:
-            log.debug("%s: the server is being stopped", self._path)
+        except ValueError:  # the server is being stopped
+            self._end()
 
     def _requested(self, event: Any) -> None:
         if not event.success:  # the server is being stopped
+            self._end()
             return
+        with self._lock:
+            self._open_calls += 1
         self._request()
-        call = Call(event.call)
+        call = Call(event.call, self._finished)
         # Operations hold what they receive, so each call has its own.
         close = (cygrpc.ReceiveCloseOnServerOperation(_NO_FLAGS),)
         event.call.start_server_batch(close, functools.partial(_closed, call))
         message = (cygrpc.ReceiveMessageOperation(_NO_FLAGS),)
         event.call.start_server_batch(message, functools.partial(_received, call))
+
+    def _finished(self) -> None:
+        with self._lock:
+            self._open_calls -= 1
+            self._shut_down_after_the_last()
+
+    def _end(self) -> None:
+        """There will be no more calls."""
+        with self._lock:
+            self._ended = True
+            self._shut_down_after_the_last()
+
+    def _shut_down_after_the_last(self) -> None:
+        # Not a moment before: gRPC aborts the process when a call is answered after it. A server can be
+        # stopped, its calls cancelled, while their handlers still run.
+        if self._ended and not self._open_calls:
+            self._queue.shutdown()
 
 
 def _core_of(server: grpc.Server) -> Any:

@@ -14,6 +14,9 @@ from tfr_moe.errors import UserError
 MAX_MESSAGE_BYTES = 64 * 2**20
 """gRPC's own limit is 4 MB, which a list of some thousand items exceeds."""
 
+PREDICT_PATH = "/tensorflow.serving.PredictionService/Predict"
+"""What gRPC calls the method that nearly all requests are for."""
+
 MAX_ATTEMPTS = 5  # gRPC takes no more
 _KEEPALIVE = [
     # Pings only while requests are under way: servers close connections that ping more.

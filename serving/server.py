@@ -29,12 +29,12 @@ from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_p
 from tfr_moe.errors import UserError
 
 from .calls import CallQueue, UnsupportedError
-from .channel import message_limits
+from .channel import PREDICT_PATH, message_limits
 from .metrics import ServerMetrics, expose
 from .model_service import ModelService
 from .refusals import BadMessages
 from .repository import Repository
-from .services import PREDICT_PATH, PredictionService
+from .services import PredictionService
 
 DEFAULT_PORT = 8500
 DEFAULT_BATCH_SIZE = 4
@@ -146,10 +146,10 @@ class RankingServer:
         """Refuses new requests and gives those under way `grace` seconds to finish."""
         self._stopped.set()
         self._health.enter_graceful_shutdown()
-        # What is then still under way can't be interrupted, and needs its queue.
-        ended = self._server.stop(grace).wait(grace + _GRACE_SECONDS)
-        if ended and self._calls is not None:
-            self._calls.stop()
+        # What is still under way after it can't be interrupted, and nobody hears the answer.
+        self._server.stop(grace).wait(grace + _GRACE_SECONDS)
+        if self._calls is not None:
+            self._calls.stop(_GRACE_SECONDS)
         if self._http is not None:
             self._http.shutdown()
             self._http.server_close()

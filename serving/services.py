@@ -24,13 +24,13 @@ from tfr_moe._compat import tf
 
 from .batching import Answer
 from .calls import Call
+from .channel import PREDICT_PATH
 from .loaded import LoadedModel
 from .metrics import ServerMetrics
 from .refusals import Outcome, answering, invalid, outcome_of, parsed, precondition
 from .repository import Repository
 from .tensors import fill_tensor, serialized_examples
 
-PREDICT_PATH = "/tensorflow.serving.PredictionService/Predict"
 _METADATA_FIELD = "signature_def"
 _MAX_ELEMENTS = 1 << 24
 

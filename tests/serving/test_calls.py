@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ PATH = "/test.Service/Method"
 
 class Running(NamedTuple):
     server: grpc.Server
+    queue: CallQueue
     channel: grpc.Channel
 
     def ask(self, message: bytes) -> grpc.Future:
@@ -37,7 +39,7 @@ def answering(handle: Callable[[Call], None], limit: int = 64) -> Iterator[Runni
     server.start()
     queue.start()
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        yield Running(server, channel)
+        yield Running(server, queue, channel)
     assert server.stop(None).wait(SECONDS)
     queue.stop()
 
@@ -100,6 +102,26 @@ def test_threads_are_no_more_than_their_limit_and_end_with_the_queue():
     assert found == [b"ba"] * 40
     assert most == 3
     assert threads_of_calls() == before
+
+
+def test_after_a_rush_a_single_caller_is_answered_by_few_threads():
+    """Those that did it last, not each of them in turn."""
+    rush, used = threading.Barrier(16), set()
+
+    def handle(call: Call) -> None:
+        if call.message == b"rush":
+            rush.wait(SECONDS)
+        else:
+            used.add(threading.get_ident())
+        reverse(call)
+
+    with answering(handle) as running:
+        for answer in [running.ask(b"rush") for _ in range(16)]:
+            answer.result()
+        assert threads_of_calls() >= 16
+        for _ in range(100):
+            running.ask(b"alone").result()
+    assert len(used) < 8
 
 
 def test_a_call_may_be_finished_later_and_elsewhere():
@@ -184,6 +206,53 @@ def test_a_server_that_stops_lets_a_call_finish():
         assert answer.result() == b"ba"
         waiting.clear()
         assert stopped.wait(SECONDS)
+
+
+def test_an_answer_after_the_server_has_stopped_does_no_harm():
+    """gRPC aborts the whole process when a queue is shut down too soon."""
+    before, waiting = threads_of_calls(), []
+    with answering(waiting.append) as running:
+        answer = running.ask(b"ab")
+        until(lambda: bool(waiting))
+        assert running.server.stop(None).wait(SECONDS)
+        assert code_of(answer) == grpc.StatusCode.UNAVAILABLE
+        running.queue.stop(0.05)
+        assert threads_of_calls() > before
+        reverse(waiting.pop())
+    assert threads_of_calls() == before
+
+
+def test_hang_ups_deadlines_and_stops_at_random_lose_no_thread():
+    chance = random.Random(1)
+
+    def handle(call: Call) -> None:
+        time.sleep(chance.random() * 0.003)
+        if chance.random() < 0.05:
+            raise ZeroDivisionError
+        reverse(call)
+
+    def ask(running: Running, stop: threading.Event) -> None:
+        method = running.channel.unary_unary(PATH)
+        while not stop.is_set():
+            sent = [method.future(b"a", timeout=chance.choice([0.001, 0.003, 5])) for _ in range(9)]
+            for answer in sent[::3]:
+                answer.cancel()
+            for answer in sent:
+                until(answer.done)
+
+    before = threads_of_calls()
+    for grace in (None, 0, 0.05, 1):
+        stop = threading.Event()
+        with answering(handle, limit=4) as running:
+            clients = [threading.Thread(target=ask, args=(running, stop)) for _ in range(3)]
+            for client in clients:
+                client.start()
+            time.sleep(0.5)
+            assert running.server.stop(grace).wait(SECONDS)
+            stop.set()
+            for client in clients:
+                client.join(SECONDS)
+        assert threads_of_calls() == before
 
 
 @pytest.mark.parametrize("part", ["CompletionQueue", "_cy_server"])
