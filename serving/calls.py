@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -130,16 +131,17 @@ class CallQueue:
         with self._lock:
             self._add_thread()
 
-    def stop(self, timeout: float | None = None) -> None:
+    def stop(self, timeout: float = 60.0) -> None:
         """Waits until all calls are finished and the threads are gone. The server has to be stopped before.
 
         Args:
-            timeout: seconds for each thread; one that hangs in a handler is left alone after it.
+            timeout: in seconds; threads that hang in a handler are left alone after it.
         """
+        deadline = time.monotonic() + timeout
         with self._lock:
             threads = list(self._threads)
         for thread in threads:
-            thread.join(timeout)
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _add_thread(self) -> None:
         thread = threading.Thread(target=self._work, name="calls", daemon=True)
