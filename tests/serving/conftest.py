@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,20 @@ def elwc(items: list[dict[str, Any]], context: Mapping[str, Any] = CONTEXT) -> b
     return ListEncoder(SHOP).encode(
         "q", parser.values("context", context), [parser.values("example", item) for item in items]
     )
+
+
+def publish(source: Path, folder: Path) -> None:
+    """Copies a version as an export does: under a hidden name first."""
+    hidden = folder.parent / f".{folder.name}"
+    shutil.copytree(source, hidden)
+    hidden.rename(folder)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not happened():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.01)
 
 
 WARMUP = [elwc(shop_items(count)) for count in (3, 1, 7)]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import grpc
 import pytest
 
-from tests.serving.conftest import SECONDS
+from tests.serving.conftest import SECONDS, until
 from tfr_moe.serving import calls
 from tfr_moe.serving.calls import Call, CallQueue, UnsupportedError
 
@@ -56,13 +56,6 @@ def code_of(answer: grpc.Future) -> grpc.StatusCode:
 
 def threads_of_calls() -> int:
     return sum(thread.name == "calls" for thread in threading.enumerate())
-
-
-def until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not happened():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.01)
 
 
 def test_each_of_many_calls_gets_its_own_answer():
