@@ -11,7 +11,6 @@ import contextlib
 import importlib
 import logging
 import os
-import signal
 import socket
 import sys
 import threading
@@ -35,6 +34,7 @@ from .model_service import ModelService
 from .refusals import BadMessages
 from .repository import Repository
 from .services import PredictionService
+from .signals import stop_signals
 
 DEFAULT_PORT = 8500
 DEFAULT_BATCH_SIZE = 4
@@ -194,12 +194,7 @@ def serve(
         UserError: as `RankingServer`.
     """
     tell = notify or (lambda line: print(line, file=sys.stderr, flush=True))
-    stop = threading.Event()
-    previous = {
-        number: signal.signal(number, lambda *_: stop.set())
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
+    with stop_signals() as wait_for_stop:
         server = RankingServer(
             models,
             host,
@@ -216,11 +211,8 @@ def serve(
             )
             if server.metrics_port is not None:
                 tell(f"metrics at http://{_address(host, server.metrics_port)}/metrics")
-            stop.wait()
+            wait_for_stop()
             tell("stopping: requests under way are finished first")
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _register_descriptors() -> None:
