@@ -9,6 +9,7 @@ whoever makes a `CallQueue` must be ready for an `UnsupportedError`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import threading
@@ -145,8 +146,8 @@ class CallQueue:
 
     def _add_thread(self) -> None:
         thread = threading.Thread(target=self._work, name="calls", daemon=True)
-        self._threads.append(thread)
         thread.start()
+        self._threads.append(thread)
 
     def _work(self) -> None:
         turn = threading.Semaphore(0)
@@ -180,10 +181,12 @@ class CallQueue:
         with self._lock:
             if self._idle:
                 self._idle.pop().release()
-            elif may_add and len(self._threads) < self._limit:
-                self._add_thread()
-            else:
-                self._looked_after = False
+                return
+            if may_add and len(self._threads) < self._limit:
+                with contextlib.suppress(RuntimeError):  # the system has no more threads
+                    self._add_thread()
+                    return
+            self._looked_after = False
 
     def _wait_for(self, turn: threading.Semaphore) -> None:
         """Returns when it is this thread's turn to look after the queue, at once if nobody does."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import runpy
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -248,12 +250,37 @@ def test_hang_ups_deadlines_and_stops_at_random_lose_no_thread():
         assert threads_of_calls() == before
 
 
-@pytest.mark.parametrize("part", ["CompletionQueue", "_cy_server"])
-def test_a_grpc_without_the_parts_is_named(part: str, monkeypatch: pytest.MonkeyPatch):
-    server = grpc.server(ThreadPoolExecutor(1))
-    if part == "CompletionQueue":
-        monkeypatch.setattr(calls, "cygrpc", None)
-    else:
-        monkeypatch.delattr(server, part)
-    with pytest.raises(UnsupportedError, match=rf"gRPC {grpc.__version__} has no .*ueue"):
-        CallQueue(server, PATH, reverse)
+def test_a_server_that_gets_no_more_threads_answers_with_those_that_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with answering(reverse) as running:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            method = running.channel.unary_unary(PATH)
+            assert [method(b"ab", timeout=SECONDS) for _ in range(3)] == [b"ba"] * 3
+        assert len(running.queue._threads) == 1
+
+
+def test_a_grpc_without_the_parts_is_named(monkeypatch: pytest.MonkeyPatch):
+    """Of the package and of its server, for a queue that is made now; others go on."""
+    with answering(reverse) as running:
+        server = grpc.server(ThreadPoolExecutor(1))
+        monkeypatch.setattr(calls, "_PARTS", (*calls._PARTS, "Missing"))
+        with pytest.raises(UnsupportedError, match=rf"gRPC {grpc.__version__} has no Missing$"):
+            CallQueue(server, PATH, reverse)
+        monkeypatch.delattr(server, "_cy_server")
+        with pytest.raises(UnsupportedError, match="has no Missing, register_completion_queue, "):
+            CallQueue(server, PATH, reverse)
+        assert running.ask(b"ab").result() == b"ba"
+
+
+def test_without_the_module_that_grpc_servers_are_made_of_every_part_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setitem(sys.modules, "grpc._cython", None)
+    other = runpy.run_path(calls.__file__)  # a module of its own: queues of others use the real one
+    with pytest.raises(other["UnsupportedError"], match="has no CompletionQueue, CompletionType, "):
+        other["CallQueue"](grpc.server(ThreadPoolExecutor(1)), PATH, reverse)
