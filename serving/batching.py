@@ -6,6 +6,7 @@ all are busy are taken together when one is free again, which costs half as much
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,6 +17,8 @@ import numpy as np
 Arrays = dict[str, np.ndarray]
 Answer = Arrays | Exception
 Done = Callable[[Answer], None]
+
+log = logging.getLogger(__name__)
 
 
 def _never() -> bool:
@@ -28,6 +31,13 @@ class _Entry(NamedTuple):
     rows: np.ndarray
     done: Done
     gone: Callable[[], bool]
+
+
+def _tell(entry: _Entry, answer: Answer) -> None:
+    try:
+        entry.done(answer)
+    except Exception:  # the slot and the other requests of the batch are not its own
+        log.exception("an answer could not be given")
 
 
 class Batcher:
@@ -61,7 +71,7 @@ class Batcher:
 
         Args:
             rows: [B], the request.
-            done: is told the answer, or what `run` raised for this request. It must not raise.
+            done: is told the answer, or what `run` raised for this request. What it raises is logged.
             gone: whether nobody wants the answer any more; such a request may be left out.
         """
         with self._lock:
@@ -72,7 +82,7 @@ class Batcher:
         while batch := self._next_batch():
             answers = self._answers([entry.rows for entry in batch])
             for entry, answer in zip(batch, answers, strict=True):
-                entry.done(answer)
+                _tell(entry, answer)
 
     def _next_batch(self) -> list[_Entry]:
         """The first that waits and those that fit into its batch, or nothing and the slot is free."""

@@ -67,7 +67,7 @@ class LoadedModel:
         Args:
             signature: one of `signatures`.
             inputs: an array for each input of the signature, that `check` takes.
-            done: is told all outputs by name, or what went wrong. It must not raise.
+            done: is told all outputs by name, or what went wrong.
             gone: whether nobody wants the answer any more.
         """
         rows = inputs.get("inputs")

@@ -145,3 +145,23 @@ def test_a_slot_is_free_again_after_an_error():
         batcher(np.array(rows), found.append)
     assert [str(error) for error in found[:2]] == ["negative", "negative"]
     assert squares(found[2:]) == [[49]]
+
+
+def test_an_answer_that_cannot_be_given_takes_neither_the_slot_nor_the_other_answers(caplog):
+    model, found = Model(), []
+
+    def fail(_: Any) -> None:
+        raise ZeroDivisionError
+
+    batcher = Batcher(model, slots=1, largest=16)
+    first = threading.Thread(target=lambda: batcher(np.array([1]), fail))
+    first.start()
+    assert model.begun.wait(SECONDS)
+    batcher(np.array([2]), fail)
+    batcher(np.array([3]), found.append)
+    model.go.set()
+    first.join(SECONDS)
+    assert model.sizes == [1, 2]
+    batcher(np.array([4]), found.append)
+    assert squares(found) == [[9], [16]]
+    assert caplog.text.count("an answer could not be given") == 2
