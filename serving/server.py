@@ -29,6 +29,7 @@ from tfr_moe.errors import UserError
 
 from .calls import CallQueue, UnsupportedError
 from .channel import PREDICT_PATH, message_limits
+from .defaults import DEFAULT_BATCH_SIZE, DEFAULT_PORT
 from .metrics import ServerMetrics, expose
 from .model_service import ModelService
 from .refusals import BadMessages
@@ -36,8 +37,6 @@ from .repository import Repository
 from .services import PredictionService
 from .signals import stop_signals
 
-DEFAULT_PORT = 8500
-DEFAULT_BATCH_SIZE = 4
 _GRACE_SECONDS = 5.0
 # Of the methods that gRPC gives a thread to, even while a slow client sends.
 _THREADS = 256
@@ -188,31 +187,30 @@ def serve(
     """Runs a `RankingServer` until SIGTERM or SIGINT, then finishes the requests under way.
 
     What happens is told line by line to `notify`, by default on stderr. To be called from the main
-    thread, since it handles signals.
+    thread, since it handles signals; while models are loaded they do what they did before.
 
     Raises:
         UserError: as `RankingServer`.
     """
     tell = notify or (lambda line: print(line, file=sys.stderr, flush=True))
-    with stop_signals() as wait_for_stop:
-        server = RankingServer(
-            models,
-            host,
-            port,
-            poll_seconds=poll_seconds,
-            batch_size=batch_size,
-            metrics_port=metrics_port,
-            notify=tell,
+    server = RankingServer(
+        models,
+        host,
+        port,
+        poll_seconds=poll_seconds,
+        batch_size=batch_size,
+        metrics_port=metrics_port,
+        notify=tell,
+    )
+    with stop_signals() as wait_for_stop, server:
+        tell(
+            f"listening on {server.target} (gRPC), for development and tests; "
+            "production runs the TensorFlow Serving image on the same folder"
         )
-        with server:
-            tell(
-                f"listening on {server.target} (gRPC), for development and tests; "
-                "production runs the TensorFlow Serving image on the same folder"
-            )
-            if server.metrics_port is not None:
-                tell(f"metrics at http://{_address(host, server.metrics_port)}/metrics")
-            wait_for_stop()
-            tell("stopping: requests under way are finished first")
+        if server.metrics_port is not None:
+            tell(f"metrics at http://{_address(host, server.metrics_port)}/metrics")
+        wait_for_stop()
+        tell("stopping: requests under way are finished first")
 
 
 def _register_descriptors() -> None:

@@ -50,6 +50,8 @@ def demo(
     run_demo(out, sessions, seed)
 
 
+_INTERRUPTED = 130  # the exit code of a program that Ctrl-C has ended, by shells' custom
+
 # Commands that pass what they don't know on to Apache Beam.
 _OPEN = {"allow_extra_args": True, "ignore_unknown_options": False}
 
@@ -91,8 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         _fail(str(error))
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        raise SystemExit(130) from None
+        code = _INTERRUPTED
     except Exception as error:
         # Click's own errors (unknown option, missing value) share no importable base across
         # the versions of typer, which may carry its own copy of click.
@@ -100,6 +101,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         path = getattr(getattr(error, "ctx", None), "command_path", "tfr-moe")
         _fail(f"{error.format_message()} (see {path} --help)")
+    if code == _INTERRUPTED:  # from here or from typer, which says nothing
+        print("interrupted", file=sys.stderr)
     raise SystemExit(code if isinstance(code, int) else 0)
 
 

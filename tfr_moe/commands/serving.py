@@ -11,6 +11,7 @@ from rich.console import Console
 
 from tfr_moe.commands.options import Data, Seed, stderr
 from tfr_moe.errors import UserError
+from tfr_moe.serving.defaults import DEFAULT_BATCH_SIZE, DEFAULT_PORT
 
 if TYPE_CHECKING:
     from tfr_moe.serving.channel import Tls
@@ -73,11 +74,11 @@ def export(
 
 def serve(
     models: Annotated[Path, typer.Option("--models", help="folder of NAME/VERSION")],
-    port: Annotated[int, typer.Option("--port", help="0 takes a free one")] = 8500,
+    port: Annotated[int, typer.Option("--port", help="0 takes a free one")] = DEFAULT_PORT,
     host: Annotated[str, typer.Option("--host", help="address to listen on")] = "127.0.0.1",
     batch_size: Annotated[
         int, typer.Option("--batch-size", help="waiting lists run together; 1: never", min=1)
-    ] = 16,
+    ] = DEFAULT_BATCH_SIZE,
     metrics_port: Annotated[
         int | None,
         typer.Option("--metrics-port", help="answer Prometheus there", min=0, max=65535),
