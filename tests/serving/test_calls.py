@@ -194,8 +194,10 @@ def test_a_server_that_stops_lets_a_call_finish():
         answer = running.ask(b"ab")
         until(lambda: bool(waiting))
         stopped = running.server.stop(SECONDS)
-        late = running.ask(b"late")
-        assert code_of(late) == grpc.StatusCode.UNAVAILABLE
+        late = code_of(running.ask(b"late"))
+        # Any gRPC server's: the second for a call that has set out before the client hears of the stop.
+        assert late in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+        assert len(waiting) == 1
         assert not stopped.is_set()
         reverse(waiting[0])
         assert answer.result() == b"ba"
