@@ -78,7 +78,9 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
     others are given by keyword.
     """
 
-    def run(source: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        source: str, *, timeout: float = 300, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         set_by_import = {"TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL"}
         inherited = {k: v for k, v in os.environ.items() if k not in set_by_import}
         return subprocess.run(
@@ -86,7 +88,7 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
             env={**inherited, **environment},
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=timeout,
             check=False,
         )
 

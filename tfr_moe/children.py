@@ -1,4 +1,4 @@
-"""Processes that live no longer than the one that started them."""
+"""Processes that live no longer than the one that started them, and how they end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import subprocess
 import sys
 import threading
 from typing import Any
+
+INTERRUPTED = 130
+"""The exit code of a program that Ctrl-C has ended, by the custom of shells."""
 
 
 def end_with_parent() -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from tfr_moe import __version__
+from tfr_moe.children import INTERRUPTED
 from tfr_moe.commands import attention, data, explain, models, queries, reports, serving, sweeps
 from tfr_moe.commands.options import Seed
 from tfr_moe.errors import UserError
@@ -49,8 +50,6 @@ def demo(
 
     run_demo(out, sessions, seed)
 
-
-_INTERRUPTED = 130  # the exit code of a program that Ctrl-C has ended, by shells' custom
 
 # Commands that pass what they don't know on to Apache Beam.
 _OPEN = {"allow_extra_args": True, "ignore_unknown_options": False}
@@ -93,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UserError as error:
         _fail(str(error))
     except KeyboardInterrupt:
-        code = _INTERRUPTED
+        code = INTERRUPTED
     except Exception as error:
         # Click's own errors (unknown option, missing value) share no importable base across
         # the versions of typer, which may carry its own copy of click.
@@ -101,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         path = getattr(getattr(error, "ctx", None), "command_path", "tfr-moe")
         _fail(f"{error.format_message()} (see {path} --help)")
-    if code == _INTERRUPTED:  # from here or from typer, which says nothing
+    if code == INTERRUPTED:  # from here or from typer, which says nothing
         print("interrupted", file=sys.stderr)
     raise SystemExit(code if isinstance(code, int) else 0)
 

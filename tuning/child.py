@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tfr_moe.children import end_with_parent
+from tfr_moe.children import INTERRUPTED, end_with_parent
 from tfr_moe.errors import UserError
 
 from .plan import Plan
@@ -45,7 +45,7 @@ if __name__ == "__main__":
         print(f"error: {error}", file=sys.stderr)
         code = 2
     except KeyboardInterrupt:
-        code = 130
+        code = INTERRUPTED
     sys.stderr.flush()
     # The thread that reads standard input would hold up an orderly end.
     os._exit(code)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tfr_moe.children import stop
+from tfr_moe.children import INTERRUPTED, stop
 from tfr_moe.errors import UserError
 
 from .plan import Plan
@@ -24,7 +24,7 @@ from .trial import Check, Job, failed, recorded
 
 _POLL = 0.2
 _RESTARTS = 3
-_INTERRUPTED = (130, -signal.SIGINT, -signal.SIGTERM)
+_INTERRUPTED = (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
 
 
 def _start(kind: str, sweep: Path, environment: dict[str, str] | None = None) -> Any:

@@ -5,8 +5,7 @@ Each runs in a process of its own: one that does not hear could not be told to s
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable
 
 import pytest
 
@@ -21,20 +20,18 @@ from tfr_moe.serving.signals import stop_signals
 """
 
 
-def printed_by(script: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", _IMPORTS + script],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+@pytest.fixture
+def printed_by(run_python) -> Callable[[str], list[str]]:
+    def printed(script: str) -> list[str]:
+        done = run_python(_IMPORTS + script, timeout=SECONDS)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    return printed
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_a_signal_before_the_wait_ends_it(name: str):
+def test_a_signal_before_the_wait_ends_it(name, printed_by):
     script = f"""
 with stop_signals() as wait:
     os.kill(os.getpid(), signal.{name})
@@ -44,7 +41,7 @@ with stop_signals() as wait:
     assert printed_by(script) == ["heard"]
 
 
-def test_a_signal_that_another_thread_gets_ends_the_wait():
+def test_a_signal_that_another_thread_gets_ends_the_wait(printed_by):
     """The system may give it to any."""
     script = """
 with stop_signals() as wait:
@@ -60,7 +57,7 @@ with stop_signals() as wait:
     assert printed_by(script) == ["heard"]
 
 
-def test_a_signal_at_any_moment_of_the_wait_ends_it():
+def test_a_signal_at_any_moment_of_the_wait_ends_it(printed_by):
     """One from a timer can be had after microseconds, so it is a timer's that stops here."""
     script = """
 signals.STOP_SIGNALS = (signal.SIGALRM,)
@@ -73,7 +70,7 @@ print("heard")
     assert printed_by(script) == ["heard"]
 
 
-def test_other_signals_do_not_end_the_wait():
+def test_other_signals_do_not_end_the_wait(printed_by):
     script = """
 signal.signal(signal.SIGUSR1, lambda *_: print("usr1"))
 def send():
@@ -89,7 +86,7 @@ print("heard")
     assert printed_by(script) == ["usr1", "still", "heard"]
 
 
-def test_afterwards_signals_are_handled_as_before():
+def test_afterwards_signals_are_handled_as_before(printed_by):
     script = """
 signal.signal(signal.SIGTERM, lambda *_: print("mine"))
 with stop_signals():
