@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tfr_moe.encoding import RowError
-from tfr_moe.errors import UserError, describe, named
+from tfr_moe.errors import UserError, describe, error_line, named
 from tfr_moe.schema import SchemaError
 
 
@@ -81,3 +81,8 @@ def test_several_faults_stand_in_one_line():
 def test_entries_that_failed_are_not_also_reported_as_too_few():
     assert "too_short" not in line_for({"parts": [{"size": 1}]})
     assert line_for({"parts": []}).startswith("parts: ")
+
+
+def test_an_error_of_many_lines_is_said_in_one():
+    error = UserError("schema.json: two faults:\n    a: missing\n    b: missing\n")
+    assert error_line(error) == "error: schema.json: two faults: a: missing b: missing"

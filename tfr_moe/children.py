@@ -1,4 +1,4 @@
-"""Processes that live no longer than the one that started them, and how they end."""
+"""Processes that live no longer than the one that started them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ import subprocess
 import sys
 import threading
 from typing import Any
-
-INTERRUPTED = 130
-"""The exit code of a program that Ctrl-C has ended, by the custom of shells."""
 
 
 def end_with_parent() -> None:

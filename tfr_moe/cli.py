@@ -6,15 +6,14 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from tfr_moe import __version__
-from tfr_moe.children import INTERRUPTED
 from tfr_moe.commands import attention, data, explain, models, queries, reports, serving, sweeps
 from tfr_moe.commands.options import Seed
-from tfr_moe.errors import UserError
+from tfr_moe.errors import INTERRUPTED, MISTAKE, UserError, error_line
 
 app = typer.Typer(
     name="tfr-moe",
@@ -90,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             standalone_mode=False,
         )
     except UserError as error:
-        _fail(str(error))
+        _fail(error)
     except KeyboardInterrupt:
         code = INTERRUPTED
     except Exception as error:
@@ -105,9 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str) -> None:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    raise SystemExit(2)
+def _fail(error: object) -> NoReturn:
+    print(error_line(error), file=sys.stderr)
+    raise SystemExit(MISTAKE)
 
 
 if __name__ == "__main__":

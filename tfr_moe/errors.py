@@ -1,4 +1,4 @@
-"""The one exception for mistakes of the user: the command line prints it as a line and exits with 2."""
+"""The exception for mistakes of the user, the line it becomes on stderr, and the exit codes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,28 @@ from typing import Any
 
 from pydantic import ValidationError
 
+MISTAKE = 2
+"""The exit code of a program that a mistake of the user's has ended."""
+
+INTERRUPTED = 130
+"""The exit code of a program that Ctrl-C has ended, by the custom of shells."""
+
 
 class UserError(Exception):
     """A mistake in what the user gave: a file, a row, a field or a flag.
 
     The message is one line. It names the thing at fault and, where there are any, the allowed values.
     """
+
+
+def error_line(error: object) -> str:
+    """What a program says of an error that ends it: one line, however many its message has.
+
+    Example:
+        error_line(UserError("config.yaml: epochs: must be\n    at least 1"))
+        # 'error: config.yaml: epochs: must be at least 1'
+    """
+    return f"error: {' '.join(str(error).split())}"
 
 
 def named(location: Sequence[int | str], data: Any) -> str:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tfr_moe.children import INTERRUPTED, end_with_parent
-from tfr_moe.errors import UserError
+from tfr_moe.children import end_with_parent
+from tfr_moe.errors import INTERRUPTED, MISTAKE, UserError, error_line
 
 from .plan import Plan
 from .roles import Role
@@ -42,8 +42,8 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        code = 2
+        print(error_line(error), file=sys.stderr)
+        code = MISTAKE
     except KeyboardInterrupt:
         code = INTERRUPTED
     sys.stderr.flush()

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tfr_moe.children import INTERRUPTED, stop
-from tfr_moe.errors import UserError
+from tfr_moe.children import stop
+from tfr_moe.errors import INTERRUPTED, UserError
 
 from .plan import Plan
 from .records import Trial, write_trial

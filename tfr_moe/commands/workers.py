@@ -20,7 +20,7 @@ from tfr_moe.cluster import (
 )
 from tfr_moe.commands.options import stderr
 from tfr_moe.config import BASELINE_NAMES, RunConfig
-from tfr_moe.errors import UserError
+from tfr_moe.errors import MISTAKE, UserError, error_line
 from tfr_moe.folders import read_json
 from tfr_moe.local_workers import LOST, run_local_workers
 
@@ -103,7 +103,7 @@ def train_as_task(
             _begin_again(error, out)
         _fail(error, LOST)
     except UserError as error:
-        _fail(error, 2)
+        _fail(error, MISTAKE)
     return result if cluster.task == cluster.leader else None
 
 
@@ -115,7 +115,7 @@ def leave(code: int = 0) -> NoReturn:
 
 
 def _fail(error: object, code: int) -> NoReturn:
-    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    print(error_line(error), file=sys.stderr)
     leave(code)
 
 
@@ -125,7 +125,7 @@ def _begin_again(error: UserError, out: Path) -> NoReturn:
     before, _, times = os.environ.get(_BEGUN_AGAIN, "").partition(":")
     attempt = int(times) + 1 if before == str(epochs) else 1
     if attempt > _ATTEMPTS:
-        _fail(f"{error}; given up after {_ATTEMPTS} times in which no epoch was finished", 2)
+        _fail(f"{error}; given up after {_ATTEMPTS} times in which no epoch was finished", MISTAKE)
     os.environ[_BEGUN_AGAIN] = f"{epochs}:{attempt}"
     stderr().print(f"{error}; waiting for them", soft_wrap=True, highlight=False)
     sys.stderr.flush()
