@@ -42,7 +42,7 @@ def mean_auc(folder, data, model):
             "model": model, "seed": seed, "expert_hidden_dims": (8,), "embedding_dim": 8,
             "batch_size": 128, "learning_rate": 0.01, "num_epochs": 12,
             "early_stopping_patience": 2, "gate_learning_rate_multiplier": 5,
-            "importance_weight": 0.01,
+            "importance_weight": 0.01, "cache": "memory",
         }  # fmt: skip
         train(data.path, run, make_config(settings), Console(quiet=True))
         values = evaluate_run(data, run, "test", ["session_auc"]).values["session_auc"]
