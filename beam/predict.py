@@ -20,7 +20,7 @@ import apache_beam as beam
 from apache_beam.ml.inference.base import KeyedModelHandler, RunInference
 
 from tfr_moe.errors import UserError
-from tfr_moe.folders import read_json, write_json
+from tfr_moe.folders import make_folder, read_json, write_json
 
 from . import progress as listening
 from .asking import PredictOptions, asked_lists, partial_folder, runs_folder
@@ -82,10 +82,7 @@ def _working_folder(out: Path, overwrite: bool) -> Iterator[Path]:
         raise UserError(f"--out {out}: exists already; give another name or ask to overwrite it")
     folder = partial_folder(out)
     shutil.rmtree(folder, ignore_errors=True)
-    try:
-        (folder / "rejects").mkdir(parents=True)
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot be made ({error.strerror})") from error
+    make_folder(folder / "rejects", f"--out {out}")
     try:
         yield folder
     finally:

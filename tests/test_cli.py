@@ -27,3 +27,12 @@ def test_what_ends_well_ends_with_0_and_without_another_word(capsys):
         main(["--version"])
     assert caught.value.code == 0
     assert capsys.readouterr() == (f"tfr-moe {__version__}\n", "")
+
+
+def test_a_demo_below_a_file_is_refused_in_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(SystemExit) as caught:
+        main(["demo", "--out", str(tmp_path / "file" / "demo")])
+    assert caught.value.code == 2
+    said = f"error: {tmp_path / 'file' / 'demo'}: cannot be made (Not a directory)\n"
+    assert capsys.readouterr() == ("", said)

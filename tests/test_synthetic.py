@@ -10,7 +10,6 @@ import pytest
 
 from tfr_moe.encoding import RowParser
 from tfr_moe.errors import UserError
-from tfr_moe.folders import complete_folder
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.synthetic import (
     COLUMNS,
@@ -266,19 +265,6 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path):
     with pytest.raises(UserError, match="exists already"):
         generate(tmp_path, SMALL)
     assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
-
-
-def test_overwriting_a_folder_replaces_all_of_it(tmp_path):
-    out = tmp_path / "data"
-    out.mkdir()
-    (out / "old.txt").write_text("old")
-    with pytest.raises(ZeroDivisionError), complete_folder(out, overwrite=True):
-        raise ZeroDivisionError
-    assert [path.name for path in out.iterdir()] == ["old.txt"]
-    with complete_folder(out, overwrite=True) as folder:
-        (folder / "new.txt").write_text("new")
-    assert [path.name for path in out.iterdir()] == ["new.txt"]
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
 @pytest.mark.parametrize(

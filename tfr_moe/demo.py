@@ -19,7 +19,7 @@ from tfr_moe.encoding import decode_list
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.report import to_json
 from tfr_moe.evaluation.tables import render as render_evaluation
-from tfr_moe.folders import read_json, write_json
+from tfr_moe.folders import make_folder, read_json, write_json
 from tfr_moe.progress import progress_bar
 from tfr_moe.release import export_run
 from tfr_moe.schema import FeatureSchema
@@ -101,7 +101,7 @@ def _claim(out: Path, options: dict[str, Any]) -> None:
         return
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: exists and holds no demo; choose another --out")
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out, str(out))
     write_json(note, options)
 
 

@@ -36,22 +36,48 @@ def complete_folder(out: str | Path, overwrite: bool = False) -> Iterator[Path]:
         ['one.txt']
     """
     out = Path(os.path.abspath(out))
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out}: is a file, a folder is to be written here")
-    if out.is_dir() and any(out.iterdir()) and not overwrite:
-        raise UserError(f"{out}: exists already; give another folder or ask to overwrite it")
+    check_free(out, overwrite)
     partial = out.parent / f".{out.name}.partial-{os.getpid()}"
     shutil.rmtree(partial, ignore_errors=True)
-    try:
-        partial.mkdir(parents=True)
-    except OSError as error:
-        raise UserError(f"{out}: cannot be made ({error.strerror})") from error
+    make_folder(partial, str(out))
     try:
         yield partial
         _replace(partial, out)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def check_free(out: Path, overwrite: bool = False) -> None:
+    """Refuses a name that a new folder can't take, for work that takes long before it writes one.
+
+    Args:
+        out: the folder to be made. An empty one may be there.
+        overwrite: whether a folder with something in it may be there too.
+
+    Raises:
+        UserError: if `out` is a file, or a folder that must not be replaced.
+    """
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: is a file, a folder is to be written here")
+    if out.is_dir() and any(out.iterdir()) and not overwrite:
+        raise UserError(f"{out}: exists already; give another folder or ask to overwrite it")
+
+
+def make_folder(path: Path, name: str) -> None:
+    """Makes a folder, with those above it; one that is there is kept as it is.
+
+    Args:
+        path: the folder.
+        name: what a message calls it, such as `run shop/moe`.
+
+    Raises:
+        UserError: if it can't be made, as where a file has its name.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{name}: cannot be made ({error.strerror})") from error
 
 
 def _replace(partial: Path, out: Path) -> None:

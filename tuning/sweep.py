@@ -16,6 +16,7 @@ from tfr_moe.config import BASELINE_NAMES
 from tfr_moe.data import DataFolder
 from tfr_moe.data.parsed import SPLITS, write_parsed
 from tfr_moe.errors import UserError
+from tfr_moe.folders import make_folder
 from tfr_moe.training.run import check_names
 
 from .chief import Chief, LeasedServicer
@@ -139,10 +140,7 @@ def _prepare(sweep: Path, config: SweepConfig) -> None:
         _same(sweep, config)
     elif sweep.exists() and not _is_empty(sweep):
         raise UserError(f"sweep {sweep}: exists and holds no sweep; choose another --out")
-    try:
-        sweep.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"sweep {sweep}: cannot be made ({error.strerror})") from error
+    make_folder(sweep, f"sweep {sweep}")
 
 
 def _is_empty(folder: Path) -> bool:

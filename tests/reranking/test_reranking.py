@@ -136,6 +136,13 @@ def test_a_killed_command_goes_on_and_leaves_nothing(data, tmp_path, monkeypatch
         rerank_data(out, tmp_path / "again", RANKER, 2, QUIET)
 
 
+def test_a_file_of_that_name_is_refused_before_anything_is_trained(data, tmp_path):
+    (tmp_path / "set").write_text("mine")
+    with pytest.raises(UserError, match="set: is a file, a folder is to be written here"):
+        rerank_data(data, tmp_path / "set", RANKER, 2, QUIET)
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
+
+
 def test_a_set_of_single_columns_gets_one_more():
     schema = FeatureSchema.model_validate(
         {

@@ -144,6 +144,14 @@ def test_a_folder_with_other_things_in_it_is_left_alone(data, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
 
 
+@pytest.mark.parametrize("below", ["", "run"])
+def test_a_run_that_would_stand_on_a_file_is_refused(data, tmp_path, below):
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(UserError, match=r"run .*letter.txt.*: cannot be made"):
+        train(data, tmp_path / "letter.txt" / below, config(), QUIET)
+    assert (tmp_path / "letter.txt").read_text() == "dear"
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

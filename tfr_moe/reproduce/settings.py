@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tfr_moe.config import parse_pair
 from tfr_moe.errors import UserError, describe
-from tfr_moe.folders import read_json, write_json
+from tfr_moe.folders import make_folder, read_json, write_json
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _FOLDERS = [folder / "configs" for folder in (_PACKAGE.parent, _PACKAGE)]
@@ -88,10 +88,7 @@ def hold(out: Path, study: str, settings: StudySettings) -> None:
     if begun is None:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise UserError(f"--out {out}: holds something that is no study; give another folder")
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--out {out}: cannot be made ({error.strerror})") from error
+        make_folder(out, f"--out {out}")
     else:
         _check_same(path, begun, wanted, settings.MAY_GROW)
     write_json(path, wanted)

@@ -13,7 +13,7 @@ from tfr_moe.comparison import train_model
 from tfr_moe.config import RunConfig
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.folders import complete_folder, read_json, write_json
+from tfr_moe.folders import check_free, complete_folder, make_folder, read_json, write_json
 from tfr_moe.reranking.folds import make_folds
 from tfr_moe.reranking.lists import (
     SCORE,
@@ -55,8 +55,7 @@ def rerank_data(
     folder, out = DataFolder(data), Path(out)
     if folds < 2:
         raise UserError(f"folds must be 2 or more, got {folds}")
-    if out.is_dir() and any(out.iterdir()) and not overwrite:
-        raise UserError(f"{out}: exists already; give another folder or ask to overwrite it")
+    check_free(out, overwrite)
     schema = with_initial_list(folder.schema)
     splits = [split for split in ("validation", "test") if folder.num_lists(split) != 0]
     work = out.parent / f".{out.name}.work"
@@ -89,7 +88,7 @@ def _hold(work: Path, options: dict[str, Any]) -> None:
         raise UserError(
             f"{work}: was begun with another {', '.join(names)}; give the same again, or remove it"
         )
-    work.mkdir(parents=True, exist_ok=True)
+    make_folder(work, str(work))
     write_json(path, options)
 
 

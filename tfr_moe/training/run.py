@@ -19,7 +19,7 @@ from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.data.cached import cached_builder
 from tfr_moe.errors import UserError
-from tfr_moe.folders import read_json, write_json
+from tfr_moe.folders import make_folder, read_json, write_json
 from tfr_moe.levels import single_score
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers import FeatureScorer, combined_model, create
@@ -109,12 +109,13 @@ def prepare(run: Path, folder: DataFolder, config: RunConfig) -> None:
     """Makes the run's folder, or finds that it can go on.
 
     Raises:
-        UserError: if it holds a finished run or one with other settings.
+        UserError: if it can't be made, or holds a finished run or one with other settings.
     """
     refuse_finished(run)
+    make_folder(run, f"run {run}")
     if (run / CONFIG_FILE).is_file():
         refuse_other_settings(run, config)
-    elif run.exists() and any(run.iterdir()):
+    elif any(run.iterdir()):
         raise UserError(f"run {run}: the folder is not empty and holds no run")
     folder.copy_description(run)
     config.save(run / CONFIG_FILE)
