@@ -82,7 +82,7 @@ def _working_folder(out: Path, overwrite: bool) -> Iterator[Path]:
         raise UserError(f"--out {out}: exists already; give another name or ask to overwrite it")
     folder = partial_folder(out)
     shutil.rmtree(folder, ignore_errors=True)
-    make_folder(folder / "rejects", f"--out {out}")
+    make_folder(folder / "rejects", f"--out {out}", new=True)
     try:
         yield folder
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,22 @@ def test_a_folder_that_cannot_be_made_is_named(file, below, reason):
     with pytest.raises(UserError) as caught:
         make_folder(file / below, "run mine")
     assert str(caught.value) == f"run mine: cannot be made ({reason})"
+
+
+def test_a_new_folder_is_not_made_of_one_that_is_there(tmp_path, full):
+    with pytest.raises(UserError) as caught:
+        make_folder(full, "full", new=True)
+    assert str(caught.value) == "full: cannot be made (File exists)"
+    assert names(full) == ["old.txt"]
+
+
+def test_what_could_not_be_cleared_away_never_gets_into_a_complete_folder(tmp_path, full):
+    """A link, which is not removed as a folder is, stands where the hidden folder is to be."""
+    (tmp_path / f".data.partial-{os.getpid()}").symlink_to(full)
+    refusal = pytest.raises(UserError, match=r"data: cannot be made \(File exists\)")
+    with refusal, complete_folder(tmp_path / "data"):
+        raise AssertionError("nothing is written")
+    assert names(full) == ["old.txt"]
 
 
 def test_a_complete_folder_below_a_file_is_refused_by_its_own_name(file):

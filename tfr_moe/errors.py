@@ -25,8 +25,8 @@ def error_line(error: object) -> str:
     """What a program says of an error that ends it: one line, however many its message has.
 
     Example:
-        error_line(UserError("config.yaml: epochs: must be\n    at least 1"))
-        # 'error: config.yaml: epochs: must be at least 1'
+        >>> error_line(UserError("config.yaml: two faults:\\n    seed, epochs"))
+        'error: config.yaml: two faults: seed, epochs'
     """
     return f"error: {' '.join(str(error).split())}"
 

@@ -39,7 +39,7 @@ def complete_folder(out: str | Path, overwrite: bool = False) -> Iterator[Path]:
     check_free(out, overwrite)
     partial = out.parent / f".{out.name}.partial-{os.getpid()}"
     shutil.rmtree(partial, ignore_errors=True)
-    make_folder(partial, str(out))
+    make_folder(partial, str(out), new=True)
     try:
         yield partial
         _replace(partial, out)
@@ -57,6 +57,9 @@ def check_free(out: Path, overwrite: bool = False) -> None:
 
     Raises:
         UserError: if `out` is a file, or a folder that must not be replaced.
+
+    Example:
+        >>> check_free(Path("nothing/of/this/name"))
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: is a file, a folder is to be written here")
@@ -64,18 +67,27 @@ def check_free(out: Path, overwrite: bool = False) -> None:
         raise UserError(f"{out}: exists already; give another folder or ask to overwrite it")
 
 
-def make_folder(path: Path, name: str) -> None:
-    """Makes a folder, with those above it; one that is there is kept as it is.
+def make_folder(path: Path, name: str, new: bool = False) -> None:
+    """Makes a folder, with those above it.
 
     Args:
         path: the folder.
         name: what a message calls it, such as `run shop/moe`.
+        new: whether it must not be there yet; otherwise one that is there is kept as it is.
 
     Raises:
         UserError: if it can't be made, as where a file has its name.
+
+    Example:
+        >>> import tempfile
+        >>> base = Path(tempfile.mkdtemp())
+        >>> make_folder(base / "shop" / "moe", "run shop/moe")
+        >>> make_folder(base / "shop", "shop", new=True)
+        Traceback (most recent call last):
+        tfr_moe.errors.UserError: shop: cannot be made (File exists)
     """
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=not new)
     except OSError as error:
         raise UserError(f"{name}: cannot be made ({error.strerror})") from error
 
