@@ -4,15 +4,15 @@ SHELL := bash
 VENV := .venv
 VERSIONS := 3.11 3.10 3.12 3.13
 BIN := $(VENV)/bin
-CODE := tfr_moe beam serving tuning
-# Tests run in so many processes, the tests of a file in one of them.
+CODE := tfr_moe beam serving tuning experiments
+# Number of test processes; all tests of a file run in one of them, files in the order of conftest.py.
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 export PYTHON
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo lint test test-slow clean
+.PHONY: help venv demo lint test test-slow docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,16 +23,20 @@ venv: ## make or refresh .venv (PYTHON=/path/to/python chooses the interpreter)
 demo: venv ## logs to served model in one go, into the folder demo/
 	$(BIN)/tfr-moe demo --out demo
 
-lint: venv ## style, format and types
+lint: venv ## style, format, types and import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(CODE)
+	$(BIN)/python -m pytest -q -m "not smoke" tests/test_architecture.py
 
 test: lint ## lint, then the fast tests
 	$(PYTEST)
 
 test-slow: venv ## the slow tests only
 	$(PYTEST) -m slow
+
+docs: venv ## the documentation, into build/site; a warning is an error
+	scripts/build_docs.sh $(BIN)/python
 
 clean: ## remove environments, caches and what the demo made
 	rm -rf .venv .venv-lane2 demo build dist *.egg-info

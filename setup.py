@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
-VERSION = "0.1.0"
+VERSION = "0.2.0.dev0"
 
 # `beam/`, `serving/` and `tuning/` stand beside the package and install below it, so that nothing
 # with such a generic name lands in anyone's site-packages.
@@ -19,9 +19,6 @@ PACKAGES = find_packages(include=["tfr_moe", "tfr_moe.*"]) + [
         *(f"tfr_moe.{name}.{sub}" for sub in find_packages(str(ROOT / name))),
     )
 ]
-# The tables' configs are data: in a checkout beside the package, in a wheel below it.
-PACKAGES.append("tfr_moe.configs")
-PACKAGE_DIR["tfr_moe.configs"] = "configs"
 
 OLD = "python_version < '3.12'"
 NEW = "python_version >= '3.12'"
@@ -35,6 +32,7 @@ REQUIRES = [
     f"tensorflow-serving-api>=2.16; {NEW}",
     "tensorboard>=2.15",
     "numpy>=1.23.5",
+    "pyarrow>=14",
     "scipy>=1.11",
     "pydantic>=2.5",
     "PyYAML>=6",
@@ -42,17 +40,14 @@ REQUIRES = [
     "rich>=13",
 ]
 EXTRAS = {
-    "beam": ["apache-beam>=2.60", "google-crc32c>=1.5", "pyarrow>=14"],
+    "beam": ["apache-beam>=2.60", "google-crc32c>=1.5"],
     "serving": [
         "grpcio>=1.60",
-        "prometheus-client>=0.19",
         # Each release asks for one range of protobuf; these take that of the lane's TensorFlow.
         f"grpcio-health-checking>=1.60,<1.63; {OLD}",
-        f"grpcio-reflection>=1.60,<1.63; {OLD}",
         f"grpcio-health-checking>=1.72,<1.82; {NEW}",
-        f"grpcio-reflection>=1.72,<1.82; {NEW}",
     ],
-    "tuning": ["keras-tuner>=1.4.7", "matplotlib>=3.8"],
+    "tuning": ["jinja2>=3.1", "keras-tuner>=1.4.7", "plotly>=5.20"],
     "baselines": [
         "lightgbm>=4.3",
         "scikit-learn>=1.3",
@@ -60,7 +55,12 @@ EXTRAS = {
         "xgboost-cpu>=2.1; sys_platform != 'darwin'",
         "xgboost>=2.1; sys_platform == 'darwin'",
     ],
-    "report": ["matplotlib>=3.8", "plotly>=5.20", "scikit-learn>=1.3", "statsmodels>=0.14"],
+    "report": [
+        "jinja2>=3.1",
+        "matplotlib>=3.8",
+        "plotly>=5.20",
+        "scikit-learn>=1.3",
+    ],
     "gpu": ["tensorflow[and-cuda]"],
 }
 EXTRAS["dev"] = [
@@ -71,16 +71,27 @@ EXTRAS["dev"] = [
     "kubernetes-validate>=1.31",
     "mypy>=1.10",
     "pandas>=2.1",
-    "pypdf>=5",
     "pytest>=8",
     "pytest-xdist>=3.5",
     "ruff>=0.6",
     "scikit-learn>=1.3",
+    "statsmodels>=0.14",
     "types-PyYAML",
 ]
+EXTRAS["docs"] = ["mkdocs-material>=9.5", "mkdocstrings[python]>=0.25"]
 EXTRAS["all"] = sorted(
-    {need for name, needs in EXTRAS.items() if name not in ("dev", "gpu") for need in needs}
+    {need for name, needs in EXTRAS.items() if name not in ("dev", "docs", "gpu") for need in needs}
 )
+CLASSIFIERS = [
+    "Development Status :: 4 - Beta",
+    "Intended Audience :: Developers",
+    "Intended Audience :: Science/Research",
+    "Operating System :: POSIX :: Linux",
+    "Programming Language :: Python :: 3",
+    *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)),
+    "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    "Typing :: Typed",
+]
 
 setup(
     name="tfr_moe",
@@ -88,14 +99,17 @@ setup(
     description="Category-gated mixture-of-experts ranking for TensorFlow Ranking and Keras",
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
+    author="The tfr_moe developers",
     license="Apache-2.0",
+    license_files=["LICENSE"],
+    keywords="learning-to-rank ranking mixture-of-experts keras tensorflow-ranking e-commerce",
+    classifiers=CLASSIFIERS,
     python_requires=">=3.10,<3.14",
     packages=PACKAGES,
     package_dir=PACKAGE_DIR,
     package_data={
-        "tfr_moe": ["py.typed", "webpage.css"],
-        "tfr_moe.configs": ["**/*.yaml"],
-        "tfr_moe.reporting": ["*.js"],
+        "tfr_moe": ["py.typed"],
+        "tfr_moe.report": ["templates/*"],
         "tfr_moe.serving": ["protos/*"],
     },
     install_requires=REQUIRES,

@@ -1,4 +1,4 @@
-"""Logs to data-set folders with Apache Beam: `tfr_moe.beam.pipeline.build`."""
+"""Builds data sets from logs and scores tables, with Apache Beam."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tfr_moe.errors import UserError
 
 
 def _load_beam() -> None:
-    """Imports Beam without the news that Google's client libraries are not there, which few miss.
+    """Imports Beam without its notice about missing Google client libraries.
 
-    Beam gives them on the root logger, which on the way gets a handler that the user did not ask for.
+    Beam logs it on the root logger, which gets a handler that the user did not ask for.
     """
     root = logging.getLogger()
     handlers = list(root.handlers)
@@ -34,3 +34,8 @@ def _load_beam() -> None:
 
 
 _load_beam()
+
+from tfr_moe.beam.build import BuildOptions, build  # noqa: E402
+from tfr_moe.beam.predict import PredictOptions, predict  # noqa: E402
+
+__all__ = ["BuildOptions", "PredictOptions", "build", "predict"]

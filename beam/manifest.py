@@ -1,36 +1,103 @@
-"""The manifest of a data set: what went in, what came out, and what did not."""
+"""Accounts of every row: files of rejects, counts, and the manifest of a data set."""
 
 from __future__ import annotations
 
+import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
+from functools import partial
 from importlib import metadata
-from typing import Any
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import apache_beam as beam
+
+from tfr_moe.beam.rows import Reject
+from tfr_moe.beam.sorted_groups import UseGroups
+from tfr_moe.beam.sources.registry import Input
 from tfr_moe.schema import SPLITS, shard_file
+from tfr_moe.utils.io import read_json, write_json
 
-from .options import BuildOptions
-from .sources import Input
+if TYPE_CHECKING:
+    from tfr_moe.beam.build import BuildOptions
 
-Counts = Mapping[tuple[Any, ...], int]
+Counts = dict[tuple[Any, ...], int]
+_COUNTS_FILE = "counts.json"
 FORMAT = 1
 _PACKAGES = ("tfr_moe", "apache-beam", "tensorflow-serving-api", "numpy")
+
+
+class WriteRejects(beam.PTransform):
+    """`Reject`s -> a file for each input file with rejects, one JSON object a line.
+
+    Args:
+        files: names of all input files.
+        folder: where to write.
+    """
+
+    def __init__(self, files: Sequence[str], folder: str):
+        super().__init__()
+        self._write = partial(_write_rejects, files=files, folder=folder)
+
+    def expand(self, rejects: beam.PCollection) -> beam.PCollection:
+        """Writes the files in the order of their lines."""
+        return (
+            rejects
+            | "KeyByFile" >> beam.Map(lambda reject: (reject[0], reject))
+            | UseGroups(self._write, itemgetter(1, 2))
+        )
+
+
+def _write_rejects(index: int, found: Iterable[Reject], files: Sequence[str], folder: str) -> str:
+    path = Path(folder, f"rejects-{index:05d}-of-{len(files):05d}.jsonl")
+    with open(path, "w", encoding="utf-8", newline="\n", errors="backslashreplace") as out:
+        for file, line, reason, row in found:
+            reject = {"file": files[file], "line": line, "reason": reason, "row": row}
+            out.write(json.dumps(reject, default=str) + "\n")
+    return str(path)
+
+
+class WriteCounts(beam.PTransform):
+    """Collections of (key, number) -> the sums as a file, to be read by `take_counts`."""
+
+    def __init__(self, folder: str):
+        super().__init__()
+        self._write = partial(write_json, Path(folder, _COUNTS_FILE))
+
+    def expand(self, counts: Iterable[beam.PCollection]) -> beam.PCollection:
+        """Sums and writes."""
+        return (
+            counts
+            | "AllCounts" >> beam.Flatten()
+            | "SumCounts" >> beam.CombinePerKey(sum)
+            | "ListCounts" >> beam.combiners.ToList()
+            | "Write" >> beam.Map(self._write)
+        )
+
+
+def take_counts(folder: Path) -> Counts:
+    """Reads and removes the file of `WriteCounts`."""
+    path = folder / _COUNTS_FILE
+    counts = {tuple(key): number for key, number in read_json(path)}
+    path.unlink()
+    return counts
 
 
 def manifest(
     options: BuildOptions,
     split: str,
-    given: Input,
+    source_input: Input,
     shards: dict[str, int],
     counts: Counts,
     bounds: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """The manifest as JSON values.
+    """Returns the manifest as JSON values.
 
     Raises:
-        AssertionError: if rows were lost on the way: read = written + rejected + cut; so for what the
-            source made them of.
+        AssertionError: unless rows read = written + rejected + cut, and likewise for every kind of
+            thing that the source counted.
     """
     rejects, cut = _named(counts, "rejects"), _named(counts, "cut")
     rows = {
@@ -50,8 +117,8 @@ def manifest(
         "seed": options.seed,
         "options": options.as_json(),
         "versions": _versions(),
-        "inputs": given.files,
-        "notes": dict(given.notes),
+        "inputs": source_input.files,
+        "notes": dict(source_input.notes),
         "split": {"by": split, "bounds": bounds},
         "splits": splits,
         "source_counts": source_counts,
@@ -73,7 +140,7 @@ def _named(counts: Counts, kind: str) -> dict[Any, int]:
 
 
 def _source_counts(counts: Counts) -> dict[str, dict[str, int]]:
-    """Thing -> outcome -> number, of what a source counted before there were rows."""
+    """Returns thing -> outcome -> number, as counted by the source."""
     found: dict[str, dict[str, int]] = {}
     for key, count in sorted((key, n) for key, n in counts.items() if key[0] == "source"):
         found.setdefault(key[1], {})[key[2]] = count
@@ -105,7 +172,7 @@ def _warnings(options: BuildOptions, splits: dict[str, Any], counts: Counts) -> 
     ]
     conflicts = counts.get(("context_conflicts",), 0)
     if conflicts:
-        found.append(f"{conflicts} lists have rows with different context; the first row's is kept")
+        found.append(f"{conflicts} lists have rows with different context; the first row wins")
     return found
 
 

@@ -1,11 +1,12 @@
-"""What a step of the optimizer costs, against Keras' AdamW and TensorFlow's own kernel of Adam.
+"""Cost of an optimizer step, against Keras' AdamW and TensorFlow's Adam kernel.
 
     python benchmarks/adamw.py [--rounds 15] [--json FILE] [--quick]
 
-Two things are updated. The dense weights of N expert towers of 1024-512-256-1 over 300 inputs, stacked as in
-`ExpertTowers`, by a gradient that is there already. And an embedding table of 16 columns, by a batch of
-20,000 ids, as its rows grow. `kernel` is `tf.raw_ops.ResourceApplyAdam`, which has no weight decay and
-no sparse form. All ways run once a round, in an order drawn anew; ratios are taken within a round.
+Two updates are timed: the dense weights of N expert towers of 1024-512-256-1 over 300 inputs,
+stacked as in `ExpertTowers`, with a given gradient; and an embedding table of 16 columns of
+growing height, with a batch of 20,000 IDs. `kernel` is `tf.raw_ops.ResourceApplyAdam`,
+which has no weight decay and no sparse form. Each contestant runs once per round, in
+random order; ratios are computed within a round.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from timing import machine, parser_of, ratio, run_rounds, seconds_of, write
 
 from tfr_moe._compat import tf
-from tfr_moe.training.adamw import FusedAdamW
+from tfr_moe.training.optimizers import FusedAdamW
 
 WIDTHS = (300, 1024, 512, 256, 1)
 IDS = 20_000
@@ -79,7 +80,7 @@ def dense(experts: int, rounds: int) -> dict[str, Any]:
 
 
 def sparse(rows: int, rounds: int, with_keras: bool) -> dict[str, float]:
-    """Milliseconds of a step over a table of so many rows."""
+    """Milliseconds of a step over a table of that number of rows."""
     ids = tf.constant(np.random.default_rng(0).integers(0, rows, IDS))
     slices = tf.IndexedSlices(tf.random.normal([IDS, 16]), ids, tf.constant([rows, 16]))
     optimizers = {"ours": FusedAdamW(1e-4)}

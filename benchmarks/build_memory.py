@@ -1,11 +1,11 @@
-"""How much memory `tfr-moe build` takes in one process, under a hard limit on its address space.
+"""Memory of `tfr-moe build` in one process, under a hard limit on its address space.
 
     python benchmarks/build_memory.py [--rows N]... [--limit-gb 2] [--hot 100000] [--json FILE]
 
-For each number of rows a synthetic log is written, with one more list of `--hot` rows that stands all
-over the files. A child process with that limit (`RLIMIT_AS`, which counts everything that is mapped, used or
-not) builds it; its peak resident memory is what the table shows. Flat memory shows as a peak that does
-not grow with the rows.
+For each number of rows a synthetic log is written, with one more list of `--hot` rows spread over
+all files. A child process with that limit (`RLIMIT_AS`, which counts everything that is mapped,
+used or not) builds it; the output has its peak resident memory, which should not grow with the
+number of rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHILD = """
 import json, resource, sys, time
 limit = int(sys.argv[4])
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-from tfr_moe.beam.pipeline import BuildOptions, build
+from tfr_moe.beam import BuildOptions, build
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 started = time.process_time()
 manifest = build(BuildOptions("search-logs", sys.argv[1], sys.argv[2], sys.argv[3]))

@@ -1,14 +1,14 @@
-"""How fast `tfr-moe build` is, against the plainest Python loop that writes the same records.
+"""Speed of `tfr-moe build`, against a plain Python loop that writes the same records.
 
     python benchmarks/build_throughput.py [--json FILE] [--quick]
 
-The loop reads the rows with `csv.reader`, groups them in a dict, makes the protos of `tf.Example` and writes
-gzip TFRecord with TensorFlow's own writer, at the compression level of the pipeline. It checks nothing,
-counts nothing, makes no splits, vocabularies or statistics, and holds all rows in memory. Both write the
-same lists: the result says so only after it has compared them, parsed.
+The loop reads the rows with `csv.reader`, groups them in a dict, makes the protos of `tf.Example`
+and writes gzip TFRecord with TensorFlow's own writer, at the compression level of the pipeline. It
+checks nothing, counts nothing, makes no splits, vocabularies or statistics, and holds all rows in
+memory. Both write the same lists, which is checked by comparing the parsed records.
 
-Both run in this process on one core, one after the other, in an order drawn anew each round; the ratio
-is taken within a round, of CPU seconds. Above 1 the pipeline is faster.
+Both run in this process on one core, one after the other, in random order; the ratio is
+one of CPU seconds within a round. Above 1 the pipeline is faster.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tensorflow_serving.apis import input_pb2
 from timing import machine, parser_of, ratio, run_rounds, write
 
 from tfr_moe._compat import tf
-from tfr_moe.beam.pipeline import BuildOptions, build
+from tfr_moe.beam import BuildOptions, build
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.synthetic import SearchLogOptions, generate
 
@@ -47,7 +47,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 class PlainLoop:
-    """The loop that one writes without this project."""
+    """A plain loop without this project."""
 
     def __init__(self, files: list[Path], schema: FeatureSchema, out: Path):
         self._files, self._schema, self._out = files, schema, out
@@ -105,7 +105,7 @@ def messages(files: list[Path]) -> Iterator[Any]:
 
 
 def canonical(files: list[Path]) -> set[bytes]:
-    """The records, each with its map entries in one order: protobuf leaves the order open."""
+    """The records, each with its map entries in one order: protobuf does not define the order."""
     return {message.SerializeToString(deterministic=True) for message in messages(files)}
 
 

@@ -1,11 +1,11 @@
-"""What judging lists costs beside scoring them: time and memory of an evaluation of many lists.
+"""Time and memory of evaluating many lists, against scoring them.
 
     python benchmarks/evaluation.py --data DATA --run RUN --lists 1000000
 
-The lists of a split are read again and again, each time under other ids, until there are as many as asked
-for. In one process, after a warm-up: reading alone; reading and the forward pass; the whole evaluation. The
-ratio is that of the evaluation to the forward pass with reading, which every forward pass needs; the
-ratio without reading is printed too. Memory is the resident set, looked at during the evaluation.
+The lists of a split are read repeatedly, each time under new IDs, up to `--lists`. In one process,
+after a warm-up: reading alone; reading and the forward pass; the whole evaluation. The ratio is
+that of the evaluation to the forward pass with reading, which every forward pass needs; the ratio
+without reading is printed too. Memory is the resident set, sampled during the evaluation.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.comparison import open_run, scorer_of
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.evaluation.batches import ListBatch
-from tfr_moe.evaluation.result import evaluate_lists
-from tfr_moe.evaluation.score import compiled, score_dataset
+from tfr_moe.evaluation.evaluate import open_run, scorer_of
+from tfr_moe.evaluation.results import evaluate_lists
+from tfr_moe.evaluation.scoring import inference_function, score_dataset
+from tfr_moe.metrics.per_list import ListBatch
 
 WARM_UP = 20  # batches
 
@@ -36,7 +36,7 @@ def resident_megabytes() -> float:
 
 
 def repeated(dataset: tf.data.Dataset, list_id: str, batches: int) -> tf.data.Dataset:
-    """So many batches, those of later passes under ids of their own."""
+    """The given number of batches; later passes have new IDs."""
 
     def renamed(number: Any, element: Any) -> Any:
         features, labels, extras = element
@@ -58,7 +58,7 @@ def seconds_of(dataset: tf.data.Dataset, infer: Any = None) -> float:
 def watched(
     batches: Iterator[ListBatch], every: int, seen: list[tuple[int, float]]
 ) -> Iterator[ListBatch]:
-    """The same batches, with memory noted down now and then."""
+    """The same batches, with memory sampled at intervals."""
     lists = 0
     for number, batch in enumerate(batches):
         lists += len(batch.list_ids)
@@ -77,7 +77,7 @@ def measure(data: Path, run: Path, split: str, lists: int, batch_size: int) -> d
     one_pass = folder.num_lists(split) or batch_size
     batches = -(-lists // one_pass) * -(-one_pass // batch_size)
     dataset = repeated(plain, name, batches)
-    infer = compiled(scorer_of(loaded), dataset.element_spec[0])
+    infer = inference_function(scorer_of(loaded), dataset.element_spec[0])
     warm = repeated(plain, name, WARM_UP)
     seconds_of(warm, infer)
     evaluate_lists(score_dataset(infer, warm, loaded.schema))
@@ -111,8 +111,9 @@ def main() -> None:
     given = parser.parse_args()
     found = measure(given.data, given.run, given.split, given.lists, given.batch_size)
     print(
-        f"{found['lists']:,} lists: reading {found['reading_seconds']:.1f} s, with the forward pass "
-        f"{found['forward_seconds']:.1f} s, evaluation {found['evaluation_seconds']:.1f} s"
+        f"{found['lists']:,} lists: reading {found['reading_seconds']:.1f} s, "
+        f"with the forward pass {found['forward_seconds']:.1f} s, "
+        f"evaluation {found['evaluation_seconds']:.1f} s"
     )
     print(
         f"evaluation / forward pass: {found['ratio']:.2f}; both without reading: "

@@ -1,15 +1,15 @@
-"""What the first paper's training set costs by measured rates: hours an epoch, and what bounds it.
+"""Estimates hours per epoch on the first paper's training set from measured rates.
 
     python benchmarks/extrapolate.py --step fit_step.json --reading reading.json [--build FILE]
 
 Xiao et al. train on 26,674,871 rows (Table II). From the JSON of `fit_step.py`, `reading.py` and
-`build_throughput.py` comes what an epoch costs here. For machines that were not there the rates are
-scaled, by what is stated in the result and by nothing else:
+`build_throughput.py` follows the cost of an epoch on this machine. For other machines the rates are
+scaled by the factors that the result lists:
 
-16 cores   steps, parsing and building by the ratio of cores times --efficiency, 0.7 by default, since cores
-           share their memory
-one GPU    multiplications by --gpu-tflops times --gpu-share, 19.5 (an A100 in float32) and 0.4 by default;
-           reading as on 16 cores
+16 cores   steps, parsing and building by the ratio of cores times --efficiency, 0.7 by default,
+           since cores share their memory
+one GPU    multiplications by --gpu-tflops times --gpu-share, 19.5 (an A100 in float32) and 0.4 by
+           default; reading as on 16 cores
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def multiplications(step: dict[str, Any]) -> float:
 
 def row(train: float, read: float, build: float | None) -> dict[str, Any]:
     bound = "training" if train > read else "reading"
-    # Reading goes on beside training: the slower of both is the epoch.
+    # Reading and training overlap: the slower of both is the epoch.
     found = {"training_hours": hours(train), "reading_hours": hours(read), "bound": bound}
     found["epoch_hours"] = hours(max(train, read))
     if build is not None:
@@ -80,7 +80,7 @@ def main() -> None:
         "measured_on": step["machine"],
         "assumed": {
             "efficiency of 16 cores": arguments.efficiency,
-            "GPU": f"{arguments.gpu_tflops} TFLOP/s in float32, {arguments.gpu_share:.0%} of it used",
+            "GPU": f"{arguments.gpu_tflops} TFLOP/s in float32, {arguments.gpu_share:.0%} used",
         },
         "epochs": {
             f"here, {cores} cores": row(train, read, None if build is None else build / cores),

@@ -1,9 +1,9 @@
-"""How much memory a training step takes through Keras' `fit`, by N, K, list length and batch.
+"""Memory of a training step of Keras' `fit`, by N, K, list length and batch.
 
     python benchmarks/fit_memory.py [--json FILE] [--quick]
 
-Each case trains three steps in a process of its own; told is the most memory that it had resident, above
-that of a process which made no model. Beside it stands what must be there: weights, gradients and the two
+Each case trains three steps in a separate process. The result is its peak resident memory above
+that of a process without a model, beside the necessary memory: weights, gradients and the two
 moments of AdamW, 16 bytes a parameter.
 """
 
@@ -23,7 +23,7 @@ MODEL = "adv_hsc_moe"
 
 
 def peak() -> float:
-    """Megabytes resident at most, so far."""
+    """Peak resident megabytes so far."""
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kilobytes / (1e6 if sys.platform == "darwin" else 1e3)
 
@@ -65,7 +65,7 @@ def main() -> None:
         "batch": {str(b): (base._replace(lists=b), {}) for b in (32, 128, 512)},
         "kind": {
             "bfloat16": (base, {"precision": "mixed_bfloat16"}),
-            "capacity": (base, {"dispatch": "capacity"}),
+            "capacity": (base, {"dispatch": "grouped"}),
         },
     }
     if arguments.quick:
@@ -75,7 +75,8 @@ def main() -> None:
         result[name] = {value: in_child(*what) for value, what in cases.items()}
         for value, found in result[name].items():
             print(
-                f"{name} {value}: {found['megabytes']} MB ({found['of_parameters']} MB of parameters)"
+                f"{name} {value}: {found['megabytes']} MB "
+                f"({found['of_parameters']} MB of parameters)"
             )
         write(result, arguments.json)
 

@@ -1,16 +1,15 @@
-"""What a training step costs through Keras' `fit`: features, gate, towers, losses, AdamW.
+"""Cost of a training step of Keras' `fit`: features, gate, towers, losses, AdamW.
 
     python benchmarks/fit_step.py [--section marks|growth|others|dispatch] [--json FILE] [--quick]
 
-marks     selected experts against one tower, share of the machine's float32 matmul peak, N = 64 over N = 10,
-          bfloat16 against float32, beside what the machine's own matmul gains by it
+marks     selected experts against one tower, share of the machine's float32 matmul peak, N = 64
+          over N = 10, bfloat16 against float32, beside the same ratio of a plain matmul
 growth    a step by N, K, list length and batch, each against the first of its row
 others    against TFR's own DNN scorer, and an MMoE of Keras' Dense layers, with Keras' AdamW
-dispatch  segments against groups of a fixed size, compiled by XLA or not
+dispatch  sorted against grouped, compiled by XLA or not
 
-A model's `fit` is called with one batch, over and over; the first step of a call is left out. Contestants
-take turns, see `timing`. On a machine with a GPU it is the same command; `machine` in the result says what
-was seen.
+`fit` is called repeatedly with one batch; the first step of a call is not timed. Contestants take
+turns, see `timing`. The command is the same on a GPU; `machine` in the result lists the devices.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import gc
 from typing import Any
 
 from step_models import QUICK, Size, dense_mmoe, fit_step, ours, tfr_dnn
-from timing import machine, parser_of, quartiles, ratio, run_rounds, seconds_of, told, write
+from timing import machine, parser_of, quartiles, ratio, ratio_line, run_rounds, seconds_of, write
 
 from tfr_moe._compat import tf
 
@@ -114,8 +113,8 @@ def others(base: Size, arguments: Any) -> dict[str, Any]:
 def dispatch(base: Size, arguments: Any) -> dict[str, Any]:
     steps = {
         "segments": fit_step(ours(base, MOE), base),
-        "capacity": fit_step(ours(base, MOE, dispatch="capacity"), base),
-        "capacity, XLA": fit_step(ours(base, MOE, dispatch="capacity", jit_compile=True), base),
+        "capacity": fit_step(ours(base, MOE, dispatch="grouped"), base),
+        "capacity, XLA": fit_step(ours(base, MOE, dispatch="grouped", jit_compile=True), base),
     }
     rounds = run_rounds(steps, arguments.rounds, arguments.seed)
     names = [name for name in steps if name != "segments"]
@@ -138,7 +137,7 @@ def main() -> None:
         found = result[section] = globals()[section](base, arguments)
         for name, value in found.items():
             print(
-                told(name, value)
+                ratio_line(name, value)
                 if isinstance(value, dict) and "median" in value
                 else f"{name}: {value}"
             )

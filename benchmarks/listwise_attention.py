@@ -1,18 +1,19 @@
-"""What listwise self-attention costs: against TFR's own attention, and by the length of the lists.
+"""Cost of listwise self-attention, against TFR's attention and by the length of the lists.
 
     python benchmarks/listwise_attention.py [--json FILE] [--quick]
 
-Forward and backward over the same lists, of which half the places are padding. In every round each
-contestant runs once, in an order drawn anew, and ratios are taken within the round. The contestants, each
+Forward and backward over the same lists, half of whose positions are padding. Each contestant runs
+once per round, in random order, and ratios are computed within the round. The contestants, each
 with a linear score on top:
 
 encoder       SelfAttentionEncoder: attention with heads of width dim / H, and a feed-forward part
 wide heads    the same with heads as wide as the encoder, as TFR (and PRM) have them
 TFR           tfr.keras.layers.DocumentInteractionAttention: wide heads, no feed-forward part
-PyTorch       where torch is installed: the encoder of torch.nn.TransformerEncoderLayer, as allRank has it
+PyTorch       where torch is installed: the encoder of torch.nn.TransformerEncoderLayer, as allRank
+              has it
 
-Then the encoder on lists of 10 to 1,000 items, with about the same number of items in each batch: directly,
-and by way of learned points.
+Then the encoder on lists of 10 to 1,000 items, with about the same number of items in each batch:
+directly, and through inducing points.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from timing import (
     parser_of,
     quartiles,
     ratio,
+    ratio_line,
     run_rounds,
     seconds_of,
     sizes_of,
-    told,
     write,
 )
 
@@ -72,7 +73,7 @@ def encoder_of(
         arguments.heads,
         head_dim,
         arguments.hidden,
-        num_points=points,
+        num_inducing_points=points,
         seed=arguments.seed,
     )
 
@@ -147,7 +148,7 @@ def contestants(arguments: argparse.Namespace) -> dict[str, Callable[[], Any]]:
 
 
 def by_length(arguments: argparse.Namespace) -> dict[str, Callable[[], Any]]:
-    """A step on lists of each length, directly and by way of points."""
+    """A step on lists of each length, directly and through inducing points."""
     steps = {}
     for length, points in itertools.product(LENGTHS, (None, arguments.points)):
         items, mask = batch(arguments, max(1, arguments.items // length), length, length)
@@ -205,7 +206,7 @@ def main() -> None:
     for name, found in seconds.items():
         print(f"{name:<12} {found['median']:.3f} s for forward and backward")
     for name, found in ratios.items():
-        print(told(name, found))
+        print(ratio_line(name, found))
     for name, cost in result["by_length"].items():
         each, against = cost["milliseconds_per_1000_items"], cost["against_shortest"]
         print(

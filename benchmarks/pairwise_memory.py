@@ -1,8 +1,8 @@
-"""Memory and time of a pairwise loss with its gradient on long lists: ours against TensorFlow Ranking's.
+"""Memory and time of pairwise losses with gradients on long lists, against TensorFlow Ranking's.
 
     python benchmarks/pairwise_memory.py --lists 32 --items 1000
 
-Each is run in a process of its own; memory is the process's peak above what it had before the loss.
+Each runs in a separate process; memory is the peak of the process above that before the loss.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ def main() -> None:
         process.join()
         # A process that ran out of memory has no answer.
         found[kind] = answers.get() if process.exitcode == 0 else None
-        told = "ended without an answer" if found[kind] is None else ""
+        message = "ended without a result" if found[kind] is None else ""
         if found[kind] is not None:
-            told = "{:.0f} MB above the start, {:.3f} s of processor a step".format(*found[kind])
-        print(f"{kind}: {told}", flush=True)
+            message = "{:.0f} MB above the start, {:.3f} s of processor a step".format(*found[kind])
+        print(f"{kind}: {message}", flush=True)
     if found["ours"] and found["tfr"]:
         memory, seconds = (found["tfr"][i] / found["ours"][i] for i in (0, 1))
         print(f"TensorFlow Ranking over ours: memory {memory:.1f}, time {seconds:.1f}")

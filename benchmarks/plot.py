@@ -1,10 +1,9 @@
-"""Draws the picture of docs/performance.md from the JSON of the benchmarks.
+"""Draws the figure of docs/performance.md from the JSON of the benchmarks.
 
     python benchmarks/plot.py [--step FILE] [--memory FILE] [--quality FILE] [--out FILE]
 
-Left the cost of a step by N, K, list length and batch, in the middle its memory, right NDCG by seconds of
-training.
-What has no file has no panel.
+Left: cost of a step by N, K, list length and batch; middle: its memory; right: NDCG by seconds of
+training. A panel without a file is left out.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ GROWING = ("N", "K", "list length", "batch")
 
 
 def plain_ticks(*axes: Any) -> None:
-    """Numbers such as 2, 5 and 10 in place of powers of ten."""
+    """Labels such as 2, 5 and 10 instead of powers of ten."""
     for axis in axes:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -1,17 +1,18 @@
-"""What reading costs: packed numerics against TFR's usual scalar features, and a cache against the records.
+"""Cost of reading: packed numerics against scalar features, and a cache against the records.
 
     python benchmarks/reading.py [--columns 30] [--lists 2048] [--json FILE] [--quick]
 
 The same lists of about 30 items, with 6 ids and 30 or 300 numerics, in gzip TFRecords:
 
 packed    the library's layout: all numerics of an item in one float feature of fixed width
-scalar    one feature of variable length for each column, read by `tfr.data.build_ranking_dataset` as TFR's
-          own examples do it
+scalar    one feature of variable length for each column, read by `tfr.data.build_ranking_dataset`
+          as TFR's own examples do it
 memory    the packed records parsed once, batches gathered from memory
 disk      the same from mapped files
 
-Each pass reads every batch of 32 lists and throws it away. Beside it stands parsing alone: one batch of
-either layout that is in memory already, without files and gzip. Passes take turns, see `timing`.
+Each pass reads every batch of 32 lists and discards it. Parsing alone is timed too: one batch of
+either layout from memory, without files and gzip. Passes take turns, see
+`timing`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from timing import machine, parser_of, ratio, run_rounds, seconds_of, told, write
+from timing import machine, parser_of, ratio, ratio_line, run_rounds, seconds_of, write
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.data.cached import cached_builder
-from tfr_moe.encoding import ListEncoder
+from tfr_moe.data.cache import cached_builder
+from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.schema import STATISTICS_FILE, FeatureSchema, shard_file
 
 BATCH = 32
@@ -106,7 +107,7 @@ def usual(folder: DataFolder) -> tf.data.Dataset:
 
 
 def parsing(folder: DataFolder, spec: dict[str, Any]) -> Callable[[], Any]:
-    """Parses the same batch of records again and again."""
+    """Parses the same batch of records repeatedly."""
     builder = ElwcDatasetBuilder(folder, batch_size=BATCH)
     records = next(iter(builder.serialized_lists("train").batch(BATCH)))
 
@@ -200,7 +201,7 @@ def main() -> None:
         print(f"{columns} numerics: {found['lists_per_second']} lists a second")
         for name, value in found.items():
             if "/" in name:
-                print(told(f"  {name}", value))
+                print(ratio_line(f"  {name}", value))
     write(result, arguments.json)
 
 

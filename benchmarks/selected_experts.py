@@ -1,17 +1,18 @@
-"""What it costs to compute the selected experts only: forward and backward, against others.
+"""Cost of computing only the selected experts, forward and backward, against alternatives.
 
     python benchmarks/selected_experts.py [--json FILE] [--quick]
 
-In every round each contestant runs once, in an order drawn anew, and the ratio is taken within the
-round; medians and quartiles over the rounds are printed. So a machine that is busy for a while slows all
-of them alike. The contestants, over the same lists, of which half the places are padding:
+Each contestant runs once per round, in random order, and ratios are computed within the round, so
+that a busy machine slows all alike; medians and quartiles over the rounds are printed. The
+contestants, over the same lists, half of whose positions are padding:
 
 selected      ExpertTowers: the K + D experts of each list, on valid items
 one tower     ItemTower: a single tower on valid items; (K + D) times as fast would be perfect
 all, valid    all N experts on valid items by one stacked matrix product; N / (K + D) as much work
-all, padded   the same on every place, as a mixture does that knows no mask
-loop          the K + D experts by a loop over all N, each on the valid items that a mask picks for it
-skewed        ExpertTowers again, but expert 0 has nine in ten lists and expert 1 none
+all, padded   the same on every position, as a mixture without a mask does
+loop          the K + D experts by a loop over all N, each on the valid items that a mask picks for
+              it
+skewed        ExpertTowers, where expert 0 has nine in ten lists and expert 1 none
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from timing import machine, parser_of, ratio, run_rounds, seconds_of, sizes_of, told, write
+from timing import machine, parser_of, ratio, ratio_line, run_rounds, seconds_of, sizes_of, write
 
 from tfr_moe._compat import tf
 from tfr_moe.layers import ExpertTowers, ItemTower
@@ -124,7 +125,7 @@ def main() -> None:
     print(f"{result['machine']}\n{sizes}")
     print(f"{SELECTED}: median {seconds[SELECTED]['median']:.3f} s for forward and backward")
     for name, found in ratios.items():
-        print(told(f"{SELECTED} / {name}", found))
+        print(ratio_line(f"{SELECTED} / {name}", found))
     write(result, arguments.json)
 
 

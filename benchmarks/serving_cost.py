@@ -1,11 +1,12 @@
-"""What a request costs: a mixture of N experts, K active, against one tower, through their SavedModels.
+"""Measures the cost of a request: a mixture of N experts, K active, against one tower.
 
     python benchmarks/serving_cost.py [--json FILE] [--quick]
 
-Each model is untrained, of full size, saved with the serving signatures and loaded again without Keras. In
-every round each answers the same request (a list of 60 items with 36 features, a category drawn anew in each
-round) through `predict`, in an order drawn anew; ratios are taken within the round, and their medians and
-quartiles printed. With `--lists` several lists go into a request, as a server's batching makes of them.
+Each model is untrained, of full size, saved with the serving signatures and loaded without Keras.
+In every round each answers the same request (a list of 60 items with 36 features, 30 numbers and 4
+ids per item and a random category) through `predict`, in random order; ratios are taken within the
+round, and their medians and quartiles printed. `--lists` sends several lists per request, as a
+server's batching does.
 """
 
 from __future__ import annotations
@@ -19,15 +20,58 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from serving_models import SCHEMA, requests, tables
 from timing import machine, quartiles
 
 from tfr_moe._compat import tf
+from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers import create, explanation_model
-from tfr_moe.serving.request import RequestEncoder
-from tfr_moe.serving.signatures import DEFAULT, INPUT, build
+from tfr_moe.serving.client.request import RequestEncoder
+from tfr_moe.serving.export.signatures import DEFAULT, INPUT, build
 
 TOWER = "dnn"
+CATEGORIES = 50
+IDS = 1000
+SCHEMA = FeatureSchema.model_validate(
+    {
+        "list_id": "query",
+        "labels": ["click"],
+        "hierarchy": {"child": "sub", "parent": "top"},
+        "features": [
+            {"name": "top", "scope": "context", "kind": "categorical"},
+            {"name": "sub", "scope": "context", "kind": "categorical"},
+            *({"name": f"n{i}", "scope": "example", "kind": "numeric"} for i in range(30)),
+            *({"name": f"c{i}", "scope": "example", "kind": "categorical"} for i in range(4)),
+        ],
+    }
+)
+
+
+def tables() -> FeatureTables:
+    """Vocabularies of all ids, and statistics of numbers between 0 and 1."""
+    uniform = {"mean": 0.5, "std": 0.29}
+    vocabularies: dict[str, list[str]] = {f"c{i}": [f"id{k}" for k in range(IDS)] for i in range(4)}
+    vocabularies["top"] = [f"top{k}" for k in range(10)]
+    vocabularies["sub"] = [f"top{k % 10} > sub{k}" for k in range(CATEGORIES)]
+    return FeatureTables(
+        {"context": {}, "example": {f"n{i}": uniform for i in range(30)}}, vocabularies
+    )
+
+
+def requests(
+    count: int, items: int = 60, seed: int = 1
+) -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Random contexts and items."""
+    rng = random.Random(seed)
+    lists = []
+    for _ in range(count):
+        category = rng.randrange(CATEGORIES)
+        rows = [
+            {f"n{i}": rng.random() for i in range(30)}
+            | {f"c{i}": f"id{rng.randrange(IDS)}" for i in range(4)}
+            for _ in range(items)
+        ]
+        lists.append(({"top": f"top{category % 10}", "sub": f"sub{category}"}, rows))
+    return lists
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -72,15 +116,15 @@ def run_rounds(
     for function in answer.values():
         for batch in batches[:5]:
             function(batch)
-    found = []
+    milliseconds = []
     for batch in batches:
         spent = {}
         for name in shuffle.sample(list(answer), len(answer)):
             started = time.perf_counter()
             answer[name](batch)
             spent[name] = 1e3 * (time.perf_counter() - started)
-        found.append(spent)
-    return found
+        milliseconds.append(spent)
+    return milliseconds
 
 
 def main() -> None:
@@ -101,11 +145,11 @@ def main() -> None:
             name = f"moe N={experts}"
             loaded[name] = served("moe", arguments, Path(scratch) / str(experts), experts)
 
-        def asking(model: Any) -> Callable[[Any], Any]:
+        def predict_with(model: Any) -> Callable[[Any], Any]:
             predict = model.signatures[DEFAULT]
             return lambda batch: predict(**{INPUT: batch})["scores"].numpy()
 
-        answer = {name: asking(model) for name, model in loaded.items()}
+        answer = {name: predict_with(model) for name, model in loaded.items()}
         rounds = run_rounds(answer, batches, arguments.seed)
     first = f"moe N={arguments.experts[0]}"
     spent = {name: quartiles([r[name] for r in rounds]) for name in answer}

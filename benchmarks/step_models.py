@@ -1,4 +1,4 @@
-"""The models and batches whose training steps are measured, all over the same generated features."""
+"""Models and batches whose training steps are measured, over the same generated features."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ QUICK = Size(lists=4, places=8, width=40, hidden=(16, 8), experts=10)
 
 
 def schema_of(size: Size) -> FeatureSchema:
-    """Two categories of the list and numerics of the items, which make X as wide as asked for."""
+    """Two categories of the list and numerics of the items, which make X of the given width."""
     category = {"scope": "context", "kind": "categorical", "hash_buckets": CATEGORIES}
     numerics = size.width - 2 * EMBEDDING
     return FeatureSchema.model_validate(
@@ -112,7 +112,7 @@ def ours(size: Size, model: str, **settings: Any) -> Any:
     }
     tables = FeatureTables(statistics, {})
     policy = tf.keras.mixed_precision.global_policy()
-    tf.keras.mixed_precision.set_global_policy(config.precision)
+    tf.keras.mixed_precision.set_global_policy(config.training.precision)
     try:
         built = create(model, schema, tables, config.model_dump()).build_model(model)
         built.compile(make_optimizer(config), tfr.keras.losses.get("sigmoid_cross_entropy_loss"))
@@ -143,7 +143,7 @@ def tfr_dnn(size: Size) -> Any:
 
 
 def dense_mmoe(size: Size, tasks: int = 2) -> Any:
-    """MMoE as it is commonly written in Keras: a Dense layer for each expert's layers, all on all places."""
+    """MMoE as it is commonly written in Keras: Dense layers for each expert, on all slots."""
     items = tf.keras.Input([size.places, size.width - 2 * EMBEDDING], name="example_numeric")
     experts = []
     for _ in range(size.experts):
@@ -172,12 +172,13 @@ class _Clock(tf.keras.callbacks.Callback):
         self.ends: list[float] = []
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """Notes the time."""
+        """Records the time."""
         self.ends.append(time.perf_counter())
 
 
 def fit_step(model: Any, size: Size, steps: int = 2) -> Callable[[], float]:
-    """What trains by `model.fit` and returns the seconds of a step, the first of each call left out."""
+    """Returns a function that trains by `model.fit` and returns the seconds of a step after the
+    first."""
     features, labels = batch_of(size)
     names = model.input_names
     inputs = features if len(names) > 1 else features[names[0]]

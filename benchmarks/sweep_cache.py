@@ -1,9 +1,9 @@
-"""What a sweep's cache is worth: a pass over the training data from memory and from the records.
+"""Gain of a sweep's cache: a pass over the training data from memory and from the records.
 
     python benchmarks/sweep_cache.py --data DATA [--batch-size 128] [--rounds 5] [--json FILE]
 
-A pass reads every batch as training reads it and throws it away; passes take turns, see `timing`. Ratios are
-of CPU seconds. Filling the cache happens once for a whole sweep and is told apart.
+A pass reads every batch as training reads it and discards it; passes take turns, see `timing`.
+Ratios are of CPU seconds. Filling the cache happens once per sweep and is reported separately.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from typing import Any
 from timing import machine, parser_of, ratio, run_rounds, seconds_of, write
 
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.data.cached import CachedDatasetBuilder
-from tfr_moe.data.parsed import SPLITS, in_memory, map_split, write_parsed
+from tfr_moe.data.cache import SPLITS, CachedDatasetBuilder, in_memory, map_split, write_parsed
 
 
 def read_all(builder: ElwcDatasetBuilder) -> Callable[[], float]:
-    """What makes a pass over the training split and returns its CPU seconds."""
+    """Returns a function that reads the training split and returns the CPU seconds."""
 
     def read() -> float:
         started = time.process_time()

@@ -1,10 +1,10 @@
-"""Whether memory returns after each trial of a sweep: resident memory over many trials in one process.
+"""Resident memory over many trials of a sweep in one process: does each trial return its own?
 
     python benchmarks/sweep_memory.py --data DATA [--trials 30] [--model moe] [--set key=value]...
 
-Each trial is trained by what `tfr-moe tune` runs, in this process. Printed are the resident memory after
-each trial and, over the second half of the trials, when caches have filled, the growth per trial
-(Theil-Sen), beside the size of one trial's weights and optimizer state.
+Each trial is trained by what `tfr-moe tune` runs, in this process. Printed are the resident memory
+after each trial and, over the second half of the trials, when caches have filled, the growth per
+trial (Theil-Sen), beside the size of one trial's weights and optimizer state.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from tfr_moe._compat import tf
 from tfr_moe.config import load_config
 from tfr_moe.data import DataFolder
 from tfr_moe.training.run import make_scorer
-from tfr_moe.tuning.cache import write_cache
 from tfr_moe.tuning.config import make_sweep_config
-from tfr_moe.tuning.plan import CACHE_FOLDER, Plan
 from tfr_moe.tuning.sweep import resolve
-from tfr_moe.tuning.trial import Job, run_job
+from tfr_moe.tuning.sweep_folder import TrialJob
+from tfr_moe.tuning.trial import SweepContext, run_job
 
 MEGABYTE = 2**20
 
@@ -49,21 +48,18 @@ def main() -> None:
     folder = DataFolder(arguments.data)
     weights = make_scorer(folder, base).build_model().count_params()
     tf.keras.backend.clear_session()
-    config = make_sweep_config(
-        {"base": base.model_dump(exclude_unset=True), "space": {"learning_rate": [0.01, 0.001]}}
-    )
+    config = make_sweep_config({"base": base.changed(), "space": {"learning_rate": [0.01, 0.001]}})
     sizes = []
     with tempfile.TemporaryDirectory() as temporary:
         sweep = Path(temporary)
         resolve(config, folder).save(sweep / "sweep.yaml")
-        write_cache(folder, sweep / CACHE_FOLDER)
-        plan = Plan.open(sweep)
-        plan.load_data()
+        context = SweepContext.open(sweep, folder.path)
+        context.load_cache()
         print(f"before: {resident():.0f} MB; one model has {weights:,} weights")
         for number in range(arguments.trials):
             rate = 0.01 / (number + 1)
-            job = Job(f"{number:04d}", {"learning_rate": rate}, {"learning_rate": rate})
-            trial = run_job(plan, job, print)
+            job = TrialJob(f"{number:04d}", {"learning_rate": rate}, {"learning_rate": rate})
+            trial = run_job(context, job, print)
             assert trial.status == "completed", trial.error
             sizes.append(resident())
             print(f"trial {number + 1}: {sizes[-1]:.1f} MB", flush=True)

@@ -1,11 +1,13 @@
 """How long a model, LightGBM and XGBoost take to the same NDCG on the validation split.
 
-    python benchmarks/time_to_quality.py --data DATA [--model NAME] [--set key=value]... [--json FILE]
+    python benchmarks/time_to_quality.py --data DATA [--model NAME] [--set key=value]...
+        [--json FILE]
 
-Each trains once. After each epoch, or every 50 trees, its scores of the validation split give a point: the
-seconds of training so far, and the mean NDCG of the lists that have something relevant. Scoring for a point
-is not counted; parsing the records into rows, which trees need first, is told apart. The goal is the highest
-NDCG that all of them reach; a contestant's time is that of its first point there.
+Each trains once. After each epoch, or every 50 trees, its scores of the validation split give a
+point: the seconds of training so far, and the mean NDCG of the lists that have something relevant.
+Scoring for a point is not counted; parsing the records into rows, which trees need first, is told
+apart. The goal is the highest NDCG that all of them reach; a contestant's time is that of its first
+point there.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from tfr_moe.baselines import boosting, lambdamart
 from tfr_moe.baselines.rows import Rows, write_rows
 from tfr_moe.config import load_config
 from tfr_moe.data import DataFolder
-from tfr_moe.evaluation.per_list import ndcg
+from tfr_moe.metrics.per_list import ndcg
 from tfr_moe.schema import MASK
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run import fit, make_builder
@@ -97,7 +99,10 @@ def of_trees(
     started = time.perf_counter()
     times: list[float] = []
     fitted = module.fit(
-        train, valid, {}, seed, lambda _line: times.append(time.perf_counter() - started)
+        train,
+        valid,
+        module.settings_of({}, seed),
+        lambda _line: times.append(time.perf_counter() - started),
     )
     times.append(time.perf_counter() - started)
     trees = [50 * (i + 1) for i in range(len(times) - 1)] + [fitted.rounds]

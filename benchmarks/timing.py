@@ -1,8 +1,8 @@
-"""What the benchmarks have in common: rounds in a drawn order, ratios within a round, the machine.
+"""Shared parts of the benchmarks: rounds in random order, ratios within a round, the machine.
 
-A machine that is busy for a while slows all contestants of a round alike. So each runs once in every round,
-in an order drawn anew, and ratios are taken within the round; medians and quartiles over the rounds are
-told.
+A busy machine slows all contestants of a round alike. So each runs once per round, in random
+order, and ratios are computed within the round; medians and quartiles over the rounds are
+reported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def parser_of(doc: str | None, rounds: int = 15) -> argparse.ArgumentParser:
 
 
 def sizes_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What was asked for, without where it goes."""
+    """The arguments, without the output file."""
     values = vars(arguments).items()
     return {k: str(v) if isinstance(v, Path) else v for k, v in values if k != "json"}
 
@@ -42,7 +42,7 @@ def run_rounds(
 ) -> list[dict[str, float]]:
     """Seconds of every contestant in every round.
 
-    A step that returns a number tells its own seconds; any other result is waited for.
+    A step that returns a number returns its own seconds; any other result is waited for.
     """
     for step in steps.values():
         for _ in range(warm_up):
@@ -69,7 +69,7 @@ def _seconds(step: Callable[[], Any]) -> float:
 
 
 def quartiles(values: Sequence[float]) -> dict[str, float]:
-    """Median and quartiles, rounded to what a timing can tell."""
+    """Median and quartiles, rounded to the precision of a timing."""
     if len(values) < 2:
         middle = round(statistics.median(values), 4)
         return {"median": middle, "low": middle, "high": middle}
@@ -87,13 +87,13 @@ def ratio(rounds: Sequence[dict[str, float]], one: str, other: str) -> dict[str,
     return quartiles([found[one] / found[other] for found in rounds])
 
 
-def told(name: str, found: dict[str, float]) -> str:
-    """A line for a ratio."""
+def ratio_line(name: str, found: dict[str, float]) -> str:
+    """A ratio with its quartiles as a line of text."""
     return f"{name}: {found['median']:.2f}  (quartiles {found['low']:.2f} to {found['high']:.2f})"
 
 
 def machine() -> dict[str, Any]:
-    """Where it ran, and how busy that was."""
+    """The machine and its load."""
     from tfr_moe._compat import tf
 
     cpuinfo = Path("/proc/cpuinfo")
@@ -110,7 +110,7 @@ def machine() -> dict[str, Any]:
 
 
 def write(result: dict[str, Any], path: Path | None) -> None:
-    """Writes the result where it was asked for."""
+    """Writes the result to `--json`."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -1,12 +1,13 @@
-"""Requests while versions are swapped under load and the client is killed: none lost, none wrong.
+"""Swaps versions of the development server under load, and kills the client.
 
-    python benchmarks/version_swaps.py [--requests 100000] [--json FILE]
+    python benchmarks/version_swaps.py [--requests 20000] [--json FILE]
 
-A server process answers for one model whose versions are published and removed all the time, in turn by
-two models of different weights. A client process asks from several threads and writes each answer
-down; it is killed (SIGKILL) now and then and begun again, and goes on with what has no answer yet. At
-the end every request must have an answer, each answer must be that of the version which gave it (compared
-with scores computed in this process), no request may have failed, and the server's memory must be flat.
+A server process serves one model whose versions are published and removed all the time, alternating
+between two models with different weights. A client process sends requests from several threads and
+logs each answer; it is killed (SIGKILL) and restarted from time to time, and continues with
+unanswered requests. At the end every request must have an answer, each answer must be that of the
+version which gave it (compared with scores computed in this process), no request may have failed,
+and the server's memory must be flat.
 """
 
 from __future__ import annotations
@@ -26,23 +27,35 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import serving_models
+
+from tfr_moe.schema import FeatureSchema, FeatureTables
+from tfr_moe.serving.client.request import Request, RequestEncoder
 
 SERVER = """
 import sys
-from tfr_moe.serving.server import serve
+from tfr_moe.serving.dev_server import serve
 serve(sys.argv[1], port=0, poll_seconds=0.2)
 """
 TOLERANCE = 1e-5
 KINDS = 40  # different requests
-SMALL = {"expert_hidden_dims": [32, 16], "embedding_dim": 4}
+SCHEMA = FeatureSchema.model_validate(
+    {
+        "list_id": "query",
+        "labels": ["click"],
+        "features": [
+            {"name": "age", "scope": "context", "kind": "numeric"},
+            *({"name": f"n{i}", "scope": "example", "kind": "numeric"} for i in range(6)),
+        ],
+    }
+)
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--items", type=int, default=8, help="of each request")
     parser.add_argument("--threads", type=int, default=8, help="of the client")
+    parser.add_argument("--rate", type=float, help="maximum requests per second (default: none)")
     parser.add_argument("--swap-seconds", type=float, default=3.0, help="between new versions")
     parser.add_argument("--kill-seconds", type=float, default=20.0, help="between kills")
     parser.add_argument("--json", type=Path, help="also write the result to this file")
@@ -50,8 +63,36 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def requests(count: int, items: int) -> list[Request]:
+    """Random contexts and items."""
+    rng = random.Random(1)
+    return [
+        Request(
+            {"age": rng.random()},
+            [{f"n{i}": rng.random() for i in range(6)} for _ in range(items)],
+        )
+        for _ in range(count)
+    ]
+
+
+def export(root: Path, seed: int) -> Path:
+    """Exports an untrained `dnn` with small towers."""
+    from tfr_moe.config import RunConfig
+    from tfr_moe.scorers import create
+    from tfr_moe.serving.export import export_model
+
+    uniform = {"mean": 0.5, "std": 0.29}
+    scopes = {s: {f.name: uniform for f in SCHEMA.select(s)} for s in ("context", "example")}
+    settings = {"model": "dnn", "seed": seed, "expert_hidden_dims": [32, 16]}
+    config = RunConfig.model_validate(settings).model_dump()
+    tables = FeatureTables(scopes, {})
+    scorer = create("dnn", SCHEMA, tables, {**config, "tasks": None, "num_outputs": 1})
+    warmup = [RequestEncoder(SCHEMA).encode(*request) for request in requests(2, 8)]
+    return export_model(scorer.build_model(name="dnn"), SCHEMA, root / f"shop{seed}", warmup=warmup)
+
+
 def answered(log: Path) -> dict[int, list[Any]]:
-    """The answers in the log by request; a line cut off by a kill is none."""
+    """The answers in the log by request; a line cut off by a kill does not count."""
     found: dict[int, list[Any]] = {}
     for line in log.read_bytes().splitlines(keepends=True) if log.is_file() else []:
         if line.endswith(b"]\n"):
@@ -61,36 +102,38 @@ def answered(log: Path) -> dict[int, list[Any]]:
 
 
 def run_client(arguments: argparse.Namespace) -> None:
-    """Asks for all requests that have no answer, and appends each answer to the log."""
+    """Sends all requests without an answer, and appends each answer to the log."""
     from tfr_moe.serving.client import RankingClient, RequestError
 
     target, log = arguments.client[0], Path(arguments.client[1])
     done = answered(log)
     waiting = iter([n for n in range(arguments.requests) if n not in done])
-    requests = serving_models.requests(KINDS, arguments.items)
+    samples = requests(KINDS, arguments.items)
     lock = threading.Lock()
+    pause = arguments.threads / arguments.rate if arguments.rate else 0.0
     with (
         open(log, "ab", buffering=0) as file,
-        RankingClient(target, "shop", serving_models.SCHEMA, timeout=60) as client,
+        RankingClient(target, "shop", SCHEMA, timeout=60) as client,
     ):
         file.write(b"" if not done else b"\n")  # ends a line that a kill cut off
 
-        def ask() -> None:
+        def rank() -> None:
             while True:
                 with lock:
                     number = next(waiting, None)
                 if number is None:
                     return
                 try:
-                    found = client.rank(*requests[number % KINDS])
-                    answer = [found.version, {item.index: item.score for item in found.items}]
+                    ranking = client.rank(*samples[number % KINDS])
+                    answer = [ranking.version, {i.index: i.score for i in ranking.items}]
                 except RequestError as error:
                     answer = ["failed", str(error)]
                 line = json.dumps([number, *answer]).encode() + b"\n"
                 with lock:
                     file.write(line)
+                time.sleep(pause)
 
-        threads = [threading.Thread(target=ask) for _ in range(arguments.threads)]
+        threads = [threading.Thread(target=rank) for _ in range(arguments.threads)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -104,7 +147,7 @@ def start_server(models: Path) -> tuple[subprocess.Popen[str], str]:
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("listening on"):
-            # What it says must be read, or it stops when the pipe is full.
+            # Its output must be read, or it blocks when the pipe is full.
             threading.Thread(target=process.stderr.read, daemon=True).start()
             return process, line.split()[2]
     raise SystemExit("the server did not start")
@@ -134,30 +177,28 @@ def resident_megabytes(pid: int) -> int:
 
 def expected_scores(sources: list[Path], items: int) -> list[list[np.ndarray]]:
     """For each source the scores of all kinds of requests, computed here."""
-    from tfr_moe.serving.loaded import LoadedModel
-    from tfr_moe.serving.request import RequestEncoder
+    from tfr_moe._compat import tf
 
-    encoder = RequestEncoder(serving_models.SCHEMA)
-    encoded = [encoder.encode(*r) for r in serving_models.requests(KINDS, items)]
-    found = []
+    encoder = RequestEncoder(SCHEMA)
+    encoded = [encoder.encode(*r) for r in requests(KINDS, items)]
+    scores = []
     for source in sources:
-        model = LoadedModel(source)
-        runs = [model.run("serving_default", {"inputs": np.array([e], object)}) for e in encoded]
-        found.append([run["scores"][0] for run in runs])
-    return found
+        score = tf.saved_model.load(str(source)).signatures["serving_default"]
+        scores.append([score(inputs=tf.constant([e]))["scores"][0].numpy() for e in encoded])
+    return scores
 
 
 def wrong(answers: dict[int, list[Any]], expected: list[list[np.ndarray]]) -> list[int]:
     """The requests whose answer is not that of the version that gave it."""
-    found = []
+    wrong_requests = []
     for number, (version, scores) in answers.items():
         if version == "failed":
             continue
         right = expected[version % 2][number % KINDS]
         given = np.array([scores[str(index)] for index in range(len(right))])
         if len(scores) != len(right) or np.abs(given - right).max() > TOLERANCE:
-            found.append(number)
-    return found
+            wrong_requests.append(number)
+    return wrong_requests
 
 
 def watch(
@@ -198,10 +239,7 @@ def main() -> None:
         return run_client(arguments)
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        sources = [
-            serving_models.export(work / "sources", f"shop{seed}", "dnn", seed=seed, **SMALL)
-            for seed in (1, 2)
-        ]
+        sources = [export(work / "sources", seed) for seed in (1, 2)]
         expected = expected_scores(sources, arguments.items)
         publish(sources[1], work / "models" / "shop" / "1")
         server, target = start_server(work / "models")
@@ -214,6 +252,7 @@ def main() -> None:
         command = [sys.executable, __file__, "--client", target, str(log)]
         command += ["--requests", str(arguments.requests), "--items", str(arguments.items)]
         command += ["--threads", str(arguments.threads)]
+        command += ["--rate", str(arguments.rate)] if arguments.rate else []
         try:
             result = watch(command, log, server.pid, arguments)
         finally:

@@ -2,7 +2,7 @@
 # Prints the path of the first usable Python among the given versions, in their order of preference:
 #     scripts/find_python.sh 3.11 3.10 3.12 3.13
 # PYTHON=/path/to/python overrides the search. Usable means: it runs (a pyenv shim of a version that is
-# not active does not), its version is one of those asked for, and it can make environments.
+# not active does not), its version is one of those given, and it can make environments.
 set -euo pipefail
 
 usable() { # usable CANDIDATE VERSION...: prints the interpreter behind the candidate, or fails

@@ -7,7 +7,7 @@
 # The server is Beam's own job server jar of the installed Beam (FLINK_VERSION, default 2.0), or, where Maven
 # can't get that jar, the same program put together from its parts in scripts/flink/pom.xml.
 # SLOTS (default 2) is the number of task slots; FLINK_JOB_SERVER_JAR names a jar that is there already.
-# Exit code 3: no Java 11 or newer, or nothing to run can be had; the last line on stderr says which.
+# Exit code 3: no Java 11 or newer, or no job server available; the last line on stderr names the reason.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -74,7 +74,7 @@ rest: {bind-address: 127.0.0.1, address: 127.0.0.1}
 parallelism: {default: $SLOTS}
 YAML
 
-# Flink serialises with Kryo, which reaches into the JDK; without these Java 17 refuses it.
+# Flink serialises with Kryo, which accesses JDK internals; Java 17 denies that without these options.
 opens=()
 for package in java.lang java.lang.invoke java.net java.nio java.util java.util.concurrent; do
     opens+=("--add-opens=java.base/$package=ALL-UNNAMED")

@@ -29,6 +29,6 @@ rm -f "$stamp"
 made=$("$venv/bin/python" -c 'import pip, sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null || true)
 [ "$made" = "$version" ] || "$python" -m venv --clear "$venv"
 "$venv/bin/python" -m pip install --disable-pip-version-check \
-    --constraint "$constraints" --editable ".[all,dev]"
+    --constraint "$constraints" --editable ".[all,dev,docs]"
 "$venv/bin/python" -m pip check
 echo "$wanted" >"$stamp"

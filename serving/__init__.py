@@ -1,6 +1,6 @@
-"""From a trained model to ranked answers: export, local server, client.
+"""From a trained model to ranked answers.
 
-`export` writes SavedModels that TensorFlow Serving runs as they are, `server` answers for them on a
-developer's machine, `client` asks either of the two. Nothing is imported here: the client is meant
-to stay free of Keras.
+`export` writes SavedModels that TensorFlow Serving runs as they are, `client` ranks through a
+server, `dev_server` answers on a developer's machine, and `load_test` measures. Nothing is imported
+here: the client stays free of Keras.
 """

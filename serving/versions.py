@@ -1,31 +1,87 @@
-"""The folder layout that TensorFlow Serving reads: MODELS/NAME/<version>/."""
+"""The folder layout that TensorFlow Serving reads: MODELS/NAME/<version>/ with a SavedModel."""
 
 from __future__ import annotations
 
+import functools
+import logging
 from pathlib import Path
+from typing import Any
 
 from tfr_moe.errors import UserError
 
+SAVED_MODEL = "saved_model.pb"
+EXTRA = "assets.extra"
+WARMUP_FILE = "tf_serving_warmup_requests"
+MAX_VERSION = 2**63 - 1
+
+log = logging.getLogger(__name__)
+
 
 def versions_of(folder: Path) -> list[int]:
-    """The versions below a model's folder, oldest first: the sub-folders whose name is a number."""
-    return sorted(int(p.name) for p in folder.iterdir() if p.name.isdecimal() and p.is_dir())
+    """The versions below a model's folder, oldest first.
+
+    A version is a sub-folder whose name is a decimal number below 2^63, the largest that TensorFlow
+    Serving can address. Larger numbers are ignored; each is logged once.
+    """
+    paths = [p for p in folder.iterdir() if p.name.isascii() and p.name.isdecimal() and p.is_dir()]
+    for path in paths:
+        if int(path.name) > MAX_VERSION:
+            _log_too_large(path)
+    return sorted(int(p.name) for p in paths if int(p.name) <= MAX_VERSION)
+
+
+@functools.cache
+def _log_too_large(path: Path) -> None:
+    log.warning("%s: ignored; a version must be below 2^63", path)
 
 
 def models_of(root: Path) -> dict[str, list[int]]:
     """The models below `root` that have a version, by name.
 
     Raises:
-        UserError: if `root` is no folder, is itself the folder of one model, or has no model.
+        UserError: if `root` is not a folder, is the folder of a single model, or has no model.
     """
     if not root.is_dir():
         raise UserError(f"models folder {root}: does not exist")
     if versions_of(root):
         raise UserError(
-            f"models folder {root}: is the folder of one model; give the folder above it, {root.parent}"
+            f"models folder {root}: is the folder of one model; give its parent, {root.parent}"
         )
-    found = {p.name: versions_of(p) for p in sorted(root.iterdir()) if p.is_dir()}
-    models = {name: versions for name, versions in found.items() if versions}
+    folders = [path for path in sorted(root.iterdir()) if path.is_dir()]
+    models = {path.name: versions for path in folders if (versions := versions_of(path))}
     if not models:
         raise UserError(f"models folder {root}: has no model; a model is NAME/<version>/")
     return models
+
+
+def load_meta_graph(path: Path) -> Any:
+    """The `MetaGraphDef` of the SavedModel in the folder `path`."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    saved = saved_model_pb2.SavedModel()
+    saved.ParseFromString((path / SAVED_MODEL).read_bytes())
+    return saved.meta_graphs[0]
+
+
+def signatures_of(meta_graph: Any) -> dict[str, Any]:
+    """The `SignatureDef`s by name, without those that TensorFlow uses to initialize a model."""
+    named = meta_graph.signature_def.items()
+    return {name: value for name, value in named if not name.startswith("__saved_model")}
+
+
+def read_warmup(path: Path) -> list[Any]:
+    """The `PredictRequest`s of a warm-up file.
+
+    Raises:
+        UserError: if the file cannot be read.
+    """
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    from tfr_moe._compat import tf
+
+    try:
+        records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+        logs = [prediction_log_pb2.PredictionLog.FromString(record) for record in records]
+    except (tf.errors.OpError, ValueError, OSError) as error:
+        raise UserError(f"warm-up file {path}: cannot be read ({type(error).__name__})") from error
+    return [log.predict_log.request for log in logs if log.HasField("predict_log")]

@@ -1,7 +1,7 @@
-"""Pages in a real browser: Chromium, headless and without a network.
+"""Loads pages in Chromium, headless and without a network; tests are skipped if it is absent.
 
-A script put into a copy of the page measures it there and leaves what it found in the document, which
-Chromium prints. Tests that need it are skipped where there is none.
+A script in a copy of the page measures it and writes the result into the document, which Chromium
+prints.
 """
 
 import html
@@ -32,12 +32,13 @@ const found = {
   width: innerWidth,
   page: document.documentElement.scrollWidth,
   contrast: {},
-  svgs: [...document.querySelectorAll("svg")].map(svg => {
-    const box = svg.getBoundingClientRect();
-    const texts = [...svg.querySelectorAll("text")].map(t => t.getBoundingClientRect());
+  plots: [...document.querySelectorAll(".js-plotly-plot")].map(plot => {
+    const box = plot.getBoundingClientRect();
+    const texts = [...plot.querySelectorAll("text")].map(t => t.getBoundingClientRect())
+      .filter(rectangle => rectangle.height > 0);  // hidden ones have none
     const out = Math.max(0, ...texts.map(t => Math.max(box.left - t.left, t.right - box.right,
       box.top - t.top, t.bottom - box.bottom)));
-    return {label: svg.getAttribute("aria-label"), height: box.height, out: out,
+    return {label: plot.getAttribute("aria-label"), height: box.height, out: out,
       smallest: Math.min(...texts.map(t => t.height))};
   }),
 };
@@ -45,7 +46,7 @@ for (const what of ["h1", "p", "th", "td", ".lead", "pre"]) {
   const element = document.querySelector(what);
   if (element) found.contrast[what] = contrast(getComputedStyle(element).color, paper);
 }
-for (const text of document.querySelectorAll("svg g[id*=tick] text")) {
+for (const text of document.querySelectorAll(".xtick text")) {
   found.contrast["axis"] = contrast(getComputedStyle(text).fill, paper);
 }
 parent.postMessage(JSON.stringify(found), "*");
@@ -55,7 +56,9 @@ parent.postMessage(JSON.stringify(found), "*");
 FRAME = """<!DOCTYPE html>
 <meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">
 <pre id="measured"></pre>
-<script>onmessage = event => { document.getElementById("measured").textContent = event.data; };</script>
+<script>
+onmessage = event => { document.getElementById("measured").textContent = event.data; };
+</script>
 <iframe src="measured.html" style="width: WIDTHpx; height: 900px; border: 0"></iframe>
 """
 

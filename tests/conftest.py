@@ -1,7 +1,8 @@
-"""What every test may use: the repository's root, the real data, and a fresh Python process."""
+"""Fixtures for all tests: the repository's root, the real data, and a fresh Python process."""
 
 from __future__ import annotations
 
+import collections
 import os
 import subprocess
 import sys
@@ -12,24 +13,42 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LONG = 5000  # characters of a text that a failure does not print
+LONG_FOLDERS = {"end_to_end", "tuning", "serving", "training", "conformance", "report", "beam"}
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """What a failure says of a part of a page: where it stands, instead of the page's megabytes."""
+    """Explains a failed `in` by the position of the text, without printing the whole page."""
     if op not in ("in", "not in") or not isinstance(left, str) or not isinstance(right, str):
         return None
     if len(right) <= LONG:
         return None
-    place = right.find(left)
-    around = right[max(0, place - 60) : place + len(left) + 60]
-    found = (
-        f"{right.count(left)} times, first at {place:,} in {around!r}" if place >= 0 else "nowhere"
-    )
-    return [f"{left!r} {op} a text of {len(right):,} characters: found {found}"]
+    position = right.find(left)
+    around = right[max(0, position - 60) : position + len(left) + 60]
+    count = right.count(left)
+    result = f"{count} times, first at {position:,} in {around!r}" if count else "nowhere"
+    return [f"{left!r} {op} a text of {len(right):,} characters: found {result}"]
+
+
+@pytest.hookimpl(trylast=True)  # after the selection by markers
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Runs long files first, so that the workers of pytest-xdist finish together.
+
+    Files with slow tests come first, then the folders whose tests train models or start processes,
+    then files by their number of tests. The tests of a file keep their order.
+    """
+    tests = collections.Counter(item.path for item in items)
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+
+    def rank(item: pytest.Item) -> tuple[bool, bool, int, str]:
+        path = item.path
+        is_long = not LONG_FOLDERS.isdisjoint(path.parts)
+        return path not in slow, not is_long, -tests[path], str(path)
+
+    items.sort(key=rank)
 
 
 def global_state() -> dict[str, object]:
-    """What all tests of a process share, of the libraries that it has loaded."""
+    """Global state of the loaded libraries, which all tests of a process share."""
     state: dict[str, object] = {"working directory": os.getcwd()}
     if "numpy" in sys.modules:
         numpy = sys.modules["numpy"]
@@ -47,7 +66,7 @@ def global_state() -> dict[str, object]:
 
 @pytest.fixture(autouse=True)
 def restored_state() -> Iterator[None]:
-    """Fails the test that leaves global state other than it found it, not one that comes later."""
+    """Fails the test that changes global state, instead of a later one."""
     before = global_state()
     yield
     after = global_state()

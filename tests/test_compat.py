@@ -1,4 +1,4 @@
-"""The framework lanes, each statement shown in a fresh process of the lane that runs the tests."""
+"""The framework lanes, each property tested in a fresh process of the lane that runs the tests."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ model.fit(features, labels, batch_size=2, epochs=1, verbose=0)
 after = [w.numpy() for w in model.trainable_weights]
 assert model(features).shape == (2, 2)
 assert any((b != a).any() for b, a in zip(before, after)), "no weight moved"
+print(hasattr(tf.keras, "ops"), tf.keras.Model.__module__)
 """
 
 
@@ -53,18 +54,10 @@ def succeeds(done) -> str:
 
 
 @pytest.mark.smoke
-def test_a_tfr_model_of_tf_keras_trains_one_step(run_python):
-    succeeds(run_python(ONE_TRAINING_STEP))
-
-
-@pytest.mark.smoke
-def test_tf_keras_is_keras_2_in_either_lane(run_python):
-    source = (
-        "from tfr_moe._compat import tf\nprint(hasattr(tf.keras, 'ops'), tf.keras.Model.__module__)"
-    )
+def test_a_tfr_model_of_keras_2_trains_one_step_in_either_lane(run_python):
     # Only Keras 3 has `keras.ops`.
     package = "tf_keras" if needs_legacy_keras() else "keras"
-    assert succeeds(run_python(source)) == f"False {package}.src.engine.training"
+    assert succeeds(run_python(ONE_TRAINING_STEP)) == f"False {package}.src.engine.training"
 
 
 def test_the_lane_follows_from_the_installed_version():
@@ -88,7 +81,7 @@ def test_tensorflow_starts_without_notices_however_it_is_loaded(run_python):
 
 @pytest.mark.smoke
 @new_lane
-def test_keras_3_touched_first_is_refused_in_one_line_that_says_what_to_do(run_python):
+def test_keras_3_loaded_first_is_rejected_with_a_remedy(run_python):
     done = run_python("import tensorflow as tf\ntf.keras.Model\nfrom tfr_moe._compat import tf")
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
@@ -98,7 +91,7 @@ def test_keras_3_touched_first_is_refused_in_one_line_that_says_what_to_do(run_p
 
 
 @new_lane
-def test_keras_3_by_the_users_variable_is_refused(run_python):
+def test_keras_3_set_by_the_user_is_rejected(run_python):
     done = run_python("from tfr_moe._compat import tf", TF_USE_LEGACY_KERAS="0")
     assert done.returncode == 1
     assert "tf.keras is already Keras 3" in done.stderr.strip().splitlines()[-1]
@@ -176,7 +169,7 @@ print(tuner.get_best_hyperparameters()[0].get("units"))
 
 @pytest.mark.smoke
 @new_lane
-def test_keras_version_is_back_after_keras_tuner_came_in(run_python):
+def test_keras_version_is_restored_after_importing_keras_tuner(run_python):
     source = (
         "from tfr_moe._compat import import_keras_tuner\n"
         "import keras\nbefore = keras.version\n"
@@ -192,7 +185,7 @@ def test_an_unknown_name_is_an_attribute_error():
         _compat.__getattr__("torch")
 
 
-def test_no_tensorflow_at_all_is_said(monkeypatch):
+def test_a_missing_tensorflow_is_reported(monkeypatch):
     def absent(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 

@@ -1,11 +1,18 @@
-"""A failure says what was looked for in a page without printing it; tests put back what they change."""
+"""Failures don't print whole pages, long files run first, and tests restore global state."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from tests.conftest import global_state, pytest_assertrepr_compare
+from tests.conftest import (
+    ROOT,
+    global_state,
+    pytest_assertrepr_compare,
+    pytest_collection_modifyitems,
+)
 from tfr_moe._compat import tf
 
 PAGE = "<p>" * 100_000 + '<th aria-sort="none">' + "</p>" * 100_000
@@ -16,7 +23,7 @@ def test_a_missing_part_of_a_long_text_is_named_without_the_text():
     assert line == "'0.1234' in a text of 700,021 characters: found nowhere"
 
 
-def test_an_unwanted_part_of_a_long_text_is_shown_where_it_stands():
+def test_an_unwanted_part_of_a_long_text_is_shown_by_its_position():
     [line] = pytest_assertrepr_compare("not in", "aria-sort", PAGE)
     assert "found 1 times, first at 300,004 in 'p><p><p>" in line
     assert len(line) < 300
@@ -26,6 +33,25 @@ def test_other_comparisons_are_left_to_pytest():
     assert pytest_assertrepr_compare("in", "a", "short") is None
     assert pytest_assertrepr_compare("==", "a", PAGE) is None
     assert pytest_assertrepr_compare("in", 3, [1, 2]) is None
+
+
+def test_files_run_whole_and_long_ones_first():
+    def item(file, name, slow=False):
+        marker = "slow" if slow else None
+        return SimpleNamespace(
+            path=ROOT / "tests" / file, name=name, get_closest_marker=lambda name: name == marker
+        )
+
+    items = [
+        item("utils/test_a.py", "a1"),
+        item("losses/test_b.py", "b1"),
+        item("losses/test_b.py", "b2"),
+        item("tuning/test_c.py", "c1"),
+        item("data/test_d.py", "d2"),
+        item("data/test_d.py", "d1", slow=True),
+    ]
+    pytest_collection_modifyitems(items)
+    assert [each.name for each in items] == ["d2", "d1", "c1", "b1", "b2", "a1"]
 
 
 @pytest.mark.parametrize("name", ["print options", "dtype policy", "working directory"])

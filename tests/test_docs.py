@@ -71,7 +71,7 @@ def test_the_metrics_of_the_page_are_those_in_the_logs(names, repository):
 def test_the_pipelines_leave_their_exports_and_the_best_epoch(folder, names):
     assert "serving_default" in names["served"].signatures
     assert (folder / "run" / "saved_model" / "saved_model.pb").is_file()
-    assert names["pipeline"].ledger.best["epoch"] in (1, 2)
+    assert names["pipeline"].history.best["epoch"] in (1, 2)
 
 
 def test_models_of_one_layer_learn_gate_and_come_back(names):

@@ -9,8 +9,8 @@ import yaml
 from tests.test_docs import blocks_of
 from tests.tiny import TASKS, write_data_folder
 from tfr_moe.config import MULTITASK_NAMES, make_config
+from tfr_moe.config.tasks import TaskSettings
 from tfr_moe.layers import parameter_count
-from tfr_moe.tasks import TaskSettings
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,8 @@ def test_the_budget_is_matched(names):
 
 def test_the_yaml_of_the_page_is_a_configuration(page):
     (text,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert make_config({"model": "mmoe", **yaml.safe_load(text)}).tasks["purchase"].given == "cart"
+    config = make_config({"model": "mmoe", **yaml.safe_load(text)})
+    assert config.multi_task.tasks["purchase"].conditioned_on == "cart"
 
 
 def test_the_tables_name_every_model_and_every_setting(page):

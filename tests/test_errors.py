@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from tfr_moe.encoding import RowError
+from tfr_moe.elwc.values import RowError
 from tfr_moe.errors import UserError, describe, error_line, named
 from tfr_moe.schema import SchemaError
 
@@ -60,7 +60,7 @@ def test_an_entry_with_a_name_is_called_by_it():
     )
 
 
-def test_an_unknown_key_is_called_unknown():
+def test_an_unknown_key_is_reported_as_unknown():
     assert line_for({"parts": [{"name": "a", "sise": 2}]}) == "part 'a': sise: unknown key"
 
 
@@ -70,7 +70,7 @@ def test_a_validators_own_words_come_without_a_prefix():
     )
 
 
-def test_several_faults_stand_in_one_line():
+def test_several_errors_make_one_line():
     line = line_for({"parts": [{"name": "a", "size": "x"}], "more": 1})
     assert "\n" not in line
     first, second = line.split("; ")
@@ -83,6 +83,6 @@ def test_entries_that_failed_are_not_also_reported_as_too_few():
     assert line_for({"parts": []}).startswith("parts: ")
 
 
-def test_an_error_of_many_lines_is_said_in_one():
+def test_an_error_of_many_lines_becomes_one():
     error = UserError("schema.json: two faults:\n    a: missing\n    b: missing\n")
     assert error_line(error) == "error: schema.json: two faults: a: missing b: missing"

@@ -29,7 +29,7 @@ def test_version_and_metadata_agree():
 
 
 @pytest.mark.parametrize(
-    "extra", ["beam", "serving", "tuning", "baselines", "report", "gpu", "dev", "all"]
+    "extra", ["beam", "serving", "tuning", "baselines", "report", "gpu", "dev", "docs", "all"]
 )
 def test_every_extra_is_declared(extra: str):
     assert extra in metadata.metadata("tfr_moe").get_all("Provides-Extra")
@@ -74,7 +74,7 @@ def test_the_wheel_puts_nothing_generic_at_the_top(wheel: list[str]):
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_module_of_the_tree(wheel: list[str], repository: Path):
+def test_the_wheel_contains_every_module_of_the_tree(wheel: list[str], repository: Path):
     tracked = subprocess.run(
         ["git", "-C", repository, "ls-files", "tfr_moe", "beam", "serving", "tuning"],
         check=True,
@@ -88,7 +88,5 @@ def test_the_wheel_holds_every_module_of_the_tree(wheel: list[str], repository: 
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_configs_of_the_papers_tables(wheel: list[str], repository: Path):
-    configs = [path.relative_to(repository) for path in repository.glob("configs/**/*.yaml")]
-    assert len(configs) > 50
-    assert {f"tfr_moe/{path}" for path in configs} <= set(wheel)
+def test_the_wheel_contains_no_experiments(wheel: list[str]):
+    assert not [name for name in wheel if "experiments" in name or "configs" in name]

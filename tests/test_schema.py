@@ -201,50 +201,50 @@ def test_bookkeeping_specs():
         ({"kind": "numeric", "vocab": 5}, "vocab: unknown key"),
     ],
 )
-def test_a_wrong_feature_is_refused_by_name(feature: dict, says: str):
+def test_a_wrong_feature_is_rejected_by_name(feature: dict, says: str):
     message = refusal(features=with_feature(**feature))
     assert "feature 'extra'" in message
     assert says in message
 
 
 @pytest.mark.parametrize("default", [float("nan"), float("inf")])
-def test_a_default_that_is_no_finite_number_is_refused(default: float):
+def test_a_default_that_is_no_finite_number_is_rejected(default: float):
     assert "feature 'extra'" in refusal(features=with_feature(kind="numeric", default=default))
 
 
 @pytest.mark.parametrize("name", ["9lives", "a b", "", "a-b", "käse"])
-def test_a_name_that_is_no_identifier_is_refused(name: str):
+def test_a_name_that_is_no_identifier_is_rejected(name: str):
     feature = {"name": name, "scope": "example", "kind": "numeric"}
     assert "name: String should match pattern" in refusal(features=[*FEATURES, feature])
 
 
 @pytest.mark.parametrize("name", ["price", MASK, "context_numeric", "example_numeric"])
-def test_a_name_taken_twice_or_reserved_is_refused(name: str):
+def test_a_duplicate_or_reserved_name_is_rejected(name: str):
     feature = {"name": name, "scope": "example", "kind": "numeric"}
     message = refusal(features=[*FEATURES, feature])
-    assert f"feature {name!r}: the name is taken twice or reserved" in message
+    assert f"feature {name!r}: the name is used twice or reserved" in message
 
 
 @pytest.mark.parametrize("role", ["list_id", "position", "weight"])
-def test_a_role_that_is_also_a_feature_is_refused(role: str):
+def test_a_role_that_is_also_a_feature_is_rejected(role: str):
     assert "'price'" in refusal(**{role: "price"})
 
 
 @pytest.mark.parametrize("changes", [{"labels": ["click", "click"]}, {"weight": "place"}])
-def test_one_column_in_two_roles_is_refused(changes: dict):
+def test_one_column_in_two_roles_is_rejected(changes: dict):
     assert repr(next(iter(changes.values()))[0]) in refusal(**changes) or "'place'" in refusal(
         **changes
     )
 
 
 @pytest.mark.parametrize("child", ["price", "brand", "age", "colour"])
-def test_a_hierarchy_of_anything_but_categorical_context_is_refused(child: str):
+def test_a_hierarchy_of_anything_but_categorical_context_is_rejected(child: str):
     message = refusal(hierarchy={"child": child, "parent": "top"})
     assert f"hierarchy.child must be a categorical context feature, got {child!r}" in message
     assert "there are: top, sub" in message
 
 
-def test_a_category_that_is_its_own_parent_is_refused():
+def test_a_category_that_is_its_own_parent_is_rejected():
     assert "hierarchy" in refusal(hierarchy={"child": "top", "parent": "top"})
 
 
@@ -254,11 +254,11 @@ def test_what_must_be_there_is_named_when_it_is_not(key: str):
 
 
 @pytest.mark.parametrize("key", ["labels", "features"])
-def test_an_empty_list_is_refused(key: str):
+def test_an_empty_list_is_rejected(key: str):
     assert key in refusal(**{key: []})
 
 
-def test_an_unknown_key_is_refused():
+def test_an_unknown_key_is_rejected():
     assert refusal(label="click") == "label: unknown key"
 
 
@@ -293,7 +293,7 @@ def test_a_saved_schema_loads_equal(tmp_path: Path):
         ),
     ],
 )
-def test_a_file_that_is_no_schema_is_refused_in_one_line_that_names_it(
+def test_a_file_that_is_no_schema_is_rejected_in_one_line_that_names_it(
     tmp_path: Path, text: str | None, says: str
 ):
     path = tmp_path / "schema.yaml"
@@ -307,13 +307,13 @@ def test_a_file_that_is_no_schema_is_refused_in_one_line_that_names_it(
     assert "\n" not in message
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path):
+def test_bytes_that_are_no_text_are_rejected(tmp_path: Path):
     path = tmp_path / "schema.yaml"
     path.write_bytes(b"\xff\xfe\x00\x81")
     with pytest.raises(SchemaError, match=r"schema\.yaml"):
         FeatureSchema.load(path)
 
 
-def test_a_folder_in_place_of_a_schema_is_refused(tmp_path: Path):
+def test_a_folder_in_place_of_a_schema_is_rejected(tmp_path: Path):
     with pytest.raises(SchemaError, match=tmp_path.name):
         FeatureSchema.load(tmp_path)

@@ -1,12 +1,14 @@
-"""A small data-set folder, written without Beam, in which category decides which feature matters."""
+"""A small data set, written without Beam, whose category decides which feature matters."""
 
 import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from tfr_moe._compat import tf
-from tfr_moe.encoding import ListEncoder
+from tfr_moe.config import applicable, make_config
+from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.schema import FeatureSchema, shard_file
 
 SCHEMA = FeatureSchema.model_validate(
@@ -130,3 +132,32 @@ SMALL = {
     "attention_dim": 8,
     "personal_vector": "sales",
 }
+
+
+def small_config(settings, **explicit):
+    """The configuration of those settings that the model uses, since `SMALL` is for all models.
+
+    Settings given by keyword are all passed on, so that one that the model does not use is refused.
+    """
+    model = explicit.get("model", settings.get("model", "adv_hsc_moe"))
+    return make_config({**applicable(model, settings), **explicit})
+
+
+def shop_log(count: int, seed: int) -> pd.DataFrame:
+    """A log with the columns of README.md and docs/dataframes.md; the cheapest item is bought."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(count):
+        sub = int(rng.integers(6))
+        shared = {
+            "search_id": f"{seed}-{number}",
+            "date": pd.Timestamp("2024-01-01") + pd.Timedelta(number, "h"),
+            "top_category": f"top {sub // 3}",
+            "sub_category": f"sub {sub}",
+            "query": ["jacket", "lamp", "phone"][sub % 3],
+        }
+        prices = rng.integers(1, 60, 5)
+        for price in prices:
+            item = {"product_id": int(rng.integers(30)), "price": float(price)}
+            rows.append({**shared, **item, "purchased": price == prices.min()})
+    return pd.DataFrame(rows)

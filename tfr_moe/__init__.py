@@ -13,7 +13,7 @@ from tfr_moe import _compat as _compat  # first: it prepares the choice of Keras
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _SUBMODULES = (
     "beam",
@@ -24,14 +24,17 @@ _SUBMODULES = (
     "metrics",
     "scorers",
     "serving",
+    "tables",
     "training",
     "tuning",
 )
 
-__all__ = ["FeatureSchema", "UserError", "__version__", *_SUBMODULES]
+__all__ = ["FeatureSchema", "Ranker", "UserError", "__version__", *_SUBMODULES]
 
 
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"tfr_moe.{name}")
+    if name == "Ranker":
+        return importlib.import_module("tfr_moe.ranker").Ranker
     raise AttributeError(f"module 'tfr_moe' has no attribute {name!r}")

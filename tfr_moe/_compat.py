@@ -2,8 +2,8 @@
 
 TensorFlow Ranking is written for Keras 2 and for a TensorFlow that still has `tf.estimator`. Up to
 TensorFlow 2.15 both are there. From 2.16 on, `tf.keras` is Keras 3 unless `TF_USE_LEGACY_KERAS` is
-set before it is first touched, and `tensorflow.estimator` is gone, at which TensorFlow Ranking fails
-at import. Importing this module costs no TensorFlow import: it only sets variables. The
+set before it is first touched, and `tensorflow.estimator` is gone, at which TensorFlow Ranking
+fails at import. Importing this module costs no TensorFlow import: it only sets variables. The
 frameworks load at the first access of an attribute:
 
     from tfr_moe._compat import tf, tfr
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     import tensorflow as tf
     import tensorflow_ranking as tfr
 
-__all__ = ["import_keras_tuner", "needs_legacy_keras", "tf", "tfr"]
+__all__ = [
+    "import_keras_tuner",
+    "needs_legacy_keras",
+    "tf",
+    "tfr",
+]
 
 _DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tf-nightly")
 _ORDER = (

@@ -1,28 +1,31 @@
-"""The exception for mistakes of the user, the line it becomes on stderr, and the exit codes."""
+"""The exception for user errors, its line on stderr, and the exit codes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
-MISTAKE = 2
-"""The exit code of a program that a mistake of the user's has ended."""
+EXIT_USAGE = 2
+"""Exit code after a user error."""
 
-INTERRUPTED = 130
-"""The exit code of a program that Ctrl-C has ended, by the custom of shells."""
+EXIT_PEER_LOST = 75
+"""Exit code of training whose peers are gone: re-running the same command resumes the run."""
+
+EXIT_INTERRUPTED = 130
+"""Exit code after Ctrl-C, by the convention of shells."""
 
 
 class UserError(Exception):
-    """A mistake in what the user gave: a file, a row, a field or a flag.
+    """An error of the user in a file, a row, a field or an argument.
 
-    The message is one line. It names the thing at fault and, where there are any, the allowed values.
+    The message is one line that says what is wrong, where, and what is allowed.
     """
 
 
 def error_line(error: object) -> str:
-    """What a program says of an error that ends it: one line, however many its message has.
+    """Formats an error that ends a program as one line.
 
     Example:
         >>> error_line(UserError("config.yaml: two faults:\\n    seed, epochs"))
@@ -32,7 +35,7 @@ def error_line(error: object) -> str:
 
 
 def named(location: Sequence[int | str], data: Any) -> str:
-    """Turns a position such as `("features", 3, "kind")` into words: `feature 'price': kind`."""
+    """Formats a location such as `("features", 3, "kind")` as `feature 'price': kind`."""
     words: list[str] = []
     here = data
     for step in location:
@@ -49,8 +52,14 @@ def named(location: Sequence[int | str], data: Any) -> str:
     return ": ".join(words)
 
 
-def describe(error: ValidationError, data: Any) -> str:
-    """Renders a pydantic error over the raw `data` as one line that names each field at fault."""
+def describe(error: ValidationError, data: Any, hidden: Container[int | str] = ()) -> str:
+    """Formats a pydantic error over the raw `data` as one line that names each wrong field.
+
+    Args:
+        error: the error.
+        data: the mapping that was validated.
+        hidden: levels of the data that the line does not name.
+    """
     parts = []
     items = error.errors()
     for item in items:
@@ -58,8 +67,8 @@ def describe(error: ValidationError, data: Any) -> str:
             other["loc"][: len(item["loc"])] == item["loc"] for other in items if other is not item
         )
         if item["type"] == "too_short" and nested:
-            continue  # a sequence whose entries failed counts as empty; the entries say why
-        where = named(item["loc"], data)
+            continue  # pydantic counts a sequence of invalid entries as empty
+        where = named([step for step in item["loc"] if step not in hidden], data)
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             message = "unknown key"

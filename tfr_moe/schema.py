@@ -1,8 +1,8 @@
 """FeatureSchema: the one description of the data that every other part reads.
 
 A schema names the columns of a search log and says what each one is. From it follow the parsing
-specs of `tf.io`, the Keras inputs, the validation of rows, the encoding of requests and the layout of
-the data-set folder, so that pipeline, training, export and client can't drift apart.
+specs of `tf.io`, the Keras inputs, the validation of rows, the encoding of requests and the layout
+of the data-set folder, so that pipeline, training, export and client agree.
 
     list_id: session_id
     time: timestamp
@@ -47,17 +47,28 @@ SPLITS = ("train", "validation", "test")
 
 
 class SchemaError(UserError):
-    """A schema that does not hold together; the message names the feature."""
+    """An inconsistent schema; the message names the feature."""
 
 
 def vocabulary_file(feature: str) -> str:
-    """The path of a feature's vocabulary inside a data-set folder."""
+    """Returns the path of the vocabulary of a feature in a data-set folder."""
     return f"vocabulary/{feature}.txt"
 
 
 def shard_file(split: str, shard: int, num_shards: int) -> str:
-    """The name of one TFRecord file, such as `train-00000-of-00008.tfrecord.gz`."""
+    """Returns the name of a TFRecord file, such as `train-00000-of-00008.tfrecord.gz`."""
     return f"{split}-{shard:05d}-of-{num_shards:05d}.tfrecord.gz"
+
+
+def description_files(folder: Path) -> list[str]:
+    """The paths of schema, statistics and vocabularies inside a data-set folder."""
+    vocabularies = sorted(path.name for path in folder.glob("vocabulary/*.txt"))
+    return [SCHEMA_FILE, STATISTICS_FILE, *(f"vocabulary/{name}" for name in vocabularies)]
+
+
+def shard_files(folder: Path, split: str = "*") -> list[str]:
+    """The sorted names of the TFRecord files of a split, or of all splits, in a folder."""
+    return sorted(path.name for path in folder.glob(f"{split}-*-of-*.tfrecord.gz"))
 
 
 class Feature(BaseModel):
@@ -65,20 +76,20 @@ class Feature(BaseModel):
 
     Attributes:
         name: the column's name in the rows and, unless packed, in the records.
-        scope: `context` for one value a list, `example` for one value an item.
-        kind: `numeric` (float32, `width` values), `categorical` (one id) or `categorical_list`
-            (up to `max_length` ids, such as a click history). Ids are strings; whole numbers in the
-            rows are written as decimal strings.
+        scope: `context` for one value per list, `example` for one value per item.
+        kind: `numeric` (float32, `width` values), `categorical` (one ID) or `categorical_list`
+            (up to `max_length` IDs, such as a click history). IDs are strings; integers in the rows
+            are written as decimal strings.
         width: number of values of a numeric feature.
-        default: what stands in for a missing value. A numeric feature without one is required; a
-            missing id is the empty string, which is out of vocabulary.
-        required: refuse rows without a value. True by default for numerics without a default.
+        default: replaces a missing value. A numeric feature without one is required; a missing ID
+            is the empty string, which is out of vocabulary.
+        required: rejects rows without a value; by default True for numerics without a default.
         transform: `log1p` takes sign(x) log(1 + |x|) before normalisation, for prices and counts.
-        hash_buckets: ids are hashed into so many buckets; without it a vocabulary is built.
-        max_vocabulary: a vocabulary keeps so many of the most frequent ids.
-        min_count: ids seen less often in the training split are left out of the vocabulary.
-        embedding_dim: width of the embedding; None takes the run's `embedding_dim`.
-        max_length: number of ids kept of a `categorical_list`, the latest (last) ones.
+        hash_buckets: number of buckets into which IDs are hashed; without it a vocabulary is built.
+        max_vocabulary: maximum number of IDs in the vocabulary, the most frequent ones.
+        min_count: IDs with fewer occurrences in the training split are out of vocabulary.
+        embedding_dim: width of the embedding; by default the `embedding_dim` of the run.
+        max_length: maximum number of IDs of a `categorical_list`, the last ones.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -120,19 +131,19 @@ class Feature(BaseModel):
 
     @property
     def is_required(self) -> bool:
-        """Whether a row without a value is refused."""
+        """Whether a row without a value is rejected."""
         if self.required is not None:
             return self.required
         return self.kind == "numeric" and self.default is None
 
     @property
     def has_vocabulary(self) -> bool:
-        """Whether ids are looked up in a vocabulary file (else they are numeric or hashed)."""
+        """Whether IDs are looked up in a vocabulary file (else numeric or hashed)."""
         return self.kind != "numeric" and self.hash_buckets is None
 
     @property
     def columns(self) -> list[str]:
-        """The names of a numeric feature's values: its own, or `a[0]`, `a[1]`, ... if it is wide."""
+        """Names of a numeric feature's values: its name, or `a[0]`, `a[1]`, ... if it is wide."""
         if self.width == 1:
             return [self.name]
         return [f"{self.name}[{i}]" for i in range(self.width)]
@@ -141,8 +152,8 @@ class Feature(BaseModel):
 class Hierarchy(BaseModel):
     """The category tree: `child` is the sub-category (SC), `parent` the top category (TC).
 
-    Both are categorical context features. A child name may stand under several parents, so the pair
-    `parent > child` is the child's key wherever it is looked up or hashed.
+    Both are categorical context features. A child name may occur under several parents, so the pair
+    `parent > child` is the key by which a child is looked up or hashed.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -156,10 +167,10 @@ class FeatureSchema(BaseModel):
 
     Attributes:
         features: the features that the model may read.
-        list_id: column that tells which rows form one list (session, query instance).
+        list_id: column with the ID of the list of a row (session, query instance).
         labels: columns with the graded relevance, >= 0; the first one is the primary label.
         time: column with the time of the list, for the split by time: ISO 8601 or Unix seconds.
-        position: column with the place (1 is first) at which the item was shown.
+        position: column with the position (1 is first) at which the item was shown.
         weight: column with a weight of the item in the loss, >= 0.
         hierarchy: the category tree, needed by the gates.
         packed: numerics of one scope are stored as one float feature (`context_numeric`,
@@ -193,19 +204,17 @@ class FeatureSchema(BaseModel):
         seen: set[str] = {MASK, *PACKED.values()}
         for feature in self.features:
             if feature.name in seen:
-                raise ValueError(f"feature {feature.name!r}: the name is taken twice or reserved")
+                raise ValueError(f"feature {feature.name!r}: the name is used twice or reserved")
             seen.add(feature.name)
         for role in self.role_columns():
             if role in seen:
-                raise ValueError(
-                    f"{role!r}: list_id, labels, position, weight and the features need a name each"
-                )
+                raise ValueError(f"column {role!r} is used twice")
             seen.add(role)
         if self.hierarchy is not None:
             for role_name in ("child", "parent"):
                 self._check_category(role_name, getattr(self.hierarchy, role_name))
             if self.hierarchy.child == self.hierarchy.parent:
-                raise ValueError(f"hierarchy: {self.hierarchy.child!r} is child and parent at once")
+                raise ValueError(f"hierarchy: {self.hierarchy.child!r} is both child and parent")
         return self
 
     def _check_category(self, role: str, name: str) -> None:
@@ -217,7 +226,7 @@ class FeatureSchema(BaseModel):
             )
 
     def role_columns(self) -> list[str]:
-        """The columns that are stored beside the features: list id, labels, position, weight."""
+        """Returns the columns stored beside the features: list ID, labels, position, weight."""
         return [c for c in (self.list_id, *self.labels, self.position, self.weight) if c]
 
     @classmethod
@@ -225,7 +234,7 @@ class FeatureSchema(BaseModel):
         """Reads a schema from YAML or JSON.
 
         Raises:
-            SchemaError: in one line, with the file and the feature at fault.
+            SchemaError: naming the file and the invalid feature.
         """
         path = Path(path)
         try:
@@ -242,8 +251,32 @@ class FeatureSchema(BaseModel):
         except ValidationError as error:
             raise SchemaError(f"schema {path}: {describe(error, data)}") from error
 
+    @classmethod
+    def infer(cls, frame: Any, **roles: Any) -> FeatureSchema:
+        """Infers the schema of a data frame; see `tfr_moe.tables.infer_schema` for the arguments.
+
+        Args:
+            frame: a pandas, polars or pyarrow data frame, one row per item.
+            **roles: `list_id` and `label`, and optionally `time`, `position`, `weight`,
+                `hierarchy`, `ignore`, `keep`.
+
+        Raises:
+            UserError: for a column that does not exist, or a frame without features.
+
+        Example:
+            >>> import pandas as pd
+            >>> rows = {"q": [1, 1, 2, 2], "click": [0, 1, 0, 1], "price": [3, 2, 5, 4]}
+            >>> frame = pd.DataFrame(rows)
+            >>> schema = FeatureSchema.infer(frame, list_id="q", label="click")
+            >>> schema.feature("price").scope
+            'example'
+        """
+        from tfr_moe.tables import infer_schema
+
+        return cls.model_validate(infer_schema(frame, **roles).schema)
+
     def to_json(self) -> str:
-        """The schema as JSON text, without what is at its default."""
+        """Returns the schema as JSON text, without default values."""
         return json.dumps(self.model_dump(mode="json", exclude_defaults=True), indent=1)
 
     def save(self, path: str | Path) -> None:
@@ -256,10 +289,10 @@ class FeatureSchema(BaseModel):
         return self.labels[0]
 
     def feature(self, name: str) -> Feature:
-        """The feature of that name.
+        """Returns the feature of that name.
 
         Raises:
-            SchemaError: if there is none; the message lists those there are.
+            SchemaError: if there is none; the message lists the available ones.
         """
         for feature in self.features:
             if feature.name == name:
@@ -268,27 +301,26 @@ class FeatureSchema(BaseModel):
         raise SchemaError(f"feature {name!r} is not in the schema; there are: {names}")
 
     def select(self, scope: Scope, *kinds: Kind) -> Iterator[Feature]:
-        """The features of a scope, of all kinds or the given ones, in the schema's order."""
+        """Returns the features of a scope, of all kinds or some, in the order of the schema."""
         return (f for f in self.features if f.scope == scope and (not kinds or f.kind in kinds))
 
     def packed_columns(self, scope: Scope) -> list[str]:
-        """Column names of a scope's packed numeric feature; `a[0]`, `a[1]` where a is wide."""
+        """Returns the columns of the packed numerics of a scope; `a[0]`, `a[1]` where a is wide."""
         return [column for f in self.select(scope, "numeric") for column in f.columns]
 
     def lookup_key(self, feature: Feature, values: Mapping[str, Any]) -> str:
-        """The string under which an id is counted and looked up: the pair for the child category."""
-        own = values[feature.name]
+        """Returns the text by which an ID is looked up: the pair for the child category."""
+        text = values[feature.name]
         if self.hierarchy is not None and feature.name == self.hierarchy.child:
-            return f"{values[self.hierarchy.parent]}{PAIR_SEPARATOR}{own}"
-        return own
+            return f"{values[self.hierarchy.parent]}{PAIR_SEPARATOR}{text}"
+        return text
 
     def feature_spec(self, scope: Scope) -> dict[str, Any]:
-        """`tf.io.FixedLenFeature` specs of the model's features of one scope.
+        """Returns `tf.io.FixedLenFeature` specs of the features of one scope.
 
-        Numerics are float32 of shape [m] (packed) or [width]; ids are strings of shape [1] or
-        [max_length], with the empty string for nothing. Every spec has a default, which is also what
-        padded items read; whether a value is missing is for the pipeline, or for a request the client
-        and the exported graph, to say.
+        Numerics are float32 of shape [m] (packed) or [width]; IDs are strings of shape [1] or
+        [max_length], padded with the empty string. Every spec has a default, which padded items get
+        too; missing values are rejected by the pipeline, the client or the exported graph.
         """
         from tfr_moe._compat import tf
 
@@ -308,7 +340,7 @@ class FeatureSchema(BaseModel):
         return spec
 
     def label_spec(self) -> dict[str, Any]:
-        """Specs of the labels: float32 of shape [1], -1 at padded items."""
+        """Returns specs of the labels: float32 of shape [1], -1 at padded items."""
         from tfr_moe._compat import tf
 
         return {
@@ -316,7 +348,7 @@ class FeatureSchema(BaseModel):
         }
 
     def bookkeeping_spec(self, scope: Scope) -> dict[str, Any]:
-        """Specs of what evaluation reads besides: the list id; the position; the weight."""
+        """Returns specs of what only evaluation reads: the list ID, or position and weight."""
         from tfr_moe._compat import tf
 
         if scope == "context":
@@ -330,11 +362,11 @@ class FeatureSchema(BaseModel):
 
 
 class FeatureTables(NamedTuple):
-    """What the training split says about the features.
+    """Statistics and vocabularies of the training split.
 
     Attributes:
-        statistics: scope -> column -> {"mean": ..., "std": ...} after the feature's transform.
-        vocabularies: feature -> its ids, as a list or as the path of a file with one id a line.
+        statistics: scope -> column -> {"mean": ..., "std": ...} after its `transform`.
+        vocabularies: feature -> IDs, as a list or as the path of a file with one ID per line.
     """
 
     statistics: Mapping[str, Mapping[str, Mapping[str, float]]]

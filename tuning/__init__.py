@@ -1,8 +1,7 @@
-"""Tuning with KerasTuner, in both framework lanes.
+"""Hyper-parameter search with KerasTuner.
 
-`keras_tuner` is the library itself, imported so that it takes models of `tf.keras`: a plain
-`import keras_tuner` beside tf_keras would expect Keras 3. It and the names below load when they are
-first used.
+`keras_tuner` is the library itself, imported so that it accepts models of `tf.keras`; a plain
+`import keras_tuner` beside tf_keras would expect Keras 3. All names are loaded on first use.
 
 Example:
     >>> from tfr_moe.tuning import keras_tuner
@@ -12,41 +11,27 @@ Example:
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfr_moe._compat import import_keras_tuner
+from tfr_moe.utils.lazy import lazy_names
 
-if TYPE_CHECKING:
-    import keras_tuner
-
-    from .config import SweepConfig, load_sweep_config
-    from .hypermodel import RankingHyperModel
-    from .records import Trial, load_trials
-    from .sweep import tune
-
-__all__ = [
-    "RankingHyperModel",
-    "SweepConfig",
-    "Trial",
-    "keras_tuner",
-    "load_sweep_config",
-    "load_trials",
-    "tune",
-]
-_HOMES = {
-    "RankingHyperModel": "hypermodel",
-    "SweepConfig": "config",
-    "Trial": "records",
-    "load_sweep_config": "config",
-    "load_trials": "records",
-    "tune": "sweep",
-}
+_names, _get, _ = lazy_names(
+    __name__,
+    {
+        "config": ("SweepConfig", "load_sweep_config"),
+        "hypermodel": ("RankingHyperModel",),
+        "results": ("summarize_sweep",),
+        "sweep": ("tune",),
+        "sweep_folder": ("Trial", "load_trials"),
+    },
+)
+__all__ = [*_names, "keras_tuner"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "keras_tuner":
-        return import_keras_tuner()
-    if name not in _HOMES:
-        raise AttributeError(f"module 'tfr_moe.tuning' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"tfr_moe.tuning.{_HOMES[name]}"), name)
+    return import_keras_tuner() if name == "keras_tuner" else _get(name)
+
+
+def __dir__() -> list[str]:
+    return __all__

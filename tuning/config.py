@@ -1,4 +1,4 @@
-"""SweepConfig: all settings of a sweep, typed, from YAML."""
+"""The configuration of a sweep, from YAML."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from tfr_moe.config import RunConfig, make_config
+from tfr_moe.config import SETTINGS, RunConfig, make_config
 from tfr_moe.errors import UserError, describe
+from tfr_moe.utils.settings import parse_pair
 
-from .records import Direction
-
+Direction = Literal["max", "min"]
 Algorithm = Literal["grid", "random", "hyperband", "bayesian"]
 UNLIMITED = ("grid", "hyperband")
 
 
 class Objective(BaseModel):
-    """What is to be best.
+    """The metric to optimise.
 
     Attributes:
-        name: of a validation metric that the run computes, or `loss`.
-        direction: `max` or `min`; None where it is still to be found out.
+        name: of a validation metric of the runs, or `loss`.
+        direction: `max` or `min`; None means that of the metric.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -37,24 +37,23 @@ class SweepConfig(BaseModel):
     """The settings of a sweep.
 
     Attributes:
-        base: settings of `RunConfig` that all trials share: the model, the budget, ...
-        space: what varies; see `tfr_moe.tuning.spaces.make_space`.
+        base: `RunConfig` settings of all trials: the model, the number of epochs, ...
+        space: what varies; see `tfr_moe.tuning.search_space.make_space`.
         algorithm: grid, random, hyperband or bayesian.
-        objective: the validation metric to be best, as a name or with its direction.
-        seeds: how many seeds each trial is trained with, counted up from that of `base`, or a list.
-        max_trials: trials at most; needed by random and bayesian, None for the whole grid.
-            Hyperband takes none: its number follows from the epochs.
+        objective: the validation metric to optimise, as a name or with its direction.
+        seeds: number of seeds per trial, counted from that of `base`, or a list of seeds.
+        max_trials: maximum number of trials; required by random and bayesian, None for a whole
+            grid, not for hyperband.
         search_seed: seed of the search algorithm.
-        hyperband_factor: one in so many trials goes on to the next round of Hyperband.
-        hyperband_iterations: how often Hyperband is run in full.
-        initial_points: random trials before the Bayesian search models anything; None for three
-            for each hyper-parameter.
-        max_failures: the sweep stops when so many trials in a row have failed.
-        cache: whether the data is parsed once and kept below the sweep, read into memory by each
-            process. False reads the records anew in each epoch, for data larger than memory.
-        process_per_trial: train each trial in a process of its own.
-        lease: seconds after which a worker that gives no sign of life loses its trial to another.
-        data: the data-set folder; given at the command line.
+        hyperband_factor: Hyperband continues one in this many trials in the next round.
+        hyperband_iterations: number of times that Hyperband runs in full.
+        initial_points: random trials before the Bayesian search fits a model; None for three per
+            hyper-parameter.
+        max_failures: number of failed trials in a row that stops the sweep.
+        cache: parse the data once and read it into the memory of each process. False parses it in
+            each epoch, for data larger than memory.
+        data: the data-set folder.
+        data_fingerprint: identifies the data set; filled in when the sweep starts.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
@@ -71,35 +70,34 @@ class SweepConfig(BaseModel):
     initial_points: int | None = Field(None, ge=1)
     max_failures: int = Field(3, ge=1)
     cache: bool = True
-    process_per_trial: bool = False
-    lease: float = Field(60.0, gt=0)
     data: str | None = None
+    data_fingerprint: str | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _short_forms(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        given = dict(given)
-        if isinstance(given.get("objective"), str):
-            given["objective"] = {"name": given["objective"]}
-        base = given.get("base", {})
+    def _expand(cls, settings: Any) -> Any:
+        if not isinstance(settings, dict):
+            return settings
+        settings = dict(settings)
+        if isinstance(settings.get("objective"), str):
+            settings["objective"] = {"name": settings["objective"]}
+        base = settings.get("base", {})
         if isinstance(base, dict):
-            given["base"] = make_config(base, "base")
-        first = given["base"].seed
-        count = given.get("seeds", 1)
+            settings["base"] = make_config(base, "base")
+        first = settings["base"].seed
+        count = settings.get("seeds", 1)
         if isinstance(count, int) and not isinstance(count, bool):
             if count < 1:
                 raise ValueError(f"seeds must be >= 1 or a list, got {count}")
-            given["seeds"] = tuple(range(first, first + count))
-        return given
+            settings["seeds"] = tuple(range(first, first + count))
+        return settings
 
     @model_validator(mode="after")
     def _check(self) -> SweepConfig:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise ValueError(f"seeds must be different numbers >= 0, got {list(self.seeds)}")
         if self.algorithm == "hyperband" and self.max_trials is not None:
-            raise ValueError("max_trials is not for hyperband: base.num_epochs decides")
+            raise ValueError("max_trials is not for hyperband: it follows from base.num_epochs")
         if self.algorithm not in UNLIMITED and self.max_trials is None:
             raise ValueError(f"max_trials is needed by algorithm {self.algorithm!r}")
         if self.algorithm != "bayesian" and self.initial_points is not None:
@@ -107,7 +105,7 @@ class SweepConfig(BaseModel):
         return self
 
     def save(self, path: Path) -> None:
-        """Writes all settings as YAML; `load_sweep_config` reads them back equal."""
+        """Writes all settings as YAML."""
         text = yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
         temporary = path.with_name(f".{path.name}.tmp")
         temporary.write_text(text, encoding="utf-8")
@@ -118,7 +116,7 @@ def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig
     """A SweepConfig from a mapping.
 
     Raises:
-        UserError: in one line, with the key at fault.
+        UserError: naming the invalid key.
 
     Example:
         >>> config = make_sweep_config({"space": "lambda_grid", "seeds": 2})
@@ -129,7 +127,7 @@ def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig
         tfr_moe.errors.UserError: sweep config: unknown key 'spaces'; did you mean 'space'?
     """
     if not isinstance(settings, dict):
-        raise UserError(f"{where}: must be a mapping with at least a space")
+        raise UserError(f"{where}: must be a mapping with a space")
     for key in settings:
         if key not in SweepConfig.model_fields:
             close = difflib.get_close_matches(str(key), SweepConfig.model_fields, n=1)
@@ -144,33 +142,27 @@ def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig
 
 
 def _below_base(key: str) -> str:
-    if key in RunConfig.model_fields:
-        return "it is a setting of the runs: put it below base"
+    if key in ("model", *SETTINGS):
+        return "it is a setting of runs: set it below base"
     return f"there are: {', '.join(SweepConfig.model_fields)}"
 
 
 def _override(settings: dict[str, Any], pair: str) -> None:
-    key, equals, text = pair.partition("=")
-    if not equals or not key.strip():
-        raise UserError(f"--set {pair!r}: must be key=value")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise UserError(f"--set {pair!r}: the value is not valid YAML") from None
+    key, value = parse_pair(pair)
     here = settings
-    *above, last = key.strip().split(".")
+    *above, last = key.split(".")
     for step in above:
         here = here.setdefault(step, {})
         if not isinstance(here, dict):
-            raise UserError(f"--set {pair!r}: {step} holds no settings")
+            raise UserError(f"{pair!r}: {step} is not a mapping")
     here[last] = value
 
 
 def load_sweep_config(path: str | Path, overrides: Sequence[str] = ()) -> SweepConfig:
-    """Reads a sweep's YAML, then applies `key=value` pairs, where a dot goes down: `base.top_k=2`.
+    """Reads a sweep's YAML and applies `key=value` overrides such as `base.top_k=2`.
 
     Raises:
-        UserError: if the file can't be read, or see `make_sweep_config`.
+        UserError: if the file cannot be read or is invalid.
     """
     path = Path(path)
     try:

@@ -1,4 +1,4 @@
-"""KerasTuner hypermodels: the values of the hyper-parameters become a run's settings and its model."""
+"""The KerasTuner hypermodel of the ranking models, and checks of objective and space."""
 
 from __future__ import annotations
 
@@ -14,27 +14,24 @@ from tfr_moe import metrics
 from tfr_moe._compat import import_keras_tuner, tf
 from tfr_moe.config import BASELINE_NAMES, RunConfig, make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.data.cached import CachedDatasetBuilder
-from tfr_moe.data.parsed import ParsedSplit
+from tfr_moe.data.cache import CachedDatasetBuilder, ParsedSplit
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run import check_names, make_builder, make_scorer
 
-from .config import Objective
-from .dimensions import Choice, settings_above
-from .records import Direction
-from .spaces import Space, make_space
+from .config import Direction, Objective
+from .dimensions import ChoiceDimension, settings_above
+from .search_space import SearchSpace, make_space
 
 kt: Any = import_keras_tuner()
 
 
 class RankingHyperModel(kt.HyperModel):
-    """Any model of `tfr_moe.config.MODEL_NAMES`, with some of its settings left to a tuner.
+    """A model of `tfr_moe.config.MODEL_NAMES` some of whose settings a tuner chooses.
 
-    Of the models of `BASELINE_NAMES`, which are not Keras', it makes the settings of the trials.
-
-    It serves the sweeps of `tfr-moe tune`, and KerasTuner's own tuners just as well:
+    For `BASELINE_NAMES`, which are not Keras models, it only makes the settings of trials. Sweeps
+    use it, and it works with KerasTuner's own tuners:
 
         hypermodel = RankingHyperModel(DataFolder("data"), make_config({"model": "moe"}), "experts")
         tuner = keras_tuner.RandomSearch(
@@ -43,9 +40,9 @@ class RankingHyperModel(kt.HyperModel):
 
     Args:
         folder: the data set.
-        base: the settings that are not varied.
-        space: what is varied, in any form that `make_space` takes.
-        splits: the parsed data where it is in memory; None reads the records.
+        base: the settings that do not vary.
+        space: what varies, see `make_space`.
+        splits: the parsed data in memory; None reads the records.
 
     Raises:
         UserError: for a space that does not fit the model or the data.
@@ -62,33 +59,33 @@ class RankingHyperModel(kt.HyperModel):
         self.folder = folder
         self.base = base
         self.splits = splits
-        self.space: Space = make_space(space, base, folder.schema)
+        self.space: SearchSpace = make_space(space, base, folder.schema)
 
     def config(self, hp: Any, **fixed: Any) -> RunConfig:
-        """The settings of a run for the values that `hp` holds, with `fixed` above all.
+        """The run settings for the values in `hp`, overridden by `fixed`.
 
         Raises:
-            UserError: if they don't go together.
+            UserError: if they are invalid together.
         """
         settings, _ = self.space.suggest(hp)
         return self.make_config(settings, **fixed)
 
     def make_config(self, settings: Mapping[str, Any], **fixed: Any) -> RunConfig:
-        """The base settings with others above them."""
+        """The base settings with overrides."""
         return make_config(settings_above(self.base, settings, fixed), "trial")
 
     def builder(self, config: RunConfig) -> ElwcDatasetBuilder:
-        """What serves the batches: from memory where the data is parsed."""
+        """Builds the data sets, from memory if the data is parsed."""
         if self.splits is None:
             return make_builder(self.folder, config)
         return make_builder(self.folder, config, partial(CachedDatasetBuilder, self.splits))
 
     def declare(self, hp: Any) -> None:
-        """Names all hyper-parameters of the space to `hp`, without a model."""
+        """Registers all hyper-parameters of the space in `hp`, without building a model."""
         self.space.suggest(hp)
 
     def build(self, hp: Any) -> tf.keras.Model:
-        """The compiled model for the values that `hp` holds."""
+        """The compiled model for the values in `hp`."""
         config = self.config(hp)
         scorer = make_scorer(self.folder, config)
         with tempfile.TemporaryDirectory() as nothing_to_resume:
@@ -102,34 +99,35 @@ class RankingHyperModel(kt.HyperModel):
             return pipeline.compiled_model()
 
     def fit(self, hp: Any, model: tf.keras.Model, *args: Any, **kwargs: Any) -> Any:
-        """Trains on the data set, unless data is given, for the epochs of `base`, unless told."""
+        """Trains; data and number of epochs default to the data set and `base`."""
         config = self.config(hp)
         if not args and "x" not in kwargs:
             builder = self.builder(config)
             kwargs["x"] = builder.build_train_dataset()
             kwargs.setdefault("validation_data", builder.build_valid_dataset())
-            kwargs.setdefault("steps_per_epoch", config.steps_per_epoch)
-        kwargs.setdefault("epochs", config.num_epochs)
+            kwargs.setdefault("steps_per_epoch", config.training.steps_per_epoch)
+        kwargs.setdefault("epochs", config.training.num_epochs)
         kwargs.setdefault("verbose", 0)
         return model.fit(*args, **kwargs)
 
 
 def reported(base: RunConfig, schema: FeatureSchema) -> dict[str, Direction]:
-    """What a run reports of the validation split, and whether it is to be large or small.
+    """The validation metrics of a run and their directions.
 
-    With several tasks that is each metric of each task (`click_ndcg`) and their means (`ndcg`).
+    With several tasks these are the metrics of each task (`click_ndcg`) and their means (`ndcg`).
 
     Example:
         >>> schema = FeatureSchema(list_id="q", labels=["y"], features=[
         ...     {"name": "a", "scope": "example", "kind": "numeric"}])
-        >>> reported(make_config({"model": "dnn", "metrics": ["ndcg_10"], "monitor": "loss"}), schema)
+        >>> base = make_config({"model": "dnn", "metrics": ["ndcg_10"], "monitor": "loss"})
+        >>> reported(base, schema)
         {'ndcg_10': 'max', 'loss': 'min'}
     """
-    tasks = base.model_copy(update={"monitor": "loss"}).tasks_over(schema)
+    tasks = base.replace(monitor="loss").tasks_over(schema)
     names = {f"{task.name}_{metric}": metric for task in tasks for metric in task.metrics}
     names |= {metric: metric for task in tasks for metric in task.metrics}
     if not tasks:
-        names = {metric: metric for metric in base.metrics}
+        names = {metric: metric for metric in base.training.metrics}
     directions: dict[str, Direction] = {
         name: "max" if metrics.higher_is_better(metric) else "min" for name, metric in names.items()
     }
@@ -137,34 +135,35 @@ def reported(base: RunConfig, schema: FeatureSchema) -> dict[str, Direction]:
 
 
 def check_objective(objective: Objective, base: RunConfig, schema: FeatureSchema) -> Objective:
-    """The objective with its direction, after making sure that the runs report it.
+    """The objective with its direction.
 
     Raises:
-        UserError: naming what they report.
+        UserError: if the runs do not report it, naming what they report.
     """
     known = reported(base, schema)
     if objective.name not in known:
         raise UserError(
-            f"objective {objective.name!r}: the runs of {base.model} do not report it; they report "
+            f"objective {objective.name!r}: not reported by runs of {base.model}; there are: "
             f"{', '.join(known)} (base.metrics adds others)"
         )
     direction = known[objective.name]
     if objective.direction not in (None, direction):
         raise UserError(
-            f"objective {objective.name}: its direction is {direction}, not {objective.direction}"
+            f"objective {objective.name}: direction must be {direction}. Received: "
+            f"direction={objective.direction!r}"
         )
     return Objective(name=objective.name, direction=direction)
 
 
 def check_options(hypermodel: RankingHyperModel) -> None:
-    """Makes the scorer of each listed value, which refuses what the data does not have.
+    """Makes the scorer of each listed value, which rejects what the data does not have.
 
     Raises:
-        UserError: naming the hyper-parameter and the value.
+        UserError: naming hyper-parameter and value.
     """
     _check_model(hypermodel.folder, hypermodel.base)
     for dimension in hypermodel.space.dimensions:
-        for value, settings in dimension.options if isinstance(dimension, Choice) else ():
+        for value, settings in dimension.options if isinstance(dimension, ChoiceDimension) else ():
             try:
                 _check_model(hypermodel.folder, hypermodel.make_config(settings))
             except UserError as error:

@@ -1,4 +1,4 @@
-"""The trials of a sweep as a table: for the terminal, as CSV and as JSON."""
+"""Tables of a sweep's trials: for the terminal and as CSV."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import csv
 import io
 import json
 import math
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from rich import box
@@ -13,18 +16,43 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from . import words
-from .records import Trial
-from .summary import CONFIDENCE, Entry, Summary
+from . import formatting
+from .results import CONFIDENCE, RankedTrial, SweepSummary, summarize_sweep, write_best
+from .sweep_folder import LOCK_FILE, Trial, locked
 
 TERMINAL_ROWS = 30
+TABLE_FILE = "results.csv"
 
 
-def count_line(summary: Summary) -> str:
-    """How far the sweep is.
+def write_results(sweep: str | Path) -> SweepSummary:
+    """Writes `results.csv` and `best.yaml` of a sweep so far.
 
-    It says how many trials have a result, failed, and are running or were interrupted.
+    `best.yaml` needs a trial with a result. Existing files are replaced in one step each.
+
+    Raises:
+        UserError: if there is no such sweep.
     """
+    summary = summarize_sweep(sweep)
+    with locked(summary.path / LOCK_FILE):
+        if summary.best is not None:
+            write_best(summary)
+        temporary = summary.path / f".{TABLE_FILE}.tmp"
+        temporary.write_text(to_csv(summary), encoding="utf-8")
+        temporary.replace(summary.path / TABLE_FILE)
+    return summary
+
+
+def print_table(sweep: str | Path, console: Console | None = None) -> None:
+    """Prints the trials of a sweep, best first, with failures and seed noise.
+
+    Raises:
+        UserError: if there is no such sweep.
+    """
+    print_summary(summarize_sweep(sweep), console or Console())
+
+
+def count_line(summary: SweepSummary) -> str:
+    """How many trials have a result, failed, and are running or were interrupted."""
     number = len(summary.entries)
     parts = [f"{number} trial{'' if number == 1 else 's'} with a result"]
     if summary.failed:
@@ -34,77 +62,77 @@ def count_line(summary: Summary) -> str:
     return ", ".join(parts)
 
 
-def noise_line(summary: Summary) -> str:
-    """What the seeds say about differences between trials, in a sentence or two."""
+def noise_line(summary: SweepSummary) -> str:
+    """What the seeds say about differences between trials."""
     if summary.best is None:
         return "No trial has a result yet."
     if summary.noise is None:
         return (
-            "One seed a trial: nothing here tells a difference between trials from the chance of the "
-            "seed. Ask for several seeds before choosing by small differences."
+            "One seed per trial: differences between trials cannot be told from seed variance. Use "
+            "several seeds before choosing by small differences."
         )
     tied = sum(bool(entry.tied) for entry in summary.entries) - 1
     seeds = len(summary.best.trial.seeds)
     least = summary.noise.least_difference(seeds, seeds)
     return (
-        f"Between seeds of the same settings the result scatters by {summary.noise.std:.4f} (pooled "
-        f"standard deviation, {summary.noise.degrees} degrees of freedom). Two trials of {seeds} seeds "
-        f"differ beyond that, at {CONFIDENCE:.0%}, when they are {least:.4f} apart. Closer to the best "
-        f"than that: {tied} of the other {len(summary.entries) - 1}."
+        f"Standard deviation over seeds of the same settings: {summary.noise.std:.4f} (pooled, "
+        f"{summary.noise.degrees} degrees of freedom). Two trials of {seeds} seeds differ "
+        f"significantly ({CONFIDENCE:.0%}) from {least:.4f} on. Not significantly worse than the "
+        f"best: {tied} of the other {len(summary.entries) - 1}."
     )
 
 
-def trial_table(summary: Summary, most: int = TERMINAL_ROWS, width: int = 80) -> Table:
-    """Trials by rank: what varied, the result with its deviation, and the gap to the best.
+def trial_table(summary: SweepSummary, most: int = TERMINAL_ROWS, width: int = 80) -> Table:
+    """Trials by rank: hyper-parameters, result with standard deviation, and gap to the best.
 
-    What varied gets a column each, or one for all where `width` characters are too few for that.
+    Varying hyper-parameters get a column each, or one for all if `width` is too small.
     """
     names = summary.varying
-    apart = sum(max(8, len(words.symbol(name)) + 1) for name in names) <= max(width - 50, 24)
+    apart = sum(max(8, len(formatting.symbol(name)) + 1) for name in names) <= max(width - 50, 24)
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", justify="right", no_wrap=True)
     table.add_column("trial", no_wrap=True)
     for name in names if apart else ():
-        table.add_column(escape(words.symbol(name)), justify="right", overflow="fold")
+        table.add_column(escape(formatting.symbol(name)), justify="right", overflow="fold")
     if not apart:
         table.add_column("settings")
     for name in (summary.objective, "gap", "seeds", "epochs", "s"):
         table.add_column(escape(name), justify="right", no_wrap=True)
     for entry in summary.entries[:most]:
         given = entry.trial.hyperparameters
-        settings = [words.shown(given.get(name)) for name in names]
-        cells = _cells(entry, settings if apart else [words.settings(given, names)])
+        settings = [formatting.format_value(given.get(name)) for name in names]
+        cells = _cells(entry, settings if apart else [formatting.format_settings(given, names)])
         table.add_row(*map(escape, cells), style="bold" if entry.rank == 1 else "")
     return table
 
 
-def _cells(entry: Entry, settings: list[str]) -> list[str]:
+def _cells(entry: RankedTrial, settings: list[str]) -> list[str]:
     trial = entry.trial
     near = " ~" if entry.tied and entry.rank > 1 else ""
     return [
         str(entry.rank),
         trial.trial_id,
         *settings,
-        words.measured(entry.value, entry.std),
+        formatting.format_mean(entry.value, entry.std),
         "" if entry.rank == 1 else f"{entry.gap:.4f}{near}",
         str(len(trial.seeds)),
-        words.span([seed.epochs for seed in trial.seeds]),
+        formatting.format_range([seed.epochs for seed in trial.seeds]),
         f"{sum(seed.seconds for seed in trial.seeds):.0f}",
     ]
 
 
-def print_summary(summary: Summary, console: Console, most: int = TERMINAL_ROWS) -> None:
-    """Prints the table, the failures with their errors and what the seeds say."""
+def print_summary(summary: SweepSummary, console: Console, most: int = TERMINAL_ROWS) -> None:
+    """Prints the table, the failed trials with their errors, and seed noise."""
     better = "higher" if summary.higher else "lower"
     _line(console, f"{summary.path.resolve().name}: {summary.objective}, {better} is better")
     if summary.entries:
         console.print(trial_table(summary, most, console.width))
-        _line(console, "gap: behind the best; ~ within the seeds' noise")
+        _line(console, "gap: difference to the best; ~ within seed noise")
     hidden = len(summary.entries) - most
     if hidden > 0:
-        _line(console, f"and {hidden} more; all are in results.csv")
+        _line(console, f"{hidden} more trials: see {TABLE_FILE}")
     for trial in summary.failed:
-        what = words.settings(trial.hyperparameters, summary.varying)
+        what = formatting.format_settings(trial.hyperparameters, summary.varying)
         error = trial.error or "no number"
         _line(
             console,
@@ -120,99 +148,51 @@ def _line(console: Console, text: str, **how: Any) -> None:
     console.print(text, highlight=False, markup=False, **how)
 
 
-def marginals(summary: Summary) -> dict[str, list[tuple[Any, float, int]]]:
-    """Per hyper-parameter: value, mean result over the trials with it, number of those trials.
+def marginals(summary: SweepSummary) -> dict[str, list[tuple[Any, float, int]]]:
+    """Per hyper-parameter: its values, each with the mean result and the number of its trials.
 
-    Only hyper-parameters of few values with two trials or more for each. In a full grid these are main
-    effects; after a random or guided search other hyper-parameters differ between the groups too.
+    Only hyper-parameters with at most 12 values and two trials or more for each. In a full grid
+    these are main effects; after a random or guided search other hyper-parameters differ too.
     """
-    found = {}
+    means = {}
     for name in summary.varying:
-        groups: dict[str, list[Entry]] = {}
+        groups: dict[str, list[RankedTrial]] = {}
         for entry in summary.entries:
             groups.setdefault(repr(entry.trial.hyperparameters.get(name)), []).append(entry)
         if not 2 <= len(groups) <= 12 or any(len(group) < 2 for group in groups.values()):
             continue
         rows = [
-            (group[0].trial.hyperparameters.get(name), _mean([e.value for e in group]), len(group))
+            (group[0].trial.hyperparameters.get(name), fmean(e.value for e in group), len(group))
             for group in groups.values()
         ]
-        found[name] = sorted(rows, key=lambda row: words.order(row[0]))
-    return found
+        means[name] = sorted(rows, key=lambda row: formatting.sort_key(row[0]))
+    return means
 
 
-def _mean(values: list[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def records(summary: Summary) -> list[dict[str, Any]]:
-    """A flat record for each trial, those with a result first and in order."""
-    ranked = [_record(summary, entry.trial, entry) for entry in summary.entries]
-    return ranked + [_record(summary, trial, None) for trial in summary.failed]
-
-
-def _record(summary: Summary, trial: Trial, entry: Entry | None) -> dict[str, Any]:
-    return {
-        "rank": entry.rank if entry else None,
-        "trial_id": trial.trial_id,
-        "status": trial.status,
-        "hyperparameters": trial.hyperparameters,
-        "objective": summary.objective,
-        "mean": entry.value if entry else None,
-        "std": None if entry is None or math.isnan(entry.std) else entry.std,
-        "gap": entry.gap if entry else None,
-        "within_noise": entry.tied if entry else None,
-        "seeds": [
-            {
-                "seed": seed.seed,
-                "best_epoch": seed.best_epoch,
-                "epochs": seed.epochs,
-                "seconds": seed.seconds,
-                "metrics": seed.metrics,
-            }
-            for seed in trial.seeds
-        ],
-        "error": trial.error,
-    }
-
-
-def to_json(summary: Summary) -> str:
-    """Everything the table says, for programs."""
-    noise = summary.noise
-    content = {
-        "objective": {"name": summary.objective, "direction": "max" if summary.higher else "min"},
-        "completed": len(summary.entries),
-        "failed": len(summary.failed),
-        "open": list(summary.open),
-        "varying": list(summary.varying),
-        "noise": None if noise is None else {"std": noise.std, "degrees_of_freedom": noise.degrees},
-        "trials": records(summary),
-    }
-    return json.dumps(content, indent=1) + "\n"
-
-
-def to_csv(summary: Summary) -> str:
-    """A row for each trial: rank, what varied, the result, each metric's mean over seeds, the error."""
-    rows = records(summary)
-    names = list(dict.fromkeys(name for row in rows for name in row["hyperparameters"]))
-    metrics = list(dict.fromkeys(n for row in rows for s in row["seeds"] for n in s["metrics"]))
+def to_csv(summary: SweepSummary) -> str:
+    """A row per trial: rank, hyper-parameters, result, mean of each metric over seeds, error."""
+    ranked = [(entry.trial, entry) for entry in summary.entries]
+    rows = [*ranked, *((trial, None) for trial in summary.failed)]
+    trials = [trial for trial, _ in rows]
+    names = list(dict.fromkeys(name for trial in trials for name in trial.hyperparameters))
+    metrics = list(dict.fromkeys(name for t in trials for s in t.seeds for name in s.metrics))
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    fixed = ["mean", "std", "gap", "within_noise"]
-    writer.writerow(
-        ["rank", "trial_id", "status", *names, "objective", *fixed, "num_seeds", "seconds"]
-        + [f"mean_{name}" for name in metrics]
-        + ["error"]
-    )
-    for row in rows:
-        seeds = row["seeds"]
+    results = ("objective", "mean", "std", "gap", "within_noise", "num_seeds", "seconds")
+    means = [f"mean_{name}" for name in metrics]
+    writer.writerow(["rank", "trial_id", "status", *names, *results, *means, "error"])
+    for trial, entry in rows:
+        result: list[Any] = [None] * 4
+        if entry is not None:
+            std = None if math.isnan(entry.std) else entry.std
+            result = [entry.value, std, entry.gap, entry.tied]
         writer.writerow(
-            [row["rank"], row["trial_id"], row["status"]]
-            + [_plain(row["hyperparameters"].get(name)) for name in names]
-            + [row["objective"], *(row[name] for name in fixed), len(seeds)]
-            + [round(sum(seed["seconds"] for seed in seeds), 1)]
-            + [_metric_mean(seeds, name) for name in metrics]
-            + [row["error"]]
+            [entry.rank if entry else None, trial.trial_id, trial.status]
+            + [_plain(trial.hyperparameters.get(name)) for name in names]
+            + [summary.objective, *result, len(trial.seeds)]
+            + [round(sum(seed.seconds for seed in trial.seeds), 1)]
+            + [_metric_mean(trial, name) for name in metrics]
+            + [trial.error]
         )
     return buffer.getvalue()
 
@@ -221,6 +201,26 @@ def _plain(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, (list, tuple, dict)) else value
 
 
-def _metric_mean(seeds: list[dict[str, Any]], name: str) -> float | None:
-    values = [seed["metrics"][name] for seed in seeds if name in seed["metrics"]]
-    return _mean(values) if values else None
+def _metric_mean(trial: Trial, name: str) -> float | None:
+    values = [seed.metrics[name] for seed in trial.seeds if name in seed.metrics]
+    return fmean(values) if values else None
+
+
+def print_retrained(content: Mapping[str, Any], console: Console) -> None:
+    """Prints the test metrics of retrained runs.
+
+    Args:
+        content: what `retrain_and_test` returns.
+        console: where to print.
+    """
+    seeds = ", ".join(str(run["seed"]) for run in content["runs"])
+    _line(console, f"trial {content['trial_id']}, retrained with seeds {seeds}, on the test split")
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("metric")
+    for name in ("mean", "95% interval over seeds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for metric, numbers in content["summary"]["test"].items():
+        low, high = numbers["low"], numbers["high"]
+        interval = "-" if low is None else f"{low:.4f} to {high:.4f}"
+        table.add_row(metric, f"{numbers['mean']:.4f}", interval)
+    console.print(table)

@@ -1,4 +1,4 @@
-"""The training of one trial: each seed in turn, resumed where a killed process left it."""
+"""Runs one trial: each seed in turn, resumed where a killed process stopped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,134 +16,135 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from tfr_moe._compat import tf
+from tfr_moe.baselines import load_baseline, train_baseline
 from tfr_moe.config import BASELINE_NAMES, RunConfig
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.data.cache import SPLITS, in_memory, map_split, write_parsed
 from tfr_moe.errors import UserError
-from tfr_moe.folders import complete_folder, read_json, write_json
+from tfr_moe.evaluation.results import evaluate_lists
+from tfr_moe.evaluation.results import summarize as average
+from tfr_moe.evaluation.scoring import score_dataset
+from tfr_moe.training.callbacks import EpochProgress, GateWarnings
 from tfr_moe.training.pipeline import RankingPipeline
-from tfr_moe.training.progress import GateWatch, ProgressLines
 from tfr_moe.training.run import fit
+from tfr_moe.utils.io import atomic_directory, read_json, write_json
 
-from .baselines import baseline_result
-from .config import SweepConfig
+from .config import SweepConfig, load_sweep_config
 from .hypermodel import RankingHyperModel
-from .plan import Plan
-from .records import SeedResult, Trial, read_trial, set_aside, summarize, trial_file, write_trial
-from .say import Say
+from .sweep_folder import (
+    CACHE_FOLDER,
+    CACHE_LOCK,
+    SWEEP_FILE,
+    WORK_FOLDER,
+    SeedResult,
+    Trial,
+    TrialJob,
+    check_same_data,
+    locked,
+    read_trial,
+    summarize,
+    trial_file,
+    write_trial,
+)
 
+MAX_ATTEMPTS = 3
 _RESULT = "result.json"
 _SEED: TypeAdapter[SeedResult] = TypeAdapter(SeedResult)
-Check = Callable[[], None]
-
-
-class TrialLostError(Exception):
-    """The trial was given to another worker, so that this one has to leave it."""
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Job:
-    """A trial to be run.
+class SweepContext:
+    """What every process of a sweep knows.
 
     Attributes:
-        trial_id: its id.
-        settings: what it sets above the base settings.
-        hyperparameters: what its record shows.
-        budget: see `Trial.budget`.
+        path: the sweep's folder.
+        config: its resolved configuration.
+        hypermodel: the search space, and how its points become runs.
     """
 
-    trial_id: str
-    settings: dict[str, Any]
-    hyperparameters: dict[str, Any]
-    budget: dict[str, Any] = field(default_factory=dict)
+    path: Path
+    config: SweepConfig
+    hypermodel: RankingHyperModel
 
+    @classmethod
+    def open(cls, path: Path, data: Path) -> SweepContext:
+        """Reads `sweep.yaml`.
 
-class _Watch(tf.keras.callbacks.Callback):
-    """Calls a function after each batch and before an epoch is recorded; it may raise."""
+        Args:
+            path: the sweep's folder.
+            data: the data-set folder; machines may see it under different paths.
 
-    def __init__(self, check: Check):
-        super().__init__()
-        self._check = check
+        Raises:
+            UserError: if it is missing, or its data set is gone or has changed.
+        """
+        config = load_sweep_config(path / SWEEP_FILE)
+        folder = DataFolder(data)
+        check_same_data(path, config.data_fingerprint, folder.fingerprint)
+        return cls(path, config, RankingHyperModel(folder, config.base, config.space))
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        self._check()
+    def work_folder(self, trial_id: str) -> Path:
+        """Where the unfinished runs of a trial are."""
+        return self.path / WORK_FOLDER / trial_id
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self._check()
+    def load_cache(self) -> None:
+        """Reads the data into memory, from the cache that the first process makes."""
+        hypermodel = self.hypermodel
+        if self.config.cache and hypermodel.splits is None:
+            schema, cache = hypermodel.folder.schema, self.path / CACHE_FOLDER
+            with locked(self.path / CACHE_LOCK):
+                write_parsed(hypermodel.folder, cache)
+            hypermodel.splits = {s: in_memory(map_split(cache, schema, s)) for s in SPLITS}
 
 
 class TrialPipeline(RankingPipeline):
-    """Trains for the ledger alone: no exported model, no TensorBoard logs."""
-
-    check: Check = staticmethod(lambda: None)
+    """Trains without exporting a model, TensorBoard logs or progress lines."""
 
     def build_callbacks(self) -> list[tf.keras.callbacks.Callback]:
-        """Those of a run, but for what a person watches."""
-        watched = (ProgressLines, GateWatch, tf.keras.callbacks.TensorBoard)
-        kept = [each for each in super().build_callbacks() if not isinstance(each, watched)]
-        return [_Watch(self.check), *kept]
+        """The callbacks of a run without those that only display."""
+        display = (EpochProgress, GateWarnings, tf.keras.callbacks.TensorBoard)
+        return [each for each in super().build_callbacks() if not isinstance(each, display)]
 
     def export_saved_model(self, model: Any, export_to: str, checkpoint: Any = None) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
-def recorded(sweep: Path, job: Job, say: Say) -> Trial | None:
-    """The record of a job that has ended before; None if there is none.
-
-    A record that is corrupt, or of other hyper-parameters, is named and set aside.
-    """
-    path = trial_file(sweep, job.trial_id)
-    if not path.is_file():
-        return None
-    try:
-        trial = read_trial(path)
-    except UserError as error:
-        say(f"warning: {error}; set aside as {set_aside(path).name}")
-        return None
-    # JSON has no tuples.
-    if trial.hyperparameters != job.hyperparameters or trial.budget != job.budget:
-        say(f"warning: trial {path}: is of other settings; set aside as {set_aside(path).name}")
-        return None
-    return trial
-
-
-def run_job(plan: Plan, job: Job, say: Say, check: Check = lambda: None) -> Trial:
-    """Trains all seeds of a trial and records it; what has been done before is not done again.
+def run_job(context: SweepContext, job: TrialJob, log: Log) -> Trial:
+    """Trains all seeds of a trial and records the result; finished work is not repeated.
 
     Args:
-        plan: the sweep.
+        context: the sweep.
         job: the trial.
-        say: takes a line for stderr.
-        check: called after each batch; raises `TrialLostError` where the trial is no longer ours.
+        log: receives lines for the user.
 
     Returns:
-        The record; a trial that fails says why in `error`.
+        The record; `error` is set if the trial failed.
     """
-    done = recorded(plan.path, job, say)
-    if done is not None:
-        return done
-    plan.load_data()
+    path = trial_file(context.path, job.trial_id)
+    if path.is_file():
+        trial = read_trial(path)
+        if trial.hyperparameters == job.hyperparameters and trial.budget == job.budget:
+            return trial
+        log(f"warning: trial {path}: has other settings and is trained again")
     try:
-        seeds = [_seed_result(plan, job, seed, check) for seed in plan.config.seeds]
-        trial = _trial(plan.config, job, seeds)
-    except (TrialLostError, KeyboardInterrupt):
-        raise
+        if job.attempts > MAX_ATTEMPTS:
+            raise UserError(f"crashed {MAX_ATTEMPTS} workers; possibly out of memory")
+        context.load_cache()
+        seeds = [_run_seed(context, job, seed) for seed in context.config.seeds]
+        trial = _make_trial(context.config, job, seeds)
     except Exception as error:
-        trial = failed(plan.config, job, _one_line(error))
+        trial = _make_trial(context.config, job, [], _one_line(error))
     finally:
         tf.keras.backend.clear_session()
         gc.collect()
-    write_trial(plan.path, trial)
-    if plan.config.algorithm != "hyperband":
-        shutil.rmtree(plan.work(job.trial_id), ignore_errors=True)
+    write_trial(context.path, trial)
+    if context.config.algorithm != "hyperband":
+        shutil.rmtree(context.work_folder(job.trial_id), ignore_errors=True)
     return trial
 
 
-def failed(config: SweepConfig, job: Job, reason: str) -> Trial:
-    """The record of a trial that came to nothing."""
-    return _trial(config, job, [], reason)
-
-
-def _trial(
-    config: SweepConfig, job: Job, seeds: list[SeedResult], error: str | None = None
+def _make_trial(
+    config: SweepConfig, job: TrialJob, seeds: list[SeedResult], error: str | None = None
 ) -> Trial:
     direction = config.objective.direction
     assert direction is not None, "the sweep's configuration is resolved"
@@ -164,64 +165,69 @@ def _one_line(error: Exception) -> str:
     return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"[:2000]
 
 
-def _seed_result(plan: Plan, job: Job, seed: int, check: Check) -> SeedResult:
-    run = plan.work(job.trial_id) / f"seed-{seed}"
+def _run_seed(context: SweepContext, job: TrialJob, seed: int) -> SeedResult:
+    run = context.work_folder(job.trial_id) / f"seed-{seed}"
     known = read_json(run / _RESULT)
     if known is not None:
         return _SEED.validate_python(known)
-    epochs = job.budget.get("epochs", plan.config.base.num_epochs)
-    config = plan.hypermodel.make_config(job.settings, seed=seed, num_epochs=epochs)
-    _begin(plan, run, job, seed)
+    epochs = job.budget.get("epochs", context.config.base.training.num_epochs)
+    config = context.hypermodel.make_config(job.settings, seed=seed, num_epochs=epochs)
+    _make_run_folder(context, run, job, seed)
     if config.model in BASELINE_NAMES:
-        result = baseline_result(plan.hypermodel.folder, config, run)
+        result = _train_baseline(context.hypermodel.folder, config, run)
     else:
-        started = time.monotonic()
-        pipeline = _train(plan.hypermodel, config, run, check)
-        result = _result(pipeline, config, seed, time.monotonic() - started)
+        result = _train(context.hypermodel, config, run)
     write_json(run / _RESULT, dataclasses.asdict(result))
     return result
 
 
-def _begin(plan: Plan, run: Path, job: Job, seed: int) -> None:
-    """Makes the folder; where the trial goes on with another one, from a copy of its state."""
+def _make_run_folder(context: SweepContext, run: Path, job: TrialJob, seed: int) -> None:
+    """Makes the folder; a trial that continues another one starts from a copy of its state."""
     if run.is_dir():
         return
     before = job.budget.get("continues")
-    source = None if before is None else plan.work(before) / f"seed-{seed}"
-    with complete_folder(run) as partial:
-        # Where the earlier trial's state is gone, all epochs are trained from the first one.
+    source = None if before is None else context.work_folder(before) / f"seed-{seed}"
+    with atomic_directory(run) as partial:
+        # If the earlier state is gone, all epochs are trained.
         if source is not None and source.is_dir():
             skip = shutil.ignore_patterns(_RESULT)
             shutil.copytree(source, partial, dirs_exist_ok=True, ignore=skip)
 
 
-def _train(
-    hypermodel: RankingHyperModel, config: RunConfig, run: Path, check: Check
-) -> RankingPipeline:
-    def make_pipeline(*args: Any) -> TrialPipeline:
-        pipeline = TrialPipeline(*args)
-        pipeline.check = check
-        return pipeline
-
-    builder = hypermodel.builder(config)
-    quiet = Console(quiet=True)
-    return fit(hypermodel.folder, builder, config, run, quiet, make_pipeline)
-
-
-def _result(pipeline: RankingPipeline, config: RunConfig, seed: int, seconds: float) -> SeedResult:
-    best = pipeline.ledger.best
+def _train(hypermodel: RankingHyperModel, config: RunConfig, run: Path) -> SeedResult:
+    started = time.monotonic()
+    builder, quiet = hypermodel.builder(config), Console(quiet=True)
+    recorded = fit(hypermodel.folder, builder, config, run, quiet, TrialPipeline).history
+    best = recorded.best
     if best is None:
         raise UserError(
-            f"{config.monitor} was never a number: the validation split has no list that it can "
-            "judge, or training diverged"
+            f"{config.training.monitor} was never finite: no validation list has a relevant "
+            "item, or training diverged"
         )
     history = [
         {name: value for name, value in entry.items() if math.isfinite(value)}
-        for entry in pipeline.ledger.epochs
+        for entry in recorded.epochs
     ]
     metrics = {
         name.removeprefix("val_"): value
         for name, value in best.items()
         if name.startswith("val_") and math.isfinite(value)
     }
-    return SeedResult(seed, metrics, best["epoch"], len(history), round(seconds, 2), history)
+    seconds = round(time.monotonic() - started, 2)
+    return SeedResult(config.seed, metrics, best["epoch"], len(history), seconds, history)
+
+
+def _train_baseline(folder: DataFolder, config: RunConfig, run: Path) -> SeedResult:
+    """Trains LightGBM, XGBoost or a linear ranker; its rounds count as epochs, without history."""
+    started = time.monotonic()
+    outcome = train_baseline(folder.path, run, config, Console(quiet=True))
+    dataset = ElwcDatasetBuilder(folder, config.data.batch_size).build_evaluation_dataset(
+        "validation"
+    )
+    loaded = load_baseline(run)
+    scores = score_dataset(loaded.score, dataset, loaded.schema)
+    summaries = average(evaluate_lists(scores, config.training.metrics), "skip")
+    metrics = {name: float(summary.mean) for name, summary in summaries.items()}
+    seconds = round(time.monotonic() - started, 2)
+    best, epochs = outcome["best_epoch"], outcome["epochs"]
+    return SeedResult(config.seed, metrics, best, epochs, seconds, [])

@@ -1,131 +1,87 @@
-"""Where rows come from: one module per source, which registers one function.
+"""Sources of rows: one module per source, which registers one function.
 
-A source looks at its input before anything runs and refuses what can't work in one line. It returns an
-`Input`: a transform that makes a collection of batches of `RawRow`, and what is known about the files.
-Every module of this package that calls `register` is a source: there is no other list of them.
+A source checks its input before anything runs and returns an `Input`: a transform that makes
+batches of `RawRow`, and the names of the files. Every module of this package that calls `register`
+is a source. Sources outside of the package are modules named by an entry point of the group
+`tfr_moe.sources`, or imported with `BuildOptions.source_modules`.
 """
 
-from __future__ import annotations
+from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, SourceRows
+from tfr_moe.beam.sources.files import (
+    ReadFiles,
+    columns,
+    first_line,
+    is_valid_text,
+    lines,
+    match,
+    open_file,
+    read,
+    records,
+)
+from tfr_moe.beam.sources.interactions import SamplingOptions, sampling_design
+from tfr_moe.beam.sources.registry import (
+    ENTRY_POINTS,
+    Input,
+    NoOptions,
+    Source,
+    SourceOptions,
+    SplitFiles,
+    SplitOptions,
+    check_columns,
+    get_source,
+    load_source_modules,
+    parse_options,
+    register,
+    schema_columns,
+    sources,
+    split_of,
+)
+from tfr_moe.beam.transforms.history_features import HistoryFeature, add_history, load_features
+from tfr_moe.beam.transforms.joins import JoinByKey
+from tfr_moe.beam.transforms.negative_sampling import Interactions
+from tfr_moe.beam.transforms.shards import list_hash
+from tfr_moe.beam.transforms.tables import ReadTable, TableLookup, clean_name, path_of
 
-import importlib
-import pkgutil
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-import apache_beam as beam
-
-from tfr_moe.errors import UserError
-from tfr_moe.schema import FeatureSchema
-
-from .settings import NoOptions, SourceOptions
-
-
-class RawRow(NamedTuple):
-    """One row as it stands in a file.
-
-    Attributes:
-        file: index of the file in `Input.files`.
-        line: line of the row, from 1 (the row's number in files that have no lines).
-        values: column name -> raw value; the text as it stands if the row can't be taken apart.
-        error: why the row can't be taken apart, or None.
-        order: which of several rows that one line became; it settles their order in the list.
-    """
-
-    file: int
-    line: int
-    values: Mapping[str, Any] | str
-    error: str | None = None
-    order: int = 0
-
-
-class SourceRows(NamedTuple):
-    """What a source's transform may give instead of the batches alone.
-
-    Attributes:
-        batches: collection of lists of `RawRow`.
-        rejects: collection of (file, line, reason, row) that never became rows.
-        counts: collection of (("source", thing, outcome), number), such as ("source", "events",
-            "read"). For each thing, `read` is the sum of its other outcomes, or the build fails.
-    """
-
-    batches: beam.PCollection
-    rejects: beam.PCollection
-    counts: beam.PCollection
-
-
-class Input(NamedTuple):
-    """What a source gives.
-
-    Attributes:
-        rows: a transform from the pipeline to a collection of lists of `RawRow`, some hundreds each
-            (an element for each row would cost Beam as much as the row costs us), or to `SourceRows`.
-        files: names of the files, sorted.
-        total_bytes: their size as stored.
-        notes: what a reader of the numbers must know, for the manifest.
-        split_of: list id -> split, where the files say it; None where --split decides.
-    """
-
-    rows: beam.PTransform
-    files: list[str]
-    total_bytes: int
-    notes: Mapping[str, Any] = {}
-    split_of: Callable[[str], str] | None = None
-
-
-@dataclass(frozen=True)
-class Source:
-    """A registered source; calling it makes the `Input`.
-
-    Attributes:
-        name: as on the command line.
-        read: function of the input pattern, the schema and the options.
-        options: the model of its options.
-        schema: function of the input pattern and the options that makes a schema where none is
-            given; None where the user has to give one.
-    """
-
-    name: str
-    read: Callable[[str, FeatureSchema, Any], Input]
-    options: type[SourceOptions] = NoOptions
-    schema: Callable[[str, Any], FeatureSchema] | None = None
-
-    def __call__(self, pattern: str, schema: FeatureSchema, options: Any = None) -> Input:
-        """The input; without options, with those at their defaults."""
-        return self.read(pattern, schema, self.options() if options is None else options)
-
-
-_SOURCES: dict[str, Source] = {}
-
-
-def register(
-    name: str,
-    options: type[SourceOptions] = NoOptions,
-    schema: Callable[[str, Any], FeatureSchema] | None = None,
-) -> Callable[[Callable[[str, FeatureSchema, Any], Input]], Source]:
-    """Registers a source, a function of the input pattern, the schema and the options, under a name."""
-
-    def add(read: Callable[[str, FeatureSchema, Any], Input]) -> Source:
-        _SOURCES[name] = Source(name, read, options, schema)
-        return _SOURCES[name]
-
-    return add
-
-
-def sources() -> dict[str, Source]:
-    """All sources by name, in the order of the alphabet."""
-    for module in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{module.name}")
-    return dict(sorted(_SOURCES.items()))
-
-
-def get_source(name: str) -> Source:
-    """The source of that name.
-
-    Raises:
-        UserError: if there is none; the message lists those there are.
-    """
-    found = sources()
-    if name not in found:
-        raise UserError(f"source {name!r} is not known; there are: {', '.join(found)}")
-    return found[name]
+__all__ = [
+    "COUNTS",
+    "ENTRY_POINTS",
+    "REJECTS",
+    "CountingDoFn",
+    "HistoryFeature",
+    "Input",
+    "Interactions",
+    "JoinByKey",
+    "NoOptions",
+    "RawRow",
+    "ReadFiles",
+    "ReadTable",
+    "SamplingOptions",
+    "Source",
+    "SourceOptions",
+    "SourceRows",
+    "SplitFiles",
+    "SplitOptions",
+    "TableLookup",
+    "add_history",
+    "check_columns",
+    "clean_name",
+    "columns",
+    "first_line",
+    "get_source",
+    "is_valid_text",
+    "lines",
+    "list_hash",
+    "load_features",
+    "load_source_modules",
+    "match",
+    "open_file",
+    "parse_options",
+    "path_of",
+    "read",
+    "records",
+    "register",
+    "sampling_design",
+    "schema_columns",
+    "sources",
+    "split_of",
+]

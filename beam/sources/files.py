@@ -1,95 +1,103 @@
-"""Files of any file system that Beam knows: finding them, opening them, reading them in parallel."""
+"""Files of any file system that Beam supports: finding, opening and reading them in parallel.
+
+Rows come from CSV, TSV, JSON lines or Parquet; sources of other formats read `lines`.
+"""
 
 from __future__ import annotations
 
 import gzip
 import io
 import itertools
+import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, cast
 
 import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
+from tfr_moe.beam.rows import RawRow
+from tfr_moe.beam.runner import advance
+from tfr_moe.beam.sources.csv_rows import CsvRow, read_csv
+from tfr_moe.elwc.tfrecord import read_records
 from tfr_moe.errors import UserError
-from tfr_moe.schema import FeatureSchema
-
-from .. import progress
-from . import RawRow
 
 _BATCH = 500
-Report = Callable[[int], None]
-"""Told now and then how many stored bytes have been read since."""
+_SAMPLE = 1000
+_PARQUET_BATCH = 4096
+_TEXT = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
+_PARQUET = (".parquet", ".pq")
+_ALLOWED = ".csv, .tsv, .jsonl, .ndjson or .json, each plain or .gz, and .parquet or .pq"
+Reader = Callable[[str, int], Iterator[Any]]
+"""Yields the rows of a file, given its path and its index in `Input.files`; a function at module
+level, or a partial of one."""
 
 
-class Reader(Protocol):
-    """Reads the rows of one file; a function at module level, or a partial of one."""
+def match(pattern: str, argument: str = "input") -> dict[str, int]:
+    """Returns the sorted paths matching a pattern, or several separated by commas, and their sizes.
 
-    def __call__(self, path: str, index: int, size: int, report: Report) -> Iterator[RawRow]:
-        """Yields the rows of `path`, the file number `index`, of `size` stored bytes."""
-
-
-def match(pattern: str, flag: str = "--input") -> dict[str, int]:
-    """Sorted paths that match a pattern, or several with commas between them, with their sizes.
+    Args:
+        pattern: the pattern.
+        argument: its name, for messages.
 
     Raises:
         UserError: if a pattern matches no file.
     """
-    found = _matched(pattern, flag)
+    found = _matched(pattern, argument)
     if not found:
         for part in (part.strip() for part in pattern.split(",")):
-            matches = _matched(part, flag)
+            matches = _matched(part, argument)
             if not matches:
-                raise UserError(f"{flag} {part}: no file matches")
+                raise UserError(f"{argument} {part}: no file matches")
             found.update(matches)
     return dict(sorted(found.items()))
 
 
-def _matched(pattern: str, flag: str) -> dict[str, int]:
+def _matched(pattern: str, argument: str) -> dict[str, int]:
     try:
         matches = FileSystems.match([pattern])[0].metadata_list
     except (BeamIOError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"{flag} {pattern}: cannot be searched ({reason})") from error
+        raise UserError(f"{argument} {pattern}: cannot be searched ({reason})") from error
     return {m.path: m.size_in_bytes for m in matches}
 
 
 def exists(path: str) -> bool:
-    """Whether there is such a file."""
+    """Returns whether the file exists."""
     return bool(FileSystems.exists(path))
 
 
 @contextmanager
 def open_file(path: str) -> Iterator[IO[bytes]]:
-    """Opens a file, unpacking gzip; what is wrong with it is the user's news.
+    """Opens a file, decompressing gzip.
 
     Raises:
-        UserError: if the file can't be read or its gzip is not sound, also while it is being read.
+        UserError: if the file cannot be read or its gzip is corrupt, also while it is being read.
     """
     try:
-        # Beam's own decompression does not notice that a file is cut off.
+        # Beam's own decompression does not notice a truncated file.
         with FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED) as raw:
             zipped = path.lower().endswith(".gz")
             yield cast("IO[bytes]", gzip.GzipFile(fileobj=raw)) if zipped else raw
     except EOFError as error:
         raise UserError(f"{path}: the gzip file is truncated") from error
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(f"{path}: not a sound gzip file ({error})") from error
+        raise UserError(f"{path}: corrupt gzip file ({error})") from error
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
 def text_of(file: IO[bytes]) -> io.TextIOWrapper:
-    """The file as UTF-8 text; bytes that are none become lone surrogates, see `is_sound`."""
+    """Returns the file as UTF-8 text; invalid bytes become lone surrogates, see `is_valid_text`."""
     return io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
-def is_sound(text: str) -> bool:
-    """Whether the text was valid UTF-8."""
+def is_valid_text(text: str) -> bool:
+    """Returns whether the text was valid UTF-8."""
     if text.isascii():
         return True
     try:
@@ -100,10 +108,10 @@ def is_sound(text: str) -> bool:
 
 
 def first_line(path: str) -> str:
-    """The first line of a text file, without its end.
+    """Returns the first line of a text file, without its end.
 
     Raises:
-        UserError: if the file is empty or can't be read.
+        UserError: if the file is empty or cannot be read.
     """
     with open_file(path) as file:
         line = text_of(file).readline()
@@ -112,82 +120,232 @@ def first_line(path: str) -> str:
     return line.rstrip("\r\n")
 
 
-def told(rows: Iterator[Any], file: IO[bytes], size: int, report: Report) -> Iterator[Any]:
-    """The same rows; `report` hears of the bytes that were read for them, `size` in all."""
+def _reported(rows: Iterator[Any], file: IO[bytes]) -> Iterator[Any]:
+    """Yields the same rows and reports the stored bytes read for them."""
     stored = file.fileobj if isinstance(file, gzip.GzipFile) else file
-    before = 0
+    # The rows may close the file when they end.
+    size, before = stored.seek(0, io.SEEK_END), stored.seek(0)
     for count, row in enumerate(rows, start=1):
         yield row
         if count % 1000 == 0:
-            place = stored.tell()
-            report(place - before)
-            before = place
-    report(size - before)
+            advance((position := stored.tell()) - before)
+            before = position
+    advance(size - before)
 
 
-def lines(path: str, size: int, report: Report) -> Iterator[tuple[int, str]]:
-    """(number from 1, text without its end) of each line that is not blank."""
+def lines(path: str) -> Iterator[tuple[int, str]]:
+    """Yields (number from 1, text without its end) of each line that is not blank."""
     with open_file(path) as file:
-        numbered = enumerate(text_of(file), start=1)
-        for number, text in told(numbered, file, size, report):
+        for number, text in _reported(enumerate(text_of(file), start=1), file):
             if not text.isspace():
                 yield number, text.rstrip("\r\n")
 
 
-def check_columns(path: str, present: set[str], needed: list[str]) -> None:
-    """Refuses a file that lacks a column.
+def records(path: str) -> Iterator[tuple[int, bytes]]:
+    """Yields (number from 1, record) of a TFRecord file, plain or gzip.
 
     Raises:
-        UserError: naming the file, the missing columns and those there are.
+        UserError: if the file cannot be read to its end, naming the file and the record.
     """
-    missing = [name for name in needed if name not in present]
-    if missing:
-        listed = ", ".join(repr(name) for name in missing)
-        there = ", ".join(sorted(present)) or "none"
-        raise UserError(f"{path}: column {listed} of the schema is missing; there are: {there}")
-
-
-def schema_columns(schema: FeatureSchema) -> list[str]:
-    """All columns that a schema names: roles, time, features."""
-    named = [column for column in (*schema.role_columns(), schema.time) if column]
-    return named + [feature.name for feature in schema.features]
+    with open_file(path) as file:
+        yield from _reported(enumerate(read_records(file, path), start=1), file)
 
 
 class ReadFiles(beam.PTransform):
-    """The rows of files, read by several workers, in batches of some hundreds.
+    """Reads files on several workers into batches of some hundreds of rows.
 
     Args:
-        sizes: path -> stored bytes; a row's `file` is the place of its path.
+        paths: of the files; `RawRow.file` is the index of the path.
         reader: reads one file.
-        first: number of the first of these files.
-        one_by_one: the reader gives whole batches, whose rows belong together.
+        first: index of the first of these files.
+        in_batches: whether the reader already yields batches, whose rows belong together.
     """
 
     def __init__(
-        self, sizes: dict[str, int], reader: Any, first: int = 0, one_by_one: bool = False
+        self, paths: Iterable[str], reader: Reader, first: int = 0, in_batches: bool = False
     ):
         super().__init__()
-        self._read = _as_they_are if one_by_one else _batches
-        self._files = [(index, *entry) for index, entry in enumerate(sizes.items(), start=first)]
-        self._reader = reader
+        self._read = partial(_read_batches, reader=reader, in_batches=in_batches)
+        self._files = list(enumerate(paths, start=first))
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
-        """Makes the batches."""
+        """Reads the files."""
         return (
             pipeline
             | beam.Create(self._files, reshuffle=False)
             | beam.Reshuffle()
-            | beam.FlatMap(partial(self._read, reader=self._reader)).with_output_types(list[RawRow])
+            | beam.FlatMap(self._read).with_output_types(list[RawRow])
         )
 
 
-def _as_they_are(file: tuple[int, str, int], reader: Any) -> Iterator[list[RawRow]]:
-    index, path, size = file
-    yield from reader(path, index, size, progress.advance)
-
-
-def _batches(file: tuple[int, str, int], reader: Reader) -> Iterator[list[RawRow]]:
-    index, path, size = file
-    rows = reader(path, index, size, progress.advance)
+def _read_batches(
+    file: tuple[int, str], reader: Reader, in_batches: bool
+) -> Iterator[list[RawRow]]:
+    index, path = file
+    rows = reader(path, index)
+    if in_batches:
+        yield from rows
     while batch := list(itertools.islice(rows, _BATCH)):
         yield batch
+
+
+def file_format(path: str) -> str:
+    """Returns `csv`, `tsv`, `jsonl` or `parquet`, by the ending of the name.
+
+    Raises:
+        UserError: for any other ending.
+    """
+    name = path.lower()
+    if name.endswith(_PARQUET):
+        return "parquet"
+    for ending, kind in _TEXT.items():
+        if name.removesuffix(".gz").endswith(ending):
+            return kind
+    raise UserError(f"{path}: unknown file type; the name must end in {_ALLOWED}")
+
+
+def columns(path: str, kind: str | None = None) -> set[str]:
+    """Returns the columns of a file: of its header, Parquet schema, or first 1,000 JSON rows.
+
+    Raises:
+        UserError: if the file is empty, cannot be read, or has a column twice.
+    """
+    kind = kind or file_format(path)
+    with open_file(path) as file:
+        if kind == "parquet":
+            return set(_parquet_file(path, file).schema_arrow.names)
+        text = text_of(file)
+        if kind in _DELIMITERS:
+            return set(_header(path, read_csv(text, _DELIMITERS[kind])))
+        seen: set[str] = set()
+        line = ""
+        for line in itertools.islice(text, _SAMPLE):
+            row = _json_row(line)
+            if isinstance(row, dict):
+                seen.update(row)
+        if not line:
+            raise UserError(f"{path}: the file is empty")
+        return seen
+
+
+def _header(path: str, rows: Iterator[CsvRow]) -> list[str]:
+    first = next(rows, None)
+    header = [name.strip() for name in first.fields] if first is not None else []
+    if not any(header):
+        raise UserError(f"{path}: the file is empty; expected a header with the column names")
+    if first is not None and first.error is not None:
+        raise UserError(f"{path}, line {first.line}: header: {first.error}")
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise UserError(f"{path}: column {twice[0]!r} occurs twice in the header")
+    return header
+
+
+def read(path: str, index: int, kind: str | None = None) -> Iterator[RawRow]:
+    """Yields the rows of a file in order.
+
+    Args:
+        path: the file.
+        index: its number, for `RawRow.file`.
+        kind: `csv`, `tsv`, `jsonl` or `parquet`; by default decided by the ending of the name.
+
+    Raises:
+        UserError: if the file cannot be read to its end; the message names the file.
+    """
+    kind = kind or file_format(path)
+    with open_file(path) as file:
+        if kind == "parquet":
+            # It is read from its end, so that its position is not the progress.
+            yield from _read_parquet(path, index, file)
+            advance(file.seek(0, io.SEEK_END))
+        elif kind == "jsonl":
+            yield from _reported(_read_jsonl(path, index, file), file)
+        else:
+            yield from _reported(_read_csv(path, index, file, _DELIMITERS[kind]), file)
+
+
+def _read_csv(path: str, index: int, file: IO[bytes], delimiter: str) -> Iterator[RawRow]:
+    rows = read_csv(text_of(file), delimiter)
+    header = _header(path, rows)
+    width = len(header)
+    for line, fields, text, error in rows:
+        if not is_valid_text(text):
+            yield RawRow(index, line, repr(text), "not valid UTF-8")
+        elif error is not None:
+            yield RawRow(index, line, text, error)
+        elif len(fields) == width:
+            yield RawRow(index, line, dict(zip(header, fields, strict=True)))
+        else:
+            yield RawRow(index, line, text, f"expected {width} fields, got {len(fields)}")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"key {twice!r} occurs twice")
+    return row
+
+
+def _json_row(line: str) -> dict[str, Any] | str:
+    """Returns the row, or why the line is none."""
+    if not is_valid_text(line):
+        return "not valid UTF-8"
+    try:
+        row = json.loads(line, object_pairs_hook=_unique)
+    except RecursionError:
+        return "not valid JSON (nested too deeply)"
+    except ValueError as error:
+        return f"not valid JSON ({error})"
+    # An escape can be half of a surrogate pair, which no UTF-8 text can hold.
+    if ("\\ud" in line or "\\uD" in line) and not is_valid_text(
+        json.dumps(row, ensure_ascii=False)
+    ):
+        return "not valid JSON (half of a surrogate pair)"
+    return row if isinstance(row, dict) else f"expected a JSON object, got {type(row).__name__}"
+
+
+def _read_jsonl(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
+    for line, text in enumerate(text_of(file), start=1):
+        if text.isspace():
+            continue
+        row = _json_row(text)
+        if isinstance(row, dict):
+            yield RawRow(index, line, row)
+        else:
+            yield RawRow(index, line, repr(text), row)
+
+
+@contextmanager
+def _parquet_errors(path: str) -> Iterator[None]:
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise UserError(f"{path}: Parquet needs pyarrow: pip install pyarrow") from error
+    try:
+        yield
+    except (pa.ArrowException, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: corrupt Parquet file ({reason})") from error
+
+
+def _parquet_file(path: str, file: IO[bytes]) -> Any:
+    with _parquet_errors(path):
+        from pyarrow import parquet
+
+        return parquet.ParquetFile(file)
+
+
+def _read_parquet(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
+    batches = _parquet_file(path, file).iter_batches(_PARQUET_BATCH)
+    line = 0
+    while True:
+        with _parquet_errors(path):
+            batch = next(batches, None)
+            rows = batch.to_pylist() if batch is not None else None
+        if rows is None:
+            return
+        for row in rows:
+            line += 1
+            yield RawRow(index, line, row)

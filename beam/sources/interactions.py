@@ -1,177 +1,139 @@
-"""Interactions: what users did with items, without what they were shown."""
+"""Source `interactions`: what users did with items, without impressions."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from tfr_moe.beam.sources.files import ReadFiles, columns, match, read
+from tfr_moe.beam.sources.registry import (
+    Input,
+    check_columns,
+    register,
+    schema_columns,
+)
+from tfr_moe.beam.transforms.events import SamplingDesign, SamplingOptions
+from tfr_moe.beam.transforms.history_features import HistoryFeature, load_features
+from tfr_moe.beam.transforms.negative_sampling import Interactions
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
-from ..transforms.design import Design
-from ..transforms.interactions import Interactions
-from ..transforms.past import load_features
-from . import Input, formats, register
-from .files import ReadFiles, check_columns, match, schema_columns
-from .settings import SourceOptions
-
-
-class SamplingOptions(SourceOptions):
-    """How negatives are drawn, for all sources that have positives only."""
-
-    level: int = Field(
-        1,
-        ge=1,
-        description="how many levels of the category a negative shares with the positive, from the "
-        "top; context features of deeper levels would tell the positive and are refused",
-    )
-    negatives: int = Field(20, ge=1, le=500, description="most negatives of a list")
-    min_negatives: int = Field(1, ge=1, description="lists with fewer are left out, and counted")
-    exponent: float = Field(
-        0.75,
-        ge=0,
-        le=2,
-        description="a negative's probability ~ (earlier events)^exponent; 0: alike",
-    )
-    repeats: bool = Field(
-        False,
-        description="whether an item that the user had before can be the positive. If so, such items "
-        "can be negatives as well (or 'had it before' would tell the positive), but none of "
-        "the same moment; if not, no item that the user has at any time is a negative",
-    )
-    refresh_hours: float = Field(
-        24.0, gt=0, description="counts for the draw are brought up to date so often"
-    )
-    candidates_share: float = Field(
-        0.7,
-        gt=0,
-        le=1,
-        description="an item whose first event is not within this share of all events, by time, is in "
-        "no list; at most the share that is trained on, or it is known by being new",
-    )
-    max_user_events: int = Field(
-        10_000,
-        ge=1,
-        description="the earliest events kept of a user, against robots; others are counted",
-    )
-    seed: int = Field(0, ge=0, description="of the draw; by default the build's --seed")
-
-    @model_validator(mode="after")
-    def _check(self) -> SamplingOptions:
-        if self.min_negatives > self.negatives:
-            raise ValueError(f"min_negatives is {self.min_negatives}, negatives {self.negatives}")
-        return self
-
 
 class InteractionsOptions(SamplingOptions):
-    """Where the columns are."""
+    """Options of `interactions`."""
 
     items: str = Field(description="file or pattern of the item table")
-    user: str = Field("user_id", description="column of the events with the user")
-    item: str = Field("item_id", description="column of both with the item")
-    time: str = Field("time", description="column of the events with the time")
+    user: str = Field("user_id", description="user column of the events")
+    item: str = Field("item_id", description="item column of events and items")
+    time: str = Field("time", description="time column of the events")
     category: tuple[str, ...] = Field(
-        ("top_category", "sub_category"),
-        description="columns of the item table with the category, top first",
+        ("top_category", "sub_category"), description="category columns of the items, top first"
     )
-    past: str = Field("", description="YAML file with features of the past, see docs/sources.md")
+    history_features: str = Field(
+        "", description="YAML file with history features, see docs/sources.md"
+    )
 
 
 @register("interactions", InteractionsOptions)
 def interactions(pattern: str, schema: FeatureSchema, options: InteractionsOptions) -> Input:
-    """Events (user, item, time, ...) and an item table: lists of one positive and sampled negatives.
+    """Events (user, item, time, ...) and an item table: lists of a positive and sampled negatives.
 
-    --input names the events, `items` the table: CSV, JSON lines or Parquet. The rows of a list have the
-    event's columns, the item's columns, the features of the past, and the schema's list id and label,
-    which are made: the label is 1 at the item of the event and 0 at items that were drawn.
+    The input holds the events, `items` the table: CSV, JSON lines or Parquet. Rows have the columns
+    of event and item, the history features, and the list ID and label of the schema, which are
+    generated: the label is 1 for the item of the event and 0 for sampled items.
 
     Raises:
-        UserError: if a file can't be used, a column is missing, or a feature would tell the positive.
+        UserError: for an invalid file, a missing column, or a feature that would reveal the
+            positive.
     """
-    events, items = match(pattern), match(options.items, "--set items")
-    event_columns = set.intersection(*(formats.columns(path) for path in events))
-    item_columns = set.intersection(*(formats.columns(path) for path in items))
-    for path in events:
-        check_columns(path, formats.columns(path), [options.user, options.item, options.time])
-    for path in items:
-        check_columns(path, formats.columns(path), [options.item, *options.category])
-    design = design_of(
+    events, items = match(pattern), match(options.items, "items")
+    event_columns = _common_columns(events, [options.user, options.item, options.time])
+    item_columns = _common_columns(items, [options.item, *options.category])
+    design = sampling_design(
         schema,
         options,
         event_columns,
         item_columns,
         columns=(options.user, options.item, options.time),
         levels=options.category,
-        past=tuple(load_features(options.past)) if options.past else (),
+        history=tuple(load_features(options.history_features)) if options.history_features else (),
     )
-    files = [*events, *items]
-    return Input(
-        Interactions(
-            ReadFiles(events, formats.read), ReadFiles(items, formats.read, len(events)), design
-        ),
-        files,
-        sum(events.values()) + sum(items.values()),
-        design.notes(),
-    )
+    rows = Interactions(ReadFiles(events, read), ReadFiles(items, read, first=len(events)), design)
+    total_bytes = sum(events.values()) + sum(items.values())
+    return Input(rows, [*events, *items], total_bytes, design.notes())
 
 
-def design_of(
+def _common_columns(paths: Iterable[str], needed: list[str]) -> set[str]:
+    """Returns the columns of all files; raises `UserError` where one lacks a needed column."""
+    present = {path: columns(path) for path in paths}
+    for path, names in present.items():
+        check_columns(path, names, needed)
+    return set.intersection(*present.values())
+
+
+def sampling_design(
     schema: FeatureSchema,
     options: SamplingOptions,
     event_columns: set[str],
     item_columns: set[str],
     columns: tuple[str, str, str],
     levels: tuple[str, ...],
-    past: tuple[Any, ...],
-) -> Design:
-    """The design for a schema; only columns that somebody reads are carried along.
+    history: tuple[HistoryFeature, ...],
+) -> SamplingDesign:
+    """Returns the design for a schema; it drops unused columns early.
+
+    Args:
+        schema: of the rows.
+        options: of the draw.
+        event_columns: columns of the events.
+        item_columns: columns of the item table.
+        columns: names of user, item and time.
+        levels: category columns of the items, top first.
+        history: history features.
 
     Raises:
-        UserError: if the schema asks for what can't be had, or for what would tell the positive.
+        UserError: if the schema names a column that is not available, or one that would reveal the
+            positive.
     """
     user, item, time = columns
     if options.level > len(levels):
         raise UserError(
-            f"--set level: level is {options.level}, the category has {len(levels)} columns"
+            f"level: must be at most {len(levels)}, the number of category columns, "
+            f"got {options.level}"
         )
     if schema.position:
-        raise UserError(f"schema: position {schema.position!r}: sampled lists were never shown")
+        raise UserError(f"schema: position {schema.position!r}: sampled lists have no positions")
     if len(schema.labels) > 1:
-        raise UserError("schema: labels: interactions make one label, the positive")
-    wanted = {*schema_columns(schema), *(column for f in past for column in f.needs())}
-    made = {schema.list_id, schema.label, *(feature.name for feature in past)}
+        raise UserError("schema: labels: interactions have one label, the positive")
+    wanted = {*schema_columns(schema), *(column for f in history for column in f.needs())}
+    made = {schema.list_id, schema.label, *(feature.name for feature in history)}
     from_items = tuple(sorted((wanted & item_columns) - made - {item} | set(levels)))
     from_events = tuple(sorted((wanted & event_columns) - made - set(columns) - set(from_items)))
-    there = {*made, *columns, *from_items, *from_events}
-    for column in sorted(wanted - there):
-        listed = ", ".join(sorted(there | event_columns | item_columns))
+    available = {*made, *columns, *from_items, *from_events}
+    for column in sorted(wanted - available):
+        listed = ", ".join(sorted(available | event_columns | item_columns))
         raise UserError(
-            f"schema: column {column!r} is in no file and is not made; there are: {listed}"
+            f"schema: column {column!r} is in no file and is not generated; available: {listed}"
         )
     shared = {*levels[: options.level], user, time, *from_events}
     for feature in schema.select("context"):
-        by = [column for f in past if f.name == feature.name for column in f.by]
+        by = [column for f in history if f.name == feature.name for column in f.by]
         if feature.name in {item, *from_items} - shared or set(by) - shared:
             raise UserError(
-                f"schema: feature {feature.name!r} is the item's: as context it would be the "
-                f"positive's and tell it; make its scope example, or share deeper levels "
+                f"schema: feature {feature.name!r} belongs to the item: as a context feature it "
+                f"would reveal the positive; set its scope to example, or share deeper levels "
                 f"(level is {options.level})"
             )
-    sampling = {
-        name: getattr(options, name)
-        for name in SamplingOptions.model_fields
-        if name in Design._fields
-    }
-    return Design(
+    return SamplingDesign(
+        options=options,
         user=user,
         item=item,
         time=time,
         levels=levels,
-        past=past,
+        history=history,
         event_columns=from_events,
         item_columns=from_items,
         list_id=schema.list_id,
         label=schema.label,
-        **sampling,
     )

@@ -1,4 +1,4 @@
-"""Learning-to-rank files in SVMLight form: `grade qid:7 1:0.5 3:NULL ... # comment`."""
+"""Source `letor`: SVMLight files, `grade qid:7 1:0.5 3:NULL ... # comment`."""
 
 from __future__ import annotations
 
@@ -8,30 +8,36 @@ from functools import partial
 
 from pydantic import Field
 
+from tfr_moe.beam.rows import RawRow
+from tfr_moe.beam.sources.files import (
+    ReadFiles,
+    exists,
+    first_line,
+    is_valid_text,
+    lines,
+    open_file,
+)
+from tfr_moe.beam.sources.registry import Input, SplitFiles, SplitOptions, register, split_of
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
-
-from . import Input, RawRow, register
-from .files import ReadFiles, Report, exists, first_line, is_sound, lines, open_file
-from .splitting import SplitFiles, SplitOptions, split_of
 
 QUERY, GRADE, FEATURES = "qid", "relevance", "features"
 _QID = re.compile(r"\bqid:")
 
 
 class LetorOptions(SplitOptions):
-    """Where the other splits are, and what a value that is not there means."""
+    """Options of `letor`."""
 
     num_features: int | None = Field(
         None,
         ge=1,
-        description="number of features; by default the files are searched for the highest",
+        description="number of features; by default the highest one in the files",
     )
-    null: float = Field(0.0, description="what stands in for a value NULL or nan")
+    null: float = Field(0.0, description="value for NULL and nan")
 
 
 def letor_schema(pattern: str, options: LetorOptions) -> FeatureSchema:
-    """One numeric feature as wide as the files, `relevance` as the label, `qid` as the list's id."""
+    """Returns one numeric feature as wide as the files, label `relevance`, list ID `qid`."""
     width = options.num_features or max(
         _highest(path) for path in SplitFiles(pattern, options).sizes
     )
@@ -43,11 +49,11 @@ def letor_schema(pattern: str, options: LetorOptions) -> FeatureSchema:
 
 @register("letor", LetorOptions, letor_schema)
 def letor(pattern: str, schema: FeatureSchema, options: LetorOptions) -> Input:
-    """SVMLight files with qid, or with the sizes of the queries in a file beside (FILE.query).
+    """SVMLight files with qid, or with the sizes of the queries in FILE.query.
 
-    As MSLR-WEB30K, Yahoo, Istella and LightGBM's examples have it. Columns are `qid`, `relevance`,
-    `features` (all, feature k in place k - 1) and `f1`, `f2`, ...; what a line does not name is 0. With
-    `validation` and `test` the splits are those of the files, and --split is left out.
+    The format of MSLR-WEB30K, Yahoo, Istella and LightGBM's examples. Columns are `qid`,
+    `relevance`, `features` (all; feature k at index k - 1) and `f1`, `f2`, ...; features missing in
+    a line are 0. With `validation` and `test` the files define the splits.
 
     Raises:
         UserError: if no file matches, a file has neither qid nor sizes, or the sizes don't add up.
@@ -57,8 +63,8 @@ def letor(pattern: str, schema: FeatureSchema, options: LetorOptions) -> Input:
     named = [schema.list_id, *schema.labels, *(feature.name for feature in schema.features)]
     for column in named:
         if not known.match(column):
-            there = f"{QUERY}, {GRADE}, {FEATURES}, f1, f2, ..."
-            raise UserError(f"schema: column {column!r} is not in the files; there are: {there}")
+            available = f"{QUERY}, {GRADE}, {FEATURES}, f1, f2, ..."
+            raise UserError(f"schema: unknown column {column!r}; available: {available}")
     widths = [feature.width for feature in schema.features if feature.name == FEATURES]
     singles = [feature.name for feature in schema.features if feature.name != FEATURES]
     for path in files.sizes:
@@ -75,7 +81,7 @@ def letor(pattern: str, schema: FeatureSchema, options: LetorOptions) -> Input:
 
 def _highest(path: str) -> int:
     highest = 0
-    for _, text in lines(path, 0, lambda amount: None):
+    for _, text in lines(path):
         # Features ascend in a line, so that the last one is the highest.
         last = text.partition("#")[0].split()[-1:]
         number = last[0].partition(":")[0] if last else ""
@@ -86,14 +92,14 @@ def _highest(path: str) -> int:
 
 
 def _sizes(path: str) -> list[int] | None:
-    """The sizes of the queries, None where each line has its qid."""
+    """Returns the sizes of the queries, None where each line has its qid."""
     if _QID.search(first_line(path)):
         return None
-    beside = [f"{path.removesuffix('.gz')}.query", f"{path}.query"]
-    for name in beside:
+    candidates = [f"{path.removesuffix('.gz')}.query", f"{path}.query"]
+    for name in candidates:
         if exists(name):
             return _read_sizes(name)
-    raise UserError(f"{path}: line 1 has no qid, and there is no file {beside[0]} with sizes")
+    raise UserError(f"{path}: line 1 has no qid, and there is no file {candidates[0]} with sizes")
 
 
 def _read_sizes(path: str) -> list[int]:
@@ -108,8 +114,6 @@ def _read_sizes(path: str) -> list[int]:
 def _read(
     path: str,
     index: int,
-    size: int,
-    report: Report,
     width: int,
     singles: list[str],
     null: float,
@@ -118,7 +122,7 @@ def _read(
     sizes = _sizes(path)
     queries = None if sizes is None else _numbered(path, sizes)
     count = 0
-    for number, text in lines(path, size, report):
+    for number, text in lines(path):
         if text.lstrip().startswith("#"):
             continue
         count += 1
@@ -148,11 +152,11 @@ def _numbered(path: str, sizes: list[int]) -> Iterator[str]:
 
 
 class _LineError(Exception):
-    """Why a line can't be taken apart."""
+    """Why a line cannot be parsed."""
 
 
 def _values(text: str, width: int, singles: list[str], null: float) -> dict[str, object]:
-    if not is_sound(text):
+    if not is_valid_text(text):
         raise _LineError("not valid UTF-8")
     grade, *pairs = text.partition("#")[0].split() or [""]
     values: dict[str, object] = {GRADE: grade, **dict.fromkeys(singles, 0.0)}
@@ -164,14 +168,14 @@ def _values(text: str, width: int, singles: list[str], null: float) -> dict[str,
         if name == QUERY:
             values[QUERY] = value
             continue
-        place = int(name) if name.isascii() and name.isdigit() else 0
-        if place < 1 or (width and place > width):
+        index = int(name) if name.isascii() and name.isdigit() else 0
+        if index < 1 or (width and index > width):
             raise _LineError(f"expected a feature from 1 to {width or 'any'}, got {pair!r}")
         number = _number(value, null, pair)
         if width:
-            features[place - 1] = number
-        if f"f{place}" in values:
-            values[f"f{place}"] = number
+            features[index - 1] = number
+        if f"f{index}" in values:
+            values[f"f{index}"] = number
     if width:
         values[FEATURES] = features if width > 1 else features[0]
     return values

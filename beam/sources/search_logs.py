@@ -1,74 +1,79 @@
-"""Search logs: files with one row per shown item, the columns named by the schema."""
+"""Source `search-logs`: one row per impression, columns named by the schema."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import apache_beam as beam
 from pydantic import Field, field_validator, model_validator
 
+from tfr_moe.beam.rows import COUNTS, RawRow, SourceRows
+from tfr_moe.beam.sources.files import Reader, ReadFiles, columns, match, read
+from tfr_moe.beam.sources.nested import nested_columns, read_nested
+from tfr_moe.beam.sources.registry import (
+    Input,
+    SourceOptions,
+    check_columns,
+    register,
+    schema_columns,
+)
+from tfr_moe.beam.transforms.deduplicate import Deduplicate, Deduplication, add_grades
+from tfr_moe.beam.transforms.derive_category import DeriveCategory
+from tfr_moe.beam.transforms.history_features import HistoryFeature, add_history, load_features
+from tfr_moe.beam.transforms.tables import JoinTable
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
-from ..transforms.counting import COUNTS
-from ..transforms.joining import add_past, pasts_of
-from ..transforms.merging import Merging, graded, merged
-from ..transforms.past import PastFeature, load_features
-from ..transforms.queries import AssignCategories
-from ..transforms.side_tables import JoinTable
-from . import Input, RawRow, SourceRows, formats, nesting, register
-from .files import ReadFiles, check_columns, match, schema_columns
-from .settings import SourceOptions
-
 
 class SearchLogOptions(SourceOptions):
-    """What a plain log does not need."""
+    """Options of `search-logs`; a plain log needs none."""
 
     items: str = Field(
         "",
-        description="of nested JSON lines, one list a line: the array with its items, such as items or "
-        "response.items; objects in objects become columns like user_age",
+        description="name of the array of items in nested JSON lines with one list per line, such "
+        "as items or response.items; nested objects become columns like user_age",
     )
     grades: tuple[str, ...] = Field(
         (),
-        description="makes the schema's first label of other columns: click:1,cart:2,purchase:3 takes "
-        "the highest grade among those that are above 0",
+        description="derives the first label of the schema from other columns: "
+        "click:1,cart:2,purchase:3 takes the highest grade of the columns above 0",
     )
     merge: str = Field(
         "",
-        description="column with the item: several rows of an item in a list become the first of them, "
-        "with the highest labels (events that come late or twice); merged ones are counted",
+        description="item column: several rows of an item in a list are merged into the first one, "
+        "with the highest labels (late or repeated events); merged rows are counted",
     )
     attribution_hours: float | None = Field(
         None,
         gt=0,
-        description="with merge: rows later than so many hours after the list's first row are left "
-        "out, and counted",
+        description="with merge: rows later than that after the first row of the list are dropped "
+        "and counted",
     )
     join: str = Field(
         "",
-        description="file or pattern of a table whose columns are joined in: an earlier ranker's scores "
-        "and ranks, a user's vector",
+        description="file or pattern of a table whose columns are joined: scores and ranks of an "
+        "earlier ranker, a vector of the user",
     )
     join_by: tuple[str, ...] = Field(
         (),
-        description="with join: the columns that name a row of the table; column:theirs where the table "
-        "calls it otherwise",
+        description="with join: columns that form the key of the table; column:other where the "
+        "table uses another name",
     )
     query_model: str = Field(
         "",
-        description="folder of a classifier that `tfr-moe train-queries` made: rows without a category get "
-        "that of their query; the schema's hierarchy says which columns these are",
+        description="folder of a classifier made by `tfr-moe train --queries`: rows without a "
+        "category get that of their query, in the columns of the hierarchy of the schema",
     )
-    query_column: str = Field("query", description="with query_model: the column with the query")
+    query_column: str = Field("query", description="with query_model: the query column")
     query_probability: float = Field(
         0.0,
         ge=0,
         le=1,
-        description="with query_model: the least probability of a category that is taken",
+        description="with query_model: minimum probability of a predicted category",
     )
-    past: str = Field("", description="YAML file with features of the past, see docs/sources.md")
+    history_features: str = Field(
+        "", description="YAML file with history features, see docs/sources.md"
+    )
 
     @field_validator("grades")
     @classmethod
@@ -87,85 +92,83 @@ class SearchLogOptions(SourceOptions):
             raise ValueError("join and join_by need each other")
         return self
 
-    def graded(self) -> list[tuple[str, float]]:
-        """(column, grade) of each of the grades."""
-        return [
-            (column, float(number))
-            for column, _, number in (text.partition(":") for text in self.grades)
-        ]
+    def grade_columns(self) -> list[tuple[str, float]]:
+        """Returns (column, grade) of each of the grades."""
+        pairs = (text.partition(":") for text in self.grades)
+        return [(column, float(number)) for column, _, number in pairs]
 
     def join_columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The columns to join by, as the log and as the table call them."""
+        """Returns the columns to join by, as the log and as the table name them."""
         pairs = [text.partition(":") for text in self.join_by]
-        return tuple(own for own, _, _ in pairs), tuple(other or own for own, _, other in pairs)
+        return tuple(left for left, _, _ in pairs), tuple(right or left for left, _, right in pairs)
 
 
 @register("search-logs", SearchLogOptions)
 def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) -> Input:
-    """Rows of what was shown: CSV with a header, TSV, JSON lines (flat or nested) or Parquet.
+    """Impressions: CSV with a header, TSV, JSON lines (flat or nested) or Parquet.
 
-    --input is a pattern, or several with commas between them.
+    The input is a pattern, or several separated by commas.
 
     Raises:
-        UserError: if no file matches, or one is of an unknown type, is empty, can't be read, or lacks
-            a column.
+        UserError: if no file matches, or one is of an unknown type, empty, unreadable, or lacks a
+            column.
     """
-    found = match(pattern)
-    table = match(options.join, "--set join") if options.join else {}
-    own, theirs = options.join_columns()
-    joined = _joined_columns(table, theirs)
-    past = load_features(options.past) if options.past else []
-    if past and schema.time is None:
-        raise UserError(f"past {options.past}: the schema names no time column")
+    sizes = match(pattern)
+    history = load_features(options.history_features) if options.history_features else []
+    if history and schema.time is None:
+        raise UserError(
+            f"history_features {options.history_features}: the schema names no time column"
+        )
     if options.attribution_hours is not None and schema.time is None:
-        raise UserError("--set attribution_hours: the schema names no time column")
-    made = {feature.name for feature in past} | ({schema.label} if options.grades else set())
-    made |= joined
-    queries = _queries(schema, options)
-    made |= set(queries.columns) if queries else set()
+        raise UserError("attribution_hours: the schema names no time column")
+    left_on, right_on = options.join_columns()
+    table = match(options.join, "join") if options.join else {}
+    joined = _joined_columns(table, right_on)
+    categories = _derive_category(schema, options)
+    made = {feature.name for feature in history} | joined
+    made |= {schema.label} if options.grades else set()
+    made |= set(categories.columns) if categories else set()
     needed = [column for column in schema_columns(schema) if column not in made]
-    needed += [column for column, _ in options.graded()]
-    needed += own
-    needed += [options.query_column] if queries else []
+    needed += [column for column, _ in options.grade_columns()]
+    needed += left_on
+    needed += [options.query_column] if categories else []
     needed += [options.merge] if options.merge else []
-    needed += [column for feature in past for column in feature.needs() if column not in made]
-    reader: Any = formats.read
-    if options.items:
-        reader = partial(nesting.read, items=options.items)
-    for path in found:
-        there = nesting.columns(path, options.items) if options.items else formats.columns(path)
-        check_columns(path, there, list(dict.fromkeys(needed)))
-    read = ReadFiles(found, reader)
-    plain = not (options.grades or options.merge or options.join or past or queries)
+    needed += [column for f in history for column in f.needs() if column not in made]
+    nested = options.items
+    for path in sizes:
+        present = nested_columns(path, nested) if nested else columns(path)
+        check_columns(path, present, list(dict.fromkeys(needed)))
+    reader: Reader = partial(read_nested, items=nested) if nested else read
+    rows: beam.PTransform = ReadFiles(sizes, reader)
     join = None
     if options.join:
-        # What the schema and the past do not name stays out of the rows.
-        wanted = {*schema_columns(schema), *(c for feature in past for c in feature.needs())}
-        tables = ReadFiles(table, formats.read, first=len(found))
-        join = JoinTable(tables, own, theirs, sorted(joined & wanted))
-    rows = read if plain else _Worked(read, schema, options, join, past, queries)
-    return Input(rows, [*found, *table], sum(found.values()) + sum(table.values()))
+        # Columns that neither schema nor history features name stay out of the rows.
+        wanted = {*schema_columns(schema), *(column for f in history for column in f.needs())}
+        rows_of_table = ReadFiles(table, read, first=len(sizes))
+        join = JoinTable(rows_of_table, left_on, right_on, sorted(joined & wanted))
+    if options.grades or options.merge or join or history or categories:
+        rows = _Transformed(rows, schema, options, join, history, categories)
+    return Input(rows, [*sizes, *table], sum(sizes.values()) + sum(table.values()))
 
 
-def _joined_columns(table: dict[str, int], by: tuple[str, ...]) -> set[str]:
-    """The columns that a table brings.
+def _joined_columns(table: dict[str, int], key: tuple[str, ...]) -> set[str]:
+    """Returns the columns that a table adds.
 
     Raises:
-        UserError: if a file of it lacks a column of `by`.
+        UserError: if one of its files lacks a column of the key.
     """
-    columns = [formats.columns(path) for path in table]
-    for path, there in zip(table, columns, strict=True):
-        check_columns(path, there, list(by))
-    return set.intersection(*columns) - set(by) if columns else set()
+    tables = {path: columns(path) for path in table}
+    for path, present in tables.items():
+        check_columns(path, present, list(key))
+    return set.intersection(*tables.values()) - set(key) if tables else set()
 
 
-def _queries(schema: FeatureSchema, options: SearchLogOptions) -> AssignCategories | None:
-    """What finds the categories of queries, where that is wanted."""
+def _derive_category(schema: FeatureSchema, options: SearchLogOptions) -> DeriveCategory | None:
     if not options.query_model:
         return None
     if schema.hierarchy is None:
-        raise UserError("--set query_model: the schema names no hierarchy, whose columns it fills")
-    return AssignCategories(
+        raise UserError("query_model: the schema names no hierarchy, whose columns it fills")
+    return DeriveCategory(
         options.query_model,
         options.query_column,
         schema.hierarchy.child,
@@ -174,49 +177,55 @@ def _queries(schema: FeatureSchema, options: SearchLogOptions) -> AssignCategori
     )
 
 
-class _Worked(beam.PTransform):
-    """Pipeline -> `SourceRows`: graded, merged, joined, with their past."""
+class _Transformed(beam.PTransform):
+    """Pipeline -> `SourceRows`: graded, merged, joined, with categories and history features."""
 
     def __init__(
         self,
-        read: ReadFiles,
+        read: beam.PTransform,
         schema: FeatureSchema,
         options: SearchLogOptions,
         join: JoinTable | None,
-        past: list[PastFeature],
-        queries: AssignCategories | None,
+        history: list[HistoryFeature],
+        categories: DeriveCategory | None,
     ):
         super().__init__()
         self._read, self._schema, self._options = read, schema, options
-        self._join, self._past, self._queries = join, past, queries
+        self._join, self._history, self._categories = join, history, categories
 
     def expand(self, pipeline: beam.Pipeline) -> SourceRows:
-        """Does what was asked for; the past comes last, so that it may be that of any column."""
+        """Applies the steps; history features come last, since they may use any column."""
         schema, options = self._schema, self._options
         batches = pipeline | "ReadLogs" >> self._read
-        nothing = pipeline | "Nothing" >> beam.Create([])
-        counts, rejects = [nothing], nothing
+        empty = pipeline | "Empty" >> beam.Create([])
+        counts, rejects = [empty], empty
         if options.grades:
             batches = batches | "Grade" >> beam.Map(
-                graded, label=schema.label, grades=options.graded()
+                add_grades, label=schema.label, grades=options.grade_columns()
             ).with_output_types(list[RawRow])
         if options.merge:
-            merging = Merging(
-                schema.list_id, options.merge, schema.labels, schema.time, options.attribution_hours
+            merged = batches | "Merge" >> Deduplicate(
+                Deduplication(
+                    schema.list_id,
+                    options.merge,
+                    schema.labels,
+                    schema.time,
+                    options.attribution_hours,
+                )
             )
-            made = merged(batches, merging)
-            batches = made.batches
-            counts.append(made[COUNTS])
+            batches = merged.batches
+            counts.append(merged[COUNTS])
         if self._join is not None:
             batches, table = batches | "Join" >> self._join
             counts.append(table.counts)
             rejects = table.rejects
-        if self._queries is not None:
-            made = batches | "Categories" >> self._queries
-            batches = made.batches
-            counts.append(made.counts)
-        if self._past:
+        if self._categories is not None:
+            derive = beam.ParDo(self._categories).with_outputs(COUNTS, main="batches")
+            categorized = batches | "Categories" >> derive
+            batches = categorized.batches
+            counts.append(categorized[COUNTS])
+        if self._history:
             assert schema.time is not None
-            batches, past_counts = add_past(batches, batches, pasts_of(self._past), schema.time)
-            counts += past_counts
+            batches, more = add_history(batches, batches, self._history, schema.time)
+            counts += more
         return SourceRows(batches, rejects, counts | "LogCounts" >> beam.Flatten())

@@ -1,43 +1,151 @@
-"""Interactions as they stand in files -> the events of each user, each once, in the order of time."""
+"""Interactions -> the events of each user, each once, in order of time; the sampling design."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
+from pydantic import Field, model_validator
 
-from tfr_moe.encoding import RowError, is_missing, to_id, to_time
+from tfr_moe.beam.rows import REJECTS, CountingDoFn, RawRow, SourceOptions
+from tfr_moe.beam.transforms.history_features import HistoryFeature
+from tfr_moe.elwc.values import RowError, is_missing, to_id, to_time
 
-from ..sources import RawRow
-from .counting import CountingDoFn
-from .design import FIRST, Design
-from .parsing import REJECTS
+FIRST = "first event of the user with the item"
+"""Name of the column that marks such events."""
+_HOUR = 3600.0
+
+
+class SamplingOptions(SourceOptions):
+    """Options of the draw of negatives, for all sources without impressions."""
+
+    level: int = Field(
+        1,
+        ge=1,
+        description="number of category levels, from the top, that a negative shares with the "
+        "positive; context features of deeper levels would reveal the positive and are rejected",
+    )
+    negatives: int = Field(20, ge=1, le=500, description="maximum number of negatives per list")
+    min_negatives: int = Field(
+        1, ge=1, description="lists with fewer negatives are dropped and counted"
+    )
+    exponent: float = Field(
+        0.75,
+        ge=0,
+        le=2,
+        description="the probability of a negative is proportional to (earlier events)^exponent; "
+        "0: uniform",
+    )
+    repeats: bool = Field(
+        False,
+        description="whether an item that the user had before can be the positive. If so, such "
+        "items can be negatives as well (or 'had it before' would reveal the positive), but none "
+        "of the same time; if not, no item that the user has at any time is a negative",
+    )
+    refresh_hours: float = Field(
+        24.0, gt=0, description="hours after which the counts of the draw are updated"
+    )
+    candidates_share: float = Field(
+        0.7,
+        gt=0,
+        le=1,
+        description="items whose first event is not within this fraction of all events, by time, "
+        "are in no list; at most the training fraction, or new items can be recognised as such",
+    )
+    max_user_events: int = Field(
+        10_000,
+        ge=1,
+        description="events kept per user, the earliest ones, against robots; others are counted",
+    )
+    seed: int = Field(0, ge=0, description="seed of the draw; by default that of the build")
+
+    @model_validator(mode="after")
+    def _check(self) -> SamplingOptions:
+        if self.min_negatives > self.negatives:
+            raise ValueError(f"min_negatives is {self.min_negatives}, negatives {self.negatives}")
+        return self
+
+
+class SamplingDesign(NamedTuple):
+    """How lists are made of interactions.
+
+    Attributes:
+        options: of the draw.
+        user, item, time: columns of the events.
+        levels: columns of the items with the category, top first.
+        history: history features.
+        event_columns: columns of the events to keep.
+        item_columns: columns of the items to keep, `levels` among them.
+        list_id, label: columns to make.
+    """
+
+    options: SamplingOptions
+    user: str
+    item: str
+    time: str
+    levels: tuple[str, ...]
+    history: tuple[HistoryFeature, ...]
+    event_columns: tuple[str, ...]
+    item_columns: tuple[str, ...]
+    list_id: str
+    label: str
+
+    def notes(self) -> dict[str, Any]:
+        """Returns what the manifest says about the negatives."""
+        options = self.options
+        excluded = "an item of the same user and time" if options.repeats else "an item of the user"
+        return {
+            "negatives": "sampled: these items were not shown to the user",
+            "negatives_per_list": options.negatives,
+            "drawn": f"without replacement, probability ~ (earlier events)^{options.exponent:g}, "
+            f"updated every {options.refresh_hours:g} hours",
+            "same_category": list(self.levels[: options.level]),
+            "never": excluded,
+            "candidates": "items with an event before the period, the first one within the first "
+            f"{options.candidates_share:g} of the events; the positive too",
+            "seed": options.seed,
+        }
+
+    def category(self, values: Mapping[str, Any]) -> tuple[str, ...] | None:
+        """Returns the category names that the items of a list share, None if one is missing."""
+        names = [values.get(column) for column in self.levels[: self.options.level]]
+        return None if any(is_missing(name) for name in names) else tuple(map(str, names))
+
+    def list_name(self, values: Mapping[str, Any]) -> str:
+        """Returns the ID of the list of an event."""
+        time = f"{values[self.time]:f}".rstrip("0").rstrip(".")
+        return f"{values[self.user]}-{time}-{values[self.item]}"
+
+    def period(self, time: float) -> int:
+        """Returns the period of a time."""
+        return math.floor(time / (self.options.refresh_hours * _HOUR))
 
 
 class ParseEvents(CountingDoFn):
     """Batches of rows -> (user, event as a `RawRow` with typed user, item and time)."""
 
-    def __init__(self, design: Design):
+    def __init__(self, design: SamplingDesign):
         self._design = design
 
     def process(self, batch: list[RawRow]) -> Iterator[Any]:
-        """Parses a batch; what lacks user, item or time goes to the rejects."""
+        """Parses a batch; rows without user, item or time go to the rejects."""
         self.tally["source", "events", "read"] += len(batch)
         for row in batch:
             reason = row.error
             if reason is None:
                 try:
-                    event = row._replace(values=self._values(row.values))
+                    event = self._values(row.columns())
                 except RowError as error:
                     reason = str(error)
             if reason is None:
-                yield event.values[self._design.user], event  # type: ignore[index]
+                yield event[self._design.user], row._replace(values=event)
             else:
                 self.tally["source", "events", "rejected"] += 1
-                yield beam.pvalue.TaggedOutput(REJECTS, (row.file, row.line, reason, row.values))
+                yield beam.pvalue.TaggedOutput(REJECTS, row.reject(reason))
 
-    def _values(self, values: Any) -> dict[str, Any]:
+    def _values(self, values: Mapping[str, Any]) -> dict[str, Any]:
         design = self._design
         for column in (design.user, design.item, design.time):
             if is_missing(values.get(column)):
@@ -49,73 +157,40 @@ class ParseEvents(CountingDoFn):
         return found
 
 
-Kept = tuple[dict[tuple[float, str], RawRow], int, int]
-"""((time, item) -> the event that stands first in the files, duplicates, events beyond the cap)."""
+class UserEvents(CountingDoFn):
+    """(user, events) -> a batch of the earliest events in order of time, each once.
 
-
-class KeepEvents(beam.CombineFn):
-    """Events of one user -> the earliest of them, each once.
-
-    Args:
-        design: says how many and what their columns are called.
+    Of events of the same item and time the first one in the files is kept. The first event of the
+    user with an item is marked.
     """
 
-    def __init__(self, design: Design):
-        self._item, self._time, self._cap = design.item, design.time, design.max_user_events
+    def __init__(self, design: SamplingDesign):
+        self._item, self._time = design.item, design.time
+        self._max = design.options.max_user_events
 
-    def create_accumulator(self) -> Kept:
-        """No event."""
-        return {}, 0, 0
-
-    def add_input(self, kept: Kept, event: RawRow) -> Kept:
-        """Adds one event."""
-        events, duplicates, cut = kept
-        duplicates += self._add(events, event)
-        full = len(events) >= 2 * self._cap
-        return self._cut(events, duplicates, cut) if full else (events, duplicates, cut)
-
-    def _add(self, events: dict[tuple[float, str], RawRow], event: RawRow) -> bool:
-        values: Mapping[str, Any] = event.values  # type: ignore[assignment]
-        key = (values[self._time], values[self._item])
-        other = events.get(key)
-        if other is None or event[:2] < other[:2]:
-            events[key] = event
-        return other is not None
-
-    def _cut(self, events: dict[tuple[float, str], RawRow], duplicates: int, cut: int) -> Kept:
-        ordered = sorted(events)[: self._cap]
-        beyond = len(events) - len(ordered)
-        return {key: events[key] for key in ordered}, duplicates, cut + beyond
-
-    def merge_accumulators(self, accumulators: Iterable[Kept]) -> Kept:
-        """Joins the events of several places."""
-        events, duplicates, cut = self.create_accumulator()
-        for others, more, beyond in accumulators:
-            duplicates += more + sum(self._add(events, event) for event in others.values())
-            events, duplicates, cut = self._cut(events, duplicates, cut + beyond)
-        return events, duplicates, cut
-
-    def extract_output(self, kept: Kept) -> Kept:
-        """In the order of time."""
-        return self._cut(*kept)
-
-
-class UserEvents(CountingDoFn):
-    """(user, `Kept`) -> a batch of the user's events, earliest first, the first with each item marked."""
-
-    def __init__(self, design: Design):
-        self._design = design
-
-    def process(self, keyed: tuple[str, Kept]) -> Iterator[list[RawRow]]:
-        """Makes one batch."""
-        _, (events, duplicates, cut) = keyed
-        if duplicates:
-            self.tally["source", "events", "left out: duplicate"] += duplicates
-        if cut:
-            self.tally["source", "events", "left out: too many of one user"] += cut
-        had: set[str] = set()
+    def process(self, keyed: tuple[str, Iterable[RawRow]]) -> Iterator[list[RawRow]]:
+        """Makes the batch of one user."""
+        _, found = keyed
+        events: dict[tuple[float, str], RawRow] = {}
+        for event in found:
+            values = event.columns()
+            key = (values[self._time], values[self._item])
+            if key in events:
+                self.tally["source", "events", "left out: duplicate"] += 1
+                events[key] = min(event, events[key], key=lambda row: row.key)
+            else:
+                events[key] = event
+            if len(events) >= 2 * self._max:
+                events = self._earliest(events)
+        seen: set[str] = set()
         batch = []
-        for (_, item), event in events.items():
-            batch.append(event._replace(values={**event.values, FIRST: item not in had}))  # type: ignore[dict-item]
-            had.add(item)
+        for (_, item), event in self._earliest(events).items():
+            batch.append(event._replace(values={**event.columns(), FIRST: item not in seen}))
+            seen.add(item)
         yield batch
+
+    def _earliest(self, events: dict[tuple[float, str], RawRow]) -> dict[tuple[float, str], RawRow]:
+        cut = len(events) - self._max
+        if cut > 0:
+            self.tally["source", "events", "left out: too many of one user"] += cut
+        return {key: events[key] for key in sorted(events)[: self._max]}

@@ -1,4 +1,4 @@
-"""Ids of the training lists -> vocabulary files, most frequent first."""
+"""Counts IDs and writes vocabulary files, most frequent first."""
 
 from __future__ import annotations
 
@@ -12,90 +12,77 @@ from typing import Any
 
 import apache_beam as beam
 
-from tfr_moe.row_encoding import counted_ids
+from tfr_moe.beam.rows import COUNTS, CountingDoFn, at_the_end
+from tfr_moe.beam.sorted_groups import UseGroups, is_embedded
+from tfr_moe.beam.transforms.make_lists import RankedList
+from tfr_moe.elwc.encoder import counted_ids
 from tfr_moe.schema import Feature, FeatureSchema, vocabulary_file
-
-from ..shuffle import UseGroups
-from .counting import COUNTS, CountingDoFn, at_the_end
-from .grouping import RankedList
 
 LINE_BREAKS = "ids_with_line_breaks"
 _BATCH = 10_000
 _MOST_IDS = 100_000
-_Extract = Callable[[RankedList], Iterable[str]]
-
-
-def _extractors(schema: FeatureSchema) -> list[tuple[str, _Extract]]:
-    """For each feature with a vocabulary, a function from a list to its ids."""
-    return [
-        (feature.name, _extractor(schema, feature))
-        for feature in schema.features
-        if feature.has_vocabulary
-    ]
+_Extract = Callable[[list[tuple[Any, ...]]], list[str]]
 
 
 def _extractor(schema: FeatureSchema, feature: Feature) -> _Extract:
+    """Returns a function from the counted IDs of several rows to those of a feature."""
     names = counted_ids(schema, feature.scope)
     at = names.index(feature.name)
-    many = feature.kind == "categorical_list"
-    if feature.scope == "example":
-        if many:
-            return lambda ranked: (text for _, ids in ranked.items for text in ids[at])
-        return lambda ranked: [ids[at] for _, ids in ranked.items]
-    if many:
-        return lambda ranked: ranked.context[1][at]
     if schema.hierarchy is not None and feature.name == schema.hierarchy.child:
 
-        def pair(ranked: RankedList) -> list[str]:
-            ids = ranked.context[1]
-            if not ids[at]:
-                return []
-            return [schema.lookup_key(feature, dict(zip(names, ids, strict=True)))]
+        def key(ids: tuple[Any, ...]) -> str:
+            return schema.lookup_key(feature, dict(zip(names, ids, strict=True)))
 
-        return pair
-    return lambda ranked: [ranked.context[1][at]]
+        return lambda rows: [key(ids) for ids in rows if ids[at]]
+    if feature.kind == "categorical_list":
+        return lambda rows: [text for ids in rows for text in ids[at]]
+    return lambda rows: [ids[at] for ids in rows]
 
 
 class CountIds(CountingDoFn):
-    """`RankedList` -> ((feature, id), count), counted per bundle; the empty id is nothing.
+    """`RankedList` -> ((feature, ID), count), counted per bundle; empty IDs are skipped.
 
-    A vocabulary has one id a line, so an id with a line break can't be in it: such ids are out of
-    vocabulary, and their number goes to the counts.
+    A vocabulary file has one ID per line, so IDs with a line break stay out of vocabulary; their
+    number goes to the counts.
     """
 
     def __init__(self, schema: FeatureSchema):
         self._schema = schema
 
     def setup(self) -> None:
-        """Finds out where the ids stand."""
-        self._extractors = _extractors(self._schema)
+        """Locates the IDs of each feature."""
+        schema = self._schema
+        self._extractors = [
+            (f.name, f.scope, _extractor(schema, f)) for f in schema.features if f.has_vocabulary
+        ]
 
     def start_bundle(self) -> None:
-        """Starts with no counts."""
+        """Resets the counts."""
         super().start_bundle()
-        self._waiting: dict[str, list[str]] = {name: [] for name, _ in self._extractors}
-        self._counts: dict[str, Counter[str]] = {name: Counter() for name, _ in self._extractors}
+        self._pending: dict[str, list[str]] = {name: [] for name, *_ in self._extractors}
+        self._counts: dict[str, Counter[str]] = {name: Counter() for name, *_ in self._extractors}
 
     def process(self, ranked: RankedList) -> Iterator[tuple[tuple[str, str], int]]:
         """Counts one list."""
-        for name, extract in self._extractors:
-            waiting = self._waiting[name]
-            waiting += extract(ranked)
-            if len(waiting) >= _BATCH:
+        rows = {"context": [ranked.context[1]], "example": [ids for _, ids in ranked.items]}
+        for name, scope, extract in self._extractors:
+            pending = self._pending[name]
+            pending += extract(rows[scope])
+            if len(pending) >= _BATCH:
                 yield from self._count(name, _MOST_IDS)
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Yields what the bundle has counted."""
-        for name, _ in self._extractors:
+        """Yields the counts of the bundle."""
+        for name, *_ in self._extractors:
             for entry in self._count(name, 0):
                 yield at_the_end(entry)
         yield from super().finish_bundle()
 
     def _count(self, name: str, most: int) -> Iterator[tuple[tuple[str, str], int]]:
-        """Counts the ids that wait; yields and forgets the counts if they are more than `most`."""
-        counts, waiting = self._counts[name], self._waiting[name]
-        counts.update(waiting)
-        waiting.clear()
+        """Counts pending IDs; yields and resets the counts if there are more than `most`."""
+        counts, pending = self._counts[name], self._pending[name]
+        counts.update(pending)
+        pending.clear()
         if len(counts) > most:
             for text, count in counts.items():
                 yield from self._entry(name, text, count)
@@ -109,22 +96,20 @@ class CountIds(CountingDoFn):
 
 
 class WriteVocabularies(beam.PTransform):
-    """Training lists -> `vocabulary/<feature>.txt` in a folder; gives the counts of `CountIds`.
+    """Lists -> `vocabulary/<feature>.txt` in a folder; returns the counts of `CountIds`.
 
-    Ids are in order of falling count, then of their text; those below the feature's `min_count` and
-    beyond its `max_vocabulary` are left out. A feature without ids gets no file.
+    IDs are in descending order of their count, then in order of their text, without those below
+    `min_count` or beyond `max_vocabulary` of their feature. A feature without IDs gets no file.
 
     Args:
         schema: the features.
-        folder: the data set's folder.
-        runs: folder for sorted runs, None for the runner's shuffle; see `UseGroups`.
+        folder: of the data set.
     """
 
-    def __init__(self, schema: FeatureSchema, folder: str, runs: str | None = None):
+    def __init__(self, schema: FeatureSchema, folder: str):
         super().__init__()
         self._schema = schema
         self._folder = folder
-        self._runs = runs
 
     def expand(self, lists: beam.PCollection) -> beam.PCollection:
         """Counts, sorts and writes."""
@@ -132,7 +117,7 @@ class WriteVocabularies(beam.PTransform):
         features = {f.name: f for f in self._schema.features if f.has_vocabulary}
         counted = lists | beam.ParDo(CountIds(self._schema)).with_outputs(COUNTS, main="ids")
         ids = counted.ids
-        if self._runs is None:  # workers then send each id once
+        if not is_embedded(lists.pipeline):  # workers then send each ID once
             ids = ids | "SumIds" >> beam.CombinePerKey(sum)
 
         def write(name: str, entries: Iterable[tuple[str, int]]) -> str:
@@ -141,13 +126,13 @@ class WriteVocabularies(beam.PTransform):
         _ = (
             ids
             | "KeyByFeature" >> beam.MapTuple(lambda key, count: (key[0], (key[1], count)))
-            | "WriteVocabulary" >> UseGroups(write, itemgetter(0), self._runs)
+            | "WriteVocabulary" >> UseGroups(write, itemgetter(0))
         )
         return counted[COUNTS]
 
 
 def _write(folder: str, feature: Feature, entries: Iterable[tuple[str, int]]) -> str:
-    """Writes one vocabulary, from ids in order with counts that are not yet summed."""
+    """Writes one vocabulary from sorted IDs with partial counts."""
     sums = (
         (-sum(count for _, count in group), text)
         for text, group in itertools.groupby(entries, key=itemgetter(0))

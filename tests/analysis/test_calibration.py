@@ -5,7 +5,7 @@ import pytest
 
 from tests.evaluation.lists import random_batch
 from tfr_moe.analysis.calibration import Calibration
-from tfr_moe.evaluation.batches import ListBatch
+from tfr_moe.metrics.per_list import ListBatch
 
 
 def scored(scores, labels, mask=None):

@@ -1,4 +1,4 @@
-"""LambdaMART, XGBoost and SVMRank: they learn, are judged like any other run, and say what they lack."""
+"""LambdaMART, XGBoost and SVMRank learn, are evaluated like any run, and name missing parts."""
 
 import json
 
@@ -7,13 +7,13 @@ import pytest
 from rich.console import Console
 
 from tests import tiny
-from tfr_moe.baselines import library, load_baseline, train_baseline
+from tfr_moe.baselines import load_baseline, rows, train_baseline
 from tfr_moe.baselines.rows import Rows, write_rows
 from tfr_moe.baselines.run import MODULES
-from tfr_moe.comparison import evaluate_runs
 from tfr_moe.config import BASELINE_NAMES, make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
+from tfr_moe.evaluation.evaluate import evaluate_runs
 from tfr_moe.schema import MASK
 from tfr_moe.training import load_run
 
@@ -72,11 +72,14 @@ def test_a_run_read_again_scores_as_its_ranker_and_leaves_padding_at_zero(model,
 
 
 @pytest.mark.parametrize("model", BASELINE_NAMES)
-def test_a_finished_run_says_what_was_done(model, runs):
+def test_a_finished_run_reports_rounds_and_the_validation_metric_of_evaluate(model, runs, data):
     found = json.loads((runs / model / "metrics.json").read_text())
     assert found["model"] == model
     assert 1 <= found["best_epoch"] <= found["epochs"]
     assert found["monitor"] in found["best"]
+    splits = evaluate_runs(data, [runs / model], split="validation", console=QUIET)
+    expected = splits.models[model]["ndcg_10"].mean
+    assert found["best"] == {"val_ndcg_10": pytest.approx(expected, abs=1e-6)}
     assert found["train_lists"] == 200
     assert not list((runs / model).glob(".rows-*"))
 
@@ -136,23 +139,43 @@ def test_mistakes_are_named(data, tmp_path, monkeypatch):
         train_baseline(data, tmp_path / "b", config("lambdamart", objective="binary"), QUIET)
     with pytest.raises(UserError, match="shoe_size"):
         train_baseline(data, tmp_path / "c", config("svm_rank", shoe_size=4), QUIET)
-    with pytest.raises(UserError, match="scikit-learn refuses: The 'alpha' parameter"):
+    with pytest.raises(UserError, match="scikit-learn: The 'alpha' parameter"):
         train_baseline(data, tmp_path / "d", config("svm_rank", alpha=-1.0), QUIET)
-    with pytest.raises(UserError, match="library_parameters is for lambdamart"):
+    with pytest.raises(UserError, match="library_parameters is not used by model 'dnn'"):
         make_config({"model": "dnn", "library_parameters": {"alpha": 1}})
     with pytest.raises(UserError, match=r"LightGBM is needed .*pip install 'tfr_moe\[baselines\]'"):
-        library.library("no_such_library", "LightGBM")
-    with pytest.raises(UserError, match="takes whole grades from 0 to 30, there is a label"):
-        library.whole_grades(np.array([1.0, 0.5], np.float32), 30, "lambdamart")
+        rows.library("no_such_library", "LightGBM")
+    with pytest.raises(UserError, match="takes whole grades from 0 to 30"):
+        rows.whole_grades(np.array([1.0, 0.5], np.float32), 30, "lambdamart")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("lambdamart", "^library_parameters: 'num_leafs' is not a parameter of LightGBM$"),
+        ("xgboost", "^library_parameters: 'num_leafs' is not a parameter of XGBoost$"),
+        ("svm_rank", "^library_parameters: .* unexpected keyword argument 'num_leafs'$"),
+    ],
+)
+def test_unknown_parameters_are_rejected_before_training(model, message, data, tmp_path):
+    with pytest.raises(UserError, match=message):
+        train_baseline(data, tmp_path / "run", config(model, num_leafs=5), QUIET)
+    assert not (tmp_path / "run").exists()
+
+
+def test_aliases_of_parameters_are_allowed():
+    settings = MODULES["lambdamart"].settings_of({"eta": 0.3, "subsample": 0.5}, 1)
+    assert settings["eta"] == 0.3
+    assert MODULES["xgboost"].settings_of({"lambda": 2.0, "subsample": 0.5}, 1)["lambda"] == 2.0
 
 
 def test_numbers_that_yaml_takes_for_text_are_numbers():
     given = {"alpha": "1e-3", "penalty": "l2", "n": 3}
-    assert library.merged({"alpha": 1.0}, given, ()) == {"alpha": 0.001, "penalty": "l2", "n": 3}
+    assert rows.merged({"alpha": 1.0}, given, ()) == {"alpha": 0.001, "penalty": "l2", "n": 3}
 
 
 def test_a_baseline_is_not_taken_for_a_neural_model(runs):
-    with pytest.raises(UserError, match="svm_rank is no neural model"):
+    with pytest.raises(UserError, match="svm_rank is not a neural model"):
         load_run(runs / "svm_rank")
 
 

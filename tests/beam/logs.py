@@ -7,7 +7,7 @@ import struct
 
 import yaml
 
-from tfr_moe.beam.pipeline import BuildOptions, build
+from tfr_moe.beam import BuildOptions, build
 
 SCHEMA = {
     "list_id": "session",

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import apache_beam as beam
 
-from tfr_moe.beam.running import running
-from tfr_moe.beam.sources import SourceRows, get_source
-from tfr_moe.beam.sources.settings import parse
+from tfr_moe.beam.runner import running
+from tfr_moe.beam.sources import SourceRows, get_source, parse_options
 from tfr_moe.schema import FeatureSchema
 
 
@@ -33,7 +32,7 @@ def _load(path):
 def rows_of(tmp_path, source, pattern, schema, *settings):
     """(rows in the order of file, line and place; counts; rejects) of a source."""
     chosen = get_source(source)
-    options = parse(chosen.options, settings, source)
+    options = parse_options(chosen.options, settings, source)
     if schema is None:
         schema = chosen.schema(str(pattern), options)
     elif isinstance(schema, dict):

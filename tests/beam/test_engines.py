@@ -17,8 +17,7 @@ from rich.console import Console
 from tests import tiny
 from tests.beam import logs
 from tests.beam.test_predict import table_rows, write_table
-from tfr_moe.config import load_config
-from tfr_moe.prediction import predict
+from tfr_moe.cli.prediction import predict
 from tfr_moe.training import train
 
 START_SECONDS = 180
@@ -97,7 +96,7 @@ def test_build_and_predict_give_what_they_give_in_this_process(engine, tmp_path)
 
     data = tiny.write_data_folder(tmp_path / "data", train=40, validation=20, test=20)
     settings = {**tiny.SMALL, "num_epochs": 1, "model": "dnn"}
-    train(data, tmp_path / "run", load_config(None, [], **settings), Console(quiet=True))
+    train(data, tmp_path / "run", tiny.small_config(settings), Console(quiet=True))
     table = str(write_table(tmp_path / "rows.csv", table_rows()))
     found = []
     for name, arguments in (("here.csv", ()), ("there.csv", engine)):

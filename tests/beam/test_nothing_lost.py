@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.beam import logs
-from tfr_moe.beam import shuffle
-from tfr_moe.encoding import ListEncoder, RowError, RowParser, decode_list
+from tfr_moe.beam import sorted_groups
+from tfr_moe.elwc.encoder import ListEncoder, RowEncoder, scope_floats
+from tfr_moe.elwc.values import RowError, RowParser, decode_list
+from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.errors import UserError
-from tfr_moe.row_encoding import RowEncoder, scope_floats
 from tfr_moe.schema import FeatureSchema
-from tfr_moe.wire import Layout, list_record
 
 
 def rejects(folder):
@@ -53,7 +53,7 @@ def add_up(manifest, folder):
     assert rows["written"] == sum(split["items"] for split in manifest["splits"].values())
 
 
-# ------------------------------------------------------------------------------------- what is in rows
+# ---------------------------------------------------------------------------------- what is in rows
 
 
 @pytest.mark.parametrize("value", ["nan", "NaN", "inf", "-Infinity", "1e39", "1_000"])
@@ -142,7 +142,7 @@ def test_lists_of_one_item_and_lists_of_one_moment(tmp_path):
     assert manifest["list_length"] == {"min": 1, "mean": 1.0, "max": 1}
 
 
-def test_an_empty_file_among_others_is_refused_and_an_empty_body_is_not(tmp_path):
+def test_an_empty_file_among_others_is_rejected_and_an_empty_body_is_not(tmp_path):
     logs.write_csv(tmp_path / "log-0.csv", logs.log_rows(10))
     header = (tmp_path / "log-0.csv").read_text().splitlines()[0]
     (tmp_path / "log-1.csv").write_text(header + "\n")
@@ -155,7 +155,7 @@ def test_an_empty_file_among_others_is_refused_and_an_empty_body_is_not(tmp_path
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
-def test_broken_gzip_is_refused_by_name_and_leaves_nothing(tmp_path, damage):
+def test_broken_gzip_is_rejected_by_name_and_leaves_nothing(tmp_path, damage):
     path = logs.write_csv(tmp_path / "log.csv.gz", logs.log_rows(3000))
     data = bytearray(path.read_bytes())
     if damage == "cut":
@@ -163,14 +163,12 @@ def test_broken_gzip_is_refused_by_name_and_leaves_nothing(tmp_path, damage):
     else:
         data[-6] ^= 0xFF  # the checksum at the end
     path.write_bytes(data)
-    with pytest.raises(
-        UserError, match=r"log.csv.gz: (the gzip file is truncated|not a sound gzip)"
-    ):
+    with pytest.raises(UserError, match=r"log.csv.gz: (the gzip file is truncated|corrupt gzip)"):
         logs.run(tmp_path, path)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["log.csv.gz", "schema.yaml"]
 
 
-# ------------------------------------------------------------------------------------- many runs, kills
+# --------------------------------------------------------------------------------- many runs, kills
 
 
 def test_sorted_runs_on_disk_change_nothing(tmp_path, monkeypatch):
@@ -180,7 +178,7 @@ def test_sorted_runs_on_disk_change_nothing(tmp_path, monkeypatch):
     shuffled[5]["score"] = "?"
     path = logs.write_csv(tmp_path / "log.csv", shuffled)
     whole, one = logs.run(tmp_path, path, "one", max_list_size=4)
-    monkeypatch.setattr(shuffle, "RUN_BYTES", 2000)
+    monkeypatch.setattr(sorted_groups, "RUN_BYTES", 2000)
     spilled, two = logs.run(tmp_path, path, "two", max_list_size=4)
     elsewhere, three = logs.run(
         tmp_path, path, "three", max_list_size=4, beam_args=("--runner=BundleBasedDirectRunner",)
@@ -194,33 +192,33 @@ def test_sorted_runs_on_disk_change_nothing(tmp_path, monkeypatch):
 def test_groups_of_all_runs_come_in_order_with_their_values(tmp_path, monkeypatch):
     import apache_beam as beam
 
-    from tfr_moe.beam.running import running
+    from tfr_moe.beam.runner import running
 
-    monkeypatch.setattr(shuffle, "RUN_BYTES", 1000)
+    monkeypatch.setattr(sorted_groups, "RUN_BYTES", 1000)
     entries = [(f"k{number % 7}", number) for number in range(200)]
     written = tmp_path / "found.json"
 
     def use(key, values):
+        assert len(list(tmp_path.glob(".runs-*/*"))) > 10
         with open(written, "a") as file:
             file.write(json.dumps([key, list(values)]) + "\n")
 
-    with running(()) as pipeline:
-        runs = str(tmp_path / "runs")
-        _ = pipeline | beam.Create(entries) | shuffle.UseGroups(use, lambda value: value, runs)
-    assert len(list((tmp_path / "runs").iterdir())) > 10
+    with running((), tmp_path) as pipeline:
+        _ = pipeline | beam.Create(entries) | sorted_groups.UseGroups(use, lambda value: value)
+    assert list(tmp_path.iterdir()) == [written]
     found = [json.loads(line) for line in written.read_text().splitlines()]
     assert found == [[f"k{k}", list(range(k, 200, 7))] for k in range(7)]
 
 
 KILLED = """
 import os, signal, sys
-from tfr_moe.beam import gathering
-from tfr_moe.beam.pipeline import BuildOptions, build
+from tfr_moe.beam.transforms import make_lists
+from tfr_moe.beam import BuildOptions, build
 
 def kill(runs, order):
     os.kill(os.getpid(), signal.SIGKILL)
 
-gathering.groups = kill
+make_lists.groups = kill
 build(BuildOptions("search-logs", *sys.argv[1:4]))
 """
 
@@ -236,7 +234,7 @@ def test_a_build_killed_between_the_stages_leaves_no_folder_and_repeats_alike(tm
     assert logs.tree(before) == logs.tree(after)
 
 
-# -------------------------------------------------------------- rows -> bytes, against the plain way
+# ------------------------------------------------------------- rows -> bytes, against the plain way
 
 
 SCHEMA = {
@@ -299,10 +297,37 @@ def raw_rows(draw):
 
 
 def plainly(schema, row):
-    """The same by `RowParser` and one feature after the other."""
+    """The same by `RowParser` and protobuf messages, one feature after the other."""
+    from tensorflow_serving.apis import input_pb2
+
     parsed = RowParser(schema).row(row)
-    record = ListEncoder(schema).encode(parsed.list_id, parsed.context, [parsed.example])
+    message = input_pb2.ExampleListWithContext()
+    _fill(message.context, schema, "context", parsed.context)
+    message.context.features.feature["session"].bytes_list.value.append(parsed.list_id.encode())
+    example = message.examples.add()
+    _fill(example, schema, "example", parsed.example)
+    for name in ("click", "buy", "place", "importance"):
+        example.features.feature[name].float_list.value.append(parsed.example[name])
+    record = message.SerializeToString()
+    assert _canonical(record) == _canonical(
+        ListEncoder(schema).encode(parsed.list_id, parsed.context, [parsed.example])
+    )
     return parsed.list_id, parsed.time, parsed.example["place"], record
+
+
+def _fill(example, schema, scope, values):
+    stored = example.features.feature
+    for feature in schema.features:
+        if feature.scope != scope:
+            continue
+        value = values[feature.name]
+        if feature.kind == "numeric":
+            name = f"{scope}_numeric" if schema.packed else feature.name
+            stored[name].float_list.value.append(value)
+        else:
+            ids = [value] if feature.kind == "categorical" else value
+            ids = ids + [""] * (feature.max_length - len(ids)) if ids is value else ids
+            stored[feature.name].bytes_list.value.extend(text.encode() for text in ids)
 
 
 @settings(max_examples=150, deadline=None)
@@ -310,7 +335,7 @@ def plainly(schema, row):
 def test_the_fast_way_is_the_plain_way_row_for_row(rows, packed):
     schema = FeatureSchema.model_validate({**SCHEMA, "packed": packed})
     encode = RowEncoder(schema)
-    session = Layout([], ["session"])
+    session = ids_entry("session")
     for row in rows:
         try:
             expected = plainly(schema, row)
@@ -320,7 +345,7 @@ def test_the_fast_way_is_the_plain_way_row_for_row(rows, packed):
             assert str(caught.value) == str(error)
             continue
         found = encode(row)
-        context = found.context[0] + session.body([], [("session", [found.list_id])])
+        context = found.context[0] + session([found.list_id])
         record = list_record([found.example[0]], context)
         assert (found.list_id, found.time, found.position) == expected[:3]
         assert _canonical(record) == _canonical(expected[3])
@@ -366,7 +391,7 @@ def test_rows_to_records_to_values_are_the_rows(context, items, packed):
     schema = FeatureSchema.model_validate({**SCHEMA, "packed": packed})
     encode = RowEncoder(schema)
     rows = [encode({**context, **one}) for one in items]
-    entry = Layout([], ["session"]).body([], [("session", [context["session"]])])
+    entry = ids_entry("session")([context["session"]])
     record = list_record([row.example[0] for row in rows], rows[0].context[0] + entry)
     found_context, found_items = decode_list(schema, record)
     assert found_context == {name: context[name] for name in ("top", "sub", "age", "history")}

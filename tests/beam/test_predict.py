@@ -11,12 +11,11 @@ import pytest
 from rich.console import Console
 
 from tests import tiny
-from tfr_moe.config import load_config
+from tfr_moe.cli.prediction import predict
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.score import score_dataset
-from tfr_moe.prediction import predict
-from tfr_moe.release import export_run
+from tfr_moe.evaluation.scoring import score_dataset
+from tfr_moe.serving.export import export_run
 from tfr_moe.training import load_run, train
 
 QUIET = Console(quiet=True)
@@ -28,7 +27,7 @@ def run(tmp_path_factory):
     base = tmp_path_factory.mktemp("predict")
     data = tiny.write_data_folder(base / "data", train=40, validation=20, test=40)
     settings = {**tiny.SMALL, "num_epochs": 1, "model": "moe"}
-    train(data, base / "run", load_config(None, [], **settings), QUIET)
+    train(data, base / "run", tiny.small_config(settings), QUIET)
     return base / "run"
 
 
@@ -147,20 +146,21 @@ def test_all_formats_and_another_runner_give_the_same_rows(run, tmp_path):
     }
 
 
-def test_the_command_says_what_it_wrote_and_nothing_else(run, run_python, tmp_path):
+def test_the_command_prints_one_line(run, run_python, tmp_path):
     table, out = write_table(tmp_path / "rows.csv", table_rows()), tmp_path / "scores.csv"
     arguments = ["predict", "--run", str(run), "--input", str(table), "--item-id", "sku"]
     done = run_python(f"from tfr_moe.cli import main; main({[*arguments, '--out', str(out)]!r})")
     assert done.returncode == 0
     rows = len(table_rows())
-    # From C++ newer versions of TensorFlow greet whoever starts them, and nothing in Python can stop it.
+    # From C++ newer versions of TensorFlow greet whoever starts them, and nothing in Python can
+    # stop it.
     greeting = re.compile(r"WARNING: All log messages before absl|[IW]\d{4} ")
     told = [line for line in done.stderr.splitlines() if not greeting.match(line)]
     assert told == [f"wrote {out}: {rows} of {rows} rows in {LISTS} lists"]
     assert done.stdout == ""
 
 
-def test_rows_that_do_not_fit_are_told_and_the_others_scored(run, expected, tmp_path):
+def test_invalid_rows_are_rejected_and_the_others_scored(run, expected, tmp_path):
     rows = table_rows()
     broken = [{**rows[0], "price": "cheap", "sku": "x"}, {**rows[0], "sku": ""}]
     table = write_table(tmp_path / "rows.csv", [*rows, *broken])
@@ -176,7 +176,7 @@ def test_rows_that_do_not_fit_are_told_and_the_others_scored(run, expected, tmp_
     assert_scores_are(read(tmp_path / "s.csv"), expected, LISTS)
 
 
-def test_what_can_not_work_is_refused_in_one_line_and_leaves_nothing(run, data, tmp_path):
+def test_what_can_not_work_is_rejected_in_one_line_and_leaves_nothing(run, data, tmp_path):
     table = str(write_table(tmp_path / "rows.csv", table_rows()))
     (tmp_path / "there.csv").write_text("old")
     lists = gzip.decompress(next(data.glob("test-*.gz")).read_bytes())
@@ -187,19 +187,22 @@ def test_what_can_not_work_is_refused_in_one_line_and_leaves_nothing(run, data, 
     for message, arguments in (
         ("either --run or --model", {"run": None}),
         ("--run .*saved_model", {"run": tmp_path}),
-        ("--model .* no exported model", {"run": None, "model": tmp_path}),
+        ("--model .* not an exported model", {"run": None, "model": tmp_path}),
         ("must end in .csv", {"out": tmp_path / "s.txt"}),
-        ("exists already", {"out": tmp_path / "there.csv"}),
-        ("column 'nope' of the schema is missing", {"item_id": "nope"}),
-        ("which column tells items apart.*brand", {"item_id": None}),
+        ("already exists", {"out": tmp_path / "there.csv"}),
+        ("missing column 'nope'", {"item_id": "nope"}),
+        ("--item-id: required.*brand", {"item_id": None}),
         ("no file matches", {"input_pattern": str(tmp_path / "*.jsonl")}),
-        ("source 'x' is not known", {"source": "x"}),
-        ("the file is cut off", {"input_pattern": f"{tmp_path}/cut.tfrecord", "item_id": "brand"}),
+        ("unknown source 'x'", {"source": "x"}),
         (
-            "record 1: damaged",
+            "the file is truncated",
+            {"input_pattern": f"{tmp_path}/cut.tfrecord", "item_id": "brand"},
+        ),
+        (
+            "record 1: corrupt",
             {"input_pattern": f"{tmp_path}/damaged.tfrecord", "item_id": "brand"},
         ),
-        ("item 1: feature 'sku' must be one id", {"input_pattern": f"{data}/test-*.tfrecord.gz"}),
+        ("item 1: feature 'sku' must hold one ID", {"input_pattern": f"{data}/test-*.tfrecord.gz"}),
         ("Beam arguments", {"beam_args": ["--runner=Nope"]}),
     ):
         given = {"run": run, "model": None, "input_pattern": table, "out": out, "item_id": "sku"}
@@ -210,7 +213,7 @@ def test_what_can_not_work_is_refused_in_one_line_and_leaves_nothing(run, data, 
     assert (tmp_path / "there.csv").read_text() == "old"
 
 
-def test_a_schema_that_is_not_the_models_is_refused_by_feature(run, tmp_path):
+def test_a_schema_that_is_not_the_models_is_rejected_by_feature(run, tmp_path):
     described = json.loads((run / "schema.json").read_text())
     described["features"][-1]["name"] = "clicks"
     (tmp_path / "schema.json").write_text(json.dumps(described))

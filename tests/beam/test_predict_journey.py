@@ -1,4 +1,4 @@
-"""`predict` on a slice of The Complete Journey, from its table and from its records, against `evaluate`."""
+"""`predict` on a slice of The Complete Journey, from table and records, against `evaluate`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from rich.console import Console
 
 from tests import tiny
 from tests.beam.test_predict import read, write_table
-from tfr_moe.beam.pipeline import BuildOptions, build
-from tfr_moe.config import load_config
+from tfr_moe.beam import BuildOptions, build
+from tfr_moe.cli.prediction import predict
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.evaluation.score import score_dataset
-from tfr_moe.prediction import predict
+from tfr_moe.evaluation.scoring import score_dataset
 from tfr_moe.training import load_run, train
 
 SALES = 12_000
@@ -27,7 +26,7 @@ def test_scores_of_the_complete_journey_are_those_of_evaluate(real_data, reposit
     folder = real_data / "complete_journey"
     if not folder.is_dir():
         pytest.skip(f"no {folder}")
-    example = repository / "examples" / "complete_journey"
+    example = repository / "experiments" / "datasets" / "complete_journey"
     spec = importlib.util.spec_from_file_location("prepare_journey", example / "prepare.py")
     prepare = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(prepare)
@@ -41,7 +40,7 @@ def test_scores_of_the_complete_journey_are_those_of_evaluate(real_data, reposit
 
     run = tmp_path / "run"
     settings = {**tiny.SMALL, "num_epochs": 1, "batch_size": 256, "model": "adv_hsc_moe"}
-    train(tmp_path / "data", run, load_config(None, [], **settings), Console(quiet=True))
+    train(tmp_path / "data", run, tiny.small_config(settings), Console(quiet=True))
     loaded = load_run(run)
     data = DataFolder(tmp_path / "data")
     dataset = ElwcDatasetBuilder(data).build_evaluation_dataset("test")

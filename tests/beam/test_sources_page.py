@@ -6,10 +6,10 @@ import types
 import pytest
 import yaml
 
-from tfr_moe.beam.pipeline import BuildOptions, build
+from tfr_moe.beam import BuildOptions, build
 from tfr_moe.beam.sources import sources
-from tfr_moe.beam.sources.help import text
-from tfr_moe.beam.transforms.past import PastFeature, load_features
+from tfr_moe.beam.transforms.history_features import HistoryFeature, load_features
+from tfr_moe.cli.data import source_help
 from tfr_moe.errors import UserError
 
 SCHEMA = """
@@ -32,8 +32,9 @@ def block(page, language):
 
 
 def test_the_table_names_every_source(page):
-    table = set(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE))
-    assert set(sources()) - {"price-lists"} <= table
+    table = set(re.findall(r"^\| `([a-z-]+)` \|(?:[^|\n]*\|){4}$", page, re.MULTILINE))
+    built_in = {n for n, s in sources().items() if s.read.__module__.startswith("tfr_moe.")}
+    assert built_in == table
 
 
 def test_the_source_of_the_page_builds(page, tmp_path, monkeypatch):
@@ -58,23 +59,22 @@ def test_the_source_of_the_page_builds(page, tmp_path, monkeypatch):
 
 
 def test_the_features_of_the_page_hold_together(page, tmp_path):
-    (tmp_path / "past.yaml").write_text(block(page, "yaml"))
-    assert len(load_features(str(tmp_path / "past.yaml"))) == 6
+    (tmp_path / "features.yaml").write_text(block(page, "yaml"))
+    assert len(load_features(str(tmp_path / "features.yaml"))) == 6
     keys = {
         key
         for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
         for key in re.findall("`(.*?)`", row)
     }
-    assert set(PastFeature.model_fields) - {"of"} <= keys
+    assert set(HistoryFeature.model_fields) - {"of"} <= keys
     assert yaml.safe_load(block(page, "yaml"))[0]["name"] == "item_ctr"
 
 
-def test_help_tells_purpose_schema_and_options_of_a_source():
-    told = text("interactions")
-    assert told.startswith("interactions: Events (user, item, time, ...)")
-    assert "--schema is needed" in told
-    assert "exponent (default 0.75)" in told and "items (required)" in told
-    assert "It has no options of its own." in text("wands")
-    assert "letor " in text("all") and "jdsearch " in text("all")
-    with pytest.raises(UserError, match="source 'x' is not known; there are: amazon, census"):
-        text("x")
+def test_help_has_purpose_schema_and_options_of_a_source():
+    text = "\n".join(source_help("interactions"))
+    assert text.startswith("interactions: Events (user, item, time, ...)")
+    assert "--schema is required" in text
+    assert "exponent (default 0.75)" in text and "items (required)" in text
+    assert "letor " in str(source_help(None)) and "search-logs " in str(source_help(None))
+    with pytest.raises(UserError, match=r"unknown source 'x'; available: .*interactions, "):
+        source_help("x")

@@ -1,7 +1,7 @@
 """Inputs by their axes, so that one test can permute, pad and regroup the lists of any case.
 
-`axes` is "B" for one value a list, "BL" for one an item and "" for what belongs to neither; a width may
-follow. Every test draws its inputs together with a mask [B, L] of valid items.
+`axes` is "B" for one value a list, "BL" for one an item and "" for what belongs to neither; a width
+may follow. Every test draws its inputs together with a mask [B, L] of valid items.
 """
 
 from __future__ import annotations

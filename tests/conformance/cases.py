@@ -44,7 +44,7 @@ class ModelCase:
 
     Attributes:
         name: of the case.
-        make: a new object; without a seed of its own where it takes one, so that the global one rules.
+        make: a new object, without a seed, so that the global one rules.
         inputs: what it takes, by name.
         outputs: axes of what it returns, by name.
         call: (layer, symbolic inputs) -> outputs; None for a scorer, which builds its own model.

@@ -59,7 +59,7 @@ class Step(NamedTuple):
 def training_step(
     model: Any, values: Values, term: Callable[[str, Any], Any] = lambda _, value: value
 ) -> Step:
-    """A step whose total sums up `term(name, output)`; outputs of whole numbers have no gradient."""
+    """A step whose total sums `term(name, output)`; integer outputs have no gradient."""
     with tf.GradientTape() as tape:
         outputs = model(tensors(values), training=True)
         terms = (term(name, tf.cast(value, tf.float32)) for name, value in outputs.items())

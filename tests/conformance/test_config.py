@@ -1,4 +1,4 @@
-"""A configuration is JSON, is whole, and Keras finds the class again under the package `tfr_moe`."""
+"""A configuration is complete JSON, and Keras finds the class under the package `tfr_moe`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may not matter: what stands at padded places, how much padding, order and company of lists."""
+"""Values of padded items, amount of padding, order and other lists of a batch don't matter."""
 
 from __future__ import annotations
 

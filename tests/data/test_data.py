@@ -80,19 +80,17 @@ def test_serialized_lists_are_the_records(folder):
 def test_what_is_missing_is_named(tmp_path, folder):
     with pytest.raises(UserError, match="no such folder"):
         DataFolder(tmp_path / "none")
-    with pytest.raises(UserError, match=r"schema\.json is missing; make the data set with"):
+    with pytest.raises(UserError, match=r"schema\.json is missing; build the data set"):
         DataFolder(tmp_path)
-    with pytest.raises(
-        UserError, match="split 'dev' is unknown; there are: train, validation, test"
-    ):
+    with pytest.raises(UserError, match="split 'dev' is unknown; allowed: train, validation, test"):
         folder.files("dev")
     other = write_data_folder(tmp_path / "set", train=4, validation=1, test=1)
     (other / "vocabulary" / "brand.txt").unlink()
-    with pytest.raises(UserError, match="no vocabulary of feature 'brand'"):
+    with pytest.raises(UserError, match="vocabulary of feature 'brand' is missing"):
         DataFolder(other).tables()
     for file in other.glob("test-*"):
         file.unlink()
-    with pytest.raises(UserError, match=r"there are no test-\*\.tfrecord\.gz files"):
+    with pytest.raises(UserError, match=r"no test-\*\.tfrecord\.gz files"):
         DataFolder(other).files("test")
 
 

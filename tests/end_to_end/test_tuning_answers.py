@@ -1,5 +1,6 @@
-"""A small sweep at the command line, from its configuration to a retrained model on the test split."""
+"""A small sweep at the command line, from its configuration to tested retrained models."""
 
+import csv
 import json
 
 import pytest
@@ -37,20 +38,20 @@ def test_a_sweep_ends_in_a_page_a_configuration_and_tested_runs(tmp_path, capsys
     sweep = tmp_path / "sweep"
     tune = ["tune", "--data", data, "--config", tmp_path / "sweep.yaml", "--out", sweep]
     run(*tune, "--retrain", 2)
-    told = capsys.readouterr()
-    assert "2 trials with a result." in told.out
-    assert "retrained with seeds 3, 4, on the test split" in told.out
-    table = json.loads((sweep / "results.json").read_text())
-    trials = {trial["trial_id"]: trial for trial in table["trials"]}
-    assert len(trials) == 2 and all(len(trial["seeds"]) == 2 for trial in trials.values())
-    best = table["trials"][0]
+    printed = capsys.readouterr()
+    assert "2 trials with a result." in printed.out
+    assert "retrained with seeds 3, 4, on the test split" in printed.out
+    table = list(csv.DictReader((sweep / "results.csv").open()))
+    assert len(table) == 2 and all(trial["num_seeds"] == "2" for trial in table)
+    best = table[0]
+    result = float(best["mean"])
     config = load_config(sweep / "best.yaml")
-    assert config.hsc_weight == best["hyperparameters"]["hsc_weight"]
-    assert config.monitor == "ndcg"
+    assert config.hsc.hsc_weight == float(best["hsc_weight"])
+    assert config.training.monitor == "ndcg"
     tested = json.loads((sweep / "retrained" / "results.json").read_text())
     assert tested["trial_id"] == best["trial_id"]
     page = (sweep / "report.html").read_text()
-    for number in (best["mean"], tested["summary"]["test"]["ndcg"]["mean"]):
+    for number in (result, tested["summary"]["test"]["ndcg"]["mean"]):
         assert f"{number:.4f}" in page
 
     run("train", "--data", data, "--config", sweep / "best.yaml", "--out", tmp_path / "again")
@@ -58,4 +59,4 @@ def test_a_sweep_ends_in_a_page_a_configuration_and_tested_runs(tmp_path, capsys
     again = json.loads((tmp_path / "again" / "metrics.json").read_text())
     # A sweep takes its lists from a cache, in another order than `tfr-moe train` reads them.
     assert again["monitor"] == "val_ndcg"
-    assert again["best"]["val_ndcg"] == pytest.approx(best["mean"], abs=0.1)
+    assert again["best"]["val_ndcg"] == pytest.approx(result, abs=0.1)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from tfr_moe.evaluation.batches import ListBatch
+from tfr_moe.evaluation.results import PerListResult
+from tfr_moe.metrics.per_list import ListBatch
 
 
 def random_batch(rng, lists=40, length=17, grades=3, tied=False, first_id=0) -> ListBatch:
@@ -30,4 +31,19 @@ def one_list(scores, labels, positions=None) -> ListBatch:
         mask=np.ones((1, len(scores)), bool),
         list_ids=np.array(["q"], dtype=object),
         positions=None if positions is None else np.array([positions], float),
+    )
+
+
+def result(*columns, ids=None) -> PerListResult:
+    """A result with these values of `mrr` and, if there are two columns, of `ndcg`."""
+    names = ("mrr", "ndcg")[: len(columns)]
+    values = {name: np.asarray(column, float) for name, column in zip(names, columns, strict=True)}
+    count = len(columns[0])
+    return PerListResult(
+        list_ids=np.array(ids or [f"q{i}" for i in range(count)], dtype=object),
+        values=values,
+        nothing_relevant={name: np.isnan(v) for name, v in values.items()},
+        num_items=np.full(count, 5),
+        num_relevant=np.ones(count, int),
+        categories=np.array(["shoes"] * count, dtype=object),
     )

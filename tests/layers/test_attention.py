@@ -89,7 +89,7 @@ def test_a_block_equals_the_slow_one_on_the_valid_items_alone(settings):
 
 def test_with_points_items_attend_to_what_the_points_have_gathered():
     inputs, mask = batch(shape=(4, 6, 8))
-    block = EncoderBlock(num_heads=2, hidden_dim=7, num_points=3)
+    block = EncoderBlock(num_heads=2, hidden_dim=7, num_inducing_points=3)
     block(inputs, mask)
     result, weights = shaken(block)(inputs, mask, return_weights=True)
     points = block.points.numpy().astype(np.float64)
@@ -173,9 +173,9 @@ def test_places_are_those_among_the_valid_items_unless_given():
     inputs, _ = batch(shape=(1, 4, 5))
     mask = np.array([[True, False, True, True]])
     encoder = encoder_of(positional_encoding="learned")
-    expected = encoder(inputs, mask=mask, places=tf.constant([[0, 7, 1, 2]]))
+    expected = encoder(inputs, mask=mask, positions=tf.constant([[0, 7, 1, 2]]))
     np.testing.assert_array_equal(encoder(inputs, mask=mask), expected)
-    moved = encoder(inputs, mask=mask, places=tf.constant([[2, 7, 1, 0]]))
+    moved = encoder(inputs, mask=mask, positions=tf.constant([[2, 7, 1, 0]]))
     assert np.abs(moved - expected)[mask].max() > 1e-4
 
 
@@ -198,7 +198,7 @@ def test_the_encoders_have_the_sizes_of_the_papers_table(
     assert round((encoder.count_params() + dim + 1) / 1000) == thousands
 
 
-def test_sizes_that_do_not_fit_are_refused():
+def test_sizes_that_do_not_fit_are_rejected():
     with pytest.raises(ValueError, match=r"num_heads must divide dim=128. Received: num_heads=3"):
         SelfAttentionEncoder(128, num_heads=3)
     with pytest.raises(ValueError, match="num_heads must divide the width 5"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfr_moe.layers.budget import dims_of_budget
+from tfr_moe.layers.task_sharing import dims_of_budget
 
 
 @pytest.mark.parametrize("budget", [50, 999, 123_456])

@@ -1,10 +1,11 @@
-"""ExpertTowers in groups of a fixed size: the same results as by segments, compiled or not."""
+"""Rows, groups, and ExpertTowers in groups: the same results as sorted by expert."""
 
 import numpy as np
 import pytest
 
 from tests.layers.test_experts import random_case, slow_towers
 from tfr_moe._compat import tf
+from tfr_moe.layers.dispatch import fill_rows, group_rows, put_rows, take_experts, take_rows
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 
@@ -63,7 +64,7 @@ CASES = {
 @pytest.mark.parametrize("capacity", [3, 256])
 def test_results_and_gradients_are_those_of_segments(name, capacity):
     segments = towers()
-    groups = alike(segments, dispatch="capacity", capacity=capacity)
+    groups = alike(segments, dispatch="grouped", capacity=capacity)
     expected = result(segments, CASES[name])
     # float32 sums in another order
     for got, wanted in zip(result(groups, CASES[name]), expected, strict=True):
@@ -77,7 +78,7 @@ def test_results_and_gradients_are_those_of_segments(name, capacity):
 @pytest.mark.parametrize(("name", "norm"), [("skewed", "batch"), ("by item", "none")])
 def test_xla_compiles_the_whole_step_to_the_same_results(name, norm):
     segments = towers(norm=norm)
-    groups = alike(segments, dispatch="capacity", capacity=4, norm=norm)
+    groups = alike(segments, dispatch="grouped", capacity=4, norm=norm)
     expected = result(segments, CASES[name])
     for got, wanted in zip(result(groups, CASES[name], compiled=True), expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
@@ -87,7 +88,7 @@ def test_xla_compiles_the_whole_step_to_the_same_results(name, norm):
 
 def test_compiled_towers_give_the_same_in_an_uncompiled_step():
     segments = towers(norm="layer")
-    compiled = alike(segments, dispatch="capacity", jit_compile=True, norm="layer")
+    compiled = alike(segments, dispatch="grouped", jit_compile=True, norm="layer")
     for name in ("skewed by item", "all padding"):
         expected = result(segments, CASES[name])
         for got, wanted in zip(result(compiled, CASES[name]), expected, strict=True):
@@ -95,7 +96,7 @@ def test_compiled_towers_give_the_same_in_an_uncompiled_step():
 
 
 def test_lists_of_other_lengths_share_compiled_programs():
-    layer = towers(dispatch="capacity", jit_compile=True)
+    layer = towers(dispatch="grouped", jit_compile=True)
     sizes = []
     grouped = layer._grouped
 
@@ -112,7 +113,7 @@ def test_lists_of_other_lengths_share_compiled_programs():
 
 def test_hidden_outputs_pass_through_groups():
     segments = towers(hidden_output=True)
-    groups = alike(segments, hidden_output=True, dispatch="capacity", capacity=4)
+    groups = alike(segments, hidden_output=True, dispatch="grouped", capacity=4)
     for got, wanted in zip(
         result(groups, CASES["even"]), result(segments, CASES["even"]), strict=True
     ):
@@ -121,7 +122,7 @@ def test_hidden_outputs_pass_through_groups():
 
 def test_padded_inputs_of_groups_may_hold_anything():
     inputs, indices, mask = random_case(False)
-    layer = towers(dispatch="capacity", capacity=4, norm="batch")
+    layer = towers(dispatch="grouped", capacity=4, norm="batch")
     clean = result(layer, (inputs, indices, mask), training=False)
     soiled = np.where(mask[..., None], inputs, np.nan).astype(np.float32)
     for got, wanted in zip(
@@ -142,7 +143,7 @@ def test_keras_fits_a_mixture_that_xla_compiles_whole_like_one_by_segments():
         by, above = tf.keras.Input([3]), tf.keras.Input([3])
         valid = tf.keras.Input([5], dtype="bool")
         moe = CategoryMixtureOfExperts(
-            6, 2, 4, [8], noisy_gate=False, seed=1, adversarial_weight=0.1, towers=settings
+            6, 2, 4, [8], noisy_gate=False, seed=1, adversarial_weight=0.1, **settings
         )
         logits = moe(items, by, above, mask=valid)["logits"]
         model = tf.keras.Model([items, by, above, valid], logits)
@@ -157,17 +158,115 @@ def test_keras_fits_a_mixture_that_xla_compiles_whole_like_one_by_segments():
         ).history  # fmt: skip
 
     segments = losses(False)
-    groups = losses(True, dispatch="capacity", capacity=8)
+    groups = losses(True, dispatch="grouped", expert_capacity=8)
     for name in ("loss", "val_loss", "adversarial"):
         np.testing.assert_allclose(groups[name], segments[name], rtol=1e-4)
 
 
-def test_bad_settings_are_refused():
+def test_bad_settings_are_rejected():
     for settings, message in [
         ({"norm": "group"}, "norm must be one of"),
         ({"dispatch": "loop"}, "dispatch must be one of"),
         ({"capacity": 0}, "capacity must be >= 1"),
-        ({"jit_compile": True}, "jit_compile needs dispatch='capacity'"),
+        ({"jit_compile": True}, "jit_compile needs dispatch='grouped'"),
     ]:
         with pytest.raises(ValueError, match=message):
             ExpertTowers(2, [4], **settings)
+
+
+def choices(kind, rows=40, slots=3, experts=6):
+    rng = np.random.default_rng(1)
+    if kind == "one expert for all":
+        return np.full([rows, 1], 2, np.int32)
+    if kind == "nothing":
+        return np.full([rows, slots], -1, np.int32)
+    chosen = np.argsort(rng.random([rows, experts]), axis=1)[:, :slots].astype(np.int32)
+    if kind == "nine in ten to one, one without":
+        chosen = np.where(rng.random([rows, 1]) < 0.9, 2, chosen % 4)[:, :1].astype(np.int32)
+    chosen[rng.random(len(chosen)) < 0.3] = -1
+    return chosen
+
+
+@pytest.mark.parametrize(
+    "kind", ["even", "nine in ten to one, one without", "one expert for all", "nothing"]
+)
+@pytest.mark.parametrize("capacity", [1, 7, 256])
+def test_every_choice_has_a_place_of_its_own_in_a_group_of_its_expert(kind, capacity):
+    chosen = choices(kind)
+    rows, places, experts = (np.array(x) for x in group_rows(tf.constant(chosen), 6, capacity))
+    assert (np.diff(experts) >= 0).all()
+    seen = set()
+    for row, slot in np.ndindex(chosen.shape):
+        place = places[row, slot]
+        if chosen[row, slot] < 0:
+            assert place == rows.size
+            continue
+        assert rows.ravel()[place] == row
+        assert experts[place // rows.shape[1]] == chosen[row, slot]
+        seen.add(place)
+    assert len(seen) == (chosen >= 0).sum()
+    assert (rows < len(chosen)).sum() == len(seen)
+
+
+def test_the_number_of_groups_is_that_of_the_worst_choice():
+    """Five pairs, two experts, groups of two: 3 groups, needed by 4 pairs and 1 pair."""
+    for kind in ([0, 0, 0, 0, 1], [0, 0, 0, 0, 0], [-1, -1, -1, -1, -1]):
+        assert group_rows(tf.constant(kind)[:, tf.newaxis], 2, 2).rows.shape == (3, 2)
+    counts = group_rows(tf.constant([[0], [0], [0], [1], [1]]), 2, 2).rows.numpy()
+    assert (counts < 5).sum(axis=1).tolist() == [2, 1, 2]
+
+
+def test_no_rows_at_all_make_no_group():
+    groups = group_rows(tf.zeros([0, 3], tf.int32), 4, 16)
+    assert groups.rows.shape[0] == 0
+    assert groups.slots.shape == (0, 3)
+
+
+def test_the_gradient_of_taken_experts_is_dense_and_sums_their_groups():
+    weights = tf.Variable(tf.ones([3, 2]))
+    with tf.GradientTape() as tape:
+        taken = take_experts(tf.convert_to_tensor(weights), tf.constant([0, 2, 2]))
+        loss = tf.reduce_sum(taken * tf.constant([[1.0], [10.0], [100.0]]))
+    gradient = tape.gradient(loss, weights)
+    assert not isinstance(gradient, tf.IndexedSlices)
+    assert gradient.numpy().tolist() == [[1, 1], [0, 0], [110, 110]]
+
+
+def test_filled_rows_have_few_lengths_and_at_most_an_eighth_too_many():
+    lengths = {}
+    for count in (0, 1, 64, 65, 1000, 1024, 1025, 1153, 2047, 2048, 5000):
+        rows, chosen = fill_rows(tf.zeros([count, 1]), tf.zeros([count, 1], tf.int32))
+        assert rows.shape[0] == chosen.shape[0] >= count
+        assert (chosen.numpy()[count:] == -1).all()
+        lengths[count] = rows.shape[0]
+        if count > 1024:
+            assert rows.shape[0] <= 1.125 * count
+    assert lengths[0] == lengths[1] == 64
+    assert lengths[1025] == 1152
+    assert lengths[1153] == 1280
+
+
+X = np.arange(24, dtype=np.float32).reshape(2, 4, 3)
+MASK = np.array([[True, False, True, True], [False, True, False, False]])
+
+
+@pytest.mark.parametrize("mask", [None, MASK])
+def test_rows_return_to_their_places(mask):
+    rows, places = take_rows(tf.constant(X), None if mask is None else tf.constant(mask))
+    np.testing.assert_array_equal(rows, X.reshape(-1, 3) if mask is None else X[mask])
+    back = put_rows(rows, places, tf.constant(X))
+    np.testing.assert_array_equal(back, X if mask is None else X * mask[..., None])
+
+
+def test_values_of_any_shape_can_be_put_back():
+    rows, places = take_rows(tf.constant(X), tf.constant(MASK))
+    assert put_rows(rows[:, 0], places, X).shape == (2, 4)
+    assert put_rows(rows[:, tf.newaxis], places, X).shape == (2, 4, 1, 3)
+
+
+def test_known_shapes_stay_known_in_a_graph():
+    inputs = tf.keras.Input([None, 3])
+    mask = tf.keras.Input([None], dtype=tf.bool)
+    rows, places = take_rows(inputs, mask)
+    assert rows.shape.as_list() == [None, 3]
+    assert put_rows(rows, places, inputs).shape.as_list() == [None, None, 3]

@@ -5,7 +5,6 @@ import pytest
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.experts import ExpertTowers
-from tfr_moe.layers.rows import fixed_shapes
 
 
 def slow_towers(layer, inputs, indices, mask):
@@ -210,18 +209,3 @@ def test_a_list_alone_gives_what_it_gives_among_others():
         alone = towers(items[i : i + 1], chosen[i : i + 1], mask=mask[i : i + 1])
         np.testing.assert_allclose(alone[0], together[i], rtol=1e-5, atol=1e-6)
     assert not np.any(together[1, :, 1])
-
-
-@pytest.mark.parametrize("hidden", [False, True])
-@pytest.mark.parametrize("itemwise", [False, True])
-def test_with_fixed_shapes_real_items_score_the_same(hidden, itemwise):
-    towers = ExpertTowers(6, [8, 5], seed=1, hidden_output=hidden)
-    items = tf.random.stateless_normal([3, 4, 7], [1, 2])
-    chosen = tf.constant([[0, 3], [5, -1], [2, 2]])
-    if itemwise:
-        chosen = tf.repeat(chosen[:, tf.newaxis], 4, axis=1)
-    mask = tf.constant([[1, 1, 1, 0], [1, 0, 1, 1], [1, 1, 1, 1]]) > 0
-    expected = tf.boolean_mask(towers(items, chosen, mask=mask), mask)
-    with fixed_shapes():
-        found = tf.function(lambda x, i, m: towers(x, i, mask=m))(items, chosen, mask)
-    np.testing.assert_allclose(tf.boolean_mask(found, mask), expected, rtol=1e-5, atol=1e-6)

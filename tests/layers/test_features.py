@@ -1,5 +1,6 @@
-"""FeatureEncoder: the input vector X (eq. 1), block by block, by tables small enough to read."""
+"""FeatureEncoder and CrossedWeights: what a schema's features become."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers.features import FeatureEncoder
+from tfr_moe.layers.features import CrossedWeights, FeatureEncoder
 from tfr_moe.schema import FeatureSchema
 
 ONE_LIST = tf.constant([[True, True]])
@@ -43,7 +44,7 @@ def strings(*rows):
     return tf.constant(np.array(rows, object), tf.string)
 
 
-# ------------------------------------------------------------------------------------------------ ids
+# ---------------------------------------------------------------------------------------------- ids
 
 
 def test_unknown_and_missing_ids_share_row_zero():
@@ -143,7 +144,7 @@ def test_an_empty_vocabulary_knows_nothing(tmp_path, in_a_file):
     np.testing.assert_array_equal(found, [[row_zero, row_zero]])
 
 
-# ------------------------------------------------------------------------------------------- numerics
+# ----------------------------------------------------------------------------------------- numerics
 
 
 def normalized(values, mean, std, width=1, transform="none"):
@@ -220,7 +221,7 @@ def test_packed_and_separate_numerics_give_the_same():
     np.testing.assert_array_equal(packed.context["age"], separate.context["age"])
 
 
-# --------------------------------------------------------------------------------------------- X whole
+# ------------------------------------------------------------------------------------------ X whole
 
 
 def everything():
@@ -300,14 +301,61 @@ def test_embedding_l2_of_a_schema_without_ids_adds_nothing():
     assert encoder.losses == []
 
 
-# -------------------------------------------------------------------------------------------- refusals
+# ----------------------------------------------------------------------------------------- refusals
 
 
 def test_missing_tables_are_named(tmp_path):
-    with pytest.raises(UserError, match="feature 'brand': there is no vocabulary"):
+    with pytest.raises(UserError, match="feature 'brand': missing vocabulary"):
         encoder_of(schema_of(example("brand")))
     with pytest.raises(UserError, match=r"feature 'brand': no vocabulary file .*none\.txt"):
         encoder_of(schema_of(example("brand")), vocabularies={"brand": str(tmp_path / "none.txt")})
     wide = schema_of(context("age", "numeric", width=2))
     with pytest.raises(UserError, match=r"no mean and std of context column 'age\[1\]'"):
         encoder_of(wide, {"context": {"age[0]": {"mean": 0.0, "std": 1.0}}})
+
+
+IDS = {
+    "user": [["u1"], [""]],
+    "clicked": [["a", "b"], ["b", ""]],
+    "brand": [[["x"], ["y"], [""]], [["x"], ["x"], ["y"]]],
+}
+
+
+def cross(pair, ids, buckets=10_000):
+    """The weights that the pairs of two ids have, each seen alone."""
+    layer = CrossedWeights([pair], buckets, seed=1)
+    first, second = ids
+    features = {pair[0]: tf.constant([[first]]), pair[1]: tf.constant([[[second]]])}
+    return float(layer(features, mask=tf.ones([1, 1], tf.bool))[0, 0])
+
+
+def test_each_pair_of_ids_that_are_there_adds_its_weight():
+    features = {name: tf.constant(values) for name, values in IDS.items()}
+    mask = tf.constant([[True, True, True], [True, True, False]])
+    got = CrossedWeights([("clicked", "brand")], 10_000, seed=1)(features, mask=mask).numpy()
+    for row, item in np.argwhere(mask.numpy()):
+        pairs = itertools.product(IDS["clicked"][row], IDS["brand"][row][item])
+        expected = sum(cross(("clicked", "brand"), pair) for pair in pairs if all(pair))
+        assert got[row, item] == pytest.approx(expected, abs=1e-7)
+    assert got[1, 2] == 0.0
+    assert got[0, 0] != got[0, 1]
+
+
+def test_an_empty_id_crosses_with_nothing():
+    features = {name: tf.constant(values) for name, values in IDS.items()}
+    got = CrossedWeights([("user", "brand")], 10_000)(features, mask=tf.ones([2, 3], tf.bool))
+    assert (got.numpy() != 0).tolist() == [[True, True, False], [False, False, False]]
+
+
+def test_the_order_within_a_pair_counts_and_several_pairs_add_up():
+    assert cross(("a", "b"), ("x", "y")) != cross(("a", "b"), ("y", "x"))
+    features = {"a": tf.constant([["x"]]), "b": tf.constant([[["y"]]])}
+    both = CrossedWeights([("a", "b"), ("b", "a")], 50)
+    both(features, mask=tf.ones([1, 1], tf.bool))
+    both.crossed.assign(tf.ones_like(both.crossed))
+    assert float(both(features, mask=tf.ones([1, 1], tf.bool))[0, 0]) == 2.0
+
+
+def test_no_pair_is_rejected():
+    with pytest.raises(ValueError, match="crosses must name a pair of features"):
+        CrossedWeights([])

@@ -102,7 +102,7 @@ def test_multiplier_leaves_the_initial_logits_alone():
 
 
 @pytest.mark.parametrize("top_k", [0, 4])
-def test_top_k_outside_1_to_n_is_refused(top_k):
+def test_top_k_outside_1_to_n_is_rejected(top_k):
     with pytest.raises(ValueError, match="top_k must be in 1"):
         NoisyTopKGate(num_experts=3, top_k=top_k)
 

@@ -233,6 +233,56 @@ def test_item_level_gate_equals_list_level_gate_when_all_items_agree():
     )
 
 
-def test_more_adversarial_than_idle_experts_is_refused():
+def test_more_adversarial_than_idle_experts_is_rejected():
     with pytest.raises(ValueError, match="num_adversarial must be <= num_experts - top_k = 1"):
         CategoryMixtureOfExperts(num_experts=3, top_k=2, num_adversarial=2)
+
+
+INPUTS = (tf.random.stateless_normal([2, 3, 5], [1, 2]), tf.ones([2, 3]), tf.eye(2))
+
+
+def test_a_residual_gate_starts_as_its_parents():
+    layer = random_model(gate_residual=True)
+    decided = layer.decide(INPUTS[1], INPUTS[2])
+    np.testing.assert_allclose(decided.logits, layer.parent_gate(INPUTS[2]).logits)
+    assert np.abs(decided.logits).max() > 0.1
+    layer.inference_gate.kernel.assign_add(tf.eye(3, 6))
+    moved = layer.decide(INPUTS[1], INPUTS[2]).logits - decided.logits
+    np.testing.assert_allclose(moved, [[1.0, 1.0, 1.0, 0.0, 0.0, 0.0]] * 2, rtol=1e-5)
+
+
+def test_a_shared_expert_adds_its_score_to_every_item():
+    layer = random_model(shared_expert=True)
+    with_it = layer(*INPUTS)["logits"]
+    shared = layer.shared(INPUTS[0])
+    assert np.abs(shared).max() > 0.1
+    layer.shared = None
+    np.testing.assert_allclose(with_it, layer(*INPUTS)["logits"] + shared, rtol=1e-5)
+
+
+def test_arguments_survive_serialization():
+    settings = {
+        "gate_residual": True,
+        "shared_expert": True,
+        "expert_norm": "batch",
+        "dispatch": "grouped",
+        "expert_capacity": 7,
+        "kernel_initializer": tf.keras.initializers.HeNormal(seed=3),
+        "kernel_regularizer": tf.keras.regularizers.L2(0.1),
+        "gate_initializer": "ones",
+    }
+    layer = random_model(**settings)
+    copy = type(layer).from_config(layer.get_config())
+    layer(*INPUTS)
+    copy(*INPUTS)
+    for one, other in zip(layer.get_weights(), copy.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert (copy.towers.norm, copy.towers.dispatch, copy.towers.capacity) == (
+        "batch",
+        "grouped",
+        7,
+    )
+    assert (copy.parent_gate.kernel.numpy() == 1).all()
+    assert (copy.inference_gate.kernel.numpy() == 0).all()
+    # One penalty per kernel: of the experts and of the shared one, two layers each.
+    assert len(copy.losses) == 4

@@ -9,7 +9,7 @@ import pytest
 from tests.losses import reference
 from tfr_moe import losses
 from tfr_moe._compat import tf, tfr
-from tfr_moe.losses import pairs
+from tfr_moe.losses import pairwise
 
 every_loss = pytest.mark.parametrize("name", reference.NAMES)
 # float32 sums of some forty terms
@@ -42,7 +42,7 @@ def value_and_gradient(name, labels, logits, weights=None):
 
 
 def test_every_loss_of_ours_has_a_reference():
-    assert set(reference.NAMES) == set(losses.OWN)
+    assert set(reference.NAMES) == set(losses.LOSSES)
 
 
 @every_loss
@@ -130,7 +130,7 @@ def test_a_loss_comes_back_from_its_config_and_is_the_same_in_a_graph(name):
 def test_pairs_in_blocks_are_all_pairs(name, pairs_at_a_time, monkeypatch):
     labels, logits = batch(name)
     expected, slope = value_and_gradient(name, labels, logits)
-    monkeypatch.setattr(pairs, "PAIRS_AT_A_TIME", pairs_at_a_time)
+    monkeypatch.setattr(pairwise, "PAIRS_AT_A_TIME", pairs_at_a_time)
     value, gradient = value_and_gradient(name, labels, logits)
     np.testing.assert_allclose(value, expected, rtol=1e-6)
     np.testing.assert_allclose(gradient, slope, rtol=1e-5, atol=1e-7)

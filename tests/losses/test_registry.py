@@ -58,6 +58,43 @@ def test_names_of_tensorflow_ranking_are_taken_as_they_are():
     np.testing.assert_allclose(loss([[1.0, 0.0]], [[math.log(3), 0.0]]), -math.log(0.75), rtol=1e-6)
 
 
-def test_an_unknown_name_is_refused_with_the_known_ones():
+def test_an_unknown_name_is_rejected_with_the_known_ones():
     with pytest.raises(UserError, match="loss 'foo' is unknown; there are: sigmoid_cross_entropy,"):
         losses.get("foo")
+
+
+LABELS = tf.constant([[1.0, 0.0, -1.0], [0.0, 1.0, 2.0], [-1.0, -1.0, -1.0]])
+LOGITS = tf.constant([[2.0, -1.0, 9.0], [0.5, 0.1, -0.3], [1.0, 2.0, 3.0]])
+WEIGHTS = tf.constant([[1.0, 2.0, 7.0], [3.0, 1.0, 0.5], [1.0, 1.0, 1.0]])
+
+
+@pytest.mark.parametrize("kind", [losses.SigmoidCrossEntropyLoss, losses.ListNetLoss])
+def test_reductions_agree_with_each_other(kind):
+    values = kind(reduction="none")(LABELS, LOGITS, WEIGHTS).numpy()
+    by_item = kind is losses.SigmoidCrossEntropyLoss
+    assert values.shape == ((3, 3) if by_item else (3,))
+    # The weight of a list is the mean of its items' weights; padding weighs nothing.
+    total_weight = 3.0 + 4.5 if by_item else 1.5 + 1.5
+    np.testing.assert_allclose(kind(reduction="sum")(LABELS, LOGITS, WEIGHTS), values.sum(), 1e-6)
+    for mean in ("auto", "sum_over_batch_size"):
+        got = kind(reduction=mean)(LABELS, LOGITS, WEIGHTS)
+        np.testing.assert_allclose(got, values.sum() / total_weight, rtol=1e-6)
+    assert not values[2].any()
+    assert kind.from_config(kind(reduction="sum").get_config()).reduction == "sum"
+
+
+def test_unweighted_values_by_item_are_the_cross_entropies():
+    values = losses.SigmoidCrossEntropyLoss(reduction="none")(LABELS[:1], LOGITS[:1])
+    expected = [[cross_entropy(1, 2.0), cross_entropy(0, -1.0), 0.0]]
+    np.testing.assert_allclose(values, expected, rtol=1e-6)
+
+
+def test_an_unknown_reduction_is_rejected():
+    with pytest.raises(
+        ValueError, match=r"reduction must be one of auto, .* Received: reduction='mean'"
+    ):
+        losses.RankNetLoss(reduction="mean")
+
+
+def test_dir_shows_the_public_names_only():
+    assert dir(losses) == sorted(losses.__all__)

@@ -7,20 +7,19 @@ import pytest
 from rich.console import Console
 
 from tests import tiny
-from tfr_moe import comparison
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.encoding import ListEncoder
+from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.errors import UserError
 from tfr_moe.reranking import (
     fold_of,
+    initial_lists,
+    list_id_of,
     reordered,
     rerank_data,
-    run,
     scored_records,
     with_initial_list,
 )
-from tfr_moe.reranking.folds import list_id_of
 from tfr_moe.schema import MASK, FeatureSchema
 
 QUIET = Console(quiet=True)
@@ -38,7 +37,7 @@ def out(data, tmp_path_factory):
     """A data set of initial lists, with its work folder kept."""
     path = tmp_path_factory.mktemp("reranked") / "set"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run.shutil, "rmtree", lambda *_, **__: None)
+        patch.setattr(initial_lists.shutil, "rmtree", lambda *_, **__: None)
         rerank_data(data, path, RANKER, FOLDS, QUIET)
     return path
 
@@ -74,7 +73,7 @@ def test_no_training_list_was_seen_by_the_ranker_that_scored_it(out):
     assert sorted(scored) == sorted(lists(out, "train"))
 
 
-def test_each_fold_has_the_scores_of_its_own_ranker(out):
+def test_each_fold_has_the_scores_of_the_ranker_that_has_not_seen_it(out):
     found = lists(out, "train")
     schema = with_initial_list(tiny.SCHEMA)
     for fold in range(FOLDS):
@@ -84,7 +83,7 @@ def test_each_fold_has_the_scores_of_its_own_ranker(out):
             np.testing.assert_allclose(found[list_id][1][:, -1], -np.sort(-scores), rtol=1e-6)
 
 
-def test_lists_stand_in_the_order_of_their_scores_with_their_places(out, data):
+def test_lists_are_ordered_by_score_and_have_positions(out, data):
     for split in ("train", "validation", "test"):
         before, after = lists(data, split), lists(out, split)
         assert before.keys() == after.keys()
@@ -120,14 +119,14 @@ def test_the_new_set_describes_itself(out):
 def test_a_killed_command_goes_on_and_leaves_nothing(data, tmp_path, monkeypatch):
     out = tmp_path / "set"
     with monkeypatch.context() as patch:
-        patch.setattr(run, "_write", lambda *_: 1 / 0)
+        patch.setattr(initial_lists, "_write_splits", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             rerank_data(data, out, RANKER, 2, QUIET)
     assert not out.exists()
-    with pytest.raises(UserError, match="was begun with another folds"):
+    with pytest.raises(UserError, match="was started with another folds"):
         rerank_data(data, out, RANKER, FOLDS, QUIET)
     with monkeypatch.context() as patch:
-        patch.setattr(comparison, "train_any", lambda *_: 1 / 0)
+        patch.setattr(initial_lists, "train_any", lambda *_: 1 / 0)
         rerank_data(data, out, RANKER, 2, QUIET)  # all rankers are trained already
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
     with pytest.raises(UserError, match="exists already"):
@@ -136,9 +135,9 @@ def test_a_killed_command_goes_on_and_leaves_nothing(data, tmp_path, monkeypatch
         rerank_data(out, tmp_path / "again", RANKER, 2, QUIET)
 
 
-def test_a_file_of_that_name_is_refused_before_anything_is_trained(data, tmp_path):
+def test_a_file_of_that_name_is_rejected_before_anything_is_trained(data, tmp_path):
     (tmp_path / "set").write_text("mine")
-    with pytest.raises(UserError, match="set: is a file, a folder is to be written here"):
+    with pytest.raises(UserError, match="set: is a file, must be a folder"):
         rerank_data(data, tmp_path / "set", RANKER, 2, QUIET)
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
@@ -155,7 +154,7 @@ def test_a_set_of_single_columns_gets_one_more():
     record = ListEncoder(schema).encode(
         "q1", {}, [{"price": 1.0, "click": 0.0}, {"price": 2.0, "click": 1.0}]
     )
-    from tfr_moe.encoding import decode_list
+    from tfr_moe.elwc.values import decode_list
 
     new = with_initial_list(schema)
     assert new.position == "initial_position"

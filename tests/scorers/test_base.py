@@ -9,10 +9,11 @@ import pytest
 from tests.scorers.batch import RERANKING, TABLES, raw_batch
 from tests.tiny import SCHEMA
 from tfr_moe._compat import tfr
+from tfr_moe.config import MODEL_NAMES
 from tfr_moe.schema import MASK
-from tfr_moe.scorers import MODELS, create
+from tfr_moe.scorers import create
 
-NAMES = pytest.mark.parametrize("name", MODELS)
+NAMES = pytest.mark.parametrize("name", MODEL_NAMES)
 
 
 def scorer_of(name, **settings):

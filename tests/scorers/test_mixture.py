@@ -81,7 +81,7 @@ def test_padded_items_score_zero_whatever_they_hold():
 
 
 @pytest.mark.parametrize("settings", [{}, {"gate_features": ("age",)}, {"hsc_weight": None}])
-def test_a_mixture_over_a_schema_without_hierarchy_is_refused(settings):
+def test_a_mixture_over_a_schema_without_hierarchy_is_rejected(settings):
     with pytest.raises(UserError, match="a mixture needs `hierarchy` with its child and parent"):
         MixtureScorer(without_hierarchy(), TABLES, **GATED, **settings)
 
@@ -95,13 +95,13 @@ def test_without_hierarchy_a_gate_of_named_features_needs_no_constraint():
 
 
 @pytest.mark.parametrize("gate_features", [("brand",), ("sub", "all"), ("nothing",)])
-def test_what_is_no_context_feature_is_refused_by_name(gate_features):
+def test_what_is_no_context_feature_is_rejected_by_name(gate_features):
     with pytest.raises(
         UserError, match=r"gate_features: '\w+' is not a context feature; there are"
     ):
         MixtureScorer(SCHEMA, TABLES, gate_features=gate_features)
 
 
-def test_a_gate_of_no_feature_is_refused():
+def test_a_gate_of_no_feature_is_rejected():
     with pytest.raises(UserError, match="gate_features: names no feature; there are: top, sub,"):
         MixtureScorer(SCHEMA, TABLES, gate_features=())

@@ -1,4 +1,4 @@
-"""Multi-task scorers: what their models return, groups of categories, budgets, refusals."""
+"""Multi-task scorers: what their models return, groups of categories, budgets, errors."""
 
 import numpy as np
 import pytest
@@ -74,11 +74,11 @@ def test_groups_may_be_named_and_read_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("groups", "schema", "tables", "message"),
     [
-        (2, without_hierarchy(), TABLES, "the schema names no `hierarchy`"),
-        (2, SCHEMA, FeatureTables({}, {}), "feature 'top' has no vocabulary"),
-        (3, SCHEMA, TABLES, "3 groups of 2 categories"),
-        ([["a"], ["zoo"]], SCHEMA, TABLES, "'zoo' is no top; there are: a, b"),
-        ([["a"], ["a", "b"]], SCHEMA, TABLES, "'a' stands twice"),
+        (2, without_hierarchy(), TABLES, "the schema has no `hierarchy`"),
+        (2, SCHEMA, FeatureTables({}, {}), "feature 'top' must have a vocabulary"),
+        (3, SCHEMA, TABLES, "3 groups, but there are 2 categories"),
+        ([["a"], ["zoo"]], SCHEMA, TABLES, "'zoo' is not a value of top; available: a, b"),
+        ([["a"], ["a", "b"]], SCHEMA, TABLES, "'a' occurs twice"),
     ],
 )
 def test_groups_that_cannot_be_made(groups, schema, tables, message):
@@ -98,6 +98,15 @@ def test_each_list_trains_the_gate_and_tower_of_its_group():
     assert [bool(np.abs(g).max() > 0) for g in gate.numpy()] == [False, True]
 
 
+def test_a_category_of_no_group_belongs_to_the_last():
+    model = MultiTaskScorer(SCHEMA, TABLES, category_groups=[["b"], ["a"]], **SMALL).build_model()
+    batch = {**raw_batch(), "sub": tf.constant([["x"]] * 5)}
+    towers = tf.keras.Model(model.input, model.get_layer("mmoe").output["logits"])
+    for name, task in (("b", 0), ("a", 1), ("never", 1)):
+        named = {**batch, "top": tf.constant([[name]] * 5)}
+        np.testing.assert_array_equal(model(named), towers(named)[..., task])
+
+
 @pytest.mark.parametrize("network", MULTITASK)
 def test_a_parameter_budget_gives_every_network_the_same_size(network):
     scorer = MultiTaskScorer(
@@ -112,19 +121,30 @@ def test_a_parameter_budget_gives_every_network_the_same_size(network):
 def test_names_take_their_settings_from_a_run():
     settings = {**SMALL, "num_experts": 3, "top_k": 2, "l2_weight": 0.5, "tasks": None}
     scorer = create("l2_constrained", TASKS, TABLES, settings)
-    assert scorer.settings == {"l2_weight": 0.5}
-    assert create("omoe", TASKS, TABLES, settings).settings == {"num_experts": 3}
-    gated = create("category_mmoe", TASKS, TABLES, settings)
-    assert gated.settings == {"num_experts": 3, "top_k": 2}
+    assert scorer.network_settings() == {"l2_weight": 0.5}
+    assert create("omoe", TASKS, TABLES, settings).network_settings() == {"num_experts": 3}
+    gated = create("category_mmoe", TASKS, TABLES, settings).network_settings()
+    assert gated == {
+        "num_experts": 3,
+        "top_k": 2,
+        "hsc_weight": 1e-3,
+        "gate_learning_rate_multiplier": 1.0,
+        "noisy_gate": True,
+    }
 
 
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(UserError, match="network 'moe' is unknown; there are: single_task"):
+def test_a_misspelt_setting_of_the_network_is_an_error():
+    with pytest.raises(TypeError, match="num_expert"):
+        MultiTaskScorer(TASKS, TABLES, num_expert=3)
+
+
+def test_what_does_not_fit_is_rejected():
+    with pytest.raises(UserError, match="network 'moe' is unknown; available: single_task"):
         MultiTaskScorer(TASKS, TABLES, network="moe")
     with pytest.raises(UserError, match="a mixture needs `hierarchy`"):
         CategoryMMoEScorer(without_hierarchy(), TABLES)
-    with pytest.raises(UserError, match="parameter_budget: category_mmoe"):
+    with pytest.raises(UserError, match="parameter_budget: not available for category_mmoe"):
         CategoryMMoEScorer(TASKS, TABLES, parameter_budget=100)
     named = TASKS.model_copy(update={"labels": ("purchase", "features")})
-    with pytest.raises(UserError, match="a task can't be called 'features'"):
+    with pytest.raises(UserError, match="'features' is the name of a layer"):
         MultiTaskScorer(named, TABLES)

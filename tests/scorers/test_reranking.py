@@ -40,10 +40,10 @@ def test_prm_base_is_blind_for_the_personalised_vectors():
 
 def test_prm_without_the_vectors_feature():
     with pytest.raises(
-        UserError, match=r"personal_vector: 'pv' is no numeric feature of the items"
+        UserError, match=r"personal_vector: 'pv' is not a numeric feature of the items"
     ):
         model_of("prm_personalized", personal_vector="pv")
-    with pytest.raises(UserError, match=r"there are: price, sales"):
+    with pytest.raises(UserError, match=r"available: price, sales"):
         model_of("prm_personalized", personal_vector="brand")
     assert model_of("prm_base", personal_vector="pv").count_params() > 0
 
@@ -57,7 +57,11 @@ def test_prm_is_that_of_the_paper():
     assert (encoder["num_heads"], encoder["head_dim"], encoder["dim"]) == (3, 16, 16)
     assert (encoder["num_blocks"], encoder["encode_inputs"]) == (3, True)
     assert encoder["positional_encoding"] == "learned"
-    assert (config.loss, config.optimizer, config.dropout) == ("softmax_loss", "adam", 0.1)
+    assert (config.objective.loss, config.optimization.optimizer, config.experts.dropout) == (
+        "softmax_loss",
+        "adam",
+        0.1,
+    )
     plain = PRMScorer(SCHEMA, TABLES).build_model().get_layer("trunk").get_config()
     assert plain["positional_encoding"] == "learned"
 

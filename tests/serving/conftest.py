@@ -10,13 +10,14 @@ from typing import Any
 
 import grpc
 import pytest
-from tensorflow_serving.apis import prediction_service_pb2_grpc
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from tests.serving.models import BRANDS, SHOP, mixture, scorer
-from tfr_moe.encoding import ListEncoder, RowParser
+from tfr_moe.elwc.encoder import ListEncoder
+from tfr_moe.elwc.values import RowParser
+from tfr_moe.serving.client import request as client_request
+from tfr_moe.serving.dev_server import DevServer
 from tfr_moe.serving.export import export_model
-from tfr_moe.serving.server import RankingServer
-from tfr_moe.serving.tensors import predict_request
 
 SECONDS = 20.0
 
@@ -90,14 +91,14 @@ def signature(models: Path) -> Callable[[str, str], Callable[[list[bytes]], dict
 
 
 @pytest.fixture(scope="session")
-def server(models: Path) -> Iterator[RankingServer]:
+def server(models: Path) -> Iterator[DevServer]:
     """A server of `models`."""
-    with RankingServer(models, port=0) as running:
+    with DevServer(models, port=0) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
-def channel(server: RankingServer) -> Iterator[grpc.Channel]:
+def channel(server: DevServer) -> Iterator[grpc.Channel]:
     with grpc.insecure_channel(server.target) as opened:
         yield opened
 
@@ -107,13 +108,19 @@ def stub(channel: grpc.Channel) -> Any:
     return prediction_service_pb2_grpc.PredictionServiceStub(channel)
 
 
-def refused(call: Callable[..., Any], request: Any) -> tuple[grpc.StatusCode, str]:
+def rejected(call: Callable[..., Any], request: Any) -> tuple[grpc.StatusCode, str]:
     with pytest.raises(grpc.RpcError) as caught:
         call(request, timeout=SECONDS)
     return caught.value.code(), caught.value.details()
 
 
-def asking(**changes: Any) -> Any:
+def predict_request(model: str, signature: str, lists: list[bytes]) -> Any:
+    """A request as a message of tensorflow-serving-api, which its stubs take."""
+    request = client_request.predict_request(model, signature, lists)
+    return predict_pb2.PredictRequest.FromString(request.SerializeToString())
+
+
+def plain_request(**changes: Any) -> Any:
     request = predict_request("plain", "", [elwc(shop_items(3)), elwc(shop_items(5))])
     for name, value in changes.items():
         if name == "version":

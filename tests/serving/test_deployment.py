@@ -1,4 +1,4 @@
-"""The files by which TensorFlow Serving is run: Docker, Kubernetes and the server's own configuration."""
+"""The files that run TensorFlow Serving: Docker, Kubernetes, the server's configuration."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CONFIG, DOCKER, KUBERNETES = SERVING / "config", SERVING / "docker", SERVING / "
 MANIFESTS = sorted(KUBERNETES.glob("*.yaml"))
 F = descriptor_pb2.FieldDescriptorProto
 
-# The messages that tensorflow-serving-api does not bring, by the field names and numbers of the server's
-# public definitions: message -> (name, number, type or type name, repeated).
+# The messages that tensorflow-serving-api does not bring, by the field names and numbers of the
+# server's public definitions: message -> (name, number, type or type name, repeated).
 INT64, BOOL, STRING, DOUBLE = F.TYPE_INT64, F.TYPE_BOOL, F.TYPE_STRING, F.TYPE_DOUBLE
 WRAPPED = ".google.protobuf.Int64Value"
 MESSAGES: dict[str, list[tuple[str, int, Any, bool]]] = {
@@ -105,7 +105,25 @@ def test_the_model_config_names_a_model_below_the_mounted_folder():
     assert shop.model_version_policy.latest.num_versions == 1
 
 
-def test_batching_waits_for_nobody_and_splits_nothing(pool):
+def test_the_labels_in_the_comments_are_a_valid_configuration():
+    """Uncommented, they replace the policy, and each label names one of the two versions."""
+    from tensorflow_serving.config import model_server_config_pb2
+
+    text = (CONFIG / "models.config").read_text()
+    lines = re.findall(r"#   (model_version_policy { latest.*|version_labels.*)", text)
+    used = re.sub("#.*", "", text).replace(
+        "model_version_policy { latest { num_versions: 1 } }", ""
+    )
+    config = text_format.Parse(
+        used.replace("model_platform", " ".join(lines) + " model_platform"),
+        model_server_config_pb2.ModelServerConfig(),
+    )
+    (shop,) = config.model_config_list.config
+    assert dict(shop.version_labels) == {"stable": 41, "canary": 42}
+    assert shop.model_version_policy.latest.num_versions == 2
+
+
+def test_batching_never_waits_and_never_splits(pool):
     found = read(pool, "BatchingParameters", CONFIG / "batching.config")
     assert found.batch_timeout_micros.value == 0
     assert found.max_batch_size.value == 32
@@ -137,7 +155,7 @@ def test_the_platform_config_batches_as_the_flags_do(pool):
 
 
 def commands() -> dict[str, tuple[str, list[str]]]:
-    """Image and flags of every place that starts a server."""
+    """Image and flags of every file that starts a server."""
     services = yaml.safe_load((DOCKER / "compose.yaml").read_text())["services"]
     found = {
         name: (re.sub(r"\$\{\w+:-(.*)\}", r"\1", service["image"]), service["command"])
@@ -150,22 +168,24 @@ def commands() -> dict[str, tuple[str, list[str]]]:
     return found
 
 
-@pytest.mark.parametrize("place", ["cpu", "gpu", "kubernetes-cpu", "kubernetes-gpu"])
-def test_every_server_is_pinned_and_set_against_what_was_found_with_the_real_one(place):
-    image, flags = commands()[place]
+@pytest.mark.parametrize("server", ["cpu", "gpu", "kubernetes-cpu", "kubernetes-gpu"])
+def test_every_server_is_pinned_and_has_the_flags_of_the_guide(server):
+    image, flags = commands()[server]
     assert re.fullmatch(r"tensorflow/serving:\d+\.\d+\.\d+(-gpu)?", image)
     given = dict(flag.removeprefix("--").split("=") for flag in flags)
     assert int(given["grpc_max_threads"]) >= 64
     assert given["max_num_load_retries"] == "1"
     assert int(given["load_retry_interval_micros"]) <= 1_000_000
     assert given["enable_model_warmup"] == "true"
-    assert image.endswith("-gpu") == ("gpu" in place) == ("enable_batching" in given)
+    # Without it a server whose configuration has labels does not start.
+    assert given["allow_version_labels_for_unavailable_models"] == "true"
+    assert image.endswith("-gpu") == ("gpu" in server) == ("enable_batching" in given)
     for name, value in given.items():
         if name.endswith(("config_file", "parameters_file")):
             assert (CONFIG / Path(value).name).is_file(), value
 
 
-def test_the_config_map_has_the_files_word_for_word():
+def test_the_config_map_has_copies_of_the_files():
     data = yaml.safe_load((KUBERNETES / "config-map.yaml").read_text())["data"]
     assert set(data) == {"models.config", "batching.config", "monitoring.config"}
     for name, text in data.items():
@@ -183,7 +203,7 @@ def test_the_manifests_are_valid_kubernetes(path):
         validate.validate(document, "1.31", strict=True)
 
 
-def test_what_refers_to_another_object_finds_it():
+def test_references_between_objects_resolve():
     objects = [d for p in MANIFESTS for d in yaml.safe_load_all(p.read_text())]
     names = {(o["kind"], o["metadata"]["name"]) for o in objects}
     assert len(names) == len(objects)
@@ -207,7 +227,7 @@ def test_what_refers_to_another_object_finds_it():
         assert (target["kind"], target["name"]) in names
 
 
-def test_the_gpu_deployment_asks_for_a_gpu():
+def test_the_gpu_deployment_requests_a_gpu():
     deployment = next(yaml.safe_load_all((KUBERNETES / "gpu.yaml").read_text()))
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
@@ -227,7 +247,7 @@ def compose() -> list[str] | None:
 
 
 @pytest.mark.parametrize("profile", ["cpu", "gpu"])
-def test_docker_compose_takes_the_file(profile, tmp_path):
+def test_docker_compose_accepts_the_file(profile, tmp_path):
     command = compose()
     if command is None:
         pytest.skip("there is no Docker Compose here")

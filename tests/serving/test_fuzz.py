@@ -1,4 +1,4 @@
-"""Arbitrary bytes, tensors and values: a clear refusal each time, and a server that goes on."""
+"""Arbitrary bytes, tensors and values: each is rejected clearly, and the server keeps serving."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tensorflow_serving.apis import input_pb2, predict_pb2, prediction_service_pb2_grpc
 
-from tests.serving.conftest import CONTEXT, elwc, shop_items
+from tests.serving.conftest import CONTEXT, elwc, predict_request, shop_items
 from tests.serving.models import SHOP
 from tfr_moe.errors import UserError
 from tfr_moe.serving.client import RankingClient
-from tfr_moe.serving.request import RequestEncoder
-from tfr_moe.serving.server import RankingServer
-from tfr_moe.serving.tensors import predict_request
+from tfr_moe.serving.client.request import RequestEncoder
+from tfr_moe.serving.dev_server import DevServer
 
 SECONDS = 20.0
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -31,7 +30,7 @@ VALID = elwc(shop_items(3))
 
 
 @pytest.fixture(scope="module")
-def channel(server: RankingServer) -> Iterator[grpc.Channel]:
+def channel(server: DevServer) -> Iterator[grpc.Channel]:
     with grpc.insecure_channel(server.target) as opened:
         yield opened
         # Whatever came before, the server answers as ever.
@@ -51,8 +50,8 @@ def status(channel: grpc.Channel, request: Any) -> str:
 
 @FUZZED
 @given(serialized=st.binary(max_size=300))
-def test_arbitrary_bytes_as_a_list_are_refused_or_a_list(channel, serialized):
-    """TensorFlow Serving says DATA_LOSS to what does not parse; ours must."""
+def test_arbitrary_bytes_as_a_list_are_rejected_or_a_list(channel, serialized):
+    """What does not parse is DATA_LOSS, as in TensorFlow Serving."""
     found = status(channel, predict_request("plain", "rank", [serialized]))
     try:
         input_pb2.ExampleListWithContext.FromString(serialized)
@@ -69,9 +68,7 @@ def test_arbitrary_bytes_as_a_list_are_refused_or_a_list(channel, serialized):
     other=st.binary(max_size=8),
     good_first=st.booleans(),
 )
-def test_lists_that_were_tampered_with_are_refused_or_a_list(
-    channel, at, length, other, good_first
-):
+def test_corrupted_lists_are_rejected_or_a_list(channel, at, length, other, good_first):
     tampered = VALID[:at] + other + VALID[at + length :]
     lists = [VALID, tampered] if good_first else [tampered]
     found = status(channel, predict_request("mixture", "rank", lists))
@@ -96,7 +93,7 @@ TENSORS = st.fixed_dictionaries(
     inputs=st.dictionaries(st.sampled_from(["inputs", "more", ""]), TENSORS, max_size=2),
     outputs=st.lists(st.sampled_from(["scores", "order", "nope"]), max_size=2),
 )
-def test_arbitrary_requests_are_refused_with_a_status_of_tensorflow_serving(
+def test_arbitrary_requests_are_rejected_with_a_status_of_tensorflow_serving(
     channel, model, signature, inputs, outputs
 ):
     request = predict_pb2.PredictRequest(output_filter=outputs)
@@ -121,7 +118,7 @@ def test_arbitrary_requests_are_refused_with_a_status_of_tensorflow_serving(
 
 @FUZZED
 @given(message=st.binary(max_size=100))
-def test_bytes_that_are_no_message_are_refused(channel, message):
+def test_bytes_that_are_not_a_message_are_rejected(channel, message):
     try:
         channel.unary_unary(PREDICT)(message, timeout=SECONDS)
     except grpc.RpcError as error:
@@ -145,7 +142,7 @@ ROWS = st.dictionaries(NAMES, ANYTHING, max_size=4)
 
 @settings(FUZZED, max_examples=300)
 @given(context=ROWS, items=st.lists(ROWS, max_size=3))
-def test_arbitrary_values_are_refused_with_a_name_or_encoded(context, items):
+def test_arbitrary_values_are_rejected_with_a_name_or_encoded(context, items):
     try:
         serialized = RequestEncoder(SHOP).encode(context, items)
     except UserError as error:
@@ -168,7 +165,7 @@ ITEMS = st.fixed_dictionaries(
 
 @FUZZED
 @given(items=st.lists(ITEMS, max_size=4), age=st.none() | st.integers(0, 99))
-def test_what_the_client_lets_pass_the_server_answers(server, items, age):
+def test_the_server_answers_every_request_that_the_client_sends(server, items, age):
     with RankingClient(server.target, "plain", SHOP, timeout=SECONDS) as client:
         answer = client.rank({**CONTEXT, "age": age}, items)
     assert sorted(item.index for item in answer.items) == list(range(len(items)))

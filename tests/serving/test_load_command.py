@@ -12,7 +12,7 @@ from tests.serving.models import SHOP
 from tfr_moe._compat import tf
 from tfr_moe.cli import main
 from tfr_moe.schema import shard_file
-from tfr_moe.serving.server import RankingServer
+from tfr_moe.serving.dev_server import DevServer
 
 
 @pytest.fixture
@@ -35,35 +35,31 @@ def run(*arguments: str) -> int:
     return ended.value.code
 
 
-def test_two_models_are_compared(server: RankingServer, data: Path, tmp_path: Path, capsys):
-    out, image = tmp_path / "load.json", tmp_path / "load.png"
+def test_latencies_are_printed_and_written(server: DevServer, data: Path, tmp_path: Path, capsys):
+    out = tmp_path / "load.json"
     code = run(
-        *("--target", server.target, "--model", "plain", "--against-model", "mixture"),
-        *("--data", str(data), "--rate", "30", "--seconds", "0.5", "--rounds", "1"),
-        *("--json", str(out), "--plot", str(image)),
+        *("--target", server.target, "--model", "plain", "--data", str(data)),
+        *("--rate", "30", "--seconds", "0.5", "--json", str(out)),
     )
     assert code == 0
-    shown = capsys.readouterr().out
-    assert "p99_9" in shown
-    assert f"mixture at {server.target} / plain at {server.target}" in shown.replace("\n", " ")
-    found = json.loads(out.read_text())
-    assert found["lists"] == {"count": 3, "items_median": 4, "items_max": 9}
-    assert found["results"][0]["errors"] == {}
-    assert found["ratios"][0]["latency"]["p50"]["median"] > 0
-    assert image.read_bytes().startswith(b"\x89PNG")
+    assert "p99_9" in capsys.readouterr().out
+    report = json.loads(out.read_text())
+    assert report["lists"] == {"count": 3, "items_median": 4, "items_max": 9}
+    (result,) = report["results"]
+    assert (result["rate"], result["errors"]) == (30.0, {})
+    assert 0 < result["latency_ms"]["p50"] <= result["latency_ms"]["max"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--against-model", "plain"], "name the target itself"),
         (["--signature", "regress"], "must be rank or serving_default"),
         (["--rate", "0"], "rate and seconds must be above 0"),
         (["--split", "dev"], "split 'dev' is unknown"),
         (["--tls-key", "key.pem"], "certificate and key belong together"),
     ],
 )
-def test_a_mistake_is_one_line(server: RankingServer, data: Path, capsys, arguments, message):
+def test_a_user_error_is_one_line(server: DevServer, data: Path, capsys, arguments, message):
     given = ["--target", server.target, "--model", "plain", "--data", str(data), *arguments]
     assert run(*given) == 2
     error = capsys.readouterr().err

@@ -8,28 +8,27 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.tiny import SMALL, TASKS, write_data_folder
+from tests.tiny import SMALL, TASKS, small_config, write_data_folder
 from tfr_moe._compat import tf, tfr
-from tfr_moe.comparison import evaluate_run, evaluate_runs
-from tfr_moe.config import load_config, make_config
+from tfr_moe.config import load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.batches import ListBatch
-from tfr_moe.evaluation.result import evaluate_lists
+from tfr_moe.evaluation.evaluate import evaluate_run, evaluate_runs
+from tfr_moe.evaluation.results import evaluate_lists
+from tfr_moe.metrics.per_list import ListBatch
 from tfr_moe.schema import MASK
 from tfr_moe.training import RankingPipeline, load_run, train
-from tfr_moe.training.ledger import TaskMeans
-from tfr_moe.training.progress import gate_warnings
+from tfr_moe.training.callbacks import TaskMeans, gate_warnings
 
 QUIET = Console(quiet=True)
 TASK_SETTINGS = {
-    "purchase": {"given": "click", "weight": 2.0, "score_weight": 5.0},
+    "purchase": {"conditioned_on": "click", "weight": 2.0, "score_weight": 5.0},
     "click": {"loss": "softmax_loss", "metrics": ["session_auc", "ndcg_3"]},
 }
 
 
 def config(**settings):
-    return make_config({"model": "mmoe", "tower_hidden_dims": (4,), **SMALL, **settings})
+    return small_config({"model": "mmoe", "tower_hidden_dims": (4,), **SMALL}, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +171,7 @@ def test_an_interrupted_run_goes_on_and_stops_early_on_the_metric_of_a_task(
         ({"tasks": {"click": {"metrics": ["foo"]}, "purchase": {}}}, "'foo'"),
     ],
 )
-def test_what_does_not_fit_the_data_is_refused_before_training(data, tmp_path, settings, message):
+def test_what_does_not_fit_the_data_is_rejected_before_training(data, tmp_path, settings, message):
     with pytest.raises(UserError, match=message):
         train(data, tmp_path / "run", config(**settings), QUIET)
 
@@ -181,16 +180,19 @@ def test_what_does_not_fit_the_data_is_refused_before_training(data, tmp_path, s
     ("settings", "message"),
     [
         ({"tasks": ["click"]}, "tasks must be 2 labels or more, got click"),
-        ({"tasks": {"a": {"given": "b"}, "c": {}}}, "tasks.a.given: 'b' is not a task"),
+        (
+            {"tasks": {"a": {"conditioned_on": "b"}, "c": {}}},
+            "tasks.a.conditioned_on: 'b' is not a task",
+        ),
         ({"tasks": {"a": {"wait": 1}, "c": {}}}, "tasks: a: wait: unknown key"),
-        ({"model": "dnn", "tasks": ["a", "b"]}, "tasks is for the multi-task models .*not dnn"),
+        ({"model": "dnn", "tasks": ["a", "b"]}, "tasks is not used by model 'dnn'"),
         ({"tasks": ["a", "b"], "category_groups": 2}, "exclude each other"),
         ({"category_groups": 1}, "category_groups must be 2 groups or more, got 1"),
         ({"category_groups": 2, "monitor": "click_ndcg"}, "monitor must be loss or one of metrics"),
         ({"expert_hidden_dims": ()}, "expert_hidden_dims must name a layer for mmoe"),
     ],
 )
-def test_what_does_not_hold_together_is_refused(settings, message):
+def test_what_does_not_hold_together_is_rejected(settings, message):
     with pytest.raises(UserError, match=message):
         config(**settings)
 
@@ -200,7 +202,7 @@ def test_tasks_survive_a_file_and_may_be_a_list_of_names(tmp_path):
     settings.save(tmp_path / "config.yaml")
     assert load_config(tmp_path / "config.yaml") == settings
     named = load_config(overrides=["model=mmoe", "tasks=[click, purchase]"])
-    assert list(named.tasks or ()) == ["click", "purchase"]
+    assert list(named.multi_task.tasks or ()) == ["click", "purchase"]
 
 
 def test_means_over_tasks_leave_out_what_is_no_number():

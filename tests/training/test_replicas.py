@@ -1,4 +1,4 @@
-"""Replicas of one machine train as one device does: logical devices, in one process for all tests."""
+"""Replicas on logical devices of one machine train as one device does, in one process."""
 
 import json
 
@@ -12,18 +12,19 @@ cpus = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
 from pathlib import Path
 from rich.console import Console
-from tests.tiny import SMALL, TASKS, write_data_folder
-from tfr_moe.config import make_config
+from tests.tiny import SMALL, TASKS, write_data_folder, small_config
+
 from tfr_moe.data import DataFolder
+from tfr_moe.layers.distribute import seed_of_replica
 from tfr_moe.training.run import fit, make_builder
-from tfr_moe.training.strategy import Place
+from tfr_moe.training.strategy import ProcessContext
 from tfr_moe.tuning.trial import TrialPipeline
 
 folder = Path(sys.argv[1])
 # 33 lists of unlike lengths: the last batch has one list, which only one replica can get.
 data = DataFolder(write_data_folder(folder / "data", train=33, validation=17, test=2))
 tasks = DataFolder(write_data_folder(folder / "tasks", 33, 17, 2, schema=TASKS))
-mirrored = Place(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
+mirrored = ProcessContext(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
 
 # D = N - K: no expert is drawn.
 SETTINGS = {**SMALL, "batch_size": 16, "num_epochs": 2, "noisy_gate": False, "num_adversarial": 2}
@@ -34,22 +35,22 @@ CASES = {
 }
 found = {}
 for name, (model, where, settings) in CASES.items():
-    config = make_config({**SETTINGS, "model": model, **settings})
+    config = small_config({**SETTINGS, "model": model, **settings})
     ran = []
-    for place in (Place(), mirrored):
+    for context in (ProcessContext(), mirrored):
         run = folder / f"{name}-{len(ran)}"
         run.mkdir()
         builder, quiet = make_builder(where, config), Console(quiet=True)
-        ran.append(fit(where, builder, config, run, quiet, TrialPipeline, place))
+        ran.append(fit(where, builder, config, run, quiet, TrialPipeline, context))
     one, two = ran
     weights = zip(one.model.get_weights(), two.model.get_weights(), strict=True)
     found[name] = {
         "replicas": mirrored.strategy.num_replicas_in_sync,
-        "epochs": [one.ledger.epochs, two.ledger.epochs],
+        "epochs": [one.history.epochs, two.history.epochs],
         "weights": max(float(np.abs(a - b).max()) for a, b in weights),
     }
 
-gates = mirrored.strategy.run(lambda: __import__("tfr_moe.reduction").reduction.seed_of_replica(7))
+gates = mirrored.strategy.run(lambda: seed_of_replica(7))
 found["seeds"] = [int(seed) for seed in mirrored.strategy.experimental_local_results(gates)]
 print(json.dumps(found))
 """

@@ -1,4 +1,4 @@
-"""Runs: they learn, repeat under a seed, keep the best epoch, survive a kill and refuse nonsense."""
+"""Runs learn, repeat under a seed, keep the best epoch, resume after a kill, reject nonsense."""
 
 import io
 import json
@@ -13,14 +13,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.tiny import SMALL, TASKS, write_data_folder
+from tests.tiny import SMALL, TASKS, small_config, write_data_folder
 from tfr_moe._compat import tf
-from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.training import load_run, train
-from tfr_moe.training.ledger import best_epoch
-from tfr_moe.training.progress import ProgressLines, gate_warnings
+from tfr_moe.training.callbacks import EpochProgress, best_epoch, gate_warnings
 from tfr_moe.training.run import fit, make_builder
 from tfr_moe.tuning.trial import TrialPipeline
 
@@ -33,7 +31,7 @@ def data(tmp_path_factory):
 
 
 def config(**settings):
-    return make_config({"model": "adv_hsc_moe", **SMALL, **settings})
+    return small_config({"model": "adv_hsc_moe", **SMALL, **settings})
 
 
 def scores(run, data):
@@ -53,8 +51,8 @@ def test_training_learns_and_leaves_a_whole_run(data, tmp_path):
         assert f"val_{name}" not in history[0], name
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {
-        "checkpoints", "config.yaml", "history.json", "metrics.json", "saved_model",
-        "schema.json", "statistics.json", "tensorboard", "vocabulary",
+        "checkpoints", "config.yaml", "history.json", "manifest.json", "metrics.json",
+        "saved_model", "schema.json", "statistics.json", "tensorboard", "vocabulary",
     }  # fmt: skip
 
 
@@ -113,11 +111,11 @@ def test_a_killed_run_resumes_where_it_was(data, tmp_path):
     before = json.loads(history.read_text())
     assert 3 <= len(before) < 200
     assert not (run / "metrics.json").exists()
-    with pytest.raises(UserError, match="is not finished; `tfr-moe train` with the same --out"):
+    with pytest.raises(UserError, match="is not finished; re-run the same training command"):
         load_run(run)
 
     # Only the number of epochs may not differ, so the rest of the test edits what was recorded.
-    short = settings.model_copy(update={"num_epochs": len(before) + 2})
+    short = settings.replace(num_epochs=len(before) + 2)
     short.save(run / "config.yaml")
     train(data, run, short, QUIET)
     after = json.loads(history.read_text())
@@ -130,10 +128,10 @@ def test_a_killed_run_resumes_where_it_was(data, tmp_path):
 def test_a_finished_run_is_not_trained_again_and_other_settings_do_not_resume(data, tmp_path):
     run = tmp_path / "run"
     train(data, run, config(num_epochs=1, model="dnn"), QUIET)
-    with pytest.raises(UserError, match="is complete already; choose another --out"):
+    with pytest.raises(UserError, match="is finished; choose another folder"):
         train(data, run, config(num_epochs=1, model="dnn"), QUIET)
     os.remove(run / "metrics.json")
-    with pytest.raises(UserError, match="was begun with seed=1, not 2"):
+    with pytest.raises(UserError, match="was started with seed=1, not 2"):
         train(data, run, config(num_epochs=1, model="dnn", seed=2), QUIET)
 
 
@@ -145,7 +143,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(data, tmp_path):
 
 
 @pytest.mark.parametrize("below", ["", "run"])
-def test_a_run_that_would_stand_on_a_file_is_refused(data, tmp_path, below):
+def test_a_run_that_would_stand_on_a_file_is_rejected(data, tmp_path, below):
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(UserError, match=r"run .*letter.txt.*: cannot be made"):
         train(data, tmp_path / "letter.txt" / below, config(), QUIET)
@@ -160,9 +158,27 @@ def test_a_run_that_would_stand_on_a_file_is_refused(data, tmp_path, below):
         ({"gate_features": ("brand",)}, "gate_features: 'brand' is not a context feature"),
     ],
 )
-def test_unknown_names_are_refused_before_anything_is_trained(data, tmp_path, settings, message):
+def test_unknown_names_are_rejected_before_anything_is_trained(data, tmp_path, settings, message):
     with pytest.raises(UserError, match=message):
         train(data, tmp_path / "run", config(**settings), QUIET)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_rejected_in_an_existing_empty_folder_leaves_it_empty(data, tmp_path):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(UserError, match="gate_features"):
+        train(data, tmp_path / "run", config(gate_features=("brand",)), QUIET)
+    assert not any((tmp_path / "run").iterdir())
+    train(data, tmp_path / "run", config(num_epochs=1), QUIET)
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+@pytest.mark.parametrize("cache", ["none", "memory"])
+def test_a_split_without_lists_is_named_before_a_folder_is_made(tmp_path, split, cache):
+    data = write_data_folder(tmp_path / "data", **{"train": 8, "validation": 8, split: 0})
+    with pytest.raises(UserError, match=f"split '{split}' has no lists"):
+        train(data, tmp_path / "run", config(cache=cache), QUIET)
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
@@ -204,7 +220,7 @@ def test_an_interrupted_training_gives_the_cursor_back(data, tmp_path, monkeypat
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ProgressLines, "on_train_batch_end", interrupt)
+    monkeypatch.setattr(EpochProgress, "on_train_batch_end", interrupt)
     terminal = Console(force_terminal=True, file=io.StringIO())
     with pytest.raises(KeyboardInterrupt):
         train(data, tmp_path / "run", config(num_epochs=1), terminal)
@@ -220,3 +236,29 @@ def test_a_step_is_traced_once(tmp_path, model):
     ran = fit(data, make_builder(data, settings), settings, tmp_path / "run", QUIET, TrialPipeline)
     for function in (ran.model.train_tf_function, ran.model.test_function):
         assert function.experimental_get_tracing_count() == 1
+
+
+def test_a_loss_that_is_not_a_number_ends_training_in_one_line(data, tmp_path):
+    settings = {"learning_rate": 1e30, "clip_norm": None, "num_epochs": 3}
+    with pytest.raises(UserError, match="training diverged in epoch 1: the validation loss is"):
+        train(data, tmp_path / "run", config(**settings), QUIET)
+    # The name is free for the same run with a smaller learning rate.
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_diverges_after_its_first_epoch_is_kept(data, tmp_path, monkeypatch):
+    def diverge(progress, epoch, logs=None):
+        if epoch == 1:
+            raise UserError("training diverged")
+
+    monkeypatch.setattr(EpochProgress, "on_epoch_end", diverge)
+    with pytest.raises(UserError, match="training diverged"):
+        train(data, tmp_path / "run", config(num_epochs=3), QUIET)
+    assert len(json.loads((tmp_path / "run" / "history.json").read_text())) == 1
+
+
+def test_a_profiled_run_has_a_tensorboard_profile(tmp_path):
+    data = write_data_folder(tmp_path / "data", 80, 10, 10)
+    settings = {**SMALL, "batch_size": 8, "num_epochs": 1, "profile": True}
+    train(data, tmp_path / "run", small_config({"model": "dnn", **settings}), QUIET)
+    assert list((tmp_path / "run" / "tensorboard").rglob("*.xplane.pb"))

@@ -1,4 +1,4 @@
-"""Several processes train as one: their results, a worker that is killed, parameter servers, refusals."""
+"""Several processes train as one: their results, a worker that is killed, user errors."""
 
 import json
 import signal
@@ -10,13 +10,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.tiny import SMALL, write_data_folder
-from tfr_moe import metrics
-from tfr_moe.cluster import local_cluster
-from tfr_moe.config import make_config
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.errors import UserError
+from tests.tiny import SMALL, small_config, write_data_folder
+from tfr_moe.errors import EXIT_PEER_LOST, UserError
 from tfr_moe.training import load_run, train
+from tfr_moe.training.distribute import local_cluster
 
 # D = N - K and no noise: nothing is drawn, so that runs can be compared.
 SETTINGS = {
@@ -40,12 +37,12 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def alone(data, tmp_path_factory):
     run = tmp_path_factory.mktemp("alone") / "run"
-    train(data, run, make_config(SETTINGS), QUIET)
+    train(data, run, small_config(SETTINGS), QUIET)
     return run
 
 
 def command(data, run, *more, **settings):
-    config = make_config({**SETTINGS, **settings})
+    config = small_config({**SETTINGS, **settings})
     path = run.parent / f"{run.name}.yaml"
     config.save(path)
     words = ["train", "--data", str(data), "--out", str(run), "--config", str(path), *more]
@@ -80,7 +77,7 @@ def test_two_workers_train_as_one(data, alone, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_and_started_again_continues(data, tmp_path):
+def test_workers_started_again_after_one_was_killed_continue(data, tmp_path):
     run = tmp_path / "run"
     addresses = ",".join(local_cluster(2).addresses["worker"])
 
@@ -97,16 +94,18 @@ def test_a_worker_that_is_killed_and_started_again_continues(data, tmp_path):
             time.sleep(0.05)
         workers[1].send_signal(signal.SIGKILL)
         workers[1].wait()
+        lost = workers[0].wait(timeout=900)
         before = history(run)
         assert 2 <= len(before) < 12
-        workers[1] = start(1)
+        workers = [start(0), start(1)]
         codes = [worker.wait(timeout=900) for worker in workers]
     finally:
         for worker in workers:
             worker.kill()
     said = (tmp_path / "worker-0.txt").read_text()
-    assert codes == [0, 0], said[-3000:]
-    assert "worker 0: lost other processes of the cluster" in said
+    assert (lost, codes) == (EXIT_PEER_LOST, [0, 0]), said[-3000:]
+    assert "lost other processes of the cluster" in said
+    assert "re-run the same command" in said
     assert "resuming after epoch" in said
     after = history(run)
     assert [entry["epoch"] for entry in after] == list(range(1, 13))
@@ -114,53 +113,21 @@ def test_a_worker_that_is_killed_and_started_again_continues(data, tmp_path):
     assert not {name for name in names(run) if name.startswith((".", "backup"))}
 
 
-@pytest.mark.slow
-def test_parameter_servers_train_and_the_chief_judges_every_list_once(data, tmp_path):
-    run = tmp_path / "run"
-    line = command(
-        data, run, "--workers", "2", "--parameter-servers", "1",
-        num_epochs=6, clip_norm=1.0, embedding_l2=0.001,
-    )  # fmt: skip
-    done = subprocess.run(line, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr[-3000:]
-    entries = history(run)
-    for name in ("hsc", "adversarial", "load_cv2", "gate_entropy", "dead_experts"):
-        assert entries[0][name] >= 0, name
-    assert entries[-1]["loss"] < entries[0]["loss"]
-    loaded = load_run(run)
-    loaded.model.compile(metrics=[metrics.get("session_auc")])
-    valid = ElwcDatasetBuilder(DataFolder(data), 16).build_valid_dataset()
-    again = loaded.model.evaluate(valid, verbose=0, return_dict=True)["session_auc"]
-    assert again == pytest.approx(loaded.metrics["best"]["val_session_auc"], abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"deterministic": True}, "deterministic must be false under ParameterServerStrategy"),
-        ({"precision": "mixed_float16"}, "whose gradients can't be scaled, got mixed_float16"),
-        ({"cache": "memory"}, "cache must be none under ParameterServerStrategy"),
-        ({"profile": True}, "profile must be false under ParameterServerStrategy"),
-        ({"model": "svm_rank"}, "strategy is for neural models, not svm_rank"),
-    ],
-)
-def test_what_a_strategy_cannot_do_is_refused(settings, message):
-    with pytest.raises(UserError, match=message):
-        make_config({"model": "moe", "strategy": "ParameterServerStrategy", **settings})
+def test_a_strategy_is_for_neural_models():
+    with pytest.raises(UserError, match="strategy is not used by model 'svm_rank'"):
+        small_config({}, model="svm_rank", strategy="MirroredStrategy")
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--cluster", "worker=a:1,b:1"], "--cluster and --task go together"),
-        (["--parameter-servers", "1"], "--parameter-servers goes with --workers"),
         (["--workers", "2", "--task", "worker:0"], "starts its own cluster"),
-        (["--workers", "2", "--set", "strategy=MirroredStrategy"], "has no parameter servers"),
+        (["--workers", "2", "--set", "strategy=MirroredStrategy"], "a cluster needs MultiWorker"),
         (["--workers", "2", "--model", "svm_rank"], "svm_rank trains in one process"),
-        (["--set", "strategy=ParameterServerStrategy"], "needs a chief, workers and parameter"),
     ],
 )
-def test_flags_that_do_not_go_together_are_refused(tmp_path, capsys, flags, message):
+def test_flags_that_do_not_go_together_are_rejected(tmp_path, capsys, flags, message):
     from tfr_moe.cli import main
 
     with pytest.raises(SystemExit) as ended:

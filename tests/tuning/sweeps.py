@@ -5,7 +5,13 @@ from pathlib import Path
 
 import yaml
 
-from tfr_moe.tuning.records import SeedResult, Trial, summarize, write_trial
+from tfr_moe.data import DataFolder
+from tfr_moe.tuning.sweep_folder import (
+    SeedResult,
+    Trial,
+    summarize,
+    write_trial,
+)
 
 BASE = {
     "model": "adv_hsc_moe",
@@ -66,13 +72,16 @@ def write_sweep(
         "seeds": [1, 2],
         "max_trials": None,
     }
+    if Path(data).is_dir():
+        settings["data_fingerprint"] = DataFolder(data).fingerprint
     (path / "sweep.yaml").write_text(yaml.safe_dump(settings))
     for one in trials:
         write_trial(path, one)
     return path
 
 
-TABLE_VIII = {  # the test AUC of the paper: lambda_2 -> values for lambda_1 of 0.1, 0.01, 1e-3, 1e-4
+# The test AUC of the paper: lambda_2 -> values for lambda_1 of 0.1, 0.01, 1e-3, 1e-4.
+TABLE_VIII = {
     0.1: (0.8167, 0.8140, 0.8167, 0.8177),
     0.01: (0.8217, 0.8212, 0.8172, 0.8214),
     0.001: (0.8221, 0.8168, 0.8227, 0.8221),

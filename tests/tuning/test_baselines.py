@@ -1,16 +1,17 @@
-"""Sweeps over models that are not Keras': the library's own parameters, judged by our metrics."""
+"""Sweeps of LightGBM, XGBoost and linear rankers: library parameters, evaluated by our metrics."""
 
 import pytest
 from rich.console import Console
 
 from tests import tiny
-from tfr_moe.comparison import mean_metrics
 from tfr_moe.config import RunConfig, load_config
+from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.tuning.best import retrain, write_best
+from tfr_moe.evaluation import evaluate_run, summarize
 from tfr_moe.tuning.config import make_sweep_config
 from tfr_moe.tuning.dimensions import settings_above
-from tfr_moe.tuning.summary import summarize_sweep
+from tfr_moe.tuning.results import summarize_sweep, write_best
+from tfr_moe.tuning.retraining import retrain
 from tfr_moe.tuning.sweep import tune
 
 QUIET = Console(quiet=True)
@@ -30,7 +31,7 @@ def sweep(tmp_path_factory):
     return data, folder / "sweep", trials
 
 
-def test_each_point_of_a_librarys_parameters_is_a_trial_judged_on_validation(sweep):
+def test_each_point_of_a_librarys_parameters_is_a_trial_evaluated_on_validation(sweep):
     _, path, trials = sweep
     assert len(trials) == 4 and {trial.status for trial in trials} == {"completed"}
     shown = {tuple(trial.hyperparameters.values()) for trial in trials}
@@ -45,21 +46,24 @@ def test_the_best_configuration_trains_to_the_result_of_its_trial(sweep):
     summary = summarize_sweep(path)
     config = load_config(write_best(summary))
     expected = summary.best.trial.settings
-    assert config.library_parameters == {
+    assert config.baseline.library_parameters == {
         "min_data_in_leaf": 2,
         **{name.partition(".")[2]: value for name, value in expected.items()},
     }
     (run,) = retrain(path, 1, QUIET)
     # LightGBM draws nothing at these settings: another seed is the same model.
-    found = mean_metrics(data, run, "validation", ["ndcg"], "skip")["ndcg"]
-    assert found == pytest.approx(summary.best.value, abs=1e-6)
+    found = summarize(evaluate_run(DataFolder(data), run, "validation", ["ndcg"]))["ndcg"]
+    assert found.mean == pytest.approx(summary.best.value, abs=1e-6)
 
 
-def test_what_a_baseline_has_not_is_refused_before_anything_is_trained(tmp_path):
+def test_options_that_a_baseline_lacks_are_rejected_before_anything_is_trained(tmp_path):
     data = tiny.write_data_folder(tmp_path / "data", train=10, validation=5, test=5)
     for config, message in (
-        (sweep_config(algorithm="hyperband"), "algorithm hyperband: .*lambdamart has none"),
-        (sweep_config(objective="loss"), "objective 'loss': the runs of lambdamart do not report"),
+        (
+            sweep_config(algorithm="hyperband"),
+            "algorithm hyperband grants epochs, lambdamart has none",
+        ),
+        (sweep_config(objective="loss"), "objective 'loss': not reported by runs of lambdamart"),
     ):
         with pytest.raises(UserError, match=message):
             tune(data, tmp_path / "sweep", config, QUIET)

@@ -1,24 +1,36 @@
-"""Sweeps on a small data set without a test split: what is trained, recorded, resumed and refused."""
+"""Sweeps on a small data set without a test split: training, records, resuming, rejections."""
 
 import os
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from rich.console import Console
 
-from tests.tiny import SMALL, write_data_folder
+from tests.tiny import SMALL, small_config, write_data_folder
+from tfr_moe._compat import tf
 from tfr_moe.cli import main
-from tfr_moe.config import MODEL_NAMES, make_config
+from tfr_moe.config import MODEL_NAMES, applicable
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.tuning import keras_tuner as kt
+from tfr_moe.tuning import workers
 from tfr_moe.tuning.config import make_sweep_config
 from tfr_moe.tuning.hypermodel import RankingHyperModel
-from tfr_moe.tuning.plan import Plan
-from tfr_moe.tuning.records import load_trials, trial_file
 from tfr_moe.tuning.sweep import resolve, tune
-from tfr_moe.tuning.trial import Job, run_job
+from tfr_moe.tuning.sweep_folder import (
+    ObjectiveResult,
+    Trial,
+    TrialJob,
+    load_trials,
+    trial_file,
+    write_trial,
+)
+from tfr_moe.tuning.trial import SweepContext, TrialPipeline, run_job
 
-BASE = {**SMALL, "model": "dnn", "expert_hidden_dims": [8], "num_epochs": 2}
+build_callbacks = TrialPipeline.build_callbacks
+BASE = {**applicable("dnn", SMALL), "model": "dnn", "expert_hidden_dims": [8], "num_epochs": 2}
 QUIET = Console(quiet=True)
 
 
@@ -67,7 +79,7 @@ def test_each_point_is_trained_with_each_seed_without_a_test_split(swept):
 def test_a_finished_sweep_keeps_records_and_no_working_files(swept):
     out, _ = swept
     names = {path.name for path in out.iterdir()}
-    assert {"sweep.yaml", "trials", "oracle.json", "finished"} <= names
+    assert {"sweep.yaml", "trials", "oracle.json"} <= names
     assert not names & {"work", "cache"}
 
 
@@ -78,60 +90,87 @@ def test_the_same_command_on_a_finished_sweep_trains_nothing(data, swept):
     assert stamps(out) == before
 
 
-def test_a_corrupt_record_is_named_set_aside_and_only_that_trial_runs_again(data, swept, capsys):
+def test_a_trial_whose_record_was_deleted_is_trained_again_and_no_other(data, swept, capsys):
     out, trials = swept
     before = stamps(out)
     trial_file(out, "0001").write_text('{"trial_id": ')
-    found = tune(data, out, config(seeds=2), Console(stderr=True, width=500))
-    said = capsys.readouterr().err
-    assert f"{trial_file(out, '0001')}: not valid JSON" in said
-    assert "trial 0001: has no record and is run again" in said
-    assert trial_file(out, "0001").with_name("trial.json.corrupt").is_file()
+    with pytest.raises(UserError, match=r"0001/trial.json: not valid JSON .*; delete it to run"):
+        tune(data, out, config(seeds=2), QUIET)
+    trial_file(out, "0001").unlink()
+    again = tune(data, out, config(seeds=2), Console(stderr=True, width=500))
+    assert "trial 0001: has no record and is run again" in capsys.readouterr().err
     after = stamps(out)
     assert after["0000"] == before["0000"]
-    assert after["0001"] != before["0001"]
-    assert found[1].objective.mean == pytest.approx(trials[1].objective.mean, abs=1e-6)
+    assert again[1].objective.mean == pytest.approx(trials[1].objective.mean, abs=1e-6)
 
 
-def test_a_corrupt_state_is_named_and_recorded_trials_are_not_trained_again(data, swept, capsys):
+def test_a_search_whose_state_was_deleted_trains_no_recorded_trial_again(data, swept):
     out, _ = swept
     before = stamps(out)
     (out / "oracle.json").write_text("{")
-    tune(data, out, config(seeds=2), Console(stderr=True, width=500))
-    assert "oracle.json: cannot be read" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"oracle.json: cannot be read .*; delete it to search"):
+        tune(data, out, config(seeds=2), QUIET)
+    (out / "oracle.json").unlink()
+    assert tune(data, out, config(seeds=2), QUIET) == load_trials(out)
     assert stamps(out) == before
 
 
-def test_another_configuration_on_the_same_folder_is_refused(data, swept):
+def test_another_configuration_on_the_same_folder_is_rejected(data, swept):
     out, _ = swept
-    with pytest.raises(UserError, match=r"was begun with seeds=\[1, 2\], not \[1\]"):
+    with pytest.raises(UserError, match=r"was started with seeds=\[1, 2\]\. Received: seeds=\[1\]"):
         tune(data, out, config(), QUIET)
-    with pytest.raises(UserError, match=r"was begun with base.num_epochs=2, not 3"):
+    with pytest.raises(UserError, match=r"with base\.num_epochs=2\. Received: base\.num_epochs=3"):
         tune(data, out, config(seeds=2, base={**BASE, "num_epochs": 3}), QUIET)
 
 
-def test_a_folder_of_something_else_is_refused(data, tmp_path):
+def test_a_folder_of_something_else_is_rejected(data, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="exists and holds no sweep"):
+    with pytest.raises(UserError, match="exists and is not a sweep"):
         tune(data, tmp_path, config(), QUIET)
 
 
-def test_a_second_command_on_the_same_sweep_is_refused(data, swept):
-    import fcntl
+def test_a_data_set_that_was_built_again_is_rejected_and_a_copy_is_not(data, tmp_path):
+    out, first, copy = tmp_path / "out", tmp_path / "data", tmp_path / "copy"
+    shutil.copytree(data, first)
+    one_epoch = config(base={**BASE, "num_epochs": 1})
+    trials = tune(first, out, one_epoch, QUIET)
+    shutil.copytree(first, copy)
+    assert tune(copy, out, one_epoch, QUIET) == trials
+    statistics = first / "statistics.json"
+    statistics.write_text(statistics.read_text() + " ")
+    with pytest.raises(UserError, match="was started with another data set, or the data set was"):
+        tune(first, out, one_epoch, QUIET)
+    with pytest.raises(UserError, match="was started with another data set"):
+        SweepContext.open(out, first)
 
-    out, _ = swept
-    with open(out / ".lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="another command is at work on it"):
-            tune(data, out, config(seeds=2), QUIET)
+
+def test_two_commands_share_a_sweep(data, tmp_path, monkeypatch):
+    out, both, jobs = tmp_path / "out", threading.Barrier(2, timeout=60), []
+
+    def untrained(context, job, log):
+        # Each command has one of the two trials here, or the barrier breaks.
+        both.wait()
+        jobs.append(job.trial_id)
+        objective = ObjectiveResult("session_auc", 0.5, None, "max")
+        trial = Trial(job.trial_id, job.hyperparameters, "completed", [], objective)
+        write_trial(context.path, trial)
+        return trial
+
+    monkeypatch.setattr(workers, "run_job", untrained)
+    with ThreadPoolExecutor(2) as pool:
+        commands = [pool.submit(tune, data, out, config(), QUIET) for _ in range(2)]
+        first, second = (command.result() for command in commands)
+    assert first == second == load_trials(out)
+    assert sorted(jobs) == ["0000", "0001"]
+    assert [trial.hyperparameters["learning_rate"] for trial in first] == [0.01, 0.001]
 
 
-def test_a_trial_that_fails_says_why_and_the_others_go_on(data, tmp_path):
+def test_a_failed_trial_records_the_reason_and_the_sweep_continues(data, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text(
         "def space(hp):\n    return {'model': 'moe', 'top_k': hp.Choice('active', [9, 1])}\n"
     )
-    base = {**BASE, "num_epochs": 1}
+    base = {**BASE, **applicable("moe", SMALL), "model": "moe", "num_epochs": 1}
     trials = tune(
         data, tmp_path / "out", config(base=base, space={"function": f"{path}:space"}), QUIET
     )
@@ -142,28 +181,29 @@ def test_a_trial_that_fails_says_why_and_the_others_go_on(data, tmp_path):
     assert trials[1].settings == {"model": "moe", "top_k": 1}
 
 
-def test_a_sweep_of_failures_stops_and_says_why(data, tmp_path):
+def test_failures_in_a_row_stop_the_sweep_with_the_reason(data, tmp_path):
     path = tmp_path / "mine.py"
     path.write_text("def space(hp):\n    return {'top_k': hp.Int('active', 10, 20)}\n")
     space = {"function": f"{path}:space"}
-    words = "stopped, because 2 trials in a row failed; the last: trial: top_k must be <="
+    words = "stopped after 2 failed trials in a row; the last: trial: top_k must be <="
     with pytest.raises(UserError, match=words):
-        tune(data, tmp_path / "out", config(space=space, max_failures=2), QUIET)
+        base = {**BASE, **applicable("moe", SMALL), "model": "moe"}
+        tune(data, tmp_path / "out", config(base=base, space=space, max_failures=2), QUIET)
     assert len(load_trials(tmp_path / "out")) == 2
 
 
-REFUSED = {
+REJECTED = {
     "an objective that is not reported": (
         {"objective": "mrr"},
-        "objective 'mrr': the runs of dnn do not report it; they report session_auc, ndcg, loss",
+        "objective 'mrr': not reported by runs of dnn; there are: session_auc, ndcg, loss",
     ),
     "a wrong direction": (
         {"objective": {"name": "loss", "direction": "max"}},
-        "objective loss: its direction is min, not max",
+        "objective loss: direction must be min. Received: direction='max'",
     ),
     "another monitor": (
         {"base": {**BASE, "monitor": "ndcg"}},
-        "base: monitor is 'ndcg', the objective 'session_auc'",
+        "base: monitor must be the objective 'session_auc' or left out",
     ),
     "a gate feature that is not in the data": (
         {"base": {**BASE, "model": "moe"}, "space": {"gate_features": [["sub"], ["hat"]]}},
@@ -176,9 +216,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_is_refused_before_the_first_epoch(data, tmp_path, case):
-    changes, words = REFUSED[case]
+@pytest.mark.parametrize("case", REJECTED)
+def test_is_rejected_before_the_first_epoch(data, tmp_path, case):
+    changes, words = REJECTED[case]
     with pytest.raises(UserError, match=words):
         tune(data, tmp_path / "out", config(**changes), QUIET)
     assert not (tmp_path / "out").exists()
@@ -189,38 +229,40 @@ def test_is_refused_before_the_first_epoch(data, tmp_path, case):
     [
         ("space: lamda_grid\n", "space 'lamda_grid' is unknown; there are: lambda_grid, experts"),
         ("spce: 1\n", "unknown key 'spce'; did you mean 'space'?"),
-        ("space: lambda_grid\nobjective: mrr\n", "objective 'mrr': the runs of adv_hsc_moe do not"),
+        (
+            "space: lambda_grid\nobjective: mrr\n",
+            "objective 'mrr': not reported by runs of adv_hsc_moe",
+        ),
     ],
 )
-def test_the_command_refuses_in_one_line_with_exit_code_2(data, tmp_path, capsys, text, words):
+def test_the_command_rejects_in_one_line_with_exit_code_2(data, tmp_path, capsys, text, words):
     (tmp_path / "sweep.yaml").write_text(text)
     flags = ["--config", str(tmp_path / "sweep.yaml"), "--out", str(tmp_path / "out")]
     with pytest.raises(SystemExit) as exit_:
         main(["tune", "--data", str(data), *flags])
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     assert exit_.value.code == 2
-    assert said.startswith("error: ")
-    assert words in said
-    assert said.count("\n") == 1
+    assert printed.startswith("error: ")
+    assert words in printed
+    assert printed.count("\n") == 1
 
 
-def test_a_trial_that_is_interrupted_goes_on_after_its_last_epoch(data, tmp_path):
+def test_an_interrupted_trial_resumes_after_its_last_epoch(data, tmp_path, monkeypatch):
     settings = resolve(config(seeds=2, cache=False), DataFolder(data))
     settings.save(tmp_path / "sweep.yaml")
-    plan, job, batches = Plan.open(tmp_path), Job("0000", {}, {}), []
+    context, job, batches = SweepContext.open(tmp_path, data), TrialJob("0000", {}, {}), []
 
     def interrupt():
         batches.append(1)
-        # Each epoch calls after its 2 batches and at its end: 6 times for the first seed, 3 times
-        # for the first epoch of the second one. The 10th call is in its second epoch.
-        if len(batches) == 10:
+        # 2 batches an epoch: 4 for the first seed, 2 for the first epoch of the second one.
+        if len(batches) == 7:
             raise KeyboardInterrupt
 
+    call_after_batches(monkeypatch, interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run_job(plan, job, print, interrupt)
+        run_job(context, job, print)
     before = (tmp_path / "work" / "0000" / "seed-1" / "result.json").stat().st_mtime_ns
     assert not trial_file(tmp_path, "0000").exists()
-    batches.clear()
     calls = []
 
     def count():
@@ -228,14 +270,33 @@ def test_a_trial_that_is_interrupted_goes_on_after_its_last_epoch(data, tmp_path
         path = tmp_path / "work" / "0000" / "seed-1" / "result.json"
         assert path.stat().st_mtime_ns == before
 
-    trial = run_job(plan, job, print, count)
-    assert len(calls) == 3
+    call_after_batches(monkeypatch, count)
+    trial = run_job(context, job, print)
+    assert len(calls) == 2
     assert [len(seed.history) for seed in trial.seeds] == [2, 2]
     assert [entry["epoch"] for entry in trial.seeds[1].history] == [1, 2]
 
 
+def call_after_batches(monkeypatch, function):
+    """Makes trials call a function after each training batch."""
+    callback = tf.keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: function())
+    monkeypatch.setattr(
+        TrialPipeline,
+        "build_callbacks",
+        lambda self: [callback, *build_callbacks(self)],
+    )
+
+
+def test_a_trial_that_crashed_three_workers_fails(data, tmp_path):
+    resolve(config(), DataFolder(data)).save(tmp_path / "sweep.yaml")
+    context = SweepContext.open(tmp_path, data)
+    trial = run_job(context, TrialJob("0000", {}, {}, attempts=4), print)
+    assert trial.error == "crashed 3 workers; possibly out of memory"
+    assert load_trials(tmp_path) == [trial]
+
+
 @pytest.mark.slow
-def test_hyperband_goes_on_from_the_weights_of_the_earlier_trial(data, tmp_path):
+def test_hyperband_continues_from_the_weights_of_the_earlier_trial(data, tmp_path):
     changes = {"algorithm": "hyperband", "hyperband_factor": 2}
     trials = tune(data, tmp_path / "out", config(**changes), QUIET)
     by_id = {trial.trial_id: trial for trial in trials}
@@ -252,7 +313,7 @@ def test_hyperband_goes_on_from_the_weights_of_the_earlier_trial(data, tmp_path)
 
 @pytest.mark.parametrize("model", MODEL_NAMES)
 def test_every_model_name_has_a_hypermodel(data, model):
-    base = make_config({**SMALL, "model": model})
+    base = small_config({**SMALL, "model": model})
     hypermodel = RankingHyperModel(DataFolder(data), base, {"learning_rate": [0.1, 0.01]})
     hp = kt.HyperParameters()
     hypermodel.declare(hp)
@@ -264,7 +325,7 @@ def test_every_model_name_has_a_hypermodel(data, model):
 
 @pytest.mark.slow
 def test_kerastuners_own_tuner_takes_the_hypermodel(data, tmp_path):
-    base = make_config({**BASE, "model": "moe"})
+    base = small_config({**BASE, "model": "moe"})
     hypermodel = RankingHyperModel(DataFolder(data), base, {"top_k": [1, 2]})
     tuner = kt.GridSearch(
         hypermodel, kt.Objective("val_session_auc", "max"), directory=str(tmp_path), seed=1
@@ -275,28 +336,34 @@ def test_kerastuners_own_tuner_takes_the_hypermodel(data, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_process_per_trial_records_what_one_process_records(data, tmp_path, swept):
+def test_worker_processes_record_what_one_process_records(data, tmp_path, swept):
     _, expected = swept
-    trials = tune(data, tmp_path / "out", config(seeds=2, process_per_trial=True), QUIET)
-    for found, known in zip(trials, expected, strict=True):
-        assert found.hyperparameters == known.hyperparameters
-        assert found.objective.mean == pytest.approx(known.objective.mean, abs=1e-6)
+    trials = tune(data, tmp_path / "out", config(seeds=2), QUIET, workers=2)
+    for trial, known in zip(trials, expected, strict=True):
+        assert trial.hyperparameters == known.hyperparameters
+        assert trial.objective.mean == pytest.approx(known.objective.mean, abs=1e-6)
 
 
 @pytest.mark.slow
-def test_a_trial_whose_process_is_killed_fails_and_the_others_go_on(data, tmp_path):
-    (tmp_path / "first").touch()
-    path = tmp_path / "mine.py"
+def test_a_trial_that_crashes_its_workers_fails_and_the_others_continue(data, tmp_path):
+    lock, path = tmp_path / "out" / "work" / "0000.lock", tmp_path / "mine.py"
+    # Kills a worker process that has claimed the first trial, unless three have died of it.
     path.write_text(
-        "import os, pathlib\n"
-        f"first = pathlib.Path({str(tmp_path / 'first')!r})\n"
-        f"if os.getppid() == {os.getpid()} and first.exists():\n"
-        "    first.unlink()\n"
-        "    os.kill(os.getpid(), 9)\n"
+        "import os, pathlib, threading, time\n"
+        f"lock = pathlib.Path({str(lock)!r})\n"
+        "def claims():\n"
+        "    return len(lock.read_text().split()) if lock.exists() else 0\n"
+        "def crash(before):\n"
+        "    while claims() == before:\n"
+        "        time.sleep(0.01)\n"
+        "    if claims() <= 3:\n"
+        "        os.kill(os.getpid(), 9)\n"
+        f"if os.getppid() == {os.getpid()}:\n"
+        "    threading.Thread(target=crash, args=(claims(),), daemon=True).start()\n"
         "def space(hp):\n"
         "    return {'learning_rate': hp.Choice('rate', [0.1, 0.01])}\n"
     )
-    changes = {"space": {"function": f"{path}:space"}, "process_per_trial": True}
-    trials = tune(data, tmp_path / "out", config(**changes), QUIET)
+    sweep_config = config(space={"function": f"{path}:space"})
+    trials = tune(data, tmp_path / "out", sweep_config, QUIET, workers=1)
     assert [trial.status for trial in trials] == ["failed", "completed"]
-    assert trials[0].error == "its process ended by signal 9; out of memory?"
+    assert trials[0].error == "crashed 3 workers; possibly out of memory"

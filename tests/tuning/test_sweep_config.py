@@ -1,10 +1,9 @@
-"""SweepConfig: what is taken, and what is refused in which words."""
+"""SweepConfig: accepted settings, and messages for rejected ones."""
 
 import pytest
 
 from tfr_moe.errors import UserError
 from tfr_moe.tuning.config import load_sweep_config, make_sweep_config
-from tfr_moe.tuning.roles import Role
 
 
 def test_settings_survive_a_file(tmp_path):
@@ -21,20 +20,20 @@ def test_settings_survive_a_file(tmp_path):
     config.save(tmp_path / "sweep.yaml")
     assert load_sweep_config(tmp_path / "sweep.yaml") == config
     assert config.seeds == (4, 5, 6)
-    assert config.base.learning_rate == 1e-3
+    assert config.base.optimization.learning_rate == 1e-3
 
 
 def test_pairs_go_before_the_file_and_dots_go_down(tmp_path):
     (tmp_path / "s.yaml").write_text("space: experts\nbase: {top_k: 2}\n")
     pairs = ["base.top_k=3", "base.num_experts=20", "space=lambda_grid", "seeds=[7, 8]"]
     config = load_sweep_config(tmp_path / "s.yaml", pairs)
-    assert (config.base.top_k, config.base.num_experts) == (3, 20)
+    assert (config.base.gate.top_k, config.base.gate.num_experts) == (3, 20)
     assert (config.space, config.seeds) == ("lambda_grid", (7, 8))
 
 
-REFUSED = {
+REJECTED = {
     "an unknown key": ({"spce": 1}, r"unknown key 'spce'; did you mean 'space'\?"),
-    "a run's setting": ({"top_k": 1}, "'top_k'; it is a setting of the runs: put it below base"),
+    "a run's setting": ({"top_k": 1}, "'top_k'; it is a setting of runs: set it below base"),
     "an unknown setting": ({"base": {"topk": 1}}, r"base: unknown key 'topk'; did you mean 'top_k"),
     "a bad setting": ({"base": {"top_k": 11}}, "base: top_k must be <= num_experts = 10, got 11"),
     "no space": ({}, "space: Field required"),
@@ -48,16 +47,16 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_is_refused(case):
-    settings, words = REFUSED[case]
+@pytest.mark.parametrize("case", REJECTED)
+def test_is_rejected(case):
+    settings, words = REJECTED[case]
     whole = settings if case == "no space" else {"space": "lambda_grid", **settings}
     with pytest.raises(UserError, match=words) as error:
         make_sweep_config(whole)
     assert "\n" not in str(error.value)
 
 
-def test_files_that_hold_no_settings_are_refused(tmp_path):
+def test_files_that_hold_no_settings_are_rejected(tmp_path):
     with pytest.raises(UserError, match="cannot be read"):
         load_sweep_config(tmp_path / "none.yaml")
     path = tmp_path / "s.yaml"
@@ -65,31 +64,3 @@ def test_files_that_hold_no_settings_are_refused(tmp_path):
         path.write_text(text)
         with pytest.raises(UserError, match=words):
             load_sweep_config(path)
-
-
-def test_a_role_comes_from_flags_or_from_kerastuners_variables():
-    variables = {
-        "KERASTUNER_TUNER_ID": "chief",
-        "KERASTUNER_ORACLE_IP": "10.0.0.1",
-        "KERASTUNER_ORACLE_PORT": "8000",
-    }
-    chief = Role("chief", "chief", "10.0.0.1:8000")
-    assert Role.from_environment(environment=variables) == chief
-    assert chief.environment() == variables
-    worker = Role.from_environment("worker-1", "10.0.0.2:9000", variables)
-    assert worker == Role("worker", "worker-1", "10.0.0.2:9000")
-    assert Role.from_environment(environment={}).kind == "single"
-
-
-@pytest.mark.parametrize(
-    ("tuner_id", "address", "words"),
-    [
-        ("chief", None, "needs both --tuner-id and --oracle"),
-        (None, "localhost:1", "needs both --tuner-id and --oracle"),
-        ("chief", "localhost", "must be HOST:PORT"),
-        ("chief", "localhost:70000", "must be HOST:PORT"),
-    ],
-)
-def test_half_a_role_is_refused(tuner_id, address, words):
-    with pytest.raises(UserError, match=words):
-        Role.from_environment(tuner_id, address, {})

@@ -1,1 +1,1 @@
-"""What trained models look at, as data and as pictures."""
+"""Analysis of trained models: gates, attention, calibration, learning curves, example lists."""

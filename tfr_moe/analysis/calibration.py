@@ -1,4 +1,4 @@
-"""Calibration: how often items of a predicted probability turned out relevant."""
+"""Calibration: predicted probabilities against the observed share of relevant items."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tfr_moe.evaluation.batches import ListBatch
+from tfr_moe.metrics.per_list import ListBatch
 
 _FINE = 2000
 NUM_BINS = 12
@@ -33,14 +33,15 @@ class CalibrationBin:
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    r"""Predicted against observed, over items.
+    r"""Predicted and observed probabilities over items.
 
-    With bins b of n_b items, mean prediction p_b and share o_b of relevant ones,
+    With bins b of n_b items, mean prediction p_b and share o_b of relevant items, the expected
+    calibration error is
 
     $$ ECE = \sum_b \frac{n_b}{n} |p_b - o_b| $$
 
     Attributes:
-        bins: smallest predictions first, with about as many items each.
+        bins: by increasing prediction, with about as many items each.
         items: number of items.
         predicted: mean prediction over all items.
         observed: share of relevant ones.
@@ -55,15 +56,16 @@ class CalibrationReport:
 
 
 class Calibration:
-    r"""Gathers predictions p = 1 / (1 + exp(-score)) and labels, batch by batch, in fixed memory.
+    r"""Accumulates predictions p = 1 / (1 + exp(-score)) and labels in constant memory.
 
-    Only a model whose loss is a cross entropy of single items claims that these are probabilities.
-    Predictions are counted in a fine histogram first, from which bins of about equal size are made.
+    The predictions are probabilities only for a model trained by the cross entropy of single items.
+    They are counted in a fine histogram, from which bins of about equal size are made.
 
     Example:
-        >>> gathered = Calibration()
-        >>> gathered.add(ListBatch(np.zeros([1, 2]), np.array([[1.0, 0.0]]), np.ones([1, 2], bool), ["q"]))
-        >>> gathered.report().observed, gathered.report().expected_error
+        >>> calibration = Calibration()
+        >>> labels, mask = np.array([[1.0, 0.0]]), np.ones([1, 2], bool)
+        >>> calibration.add(ListBatch(np.zeros([1, 2]), labels, mask, ["q"]))
+        >>> calibration.report().observed, calibration.report().expected_error
         (0.5, 0.0)
     """
 
@@ -73,16 +75,16 @@ class Calibration:
     def add(self, batch: ListBatch) -> None:
         """Adds the items of a batch; an item is relevant if its label is above 0."""
         scores = batch.scores[batch.mask].astype(np.float64)
-        chances = np.exp(-np.logaddexp(0.0, -scores))
-        # By score and not by chance, so that small chances are told apart.
-        places = ((np.clip(scores, -10, 9.999) + 10) * (_FINE / 20)).astype(np.int64)
-        self._counts += np.bincount(places, minlength=_FINE)
-        self._sums += np.bincount(places, weights=chances, minlength=_FINE)
+        probabilities = np.exp(-np.logaddexp(0.0, -scores))
+        # Bins of scores, not of probabilities, separate small probabilities.
+        bins = ((np.clip(scores, -10, 9.999) + 10) * (_FINE / 20)).astype(np.int64)
+        self._counts += np.bincount(bins, minlength=_FINE)
+        self._sums += np.bincount(bins, weights=probabilities, minlength=_FINE)
         relevant = batch.labels[batch.mask] > 0
-        self._relevant += np.bincount(places[relevant], minlength=_FINE)
+        self._relevant += np.bincount(bins[relevant], minlength=_FINE)
 
     def report(self, num_bins: int = NUM_BINS) -> CalibrationReport:
-        """What was gathered, in at most `num_bins` bins."""
+        """The report over all batches, in at most `num_bins` bins."""
         total = self._counts.sum()
         if not total:
             return CalibrationReport([], 0, np.nan, np.nan, np.nan)

@@ -1,4 +1,4 @@
-"""Gate maps: which experts serve which category, and how the work is spread over them."""
+"""Gate maps: the experts of each category, and the distribution of load over the experts."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfr_moe._compat import tf
-from tfr_moe.analysis.groups import Array
-from tfr_moe.evaluation.score import strings
+from tfr_moe.evaluation.scoring import strings
+from tfr_moe.metrics.per_list import Array
 from tfr_moe.schema import MASK, FeatureSchema
-from tfr_moe.scorers.explain import explanation_model, num_experts
+from tfr_moe.scorers.base import explanation_model, name_routing, num_experts, routing_of
 
-_IDS, _WEIGHTS = "expert_ids", "expert_weights"
 DEAD_SHARE = 0.01
-"""An expert with less than this part of an equal share is dead, as in the metrics of training."""
+"""An expert below this part of a uniform share is dead, as in the training metrics."""
 
 
 class GateBatch(NamedTuple):
     """The choices of one gate for some lists.
 
     Attributes:
-        ids: int [B, K], or [B, L, K] where each item has a choice of its own.
+        ids: int [B, K], or [B, L, K] for a gate per item.
         weights: of the same shape.
         mask: bool [B, L], True at items.
         parents: [B] names of top categories, None without a hierarchy.
@@ -47,7 +46,7 @@ class CategoryGate:
         lists: number of lists.
         weights: [N] mean weight of each expert over the lists.
         similarity: mean cosine between the gates of the top category's sub-categories; None for a
-            sub-category, or with fewer than two.
+            sub-category, or for fewer than two.
     """
 
     parent: str
@@ -59,12 +58,13 @@ class CategoryGate:
 
 @dataclass(frozen=True)
 class GateReport:
-    r"""What one gate does on a data set.
+    r"""Statistics of one gate on a data set.
 
     With w_i(x) the weight of expert i for item x,
 
     $$ u_i = \frac{\sum_x w_i(x)}{\sum_{x,j} w_j(x)}, \qquad
-       load_i = \frac{|\{x : w_i(x) > 0\}|}{|\{x\}|}, \qquad H = -\text{mean}_x \sum_i w_i(x) \ln w_i(x) $$
+       load_i = \frac{|\{x : w_i(x) > 0\}|}{|\{x\}|}, \qquad
+       H = -\text{mean}_x \sum_i w_i(x) \ln w_i(x) $$
 
     Attributes:
         num_experts: N.
@@ -76,10 +76,11 @@ class GateReport:
         importance_variation: the squared coefficient of variation of u.
         dead: the experts with u_i < 0.01 / N.
         entropy: H in nats; at most ln K.
-        top_categories: their mean gates, the one with the most lists first.
-        sub_categories: theirs, by top category and number of lists.
-        siblings: mean cosine between the gates of two sub-categories of one top category.
-        strangers: the same of two sub-categories of different ones; both None where there are no pairs.
+        top_categories: mean gates of the top categories, by decreasing number of lists.
+        sub_categories: mean gates of the sub-categories, by top category and number of lists.
+        within_category_similarity: mean cosine between the gates of two sub-categories of one top
+            category; None without such pairs.
+        between_category_similarity: the same for sub-categories of different top categories.
     """
 
     num_experts: int
@@ -93,12 +94,12 @@ class GateReport:
     entropy: float
     top_categories: list[CategoryGate]
     sub_categories: list[CategoryGate]
-    siblings: float | None
-    strangers: float | None
+    within_category_similarity: float | None
+    between_category_similarity: float | None
 
 
 def _pairs(vectors: Array) -> tuple[float, int]:
-    """Sum of the cosines over all pairs of rows, and the number of pairs; in linear time."""
+    """Sum of the cosines over all pairs of rows, and the number of pairs, in linear time."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     units = vectors / np.maximum(norms, 1e-12)
     count = len(units)
@@ -107,17 +108,15 @@ def _pairs(vectors: Array) -> tuple[float, int]:
 
 
 class GateMap:
-    """Gathers the choices of one gate, batch by batch.
-
-    Memory grows with the number of categories only.
+    """Accumulates the choices of one gate; memory grows with the number of categories only.
 
     Args:
         num_experts: N.
 
     Example:
         >>> gate = GateMap(num_experts=2)
-        >>> chosen = np.array([[0], [0]])
-        >>> gate.add(GateBatch(chosen, np.ones([2, 1]), np.ones([2, 3], bool), None, None))
+        >>> ids = np.array([[0], [0]])
+        >>> gate.add(GateBatch(ids, np.ones([2, 1]), np.ones([2, 3], bool), None, None))
         >>> gate.report().utilisation, gate.report().dead
         ([1.0, 0.0], [1])
     """
@@ -132,10 +131,10 @@ class GateMap:
 
     def add(self, batch: GateBatch) -> None:
         """Adds a batch."""
-        kept = batch.mask.any(axis=1)
-        mask, dense = batch.mask[kept].astype(np.float64), self._dense(batch)[kept]
+        nonempty = batch.mask.any(axis=1)
+        mask, dense = batch.mask[nonempty].astype(np.float64), self._dense(batch)[nonempty]
         items = mask.sum(axis=1)
-        # A decision for a list stands for its items, one for an item for itself.
+        # A choice for a list counts once per item.
         mass = (items if dense.ndim == 2 else mask)[..., np.newaxis]
         axes = tuple(range(dense.ndim - 1))
         self._top_k = batch.ids.shape[-1]
@@ -147,7 +146,7 @@ class GateMap:
         self._entropy -= float((dense * logs * mass).sum())
         if batch.parents is not None and batch.children is not None:
             means = dense if dense.ndim == 2 else (dense * mass).sum(axis=1) / items[:, np.newaxis]
-            self._add_categories(means, batch.parents[kept], batch.children[kept])
+            self._add_categories(means, batch.parents[nonempty], batch.children[nonempty])
 
     def _dense(self, batch: GateBatch) -> Array:
         """Weights over all experts, [B, N] or [B, L, N]."""
@@ -157,19 +156,19 @@ class GateMap:
 
     def _add_categories(self, gates: Array, parents: Array, children: Array) -> None:
         pairs = [f"{p}\0{c}" for p, c in zip(parents, children, strict=True)]
-        names, places = np.unique(np.array(pairs, object).astype(str), return_inverse=True)
+        names, groups = np.unique(np.array(pairs, object).astype(str), return_inverse=True)
         sums = np.zeros([len(names), self._num_experts + 1])
-        np.add.at(sums, places.reshape(-1), np.column_stack([gates, np.ones(len(gates))]))
+        np.add.at(sums, groups.reshape(-1), np.column_stack([gates, np.ones(len(gates))]))
         for name, row in zip(names, sums, strict=True):
             parent, _, child = str(name).partition("\0")
             known = self._gates.get((parent, child))
             self._gates[parent, child] = row if known is None else known + row
 
     def report(self) -> GateReport:
-        """What was gathered."""
+        """The report over all batches."""
         share = self._weight / max(self._weight.sum(), 1e-12)
         mean = share.mean()
-        siblings, strangers = self._similarities()
+        within, between = self._similarities()
         return GateReport(
             num_experts=self._num_experts,
             top_k=self._top_k,
@@ -182,30 +181,30 @@ class GateMap:
             entropy=self._entropy / max(self._items, 1),
             top_categories=self._tops(),
             sub_categories=self._subs(),
-            siblings=siblings,
-            strangers=strangers,
+            within_category_similarity=within,
+            between_category_similarity=between,
         )
 
     def _by_parent(self) -> dict[str, Array]:
-        """Per top category the rows of its sub-categories, [children, N + 1], lists last."""
-        found: dict[str, list[Array]] = {}
+        """Per top category the sums of its sub-categories, [children, N + 1], lists last."""
+        by_parent: dict[str, list[Array]] = {}
         for (parent, _), row in self._gates.items():
-            found.setdefault(parent, []).append(row)
-        rows = {parent: np.stack(of) for parent, of in found.items()}
+            by_parent.setdefault(parent, []).append(row)
+        rows = {parent: np.stack(children) for parent, children in by_parent.items()}
         return dict(sorted(rows.items(), key=lambda entry: -entry[1][:, -1].sum()))
 
     def _tops(self) -> list[CategoryGate]:
-        found = []
+        tops = []
         for parent, rows in self._by_parent().items():
             total = rows.sum(axis=0)
             cosines, pairs = _pairs(rows[:, :-1])
             means = (total[:-1] / total[-1]).tolist()
             similarity = cosines / pairs if pairs else None
-            found.append(CategoryGate(parent, "", int(total[-1]), means, similarity))
-        return found
+            tops.append(CategoryGate(parent, "", int(total[-1]), means, similarity))
+        return tops
 
     def _subs(self) -> list[CategoryGate]:
-        order = {parent: place for place, parent in enumerate(self._by_parent())}
+        order = {parent: index for index, parent in enumerate(self._by_parent())}
         gates = sorted(self._gates.items(), key=lambda entry: (order[entry[0][0]], -entry[1][-1]))
         return [
             CategoryGate(parent, child, int(row[-1]), (row[:-1] / row[-1]).tolist())
@@ -216,71 +215,62 @@ class GateMap:
         parts = [_pairs(rows[:, :-1]) for rows in self._by_parent().values()]
         if not parts:
             return None, None
-        inside, pairs = (sum(part) for part in zip(*parts, strict=True))
-        every, all_pairs = _pairs(np.stack([row[:-1] for row in self._gates.values()]))
-        outside = all_pairs - pairs
+        within, pairs_within = (sum(part) for part in zip(*parts, strict=True))
+        total, pairs = _pairs(np.stack([row[:-1] for row in self._gates.values()]))
+        pairs_between = pairs - pairs_within
         return (
-            inside / pairs if pairs else None,
-            (every - inside) / outside if outside else None,
+            within / pairs_within if pairs_within else None,
+            (total - within) / pairs_between if pairs_between else None,
         )
-
-
-def gate_names(model: tf.keras.Model) -> list[str]:
-    """The gates that a model tells of: "" for a single one, else the tasks'; none without experts."""
-    told = explanation_model(model)
-    if told is None:
-        return []
-    return [name.removeprefix(_IDS).lstrip("_") for name in told.output if name.startswith(_IDS)]
 
 
 def gate_choices(
     model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema
 ) -> Iterator[dict[str, GateBatch]]:
-    """Runs the gates of a model over a data set; the towers are not computed.
+    """Runs the gates of a model over a data set, without the towers.
 
     Args:
-        model: one with experts, see `gate_names`.
-        dataset: its elements begin with the raw features, as those of `build_evaluation_dataset` do.
-        schema: names the hierarchy.
+        model: a model of a `FeatureScorer`; nothing is yielded without experts.
+        dataset: elements that begin with raw features, such as those of `build_evaluation_dataset`.
+        schema: has the hierarchy.
 
     Yields:
-        Per element the choices by the gate's name.
+        Per element the choices by the task of the gate, "" for a gate of all tasks.
     """
-    told = explanation_model(model)
-    if told is None:
+    explained = explanation_model(model)
+    if explained is None:
         return
-    outputs = {n: v for n, v in told.output.items() if n.startswith((_IDS, _WEIGHTS))}
-    gates = tf.keras.Model(told.input, outputs)
-    names = [n.removeprefix(_IDS) for n in outputs if n.startswith(_IDS)]
+    gates = tf.keras.Model(explained.input, name_routing(routing_of(explained.output)))
 
     @tf.function(input_signature=[dataset.element_spec[0]])
-    def choose(features: Any) -> Any:
+    def route(features: Any) -> Any:
         return gates(features, training=False)
 
     tree = schema.hierarchy
     for features, *_ in dataset:
-        found = choose(features)
-        mask = features[MASK].numpy()
         parents = None if tree is None else strings(features[tree.parent])
         children = None if tree is None else strings(features[tree.child])
         yield {
-            name.lstrip("_"): GateBatch(
-                found[f"{_IDS}{name}"].numpy(),
-                found[f"{_WEIGHTS}{name}"].numpy().astype(np.float64),
-                mask,
+            task: GateBatch(
+                choice.expert_ids.numpy(),
+                choice.expert_weights.numpy().astype(np.float64),
+                features[MASK].numpy(),
                 parents,
                 children,
             )
-            for name in names
+            for task, choice in routing_of(route(features)).items()
         }
 
 
 def gate_reports(
     model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema
 ) -> dict[str, GateReport]:
-    """A report for each gate of a model; none without experts."""
-    maps = {name: GateMap(num_experts(model)) for name in gate_names(model)}
-    for batch in gate_choices(model, dataset, schema) if maps else ():
-        for name, choice in batch.items():
-            maps[name].add(choice)
-    return {name: gathered.report() for name, gathered in maps.items()}
+    """A report for each gate of a model, by its task; empty without experts."""
+    explained = explanation_model(model)
+    if explained is None:
+        return {}
+    maps = {task: GateMap(num_experts(model)) for task in routing_of(explained.output)}
+    for batch in gate_choices(model, dataset, schema):
+        for task, choice in batch.items():
+            maps[task].add(choice)
+    return {task: gate.report() for task, gate in maps.items()}

@@ -1,8 +1,9 @@
-"""Rankers of well-kept libraries, trained on the same data and judged like any other run.
+"""Rankers of established libraries, trained on the same data and evaluated like any other run.
 
-`lambdamart` (LightGBM), `xgboost` and `svm_rank` (scikit-learn), of the extra `baselines`.
+`lambdamart` (LightGBM), `xgboost` and `svm_rank` (scikit-learn); installed with
+`tfr_moe[baselines]`.
 """
 
-from tfr_moe.baselines.run import BaselineRun, load_baseline, train_any, train_baseline
+from tfr_moe.baselines.run import MODULES, BaselineRun, load_baseline, train_any, train_baseline
 
-__all__ = ["BaselineRun", "load_baseline", "train_any", "train_baseline"]
+__all__ = ["MODULES", "BaselineRun", "load_baseline", "train_any", "train_baseline"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.baselines.library import Fitted, Report, library, merged, whole_grades
-from tfr_moe.baselines.rows import Rows
+from tfr_moe.baselines.rows import (
+    Fitted,
+    Log,
+    Rows,
+    library,
+    merged,
+    reject_unknown,
+    whole_grades,
+)
 from tfr_moe.errors import UserError
 
 FILE = "model.ubj"
@@ -25,12 +34,13 @@ DEFAULTS: dict[str, Any] = {
     "eval_metric": "ndcg@10",
 }
 _FIXED = ("seed",)
-_MOST = 31
-_LINES = 50
+_TRAINING = ("num_boost_round", "early_stopping_rounds")  # arguments, not parameters
+_MAX_GRADE = 31
+_LOG_EVERY = 50
 
 
 class XGBoostRanker:
-    """A fitted XGBoost booster. See `tfr_moe.baselines.library.Ranker`."""
+    """A fitted XGBoost booster. See `tfr_moe.baselines.rows.RowRanker`."""
 
     def __init__(self, booster: Any):
         self._booster = booster
@@ -45,61 +55,79 @@ class XGBoostRanker:
 
 
 def load(path: Path) -> XGBoostRanker:
-    """Reads what `XGBoostRanker.save` wrote."""
+    """Reads a file of `XGBoostRanker.save`."""
     booster = library("xgboost", "XGBoost").Booster()
     booster.load_model(str(path))
     return XGBoostRanker(booster)
 
 
-def fit(
-    train: Rows, validation: Rows, parameters: Mapping[str, Any], seed: int, report: Report
-) -> Fitted:
-    """Boosts until the validation NDCG no longer improves.
-
-    XGBoost knows weights of lists only: a list weighs the mean of its items' weights.
-
-    Args:
-        train: the training rows, sketched by XGBoost block by block.
-        validation: rows that decide when to stop.
-        parameters: of XGBoost by its own names, above `DEFAULTS`; `objective` is rank:pairwise or rank:ndcg.
-        seed: of XGBoost.
-        report: told of the progress.
+def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Merges XGBoost parameters into `DEFAULTS` and checks them by a training on two rows.
 
     Raises:
-        UserError: for labels or parameters that XGBoost does not take.
+        UserError: for parameters that XGBoost does not have or support.
     """
     xgboost = library("xgboost", "XGBoost")
     settings = {**merged(DEFAULTS, parameters, _FIXED), "seed": seed}
     if settings["objective"] not in OBJECTIVES:
         raise UserError(
             f"library_parameters: objective must be {' or '.join(OBJECTIVES)}, "
-            f"got {settings['objective']!r}"
+            f"Received: {settings['objective']!r}"
         )
-    rounds = settings.pop("num_boost_round")
-    patience = settings.pop("early_stopping_rounds")
+    tried = {name: value for name, value in settings.items() if name not in _TRAINING}
+    rows = xgboost.DMatrix(np.zeros((2, 1)), label=[0, 1], qid=[0, 0])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            xgboost.train({**tried, "verbosity": 1}, rows, num_boost_round=1)
+        except xgboost.core.XGBoostError as error:
+            raise UserError(f"XGBoost: {str(error).splitlines()[0]}") from error
+    unused = [re.search(r"Parameters: \{(.*)\} are not used", str(one.message)) for one in caught]
+    names = [name for found in unused if found for name in re.findall(r'"(.*?)"', found[1])]
+    reject_unknown(names, "XGBoost")
+    return settings
+
+
+def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) -> Fitted:
+    """Boosts until XGBoost's validation NDCG no longer improves.
+
+    XGBoost supports weights of lists only: a list gets the mean weight of its items.
+
+    Args:
+        train: the training rows, sketched by XGBoost block by block.
+        validation: rows for early stopping.
+        settings: as of `settings_of`.
+        log: prints progress.
+
+    Raises:
+        UserError: for labels or parameters that XGBoost does not support.
+    """
+    xgboost = library("xgboost", "XGBoost")
+    rounds, patience = (settings[name] for name in _TRAINING)
+    parameters = {name: value for name, value in settings.items() if name not in _TRAINING}
 
     class Blocks(xgboost.DataIter):  # type: ignore[name-defined]
-        """Hands out blocks of whole lists."""
+        """Iterates over blocks of whole lists."""
 
         def __init__(self, rows: Rows):
             super().__init__()
             self.rows = rows
-            self.grades = whole_grades(rows.labels, _MOST, "xgboost")
+            self.grades = whole_grades(rows.labels, _MAX_GRADE, "xgboost")
             self.list_of_row = np.repeat(np.arange(len(rows.sizes)), rows.sizes)
             self.reset()
 
         def next(self, input_data: Any) -> bool:
-            at = next(self.left, None)
-            if at is None:
+            block = next(self._blocks, None)
+            if block is None:
                 return False
-            lists = self.list_of_row[at]
+            lists = self.list_of_row[block]
             weights = None
             if self.rows.weighted:
-                totals = np.bincount(lists - lists[0], self.rows.weights[at])
+                totals = np.bincount(lists - lists[0], self.rows.weights[block])
                 weights = totals / np.bincount(lists - lists[0])
             input_data(
-                data=np.asarray(self.rows.values[at]),
-                label=self.grades[at],
+                data=np.asarray(self.rows.values[block]),
+                label=self.grades[block],
                 qid=lists,
                 weight=weights,
                 feature_types=["q" if c.size is None else "c" for c in self.rows.columns],
@@ -107,35 +135,34 @@ def fit(
             return True
 
         def reset(self) -> None:
-            self.left = self.rows.blocks()
+            self._blocks = self.rows.blocks()
 
     class Progress(xgboost.callback.TrainingCallback):  # type: ignore[name-defined]
+        rounds = 0
+
         def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
-            if (epoch + 1) % _LINES == 0:
+            self.rounds = epoch + 1
+            if (epoch + 1) % _LOG_EVERY == 0:
                 values = ", ".join(f"{k} {v[-1]:.4f}" for k, v in evals_log["validation"].items())
-                report(f"round {epoch + 1} of at most {rounds}: {values}")
+                log(f"round {epoch + 1} of at most {rounds}: {values}")
             return False
 
-    history: dict[str, Any] = {}
     try:
         training = xgboost.QuantileDMatrix(Blocks(train), enable_categorical=True)
-        judged = xgboost.QuantileDMatrix(Blocks(validation), ref=training, enable_categorical=True)
+        validation_matrix = xgboost.QuantileDMatrix(
+            Blocks(validation), ref=training, enable_categorical=True
+        )
+        progress = Progress()
         stopping = xgboost.callback.EarlyStopping(rounds=patience, save_best=True)
         booster = xgboost.train(
-            settings,
+            parameters,
             training,
             num_boost_round=rounds,
-            evals=[(judged, "validation")],
-            evals_result=history,
-            callbacks=[stopping, Progress()],
+            evals=[(validation_matrix, "validation")],
+            callbacks=[progress, stopping],
             verbose_eval=False,
         )
     except xgboost.core.XGBoostError as error:
-        raise UserError(f"XGBoost refuses: {str(error).splitlines()[0]}") from error
-    values = history["validation"]
-    best_round = booster.num_boosted_rounds()
-    best = {f"val_{name.replace('@', '_')}": of[best_round - 1] for name, of in values.items()}
+        raise UserError(f"XGBoost: {str(error).splitlines()[0]}") from error
     leaves = sum(tree.count("leaf=") for tree in booster.get_dump())
-    return Fitted(
-        XGBoostRanker(booster), len(next(iter(values.values()))), best_round, best, leaves
-    )
+    return Fitted(XGBoostRanker(booster), progress.rounds, booster.num_boosted_rounds(), leaves)

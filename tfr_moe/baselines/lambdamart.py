@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.baselines.library import Fitted, Report, library, merged, whole_grades
-from tfr_moe.baselines.rows import Rows
+from tfr_moe.baselines.rows import (
+    Fitted,
+    Log,
+    Rows,
+    library,
+    merged,
+    reject_unknown,
+    whole_grades,
+)
 from tfr_moe.errors import UserError
 
 FILE = "model.txt"
@@ -23,13 +32,14 @@ DEFAULTS: dict[str, Any] = {
     "metric": "ndcg",
     "eval_at": [10],
 }
+_TRAINING = ("num_iterations", "early_stopping_round")  # arguments, not parameters
 _FIXED = ("objective", "seed", "num_threads")
-_MOST = 30  # LightGBM's table of gains ends there
-_LINES = 50
+_MAX_GRADE = 30  # the end of LightGBM's table of gains
+_LOG_EVERY = 50
 
 
 class LambdaMART:
-    """A fitted LightGBM booster. See `tfr_moe.baselines.library.Ranker`."""
+    """A fitted LightGBM booster. See `tfr_moe.baselines.rows.RowRanker`."""
 
     def __init__(self, booster: Any):
         self._booster = booster
@@ -44,26 +54,21 @@ class LambdaMART:
 
 
 def load(path: Path) -> LambdaMART:
-    """Reads what `LambdaMART.save` wrote."""
+    """Reads a file of `LambdaMART.save`."""
     return LambdaMART(library("lightgbm", "LightGBM").Booster(model_file=str(path)))
 
 
-def fit(
-    train: Rows, validation: Rows, parameters: Mapping[str, Any], seed: int, report: Report
-) -> Fitted:
-    """Boosts until the validation NDCG no longer improves.
+class _Messages(list[str]):
+    """A logger of LightGBM that keeps its messages."""
 
-    Lists with nothing relevant count 1 in LightGBM's own NDCG, which is used for stopping alone.
+    info = warning = list.append
 
-    Args:
-        train: the training rows, binned by LightGBM block by block.
-        validation: rows that decide when to stop.
-        parameters: of LightGBM by its own names, above `DEFAULTS`.
-        seed: of LightGBM.
-        report: told of the progress.
+
+def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Merges LightGBM parameters into `DEFAULTS` and checks them by a data set of two rows.
 
     Raises:
-        UserError: for labels or parameters that LightGBM does not take.
+        UserError: for parameters that LightGBM does not have or support.
     """
     lightgbm = library("lightgbm", "LightGBM")
     settings = {
@@ -74,10 +79,42 @@ def fit(
         "force_col_wise": True,
         "verbosity": -1,
     }
-    rounds, patience = settings.pop("num_iterations"), settings.pop("early_stopping_round")
+    tried = {name: value for name, value in settings.items() if name not in _TRAINING}
+    messages = _Messages()
+    lightgbm.register_logger(messages)
+    try:
+        lightgbm.Dataset(
+            np.zeros((2, 1)), label=[0, 1], group=[2], params={**tried, "verbosity": 0}
+        ).construct()
+    except lightgbm.basic.LightGBMError as error:
+        raise UserError(f"LightGBM: {' '.join(str(error).split())}") from error
+    finally:
+        lightgbm.register_logger(logging.getLogger("lightgbm"))
+    reject_unknown(re.findall(r"Unknown parameter: (\S+)", "\n".join(messages)), "LightGBM")
+    return settings
+
+
+def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) -> Fitted:
+    """Boosts until LightGBM's validation NDCG no longer improves.
+
+    That NDCG, which counts lists without a relevant item as 1, is used for early stopping
+    only.
+
+    Args:
+        train: the training rows, binned by LightGBM block by block.
+        validation: rows for early stopping.
+        settings: as of `settings_of`.
+        log: prints progress.
+
+    Raises:
+        UserError: for labels or parameters that LightGBM does not support.
+    """
+    lightgbm = library("lightgbm", "LightGBM")
+    rounds, patience = (settings[name] for name in _TRAINING)
+    parameters = {name: value for name, value in settings.items() if name not in _TRAINING}
 
     class Blocks(lightgbm.Sequence):  # type: ignore[name-defined]
-        """Rows of a map, read when LightGBM asks for them."""
+        """Rows of a memory-mapped file, read on demand."""
 
         batch_size = 1 << 14
 
@@ -93,13 +130,13 @@ def fit(
     def dataset(rows: Rows, reference: Any = None) -> Any:
         return lightgbm.Dataset(
             Blocks(rows.values),
-            label=whole_grades(rows.labels, _MOST, "lambdamart"),
+            label=whole_grades(rows.labels, _MAX_GRADE, "lambdamart"),
             weight=rows.weights if rows.weighted else None,
             group=rows.sizes,
             reference=reference,
             feature_name=[f"column_{i}" for i in range(len(rows.columns))],
             categorical_feature=[i for i, c in enumerate(rows.columns) if c.size is not None],
-            params=settings,
+            params=parameters,
         )
 
     training = dataset(train)
@@ -107,11 +144,11 @@ def fit(
     callbacks = [
         lightgbm.early_stopping(patience, first_metric_only=True, verbose=False),
         lightgbm.record_evaluation(history),
-        _progress(report, rounds),
+        _progress(log, rounds),
     ]
     try:
         booster = lightgbm.train(
-            settings,
+            parameters,
             training,
             num_boost_round=rounds,
             valid_sets=[dataset(validation, training)],
@@ -119,21 +156,20 @@ def fit(
             callbacks=callbacks,
         )
     except lightgbm.basic.LightGBMError as error:
-        raise UserError(f"LightGBM refuses: {' '.join(str(error).split())}") from error
-    values = history["validation"]
+        raise UserError(f"LightGBM: {' '.join(str(error).split())}") from error
     best_round = booster.best_iteration or booster.current_iteration()
-    best = {f"val_{name.replace('@', '_')}": of[best_round - 1] for name, of in values.items()}
+    done = len(next(iter(history["validation"].values())))
     leaves = sum(tree["num_leaves"] for tree in booster.dump_model()["tree_info"])
-    return Fitted(LambdaMART(booster), len(next(iter(values.values()))), best_round, best, leaves)
+    return Fitted(LambdaMART(booster), done, best_round, leaves)
 
 
-def _progress(report: Report, rounds: int) -> Any:
+def _progress(log: Log, rounds: int) -> Any:
     def callback(env: Any) -> None:
         done = env.iteration + 1
-        if done % _LINES == 0:
+        if done % _LOG_EVERY == 0:
             values = ", ".join(
                 f"{result[1]} {result[2]:.4f}" for result in env.evaluation_result_list
             )
-            report(f"round {done} of at most {rounds}: {values}")
+            log(f"round {done} of at most {rounds}: {values}")
 
     return callback

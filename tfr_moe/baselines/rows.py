@@ -1,32 +1,266 @@
-"""A split as rows in files that are mapped into memory: what the libraries read, a block at a time."""
+"""Rows of numbers from lists, the interface of a ranker, and access to optional libraries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe._compat import tf
-from tfr_moe.baselines.columns import Column, RowEncoder
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.data import DataFolder, dataset_builder
 from tfr_moe.errors import UserError
-from tfr_moe.schema import MASK
+from tfr_moe.schema import (
+    MASK,
+    PACKED,
+    PAIR_SEPARATOR,
+    Feature,
+    FeatureSchema,
+    FeatureTables,
+    Scope,
+)
 
-_LISTS_AT_A_TIME = 256
+_BATCH_SIZE = 256
+
+Log = Callable[[str], None]
+"""Prints a line of progress."""
+
+
+class RowRanker(Protocol):
+    """A fitted ranker."""
+
+    def predict(self, values: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
+        """Rows [T, columns] -> scores [T]."""
+
+    def save(self, path: Path) -> None:
+        """Writes the ranker to a file, which the module's `load` reads."""
+
+
+class Fitted(NamedTuple):
+    """A trained ranker.
+
+    Attributes:
+        ranker: the ranker of the best round.
+        rounds: number of rounds.
+        best_round: the round with the best validation value, from 1 up.
+        parameters: size of the model: leaves of the trees, or weights.
+    """
+
+    ranker: RowRanker
+    rounds: int
+    best_round: int
+    parameters: int
+
+
+def library(name: str, package: str) -> Any:
+    """Imports an optional library.
+
+    Raises:
+        UserError: if it is not installed, with the command that installs it.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UserError(
+            f"{package} is needed for this model ({error}): pip install 'tfr_moe[baselines]'"
+        ) from error
+
+
+def merged(
+    defaults: Mapping[str, Any], parameters: Mapping[str, Any], fixed: tuple[str, ...]
+) -> dict[str, Any]:
+    """Merges the library parameters of a configuration into the defaults.
+
+    YAML reads 1e-3, without a point, as a string; it is converted to a number.
+
+    Raises:
+        UserError: for a fixed parameter.
+    """
+    for name in fixed:
+        if name in parameters:
+            raise UserError(f"library_parameters: {name} is set by the model's name and the seed")
+    return {**defaults, **{name: _number(value) for name, value in parameters.items()}}
+
+
+def reject_unknown(names: Sequence[str], package: str) -> None:
+    """Raises a UserError for parameters that a library ignores."""
+    if names:
+        raise UserError(
+            f"library_parameters: {', '.join(map(repr, names))} is not a parameter of {package}"
+        )
+
+
+def _number(value: Any) -> Any:
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def whole_grades(labels: NDArray[np.float32], maximum: int, model: str) -> NDArray[np.int32]:
+    """Converts labels to integers.
+
+    Raises:
+        UserError: for a fraction or a grade above `maximum`, which the library does not support.
+    """
+    grades = labels.astype(np.int32)
+    bad = np.flatnonzero((grades != labels) | (grades < 0) | (grades > maximum))
+    if len(bad):
+        raise UserError(
+            f"model {model!r} takes whole grades from 0 to {maximum}. Received: {labels[bad[0]]}"
+        )
+    return grades
+
+
+class Column(NamedTuple):
+    """A column of the rows.
+
+    Attributes:
+        name: the feature, or `feature[k]` of a wide one.
+        size: number of values of an ID column, 0 for unknown; None for a numeric column.
+        mean: mean of a numeric column over the training split.
+        std: standard deviation of a numeric column, 1 if it is constant.
+    """
+
+    name: str
+    size: int | None
+    mean: float = 0.0
+    std: float = 1.0
+
+
+class TabularEncoder:
+    """Parsed lists -> rows of float32, one per valid item, in the order of the lists.
+
+    A numeric feature is transformed as in the schema (`log1p` or unchanged), not scaled. An ID
+    becomes its index in the vocabulary, from 1 up, or its hash bucket; the child category is looked
+    up with its parent. A `categorical_list` becomes the number of its IDs and its first ID.
+
+    Args:
+        schema: schema of the data.
+        tables: statistics and vocabularies of the training split.
+        ignored: names of features that are not used.
+
+    Raises:
+        UserError: if no feature is left, or an ignored feature does not exist.
+
+    Example:
+        >>> schema = FeatureSchema.model_validate({
+        ...     "list_id": "q", "labels": ["click"],
+        ...     "features": [{"name": "price", "scope": "example", "kind": "numeric"}],
+        ... })
+        >>> statistics = {"example": {"price": {"mean": 2.0, "std": 1.0}}}
+        >>> encoder = TabularEncoder(schema, FeatureTables(statistics, {}))
+        >>> lists = {"example_numeric": tf.constant([[[3.0], [4.0]]])}
+        >>> encoder(lists, tf.constant([[True, False]]))
+        array([[3.]], dtype=float32)
+    """
+
+    def __init__(self, schema: FeatureSchema, tables: FeatureTables, ignored: Sequence[str] = ()):
+        self.schema = schema
+        for name in ignored:
+            schema.feature(name)
+        self._features = [feature for feature in schema.features if feature.name not in ignored]
+        if not self._features:
+            raise UserError("ignored_features: contains all features, at least one is needed")
+        self._lookups: dict[str, Any] = {}
+        sizes: dict[str, int] = {}
+        for feature in self._features:
+            if feature.kind != "numeric":
+                self._lookups[feature.name], sizes[feature.name] = _lookup(feature, tables)
+        self.columns: list[Column] = []
+        scopes: tuple[Scope, ...] = ("example", "context")
+        for scope in scopes:
+            for feature in self._select(scope):
+                self.columns += _columns(feature, sizes, tables.statistics.get(scope, {}))
+
+    def __call__(self, parsed: dict[str, Any], mask: Any) -> NDArray[np.float32]:
+        """Features as parsed by `schema.feature_spec`, and mask [B, L] -> [T, columns]."""
+        blocks = [
+            tf.boolean_mask(block, mask)
+            for feature in self._select("example")
+            for block in self._blocks(feature, "example", parsed)
+        ]
+        rows = tf.where(mask)[:, 0]
+        blocks += [
+            tf.gather(block, rows)
+            for feature in self._select("context")
+            for block in self._blocks(feature, "context", parsed)
+        ]
+        return tf.concat(blocks, axis=-1).numpy()
+
+    def _select(self, scope: Scope) -> list[Feature]:
+        return [feature for feature in self._features if feature.scope == scope]
+
+    def _blocks(self, feature: Feature, scope: Scope, parsed: dict[str, Any]) -> list[Any]:
+        """Float32 [..., k] tensors of a feature."""
+        if feature.kind == "numeric":
+            return [self._numbers(feature, scope, parsed)]
+        ids = parsed[feature.name]
+        hierarchy = self.schema.hierarchy
+        if hierarchy is not None and feature.name == hierarchy.child:
+            ids = tf.strings.join([parsed[hierarchy.parent], ids], PAIR_SEPARATOR)
+        first = tf.cast(self._lookups[feature.name](ids[..., :1]), tf.float32)
+        if feature.kind == "categorical":
+            return [first]
+        present = tf.cast(tf.strings.length(ids) > 0, tf.float32)
+        return [tf.reduce_sum(present, axis=-1, keepdims=True), first]
+
+    def _numbers(self, feature: Feature, scope: Scope, parsed: dict[str, Any]) -> Any:
+        if self.schema.packed:
+            before = 0
+            for other in self.schema.select(scope, "numeric"):
+                if other.name == feature.name:
+                    break
+                before += other.width
+            values = parsed[PACKED[scope]][..., before : before + feature.width]
+        else:
+            values = parsed[feature.name]
+        values = tf.cast(values, tf.float32)
+        if feature.transform == "log1p":
+            values = tf.sign(values) * tf.math.log1p(tf.abs(values))
+        return values
+
+
+def _lookup(feature: Feature, tables: FeatureTables) -> tuple[Any, int]:
+    """A function from IDs to indices, and the number of indices."""
+    if feature.hash_buckets:
+        return tf.keras.layers.Hashing(feature.hash_buckets), feature.hash_buckets
+    words = tables.vocabularies[feature.name]
+    if isinstance(words, str):
+        with open(words, encoding="utf-8") as file:
+            words = file.read().splitlines()
+    # A lookup needs an entry; a blank cannot occur, because values are stripped.
+    lookup = tf.keras.layers.StringLookup(vocabulary=list(words) or [" "])
+    return lookup, lookup.vocabulary_size()
+
+
+def _columns(feature: Feature, sizes: dict[str, int], statistics: Any) -> list[Column]:
+    if feature.kind == "categorical":
+        return [Column(feature.name, sizes[feature.name])]
+    if feature.kind == "categorical_list":
+        return [
+            Column(f"{feature.name} (number)", None, 0.0, float(feature.max_length)),
+            Column(f"{feature.name} (first)", sizes[feature.name]),
+        ]
+    found = [statistics.get(column, {}) for column in feature.columns]
+    return [
+        Column(name, None, float(of.get("mean", 0.0)), float(of.get("std", 1.0)) or 1.0)
+        for name, of in zip(feature.columns, found, strict=True)
+    ]
 
 
 class Rows(NamedTuple):
-    """The items of a split, list after list. The arrays are maps of files.
+    """The items of a split, list after list. The arrays are memory-mapped files.
 
     Attributes:
         values: [T, columns] float32.
         labels: [T] float32.
-        weights: [T] float32, 1 where the schema has no weight.
-        sizes: [n] int64, the number of items of each list.
-        columns: what the columns of `values` are.
+        weights: [T] float32, 1 if the schema has no weight.
+        sizes: [n] int64, number of items of each list.
+        columns: the columns of `values`.
     """
 
     values: NDArray[np.float32]
@@ -37,11 +271,16 @@ class Rows(NamedTuple):
 
     @property
     def weighted(self) -> bool:
-        """Whether any item weighs other than 1."""
+        """Whether any weight differs from 1."""
         return bool((self.weights != 1.0).any())
 
+    def sizes_in(self, block: slice) -> NDArray[np.int64]:
+        """Numbers of items of the lists of a slice of `blocks`."""
+        ends = np.cumsum(self.sizes)
+        return self.sizes[(ends > block.start) & (ends <= block.stop)]
+
     def blocks(self, rows: int = 1 << 16) -> Iterator[slice]:
-        """Slices of whole lists with about so many rows each.
+        """Yields slices of whole lists with about `rows` rows each.
 
         Example:
             >>> one = np.ones(5, np.float32)
@@ -61,32 +300,32 @@ def write_rows(
     folder: DataFolder,
     split: str,
     out: Path,
-    report: Callable[[int, int | None], None],
-    left_out: Sequence[str] = (),
+    move: Callable[[int, int | None], None],
+    ignored: Sequence[str] = (),
 ) -> Rows:
-    """Reads a split once, batch by batch, and writes it as rows below `out`.
+    """Reads a split once, batch by batch, and writes its rows below `out`.
 
     Args:
         folder: the data set.
-        split: which.
+        split: name of the split.
         out: an existing folder.
-        report: told of the lists that are done and of how many there are, None where unknown.
-        left_out: features that are no columns.
+        move: called with the number of lists done and of all lists, None if unknown.
+        ignored: names of features that are not used.
 
     Raises:
-        UserError: where the split has no item.
+        UserError: if the split has no items.
     """
-    encoder = RowEncoder(folder.schema, folder.tables(), left_out)
+    encoder = TabularEncoder(folder.schema, folder.tables(), ignored)
     paths = {name: out / f"{split}.{name}" for name in ("values", "labels", "weights", "sizes")}
     files: dict[str, IO[bytes]] = {name: path.open("wb") for name, path in paths.items()}
     try:
         done = 0
-        dataset = ElwcDatasetBuilder(folder, _LISTS_AT_A_TIME).build_parsed_dataset(split)
+        dataset = dataset_builder(folder, _BATCH_SIZE).build_parsed_dataset(split)
         for parsed in dataset:
             for name, array in _arrays(folder, encoder, parsed).items():
                 array.tofile(files[name])
             done += int(parsed[MASK].shape[0])
-            report(done, folder.num_lists(split))
+            move(done, folder.num_lists(split))
     finally:
         for file in files.values():
             file.close()
@@ -102,7 +341,7 @@ def write_rows(
     )
 
 
-def _arrays(folder: DataFolder, encoder: RowEncoder, parsed: dict[str, Any]) -> dict[str, Any]:
+def _arrays(folder: DataFolder, encoder: TabularEncoder, parsed: dict[str, Any]) -> dict[str, Any]:
     schema, mask = folder.schema, parsed[MASK]
     labels = tf.boolean_mask(parsed[schema.label][..., 0], mask).numpy()
     weights = np.ones_like(labels)

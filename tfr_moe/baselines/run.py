@@ -1,4 +1,4 @@
-"""A baseline as a run: the folder that training leaves, and the scores that evaluation asks it for."""
+"""Baselines as runs: training into a run folder, and scoring for evaluation."""
 
 from __future__ import annotations
 
@@ -9,20 +9,28 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines import boosting, lambdamart, svm_rank
-from tfr_moe.baselines.columns import RowEncoder
-from tfr_moe.baselines.library import Ranker
-from tfr_moe.baselines.rows import Rows, write_rows
-from tfr_moe.cluster import Cluster
+from tfr_moe.baselines.rows import RowRanker, Rows, TabularEncoder, write_rows
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
-from tfr_moe.data import DataFolder
+from tfr_moe.data import DataFolder, open_data
 from tfr_moe.errors import UserError
-from tfr_moe.folders import read_json, write_json
+from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.schema import MASK, FeatureSchema
-from tfr_moe.training.run import CONFIG_FILE, METRICS_FILE, prepare, train
+from tfr_moe.training.distribute import Cluster
+from tfr_moe.training.run import train
+from tfr_moe.training.run_folder import (
+    CONFIG_FILE,
+    METRICS_FILE,
+    check_run_files,
+    finish,
+    prepared,
+)
+from tfr_moe.utils.console import progress_bar
+from tfr_moe.utils.io import read_json
 
 MODULES: dict[str, ModuleType] = {
     "lambdamart": lambdamart,
@@ -31,27 +39,31 @@ MODULES: dict[str, ModuleType] = {
 }
 
 
+METRIC = "ndcg_10"
+"""The metric of the validation lists in `metrics.json`."""
+
+
 class BaselineRun(NamedTuple):
     """A trained baseline.
 
     Attributes:
         path: its folder.
-        config: its settings.
+        config: its configuration.
         schema: the schema of its data.
-        ranker: what scores rows.
-        encoder: what makes them.
+        ranker: scores rows.
+        encoder: makes rows from lists.
         metrics: the content of `metrics.json`.
     """
 
     path: Path
     config: RunConfig
     schema: FeatureSchema
-    ranker: Ranker
-    encoder: RowEncoder
+    ranker: RowRanker
+    encoder: TabularEncoder
     metrics: dict[str, Any]
 
     def score(self, features: Mapping[str, Any]) -> Any:
-        """Features by name with the mask [B, L] -> scores, float32 [B, L], 0 at padded items."""
+        """Features by name, with the mask [B, L] -> scores, float32 [B, L], 0 for padded items."""
         mask = features[MASK]
         values = self.ranker.predict(self.encoder(dict(features), mask))
         return tf.scatter_nd(
@@ -59,42 +71,62 @@ class BaselineRun(NamedTuple):
         )
 
 
+def mean_metric(ranker: RowRanker, rows: Rows, name: str = METRIC) -> float:
+    """The mean of a metric over the lists of `rows` on which it is defined, as `evaluate` has it.
+
+    NaN if it is defined on no list. The libraries' own numbers count lists without a relevant item.
+    """
+    values = []
+    for block in rows.blocks():
+        sizes = rows.sizes_in(block)
+        mask = np.arange(sizes.max()) < sizes[:, np.newaxis]
+        scores, labels = np.zeros(mask.shape), np.zeros(mask.shape)
+        scores[mask] = ranker.predict(np.asarray(rows.values[block]))
+        labels[mask] = rows.labels[block]
+        values.append(resolve(name)(ListBatch(scores, labels, mask, np.array([""] * len(sizes)))))
+    defined = np.concatenate(values)
+    defined = defined[~np.isnan(defined)]
+    return float(defined.mean()) if len(defined) else float("nan")
+
+
 def _rows(folder: DataFolder, split: str, out: Path, config: RunConfig, console: Console) -> Rows:
-    with console.status(f"reading {split}") as status:
-
-        def report(done: int, total: int | None) -> None:
-            status.update(f"reading {split}: {done} of {total or '?'} lists")
-
-        return write_rows(folder, split, out, report, config.ignored_features)
+    with progress_bar(console, f"reading {split}") as move:
+        return write_rows(folder, split, out, move, config.features.ignored_features)
 
 
 def train_baseline(
-    data: str | Path, run: str | Path, config: RunConfig, console: Console | None = None
+    data: str | Path | DataFolder,
+    run: str | Path,
+    config: RunConfig,
+    console: Console | None = None,
 ) -> dict[str, Any]:
-    """Trains a baseline on a data-set folder; one that was killed begins afresh.
+    """Trains a baseline on a data set; an interrupted run starts again.
 
-    The splits are written as rows to a temporary folder in `run` and mapped into memory, so that
-    memory is that of the library's own, binned copy.
+    The splits are written as rows to a temporary folder in `run` and memory-mapped, so that only
+    the binned copy of the library is in memory.
 
     Args:
-        data: the data-set folder.
-        run: the run's folder; made if it is not there.
-        config: the settings; of a baseline `seed`, `library_parameters`, `ignored_features`.
-        console: where progress goes; None for stderr.
+        data: the data-set folder, or an open data set.
+        run: folder of the run; made if it does not exist.
+        config: its `seed`, `library_parameters` and `ignored_features` are used.
+        console: where progress is printed; None for stderr.
 
     Returns:
-        What `metrics.json` holds.
+        The content of `metrics.json`.
 
     Raises:
-        UserError: for settings, data or a folder that don't fit, or a library that is not there.
+        UserError: for a configuration, data or a folder that do not fit, or a missing library.
     """
     console = console or Console(stderr=True)
-    run, folder = Path(run), DataFolder(data)
+    run, folder = Path(run), open_data(data)
     folder.files("validation")
     module = MODULES[config.model]
-    prepare(run, folder, config)
+    settings = module.settings_of(config.baseline.library_parameters, config.seed)
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix=".rows-", dir=run) as scratch:
+    with (
+        prepared(run, folder, config),
+        tempfile.TemporaryDirectory(prefix=".rows-", dir=run) as scratch,
+    ):
         train, validation = (
             _rows(folder, split, Path(scratch), config, console)
             for split in ("train", "validation")
@@ -102,43 +134,43 @@ def train_baseline(
         fitted = module.fit(
             train,
             validation,
-            config.library_parameters,
-            config.seed,
+            settings,
             lambda line: console.print(line, highlight=False, soft_wrap=True),
         )
         rows, lists = len(train.labels), len(train.sizes)
+        best = {f"val_{METRIC}": mean_metric(fitted.ranker, validation)}
     fitted.ranker.save(run / module.FILE)
     result = {
         "model": config.model,
         "data": str(folder.path.resolve()),
-        "monitor": next(iter(fitted.best)),
+        "monitor": f"val_{METRIC}",
         "best_epoch": fitted.best_round,
         "epochs": fitted.rounds,
-        "best": fitted.best,
+        "best": best,
         "parameters": fitted.parameters,
         "seconds": round(time.monotonic() - started, 1),
         "train_lists": lists,
         "train_rows": rows,
     }
-    write_json(run / METRICS_FILE, result)
+    finish(run, folder, result, [run / module.FILE])
     return result
 
 
 def train_any(
-    data: str | Path,
+    data: str | Path | DataFolder,
     run: str | Path,
     config: RunConfig,
     console: Console | None = None,
     cluster: Cluster | None = None,
 ) -> dict[str, Any]:
-    """Trains the model that the settings name, a baseline or a neural one; see `train_baseline`, `train`."""
+    """Trains a baseline or a neural model; see `train_baseline` and `tfr_moe.training.train`."""
     if config.model in BASELINE_NAMES:
         return train_baseline(data, run, config, console)
     return train(data, run, config, console, cluster)
 
 
 def load_baseline(path: str | Path) -> BaselineRun:
-    """Reads a finished baseline.
+    """Loads the finished run of a baseline.
 
     Raises:
         UserError: if there is none, or its library is not installed.
@@ -146,11 +178,10 @@ def load_baseline(path: str | Path) -> BaselineRun:
     path = Path(path)
     result = read_json(path / METRICS_FILE)
     if result is None:
-        raise UserError(
-            f"run {path}: is not finished; `tfr-moe train` with the same --out begins it"
-        )
+        raise UserError(f"run {path}: is not finished; re-run the same training command")
+    check_run_files(path)
     config = load_config(path / CONFIG_FILE)
     module, folder = MODULES[config.model], DataFolder(path)
-    encoder = RowEncoder(folder.schema, folder.tables(), config.ignored_features)
+    encoder = TabularEncoder(folder.schema, folder.tables(), config.features.ignored_features)
     ranker = module.load(path / module.FILE)
     return BaselineRun(path, config, folder.schema, ranker, encoder, result)

@@ -1,4 +1,4 @@
-"""`svm_rank`: a linear ranker with the hinge loss of pairs (Joachims 2002), by scikit-learn's SGD."""
+"""`svm_rank`: a linear ranker with the hinge loss of pairs (Joachims 2002), by scikit-learn."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.baselines.columns import Column
-from tfr_moe.baselines.library import Fitted, Report, library, merged
-from tfr_moe.baselines.rows import Rows
+from tfr_moe.baselines.rows import Column, Fitted, Log, Rows, library, merged
 from tfr_moe.errors import UserError
 
 FILE = "model.npz"
 DEFAULTS: dict[str, Any] = {"alpha": 1e-4, "max_iter": 20, "patience": 3, "pairs_per_list": 200}
+_TRAINING = ("max_iter", "patience", "pairs_per_list")  # arguments of `fit`, not parameters
 _FIXED = ("loss", "random_state", "fit_intercept")
 _LIMIT = 10.0
 
 
 class Design:
-    """Rows as a linear model sees them: numerics standardised and clipped, ids one-hot.
+    """Maps rows to the features of a linear model: standardised, clipped numerics and one-hot IDs.
 
     Args:
-        columns: of the rows.
+        columns: columns of the rows.
     """
 
     def __init__(self, columns: Sequence[Column]):
@@ -41,18 +40,18 @@ class Design:
         blocks = [sparse.csr_matrix(np.clip(numbers, -_LIMIT, _LIMIT))]
         rows = np.arange(len(values))
         for column, size in self._ids:
-            places = values[:, column].astype(np.int64)
+            indices = values[:, column].astype(np.int64)
             ones = np.ones(len(values))
-            blocks.append(sparse.csr_matrix((ones, (rows, places)), shape=(len(values), size)))
+            blocks.append(sparse.csr_matrix((ones, (rows, indices)), shape=(len(values), size)))
         return sparse.hstack(blocks, format="csr")
 
 
 class LinearRanker:
-    """w^T x. See `tfr_moe.baselines.library.Ranker`.
+    """w^T x. See `tfr_moe.baselines.rows.RowRanker`.
 
     Args:
-        columns: of the rows.
-        weights: [width] of the `Design`.
+        columns: columns of the rows.
+        weights: [width of the `Design`].
     """
 
     def __init__(self, columns: Sequence[Column], weights: NDArray[np.float64]):
@@ -78,7 +77,7 @@ class LinearRanker:
 
 
 def load(path: Path) -> LinearRanker:
-    """Reads what `LinearRanker.save` wrote."""
+    """Reads a file of `LinearRanker.save`."""
     with np.load(path) as stored:
         columns = [
             Column(str(name), None if size < 0 else int(size), float(mean), float(std))
@@ -90,9 +89,9 @@ def load(path: Path) -> LinearRanker:
 
 
 def pairs_of(
-    labels: NDArray[np.float32], sizes: NDArray[np.int64], most: int, rng: np.random.Generator
+    labels: NDArray[np.float32], sizes: NDArray[np.int64], maximum: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows (better, worse) of the same list, at most `most` of each list, drawn evenly.
+    """Pairs of rows (better, worse) of the same list, at most `maximum` per list, sampled.
 
     Example:
         >>> labels, sizes = np.array([0.0, 1.0, 1.0, 0.0]), np.array([2, 2])
@@ -100,95 +99,102 @@ def pairs_of(
         >>> better.tolist(), worse.tolist()
         ([1, 2], [0, 3])
     """
-    found = []
+    pairs = []
     start = 0
     for size in sizes:
-        own = labels[start : start + size]
-        better, worse = np.nonzero(own[:, None] > own[None, :])
-        if len(better) > most:
-            chosen = rng.choice(len(better), most, replace=False)
+        of_list = labels[start : start + size]
+        better, worse = np.nonzero(of_list[:, None] > of_list[None, :])
+        if len(better) > maximum:
+            chosen = rng.choice(len(better), maximum, replace=False)
             better, worse = better[chosen], worse[chosen]
-        found.append((better + start, worse + start))
+        pairs.append((better + start, worse + start))
         start += int(size)
-    better, worse = (np.concatenate(part) for part in zip(*found, strict=True))
+    better, worse = (np.concatenate(part) for part in zip(*pairs, strict=True))
     return better, worse
 
 
 def _blocks(
-    rows: Rows, design: Design, most: int, rng: np.random.Generator
+    rows: Rows, design: Design, maximum: int, rng: np.random.Generator
 ) -> Iterator[tuple[Any, NDArray[np.float32]]]:
-    """Differences of better and worse items, and the better ones' weights, block by block."""
-    ends = np.cumsum(rows.sizes)
-    for at in rows.blocks(1 << 13):
-        of_block = rows.sizes[(ends > at.start) & (ends <= at.stop)]
-        better, worse = pairs_of(rows.labels[at], of_block, most, rng)
+    """Yields blocks of differences better - worse, and the weights of the better items."""
+    for block in rows.blocks(1 << 13):
+        better, worse = pairs_of(rows.labels[block], rows.sizes_in(block), maximum, rng)
         if len(better):
-            x = design(np.asarray(rows.values[at]))
-            yield x[better] - x[worse], np.asarray(rows.weights[at])[better]
+            x = design(np.asarray(rows.values[block]))
+            yield x[better] - x[worse], np.asarray(rows.weights[block])[better]
 
 
-def fit(
-    train: Rows, validation: Rows, parameters: Mapping[str, Any], seed: int, report: Report
-) -> Fitted:
+def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Merges parameters into `DEFAULTS`: those of `fit`, and of scikit-learn's SGDClassifier.
+
+    Raises:
+        UserError: for parameters that scikit-learn does not have.
+    """
+    settings = {**merged(DEFAULTS, parameters, _FIXED), "random_state": seed}
+    _classifier(settings)
+    return settings
+
+
+def _classifier(settings: Mapping[str, Any]) -> Any:
+    linear = library("sklearn.linear_model", "scikit-learn")
+    others = {name: value for name, value in settings.items() if name not in _TRAINING}
+    try:
+        return linear.SGDClassifier(loss="hinge", fit_intercept=False, average=True, **others)
+    except TypeError as error:
+        raise UserError(f"library_parameters: {error}") from error
+
+
+def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) -> Fitted:
     r"""Minimises the hinge loss of pairs with a squared norm, by stochastic gradient descent.
 
     $$ \frac{\alpha}{2} \|w\|^2 + \frac{1}{|P|} \sum_{(i, j) \in P} \max(0, 1 - w^T (x_i - x_j)) $$
 
-    over pairs of the same list with y_i > y_j, `pairs_per_list` of each list drawn anew in each pass.
-    The weights are averaged over the steps. Passes end when fewer validation pairs come out right.
+    over pairs of the same list with y_i > y_j, `pairs_per_list` of which are sampled from each list
+    in each pass. The weights are averaged over the steps. Training stops when the accuracy on
+    validation pairs stops improving.
 
     Args:
         train: the training rows.
-        validation: rows that choose the best pass.
-        parameters: above `DEFAULTS`: alpha, max_iter, patience, pairs_per_list, and others of
-            scikit-learn's SGDClassifier.
-        seed: of the draws and of the order of pairs.
-        report: told of the progress.
+        validation: rows that select the best pass.
+        settings: as of `settings_of`.
+        log: prints progress.
 
     Raises:
-        UserError: for parameters that scikit-learn does not take, or training lists without a pair.
+        UserError: for parameters that scikit-learn does not support, or training lists without a
+        pair.
     """
-    linear = library("sklearn.linear_model", "scikit-learn")
-    settings = merged(DEFAULTS, parameters, _FIXED)
-    passes, patience = settings.pop("max_iter"), settings.pop("patience")
-    most = settings.pop("pairs_per_list")
-    try:
-        machine = linear.SGDClassifier(
-            loss="hinge", fit_intercept=False, random_state=seed, average=True, **settings
-        )
-    except TypeError as error:
-        raise UserError(f"library_parameters: {error}") from error
+    passes, patience, maximum = (settings[name] for name in _TRAINING)
+    seed, classifier = settings["random_state"], _classifier(settings)
     design, rng = Design(train.columns), np.random.default_rng(seed)
-    best, best_pass, kept = -1.0, 0, np.zeros(design.width)
+    best, best_pass, weights = -1.0, 0, np.zeros(design.width)
     done = 0
     while done < passes and done - best_pass < patience:
         pairs = 0
-        for differences, weights in _blocks(train, design, most, rng):
-            signs = rng.choice([-1.0, 1.0], len(weights))
+        for differences, of_pairs in _blocks(train, design, maximum, rng):
+            signs = rng.choice([-1.0, 1.0], len(of_pairs))
             signs[: min(2, len(signs))] = [1.0, -1.0][: min(2, len(signs))]
             flipped = differences.multiply(signs[:, None]).tocsr()
             try:
-                machine.partial_fit(flipped, signs, classes=[-1.0, 1.0], sample_weight=weights)
+                classifier.partial_fit(flipped, signs, classes=[-1.0, 1.0], sample_weight=of_pairs)
             except ValueError as error:
-                raise UserError(f"scikit-learn refuses: {' '.join(str(error).split())}") from error
-            pairs += len(weights)
+                raise UserError(f"scikit-learn: {' '.join(str(error).split())}") from error
+            pairs += len(of_pairs)
         if not pairs:
             raise UserError("model 'svm_rank' needs a training list with items of unequal label")
         done += 1
-        right = _share_of_right_pairs(validation, design, machine.coef_[0], most, seed)
-        report(f"pass {done} of at most {passes}: {right:.4f} of the validation pairs right")
-        if right > best:
-            best, best_pass, kept = right, done, machine.coef_[0].copy()
-    found = {"val_pair_accuracy": best}
-    return Fitted(LinearRanker(train.columns, kept), done, best_pass, found, len(kept))
+        accuracy = _pair_accuracy(validation, design, classifier.coef_[0], maximum, seed)
+        log(f"pass {done} of at most {passes}: validation pair accuracy {accuracy:.4f}")
+        if accuracy > best:
+            best, best_pass, weights = accuracy, done, classifier.coef_[0].copy()
+    return Fitted(LinearRanker(train.columns, weights), done, best_pass, len(weights))
 
 
-def _share_of_right_pairs(
-    rows: Rows, design: Design, weights: NDArray[np.float64], most: int, seed: int
+def _pair_accuracy(
+    rows: Rows, design: Design, weights: NDArray[np.float64], maximum: int, seed: int
 ) -> float:
-    right = total = 0.0
-    for differences, of_pairs in _blocks(rows, design, most, np.random.default_rng(seed)):
+    correct = total = 0.0
+    for differences, of_pairs in _blocks(rows, design, maximum, np.random.default_rng(seed)):
         margins = differences @ weights
-        right += float(np.sum(of_pairs * ((margins > 0) + 0.5 * (margins == 0))))
+        correct += float(np.sum(of_pairs * ((margins > 0) + 0.5 * (margins == 0))))
         total += float(np.sum(of_pairs))
-    return right / total if total else 0.0
+    return correct / total if total else 0.0

@@ -1,4 +1,4 @@
-"""A data-set folder as `tf.data`, through TFR's reader, for TFR's pipelines and for evaluation."""
+"""The splits of a data-set folder as `tf.data`, for TFR's pipelines and for evaluation."""
 
 from __future__ import annotations
 
@@ -10,22 +10,34 @@ from tfr_moe.data.folder import DataFolder
 from tfr_moe.schema import MASK, FeatureSchema
 
 
-class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
-    """Serves the splits of a data-set folder.
+def column_specs(schema: FeatureSchema) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parsing specs of all context and example columns of the records."""
+    context = {**schema.feature_spec("context"), **schema.bookkeeping_spec("context")}
+    example = {
+        **schema.feature_spec("example"),
+        **schema.label_spec(),
+        **schema.bookkeeping_spec("example"),
+    }
+    return context, example
 
-    Lists are batched before they are parsed, which is twice as fast as the other way round. Training
-    data is shuffled over files and within a buffer of lists, anew in each epoch.
+
+class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
+    """Builds `tf.data` data sets from the splits of a data-set folder.
+
+    Lists are batched before they are parsed, which is twice as fast as parsing first. Training data
+    is shuffled over files and within a buffer of lists, differently in each epoch.
 
     Args:
         folder: the data set.
         batch_size: lists per batch.
-        list_size: items per list in training, longer lists are cut at their end; None keeps all and
+        list_size: items per list in training, longer lists are truncated; None keeps all items and
             pads to the longest list of the batch. Validation and evaluation always keep all.
         shuffle_buffer_size: lists in the shuffle buffer.
-        repeat: whether the training data repeats for ever, for a fixed number of steps per epoch.
-        seed: seed of the shuffle.
-        tasks: labels that are given as a dict by name, for models of several tasks; none gives the
-            primary label by itself.
+        repeat: whether the training data repeats indefinitely, for a fixed number of steps per
+            epoch.
+        seed: random seed of the shuffle.
+        tasks: labels that are returned as a dict by name, for multi-task models; by default the
+            primary label is returned.
 
     Example:
         builder = ElwcDatasetBuilder(DataFolder("data"), batch_size=128)
@@ -68,38 +80,41 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         return dataset if self.repeat else self._counted(dataset, "train")
 
     def build_valid_dataset(self) -> tf.data.Dataset:
-        """The same for the validation split, whole lists in the order of the files."""
+        """The same for the validation split, whole lists in file order."""
         dataset = self._read("validation", shuffle=False, num_epochs=1)
         dataset = dataset.map(self._features_and_labels, num_parallel_calls=tf.data.AUTOTUNE)
         return self._counted(dataset, "validation")
 
     def build_evaluation_dataset(self, split: str) -> tf.data.Dataset:
-        """Batches (features, labels [B, L], extras) in the order of the files.
+        """Batches (features, labels [B, L], extras) in file order.
 
-        `extras` holds the list id [B, 1], and position and weight [B, L, 1] where the schema has them.
+        `extras` has the list ID [B, 1], and position and weight [B, L, 1] if the schema has them.
         """
         dataset = self._read(split, shuffle=False, num_epochs=1)
         return dataset.map(self._with_extras, num_parallel_calls=tf.data.AUTOTUNE)
 
     def build_parsed_dataset(self, split: str) -> tf.data.Dataset:
-        """Batches of all columns of the records by name, with the mask, in the order of the files."""
+        """Batches of all columns of the records by name, with the mask, in file order."""
         return self._read(split, shuffle=False, num_epochs=1)
 
     def build_signatures(self, model: tf.keras.Model) -> Any:
-        """TFR's signatures, with `predict` on ExampleListWithContext as the default one."""
-        return tfr.keras.saved_model.Signatures(
+        """TFR's signatures, with `predict` on ExampleListWithContext as default."""
+        signatures = tfr.keras.saved_model.Signatures(
             model,
             context_feature_spec=self.schema.feature_spec("context"),
             example_feature_spec=self.schema.feature_spec("example"),
             mask_feature_name=MASK,
         )(serving_default="predict")
+        # TFR makes `predict` twice; the same function under both names is traced once.
+        default = signatures[tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY]
+        return {**signatures, tf.saved_model.PREDICT_METHOD_NAME: default}
 
     def serialized_lists(self, split: str) -> tf.data.Dataset:
-        """The records of a split as serialized protos, in the order of the files."""
+        """The records of a split as serialized protos, in file order."""
         return tf.data.TFRecordDataset(self.folder.files(split), compression_type="GZIP")
 
     def _counted(self, dataset: tf.data.Dataset, split: str) -> tf.data.Dataset:
-        # Keras takes several steps in one call only where it can tell how many there are.
+        # Keras runs several steps per call only if it knows the number of batches.
         num_lists = self.folder.num_lists(split)
         if not num_lists:
             return dataset
@@ -107,20 +122,13 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         return dataset.apply(tf.data.experimental.assert_cardinality(batches))
 
     def _read(self, split: str, list_size: int | None = None, **kwargs: Any) -> tf.data.Dataset:
-        schema = self.schema
+        context, example = column_specs(self.schema)
         return tfr.data.build_ranking_dataset(
             self.folder.files(split),
             data_format=tfr.data.ELWC,
             batch_size=self.batch_size,
-            context_feature_spec={
-                **schema.feature_spec("context"),
-                **schema.bookkeeping_spec("context"),
-            },
-            example_feature_spec={
-                **schema.feature_spec("example"),
-                **schema.label_spec(),
-                **schema.bookkeeping_spec("example"),
-            },
+            context_feature_spec=context,
+            example_feature_spec=example,
             list_size=list_size,
             mask_feature_name=MASK,
             reader=tf.data.TFRecordDataset,
@@ -132,8 +140,8 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         schema = self.schema
         extras = {c: parsed.pop(c) for c in schema.role_columns() if c not in schema.labels}
         labels = {c: tf.squeeze(parsed.pop(c), axis=-1) for c in schema.labels}
-        wanted = {c: labels[c] for c in self.tasks} or labels[schema.label]
-        return parsed, wanted, extras
+        selected = {c: labels[c] for c in self.tasks} or labels[schema.label]
+        return parsed, selected, extras
 
     def _features_and_labels(self, parsed: dict[str, Any]) -> tuple[Any, ...]:
         features, labels, extras = self._split(parsed)

@@ -1,6 +1,57 @@
-"""Offline evaluation: every list is scored once, judged once in float64, and only then averaged.
+"""Offline evaluation: every list is scored once, metrics are computed per list in float64.
 
-`score` runs a model over a data set; `per_list` has the metrics; `result` streams batches through them
-and averages under a policy; `significance` compares results; `categories` splits them by category;
-`report` and `tables` put it together for a JSON file and for the terminal.
+`scoring` runs a model over a data set; `tfr_moe.metrics.per_list` has the metrics; `results`
+streams batches through them and averages; `significance` tests differences; `evaluate` does all of
+it for trained runs; `tables` prints the outcome.
 """
+
+from tfr_moe.utils.lazy import lazy_names
+
+# Tests and tables of stored results do not load TensorFlow.
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "breakdown": (
+            "bucketed",
+            "categories_of",
+            "gain_by_size",
+            "per_category",
+            "training_sizes",
+        ),
+        "evaluate": (
+            "POLICIES",
+            "EvaluationReport",
+            "compare_results",
+            "evaluate_run",
+            "evaluate_runs",
+            "open_run",
+            "plain",
+            "run_names",
+            "scorer_of",
+            "task_names",
+            "to_json",
+        ),
+        "results": (
+            "PerListResult",
+            "Policy",
+            "Summary",
+            "evaluate_lists",
+            "evaluate_tasks",
+            "summarize",
+        ),
+        "scoring": (
+            "inference_function",
+            "score_dataset",
+            "score_tasks",
+            "strings",
+        ),
+        "significance": (
+            "Comparison",
+            "alignment",
+            "compare",
+            "difference_interval",
+            "seed_interval",
+        ),
+        "tables": ("render",),
+    },
+)

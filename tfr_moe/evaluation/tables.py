@@ -1,19 +1,20 @@
-"""Tables for the terminal of an evaluation report; numbers have four decimals."""
+"""Tables of evaluations for the terminal."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
-from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from tfr_moe.evaluation.report import EvaluationReport
-from tfr_moe.evaluation.result import CONFIDENCE
+from tfr_moe.evaluation.breakdown import CategoryRow
+from tfr_moe.evaluation.evaluate import EvaluationReport
+from tfr_moe.evaluation.results import CONFIDENCE
+from tfr_moe.utils.tables import Column, fitted_table
 
 _INTERVAL = f"{CONFIDENCE:.0%} interval"
-_POLICY = {"skip": "left out", "zero": "count 0", "one": "count 1"}
+_POLICY = {"skip": "are skipped", "zero": "count 0", "one": "count 1"}
 
 
 def _number(value: float, sign: bool = False) -> str:
@@ -34,115 +35,102 @@ def _p_value(value: float) -> str:
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
-def _table(title: str, text: list[str], numbers: list[str], caption: str) -> Table:
-    table = Table(
-        title=title,
-        caption=caption,
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,  # vertical lines would not leave room for intervals in 80 columns
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
-    for name in text:
-        table.add_column(escape(name), overflow="fold")
-    for name in numbers:
-        table.add_column(escape(name), justify="right", no_wrap=True)
-    return table
-
-
-def _keep_names_whole(table: Table) -> None:
-    # Names of metrics are told apart by their ends: rather is a model's name folded.
-    table.columns[0].no_wrap = True
-
-
-def _span(found: EvaluationReport) -> str:
-    """How many lists have nothing relevant: one number, or the least and the most over metrics."""
-    counts = [s.nothing_relevant for summaries in found.models.values() for s in summaries.values()]
+def _range(report: EvaluationReport) -> str:
+    """The number of lists without a relevant item, as a range over metrics."""
+    counts = [
+        s.nothing_relevant for summaries in report.models.values() for s in summaries.values()
+    ]
     low, high = min(counts), max(counts)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
-def overall_table(found: EvaluationReport) -> Table:
-    """Model by metric: mean, 95 % t interval over lists, number judged and left out."""
-    table = _table(
-        f"Means over {found.lists:,} lists",
-        ["metric", "model"],
-        ["mean", _INTERVAL, "judged", "left out"],
-        f"{_span(found)} lists with nothing relevant {_POLICY[found.policy]} (policy {found.policy}).",
+def overall_table(report: EvaluationReport, width: int | None = None) -> Table:
+    """Means with 95 % t intervals over lists, and numbers of lists, by metric and model."""
+    rows = [(m, name, of[m]) for m in report.metrics for name, of in report.models.items()]
+    return fitted_table(
+        [
+            Column("metric", [metric for metric, _, _ in rows], numeric=False),
+            Column("model", [model for _, model, _ in rows], numeric=False),
+            Column("mean", [_number(s.mean) for *_, s in rows]),
+            Column(_INTERVAL, [_interval(s.low, s.high) for *_, s in rows]),
+            Column("evaluated", [f"{s.evaluated:,}" for *_, s in rows]),
+            Column("skipped", [f"{s.skipped:,}" for *_, s in rows]),
+        ],
+        always=3,
+        width=width,
+        title=f"Means over {report.lists:,} lists",
+        caption=f"{_range(report)} lists without a relevant item {_POLICY[report.policy]} "
+        f"(policy {report.policy}).",
+        grouped=True,
     )
-    _keep_names_whole(table)
-    for metric in found.metrics:
-        for model, summaries in found.models.items():
-            summary = summaries[metric]
-            table.add_row(
-                metric,
-                escape(model),
-                _number(summary.mean),
-                escape(_interval(summary.low, summary.high)),
-                f"{summary.judged:,}",
-                f"{summary.left_out:,}",
-            )
-        table.add_section()
-    return table
 
 
-def comparison_table(found: EvaluationReport) -> Table:
-    """Difference of each model from the baseline: mean, bootstrap interval, p of the paired t-test."""
-    table = _table(
-        f"Difference from {escape(str(found.baseline))}",
-        ["metric", "model"],
-        ["difference", _INTERVAL, "p", "lists"],
-        "Paired over lists: percentile bootstrap and t-test. Chance of the training seed is not in it.",
+def comparison_table(report: EvaluationReport, width: int | None = None) -> Table:
+    """Differences from the baseline with intervals and p-values over lists."""
+    rows = [(m, name, of[m]) for m in report.metrics for name, of in report.comparisons.items()]
+    return fitted_table(
+        [
+            Column("metric", [metric for metric, _, _ in rows], numeric=False),
+            Column("model", [model for _, model, _ in rows], numeric=False),
+            Column("difference", [_number(c.difference, sign=True) for *_, c in rows]),
+            Column(_INTERVAL, [_interval(c.low, c.high, sign=True) for *_, c in rows]),
+            Column("p", [_p_value(c.p_value) for *_, c in rows]),
+            Column("lists", [f"{c.evaluated:,}" for *_, c in rows]),
+        ],
+        always=3,
+        width=width,
+        title=f"Difference from {report.baseline}",
+        caption="t-test of the differences, paired by list. Seed variance is not included.",
+        grouped=True,
     )
-    _keep_names_whole(table)
-    for metric in found.metrics:
-        for model, comparisons in found.comparisons.items():
-            comparison = comparisons[metric]
-            table.add_row(
-                metric,
-                escape(model),
-                _number(comparison.difference, sign=True),
-                escape(_interval(comparison.low, comparison.high, sign=True)),
-                _p_value(comparison.p_value),
-                f"{comparison.judged:,}",
-            )
-        table.add_section()
-    return table
 
 
-def category_table(found: EvaluationReport, max_rows: int = 20) -> Table:
-    """One metric by top category, largest first: each model's mean and difference from the baseline."""
-    hidden = len(found.categories) - max_rows
-    table = _table(
-        f"{found.category_metric} by category",
-        ["category"],
-        ["lists", "positives", "judged", *found.models],
-        f"{hidden} smaller categories are not shown." if hidden > 0 else "",
+def _mean_cell(row: CategoryRow, model: str) -> str:
+    mean = _number(row.means[model])
+    if model not in row.differences:
+        return mean
+    return f"{mean} ({_number(row.differences[model], sign=True)})"
+
+
+def category_table(report: EvaluationReport, max_rows: int = 20, width: int | None = None) -> Table:
+    """Means of a metric by top category, largest first, with differences from the baseline."""
+    hidden = len(report.categories) - max_rows
+    rows = report.categories[:max_rows]
+    return fitted_table(
+        [
+            Column("category", [row.category or "(none)" for row in rows], numeric=False),
+            Column("evaluated", [f"{row.evaluated:,}" for row in rows]),
+            *(Column(model, [_mean_cell(row, model) for row in rows]) for model in report.models),
+            Column("lists", [f"{row.lists:,}" for row in rows]),
+            Column("positives", [f"{row.positives:,}" for row in rows]),
+        ],
+        always=2,
+        width=width,
+        title=f"{report.category_metric} by category",
+        caption=f"{hidden} smaller categories are hidden." if hidden > 0 else "",
     )
-    for row in found.categories[:max_rows]:
-        cells = [
-            _number(mean)
-            + (
-                f" ({_number(row.differences[model], sign=True)})"
-                if model in row.differences
-                else ""
+
+
+def warnings(report: EvaluationReport) -> Iterator[str]:
+    """A line for each metric that is defined on no list."""
+    for metric in report.metrics:
+        if not any(summaries[metric].evaluated for summaries in report.models.values()):
+            both = " and an irrelevant" if "session_auc" in metric else ""
+            yield (
+                f"warning: {metric} is undefined: none of the {report.lists:,} lists has a "
+                f"relevant{both} item"
             )
-            for model, mean in row.means.items()
-        ]
-        numbers = [f"{row.lists:,}", f"{row.positives:,}", f"{row.judged:,}"]
-        table.add_row(escape(row.category) or "(none)", *numbers, *cells)
-    return table
 
 
-def render(found: EvaluationReport, console: Console, max_categories: int = 20) -> None:
-    """Prints the tables that the report has something for."""
-    tables = [overall_table(found)]
-    if found.comparisons:
-        tables.append(comparison_table(found))
-    if found.categories:
-        tables.append(category_table(found, max_categories))
+def render(report: EvaluationReport, console: Console, max_categories: int = 20) -> None:
+    """Prints all tables of a report, and warnings about undefined metrics."""
+    tables = [overall_table(report, console.width)]
+    if report.comparisons:
+        tables.append(comparison_table(report, console.width))
+    if report.categories:
+        tables.append(category_table(report, max_categories, console.width))
     for table in tables:
         console.print(table)
         console.print()
+    for line in warnings(report):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -1,13 +1,12 @@
-"""Keras layers: gates, experts, regularisers, mixtures, tasks, domains, attention, features."""
+"""Keras layers: gates, experts, regularizers, mixtures, tasks, domains, attention, features."""
 
-from tfr_moe.layers.adversarial import AdversarialExpertPenalty, sample_idle_experts
 from tfr_moe.layers.attention import EncoderBlock, SelfAttentionEncoder
-from tfr_moe.layers.crosses import CrossedWeights
-from tfr_moe.layers.diversity import expert_correlation
-from tfr_moe.layers.domains import DomainOfCategory
+from tfr_moe.layers.category_groups import CategoryGroups
+from tfr_moe.layers.category_mmoe import CategoryMMoE
+from tfr_moe.layers.dlcm import DeepListwiseContext
 from tfr_moe.layers.experts import ExpertTowers
-from tfr_moe.layers.extraction import ProgressiveExtraction
-from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
+from tfr_moe.layers.features import CrossedWeights, EncodedFeatures, FeatureEncoder
+from tfr_moe.layers.gate_metrics import ExpertUsage, GateMonitor, TrainingMean, expert_correlation
 from tfr_moe.layers.gating import (
     GateOutput,
     NoisyTopKGate,
@@ -15,41 +14,46 @@ from tfr_moe.layers.gating import (
     expert_load,
     squared_variation,
 )
-from tfr_moe.layers.hierarchy import HierarchicalSoftConstraint
-from tfr_moe.layers.listwise import ListLogProbability
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
-from tfr_moe.layers.monitoring import ExpertUsage, GateMonitor, TrainingMean
-from tfr_moe.layers.multitask import MMoE, OMoE, SharedBottom, SingleTask, TaskTowers
-from tfr_moe.layers.multitask_category import CategoryMMoE
-from tfr_moe.layers.multitask_registry import (
+from tfr_moe.layers.multi_task import MMoE, OMoE, SharedBottom, SingleTask, TaskTowers, logits_of
+from tfr_moe.layers.normalization import PartitionedNormalization
+from tfr_moe.layers.outputs import ListLogProbability
+from tfr_moe.layers.ple import ProgressiveExtraction
+from tfr_moe.layers.positional_encoding import (
+    PositionEncoding,
+    positions_in_list,
+    sinusoidal_encoding,
+)
+from tfr_moe.layers.regularizers import (
+    AdversarialExpertPenalty,
+    ConstraintGate,
+    HierarchicalSoftConstraint,
+    sample_idle_experts,
+)
+from tfr_moe.layers.star import StarTopology, StarTowers
+from tfr_moe.layers.task_scores import CombinedScore, TaskScores, joint_logit
+from tfr_moe.layers.task_sharing import (
     MULTITASK,
+    CrossStitch,
+    L2Constrained,
+    TensorFactorization,
     make_multitask,
     match_budget,
     parameter_count,
 )
-from tfr_moe.layers.multitask_scores import (
-    CombinedScore,
-    TaskOfCategory,
-    TaskScores,
-    joint_logit,
-)
-from tfr_moe.layers.multitask_sharing import CrossStitch, L2Constrained, TensorFactorization
-from tfr_moe.layers.partitioned import PartitionedNormalization
-from tfr_moe.layers.positions import PositionEncoding, places_in_list, sinusoidal_encoding
-from tfr_moe.layers.recurrent import DeepListwiseContext
-from tfr_moe.layers.star import StarTopology, StarTowers
 from tfr_moe.layers.tower import ItemTower
 
 __all__ = [
     "MULTITASK",
     "AdversarialExpertPenalty",
+    "CategoryGroups",
     "CategoryMMoE",
     "CategoryMixtureOfExperts",
     "CombinedScore",
+    "ConstraintGate",
     "CrossStitch",
     "CrossedWeights",
     "DeepListwiseContext",
-    "DomainOfCategory",
     "EncodedFeatures",
     "EncoderBlock",
     "ExpertTowers",
@@ -72,7 +76,6 @@ __all__ = [
     "SingleTask",
     "StarTopology",
     "StarTowers",
-    "TaskOfCategory",
     "TaskScores",
     "TaskTowers",
     "TensorFactorization",
@@ -81,11 +84,16 @@ __all__ = [
     "expert_importance",
     "expert_load",
     "joint_logit",
+    "logits_of",
     "make_multitask",
     "match_budget",
     "parameter_count",
-    "places_in_list",
+    "positions_in_list",
     "sample_idle_experts",
     "sinusoidal_encoding",
     "squared_variation",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

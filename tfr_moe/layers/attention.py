@@ -6,60 +6,72 @@ import itertools
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.positions import PositionalEncoding, PositionEncoding, places_in_list
+from tfr_moe.layers.base import Configured
+from tfr_moe.layers.checks import check_items, full_mask
+from tfr_moe.layers.dispatch import seeded_initializer
+from tfr_moe.layers.positional_encoding import (
+    PositionalEncoding,
+    PositionEncoding,
+    positions_in_list,
+)
 
 
-def _glorot(seed: int | None) -> Any:
-    """A glorot-uniform initialiser whose copies each draw numbers of their own.
+def _distinct(initializer: Any, seed: int | None) -> Any:
+    """An initializer whose copies each draw different numbers.
 
-    MultiHeadAttention copies its initialiser for queries, keys, values and output. Copies of a seeded
-    one of Keras would all start from the same numbers, and every item would attend to itself.
+    MultiHeadAttention copies its initializer for queries, keys, values and output. Copies with the
+    same seed would all start from the same numbers, and every item would attend to itself.
     """
-    if seed is None:
-        return tf.keras.initializers.GlorotUniform()
-    seeds = itertools.count(seed)
+    kind, config, seeds = type(initializer), initializer.get_config(), itertools.count(seed or 0)
+    if seed is None or config.get("seed", seed) is not None:
+        return initializer
 
-    class _OwnNumbers(tf.keras.initializers.GlorotUniform):
+    class _Distinct(kind):  # type: ignore[misc, valid-type]
         def __init__(self) -> None:
-            super().__init__(next(seeds))
+            super().__init__(**{**config, "seed": next(seeds)})
 
         def get_config(self) -> dict[str, Any]:
             return {}
 
-    return _OwnNumbers()
+    return _Distinct()
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class EncoderBlock(tf.keras.layers.Layer):
+class EncoderBlock(Configured, tf.keras.layers.Layer):
     r"""One post-norm encoder block over the items of a list.
 
     $$ z = \text{LayerNorm}(x + \text{Dropout}(\text{MultiHead}(x))), \qquad
        \text{Encoder}(x) = \text{LayerNorm}(z + \text{Dropout}(\text{FC}(z))) $$
 
-    (Pobrotyn et al. 2020, "Context-Aware Learning to Rank with Self-Attention", section 4.5), FC being a
-    hidden ReLU layer and a linear one, MultiHead that of Keras:
+    (Pobrotyn et al. 2020, "Context-Aware Learning to Rank with Self-Attention",
+    https://arxiv.org/abs/2005.10084, section 4.5) with FC a hidden ReLU layer and a linear one, and
+    MultiHead that of Keras:
 
     $$ \text{MultiHead}(x) = \text{Concat}(head_1, \dots, head_H) W^O, \qquad
        head_i = \text{softmax}\left(\frac{(x W_i^Q)(x W_i^K)^T}{\sqrt{d_k}}\right) x W_i^V $$
 
-    Its cost grows with the square of the list's length L. With `num_points` it grows with L m: m learned
-    points I attend to the items and the items to what the points have gathered (the induced attention of
-    Lee et al. 2019, "Set Transformer"), so that the weights of items for items have rank m at most:
+    Its cost grows with the square of the list length L. With `num_inducing_points` it grows with
+    L m: m learned points I attend to the items, and the items to the result g (the induced
+    attention of Lee et al. 2019, https://arxiv.org/abs/1810.00825), so that the weights of items
+    for items have rank m at most:
 
     $$ \text{MultiHead}(x) \rightarrow \text{MultiHead}(x, g), \qquad
        g = \text{LayerNorm}(I + \text{MultiHead}(I, x)) $$
 
     Args:
         num_heads: H.
-        head_dim: d_k, the width of queries, keys and values of a head; None takes n / H.
-        hidden_dim: width d_h of FC's hidden layer.
+        head_dim: d_k, the width of queries, keys and values of a head; None for n / H.
+        hidden_dim: width d_h of the hidden layer of FC.
         dropout: share dropped of what is added to a residual, in training.
         residual: whether x and z are added; without, the block is PRM's ablation "remove RC".
-        num_points: m; None lets items attend to each other directly.
-        seed: seed of initialisation and dropout.
+        num_inducing_points: m; None lets items attend to each other directly.
+        seed: seed of initialization and dropout.
+        kernel_initializer: of all kernels and of the inducing points.
+        bias_initializer: of all biases.
+        kernel_regularizer: of all kernels.
 
     Raises:
-        ValueError: if the input's width n is not divisible by H and `head_dim` is None.
+        ValueError: if the input width n is not divisible by H and `head_dim` is None.
 
     Example:
         >>> block = EncoderBlock(num_heads=2, hidden_dim=16)
@@ -74,18 +86,20 @@ class EncoderBlock(tf.keras.layers.Layer):
         hidden_dim: int = 128,
         dropout: float = 0.0,
         residual: bool = True,
-        num_points: int | None = None,
+        num_inducing_points: int | None = None,
         seed: int | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.head_dim = head_dim
-        self.hidden_dim = hidden_dim
-        self.dropout = dropout
-        self.residual = residual
-        self.num_points = num_points
-        self.seed = seed
+        self.num_heads, self.head_dim, self.hidden_dim = num_heads, head_dim, hidden_dim
+        self.num_inducing_points = num_inducing_points
+        self.dropout, self.residual, self.seed = dropout, residual, seed
+        self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
+        self.bias_initializer = tf.keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
 
     def build(self, input_shape: Any) -> None:
         """Creates attention, feed-forward layers, norms and dropouts for inputs of width n."""
@@ -94,136 +108,139 @@ class EncoderBlock(tf.keras.layers.Layer):
             raise ValueError(
                 f"num_heads must divide the width {width}. Received: num_heads={self.num_heads}"
             )
-        layers, seed, dtype = tf.keras.layers, self.seed, self.dtype_policy
+        layers, dtype = tf.keras.layers, self.dtype_policy
+        common: dict[str, Any] = {
+            "bias_initializer": self.bias_initializer,
+            "kernel_regularizer": self.kernel_regularizer,
+            "dtype": dtype,
+        }
 
         def attention(offset: int, name: str) -> Any:
             return layers.MultiHeadAttention(
                 self.num_heads,
                 self.head_dim or width // self.num_heads,
-                kernel_initializer=_glorot(None if seed is None else seed + offset),
+                kernel_initializer=_distinct(self.kernel_initializer, self._offset(offset)),
                 name=name,
-                dtype=dtype,
+                **common,
             )
 
         self.attention = attention(0, "attention")
-        if self.num_points is not None:
-            initializer = tf.keras.initializers.GlorotUniform(None if seed is None else seed + 30)
+        if self.num_inducing_points is not None:
             self.points = self.add_weight(
-                "points", [self.num_points, width], initializer=initializer
+                "points",
+                [self.num_inducing_points, width],
+                initializer=seeded_initializer(self.kernel_initializer, self._offset(30)),
             )
             self.gathering = attention(31, "gathering")
             self.gathered_norm = layers.LayerNormalization(name="gathered_norm", dtype=dtype)
 
         def dense(units: int, activation: str | None, offset: int, name: str) -> Any:
-            own = None if seed is None else seed + offset
-            initializer = tf.keras.initializers.GlorotUniform(own)
+            initializer = seeded_initializer(self.kernel_initializer, self._offset(offset))
             return layers.Dense(
-                units, activation, kernel_initializer=initializer, name=name, dtype=dtype
+                units, activation, kernel_initializer=initializer, name=name, **common
             )
 
         self.hidden = dense(self.hidden_dim, "relu", 10, "hidden")
         self.output_layer = dense(width, None, 11, "output")
-        # Keras' epsilon, 1e-3: gradients stay finite through many blocks even where all inputs are 0.
+        # Keras' epsilon, 1e-3: gradients stay finite through many blocks even for all-zero inputs.
         self.norms = [layers.LayerNormalization(name=f"norm_{i}", dtype=dtype) for i in range(2)]
         self.dropouts = [
-            layers.Dropout(
-                self.dropout,
-                seed=None if seed is None else seed + 20 + i,
-                name=f"drop_{i}",
-                dtype=dtype,
-            )
+            layers.Dropout(self.dropout, seed=self._offset(20 + i), name=f"drop_{i}", dtype=dtype)
             for i in range(2)
         ]
         super().build(input_shape)
 
+    def _offset(self, offset: int) -> int | None:
+        return None if self.seed is None else self.seed + offset
+
     def call(
-        self, inputs: Any, mask: Any = None, training: bool = False, return_weights: bool = False
+        self,
+        inputs: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        training: bool = False,
+        return_weights: bool = False,
     ) -> Any:
         """Encodes the items of each list by each other.
 
         Args:
-            inputs: [B, L, n]; finite at padded items, where it has no influence.
+            inputs: [B, L, n]; finite at padded items, which have no influence.
             mask: bool [B, L], True at valid items; None takes every item as valid.
             training: whether dropout is active.
             return_weights: whether to return the attention weights too.
 
         Returns:
-            [B, L, n] in the layer's compute dtype, of no meaning at padded items. With
+            [B, L, n] in the layer's compute dtype, undefined at padded items. With
             `return_weights` also the weights [B, H, L, L]: [b, h, i, j] is how much item i attends
-            to item j, by way of all points where there are points.
+            to item j, through all inducing points if there are any.
         """
-        attend = self._directly if self.num_points is None else self._by_points
+        check_items(inputs, mask)
+        attend = self._directly if self.num_inducing_points is None else self._by_points
         attended, weights = attend(inputs, mask, training, return_weights)
-        middle = self._joined(0, inputs, attended, training)
-        result = self._joined(1, middle, self.output_layer(self.hidden(middle)), training)
+        middle = self._add_and_norm(0, inputs, attended, training)
+        result = self._add_and_norm(1, middle, self.output_layer(self.hidden(middle)), training)
         return (result, weights) if return_weights else result
 
-    def _directly(self, inputs: Any, mask: Any, training: bool, _: bool) -> tuple[Any, Any]:
+    def _directly(
+        self, inputs: tf.Tensor, mask: tf.Tensor | None, training: bool, _: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         both = None if mask is None else mask[:, tf.newaxis, :] & mask[:, :, tf.newaxis]
         return self.attention(
             inputs, inputs, attention_mask=both, return_attention_scores=True, training=training
         )
 
     def _by_points(
-        self, inputs: Any, mask: Any, training: bool, return_weights: bool
-    ) -> tuple[Any, Any]:
+        self, inputs: tf.Tensor, mask: tf.Tensor | None, training: bool, return_weights: bool
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
         points = tf.cast(self.points, inputs.dtype)[tf.newaxis]
         points = tf.repeat(points, tf.shape(inputs)[0], axis=0)
-        seen = None if mask is None else mask[:, tf.newaxis, :]
-        found, taken = self.gathering(
-            points, inputs, attention_mask=seen, return_attention_scores=True, training=training
+        valid = None if mask is None else mask[:, tf.newaxis, :]
+        gathered, from_items = self.gathering(
+            points, inputs, attention_mask=valid, return_attention_scores=True, training=training
         )
-        gathered = self.gathered_norm(points + found)
-        attended, given = self.attention(
+        gathered = self.gathered_norm(points + gathered)
+        attended, from_points = self.attention(
             inputs, gathered, return_attention_scores=True, training=training
         )
-        return attended, tf.matmul(given, taken) if return_weights else None
+        return attended, tf.matmul(from_points, from_items) if return_weights else None
 
-    def _joined(self, number: int, kept: Any, added: Any, training: bool) -> Any:
+    def _add_and_norm(
+        self, number: int, inputs: tf.Tensor, added: tf.Tensor, training: bool
+    ) -> tf.Tensor:
         added = self.dropouts[number](added, training=training)
-        return self.norms[number](kept + added if self.residual else added)
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "head_dim": self.head_dim,
-            "hidden_dim": self.hidden_dim,
-            "dropout": self.dropout,
-            "residual": self.residual,
-            "num_points": self.num_points,
-            "seed": self.seed,
-        }
+        return self.norms[number](inputs + added if self.residual else added)
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class SelfAttentionEncoder(tf.keras.layers.Layer):
-    r"""The items of a list as vectors that know of each other.
+class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
+    r"""Encodes each item of a list in the context of the other items.
 
     $$ f(x) = \text{Encoder}(\dots \text{Encoder}(\text{FC}(x))) $$
 
-    (Pobrotyn et al. 2020, section 4.5, without the last FC that makes the score): a linear projection of
-    each item, then N blocks of `EncoderBlock`. Padded items neither attend nor are attended to, whatever
-    stands there. Without a positional encoding the layer is permutation-equivariant.
+    (Pobrotyn et al. 2020, https://arxiv.org/abs/2005.10084, section 4.5, without the last FC that
+    makes the score): a linear projection of each item, then N blocks of `EncoderBlock`. Padded
+    items neither attend nor are attended to, whatever their values. Without a positional encoding
+    the layer is permutation-equivariant.
 
     Args:
         dim: width d_fc of the projection and of the result.
         num_blocks: N.
         num_heads: H.
-        head_dim: see `EncoderBlock`; None takes d_fc / H. PRM (Pei et al. 2019, eq. 7) has d_fc.
+        head_dim: see `EncoderBlock`; None for d_fc / H. PRM (Pei et al. 2019, eq. 7) has d_fc.
         hidden_dim: d_h.
         dropout: see `EncoderBlock`.
         positional_encoding: `none`, or `fixed` or `learned` as in `PositionEncoding`.
         max_positions: see `PositionEncoding`.
-        encode_inputs: whether the encoding is added to the inputs, before the projection, as in eqs. 4
-            and 5 of PRM, and not to the projection.
+        encode_inputs: whether the encoding is added to the inputs, before the projection, as in
+            eqs. 4 and 5 of PRM, and not to the projection.
         residual: see `EncoderBlock`.
-        num_points: see `EncoderBlock`.
-        seed: seed of initialisation and dropout.
+        num_inducing_points: see `EncoderBlock`.
+        seed: seed of initialization and dropout.
+        kernel_initializer: of the projection and the blocks.
+        bias_initializer: of the projection and the blocks.
+        kernel_regularizer: of the projection and the blocks.
 
     Raises:
-        ValueError: for no block, or if H does not divide `dim` and `head_dim` is None.
+        ValueError: for no block, if H does not divide `dim`, or for inputs of the wrong shape.
 
     Example:
         >>> encoder = SelfAttentionEncoder(dim=8, num_blocks=1, hidden_dim=16)
@@ -243,8 +260,11 @@ class SelfAttentionEncoder(tf.keras.layers.Layer):
         max_positions: int = 200,
         encode_inputs: bool = False,
         residual: bool = True,
-        num_points: int | None = None,
+        num_inducing_points: int | None = None,
         seed: int | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -252,97 +272,105 @@ class SelfAttentionEncoder(tf.keras.layers.Layer):
             raise ValueError(f"num_blocks must be >= 1. Received: num_blocks={num_blocks}")
         if head_dim is None and dim % num_heads:
             raise ValueError(f"num_heads must divide dim={dim}. Received: num_heads={num_heads}")
-        self._config = {
-            "dim": dim,
-            "num_blocks": num_blocks,
+        dtype = self.dtype_policy
+        block: dict[str, Any] = {
             "num_heads": num_heads,
             "head_dim": head_dim,
             "hidden_dim": hidden_dim,
             "dropout": dropout,
-            "positional_encoding": positional_encoding,
-            "max_positions": max_positions,
-            "encode_inputs": encode_inputs,
             "residual": residual,
-            "num_points": num_points,
-            "seed": seed,
+            "num_inducing_points": num_inducing_points,
         }
+        self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
+        self.bias_initializer = tf.keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
+        weights: dict[str, Any] = {
+            "bias_initializer": self.bias_initializer,
+            "kernel_regularizer": self.kernel_regularizer,
+        }
+        self.blocks = [
+            EncoderBlock(
+                **block,
+                **weights,
+                kernel_initializer=self.kernel_initializer,
+                # Far enough apart that no two parts of two blocks draw the same numbers.
+                seed=None if seed is None else seed + 100 * (number + 1),
+                name=f"block_{number}",
+                dtype=dtype,
+            )
+            for number in range(num_blocks)
+        ]
+        self.dim, self.num_blocks, self.seed = dim, num_blocks, seed
+        self.num_heads, self.head_dim, self.hidden_dim = num_heads, head_dim, hidden_dim
+        self.dropout, self.residual = dropout, residual
+        self.num_inducing_points = num_inducing_points
+        self.positional_encoding, self.max_positions = positional_encoding, max_positions
         self.encode_inputs = encode_inputs
-        initializer = tf.keras.initializers.GlorotUniform(seed)
-        dtype = self.dtype_policy
+        start = seeded_initializer(self.kernel_initializer, seed)
         self.projection = tf.keras.layers.Dense(
-            dim, kernel_initializer=initializer, name="projection", dtype=dtype
+            dim, kernel_initializer=start, **weights, name="projection", dtype=dtype
         )
         self.positions: PositionEncoding | None = None
         if positional_encoding != "none":
             self.positions = PositionEncoding(
                 positional_encoding, max_positions, seed, name="positions", dtype=dtype
             )
-        self.blocks = [
-            EncoderBlock(
-                num_heads,
-                head_dim,
-                hidden_dim,
-                dropout,
-                residual,
-                num_points,
-                # Far enough apart that no two parts of two blocks draw the same numbers.
-                None if seed is None else seed + 100 * (number + 1),
-                name=f"block_{number}",
-                dtype=dtype,
-            )
-            for number in range(num_blocks)
-        ]
 
     def call(
-        self, inputs: Any, mask: Any = None, places: Any = None, training: bool = False
-    ) -> Any:
+        self,
+        inputs: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        positions: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> tf.Tensor:
         """Encodes the items of each list.
 
         Args:
             inputs: [B, L, n] input vectors.
             mask: bool [B, L], True at valid items; None takes every item as valid.
-            places: int [B, L], the place of each item in the initial list, 0 the first; None takes
-                the order in which the valid items stand. Read for a positional encoding alone.
+            positions: int [B, L], the position of each item in the initial list, from 0; None for
+                the order of the valid items. Used by a positional encoding only.
             training: whether dropout is active.
 
         Returns:
             [B, L, dim] in the layer's compute dtype, 0 at padded items.
         """
-        return self._encode(inputs, mask, places, training, False)[0]
+        return self._encode(inputs, mask, positions, training, False)[0]
 
-    def attention_weights(self, inputs: Any, mask: Any = None, places: Any = None) -> Any:
-        """What each item attends to, in inference; arguments as those of a call.
+    def attention_weights(
+        self, inputs: tf.Tensor, mask: Any = None, positions: Any = None
+    ) -> tf.Tensor:
+        """The attention weights of each item in inference; arguments as those of a call.
 
         Returns:
-            [B, N, H, L, L]: [b, k, h, i, j] is the weight of item j for item i in head h of block k.
-            Over the valid j they sum to 1 for every valid i.
+            [B, N, H, L, L]: [b, k, h, i, j] is the weight of item j for item i in head h of block
+            k. Over the valid j they sum to 1 for every valid i.
         """
-        return tf.stack(self._encode(inputs, mask, places, False, True)[1], axis=1)
+        return tf.stack(self._encode(inputs, mask, positions, False, True)[1], axis=1)
 
     def _encode(
-        self, inputs: Any, mask: Any, places: Any, training: bool, return_weights: bool
-    ) -> tuple[Any, list[Any]]:
-        if mask is None:
-            mask = tf.ones(tf.shape(inputs)[:2], tf.bool)
+        self,
+        inputs: tf.Tensor,
+        mask: tf.Tensor | None,
+        positions: tf.Tensor | None,
+        training: bool,
+        return_weights: bool,
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        check_items(inputs, mask)
+        mask = full_mask(inputs, mask)
         valid = mask[..., tf.newaxis]
-        # Not a number times a weight of 0 is not a number: what is padded goes first.
+        # NaN times a weight of 0 is NaN: values of padded items are removed first.
         hidden = tf.where(valid, tf.cast(inputs, self.compute_dtype), 0)
-        if places is None:
-            places = places_in_list(mask)
-        hidden = self._with_places(hidden, places, self.encode_inputs)
-        hidden = self._with_places(self.projection(hidden), places, not self.encode_inputs)
-        weights = []
+        if positions is None:
+            positions = positions_in_list(mask)
+        hidden = self._add_positions(hidden, positions, self.encode_inputs)
+        hidden = self._add_positions(self.projection(hidden), positions, not self.encode_inputs)
+        weights: list[tf.Tensor] = []
         for block in self.blocks:
-            if return_weights:
-                hidden, found = block(hidden, mask, training=training, return_weights=True)
-                weights.append(found)
-            else:
-                hidden = block(hidden, mask, training=training)
+            encoded = block(hidden, mask, training=training, return_weights=return_weights)
+            hidden, *of_block = encoded if return_weights else (encoded,)
+            weights += of_block
         return tf.where(valid, hidden, 0), weights
 
-    def _with_places(self, hidden: Any, places: Any, here: bool) -> Any:
-        return self.positions(hidden, places) if here and self.positions is not None else hidden
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return {**super().get_config(), **self._config}
+    def _add_positions(self, hidden: tf.Tensor, positions: tf.Tensor, here: bool) -> tf.Tensor:
+        return self.positions(hidden, positions) if here and self.positions is not None else hidden

@@ -1,4 +1,4 @@
-"""Raw features of lists and items -> the input vector X of eq. 1, by a schema."""
+"""Raw features to dense inputs, by a schema: embeddings, normalized numerics, crosses of IDs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.reduction import mean_over_items
+from tfr_moe.layers.base import Configured
+from tfr_moe.layers.dispatch import seeded_initializer
+from tfr_moe.layers.distribute import mean_over_items
 from tfr_moe.schema import PACKED, PAIR_SEPARATOR, Feature, FeatureSchema, Scope
 
 NORMALIZED_LIMIT = 10.0
 
 
 def _divisor(mean: float, std: float) -> float:
-    """The deviation to divide by: 1 for a column that is constant as far as float32 can tell."""
+    """The deviation to divide by: 1 for a column that is constant within float32 precision."""
     # float32 resolves 6e-8 of a value and has nothing much below 1e-38.
     return std if std > max(1e-7 * abs(mean), 1e-30) else 1.0
 
@@ -24,41 +26,43 @@ class EncodedFeatures(NamedTuple):
     """Dense features.
 
     Attributes:
-        items: [B, L, n] input vectors X: the item's own features, then those of its list.
-        context: feature -> [B, w], the blocks of X that belong to the list, by feature.
+        items: [B, L, n] input vectors X: features of the item, then those of its list.
+        context: feature -> [B, w], the blocks of X that belong to the list.
     """
 
-    items: Any
-    context: dict[str, Any]
+    items: tf.Tensor
+    context: dict[str, tf.Tensor]
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class FeatureEncoder(tf.keras.layers.Layer):
-    r"""Embeds ids, normalises numerics and concatenates them.
+class FeatureEncoder(Configured, tf.keras.layers.Layer):
+    r"""Embeds IDs, normalizes numerics and concatenates them.
 
     $$ X = [x_{e,1}, \dots, x_{e,k}, x_{d,1}, \dots, x_{d,m}] $$
 
-    (eq. 1 of Xiao et al.), x_e being embeddings and x_d normalised numerics. All of it is inside the
-    graph, so a request carries raw values.
+    (eq. 1 of Xiao et al.) with x_e embeddings and x_d normalized numerics. All of it is inside the
+    graph, so that requests carry raw values.
 
-    * An id is looked up in its vocabulary (out of vocabulary: index 0) or hashed. The child category is
-      looked up as the pair `parent > child`.
-    * A `categorical_list` is the mean of its embeddings over the ids that are there, 0 if none is.
-    * A numeric is transformed, reduced to zero mean and unit deviation by the training statistics, and
-      clipped to +-10, so that one corrupt value cannot overflow the towers.
+    * An ID is looked up in its vocabulary (out of vocabulary: index 0) or hashed. The child
+      category is looked up as the pair `parent > child`.
+    * A `categorical_list` is the mean of the embeddings of its IDs; 0 for an empty one.
+    * A numeric is transformed, standardized by the training statistics, and clipped to +-10, so
+      that one corrupt value cannot overflow the towers.
 
     Args:
         schema: the schema, or its `model_dump()`.
         statistics: see `FeatureTables`.
         vocabularies: see `FeatureTables`.
-        embedding_dim: width q of embeddings that the schema gives no width.
-        embedding_l2: weight of a penalty on the squared norm of the embeddings in use, as a mean over
-            valid items. Only rows that were looked up decay, whatever the vocabulary's size.
-        seed: seed of the embeddings' initialisation.
+        embedding_dim: width q of embeddings without a width in the schema.
+        embedding_l2: weight of a penalty on the squared norm of the embeddings in use, as a mean
+            over valid items. Only rows that were looked up decay, whatever the vocabulary size.
+        seed: seed of the initialization of embeddings.
         left_out: features that are not part of X.
+        embeddings_initializer: of all embeddings.
+        embeddings_regularizer: of all embeddings, over whole tables; see `embedding_l2` for rows.
 
     Raises:
-        UserError: if statistics or a vocabulary of a feature is not there, or if nothing is left of X.
+        UserError: for missing statistics or vocabularies, or if `left_out` names all features.
     """
 
     def __init__(
@@ -70,9 +74,11 @@ class FeatureEncoder(tf.keras.layers.Layer):
         embedding_l2: float = 0.0,
         seed: int | None = None,
         left_out: Sequence[str] = (),
+        embeddings_initializer: Any = "uniform",
+        embeddings_regularizer: Any = None,
         **kwargs: Any,
     ):
-        # Numerics are normalised in float32 before they meet a narrower compute dtype.
+        # Numerics are normalized in float32 before the cast to a narrower compute dtype.
         super().__init__(autocast=False, **kwargs)
         self.schema = FeatureSchema.model_validate(schema) if isinstance(schema, dict) else schema
         self.statistics = {s: dict(columns) for s, columns in statistics.items()}
@@ -83,6 +89,8 @@ class FeatureEncoder(tf.keras.layers.Layer):
         self.embedding_l2 = embedding_l2
         self.seed = seed
         self.left_out = tuple(left_out)
+        self.embeddings_initializer = tf.keras.initializers.get(embeddings_initializer)
+        self.embeddings_regularizer = tf.keras.regularizers.get(embeddings_regularizer)
         self._check_left_out()
         self._check_statistics()
         categorical = [f for f in self.schema.features if f.kind != "numeric"]
@@ -93,7 +101,7 @@ class FeatureEncoder(tf.keras.layers.Layer):
         for name in self.left_out:
             self.schema.feature(name)
         if len(set(self.left_out)) == len(self.schema.features):
-            raise UserError("left_out: names all features, nothing is left to learn from")
+            raise UserError("left_out: names all features; X would be empty")
 
     def _check_statistics(self) -> None:
         scopes: tuple[Scope, ...] = ("context", "example")
@@ -106,14 +114,14 @@ class FeatureEncoder(tf.keras.layers.Layer):
         if feature.hash_buckets:
             return tf.keras.layers.Hashing(feature.hash_buckets, name=f"{feature.name}_hash")
         if feature.name not in self.vocabularies:
-            raise UserError(f"feature {feature.name!r}: there is no vocabulary of it")
+            raise UserError(f"feature {feature.name!r}: missing vocabulary")
         vocabulary = self.vocabularies[feature.name]
         if isinstance(vocabulary, str):
             if not Path(vocabulary).is_file():
                 raise UserError(f"feature {feature.name!r}: no vocabulary file {vocabulary}")
             if Path(vocabulary).stat().st_size == 0:
                 vocabulary = []
-        # A lookup needs an entry; a blank can't occur, since values are stripped.
+        # A lookup needs an entry; a blank cannot occur, since values are stripped.
         return tf.keras.layers.StringLookup(
             vocabulary=vocabulary or [" "], name=f"{feature.name}_lookup"
         )
@@ -124,7 +132,8 @@ class FeatureEncoder(tf.keras.layers.Layer):
         return tf.keras.layers.Embedding(
             size,
             feature.embedding_dim or self.embedding_dim,
-            embeddings_initializer=tf.keras.initializers.RandomUniform(-0.05, 0.05, seed=seed),
+            embeddings_initializer=seeded_initializer(self.embeddings_initializer, seed),
+            embeddings_regularizer=self.embeddings_regularizer,
             name=f"{feature.name}_embedding",
             dtype=self.dtype_policy,
         )
@@ -133,14 +142,14 @@ class FeatureEncoder(tf.keras.layers.Layer):
         self,
         context: Mapping[str, Any],
         example: Mapping[str, Any],
-        mask: Any,
+        mask: tf.Tensor,
         training: bool = False,
     ) -> EncodedFeatures:
         """Encodes a batch of lists.
 
         Args:
-            context: raw features of the lists, as `schema.feature_spec("context")` parses them.
-            example: raw features of the items, with an axis for the list after the first.
+            context: raw features of the lists, as parsed by `schema.feature_spec("context")`.
+            example: raw features of the items, [B, L, ...].
             mask: bool [B, L].
             training: whether to add the penalty on embeddings.
 
@@ -155,8 +164,8 @@ class FeatureEncoder(tf.keras.layers.Layer):
             for name, block in of_list.items()
             if name not in self.left_out
         }
-        kept = [block for name, block in of_item.items() if name not in self.left_out]
-        items = tf.concat([*kept, *spread.values()], axis=-1)
+        blocks = [block for name, block in of_item.items() if name not in self.left_out]
+        items = tf.concat([*blocks, *spread.values()], axis=-1)
         ids = [f.name for f in self.schema.features if f.kind != "numeric"]
         if training and self.embedding_l2 > 0 and ids:
             parts = [of_item[n] if n in of_item else of_list[n][:, tf.newaxis, :] for n in ids]
@@ -193,9 +202,9 @@ class FeatureEncoder(tf.keras.layers.Layer):
         vectors = self.embeddings[feature.name](self.lookups[feature.name](ids))
         if feature.kind == "categorical":
             return tf.squeeze(vectors, axis=-2)
-        there = tf.cast(tf.strings.length(ids) > 0, vectors.dtype)[..., tf.newaxis]
-        count = tf.reduce_sum(there, axis=-2)
-        return tf.math.divide_no_nan(tf.reduce_sum(vectors * there, axis=-2), count)
+        present = tf.cast(_present(ids), vectors.dtype)[..., tf.newaxis]
+        count = tf.reduce_sum(present, axis=-2)
+        return tf.math.divide_no_nan(tf.reduce_sum(vectors * present, axis=-2), count)
 
     def _normalize(self, scope: Scope, feature: Feature, value: Any) -> Any:
         statistics = [self.statistics[scope][column] for column in feature.columns]
@@ -209,26 +218,99 @@ class FeatureEncoder(tf.keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        # Keras wraps what a layer holds; the copies are plain again and so ready for JSON.
-        return {
-            **super().get_config(),
-            "schema": self.schema.model_dump(mode="json", exclude_defaults=True),
-            "statistics": {
-                scope: {column: dict(values) for column, values in columns.items()}
-                for scope, columns in self.statistics.items()
-            },
-            "vocabularies": {
-                name: words if isinstance(words, str) else list(words)
-                for name, words in self.vocabularies.items()
-            },
-            "embedding_dim": self.embedding_dim,
-            "embedding_l2": self.embedding_l2,
-            "seed": self.seed,
-            "left_out": list(self.left_out),
-        }
+        schema = self.schema.model_dump(mode="json", exclude_defaults=True)
+        return {**super().get_config(), "schema": schema}
 
     def output_width(self) -> int:
         """The width n of X."""
         widths = {name: layer.output_dim for name, layer in self.embeddings.items()}
-        kept = (f for f in self.schema.features if f.name not in self.left_out)
-        return sum(widths.get(f.name, f.width) for f in kept)
+        parts = (f for f in self.schema.features if f.name not in self.left_out)
+        return sum(widths.get(f.name, f.width) for f in parts)
+
+
+_PRIME = 1_000_003
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class CrossedWeights(Configured, tf.keras.layers.Layer):
+    r"""The wide part of Wide & Deep: a weight for each pair of IDs that occur together.
+
+    $$ y = \sum_{(a, b)} \sum_{u \in x_a, v \in x_b} w_{h(u, v)} $$
+
+    over the pairs of features (a, b): the cross-product transformations of Cheng et al. 2016, "Wide
+    & Deep Learning for Recommender Systems" (https://arxiv.org/abs/1606.07792). h hashes a pair of
+    IDs into the buckets of its pair of features; an empty ID counts as missing.
+
+    Args:
+        crosses: pairs of feature names.
+        num_buckets: buckets for each pair of features.
+        seed: seed of the initialization of the weights.
+        kernel_initializer: of the weights.
+        kernel_regularizer: of the weights.
+
+    Raises:
+        ValueError: for no pair.
+
+    Example:
+        >>> wide = CrossedWeights([["segment", "brand"]], num_buckets=100)
+        >>> ids = {"segment": tf.constant([["young"]]), "brand": tf.constant([[["a"], ["b"]]])}
+        >>> wide(ids, mask=tf.constant([[True, True]])).shape
+        TensorShape([1, 2])
+    """
+
+    def __init__(
+        self,
+        crosses: Sequence[Sequence[str]],
+        num_buckets: int = 10_000,
+        seed: int | None = None,
+        kernel_initializer: Any = "uniform",
+        kernel_regularizer: Any = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        if not crosses:
+            raise ValueError("crosses must name a pair of features. Received: crosses=()")
+        self.crosses = tuple((first, second) for first, second in crosses)
+        self.num_buckets = num_buckets
+        self.seed = seed
+        self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
+        self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
+
+    def build(self, input_shape: Any) -> None:
+        """Creates the weights [crosses, num_buckets]."""
+        self.crossed = self.add_weight(
+            "crossed",
+            [len(self.crosses), self.num_buckets],
+            initializer=seeded_initializer(self.kernel_initializer, self.seed),
+            regularizer=self.kernel_regularizer,
+        )
+        super().build(input_shape)
+
+    def call(self, features: Mapping[str, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
+        """Sums up the weights of the pairs of IDs.
+
+        Args:
+            features: string IDs by feature, [B, m] of the list or [B, L, m] of the items.
+            mask: bool [B, L].
+
+        Returns:
+            float32 [B, L], 0 at padded items.
+        """
+        total = tf.zeros(tf.shape(mask), tf.float32)
+        for number, pair in enumerate(self.crosses):
+            first, second = (self._of_items(features[name]) for name in pair)
+            left = tf.strings.to_hash_bucket_fast(first, 2**31 - 1)[..., :, tf.newaxis]
+            right = tf.strings.to_hash_bucket_fast(second, 2**31 - 1)[..., tf.newaxis, :]
+            buckets = tf.math.floormod(left * _PRIME + right, self.num_buckets)
+            weights = tf.cast(tf.gather(self.crossed[number], buckets), tf.float32)
+            present = _present(first)[..., :, tf.newaxis] & _present(second)[..., tf.newaxis, :]
+            total += tf.reduce_sum(tf.where(present, weights, 0.0), axis=[-2, -1])
+        return tf.where(mask, total, 0.0)
+
+    @staticmethod
+    def _of_items(ids: tf.Tensor) -> tf.Tensor:
+        return ids if len(ids.shape) == 3 else ids[:, tf.newaxis, :]
+
+
+def _present(ids: tf.Tensor) -> tf.Tensor:
+    return tf.strings.length(ids) > 0

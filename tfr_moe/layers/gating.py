@@ -1,4 +1,4 @@
-"""Noisy top-K gating and the load-balancing terms that go with it."""
+"""Noisy top-K gating and its load-balancing terms."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ import math
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
-from tfr_moe.reduction import seed_of_replica
+from tfr_moe.layers.base import Configured
+from tfr_moe.layers.dispatch import seeded_initializer
+from tfr_moe.layers.distribute import seed_of_replica
 
 
 class GateOutput(NamedTuple):
-    """What a gate decides, for each list (`...` = B) or each item (`...` = B, L).
+    """The decision of a gate for each list (`...` = B) or each item (`...` = B, L).
 
     Attributes:
         logits: [..., N] clean logits G, without noise.
-        noisy_logits: [..., N] logits that the selection was made from; equal to `logits` outside
-            training.
+        noisy_logits: [..., N] logits from which the experts are selected; equal to `logits`
+            outside training.
         noise_stddev: [..., N] standard deviation of the noise; zeros outside training.
         indices: int32 [..., K], the selected experts, best first.
         weights: [..., K], their softmax weights; they sum to 1.
     """
 
-    logits: Any
-    noisy_logits: Any
-    noise_stddev: Any
-    indices: Any
-    weights: Any
+    logits: tf.Tensor
+    noisy_logits: tf.Tensor
+    noise_stddev: tf.Tensor
+    indices: tf.Tensor
+    weights: tf.Tensor
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class NoisyTopKGate(tf.keras.layers.Layer):
+class NoisyTopKGate(Configured, tf.keras.layers.Layer):
     r"""Selects K of N experts from a dense gate input.
 
     $$ G = x W, \qquad P_i = \frac{\exp(H_i)}{\sum_{j \in U_K} \exp(H_j)} \text{ for } i \in U_K,
@@ -37,30 +39,26 @@ class NoisyTopKGate(tf.keras.layers.Layer):
 
     (eqs. 4 to 6 of Xiao et al., "Adversarial Mixture Of Experts with Category Hierarchy Soft
     Constraint"). U_K is the set of the K largest H. Outside training H = G. In training
-    H = G + softplus(x W_noise) * e with e ~ Normal(0, 1) per expert (Shazeer et al., 2017), so that
-    the choice of experts is explored and differentiable in expectation.
+    H = G + softplus(x W_noise) * e with e ~ Normal(0, 1) per expert (Shazeer et al., 2017,
+    https://arxiv.org/abs/1701.06538), so that the choice of experts is explored and differentiable
+    in expectation.
 
     The kernel is stored divided by `learning_rate_multiplier` and multiplied back in the forward
-    pass: under Adam and its kin, whose step does not depend on the scale of the gradient, the gate
-    then moves that many times faster than the rest of the model, whatever optimizer object is used.
-    Both kernels start as glorot-uniform and zeros.
-
-    With a `bias_rate` the selection (not the weights) adds a bias of each expert, which no gradient
-    reaches: after each training step it rises by the rate for experts with less than the mean load and
-    falls for the others, so that experts are balanced without a loss that pulls at the gate (Wang et
-    al. 2024, "Auxiliary-loss-free load balancing strategy for mixture-of-experts"). See `balance`.
+    pass. Under Adam and its variants, whose step does not depend on the scale of the gradient, the
+    gate then learns that many times faster than the rest of the model.
 
     Args:
         num_experts: N.
         top_k: K, 1 <= K <= N.
         noisy: whether to add noise in training.
         learning_rate_multiplier: factor on the gate's step under Adam-like optimizers, > 0.
-        seed: seed of initialisation and noise.
-        init_scale: factor on the kernel's start; 0 starts all experts equal.
-        bias_rate: step of the selection's bias; 0 leaves it out.
+        seed: seed of initialization and noise.
+        kernel_initializer: initializer of W.
+        kernel_regularizer: regularizer of the stored kernel of W.
 
     Raises:
-        ValueError: if K is not in 1 .. N.
+        ValueError: if K is not in 1 .. N, the multiplier is not positive, or the gate input is not
+            a float tensor.
 
     Example:
         >>> gate = NoisyTopKGate(num_experts=4, top_k=2)
@@ -76,53 +74,60 @@ class NoisyTopKGate(tf.keras.layers.Layer):
         noisy: bool = True,
         learning_rate_multiplier: float = 1.0,
         seed: int | None = None,
-        init_scale: float = 1.0,
-        bias_rate: float = 0.0,
+        kernel_initializer: Any = "glorot_uniform",
+        kernel_regularizer: Any = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        for name, value in (("init_scale", init_scale), ("bias_rate", bias_rate)):
-            if value < 0:
-                raise ValueError(f"{name} must be >= 0. Received: {name}={value}")
         if not 1 <= top_k <= num_experts:
             raise ValueError(
                 f"top_k must be in 1 .. num_experts = {num_experts}. Received: top_k={top_k}"
             )
         if learning_rate_multiplier <= 0:
             raise ValueError(
-                f"learning_rate_multiplier must be > 0. Received: {learning_rate_multiplier}"
+                "learning_rate_multiplier must be > 0. "
+                f"Received: learning_rate_multiplier={learning_rate_multiplier}"
             )
         self.num_experts = num_experts
         self.top_k = top_k
         self.noisy = noisy
         self.learning_rate_multiplier = learning_rate_multiplier
         self.seed = seed
-        self.init_scale = init_scale
-        self.bias_rate = bias_rate
+        self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
+        self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
 
     def build(self, input_shape: Any) -> None:
         """Creates the two kernels, [q, N]."""
         shape = [int(input_shape[-1]), self.num_experts]
-        limit = self.init_scale * math.sqrt(6.0 / sum(shape)) / self.learning_rate_multiplier
-        uniform = tf.keras.initializers.RandomUniform(-limit, limit, seed=self.seed)
-        self.kernel = self.add_weight("kernel", shape, initializer=uniform)
+        factor = 1.0 / self.learning_rate_multiplier
+        self.kernel = self.add_weight(
+            "kernel",
+            shape,
+            initializer=seeded_initializer(self.kernel_initializer, self.seed, factor=factor),
+            regularizer=self.kernel_regularizer,
+        )
         if self.noisy:
             self.noise_kernel = self.add_weight("noise_kernel", shape, initializer="zeros")
-        if self.bias_rate > 0:
-            self.bias = self.add_weight(
-                "bias",
-                [self.num_experts],
-                initializer="zeros",
-                trainable=False,
-                aggregation=tf.VariableAggregation.MEAN,
-            )
         super().build(input_shape)
 
-    def call(self, inputs: Any, offset: Any = None, training: bool = False) -> GateOutput:
-        """Gates `inputs` [..., q]; returns a `GateOutput` over the same leading axes.
+    def call(
+        self, inputs: tf.Tensor, offset: tf.Tensor | None = None, training: bool = False
+    ) -> GateOutput:
+        """Selects experts.
 
-        `offset`, [..., N], is added to the clean logits: those of another gate, such as a parent's.
+        Args:
+            inputs: x, [..., q].
+            offset: [..., N], logits of another gate, such as a parent's, added to the clean logits.
+            training: whether to add noise.
+
+        Returns:
+            A `GateOutput` over the leading axes of `inputs`.
         """
+        if not tf.as_dtype(inputs.dtype).is_floating:
+            raise ValueError(
+                "inputs must be float vectors, such as embeddings of category IDs. "
+                f"Received: inputs of type {inputs.dtype.name} and shape {inputs.shape}"
+            )
         scaled = inputs * tf.cast(self.learning_rate_multiplier, inputs.dtype)
         logits = tf.matmul(scaled, tf.cast(self.kernel, inputs.dtype))
         if offset is not None:
@@ -134,48 +139,17 @@ class NoisyTopKGate(tf.keras.layers.Layer):
             seed = seed_of_replica(self.seed)
             noise = tf.random.normal(tf.shape(logits), dtype=logits.dtype, seed=seed)
             noisy_logits = logits + stddev * noise
-        if self.bias_rate > 0:
-            biased = noisy_logits + tf.cast(tf.convert_to_tensor(self.bias), logits.dtype)
-            indices = tf.math.top_k(biased, k=self.top_k).indices
-            top = tf.gather(noisy_logits, indices, batch_dims=len(indices.shape) - 1)
-        else:
-            top, indices = tf.math.top_k(noisy_logits, k=self.top_k)
+        top, indices = tf.math.top_k(noisy_logits, k=self.top_k)
         return GateOutput(logits, noisy_logits, stddev, indices, tf.nn.softmax(top))
 
-    def as_selected(self, gate: GateOutput) -> GateOutput:
-        """A decision with the bias in its logits: those that the choice of experts was made by."""
-        if self.bias_rate == 0:
-            return gate
-        bias = tf.cast(tf.convert_to_tensor(self.bias), gate.logits.dtype)
-        return gate._replace(logits=gate.logits + bias, noisy_logits=gate.noisy_logits + bias)
 
-    def balance(self, load: Any) -> None:
-        """Moves the bias by `bias_rate` towards experts with less than the mean load [N]."""
-        if self.bias_rate > 0:
-            gap = tf.sign(tf.reduce_mean(load) - tf.cast(load, tf.float32))
-            self.bias.assign_add(tf.cast(self.bias_rate * gap, self.bias.dtype))
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return {
-            **super().get_config(),
-            "num_experts": self.num_experts,
-            "top_k": self.top_k,
-            "noisy": self.noisy,
-            "learning_rate_multiplier": self.learning_rate_multiplier,
-            "seed": self.seed,
-            "init_scale": self.init_scale,
-            "bias_rate": self.bias_rate,
-        }
-
-
-def expert_importance(gate: GateOutput, num_items: Any, num_experts: int) -> Any:
-    r"""Sum of the gate weights of each expert over items (Shazeer et al. 2017, section 4).
+def expert_importance(gate: GateOutput, num_items: tf.Tensor, num_experts: int) -> tf.Tensor:
+    r"""Sums the gate weights of each expert over items (Shazeer et al. 2017, section 4).
 
     Args:
-        gate: for lists or items.
-        num_items: [...] number of valid items behind each gate decision: a list counts for its
-            items, padding for nothing.
+        gate: of lists or items.
+        num_items: [...], the number of valid items behind each decision: the list's valid items, or
+            1 or 0 for an item.
         num_experts: N.
 
     Returns:
@@ -187,18 +161,19 @@ def expert_importance(gate: GateOutput, num_items: Any, num_experts: int) -> Any
     )
 
 
-def expert_load(gate: GateOutput, num_items: Any, top_k: int) -> Any:
-    r"""Smooth estimate of how many items each expert receives (Shazeer et al. 2017, appendix A).
+def expert_load(gate: GateOutput, num_items: tf.Tensor, top_k: int) -> tf.Tensor:
+    r"""Estimates smoothly how many items each expert receives (Shazeer et al. 2017, appendix A).
 
     $$ \text{load}_i = \sum_x \Phi\left( \frac{G_i(x) - \text{kth}(H(x), i)}{\sigma_i(x)} \right) $$
 
-    where kth(H, i) is the K-th largest of the noisy logits other than H_i, sigma the noise's standard
-    deviation and Phi the normal distribution function: the probability that i is still selected when
-    only its own noise is drawn anew. Without noise (outside training, or K = N) it is the plain count.
+    where kth(H, i) is the K-th largest of the noisy logits other than H_i, sigma the standard
+    deviation of the noise and Phi the normal distribution function: the probability that i is
+    selected again when only its own noise is redrawn. Without noise (outside training, or K = N)
+    it is the plain count.
 
     Args:
-        gate: for lists or items.
-        num_items: [...] number of valid items behind each gate decision.
+        gate: of lists or items.
+        num_items: [...], the number of valid items behind each decision.
         top_k: K.
 
     Returns:
@@ -212,7 +187,7 @@ def expert_load(gate: GateOutput, num_items: Any, top_k: int) -> Any:
     probability = selected
     if top_k < num_experts:
         top = tf.math.top_k(gate.noisy_logits, k=top_k + 1).values
-        # The K-th largest of the others: for a selected expert that is the first one left out.
+        # The K-th largest of the others: for a selected expert that is the first one not selected.
         threshold = tf.where(selected > 0, top[..., top_k:], top[..., top_k - 1 : top_k])
         stddev = gate.noise_stddev
         safe = tf.where(stddev > 0, stddev, tf.ones_like(stddev))
@@ -221,8 +196,8 @@ def expert_load(gate: GateOutput, num_items: Any, top_k: int) -> Any:
     return tf.reduce_sum(tf.reshape(probability * num_items, [-1, num_experts]), axis=0)
 
 
-def squared_variation(loads: Any) -> Any:
-    r"""Squared coefficient of variation, Var(v) / Mean(v)^2; 0 where all loads are 0.
+def squared_variation(loads: tf.Tensor) -> tf.Tensor:
+    r"""The squared coefficient of variation, Var(v) / Mean(v)^2; 0 if all loads are 0.
 
     Example:
         >>> float(squared_variation(tf.constant([1.0, 3.0])))

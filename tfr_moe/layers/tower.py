@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.expert_norm import Norm
+from tfr_moe.layers.checks import check_items, full_mask
 from tfr_moe.layers.experts import ExpertTowers
+from tfr_moe.layers.normalization import Norm
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -16,11 +17,15 @@ class ItemTower(tf.keras.layers.Layer):
 
     Args:
         hidden_dims: widths of the hidden layers.
-        activation: Keras name of the hidden activation.
+        activation: of the hidden layers.
         dropout: share of hidden units dropped in training.
-        seed: seed of initialisation and dropout.
+        seed: seed of initialization and dropout.
         num_outputs: logits for each item.
         norm: `none`, `batch` or `layer`, over valid items (see `ExpertTowers`).
+        kernel_initializer: of the kernels.
+        bias_initializer: of the biases.
+        kernel_regularizer: of the kernels.
+        bias_regularizer: of the biases.
 
     Example:
         >>> ItemTower([8])(tf.ones([2, 3, 5]), mask=tf.ones([2, 3], tf.bool)).shape
@@ -30,22 +35,18 @@ class ItemTower(tf.keras.layers.Layer):
     def __init__(
         self,
         hidden_dims: Sequence[int] = (1024, 512, 256),
-        activation: str = "relu",
+        activation: Any = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
         num_outputs: int = 1,
         norm: Norm = "none",
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self._config = {
-            "hidden_dims": list(hidden_dims),
-            "activation": activation,
-            "dropout": dropout,
-            "seed": seed,
-            "num_outputs": num_outputs,
-            "norm": norm,
-        }
         self.tower = ExpertTowers(
             1,
             hidden_dims,
@@ -54,21 +55,39 @@ class ItemTower(tf.keras.layers.Layer):
             seed,
             num_outputs=num_outputs,
             norm=norm,
+            kernel_initializer=kernel_initializer,
+            bias_initializer=bias_initializer,
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
             name="tower",
             dtype=self.dtype_policy,
         )
 
-    def call(self, inputs: Any, mask: Any = None, training: bool = False) -> Any:
-        """Input vectors [B, L, n] and mask [B, L] -> float32 logits, 0 at padded items.
+    def call(
+        self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
+    ) -> tf.Tensor:
+        """Scores the valid items of each list.
 
-        They are [B, L], with several outputs [B, L, num_outputs].
+        Args:
+            inputs: [B, L, n] input vectors.
+            mask: bool [B, L], True at valid items; None takes every item as valid.
+            training: whether dropout is active and moments are those of the batch.
+
+        Returns:
+            Logits, float32 [B, L], with several outputs [B, L, num_outputs]; 0 at padded items.
         """
-        if mask is None:
-            mask = tf.ones(tf.shape(inputs)[:2], tf.bool)
+        check_items(inputs, mask)
+        mask = full_mask(inputs, mask)
         only = tf.zeros([tf.shape(inputs)[0], 1], tf.int32)
         logits = self.tower(inputs, only, mask=mask, training=training)
         return tf.cast(tf.squeeze(logits, axis=2), tf.float32)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        return {**super().get_config(), **self._config}
+        tower = self.tower.get_config()
+        names = (
+            *("hidden_dims", "activation", "dropout", "seed", "num_outputs", "norm"),
+            *("kernel_initializer", "bias_initializer"),
+            *("kernel_regularizer", "bias_regularizer"),
+        )
+        return {**super().get_config(), **{name: tower[name] for name in names}}

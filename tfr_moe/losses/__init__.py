@@ -1,20 +1,19 @@
 """Losses by name: those of the papers by their formulas, and TensorFlow Ranking's keys.
 
-Ours have one rule for weights and for the mean (`tfr_moe.losses.mean`) and never see padding. A key of
-TensorFlow Ranking gives its loss as it is, with its own mean over the places of a batch.
+The losses of this package share one rule for weights and reduction (`tfr_moe.losses.base`) and
+ignore padding. A key of TensorFlow Ranking returns its loss unchanged, which averages over all
+slots of a batch, padding included.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from tfr_moe._compat import tfr
+from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
 from tfr_moe.losses.listwise import BinaryListNetLoss, ListMLELoss, ListNetLoss
 from tfr_moe.losses.pairwise import LambdaRankLoss, NDCGLoss2PPLoss, RankNetLoss
 from tfr_moe.losses.pointwise import OrdinalLoss, RMSELoss, SigmoidCrossEntropyLoss
 
-OWN: dict[str, type] = {
+LOSSES: dict[str, type] = {
     "sigmoid_cross_entropy": SigmoidCrossEntropyLoss,
     "rmse": RMSELoss,
     "ordinal": OrdinalLoss,
@@ -25,35 +24,73 @@ OWN: dict[str, type] = {
     "listnet_binary": BinaryListNetLoss,
     "listmle": ListMLELoss,
 }
+"""The losses of this package by name."""
 GRADED = ("rmse", "ordinal")
-"""Losses that know the highest grade of the labels."""
+"""Losses that need the highest grade of the labels."""
 
-# Averaged over padding, and with several outputs: ours are in their place.
+__all__ = [
+    "GRADED",
+    "LOSSES",
+    "BinaryListNetLoss",
+    "LambdaRankLoss",
+    "ListMLELoss",
+    "ListNetLoss",
+    "NDCGLoss2PPLoss",
+    "OrdinalLoss",
+    "RMSELoss",
+    "RankNetLoss",
+    "SigmoidCrossEntropyLoss",
+    "get",
+    "names",
+]
+
+# These average over padding, and over several outputs; losses of this package replace them.
 _UNWANTED = ("sigmoid_cross_entropy_loss", "ordinal_loss")
 
 
 def names() -> list[str]:
-    """The names that `get` takes: ours, then the keys of the installed TensorFlow Ranking."""
+    """The names that `get` accepts: this package's, then TensorFlow Ranking's keys."""
     keys = tfr.keras.losses.RankingLossKey.all_keys()
-    return [*OWN, *sorted(key for key in keys if key not in _UNWANTED)]
+    return [*LOSSES, *sorted(key for key in keys if key not in _UNWANTED)]
 
 
-def get(name: str, max_label: int | None = None) -> Any:
+def get(name: str, max_label: int | None = None) -> tf.keras.losses.Loss:
     """A new Keras loss by name, over labels [B, L] (negative: padding) and logits [B, L].
 
     Args:
         name: one of `names()`.
-        max_label: the highest grade, which `rmse` and `ordinal` need. The logits of `ordinal` are
+        max_label: the highest grade, needed by `rmse` and `ordinal`. The logits of `ordinal` are
             [B, L, max_label].
 
     Raises:
-        UserError: for an unknown name, with those that there are, or without a `max_label` that is needed.
+        UserError: for an unknown name, or without a `max_label` that is needed.
+
+    Example:
+        >>> get("listnet").name
+        'listnet'
     """
-    if name in OWN:
+    if name in LOSSES:
         graded = {"max_label": max_label} if name in GRADED else {}
         if graded and max_label is None:
             raise UserError(f"loss {name!r} needs max_label, the highest grade of the label")
-        return OWN[name](name=name, **graded)
+        return LOSSES[name](name=name, **graded)
     if name not in names():
         raise UserError(f"loss {name!r} is unknown; there are: {', '.join(names())}")
     return tfr.keras.losses.get(name, name=name)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def summaries() -> dict[str, str]:
+    """What each loss is, in a line, by the names of `names()`."""
+    found = {name: _first_line(loss) for name, loss in LOSSES.items()}
+    for name in names():
+        if name not in found:
+            found[name] = f"TensorFlow Ranking: {_first_line(type(tfr.keras.losses.get(name)))}"
+    return found
+
+
+def _first_line(kind: type) -> str:
+    return (kind.__doc__ or "").strip().split("\n")[0].rstrip(".")

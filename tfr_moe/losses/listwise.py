@@ -1,14 +1,15 @@
-"""Losses of whole lists: ListNet in two forms, and ListMLE."""
+"""Listwise losses: ListNet in two forms, and ListMLE."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.losses.mean import ListLoss, Lists
+from tfr_moe.layers.base import Configured
+from tfr_moe.losses.base import ListLoss, Lists
 
 
-def _log_softmax(values: Any, valid: Any) -> Any:
+def _log_softmax(values: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     """[B, L] log softmax over the valid items, 0 at the others."""
     lowest = tf.where(valid, values, values.dtype.min)
     return tf.where(valid, tf.nn.log_softmax(lowest, axis=1), 0.0)
@@ -16,12 +17,13 @@ def _log_softmax(values: Any, valid: Any) -> Any:
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class ListNetLoss(ListLoss):
-    r"""Cross-entropy of the scores' softmax from that of the labels.
+    r"""Cross-entropy between the softmax of the labels and the softmax of the scores.
 
     $$ \ell = - \sum_j \text{softmax}(y)_j \log \text{softmax}(s)_j $$
 
-    (Cao et al. 2007; Pobrotyn et al. 2020, section 5.2.4), then the mean over lists. TensorFlow
-    Ranking's `softmax_loss` takes the labels themselves in place of their softmax.
+    (Cao et al. 2007; Pobrotyn et al. 2020, https://arxiv.org/abs/2005.10084, section 5.2.4), then
+    the mean over lists. TensorFlow Ranking's `softmax_loss` uses the labels themselves instead of
+    their softmax.
 
     Example:
         >>> loss = ListNetLoss()
@@ -29,23 +31,23 @@ class ListNetLoss(ListLoss):
         0.6931
     """
 
-    def per_list(self, lists: Lists) -> Any:
+    def per_list(self, lists: Lists) -> tf.Tensor:
         """See `ListLoss`."""
-        wanted = tf.where(lists.valid, tf.exp(_log_softmax(lists.labels, lists.valid)), 0.0)
+        target = tf.where(lists.valid, tf.exp(_log_softmax(lists.labels, lists.valid)), 0.0)
         return -tf.reduce_sum(
-            lists.shares * wanted * _log_softmax(lists.logits, lists.valid), axis=1
+            lists.shares * target * _log_softmax(lists.logits, lists.valid), axis=1
         )
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class BinaryListNetLoss(ListLoss):
-    r"""ListNet for clicks: the clicked items share the probability.
+    r"""ListNet for clicks: the clicked items share the target probability equally.
 
     $$ \ell = - \frac{1}{\sum_k c_k} \sum_j c_j \log \text{softmax}(s)_j $$
 
-    with c_j = 1 for a label above 0, else 0 (Pobrotyn et al. 2020, section 5.2.4: without the softmax
-    of the labels, divided by the number of clicks). The mean is over lists with a click. For one click
-    a list it is the loss of PRM (Pei et al. 2019, eq. 9), which does not divide where there are more.
+    with c_j = 1 for a label above 0, else 0 (Pobrotyn et al. 2020, section 5.2.4: without the
+    softmax of the labels, divided by the number of clicks). The mean is over lists with a click.
+    For lists with one click it is the loss of PRM (Pei et al. 2019, eq. 9), which does not divide.
 
     Example:
         >>> loss = BinaryListNetLoss()
@@ -53,14 +55,14 @@ class BinaryListNetLoss(ListLoss):
         0.6931
     """
 
-    def _clicked(self, lists: Lists) -> Any:
+    def _clicked(self, lists: Lists) -> tf.Tensor:
         return lists.valid & (lists.labels > 0.0)
 
-    def judged(self, lists: Lists) -> Any:
-        """Lists with something clicked."""
+    def is_defined(self, lists: Lists) -> tf.Tensor:
+        """Lists with a click."""
         return tf.reduce_any(self._clicked(lists), axis=1)
 
-    def per_list(self, lists: Lists) -> Any:
+    def per_list(self, lists: Lists) -> tf.Tensor:
         """See `ListLoss`."""
         clicked = tf.cast(self._clicked(lists), tf.float32)
         total = tf.reduce_sum(
@@ -70,19 +72,19 @@ class BinaryListNetLoss(ListLoss):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class ListMLELoss(ListLoss):
+class ListMLELoss(Configured, ListLoss):
     r"""Negative log-likelihood of the order by label under the Plackett-Luce model of the scores.
 
     $$ \ell = - \sum_{i=1}^{n} \left( s_{y(i)} - \log \sum_{k=i}^{n} e^{s_{y(k)}} \right) $$
 
-    with y(i) the item at place i of the order by falling label (Xia et al. 2008; Pobrotyn et al. 2020,
-    section 5.2.4), then the mean over lists. Items of equal label are put into a random order, anew at
-    each call. TensorFlow Ranking's `list_mle_loss` gives padded places a logit of -23 and a term of
-    their own, and loses the tail of lists whose logits lie more than 88 apart.
+    with y(i) the item at position i of the order by descending label (Xia et al. 2008; Pobrotyn et
+    al. 2020, section 5.2.4), then the mean over lists. Items of equal label are ordered at random,
+    anew at each call. TensorFlow Ranking's `list_mle_loss` gives padded items a logit of -23 and a
+    term of their own, and drops the tail of lists whose logits differ by more than 88.
 
     Args:
-        seed: of the order of equal labels; the global seed rules too.
-        **kwargs: `name`.
+        seed: of the order of equal labels, combined with TensorFlow's global seed.
+        **kwargs: `name` and `reduction`.
 
     Example:
         >>> loss = ListMLELoss()
@@ -94,7 +96,7 @@ class ListMLELoss(ListLoss):
         super().__init__(**kwargs)
         self.seed = seed
 
-    def per_list(self, lists: Lists) -> Any:
+    def per_list(self, lists: Lists) -> tf.Tensor:
         """See `ListLoss`."""
         shuffled = tf.argsort(tf.random.uniform(tf.shape(lists.labels), seed=self.seed), axis=1)
         labels = tf.gather(tf.where(lists.valid, lists.labels, -1.0), shuffled, batch_dims=1)
@@ -103,11 +105,7 @@ class ListMLELoss(ListLoss):
         logits = tf.gather(lists.logits, order, batch_dims=1)
         valid = tf.gather(lists.valid, order, batch_dims=1)
         shares = tf.gather(lists.shares, order, batch_dims=1)
-        # Padding comes last in the order and is lower than anything.
+        # Padding comes last in the order, below every logit.
         lowest = tf.where(valid, logits, logits.dtype.min / 2.0)
         rest = tf.math.cumulative_logsumexp(lowest, axis=1, reverse=True)
         return tf.reduce_sum(tf.where(valid, shares * (rest - logits), 0.0), axis=1)
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return {**super().get_config(), "seed": self.seed}

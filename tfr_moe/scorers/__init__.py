@@ -1,22 +1,20 @@
 """TFR scorers, one per model family, and the registry of model names."""
 
-from tfr_moe.scorers.base import FeatureScorer
-from tfr_moe.scorers.domains import DomainScorer, PLEScorer, StarScorer
-from tfr_moe.scorers.explain import explanation_model
+from tfr_moe.scorers.base import FeatureScorer, Routing, Scores, explanation_model, num_experts
 from tfr_moe.scorers.mixture import MixtureScorer
+from tfr_moe.scorers.multi_domain import DomainScorer, PLEScorer, StarScorer
 from tfr_moe.scorers.multitask import (
     CategoryMMoEScorer,
     MultiTaskScorer,
     combined_model,
     groups_of_categories,
 )
-from tfr_moe.scorers.pointwise import ClickModelScorer, WideDeepScorer, vector_model
-from tfr_moe.scorers.registry import MODELS, create
+from tfr_moe.scorers.registry import create
 from tfr_moe.scorers.reranking import DLCMScorer, PRMScorer
 from tfr_moe.scorers.tower import TowerScorer, WideTowerScorer, tower_parameters, widened_dims
+from tfr_moe.scorers.wide_deep import ClickModelScorer, WideDeepScorer, vector_model
 
 __all__ = [
-    "MODELS",
     "CategoryMMoEScorer",
     "ClickModelScorer",
     "DLCMScorer",
@@ -26,6 +24,8 @@ __all__ = [
     "MultiTaskScorer",
     "PLEScorer",
     "PRMScorer",
+    "Routing",
+    "Scores",
     "StarScorer",
     "TowerScorer",
     "WideDeepScorer",
@@ -34,6 +34,7 @@ __all__ = [
     "create",
     "explanation_model",
     "groups_of_categories",
+    "num_experts",
     "tower_parameters",
     "vector_model",
     "widened_dims",

@@ -1,39 +1,124 @@
-"""What all scorers share: a schema's features become X, and a model comes out of TFR's builder."""
+"""What all scorers have in common: features become X, and TFR's builder makes a Keras model."""
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.layers.attention import SelfAttentionEncoder
+from tfr_moe.layers.base import Configured
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
 from tfr_moe.schema import MASK, FeatureSchema, FeatureTables
 
+FEATURES = "features"
+"""Name of the layer that encodes the features."""
 TRUNK = "trunk"
-"""The name of the encoder's layer in a model that has one."""
+"""Name of the self-attention encoder, in a model that has one."""
+ROUTING = "routing"
+"""Name of the layer that holds the gates' choices, in a model with experts."""
+
+
+class Routing(NamedTuple):
+    """The experts that a gate selected, heaviest first.
+
+    Attributes:
+        expert_ids: int32 [B, K] for a gate per list, [B, L, K] for a gate per item.
+        expert_weights: float32, of the same shape.
+    """
+
+    expert_ids: tf.Tensor
+    expert_weights: tf.Tensor
+
+
+class Scores(NamedTuple):
+    """What a scorer computes.
+
+    Attributes:
+        logits: [B, L], or with several outputs or tasks [B, L, ...].
+        routing: the choice of each gate by its task, "" for a gate of all tasks; empty without
+            experts.
+        num_experts: number of experts that the ids refer to.
+    """
+
+    logits: tf.Tensor
+    routing: Mapping[str, Routing] = {}
+    num_experts: int = 0
+
+    @classmethod
+    def of_layer(cls, outputs: tf.Tensor | Mapping[str, tf.Tensor], num_experts: int = 0) -> Scores:
+        """Scores of a layer that returns logits, or a dict of logits and routing."""
+        if not isinstance(outputs, Mapping):
+            return cls(outputs)
+        return cls(outputs["logits"], routing_of(outputs), num_experts)
+
+
+def routing_of(outputs: Mapping[str, Any]) -> dict[str, Routing]:
+    """The choices in the outputs of a layer or a model, by task; "" for one gate of all tasks.
+
+    Example:
+        >>> routing_of({"expert_ids_click": [2, 0], "expert_weights_click": [0.7, 0.3]})
+        {'click': Routing(expert_ids=[2, 0], expert_weights=[0.7, 0.3])}
+    """
+    suffixes = [n.removeprefix("expert_ids") for n in outputs if n.startswith("expert_ids")]
+    return {
+        suffix.removeprefix("_"): Routing(
+            outputs[f"expert_ids{suffix}"], outputs[f"expert_weights{suffix}"]
+        )
+        for suffix in suffixes
+    }
+
+
+def name_routing(routing: Mapping[str, Routing]) -> dict[str, tf.Tensor]:
+    """The inverse of `routing_of`: `expert_ids[_<task>]` and `expert_weights[_<task>]`."""
+    named = {}
+    for task, choice in routing.items():
+        suffix = f"_{task}" if task else ""
+        named[f"expert_ids{suffix}"] = choice.expert_ids
+        named[f"expert_weights{suffix}"] = choice.expert_weights
+    return named
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class RoutedScores(Configured, tf.keras.layers.Layer):
+    """Returns its inputs, so that the routing is part of a model whose outputs are logits alone.
+
+    Args:
+        num_experts: number of experts that the ids refer to.
+    """
+
+    def __init__(self, num_experts: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.num_experts = num_experts
+
+    def call(self, outputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """`logits` and the routing by the names of `name_routing`."""
+        return dict(outputs)
 
 
 class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
     """A TFR scorer over raw features: encodes them by the schema, then scores.
 
-    Subclasses implement `score`. A scorer holds no variables; each call makes new layers, as TFR's
-    model builder wants it under a distribution strategy.
+    Subclasses implement `score`. A scorer holds no variables; each call makes new layers, which
+    TFR's model builder requires under a distribution strategy.
 
     Args:
         schema: the schema of the data.
         tables: statistics and vocabularies of its training split.
-        embedding_dim: width of embeddings that the schema gives no width.
+        embedding_dim: width of embeddings for which the schema has no width.
         embedding_l2: see `FeatureEncoder`.
         expert_hidden_dims: widths of the tower's hidden layers.
-        activation: of the towers.
-        dropout: of the towers.
-        seed: seed of every initialiser and every draw; None for a new one each time.
-        num_outputs: logits for each item, such as one for each grade (`tfr_moe.levels`).
-        trunk: arguments of a `SelfAttentionEncoder` that the items pass first, so that what follows sees
-            each item in the context of its list; None for none.
-        ignored_features: features that the items' vectors leave out, for ablations.
+        activation: Keras name of the towers' activation.
+        dropout: share of hidden units of the towers dropped in training.
+        seed: seed of all initializers and random draws; None for a random seed.
+        num_outputs: logits for each item, such as one per grade (`tfr_moe.layers.outputs`).
+        trunk: arguments of a `SelfAttentionEncoder` between the features and the scores, so that
+            each item is scored in the context of its list; None for none.
+        ignored_features: features that are left out of the items' vectors, for ablations.
+
+    Raises:
+        UserError: if the schema lacks one of `ignored_features`.
     """
 
     def __init__(
@@ -65,31 +150,46 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
             schema.feature(name)
 
     @abc.abstractmethod
-    def score(self, features: EncodedFeatures, mask: Any, input_width: int) -> Any:
-        """Encoded features and mask [B, L] -> logits [B, L], with several outputs [B, L, num_outputs]."""
+    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
+        """Computes the logits, and the routing where there are experts.
 
-    def of_lists(self, context_features: Mapping[str, Any]) -> dict[str, Any]:
-        """What `score` needs of the lists beside their blocks of X, [B, ...] by name, from raw features."""
+        Args:
+            features: encoded features; items [B, L, input_width].
+            mask: bool [B, L], True at valid items.
+            input_width: static width of the items' vectors.
+        """
+
+    def of_lists(self, context_features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Further inputs of `score`, [B, ...] by name, which its `features.context` will hold."""
         return {}
 
     def left_out(self) -> tuple[str, ...]:
         """The features that are not part of X."""
         return self.ignored_features
 
-    def __call__(
-        self, context_features: Mapping[str, Any], example_features: Mapping[str, Any], mask: Any
-    ) -> Any:
-        """Raw features, as `schema.feature_spec` parses them, and mask [B, L] -> logits [B, L]."""
-        encoder = FeatureEncoder(
-            self.schema,
+    def encoder(
+        self, schema: FeatureSchema, embedding_dim: int, name: str = FEATURES
+    ) -> FeatureEncoder:
+        """A new encoder of the features in the items' vectors."""
+        return FeatureEncoder(
+            schema,
             self.tables.statistics,
             self.tables.vocabularies,
-            self.embedding_dim,
+            embedding_dim,
             self.embedding_l2,
             self.seed,
             self.left_out(),
-            name="features",
+            name=name,
         )
+
+    def __call__(
+        self,
+        context_features: Mapping[str, tf.Tensor],
+        example_features: Mapping[str, tf.Tensor],
+        mask: tf.Tensor,
+    ) -> Any:
+        """Raw features, as `schema.feature_spec` parses them, and mask [B, L] -> logits [B, L]."""
+        encoder = self.encoder(self.schema, self.embedding_dim)
         features = encoder(context_features, example_features, mask)
         items, width = features.items, encoder.output_width()
         if self.trunk is not None:
@@ -97,7 +197,11 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
             items = trunk(items, mask=mask)
             width = items.shape[-1]
         context = {**features.context, **self.of_lists(context_features)}
-        return self.score(EncodedFeatures(items, context), mask, width)
+        scores = self.score(EncodedFeatures(items, context), mask, width)
+        if not scores.routing:
+            return scores.logits
+        routed = RoutedScores(scores.num_experts, name=ROUTING, dtype="float32")
+        return routed({"logits": scores.logits, **name_routing(scores.routing)})["logits"]
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, ready for JSON."""
@@ -126,8 +230,8 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         arguments["tables"] = FeatureTables(**arguments["tables"])
         return cls(**arguments)
 
-    def model_builder(self, name: str | None = None) -> Any:
-        """A `tfr.keras.model.ModelBuilder` of this scorer, ready for TFR's pipelines."""
+    def model_builder(self, name: str | None = None) -> tfr.keras.model.ModelBuilder:
+        """A `tfr.keras.model.ModelBuilder` of this scorer, for the pipelines of TFR."""
         return tfr.keras.model.ModelBuilder(
             input_creator=tfr.keras.model.FeatureSpecInputCreator(
                 self.schema.feature_spec("context"), self.schema.feature_spec("example")
@@ -141,3 +245,43 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
     def build_model(self, name: str | None = None) -> tf.keras.Model:
         """The uncompiled Keras model: raw features and mask in, logits [B, L] out."""
         return self.model_builder(name).build()
+
+
+def find_layer(model: tf.keras.Model, name: str) -> tf.keras.layers.Layer | None:
+    """The layer of a functional model by its name, if there is one."""
+    return next((layer for layer in model.layers if layer.name == name), None)
+
+
+def item_vectors(model: tf.keras.Model) -> tf.Tensor:
+    """The symbolic vectors X [B, L, n] that a model of a `FeatureScorer` scores."""
+    trunk = find_layer(model, TRUNK)
+    return model.get_layer(FEATURES).output.items if trunk is None else trunk.output
+
+
+def num_experts(model: tf.keras.Model) -> int:
+    """Number of experts in a model of a `FeatureScorer`; 0 without experts."""
+    routed = find_layer(model, ROUTING)
+    return 0 if routed is None else routed.num_experts
+
+
+def explanation_model(model: tf.keras.Model) -> tf.keras.Model | None:
+    """The same model with the selected experts beside the scores.
+
+    Args:
+        model: a functional model of `FeatureScorer.build_model` or, for several tasks,
+            `combined_model`.
+
+    Returns:
+        A model with the same inputs and variables. Its outputs are those of the model (a single one
+        as `logits`, [B, L]), and `expert_ids` int32 and `expert_weights` float32, heaviest expert
+        first: [B, K] for a gate per list, [B, L, K] for a gate per item. Where each task has a gate
+        they are named `expert_ids_<task>` and `expert_weights_<task>`; where tasks are groups of
+        categories, they are those of the list's group. A gate over all experts, as in `mmoe`, has K
+        = N; the gate of `ple` is that of the last level, over the experts that the list's domain
+        may use. None without experts.
+    """
+    routed = find_layer(model, ROUTING)
+    if routed is None:
+        return None
+    scores = model.output if isinstance(model.output, dict) else {"logits": model.output}
+    return tf.keras.Model(model.input, {**scores, **name_routing(routing_of(routed.output))})

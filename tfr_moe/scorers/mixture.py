@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers.expert_norm import Norm
+from tfr_moe.layers.dispatch import DEFAULT_CAPACITY
 from tfr_moe.layers.experts import Dispatch
 from tfr_moe.layers.features import EncodedFeatures
-from tfr_moe.layers.grouping import DEFAULT_CAPACITY
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
-from tfr_moe.layers.mixture_options import given_options
-from tfr_moe.scorers.base import FeatureScorer
+from tfr_moe.layers.normalization import Norm
+from tfr_moe.schema import FeatureSchema, FeatureTables
+from tfr_moe.scorers.base import FeatureScorer, Scores
 
 ALL_FEATURES = "all"
+MIXTURE = "mixture"
+"""Name of the layer that mixes the experts."""
 
 
 class MixtureScorer(FeatureScorer):
-    """`moe`, `adv_moe`, `hsc_moe`, `adv_hsc_moe`: towers chosen by the category of the list.
+    """`moe`, `adv_moe`, `hsc_moe`, `adv_hsc_moe`: experts selected by the category of the list.
 
     Args:
-        gate_features: what the inference gate sees: names of context features (None: the child
-            category, the best of the paper's Table VII), or `["all"]` for all of X, which makes a gate
-            per item.
+        schema: the schema of the data.
+        tables: statistics and vocabularies of its training split.
+        gate_features: inputs of the inference gate: names of context features (None: the child
+            category, the best of Table VII of the paper), or `("all",)` for all of X, which makes a
+            gate per item.
         num_experts: N.
         top_k: K.
-        num_adversarial: D; 0 leaves AdvLoss out.
-        hsc_weight: lambda_1; None leaves HSC out.
+        num_adversarial: D; 0 disables AdvLoss.
+        hsc_weight: lambda_1; None disables HSC.
         adversarial_weight: lambda_2.
         importance_weight: see `CategoryMixtureOfExperts`.
         load_weight: see `CategoryMixtureOfExperts`.
         gate_learning_rate_multiplier: see `NoisyTopKGate`.
-        noisy_gate: whether the gate draws noise in training.
+        noisy_gate: whether the gate adds noise in training.
+        gate_residual: see `CategoryMixtureOfExperts`.
+        shared_expert: see `CategoryMixtureOfExperts`.
         expert_norm: `none`, `batch` or `layer`, see `ExpertTowers`, like the next three.
-        dispatch: `segments` or `capacity`.
-        expert_capacity: places of a group under `capacity`.
-        jit_compile: whether XLA compiles the towers in training.
-        settings: options beyond the paper, see `tfr_moe.layers.mixture_options`.
+        dispatch: `sorted` or `grouped`.
+        expert_capacity: slots of a group under `grouped`.
+        jit_compile: whether XLA compiles the experts in training.
         **kwargs: see `FeatureScorer`.
 
     Raises:
@@ -47,7 +51,9 @@ class MixtureScorer(FeatureScorer):
 
     def __init__(
         self,
-        *args: Any,
+        schema: FeatureSchema,
+        tables: FeatureTables,
+        *,
         gate_features: tuple[str, ...] | None = None,
         num_experts: int = 10,
         top_k: int = 4,
@@ -58,25 +64,25 @@ class MixtureScorer(FeatureScorer):
         load_weight: float = 0.0,
         gate_learning_rate_multiplier: float = 1.0,
         noisy_gate: bool = True,
+        gate_residual: bool = False,
+        shared_expert: bool = False,
         expert_norm: Norm = "none",
-        dispatch: Dispatch = "segments",
+        dispatch: Dispatch = "sorted",
         expert_capacity: int = DEFAULT_CAPACITY,
         jit_compile: bool = False,
-        settings: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ):
-        super().__init__(*args, **kwargs)
-        hierarchy = self.schema.hierarchy
-        self.settings = given_options(settings or {})
-        residual = bool(self.settings.get("gate_residual"))
-        if hierarchy is None and (gate_features is None or hsc_weight is not None or residual):
+        super().__init__(schema, tables, **kwargs)
+        hierarchy = schema.hierarchy
+        needs_hierarchy = gate_features is None or hsc_weight is not None or gate_residual
+        if hierarchy is None and needs_hierarchy:
             raise UserError(
                 "schema: a mixture needs `hierarchy` with its child and parent category"
             )
         if gate_features is None and hierarchy is not None:
             gate_features = (hierarchy.child,)
         self.gate_features = tuple(gate_features or ())
-        known = [f.name for f in self.schema.select("context")]
+        known = [f.name for f in schema.select("context")]
         if not self.gate_features:
             raise UserError(
                 f"gate_features: names no feature; there are: {', '.join(known)}, "
@@ -98,37 +104,35 @@ class MixtureScorer(FeatureScorer):
             "load_weight": load_weight,
             "gate_learning_rate_multiplier": gate_learning_rate_multiplier,
             "noisy_gate": noisy_gate,
-        }
-        self._towers: dict[str, Any] = {
+            "gate_residual": gate_residual,
+            "shared_expert": shared_expert,
             "expert_norm": expert_norm,
             "dispatch": dispatch,
             "expert_capacity": expert_capacity,
             "jit_compile": jit_compile,
         }
 
-    def score(self, features: EncodedFeatures, mask: Any, input_width: int) -> Any:
+    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""
-        towers = {name.removeprefix("expert_"): value for name, value in self._towers.items()}
         mixture = CategoryMixtureOfExperts(
             expert_hidden_dims=self.expert_hidden_dims,
             activation=self.activation,
             dropout=self.dropout,
             seed=self.seed,
             num_outputs=self.num_outputs,
-            towers=towers,
-            name="mixture",
-            options=self.settings,
+            name=MIXTURE,
             **self._mixture,
         )
         hierarchy = self.schema.hierarchy
-        return mixture(
+        outputs = mixture(
             features.items,
             self._gate_inputs(features),
             None if hierarchy is None else features.context[hierarchy.parent],
             mask=mask,
-        )["logits"]
+        )
+        return Scores.of_layer(outputs, mixture.num_experts)
 
-    def _gate_inputs(self, features: EncodedFeatures) -> Any:
+    def _gate_inputs(self, features: EncodedFeatures) -> tf.Tensor:
         if self.gate_features == (ALL_FEATURES,):
             return features.items
         blocks = [features.context[name] for name in self.gate_features]
@@ -139,7 +143,5 @@ class MixtureScorer(FeatureScorer):
         return {
             **super().get_config(),
             "gate_features": list(self.gate_features),
-            "settings": dict(self.settings),
             **self._mixture,
-            **self._towers,
         }

@@ -1,4 +1,4 @@
-"""The DNN, and the wide DNN of the same active capacity as a mixture."""
+"""The DNN, and the wide DNN with the active capacity of a mixture."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from tfr_moe.layers.budget import dims_of_budget
-from tfr_moe.layers.expert_norm import Norm
+from tfr_moe._compat import tf
 from tfr_moe.layers.features import EncodedFeatures
+from tfr_moe.layers.normalization import Norm
+from tfr_moe.layers.task_sharing import dims_of_budget
 from tfr_moe.layers.tower import ItemTower
-from tfr_moe.scorers.base import FeatureScorer
+from tfr_moe.schema import FeatureSchema, FeatureTables
+from tfr_moe.scorers.base import FeatureScorer, Scores
 
 
 def tower_parameters(input_width: int, hidden_dims: Sequence[int]) -> int:
@@ -25,15 +27,14 @@ def tower_parameters(input_width: int, hidden_dims: Sequence[int]) -> int:
 
 
 def widened_dims(input_width: int, hidden_dims: Sequence[int], parameters: int) -> tuple[int, ...]:
-    """The same tower, all hidden layers wider by one factor, with about `parameters` parameters.
+    """Widens all hidden layers of a tower by one factor to reach about `parameters` parameters.
 
-    A linear tower, without hidden layers, can't be widened and stays as it is.
+    A linear tower, without hidden layers, stays the same.
 
     Example:
         >>> widened_dims(10, [8, 4], 2 * tower_parameters(10, [8, 4]))
         (13, 7)
     """
-
     return dims_of_budget(hidden_dims, parameters, lambda dims: tower_parameters(input_width, dims))
 
 
@@ -41,15 +42,24 @@ class TowerScorer(FeatureScorer):
     """`dnn`: one tower over the input vector of each item.
 
     Args:
+        schema: see `FeatureScorer`.
+        tables: see `FeatureScorer`.
         expert_norm: `none`, `batch` or `layer`: of the hidden layers, over valid items.
         **kwargs: see `FeatureScorer`.
     """
 
-    def __init__(self, *args: Any, expert_norm: Norm = "none", **kwargs: Any):
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        schema: FeatureSchema,
+        tables: FeatureTables,
+        *args: Any,
+        expert_norm: Norm = "none",
+        **kwargs: Any,
+    ):
+        super().__init__(schema, tables, *args, **kwargs)
         self.expert_norm: Norm = expert_norm
 
-    def score(self, features: EncodedFeatures, mask: Any, input_width: int) -> Any:
+    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""
         tower = ItemTower(
             self.hidden_dims(input_width),
@@ -60,7 +70,7 @@ class TowerScorer(FeatureScorer):
             self.expert_norm,
             name="tower",
         )
-        return tower(features.items, mask=mask)
+        return Scores(tower(features.items, mask=mask))
 
     def hidden_dims(self, input_width: int) -> tuple[int, ...]:
         """The widths of the hidden layers over an input of `input_width`."""
@@ -72,12 +82,13 @@ class TowerScorer(FeatureScorer):
 
 
 class WideTowerScorer(TowerScorer):
-    """`wide_dnn`: one tower with as many parameters as a mixture has active.
+    """`wide_dnn`: one tower with the active parameters of a mixture: its K towers and its gate.
 
-    Active are the K towers and the gate of the mixture that it is compared with. Without this model a
-    gain of the mixture over `dnn` may be capacity, not gating.
+    It tells whether the gain of a mixture over `dnn` comes from its capacity or from its gates.
 
     Args:
+        schema: see `FeatureScorer`.
+        tables: see `FeatureScorer`.
         num_experts: N of that mixture.
         top_k: K of that mixture.
         gate_width: width of that mixture's gate input; None takes `embedding_dim`.
@@ -86,13 +97,15 @@ class WideTowerScorer(TowerScorer):
 
     def __init__(
         self,
+        schema: FeatureSchema,
+        tables: FeatureTables,
         *args: Any,
         num_experts: int = 10,
         top_k: int = 4,
         gate_width: int | None = None,
         **kwargs: Any,
     ):
-        super().__init__(*args, **kwargs)
+        super().__init__(schema, tables, *args, **kwargs)
         self.num_experts = num_experts
         self.top_k = top_k
         self.gate_width = self.embedding_dim if gate_width is None else gate_width

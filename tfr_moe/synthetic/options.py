@@ -1,4 +1,4 @@
-"""What the search-log generator can be asked for."""
+"""Options of the search-log generator."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tfr_moe.errors import UserError
+from tfr_moe.utils.settings import split_pair
 
 FORMATS = ("csv", "jsonl")
 
@@ -17,12 +18,12 @@ class SearchLogOptions:
 
     Attributes:
         sessions: number of lists. Rows are about `sessions * mean_list_length`.
-        seed: same options and seed, same bytes.
+        seed: random seed; the same options and seed give the same bytes.
         num_files: log files; the sessions are cut into as many consecutive parts.
         format: `csv` or `jsonl`, gzip in both cases.
         top_categories: number of top categories (38 in Table II of the paper).
         sub_categories: number of sub-categories over all top categories (3,479 in Table II).
-        shared_names: so many pairs of sub-categories under different parents have the same name.
+        shared_names: number of pairs of sub-categories of different parents with the same name.
         traffic_exponent: the r-th top category and the r-th sub-category inside one get traffic
             proportional to 1 / r^exponent; 0 is uniform.
         queries_per_category: distinct queries of one sub-category.
@@ -31,17 +32,17 @@ class SearchLogOptions:
         users: distinct users.
         popularity_exponent: Zipf exponent of queries, items, brands and users.
         mean_list_length: mean number of items shown in a session (before `max_list_length`).
-        max_list_length: no session shows more items.
+        max_list_length: maximum number of items of a session.
         off_category: share of shown items that come from another sub-category.
-        history_length: most ids in a user's click history.
-        days: the sessions spread evenly over so many days.
-        category_strength: 0: one common utility for all categories; 1: each top category has its own
-            weights. The variance of the utility is the same for any value.
+        history_length: maximum number of IDs in a user's click history.
+        days: number of days over which the sessions are spread evenly.
+        category_strength: 0: one common utility for all categories; 1: each top category has its
+            own weights. The variance of the utility is the same for any value.
         sub_category_deviation: length of a sub-category's own direction beside its top category's.
         combinations: share of the category's part of the utility that lies in products of two
             components, weighted by category as the components themselves are.
-        interactions: share of the utility's variance that is not linear in the features, the same in
-            all categories.
+        interactions: share of the utility's variance that is not linear in the features, the same
+            in all categories.
         noise: scale of the logistic noise between utility (unit variance) and decision.
         production_quality: correlation between the common utility and the score that put the items
             in the order in which they were shown.
@@ -81,7 +82,7 @@ class SearchLogOptions:
     click_rate: float = 0.25
 
     def __post_init__(self) -> None:
-        """Refuses values out of range.
+        """Checks the ranges of all values.
 
         Raises:
             UserError: naming the option, its value and the allowed range.
@@ -104,7 +105,7 @@ class SearchLogOptions:
         _check(self, "purchase_rate", 0.001, self.cart_rate)
         _check(self, "click_rate", 0.001, 0.9 * self.mean_examination)
         if self.format not in FORMATS:
-            raise UserError(f"format must be one of {', '.join(FORMATS)}, got {self.format!r}")
+            raise UserError(f"format must be {' or '.join(FORMATS)}. Received: {self.format!r}")
 
     @property
     def mean_examination(self) -> float:
@@ -138,14 +139,15 @@ _SHARES = [
 def _check(options: SearchLogOptions, name: str, low: float, high: float) -> None:
     value = getattr(options, name)
     if not low <= value <= high:
-        raise UserError(f"{name} must be between {low:g} and {high:g}, got {value}")
+        raise UserError(f"{name} must be between {low:g} and {high:g}. Received: {value}")
 
 
 def parse_options(pairs: Sequence[str], **options: Any) -> SearchLogOptions:
-    """Options from keyword arguments and then `key=value` texts.
+    """Makes options from keyword arguments and `key=value` strings.
 
     Raises:
-        UserError: for a text that is no pair, an unknown key or a value of the wrong type or range.
+        UserError: for a string that is no pair, an unknown key or a value of the wrong type or
+        range.
 
     Example:
         >>> parse_options(["days=7"], sessions=100).days
@@ -154,13 +156,11 @@ def parse_options(pairs: Sequence[str], **options: Any) -> SearchLogOptions:
     defaults = asdict(SearchLogOptions())
     types: dict[str, type] = {name: type(value) for name, value in defaults.items()}
     for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals:
-            raise UserError(f"--set {pair!r}: must be key=value")
+        key, text = split_pair(pair)
         if key not in types:
-            raise UserError(f"--set {pair!r}: unknown key; there are: {', '.join(types)}")
+            raise UserError(f"option {pair!r}: unknown key; allowed: {', '.join(types)}")
         try:
             options[key] = types[key](text)
         except ValueError:
-            raise UserError(f"--set {pair!r}: must be of type {types[key].__name__}") from None
+            raise UserError(f"option {pair!r}: must be of type {types[key].__name__}") from None
     return SearchLogOptions(**options)

@@ -1,4 +1,4 @@
-"""Sessions of a synthetic log, chunk by chunk, vectorised."""
+"""Sessions of a synthetic log in vectorised chunks: items shown, utilities and labels."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .decisions import HISTORY_BONUS, TASTE_BONUS, decide, thresholds
-from .hashing import Floats, combine, normal, pick, uniform, zipf_cdf
 from .options import SearchLogOptions
-from .world import COMPONENTS, PAIRS, World
+from .world import COMPONENTS, PAIRS, Floats, World, combine, normal, pick, uniform, zipf_cdf
 
 Ints: TypeAlias = NDArray[np.int64]
 
 CHUNK_SESSIONS = 1000
+TASTE_BONUS = 0.2
+HISTORY_BONUS = 0.3
 START = 1_704_067_200  # 2024-01-01 UTC
-# What a hash is for; each attribute has its own number.
-_USES = [
+# Each attribute has its own hash.
+_ATTRIBUTES = [
     "ctr",
     "cvr",
     "price",
@@ -36,7 +36,7 @@ _USES = [
     "history_length",
     "history_category",
 ]
-_SALT = {use: salt for salt, use in enumerate(_USES, start=1)}
+_SALT = {name: salt for salt, name in enumerate(_ATTRIBUTES, start=1)}
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Chunk:
 
 
 class SessionGenerator:
-    """Draws sessions of one world; `chunks` yields them without keeping them."""
+    """Draws sessions of one world, as a stream of chunks."""
 
     def __init__(self, options: SearchLogOptions, world: World):
         self._options = options
@@ -72,7 +72,7 @@ class SessionGenerator:
         self._thresholds = thresholds(options)
 
     def chunks(self, part: int) -> Iterator[Chunk]:
-        """The sessions of one of the `num_files` parts, in order of time."""
+        """Yields the sessions of one of the `num_files` parts, in order of time."""
         options = self._options
         rng = np.random.default_rng([options.seed, 2, part])
         first = part * options.sessions // options.num_files
@@ -131,7 +131,7 @@ class SessionGenerator:
         lengths = np.clip(
             2 + rng.poisson(options.mean_list_length - 2, count), 2, options.max_list_length
         )
-        # Twice as many draws as shown items, of which repeated ones are dropped.
+        # Draw twice as many items as are shown, then drop repeated ones.
         shape = (count, 2 * int(lengths.max()))
         own = np.broadcast_to(category[:, None], shape)
         top = world.parent[own]
@@ -144,8 +144,8 @@ class SessionGenerator:
         ordered = np.take_along_axis(item, order, axis=1)
         repeated: NDArray[np.bool_] = np.zeros(shape, dtype=bool)
         np.put_along_axis(repeated, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
-        kept = ~repeated & (np.cumsum(~repeated, axis=1) <= lengths[:, None])
-        return np.nonzero(kept)[0], chosen[kept], item[kept]
+        shown = ~repeated & (np.cumsum(~repeated, axis=1) <= lengths[:, None])
+        return np.nonzero(shown)[0], chosen[shown], item[shown]
 
     def _brand(self, category: Ints, item: Ints) -> Ints:
         options = self._options
@@ -164,26 +164,26 @@ class SessionGenerator:
         return np.stack([drawn[name] for name in COMPONENTS], axis=1)
 
     def _history(self, user: Ints, category: Ints) -> Ints:
-        """[sessions, history_length] item ids, -1 for none; most from the session's sub-category."""
+        """[sessions, history_length] item IDs, -1 for none; most of the session's sub-category."""
         options = self._options
         slots = np.arange(options.history_length)
         u, c = user[:, None], category[:, None]
         length = uniform(combine(options.seed, _SALT["history_length"], user))
         drawn = uniform(combine(options.seed, _SALT["history_category"], u, c, slots))
         foreign = pick(self._category_cdf, drawn / 0.3 % 1.0)
-        place = np.where(drawn < 0.3, foreign, c)
+        chosen = np.where(drawn < 0.3, foreign, c)
         rank = pick(
-            self._item_cdf, uniform(combine(options.seed, _SALT["history"], u, place, slots))
+            self._item_cdf, uniform(combine(options.seed, _SALT["history"], u, chosen, slots))
         )
-        item = place * options.items_per_category + rank
+        item = chosen * options.items_per_category + rank
         return np.where(slots < (length * (options.history_length + 1))[:, None], item, -1)
 
     def _brand_in_history(
         self, category: Ints, item: Ints, history: Ints, session: Ints
     ) -> NDArray[np.bool_]:
-        past_category = np.maximum(history, 0) // self._options.items_per_category
-        past = np.where(history >= 0, self._brand(past_category, history), -1)
-        return np.any(past[session] == self._brand(category, item)[:, None], axis=1)
+        history_category = np.maximum(history, 0) // self._options.items_per_category
+        brands = np.where(history >= 0, self._brand(history_category, history), -1)
+        return np.any(brands[session] == self._brand(category, item)[:, None], axis=1)
 
     def _utility(
         self,
@@ -221,7 +221,7 @@ def _sigmoid(x: Floats) -> Floats:
 
 
 def _observed(z: Floats, price_level: Floats) -> dict[str, Any]:
-    """The columns that the log shows of z: monotone in each component."""
+    """The columns of the log that show z, each monotone in one component."""
     value = dict(zip(COMPONENTS, z.T, strict=True))
     return {
         "product_ctr": np.round(_sigmoid(-3.0 + 0.7 * value["ctr"]), 5),
@@ -231,3 +231,50 @@ def _observed(z: Floats, price_level: Floats) -> dict[str, Any]:
         "good_comments_ratio": np.round(_sigmoid(2.0 + 0.8 * value["comments"]), 4),
         "relevance_score": np.round(_sigmoid(0.5 + value["relevance"]), 4),
     }
+
+
+def thresholds(options: SearchLogOptions) -> tuple[float, float, float]:
+    """The utilities above which an examined item is clicked, put into the cart, and bought.
+
+    Solves, for u normal with variance 1 + 2 * 0.2^2 (the linear part, activeness and taste) and
+    each rate r,
+
+        E_u[sigmoid((u - threshold) / noise)] * mean examination = r
+
+    by bisection over a quadrature of the normal density.
+    """
+    u = np.linspace(-6, 6, 2001)
+    density = np.exp(-0.5 * u**2)
+    density /= density.sum()
+    u *= np.sqrt(1 + 2 * TASTE_BONUS**2)
+
+    def solve(rate: float) -> float:
+        low, high = -30.0, 30.0
+        for _ in range(80):
+            middle = (low + high) / 2
+            with np.errstate(over="ignore"):
+                share = density @ (1 / (1 + np.exp((middle - u) / options.noise)))
+            low, high = (middle, high) if share > rate else (low, middle)
+        return (low + high) / 2
+
+    seen = options.mean_examination
+    clicked, carted, bought = options.click_rate, options.cart_rate, options.purchase_rate
+    return solve(clicked / seen), solve(carted / seen), solve(bought / seen)
+
+
+def decide(
+    rng: np.random.Generator,
+    utility: Floats,
+    position: Ints,
+    limits: tuple[float, float, float],
+    options: SearchLogOptions,
+) -> tuple[Ints, Ints, Ints]:
+    """Clicks, carts and purchases (0 or 1) of each row; a purchase has a cart, a cart has a click.
+
+    One logistic draw serves all, so that an item is bought if its noisy utility is above the
+    highest threshold, put into the cart above the middle one, and clicked above the lowest.
+    """
+    seen = rng.random(len(utility)) < position.astype(np.float64) ** -options.position_bias
+    noisy = utility + options.noise * rng.logistic(size=len(utility))
+    clicked, carted, bought = ((seen & (noisy > limit)).astype(np.int64) for limit in limits)
+    return clicked, carted, bought

@@ -1,20 +1,27 @@
-"""The fixed part of a synthetic log: the category tree and what counts in each category."""
+"""The fixed part of a synthetic log: the category tree, its weights, and hashed attributes.
+
+Attributes are drawn from keys by hashing: an item has the same price wherever it is shown, without
+a table of items in memory.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .hashing import Floats, zipf_cdf
 from .options import SearchLogOptions
 
+Keys: TypeAlias = NDArray[np.uint64]
+Floats: TypeAlias = NDArray[np.float64]
+
 COMPONENTS = ("ctr", "cvr", "price", "sales", "comments", "relevance", "brand")
-"""What the linear part of the utility weighs; `brand` is a brand's quality, seen only through its id."""
+"""Components of the utility; `brand` is a brand's quality, observed through its ID only."""
 
 PAIRS = np.triu_indices(len(COMPONENTS), 1)
-"""First and second component of each product that the utility may weigh."""
+"""First and second component of each product in the utility."""
 
 _PRICE = COMPONENTS.index("price")
 _CONCENTRATION = 0.4
@@ -47,13 +54,13 @@ class World:
 
     Attributes:
         top_names: [T] names of the top categories.
-        sub_names: [C] names of the sub-categories; a name may stand under two parents.
+        sub_names: [C] names of the sub-categories; a name may occur under two parents.
         parent: [C] index of each sub-category's top category.
         traffic: [C] probability that a session is in the sub-category.
         weights: [C, M] weights of the components, each row of length 1.
-        combinations: [C, M (M - 1) / 2] weights of the products of two components (`PAIRS`), each row
-            of length 1.
-        common: [M] the weights that all share, of length 1.
+        combinations: [C, M (M - 1) / 2] weights of the products of two components (`PAIRS`), each
+            row of length 1.
+        common: [M] the common weights, of length 1.
         price_level: [C] shift of the logarithm of prices.
         siblings: [C] number of sub-categories under the same parent.
         first: [T] index of a top category's first sub-category.
@@ -151,7 +158,8 @@ def _sub_names(
     rank: NDArray[np.int64],
 ) -> list[str]:
     names = [f"{top_names[t]} {r + 1}" for t, r in zip(parent, rank, strict=True)]
-    # The last sub-categories of neighbouring parents get a name in common, the first are left alone.
+    # The last sub-categories of neighbouring parents get a name in common, the first are left
+    # alone.
     free = [np.flatnonzero(parent == t)[::-1].tolist() for t in range(options.top_categories)]
     for pair in range(options.shared_names):
         left, right = sorted(range(len(free)), key=lambda t: -len(free[t]))[:2]
@@ -160,3 +168,50 @@ def _sub_names(
             break
         names[free[left].pop(0)] = names[free[right].pop(0)] = shared
     return names
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+def _scramble(keys: Keys) -> Keys:
+    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): every bit depends on every bit."""
+    keys = keys + _GOLDEN
+    keys = (keys ^ (keys >> np.uint64(30))) * _FIRST
+    keys = (keys ^ (keys >> np.uint64(27))) * _SECOND
+    return keys ^ (keys >> np.uint64(31))
+
+
+def combine(seed: int, *parts: Any) -> Keys:
+    """Hashes integers or integer arrays, broadcast together, to 64-bit keys."""
+    with np.errstate(over="ignore"):
+        key = _scramble(np.atleast_1d(np.asarray(seed, dtype=np.uint64)))
+        for part in parts:
+            key = _scramble(key ^ np.asarray(part).astype(np.uint64))
+    return key
+
+
+def uniform(keys: Keys) -> Floats:
+    """Uniform numbers in [0, 1), one per key."""
+    return (keys >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def normal(keys: Keys) -> Floats:
+    """Standard normal numbers, one per key, by the Box-Muller transform."""
+    with np.errstate(over="ignore"):
+        radius = np.sqrt(-2.0 * np.log1p(-uniform(keys)))
+        return radius * np.cos(2.0 * np.pi * uniform(_scramble(keys)))
+
+
+def zipf_cdf(size: int, exponent: float) -> Floats:
+    """Cumulative probabilities of ranks 0 .. size - 1 with weight 1 / (rank + 1)^exponent."""
+    weights = np.arange(1, size + 1, dtype=np.float64) ** -exponent
+    cdf = np.cumsum(weights) / weights.sum()
+    cdf[-1] = 1.0
+    return cdf
+
+
+def pick(cdf: Floats, numbers: Floats) -> NDArray[np.int64]:
+    """The ranks of uniform numbers under a cumulative distribution."""
+    return np.searchsorted(cdf, numbers, side="right").astype(np.int64)

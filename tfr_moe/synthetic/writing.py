@@ -1,4 +1,4 @@
-"""Writes a synthetic log: gzip files, their schema, and the truth behind them."""
+"""Writes a synthetic log: gzip files, their schema, and the parameters that generated them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Any, TextIO
 
 import yaml
 
-from tfr_moe.encoding import LIST_SEPARATOR
-from tfr_moe.folders import complete_folder
+from tfr_moe.elwc.values import LIST_SEPARATOR
+from tfr_moe.utils.io import atomic_directory
 
 from .options import SearchLogOptions
 from .sessions import Chunk, SessionGenerator
 from .world import COMPONENTS, World, build_world
 
 Progress = Callable[[int, int], None]
-"""Called with the number of sessions that are done and the number there will be."""
+"""Called with the number of sessions done and the number of all sessions."""
 
 COLUMNS: list[str] = [
     "session_id",
@@ -57,23 +57,23 @@ _GZIP_LEVEL = 3
 
 
 def generate(out: str | Path, options: SearchLogOptions, progress: Progress | None = None) -> None:
-    """Writes `logs-*.csv.gz` (or `.jsonl.gz`), `schema.yaml` and `truth.json` into the folder `out`.
+    """Writes `logs-*.csv.gz` (or `.jsonl.gz`), `schema.yaml` and `truth.json` to `out`.
 
     The log is streamed: memory does not depend on the number of sessions. The same options give the
-    same bytes. `out` appears when everything is written.
+    same bytes. `out` appears only when complete.
 
     Args:
-        out: the folder to make; one that exists must be empty.
-        options: sizes, strengths and the seed.
+        out: a new or empty folder.
+        options: what to generate.
         progress: called after each chunk of sessions.
 
     Raises:
-        UserError: if `out` exists and has something in it.
+        UserError: if `out` is not empty.
     """
     world = build_world(options)
     generator = SessionGenerator(options, world)
     write = _write_csv if options.format == "csv" else _write_jsonl
-    with complete_folder(out) as folder:
+    with atomic_directory(out) as folder:
         for part in range(options.num_files):
             name = f"logs-{part:05d}-of-{options.num_files:05d}.{options.format}.gz"
             first = part * options.sessions // options.num_files
@@ -97,7 +97,7 @@ def _reported(
 
 @contextmanager
 def _open_gzip(path: Path) -> Iterator[TextIO]:
-    # No name and no time in the header: the same rows are the same bytes.
+    # No name and no time in the header, so that the same rows give the same bytes.
     with (
         open(path, "wb") as raw,
         gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0) as zipped,
@@ -107,7 +107,7 @@ def _open_gzip(path: Path) -> Iterator[TextIO]:
 
 
 def _lists(chunk: Chunk, world: World) -> dict[str, list[Any]]:
-    """Columns as Python values, categories by name."""
+    """Columns as lists of Python values, categories by name."""
     lists = {name: values.tolist() for name, values in chunk.columns.items()}
     for name, names in (("top_category", world.top_names), ("sub_category", world.sub_names)):
         for column in (name, f"item_{name}"):
@@ -134,10 +134,10 @@ def _write_jsonl(file: TextIO, chunks: Iterator[Chunk], world: World) -> None:
 
 
 def search_log_schema(options: SearchLogOptions) -> dict[str, Any]:
-    """The schema of the log as `FeatureSchema` reads it.
+    """The schema of the log, as `FeatureSchema` reads it.
 
-    Items, users, queries and brands are looked up in vocabularies of those seen at least twice in the
-    training split; `purchase` is the primary label; `click` and `cart` are there too.
+    Items, users, queries and brands are looked up in vocabularies of those seen at least twice in
+    the training split; `purchase` is the primary label; `click` and `cart` are there too.
     """
 
     def feature(name: str, scope: str, kind: str, **more: Any) -> dict[str, Any]:

@@ -1,20 +1,30 @@
-"""Training of a run: TFR's ModelFitPipeline, driven by a RunConfig, resumable."""
+"""Training of a run from a RunConfig: resumable, on one or several devices."""
 
-from tfr_moe.training.adamw import FusedAdamW
-from tfr_moe.training.optimizers import make_optimizer
-from tfr_moe.training.pipeline import RankingPipeline
-from tfr_moe.training.run import LoadedRun, load_run, train
-from tfr_moe.training.strategy import LostWorkersError, Place, join, serve
+from tfr_moe.utils.lazy import lazy_names
 
-__all__ = [
-    "FusedAdamW",
-    "LoadedRun",
-    "LostWorkersError",
-    "Place",
-    "RankingPipeline",
-    "join",
-    "load_run",
-    "make_optimizer",
-    "serve",
-    "train",
-]
+# A command that starts worker processes does not load TensorFlow itself.
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "callbacks": ("best_epoch", "gate_warnings", "weights_path"),
+        "distribute": (
+            "Cluster",
+            "ClusterTask",
+            "cluster_from_environment",
+            "local_cluster",
+            "parse_cluster",
+        ),
+        "optimizers": ("FusedAdamW", "make_optimizer"),
+        "pipeline": ("RankingPipeline",),
+        "run": (
+            "LoadedRun",
+            "check_names",
+            "fit",
+            "load_run",
+            "make_builder",
+            "make_scorer",
+            "train",
+        ),
+        "strategy": ("LostWorkersError", "ProcessContext", "join_cluster"),
+    },
+)

@@ -1,12 +1,14 @@
-"""A run: a folder that holds all there is to know about one training."""
+"""Runs: folders with the configuration, history, weights and results of one trained model."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import logging
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,31 +16,37 @@ from rich.console import Console
 
 from tfr_moe import losses, metrics
 from tfr_moe._compat import tf, tfr
-from tfr_moe.cluster import PARAMETER_SERVER, Cluster, cluster_for, settings_of
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.data.cached import cached_builder
+from tfr_moe.config.tasks import Task
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder, dataset_builder, open_data
+from tfr_moe.data.cache import SPLITS, cached_builder
 from tfr_moe.errors import UserError
-from tfr_moe.folders import make_folder, read_json, write_json
-from tfr_moe.levels import single_score
+from tfr_moe.layers.outputs import single_score
+from tfr_moe.metrics.naming import check_positions
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers import FeatureScorer, combined_model, create
-from tfr_moe.tasks import Task
-from tfr_moe.training.grades import with_max_label
-from tfr_moe.training.ledger import weights_path
+from tfr_moe.training.callbacks import weights_path
+from tfr_moe.training.distribute import Cluster, find_cluster, with_strategy
 from tfr_moe.training.pipeline import RankingPipeline
-from tfr_moe.training.strategy import Place, join, told_when_lost
-
-CONFIG_FILE = "config.yaml"
-METRICS_FILE = "metrics.json"
+from tfr_moe.training.run_folder import (
+    CONFIG_FILE,
+    METRICS_FILE,
+    check_not_finished,
+    check_run_files,
+    check_same_settings,
+    finish,
+    prepared,
+)
+from tfr_moe.training.strategy import ProcessContext, join_cluster, translate_cluster_errors
+from tfr_moe.utils.io import read_json
 
 
 class LoadedRun(NamedTuple):
-    """A trained run.
+    """A finished run.
 
     Attributes:
         path: its folder.
-        config: its settings.
+        config: its configuration.
         schema: the schema of its data.
         model: the Keras model with the weights of the best epoch.
         metrics: the content of `metrics.json`.
@@ -52,93 +60,91 @@ class LoadedRun(NamedTuple):
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The tasks of the run; none where its model has a single score."""
+        """The tasks of the run; empty if its model has a single score."""
         return self.config.tasks_over(self.schema)
 
     def ranker(self) -> tf.keras.Model:
         """The model as it is served: logits [B, L], or with tasks a dict.
 
-        The dict holds `scores`, which combines the tasks by their stated weights, and `scores_<task>`.
+        The dict has `scores`, the tasks combined by their weights, and `scores_<task>`.
         """
         if not self.tasks:
             return self.model
         weights = {task.name: task.score_weight for task in self.tasks}
-        grades = self.config.graded_tasks_over(self.schema)
-        return combined_model(self.model, weights, self.config.score_combination, grades)
+        grades = self.config.ordinal_tasks_over(self.schema)
+        return combined_model(self.model, weights, self.config.multi_task.score_combination, grades)
 
 
 def make_scorer(folder: DataFolder, config: RunConfig) -> FeatureScorer:
-    """The scorer that the settings ask for, over the data's schema and tables."""
+    """Makes the scorer of a configuration for the schema and tables of a data set."""
     tasks = config.tasks_over(folder.schema)
     settings = {
         **config.model_dump(),
-        "tasks": {task.name: task.given for task in tasks} or None,
-        "graded_tasks": config.graded_tasks_over(folder.schema) if tasks else None,
+        "tasks": {task.name: task.conditioned_on for task in tasks} or None,
+        "ordinal_tasks": config.ordinal_tasks_over(folder.schema) if tasks else None,
         "num_outputs": config.num_outputs,
     }
     return create(config.model, folder.schema, folder.tables(), settings)
 
 
-def refuse_finished(run: Path) -> None:
-    """Refuses to train once more.
+def check_names(config: RunConfig, schema: FeatureSchema | None = None) -> None:
+    """Checks that losses and metrics exist, go together and are defined on data of the schema.
 
     Raises:
-        UserError: if the folder holds a finished run.
+        UserError: with the allowed names.
     """
-    if (run / METRICS_FILE).is_file():
-        raise UserError(f"run {run}: is complete already; choose another --out or remove it")
-
-
-def refuse_other_settings(run: Path, config: RunConfig) -> None:
-    """Refuses settings with which the run was not begun.
-
-    Raises:
-        UserError: naming the first that differs.
-    """
-    before = load_config(run / CONFIG_FILE).model_dump()
-    now = config.model_dump()
-    for key in now:
-        if before[key] != now[key]:
-            raise UserError(
-                f"run {run}: was begun with {key}={before[key]!r}, not {now[key]!r}; "
-                "resume it with the same settings or choose another --out"
-            )
-
-
-def prepare(run: Path, folder: DataFolder, config: RunConfig) -> None:
-    """Makes the run's folder, or finds that it can go on.
-
-    Raises:
-        UserError: if it can't be made, or holds a finished run or one with other settings.
-    """
-    refuse_finished(run)
-    make_folder(run, f"run {run}")
-    if (run / CONFIG_FILE).is_file():
-        refuse_other_settings(run, config)
-    elif any(run.iterdir()):
-        raise UserError(f"run {run}: the folder is not empty and holds no run")
-    folder.copy_description(run)
-    config.save(run / CONFIG_FILE)
-
-
-def check_names(config: RunConfig) -> None:
-    """Refuses a loss or a metric that there isn't, or that don't go together.
-
-    Raises:
-        UserError: with the names that there are.
-    """
-    pairs = [(config.loss, config.metrics)]
-    for task in (config.tasks or {}).values():
-        own = config.metrics if task.metrics is None else task.metrics
-        pairs.append((task.loss or config.loss, own))
+    pairs = [(config.objective.loss, config.training.metrics)]
+    for task in (config.multi_task.tasks or {}).values():
+        of_task = config.training.metrics if task.metrics is None else task.metrics
+        pairs.append((task.loss or config.objective.loss, of_task))
     for loss, names in pairs:
-        losses.get(loss, config.max_label)
+        losses.get(loss, config.objective.max_label)
         for name in names:
             metrics.get(name)
-            if loss == "ordinal" and not metrics.takes_levels(name):
+            if schema is not None:
+                check_positions([name], schema.position)
+            if loss == "ordinal" and not metrics.supports_ordinal(name):
                 raise UserError(
-                    f"metric {name!r} takes one output for each item, loss ordinal has several"
+                    f"metric {name!r} takes one output per item, loss ordinal has several"
                 )
+
+
+def _graded_labels(folder: DataFolder, config: RunConfig) -> list[str]:
+    """The labels of which the losses need the highest grade."""
+    tasks = config.tasks_over(folder.schema)
+    if not tasks:
+        return [folder.schema.label] if config.objective.loss in losses.GRADED else []
+    return [task.name for task in tasks if task.loss in losses.GRADED]
+
+
+def highest_label(folder: DataFolder, labels: Sequence[str]) -> int:
+    """The highest grade in the training lists, rounded up; one pass over the files.
+
+    Raises:
+        UserError: if no item is relevant.
+    """
+    highest = tf.constant(0.0)
+    for parsed in dataset_builder(folder, batch_size=1024).build_parsed_dataset("train"):
+        for label in labels:
+            highest = tf.maximum(highest, tf.reduce_max(parsed[label]))
+    grade = math.ceil(float(highest))
+    if grade < 1:
+        raise UserError(
+            f"data {folder.path}: no training item has a label {' or '.join(labels)} above 0"
+        )
+    return grade
+
+
+def with_max_label(folder: DataFolder, config: RunConfig) -> RunConfig:
+    """Sets `max_label` from the training data, if a loss needs it and it is not set.
+
+    Raises:
+        UserError: if no item is relevant.
+    """
+    labels = _graded_labels(folder, config)
+    if not labels or config.objective.max_label is not None:
+        return config
+    return config.replace(max_label=highest_label(folder, labels))
 
 
 def _number_of_steps(folder: DataFolder, batch_size: int) -> int | None:
@@ -147,55 +153,61 @@ def _number_of_steps(folder: DataFolder, batch_size: int) -> int | None:
 
 
 def train(
-    data: str | Path,
+    data: str | Path | DataFolder,
     run: str | Path,
     config: RunConfig,
     console: Console | None = None,
     cluster: Cluster | None = None,
+    callbacks: Sequence[tf.keras.callbacks.Callback] = (),
 ) -> dict[str, Any]:
-    """Trains one model on a data-set folder; begun again after a kill, it resumes.
+    """Trains one model on a data set; the same call resumes an interrupted run.
 
     Args:
-        data: the data-set folder.
-        run: the run's folder; made if it is not there.
-        config: the settings.
-        console: where progress goes; None for stderr.
+        data: the data-set folder, or an open data set.
+        run: folder of the run; made if it does not exist.
+        config: configuration of the run.
+        console: where progress is printed; None for stderr.
         cluster: the processes that train together, each of which calls this; all must see the same
-            folders. Only the cluster's leader writes the run. None for what `TF_CONFIG` says under a strategy
-            over several processes, and else for this process alone.
+            folders. Only the leader of the cluster writes the run. None to read `TF_CONFIG` under a
+            strategy over several processes, and otherwise for this process alone.
+        callbacks: called after those of the run.
 
     Returns:
-        What `metrics.json` holds.
+        The content of `metrics.json`.
 
     Raises:
-        UserError: for settings, data or a folder that don't fit, in one line.
-        LostWorkersError: where another process of the cluster is gone.
+        UserError: for a configuration, data or a folder that do not fit, in one line.
+        LostWorkersError: if another process of the cluster is gone.
     """
     console = console or Console(stderr=True)
-    run, folder = Path(run), DataFolder(data)
-    folder.files("validation")
-    # Told before anyone waits for the others.
-    refuse_finished(run)
-    cluster = cluster_for(config.strategy, cluster)
-    config = settings_of(config, cluster)
-    place = join(config.strategy, cluster)
+    run, folder = Path(run), open_data(data)
+    for split in SPLITS:
+        folder.check_lists(split)
+    # Before waiting for other processes.
+    check_not_finished(run)
+    cluster = find_cluster(config.training.strategy, cluster)
+    config = with_strategy(config, cluster)
+    context = join_cluster(config.training.strategy, cluster)
     started = time.monotonic()
-    with told_when_lost(place):
+    with translate_cluster_errors(context):
         config = with_max_label(folder, config)
-        check_names(config)
-        if place.leads:
-            prepare(run, folder, config)
-        place.meet()
-        refuse_other_settings(run, config)
-        pipeline = fit(
-            folder, make_builder(folder, config), config, run, console, RankingPipeline, place
+        check_names(config, folder.schema)
+        folder_of_run = (
+            prepared(run, folder, config) if context.is_leader else contextlib.nullcontext()
         )
+        with folder_of_run:
+            context.barrier()
+            check_same_settings(run, config)
+            builder = make_builder(folder, config)
+            make_pipeline = functools.partial(RankingPipeline, callbacks=callbacks)
+            pipeline = fit(folder, builder, config, run, console, make_pipeline, context)
     result = _result(pipeline, config, folder, time.monotonic() - started)
-    if place.leads:
-        write_json(run / METRICS_FILE, result)
+    if context.is_leader:
+        weights = weights_path(run, result["best_epoch"])
+        finish(run, folder, result, weights.parent.glob(f"{weights.name}.*"))
         shutil.rmtree(run / "backup", ignore_errors=True)
     else:
-        shutil.rmtree(place.folder(run), ignore_errors=True)
+        shutil.rmtree(context.run_folder(run), ignore_errors=True)
     return result
 
 
@@ -204,18 +216,16 @@ def make_builder(
     config: RunConfig,
     make: Callable[..., ElwcDatasetBuilder] | None = None,
 ) -> ElwcDatasetBuilder:
-    """The dataset builder that the settings ask for; `make` instead of the one that `cache` names."""
+    """Makes the dataset builder of a configuration; `make` replaces that of `cache`."""
     if make is None:
-        make = cached_builder(folder, config.cache)
-    # Each worker of parameter servers draws lists of its own, as many as it comes to.
-    alone = config.strategy == PARAMETER_SERVER
+        make = cached_builder(folder, config.data.cache)
     return make(
         folder,
-        config.batch_size,
-        config.list_size,
-        config.shuffle_buffer_size,
-        repeat=alone or config.steps_per_epoch is not None,
-        seed=None if alone else config.seed,
+        config.data.batch_size,
+        config.data.list_size,
+        config.data.shuffle_buffer_size,
+        repeat=config.training.steps_per_epoch is not None,
+        seed=config.seed,
         tasks=[task.name for task in config.tasks_over(folder.schema)],
     )
 
@@ -227,29 +237,29 @@ def fit(
     run: Path,
     console: Console,
     make_pipeline: Callable[..., RankingPipeline] = RankingPipeline,
-    place: Place | None = None,
+    context: ProcessContext | None = None,
 ) -> RankingPipeline:
-    """Trains below `run` by a pipeline: seeds, precision and model as the settings ask for.
+    """Trains a model below `run`, with the seed, precision and model of the configuration.
 
     Args:
         folder: the data set.
-        builder: serves its batches.
-        config: the settings.
-        run: an existing folder, which may hold the state of a killed training.
-        console: where progress goes.
-        make_pipeline: `RankingPipeline`, or what makes one from the same arguments.
-        place: where this process stands among those that train together; see `RankingPipeline`.
+        builder: its dataset builder.
+        config: configuration of the run.
+        run: an existing folder, which may hold the state of an interrupted run.
+        console: where progress is printed.
+        make_pipeline: `RankingPipeline`, or a callable with the same arguments.
+        context: strategy and cluster of this process, see `RankingPipeline`.
 
     Returns:
-        The pipeline, with the ledger of all epochs.
+        The pipeline, with the history of all epochs.
     """
-    # A note of Keras about its own file formats on every save is no news.
+    # Keras warns about its file format on every save.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     tf.keras.utils.set_random_seed(config.seed)
-    if config.deterministic:
+    if config.training.deterministic:
         tf.config.experimental.enable_op_determinism()
     policy = tf.keras.mixed_precision.global_policy()
-    tf.keras.mixed_precision.set_global_policy(config.precision)
+    tf.keras.mixed_precision.set_global_policy(config.training.precision)
     try:
         pipeline = make_pipeline(
             make_scorer(folder, config).model_builder(name=config.model),
@@ -257,8 +267,8 @@ def fit(
             config,
             run,
             console,
-            _number_of_steps(folder, config.batch_size),
-            *(() if place is None else (place,)),
+            _number_of_steps(folder, config.data.batch_size),
+            context,
         )
         pipeline.train_and_validate()
     finally:
@@ -269,12 +279,12 @@ def fit(
 def _result(
     pipeline: RankingPipeline, config: RunConfig, folder: DataFolder, seconds: float
 ) -> dict[str, Any]:
-    epochs = pipeline.ledger.epochs
-    best = pipeline.ledger.best
+    epochs = pipeline.history.epochs
+    best = pipeline.history.best
     if best is None:
         raise UserError(
-            f"{pipeline.monitor} was never a number: the validation split has no list that "
-            f"{config.monitor} can judge, or training diverged"
+            f"{pipeline.monitor} is undefined in every epoch: {config.training.monitor} is "
+            "defined on no list of the validation split, or training diverged"
         )
     model = pipeline.model
     lists = folder.num_lists("train")
@@ -293,10 +303,10 @@ def _result(
 
 
 def load_run(path: str | Path) -> LoadedRun:
-    """Rebuilds a finished run's model with the weights of its best epoch.
+    """Loads the model of a finished run with the weights of its best epoch.
 
     Raises:
-        UserError: if there is no finished run.
+        UserError: if there is no finished run in the folder.
     """
     path = Path(path)
     if not (path / CONFIG_FILE).is_file():
@@ -304,16 +314,17 @@ def load_run(path: str | Path) -> LoadedRun:
     result = read_json(path / METRICS_FILE)
     if result is None:
         raise UserError(
-            f"run {path}: is not finished; `tfr-moe train` with the same --out resumes it"
+            f"run {path}: is not finished; re-run the same training command to resume it"
         )
+    check_run_files(path)
     config = load_config(path / CONFIG_FILE)
     if config.model in BASELINE_NAMES:
         raise UserError(
-            f"run {path}: {config.model} is no neural model; it can be evaluated, but not exported"
+            f"run {path}: {config.model} is not a neural model; it can be evaluated, not exported"
         )
     folder = DataFolder(path)
     policy = tf.keras.mixed_precision.global_policy()
-    tf.keras.mixed_precision.set_global_policy(config.precision)
+    tf.keras.mixed_precision.set_global_policy(config.training.precision)
     try:
         model = make_scorer(folder, config).build_model(name=config.model)
     finally:

@@ -1,4 +1,4 @@
-// Asks a ranking model for the order of two items and prints it.
+// Ranks two items with a served model and prints the order.
 //
 //	go run . HOST:PORT MODEL
 package main

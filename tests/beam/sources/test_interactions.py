@@ -8,8 +8,8 @@ import yaml
 
 from tests.beam import logs
 from tests.beam.sourcing import rows_of
-from tfr_moe.beam.pipeline import BuildOptions, build
-from tfr_moe.beam.transforms import negatives, past
+from tfr_moe.beam import BuildOptions, build
+from tfr_moe.beam.transforms import history_features, negative_sampling
 from tfr_moe.errors import UserError
 
 DAY = 86400
@@ -67,13 +67,13 @@ def chance_events(number=1200, items=40, users=100, seed=5):
 def settings(tmp_path, table=None, **options):
     """The item table, the past and what else; gives the `key=value` texts."""
     logs.write_csv(tmp_path / "items.csv", table or item_rows())
-    (tmp_path / "past.yaml").write_text(yaml.safe_dump(PAST))
+    (tmp_path / "features.yaml").write_text(yaml.safe_dump(PAST))
     given = {
         "items": tmp_path / "items.csv",
         "user": "user",
         "item": "item",
         "category": "top,sub",
-        "past": tmp_path / "past.yaml",
+        "history_features": tmp_path / "features.yaml",
         **options,
     }
     return tuple(f"{key}={value}" for key, value in given.items())
@@ -159,35 +159,35 @@ def chance_lists(tmp_path_factory):
     return made(folder, chance_events(), negatives=8, exponent=0, repeats=True)[0]
 
 
-def test_where_events_are_chance_no_feature_tells_the_positive(chance_lists):
+def test_no_feature_predicts_the_positive_of_random_events(chance_lists):
     assert len(chance_lists) > 1000
     assert telling(chance_lists) == set()
 
 
 @pytest.mark.slow
-def test_first_events_of_a_user_with_an_item_are_not_told_either(tmp_path):
+def test_no_feature_predicts_the_first_event_of_a_user_with_an_item(tmp_path):
     lists, _, _ = made(tmp_path, chance_events(), negatives=8, exponent=0)
     assert len(lists) > 700
     assert telling(lists) == set()
 
 
-def test_a_planted_view_of_the_own_event_is_noticed(tmp_path, monkeypatch):
+def test_a_planted_leak_of_the_event_itself_is_noticed(tmp_path, monkeypatch):
     def sees_the_moment(times, time, low=0, high=None):
         return bisect_right(times, time, low, len(times) if high is None else high)
 
-    monkeypatch.setattr(past, "bisect_left", sees_the_moment)
+    monkeypatch.setattr(history_features, "bisect_left", sees_the_moment)
     lists, _, _ = made(tmp_path, chance_events(500), negatives=8, exponent=0, repeats=True)
     assert {"item_days", "user_brand"} <= telling(lists)
 
 
 @pytest.mark.slow
 def test_planted_negatives_that_were_never_a_positive_are_noticed(tmp_path, monkeypatch):
-    whole = negatives.CandidateTable.weights
+    whole = negative_sampling.CandidateTable.weights
 
     def anything(self, period, exponent):
         return 1.0 + 0.0 * whole(self, period, exponent)
 
-    monkeypatch.setattr(negatives.CandidateTable, "weights", anything)
+    monkeypatch.setattr(negative_sampling.CandidateTable, "weights", anything)
     # The second half of the items begins to sell in the second half of the time.
     events = chance_events()
     events = [
@@ -278,7 +278,7 @@ def test_a_robot_keeps_its_earliest_events_and_the_others_are_counted(tmp_path):
     assert max(row["user_events"] for rows in lists for row in rows) < 50
 
 
-def test_the_same_seed_gives_the_same_bytes_and_the_manifest_tells_how(tmp_path):
+def test_the_same_seed_gives_the_same_bytes_and_the_manifest_describes_the_draw(tmp_path):
     path = logs.write_csv(tmp_path / "events.csv", chance_events(250))
     (tmp_path / "schema.yaml").write_text(yaml.safe_dump(SCHEMA))
 
@@ -305,7 +305,7 @@ def test_the_same_seed_gives_the_same_bytes_and_the_manifest_tells_how(tmp_path)
     assert manifest["source_counts"]["events"]["became a list"] == lists
 
 
-def test_the_positive_has_no_place_of_its_own(chance_lists):
+def test_the_position_of_the_positive_is_random(chance_lists):
     lists = [rows for rows in chance_lists if len(rows) == 9]
     places = [[row["bought"] for row in rows].index(1) for rows in lists]
     # A place has a ninth of some 1,100 lists: 122 with a deviation of 10.
@@ -320,29 +320,29 @@ def feature(name, scope, kind="categorical", **rest):
 @pytest.mark.parametrize(
     "changes, options, message",
     [
-        ({"position": "place"}, {}, "position 'place': sampled lists were never shown"),
-        ({"labels": ["bought", "seen"]}, {}, "interactions make one label"),
-        ({"time": "when"}, {}, "column 'when' is in no file and is not made; there are: "),
+        ({"position": "place"}, {}, "position 'place': sampled lists have no positions"),
+        ({"labels": ["bought", "seen"]}, {}, "interactions have one label"),
+        ({"time": "when"}, {}, "column 'when' is in no file and is not generated; available: "),
         (
             {"features": [feature("sub", "context")]},
             {},
-            "feature 'sub' is the item's: as context it would be the positive's",
+            "feature 'sub' belongs to the item: as a context feature it would reveal the positive",
         ),
         (
             {"features": [feature("item_events", "context", "numeric")]},
             {},
-            "feature 'item_events' is the item's",
+            "feature 'item_events' belongs to the item",
         ),
-        ({}, {"user": "who"}, "column 'who' of the schema is missing"),
-        ({}, {"category": "top,leaf"}, "column 'leaf' of the schema is missing"),
-        ({}, {"level": 3}, "level is 3, the category has 2 columns"),
+        ({}, {"user": "who"}, "missing column 'who'"),
+        ({}, {"category": "top,leaf"}, "missing column 'leaf'"),
+        ({}, {"level": 3}, "level: must be at most 2, the number of category columns, got 3"),
         ({}, {"negatives": 0}, "negatives: Input should be greater than or equal to 1"),
         ({}, {"min_negatives": 30}, "min_negatives is 30, negatives 20"),
-        ({}, {"colour": 1}, "source interactions has no such option; there are: level, negatives"),
-        ({}, {"items": "no-such-file.csv"}, "--set items no-such-file.csv: no file matches"),
+        ({}, {"colour": 1}, "source interactions has no such option; available: level, negatives"),
+        ({}, {"items": "no-such-file.csv"}, "items no-such-file.csv: no file matches"),
     ],
 )
-def test_what_cant_work_is_refused_in_one_line(tmp_path, changes, options, message):
+def test_what_cant_work_is_rejected_in_one_line(tmp_path, changes, options, message):
     with pytest.raises(UserError) as caught:
         made(tmp_path, chance_events(20), schema={**SCHEMA, **changes}, **options)
     assert message in str(caught.value) and "\n" not in str(caught.value)
@@ -350,7 +350,7 @@ def test_what_cant_work_is_refused_in_one_line(tmp_path, changes, options, messa
 
 def test_the_item_table_has_to_be_named(tmp_path):
     path = logs.write_csv(tmp_path / "events.csv", chance_events(20))
-    with pytest.raises(UserError, match="--set, source interactions: items: Field required"):
+    with pytest.raises(UserError, match="source interactions: items: Field required"):
         rows_of(tmp_path, "interactions", path, SCHEMA)
 
 
@@ -359,7 +359,7 @@ def test_the_real_purchases_give_the_documented_counts_and_no_leak(tmp_path, rea
     folder = real_data / "complete_journey"
     if not folder.is_dir():
         pytest.skip(f"no {folder}")
-    (tmp_path / "past.yaml").write_text(
+    (tmp_path / "features.yaml").write_text(
         yaml.safe_dump(
             [
                 {"name": "item_events", "kind": "count", "by": "product_id"},
@@ -392,7 +392,7 @@ def test_the_real_purchases_give_the_documented_counts_and_no_leak(tmp_path, rea
         "level=2",
         "repeats=true",
         "negatives=1",
-        f"past={tmp_path}/past.yaml",
+        f"history_features={tmp_path}/features.yaml",
     )
     found = outcomes(counts)
     assert found["read"] == 75000 == sum(n for key, n in found.items() if key != "read")

@@ -5,9 +5,8 @@ import pytest
 
 from tests.beam import logs
 from tests.beam.sourcing import rows_of
-from tfr_moe.beam.pipeline import BuildOptions, build
-from tfr_moe.beam.sources import get_source
-from tfr_moe.beam.sources.settings import parse
+from tfr_moe.beam import BuildOptions, build
+from tfr_moe.beam.sources import get_source, parse_options
 from tfr_moe.errors import UserError
 
 TEXT = """2 qid:10 1:0.5 3:-1.25 # docid = a
@@ -38,12 +37,12 @@ def test_lines_become_rows_with_what_is_not_named_0(tmp_path):
     ]
 
 
-def test_null_is_what_the_option_says(tmp_path):
+def test_null_has_the_value_of_the_option(tmp_path):
     rows = values(tmp_path, written(tmp_path / "a.txt"), "null=-7", "num_features=4")
     assert rows[1].values["features"] == [0.0, -7.0, -7.0, 0.0]
 
 
-def test_a_schema_of_ones_own_may_name_single_features(tmp_path):
+def test_a_given_schema_may_name_single_features(tmp_path):
     schema = {
         "list_id": "qid",
         "labels": ["relevance"],
@@ -52,11 +51,11 @@ def test_a_schema_of_ones_own_may_name_single_features(tmp_path):
     rows = values(tmp_path, written(tmp_path / "a.txt"), schema=schema)
     assert [row.values["f3"] for row in rows] == [-1.25, 0.0, 0.0, 1000.0]
     schema["features"][0]["name"] = "price"
-    with pytest.raises(UserError, match="column 'price' is not in the files; there are: qid, rel"):
+    with pytest.raises(UserError, match="unknown column 'price'; available: qid, rel"):
         values(tmp_path, tmp_path / "a.txt", schema=schema)
 
 
-def test_sizes_of_the_queries_may_stand_in_a_file_beside(tmp_path):
+def test_sizes_of_the_queries_may_be_in_a_separate_file(tmp_path):
     with gzip.open(tmp_path / "rank.train.gz", "wt") as file:
         file.write("1 1:1\n0 1:2\nbad\n0 1:4\n")
     (tmp_path / "rank.train.query").write_text("1\n3\n")
@@ -66,7 +65,7 @@ def test_sizes_of_the_queries_may_stand_in_a_file_beside(tmp_path):
     assert rows[3].values["qid"] == "rank.train-2"
 
 
-def test_lines_that_cant_be_taken_apart_say_why(tmp_path):
+def test_lines_that_cant_be_parsed_carry_the_reason(tmp_path):
     text = TEXT + "1 qid:12 x:1\n1 qid:12 4:1\n1 qid:12 1:one\n1 qid:12 7\n1 1:1\n"
     path = written(tmp_path / "a.txt", text)
     rows = values(tmp_path, path, "num_features=3")
@@ -93,7 +92,7 @@ def test_lines_that_cant_be_taken_apart_say_why(tmp_path):
         ("2\nmany\n", "a.txt.query: entry 2: expected the size of a query, got 'many'"),
     ],
 )
-def test_sizes_that_dont_add_up_are_refused(tmp_path, sizes, message):
+def test_sizes_that_dont_add_up_are_rejected(tmp_path, sizes, message):
     path = written(tmp_path / "a.txt", "1 1:1\n0 1:2\n0 1:4\n")
     if sizes is not None:
         (tmp_path / "a.txt.query").write_text(sizes)
@@ -102,7 +101,7 @@ def test_sizes_that_dont_add_up_are_refused(tmp_path, sizes, message):
     assert "\n" not in str(caught.value)
 
 
-def test_files_without_a_feature_are_refused(tmp_path):
+def test_files_without_a_feature_are_rejected(tmp_path):
     with pytest.raises(UserError, match="no line has a feature"):
         values(tmp_path, written(tmp_path / "a.txt", "1 qid:1\n"))
     with pytest.raises(UserError, match="the file is empty"):
@@ -123,9 +122,9 @@ def test_splits_of_the_files_are_kept(tmp_path):
         "validation": 1,
         "test": 1,
     }
-    with pytest.raises(UserError, match="split hash: the files say what is for what"):
+    with pytest.raises(UserError, match="split hash: the files define the splits"):
         build(replace(options, out=tmp_path / "other", split="hash"))
-    with pytest.raises(UserError, match=r"vali\.txt is among the other files as well"):
+    with pytest.raises(UserError, match=r"validation: .*vali\.txt belongs to the train split too"):
         values(tmp_path, f"{tmp_path}/*.txt", *settings)
 
 
@@ -146,6 +145,6 @@ def test_the_real_files_have_the_documented_counts(tmp_path, real_data):
     assert lists == {"train": 201, "validation": 0, "test": 50}
     assert manifest["rows"] == {"read": 3773, "written": 3773, "rejected": 0, "cut": 0}
     found = get_source("letor")
-    schema = found.schema(str(folder / "rank.*.gz"), parse(found.options, (), "letor"))
+    schema = found.schema(str(folder / "rank.*.gz"), parse_options(found.options, (), "letor"))
     assert schema.feature("features").width == 300
     assert len(list(logs.records(tmp_path / "data", "train"))) == 201

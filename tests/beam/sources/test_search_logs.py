@@ -5,7 +5,7 @@ import yaml
 
 from tests.beam import logs
 from tests.beam.sourcing import rows_of
-from tfr_moe.beam.pipeline import BuildOptions, build
+from tfr_moe.beam import BuildOptions, build
 from tfr_moe.errors import UserError
 
 SCHEMA = {
@@ -173,7 +173,7 @@ PAST = [
 ]
 
 
-def test_features_of_the_past_see_earlier_lists_of_all_files_and_not_their_own(tmp_path):
+def test_history_features_cover_earlier_lists_of_all_files_and_no_others(tmp_path):
     day = 86400
     rows = [
         {"user": user, "search": f"{user}{when}", "time": when * day, "item": item, "click": click}
@@ -186,7 +186,7 @@ def test_features_of_the_past_see_earlier_lists_of_all_files_and_not_their_own(t
             ("u", 9, "a", 0),
         ]
     ]
-    (tmp_path / "past.yaml").write_text(yaml.safe_dump(PAST))
+    (tmp_path / "features.yaml").write_text(yaml.safe_dump(PAST))
     for part in range(2):
         logs.write_csv(tmp_path / f"{part}.csv", rows[part::2])
     schema = {
@@ -199,7 +199,7 @@ def test_features_of_the_past_see_earlier_lists_of_all_files_and_not_their_own(t
             {"name": "user_item_views", "scope": "example", "kind": "numeric"},
         ],
     }
-    settings = (f"past={tmp_path}/past.yaml",)
+    settings = (f"history_features={tmp_path}/features.yaml",)
     found, _, _ = rows_of(tmp_path, "search-logs", f"{tmp_path}/?.csv", schema, *settings)
     made = {
         (row.values["search"], row.values["item"]): tuple(row.values[f["name"]] for f in PAST)
@@ -220,16 +220,16 @@ def test_features_of_the_past_see_earlier_lists_of_all_files_and_not_their_own(t
     "settings, message",
     [
         (["grades=click"], "grades: expected column:grade with a grade >= 0, got 'click'"),
-        (["grades=click:1,cart:2"], "column 'cart' of the schema is missing"),
-        (["merge=product"], "column 'product' of the schema is missing"),
+        (["grades=click:1,cart:2"], "missing column 'cart'"),
+        (["merge=product"], "missing column 'product'"),
         (["attribution_hours=3"], "attribution_hours needs merge"),
-        (["items=items"], "log.csv: --set items is for JSON lines"),
-        (["past=nowhere.yaml"], "past nowhere.yaml: cannot be read"),
-        (["colour=1"], "source search-logs has no such option; there are: items, grades"),
-        (["merge"], "--set 'merge': must be key=value"),
+        (["items=items"], "log.csv: items needs JSON lines"),
+        (["history_features=nowhere.yaml"], "history_features nowhere.yaml: cannot be read"),
+        (["colour=1"], "source search-logs has no such option; available: items, grades"),
+        (["merge"], "setting 'merge': must be key=value"),
     ],
 )
-def test_what_cant_work_is_refused_in_one_line(tmp_path, settings, message):
+def test_what_cant_work_is_rejected_in_one_line(tmp_path, settings, message):
     path = logs.write_csv(tmp_path / "log.csv", [{**row, "grade": 0} for row in log(tmp_path)])
     with pytest.raises(UserError) as caught:
         rows_of(tmp_path, "search-logs", path, SCHEMA, *settings)
@@ -268,24 +268,22 @@ def test_columns_of_another_table_are_joined_by_their_key(tmp_path):
     assert "rank" not in rows[0].values
     found = {key[2]: n for key, n in counts.items() if key[1] == "joined rows"}
     assert found == {"read": 4, "kept": 2, "duplicate": 1, "rejected": 1}
-    assert [reject[:3] for reject in rejects] == [
-        (1, 5, "column 'key list_id, item': a value is required")
-    ]
+    assert [reject[:3] for reject in rejects] == [(1, 5, "column 'list_id': a value is required")]
 
 
 @pytest.mark.parametrize(
     "settings, message",
     [
         (["join=scores.csv"], "join and join_by need each other"),
-        (["join=SCORES", "join_by=search:list_id,product"], "scores.csv: column 'product' of the"),
+        (["join=SCORES", "join_by=search:list_id,product"], "scores.csv: missing column 'product'"),
         (
             ["join=SCORES", "join_by=search:list_id,rank"],
-            "log.csv: column 'rank' of the schema is missing",
+            "log.csv: missing column 'rank'",
         ),
-        (["join=nowhere.csv", "join_by=search"], "--set join nowhere.csv: no file matches"),
+        (["join=nowhere.csv", "join_by=search"], "join nowhere.csv: no file matches"),
     ],
 )
-def test_a_table_that_cant_be_joined_is_refused(tmp_path, settings, message):
+def test_a_table_that_cant_be_joined_is_rejected(tmp_path, settings, message):
     path = logs.write_csv(tmp_path / "log.csv", [{**row, "grade": 0} for row in log(tmp_path)])
     settings = [text.replace("SCORES", str(scored(tmp_path))) for text in settings]
     with pytest.raises(UserError) as caught:

@@ -2,9 +2,10 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from tfr_moe.beam.transforms.grouping import RankedList
-from tfr_moe.beam.transforms.statistics import NumericMoments, merge, moments_of, no_moments
-from tfr_moe.row_encoding import scope_floats
+from tfr_moe.beam.transforms.make_lists import RankedList
+from tfr_moe.beam.transforms.statistics import NumericMoments
+from tfr_moe.elwc.encoder import scope_floats
+from tfr_moe.elwc.moments import merge, moments_of, no_moments
 from tfr_moe.schema import FeatureSchema
 
 SCHEMA = FeatureSchema(

@@ -15,13 +15,13 @@ ROWS = [
     ModelCase(
         "PositionEncoding, learned",
         lambda: layers.PositionEncoding("learned", max_positions=3),
-        {"inputs": floats("BL", 5), "places": places(3)},
+        {"inputs": floats("BL", 5), "positions": places(3)},
         {"output": "BL"},
     ),
     ModelCase(
         "PositionEncoding, fixed",
         lambda: layers.PositionEncoding("fixed"),
-        {"inputs": floats("BL", 5), "places": places(100)},
+        {"inputs": floats("BL", 5), "positions": places(100)},
         {"output": "BL"},
     ),
     ModelCase(
@@ -42,7 +42,7 @@ ROWS = [
     ),
     ModelCase(
         "SelfAttentionEncoder by way of points",
-        lambda: layers.SelfAttentionEncoder(**ENCODER, num_points=3),
+        lambda: layers.SelfAttentionEncoder(**ENCODER, num_inducing_points=3),
         LISTS,
         {"output": "BL"},
     ),
@@ -64,7 +64,7 @@ ROWS = [
                 max_positions=3,
                 encode_inputs=where == "inputs",
             ),
-            {**LISTS, "places": places(3)},
+            {**LISTS, "positions": places(3)},
             {"output": "BL"},
         )
         for kind, where in (("learned", "inputs"), ("fixed", "projection"))
@@ -78,14 +78,14 @@ ROWS = [
     ),
     ModelCase(
         "DeepListwiseContext",
-        lambda: layers.DeepListwiseContext([5], state_dim=3, num_views=2),
+        lambda: layers.DeepListwiseContext([5], state_dim=3, num_comparisons=2),
         LISTS,
         {"output": "BL"},
         ordered=True,
     ),
     ModelCase(
         "DeepListwiseContext with dropout",
-        lambda: layers.DeepListwiseContext([], state_dim=3, num_views=2, dropout=0.2),
+        lambda: layers.DeepListwiseContext([], state_dim=3, num_comparisons=2, dropout=0.2),
         LISTS,
         {"output": "BL"},
         draws=True,

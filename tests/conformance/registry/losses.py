@@ -22,5 +22,5 @@ ROWS = [
             name, nonempty
         ),
     )
-    for name in losses.OWN
+    for name in losses.LOSSES
 ]

@@ -21,14 +21,13 @@ def update_usage(metric: Any, values: dict[str, Any]) -> None:
 
 ROWS = [
     MetricCase("SessionAUC", metrics.SessionAUC, RANKED),
-    MetricCase("ndcg", lambda: metrics.MeanOverJudgedLists("ndcg"), RANKED),
     *(
-        MetricCase(key, functools.partial(metrics.MeanOverJudgedLists, key, ranked=5), RANKED)
-        for key in ("mrr", "map", "precision")
+        MetricCase(metric.__name__, functools.partial(metric, k=5), RANKED)
+        for metric in (metrics.NDCG, metrics.MRR, metrics.MAP, metrics.Precision)
     ),
     *(
-        MetricCase(key, functools.partial(metrics.MeanOverAllLists, key, 3), RANKED)
-        for key in ("prm_precision", "prm_map")
+        MetricCase(metric.__name__, functools.partial(metric, k=3), RANKED)
+        for metric in (metrics.PRMPrecision, metrics.PRMMAP)
     ),
     MetricCase(
         "TrainingMean",

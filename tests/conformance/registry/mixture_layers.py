@@ -12,7 +12,7 @@ from tfr_moe._compat import tf
 
 GATE = dict.fromkeys(("logits", "noisy_logits", "noise_stddev", "indices", "weights"), "B")
 ITEM_GATE = dict.fromkeys(GATE, "BL")
-MIXED = {"logits": "BL", "expert_ids": "B", "expert_weights": "B"}
+MIXED = {"logits": "BL", "expert_ids": "B", "expert_weights": "B", "gate_logits": "B"}
 OF_LISTS = {**LISTS, "indices": experts("B", K, N)}
 
 
@@ -41,6 +41,12 @@ ROWS = [
         ITEM_GATE,
     ),
     ModelCase(
+        "ConstraintGate",
+        lambda: layers.ConstraintGate(N, K, weight=0.1),
+        {"inputs": floats("B", 4)},
+        GATE,
+    ),
+    ModelCase(
         "ExpertTowers",
         lambda: layers.ExpertTowers(N, [8, 4], dropout=0.2),
         OF_LISTS,
@@ -49,7 +55,7 @@ ROWS = [
     ),
     ModelCase(
         "ExpertTowers in groups",
-        lambda: layers.ExpertTowers(N, [8, 4], norm="layer", dispatch="capacity", capacity=4),
+        lambda: layers.ExpertTowers(N, [8, 4], norm="layer", dispatch="grouped", capacity=4),
         OF_LISTS,
         {"output": "BL"},
     ),
@@ -130,15 +136,8 @@ ROWS = [
         lambda: mixture(
             noisy_gate=False,
             num_adversarial=N - K,
-            options={
-                "gate_residual": True,
-                "shared_expert": True,
-                "shared_weights": True,
-                "hsc_on": "logits",
-                "hsc_fixed_side": "constraint",
-                "adversarial_margin": 0.5,
-                "adversarial_centred": True,
-            },
+            gate_residual=True,
+            shared_expert=True,
         ),
         MIXTURE,
         MIXED,
@@ -147,7 +146,7 @@ ROWS = [
         "CategoryMixtureOfExperts of items",
         lambda: mixture(noisy_gate=False, num_adversarial=N - K),
         {**MIXTURE, "gate_inputs": floats("BL", 3)},
-        {"logits": "BL", "expert_ids": "BL", "expert_weights": "BL"},
+        dict.fromkeys(MIXED, "BL"),
     ),
     ModelCase(
         "ExpertTowers, all of them with vectors",

@@ -92,7 +92,7 @@ ROWS = [
     ),
     scorer(
         "DLCMScorer",
-        lambda: scorers.DLCMScorer(SCHEMA, TABLES, state_dim=3, num_views=2, **SMALL),
+        lambda: scorers.DLCMScorer(SCHEMA, TABLES, state_dim=3, num_comparisons=2, **SMALL),
         ordered=True,
     ),
     scorer(
@@ -111,7 +111,7 @@ ROWS = [
         )
         for family, settings in (
             (scorers.PRMScorer, {**WITHOUT_TOWERS, "trunk": {**ENCODER, "num_blocks": 1}}),
-            (scorers.DLCMScorer, {**SMALL, "state_dim": 3, "num_views": 2}),
+            (scorers.DLCMScorer, {**SMALL, "state_dim": 3, "num_comparisons": 2}),
             (scorers.WideDeepScorer, {**SMALL, "cross_buckets": 30}),
             (scorers.ClickModelScorer, SMALL),
         )

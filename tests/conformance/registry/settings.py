@@ -1,4 +1,4 @@
-"""What rows of the table share: sizes, tables of features, inputs, and settings of small networks."""
+"""What cases share: sizes, tables of features, inputs, and settings of small networks."""
 
 from __future__ import annotations
 

@@ -5,10 +5,25 @@ from __future__ import annotations
 import functools
 
 import tfr_moe.layers as layers
-from tests.conformance.arrays import floats, ids, mask
+from tests.conformance.arrays import floats, mask
 from tests.conformance.cases import ModelCase
 from tests.conformance.registry.settings import LISTS, MIXTURE, MULTITASK, D, K, N
 from tfr_moe._compat import tf
+from tfr_moe.scorers.base import RoutedScores
+
+
+def routing(name: str, num_tasks: int, axes: str) -> dict[str, str]:
+    """Axes of the outputs of a gated model, by name; of a model without gates, of its logits."""
+    gates = {
+        "omoe": [""],
+        "mmoe": [f"_task_{k}" for k in range(num_tasks)],
+        "category_mmoe": [f"_task_{k}" for k in range(num_tasks)],
+    }.get(name)
+    if gates is None:
+        return {"output": "BL"}
+    named = {f"expert_{what}{gate}": axes for gate in gates for what in ("ids", "weights")}
+    return {"logits": "BL", **named}
+
 
 ROWS = [
     *(
@@ -16,7 +31,7 @@ ROWS = [
             name,
             functools.partial(layers.make_multitask, name, 3, **MULTITASK),
             LISTS,
-            {"output": "BL"},
+            routing(name, 3, "BL"),
             draws=True,
         )
         for name in layers.MULTITASK
@@ -26,7 +41,7 @@ ROWS = [
             f"{name} without draws",
             functools.partial(layers.make_multitask, name, 2, hidden_dims=[8]),
             LISTS,
-            {"output": "BL"},
+            routing(name, 2, "BL"),
         )
         for name in layers.MULTITASK
     ),
@@ -41,7 +56,7 @@ ROWS = [
         "CategoryMMoE",
         lambda: layers.CategoryMMoE(2, num_experts=N, top_k=K, **MULTITASK),
         MIXTURE,
-        {"output": "BL"},
+        routing("category_mmoe", 2, "B"),
         draws=True,
     ),
     ModelCase(
@@ -50,7 +65,14 @@ ROWS = [
             3, [8], num_experts=N, top_k=K, noisy_gate=False, hsc_weight=0.5
         ),
         MIXTURE,
-        {"output": "BL"},
+        routing("category_mmoe", 3, "B"),
+    ),
+    ModelCase(
+        "RoutedScores",
+        lambda: RoutedScores(num_experts=N),
+        {"logits": floats("BL", None), "expert_weights": floats("B", K)},
+        {"logits": "BL", "expert_weights": "B"},
+        call=lambda layer, x: layer(x),
     ),
     ModelCase(
         "TaskScores",
@@ -64,11 +86,5 @@ ROWS = [
         {"click": floats("BL", None), "cart": floats("BL", None)},
         {"output": "BL"},
         call=lambda layer, x: layer(x),
-    ),
-    ModelCase(
-        "TaskOfCategory",
-        lambda: layers.TaskOfCategory([["a"], ["b", "c"]]),
-        {"logits": floats("BL", 2), "categories": ids("B", 1, "a", "b", "c")},
-        {"output": "BL"},
     ),
 ]

@@ -41,7 +41,10 @@ ROWS = [
         lambda: scorers.CategoryMMoEScorer(
             TASKS,
             FILE_TABLES,
-            settings={"num_experts": N, "top_k": K, "hsc_weight": 0.1, "noisy_gate": False},
+            num_experts=N,
+            top_k=K,
+            hsc_weight=0.1,
+            noisy_gate=False,
             **SMALL,
         ),
         BY_TASK,

@@ -21,7 +21,7 @@ import tfserving.PredictionServiceGrpc;
 import tfserving.TensorProto;
 import tfserving.TensorShapeProto;
 
-/** Asks a ranking model for the order of two items and prints it. */
+/** Ranks two items with a served model and prints the order. */
 public final class Rank {
   /** One id, or the ids of a list filled up with "" to its max_length. */
   private static Feature ids(String... values) {

@@ -1,0 +1,317 @@
+"""Builds a data-set folder from a source of rows.
+
+source -> GroupRows -> MakeLists -> split -> EncodeLists -> shards
+              |                       |
+           rejects      vocabularies and statistics (training split only)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+
+from tfr_moe.beam.manifest import Counts, WriteCounts, WriteRejects, manifest, take_counts
+from tfr_moe.beam.rows import COUNTS
+from tfr_moe.beam.runner import reporting, running
+from tfr_moe.beam.sorted_groups import UseGroups
+from tfr_moe.beam.sources.registry import (
+    Input,
+    Source,
+    SourceOptions,
+    get_source,
+    load_source_modules,
+    parse_options,
+)
+from tfr_moe.beam.transforms.make_lists import CombineList, GroupRows, MakeLists
+from tfr_moe.beam.transforms.shards import (
+    EncodeLists,
+    TimeBounds,
+    assign_by_file,
+    assign_by_hash,
+    assign_by_time,
+    write_shard,
+)
+from tfr_moe.beam.transforms.statistics import NumericMoments
+from tfr_moe.beam.transforms.vocabulary import WriteVocabularies
+from tfr_moe.elwc.tfrecord import check_checksums
+from tfr_moe.errors import UserError
+from tfr_moe.schema import (
+    MANIFEST_FILE,
+    SCHEMA_FILE,
+    SPLITS,
+    STATISTICS_FILE,
+    FeatureSchema,
+    description_files,
+    shard_file,
+    shard_files,
+    vocabulary_file,
+)
+from tfr_moe.utils.console import ProgressCallback
+from tfr_moe.utils.digests import write_manifest
+from tfr_moe.utils.io import atomic_directory, read_json, write_json
+
+__all__ = ["BuildOptions", "build"]
+
+_BOUNDS_FILE = "bounds.json"
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """Options of `build`.
+
+    Attributes:
+        source: name of a source, such as `search-logs`.
+        input: path or glob pattern, in any file system that Beam supports.
+        schema: path of the schema, YAML or JSON; None for sources with a default schema.
+        out: data-set folder to create. Workers write into it, so it must be on a file system that
+            they share.
+        split: `time` (earliest lists for training, latest for the test) or `hash` (of the list ID);
+            None means `time` if the schema names a time column, else `hash`.
+        validation_fraction: fraction of lists for validation.
+        test_fraction: fraction of lists for the test.
+        max_list_size: longer lists keep the items shown first; between 1 and 1000.
+        min_list_size: shorter lists are dropped. 1 keeps every list.
+        num_shards: files of the training split, other splits in proportion; None means 8, or more
+            where files would exceed some 32 MB of input.
+        seed: of the hashes for split, shard and order.
+        overwrite: replace `out` if it exists.
+        settings: options of the source, each `key=value`.
+        source_modules: modules to import first, which register sources.
+        beam_args: arguments for Beam, such as `--runner=FlinkRunner`. Without `--runner` the
+            pipeline runs in this process.
+
+    Raises:
+        UserError: for a value out of range, naming the option and the allowed values.
+    """
+
+    source: str
+    input: str
+    schema: str | Path | None
+    out: str | Path
+    split: str | None = None
+    validation_fraction: float = 0.1
+    test_fraction: float = 0.1
+    max_list_size: int = 200
+    min_list_size: int = 1
+    num_shards: int | None = None
+    seed: int = 0
+    overwrite: bool = False
+    settings: tuple[str, ...] = ()
+    source_modules: tuple[str, ...] = ()
+    beam_args: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Checks ranges."""
+        for name, low, high in (
+            ("validation_fraction", 0, 0.5),
+            ("test_fraction", 0, 0.5),
+            ("max_list_size", 1, 1000),
+            ("min_list_size", 1, self.max_list_size),
+            ("num_shards", 1, 99999),
+        ):
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise UserError(f"{name} must be between {low} and {high}, got {value}")
+        if self.validation_fraction + self.test_fraction >= 1:
+            raise UserError("validation_fraction and test_fraction leave nothing for training")
+        if self.split not in (None, "time", "hash"):
+            raise UserError(f"split must be time or hash, got {self.split!r}")
+
+    def shards(self, total_bytes: int) -> dict[str, int]:
+        """Returns the number of files of each split."""
+        train = self.num_shards or max(8, -(-total_bytes // (32 << 20)))
+        rest = 1.0 - self.validation_fraction - self.test_fraction
+        return {
+            "train": train,
+            "validation": max(1, round(train * self.validation_fraction / rest)),
+            "test": max(1, round(train * self.test_fraction / rest)),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns the options as JSON values, for the manifest."""
+        schema = None if self.schema is None else str(self.schema)
+        lists = {name: list(v) for name, v in vars(self).items() if isinstance(v, tuple)}
+        return {**vars(self), "schema": schema, "out": str(self.out), **lists}
+
+
+def build(options: BuildOptions, progress: ProgressCallback | None = None) -> dict[str, Any]:
+    """Builds the data-set folder `options.out`.
+
+    The folder appears only when it is complete; a failed build leaves nothing. The same input and
+    seed give the same records in the same files, on any runner.
+
+    Args:
+        options: source, input, schema, output and split.
+        progress: called with (done, total, stage); stage `read` in stored bytes, then `write` in
+            files. Not called where the pipeline runs on workers elsewhere.
+
+    Returns:
+        The manifest, see docs/data.md.
+
+    Raises:
+        UserError: for an invalid source, schema, input file or option, in one line.
+
+    Example:
+        manifest = build(BuildOptions("search-logs", "logs/*.csv.gz", "schema.yaml", "data"))
+    """
+    check_checksums()
+    load_source_modules(options.source_modules)
+    source = get_source(options.source)
+    settings = parse_options(source.options, options.settings, source.name, seed=options.seed)
+    schema = _schema(options, source, settings)
+    source_input = source(options.input, schema, settings)
+    split = _split_kind(options, schema, source_input)
+    shards = options.shards(source_input.total_bytes)
+    _check_inputs_outside(options, source_input)
+    overwrite = MANIFEST_FILE if options.overwrite else None
+    with atomic_directory(options.out, overwrite) as folder:
+        with (
+            reporting(progress, source_input.total_bytes, sum(shards.values())),
+            running(options.beam_args, folder) as pipeline,
+        ):
+            _assemble(pipeline, options, schema, split, source_input, shards, str(folder))
+        _add_empty_files(folder, schema, shards)
+        counts = take_counts(folder)
+        bounds = read_json(folder / _BOUNDS_FILE)
+        (folder / _BOUNDS_FILE).unlink(missing_ok=True)
+        _check_not_empty(options, folder, counts)
+        result = manifest(options, split, source_input, shards, counts, bounds)
+        schema.save(folder / SCHEMA_FILE)
+        names = [*description_files(folder), *shard_files(folder)]
+        return write_manifest(folder / MANIFEST_FILE, result, names)
+
+
+def _check_inputs_outside(options: BuildOptions, source_input: Input) -> None:
+    """Raises `UserError` where replacing `out` would delete an input."""
+    out = Path(os.path.realpath(options.out))
+    for file in source_input.files:
+        if out in Path(os.path.realpath(file)).parents:
+            raise UserError(f"out {options.out}: contains the input {file}; choose another folder")
+
+
+def _schema(options: BuildOptions, source: Source, settings: SourceOptions) -> FeatureSchema:
+    if options.schema is not None:
+        return FeatureSchema.load(options.schema)
+    if source.schema is None:
+        raise UserError(f"schema: source {source.name} needs a schema, which describes the columns")
+    return source.schema(options.input, settings)
+
+
+def _split_kind(options: BuildOptions, schema: FeatureSchema, source_input: Input) -> str:
+    if source_input.split_of is not None:
+        if options.split is not None:
+            raise UserError(f"split {options.split}: the files define the splits")
+        return "files"
+    if options.split == "time" and schema.time is None:
+        raise UserError(f"split time: the schema {options.schema} names no time column")
+    return options.split or ("time" if schema.time else "hash")
+
+
+def _assemble(
+    pipeline: beam.Pipeline,
+    options: BuildOptions,
+    schema: FeatureSchema,
+    split: str,
+    source_input: Input,
+    shards: dict[str, int],
+    folder: str,
+) -> None:
+    combine = CombineList(options.max_list_size)
+    make_lists = partial(MakeLists, combine, options.min_list_size)
+    rows = pipeline | "Read" >> source_input.rows
+    grouped = rows | "GroupRows" >> GroupRows(schema, combine)
+    bounds = None
+    if split == "time":
+        lists = grouped.lists | "ListsForTimes" >> make_lists()
+        bounds = _time_bounds(lists.lists, options, folder)
+    made = grouped.lists | "MakeLists" >> make_lists(after=bounds)
+    assigned = made.lists | "Split" >> _assign(options, source_input, bounds)
+    encoded = assigned | "Encode" >> beam.ParDo(
+        EncodeLists(schema, shards, options.seed)
+    ).with_outputs(COUNTS, main="records")
+    _ = encoded.records | "WriteShards" >> UseGroups(
+        partial(write_shard, folder=folder, shards=shards), itemgetter(0, 1)
+    )
+    training = (
+        assigned
+        | "Training" >> beam.Filter(lambda entry: entry[0] == SPLITS[0])
+        | "DropSplit" >> beam.Values()
+    )
+    _ = (
+        training
+        | "Statistics" >> beam.CombineGlobally(NumericMoments(schema))
+        | "WriteStatistics" >> beam.Map(partial(write_json, Path(folder, STATISTICS_FILE)))
+    )
+    id_counts = training | "Vocabularies" >> WriteVocabularies(schema, folder)
+    _ = grouped.rejects | "WriteRejects" >> WriteRejects(source_input.files, folder)
+    counts = (grouped.counts, made[COUNTS], encoded[COUNTS], id_counts)
+    _ = counts | "WriteCounts" >> WriteCounts(folder)
+
+
+def _assign(
+    options: BuildOptions, source_input: Input, bounds: beam.PCollection | None
+) -> beam.PTransform:
+    """Returns the transform from `RankedList` to (split, `RankedList`)."""
+    if source_input.split_of is not None:
+        return beam.Map(assign_by_file, source_input.split_of)
+    if bounds is not None:
+        return beam.Map(assign_by_time, beam.pvalue.AsSingleton(bounds))
+    return beam.Map(
+        assign_by_hash, options.seed, options.validation_fraction, options.test_fraction
+    )
+
+
+def _time_bounds(lists: beam.PCollection, options: BuildOptions, folder: str) -> beam.PCollection:
+    fractions = TimeBounds(options.validation_fraction, options.test_fraction)
+    bounds = (
+        lists
+        | "Times" >> beam.Map(lambda ranked: ranked.time)
+        | "TimeBounds" >> beam.CombineGlobally(fractions)
+    )
+    _ = (
+        bounds
+        | "BoundsAsJson" >> beam.Map(lambda bounds: bounds.as_json())
+        | "WriteBounds" >> beam.Map(partial(write_json, Path(folder, _BOUNDS_FILE)))
+    )
+    return bounds
+
+
+def _add_empty_files(folder: Path, schema: FeatureSchema, shards: dict[str, int]) -> None:
+    """Writes the shards and vocabularies that no list fell into, so that all names exist."""
+    for split, count in shards.items():
+        for number in range(count):
+            if not (folder / shard_file(split, number, count)).exists():
+                write_shard((split, number), [], str(folder), shards)
+    for feature in schema.features:
+        if feature.has_vocabulary:
+            path = folder / vocabulary_file(feature.name)
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+
+
+def _check_not_empty(options: BuildOptions, folder: Path, counts: Counts) -> None:
+    """Raises `UserError` where no list is left for training."""
+    if not counts.get(("rows", "read")):
+        found = [f"{key[1]} {key[2]}: {n}" for key, n in counts.items() if key[0] == "source"]
+        why = f" ({'; '.join(sorted(found))})" if found else ""
+        raise UserError(f"input {options.input}: there are no rows{why}")
+    if counts.get(("lists", SPLITS[0])):
+        return
+    for path in sorted(folder.glob("rejects-*.jsonl")):
+        with open(path, encoding="utf-8") as file:
+            first = json.loads(next(file))
+        raise UserError(
+            f"{first['file']}, line {first['line']}: {first['reason']}; "
+            f"no row is left for training, {counts['rows', 'read']} were read"
+        )
+    raise UserError(
+        f"input {options.input}: no list is left for training, "
+        f"min_list_size is {options.min_list_size}"
+    )

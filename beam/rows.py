@@ -1,0 +1,118 @@
+"""Options that sources take, rows that they make, and counters that leave a pipeline as data."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindow
+from apache_beam.utils.windowed_value import WindowedValue
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+
+COUNTS = "counts"
+REJECTS = "rejects"
+_WINDOW = GlobalWindow()
+_END = _WINDOW.max_timestamp()
+
+RowKey = tuple[int, int, int]
+"""(file, line, order) of a row: where it comes from."""
+Reject = tuple[int, int, str, Any]
+"""(index of the file, line, reason, row)"""
+
+
+class RawRow(NamedTuple):
+    """One row as read from a file.
+
+    Attributes:
+        file: index of the file in `Input.files`.
+        line: line of the row, from 1 (row number for formats without lines).
+        values: column name -> raw value; the raw text of a row that cannot be parsed.
+        error: why the row cannot be parsed, or None.
+        order: index among several rows made of one line; breaks ties in a list.
+    """
+
+    file: int
+    line: int
+    values: Mapping[str, Any] | str
+    error: str | None = None
+    order: int = 0
+
+    @property
+    def key(self) -> RowKey:
+        """Where the row comes from."""
+        return self.file, self.line, self.order
+
+    def columns(self) -> Mapping[str, Any]:
+        """`values` of a row that was parsed.
+
+        Raises:
+            TypeError: for a row that was not.
+        """
+        if isinstance(self.values, str):
+            raise TypeError(f"row {self.key} was not parsed: {self.error}")
+        return self.values
+
+    def reject(self, reason: str) -> Reject:
+        """The entry of the row in a file of rejects."""
+        return self.file, self.line, reason, self.values
+
+
+class SourceRows(NamedTuple):
+    """Rows of a source together with rejects and counts.
+
+    Attributes:
+        batches: collection of lists of `RawRow`.
+        rejects: collection of `Reject` that never became rows.
+        counts: collection of (("source", thing, outcome), number), such as ("source", "events",
+            "read"). For each thing, `read` must equal the sum of its other outcomes.
+    """
+
+    batches: beam.PCollection
+    rejects: beam.PCollection
+    counts: beam.PCollection
+
+
+class SourceOptions(BaseModel):
+    """Base class of the options of a source; the description of a field is its help text.
+
+    The text of a tuple is split at its commas: `a,b` or `[a, b]`; that of a `Literal` may be any of
+    its values.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, str) and get_origin(annotation) is tuple:
+            return [part.strip() for part in value.strip("[]").split(",") if part.strip()]
+        if get_origin(annotation) is Literal:
+            return next((choice for choice in get_args(annotation) if str(choice) == value), value)
+        return value
+
+
+def at_the_end(element: Any) -> WindowedValue:
+    """Wraps an element for `finish_bundle`, which has to name its window."""
+    return WindowedValue(element, _END, (_WINDOW,))
+
+
+class CountingDoFn(beam.DoFn):
+    """A DoFn whose `tally` is emitted to the output `counts` at the end of each bundle.
+
+    Counting in the data is exact on every runner; one element per event would cost as much as the
+    work itself.
+    """
+
+    tally: Counter[Hashable]
+
+    def start_bundle(self) -> None:
+        """Resets the counters: a bundle that is retried counts again."""
+        self.tally = Counter()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Yields (key, count) of the bundle."""
+        for entry in self.tally.items():
+            yield beam.pvalue.TaggedOutput(COUNTS, at_the_end(entry))

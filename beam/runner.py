@@ -1,0 +1,139 @@
+"""Running a pipeline: the embedded runner by default, user errors in one line, progress."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from tfr_moe.beam.sorted_groups import sort_in
+from tfr_moe.errors import UserError
+from tfr_moe.utils.console import ProgressCallback
+
+_STEP = " [while running"
+_USER_ERROR = re.compile(r"tfr_moe\.errors\.UserError: (.*?)(?: \[while running|$)", re.MULTILINE)
+
+_listener: Callable[[str, int], None] | None = None
+
+
+@contextmanager
+def running(
+    beam_args: tuple[str, ...], folder: str | Path | None = None
+) -> Iterator[beam.Pipeline]:
+    """Yields a pipeline and runs it to completion at the end of the block.
+
+    Args:
+        beam_args: arguments for Beam; without `--runner` the pipeline runs in this process.
+        folder: where a pipeline in this process sorts its data; by default that of temporary files.
+
+    Raises:
+        UserError: for invalid arguments, and where a step raised one.
+    """
+    pipeline = _pipeline(beam_args)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".runs-", dir=folder) as runs:
+            sort_in(pipeline, runs)
+            with _only_news(), _rare_collections(), pipeline:
+                yield pipeline
+    except Exception as error:
+        message = _user_message(error)
+        if message is None:
+            raise
+        raise UserError(message) from None
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Runs the garbage collector rarely: rows are many small objects without reference cycles."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def _pipeline(beam_args: tuple[str, ...]) -> beam.Pipeline:
+    try:
+        options = PipelineOptions(list(beam_args))
+        # Beam's DirectRunner would first try to download a runner written in Go.
+        runner = None if options.view_as(StandardOptions).runner else FnApiRunner()
+        return beam.Pipeline(runner=runner, options=options)
+    except (SystemExit, ValueError, ImportError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"Beam arguments {' '.join(beam_args)}: {reason}") from error
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Drops the traceback of a `UserError`, whose line is enough, and RunInference's notice that it
+    cannot measure memory, which it logs wherever torch is not installed."""
+    of_user = record.exc_info and isinstance(record.exc_info[1], UserError)
+    return not of_user and "memory usage cannot be fetched" not in record.getMessage()
+
+
+@contextmanager
+def _only_news() -> Iterator[None]:
+    """Filters the logs: a filter of a logger sees only what is logged with that very logger."""
+    loggers = [logging.getLogger(name) for name in ("apache_beam.runners.common", None)]
+    for logger in loggers:
+        logger.addFilter(_is_news)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(_is_news)
+
+
+def _user_message(error: Exception) -> str | None:
+    """Returns the message of a `UserError` raised by a step, None for any other error.
+
+    Beam appends the name of the step; other processes send only the text of the traceback.
+    """
+    if isinstance(error, UserError):
+        return str(error).split(_STEP)[0]
+    found = _USER_ERROR.search(str(error))
+    return found[1] if found else None
+
+
+@contextmanager
+def reporting(
+    progress: ProgressCallback | None, total_bytes: int, total_files: int
+) -> Iterator[None]:
+    """Forwards `advance` to `progress` while the block runs.
+
+    Steps of a pipeline are pickled and cannot hold a callback. With the embedded runner they run in
+    this process and find the listener here; workers elsewhere report nothing.
+
+    Args:
+        progress: called with (done, total, stage); stage `read` in stored bytes, `write` in files.
+        total_bytes: of the input.
+        total_files: of the output.
+    """
+    global _listener
+    totals = {"read": total_bytes, "write": total_files}
+    done = dict.fromkeys(totals, 0)
+
+    def listen(stage: str, amount: int) -> None:
+        done[stage] = min(done[stage] + amount, totals[stage])
+        if progress is not None:
+            progress(done[stage], totals[stage], stage)
+
+    _listener = listen
+    try:
+        yield
+    finally:
+        _listener = None
+
+
+def advance(amount: int, stage: str = "read") -> None:
+    """Reports that `amount` more bytes are read (or files written), if anyone listens."""
+    if _listener is not None:
+        _listener(stage, amount)

@@ -1,0 +1,149 @@
+"""Files of scores or vectors: CSV, JSON lines or Parquet with one row per item."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import itertools
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from tfr_moe.elwc.values import LIST_SEPARATOR
+from tfr_moe.errors import UserError
+
+FORMATS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".parquet")
+_ROWS = 1 << 16
+
+
+class ScoredList(NamedTuple):
+    """One list with the outputs of the model.
+
+    Attributes:
+        list_id: its ID.
+        items: IDs of its items, in the order of the list.
+        outputs: a score or a vector per item.
+    """
+
+    list_id: str
+    items: Sequence[str]
+    outputs: Sequence[Any]
+
+
+class ScoreFiles:
+    """Writes a file in parts and joins them.
+
+    The columns are `list_id`, `item_id`, `score` and `rank` (best first; ties keep the order of the
+    list), or `list_id`, `item_id` and a vector. CSV separates the numbers of a vector by `|`.
+
+    Args:
+        path: of the file; its ending decides the format.
+        vectors: name of the column of vectors; None for scores.
+
+    Raises:
+        UserError: for an ending that is none of `FORMATS`.
+    """
+
+    def __init__(self, path: Path, vectors: str | None = None):
+        endings = [ending for ending in FORMATS if path.name.endswith(ending)]
+        if not endings:
+            raise UserError(f"out {path}: the name must end in {', '.join(FORMATS)}")
+        self._ending = endings[-1]
+        self._ranked = vectors is None
+        self._columns = ["list_id", "item_id", *([vectors] if vectors else ["score", "rank"])]
+
+    def write_part(self, path: Path, lists: Iterable[ScoredList]) -> None:
+        """Writes one part."""
+        rows = (row for scored in lists for row in self._rows(scored))
+        if self._ending == ".parquet":
+            self._write_parquet(path, rows)
+            return
+        with open(path, "wb") as raw, _compressed(raw, self._ending) as file:
+            text = io.TextIOWrapper(file, "utf-8", newline="")
+            writer = csv.writer(text, lineterminator="\n")
+            for list_id, item, output, *rank in rows:
+                if self._ending.startswith(".csv"):
+                    writer.writerow((list_id, item, _as_text(output), *rank))
+                else:
+                    values = (list_id, item, _as_json(output), *rank)
+                    row = dict(zip(self._columns, values, strict=True))
+                    text.write(json.dumps(row, ensure_ascii=False) + "\n")
+            text.flush()
+            text.detach()
+
+    def _rows(self, scored: ScoredList) -> Iterator[tuple[Any, ...]]:
+        list_id, items, outputs = scored
+        if not self._ranked:
+            yield from ((list_id, *pair) for pair in zip(items, outputs, strict=True))
+            return
+        best = sorted(range(len(items)), key=lambda index: -outputs[index])
+        for rank, index in enumerate(best, start=1):
+            yield list_id, items[index], outputs[index], rank
+
+    def join(self, parts: Sequence[Path], path: Path) -> Path:
+        """Concatenates parts; returns the path of the result."""
+        if self._ending == ".parquet":
+            self._join_parquet(parts, path)
+            return path
+        with open(path, "wb") as out:
+            if self._ending.startswith(".csv"):
+                header = (",".join(self._columns) + "\n").encode()
+                out.write(
+                    gzip.compress(header, mtime=0) if self._ending.endswith(".gz") else header
+                )
+            concatenate(parts, out)
+        return path
+
+    def _arrow_schema(self) -> Any:
+        import pyarrow as pa
+
+        output = pa.float32() if self._ranked else pa.list_(pa.float32())
+        kinds = (pa.string(), pa.string(), output, pa.int32())
+        return pa.schema(list(zip(self._columns, kinds, strict=False)))
+
+    def _write_parquet(self, path: Path, rows: Iterator[tuple[Any, ...]]) -> None:
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        schema = self._arrow_schema()
+        with parquet.ParquetWriter(path, schema) as writer:
+            while batch := list(itertools.islice(rows, _ROWS)):
+                columns = [list(column) for column in zip(*batch, strict=True)]
+                writer.write_table(pa.table(columns, schema=schema))
+
+    def _join_parquet(self, parts: Sequence[Path], path: Path) -> None:
+        from pyarrow import parquet
+
+        with parquet.ParquetWriter(path, self._arrow_schema()) as writer:
+            for part in parts:
+                stored = parquet.ParquetFile(part)
+                for group in range(stored.num_row_groups):
+                    writer.write_table(stored.read_row_group(group))
+
+
+def concatenate(paths: Iterable[Path], out: IO[bytes]) -> None:
+    """Copies files into `out`, one after the other."""
+    for path in paths:
+        with open(path, "rb") as part:
+            shutil.copyfileobj(part, out)
+
+
+def _compressed(file: IO[bytes], ending: str) -> Any:
+    # The gzip header has neither name nor time: the same scores give the same bytes.
+    return gzip.GzipFile("", "wb", 6, file, 0) if ending.endswith(".gz") else nullcontext(file)
+
+
+def _as_text(output: float | list[float]) -> str:
+    numbers = output if isinstance(output, list) else [output]
+    return LIST_SEPARATOR.join([f"{number:.9g}" for number in numbers])
+
+
+def _as_json(output: float | list[float]) -> float | list[float]:
+    """Returns the shortest decimal numbers that read back as the same float32."""
+    if isinstance(output, list):
+        return [float(f"{number:.9g}") for number in output]
+    return float(f"{output:.9g}")

@@ -1,0 +1,201 @@
+"""Group by key: by the runner's shuffle, or by an external merge sort on disk.
+
+Beam's embedded runner keeps everything it shuffles in memory, several times over. Where a pipeline
+runs on it, sorted runs on disk and one merging pass take the place of the shuffle, so that memory
+does not grow with the data. On any other runner the runner shuffles. Each transform decides when it
+is applied.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import pickle
+import struct
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+
+from tfr_moe.beam.rows import at_the_end
+
+RUN_BYTES = 64 << 20
+"""Size in memory at which entries are written as a run."""
+
+_LENGTH = struct.Struct("<I")
+_ENTRY_BYTES = 200  # memory of an entry besides its own bytes
+Order = Callable[[Any], Any]
+Use = Callable[[Any, Iterable[Any]], Any]
+UseBoth = Callable[[Any, list[Any], Iterable[Any]], Iterator[Any]]
+
+
+_FOLDERS: weakref.WeakKeyDictionary[beam.Pipeline, str] = weakref.WeakKeyDictionary()
+
+
+def sort_in(pipeline: beam.Pipeline, folder: str) -> None:
+    """Sets the folder for the sorted runs of a pipeline, whose owner removes it."""
+    _FOLDERS[pipeline] = folder
+
+
+def is_embedded(pipeline: beam.Pipeline) -> bool:
+    """Returns whether the pipeline runs in this process, on the runner that shuffles in memory."""
+    return isinstance(pipeline.runner, FnApiRunner)
+
+
+class _WriteRuns(beam.DoFn):
+    """(key, value) -> paths of sorted runs."""
+
+    def __init__(self, folder: str, order: Order):
+        self._folder = folder
+        self._order = order
+
+    def start_bundle(self) -> None:
+        self._waiting: list[tuple[Any, bytes]] = []
+        self._size = 0
+
+    def process(self, entry: tuple[Any, Any]) -> Iterator[str]:
+        data = pickle.dumps(entry, pickle.HIGHEST_PROTOCOL)
+        self._waiting.append((self._order(entry), data))
+        self._size += len(data) + _ENTRY_BYTES
+        if self._size > RUN_BYTES:
+            yield self._write()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        if self._waiting:
+            yield at_the_end(self._write())
+
+    def _write(self) -> str:
+        self._waiting.sort(key=itemgetter(0))
+        handle, path = tempfile.mkstemp(dir=self._folder)
+        with open(handle, "wb") as file:
+            for _, data in self._waiting:
+                file.write(_LENGTH.pack(len(data)) + data)
+        self.start_bundle()
+        return path
+
+
+def _read_run(path: str) -> Iterator[tuple[Any, Any]]:
+    with open(path, "rb") as file:
+        while head := file.read(_LENGTH.size):
+            yield pickle.loads(file.read(*_LENGTH.unpack(head)))
+
+
+class SortedRuns(beam.PTransform):
+    """(key, value) -> one list of paths of files with sorted entries; no element for no entries.
+
+    Args:
+        order: sort key of an entry, which must begin with the entry's key.
+    """
+
+    def __init__(self, order: Order):
+        super().__init__()
+        self._order = order
+
+    def expand(self, entries: beam.PCollection) -> beam.PCollection:
+        """Sorts and writes."""
+        write = _WriteRuns(_FOLDERS[entries.pipeline], self._order)
+        return (
+            entries
+            | "WriteRuns" >> beam.ParDo(write).with_output_types(str)
+            | "OneKey" >> beam.Map(lambda path: (None, path))
+            | "AllRuns" >> beam.GroupByKey()
+            | "Paths" >> beam.MapTuple(lambda _, paths: sorted(paths))
+        )
+
+
+def groups(runs: Iterable[str], order: Order) -> Iterator[tuple[Any, Iterator[Any]]]:
+    """Yields (key, its values in order) over all runs; as with `itertools.groupby`, a group must be
+    consumed before the next one."""
+    merged = heapq.merge(*map(_read_run, runs), key=order)
+    for key, entries in itertools.groupby(merged, key=itemgetter(0)):
+        yield key, map(itemgetter(1), entries)
+
+
+class UseGroups(beam.PTransform):
+    """(key, value) -> `use(key, values)`, the values sorted.
+
+    Args:
+        use: function of a key and an iterable of its values, which need not fit into memory.
+        order: sort key of a value.
+    """
+
+    def __init__(self, use: Use, order: Order):
+        super().__init__()
+        self._use, self._order = use, order
+
+    def expand(self, entries: beam.PCollection) -> beam.PCollection:
+        """Groups, sorts and applies `use`."""
+        use, order = self._use, self._order
+        if not is_embedded(entries.pipeline):
+            return (
+                entries
+                | "Group" >> beam.GroupByKey()
+                | "Use" >> beam.MapTuple(lambda key, found: use(key, sorted(found, key=order)))
+            )
+
+        def by(entry: tuple[Any, Any]) -> tuple[Any, Any]:
+            return entry[0], order(entry[1])
+
+        def use_all(runs: list[str]) -> Iterator[Any]:
+            for key, values in groups(runs, by):
+                yield use(key, values)
+
+        return entries | SortedRuns(by) | "Use" >> beam.FlatMap(use_all)
+
+
+class CoGroupSorted(beam.PTransform):
+    """(known, queries), two collections of (key, value) -> `use(key, known values, queries)`.
+
+    Keys without a query are dropped.
+
+    Args:
+        use: function of a key, the list of its known values and an iterable of its queries, which
+            need not fit into memory.
+    """
+
+    def __init__(self, use: UseBoth):
+        super().__init__()
+        self._use = use
+
+    def expand(self, sides: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        """Joins and applies `use`."""
+        known, queries = sides
+        if not is_embedded(known.pipeline):
+            return (
+                {"known": known, "queries": queries}
+                | beam.CoGroupByKey()
+                | "Use" >> beam.FlatMap(_use_joined, self._use)
+            )
+        tagged = [
+            side | f"Tag{number}" >> beam.MapTuple(lambda key, value, n=number: (key, (n, value)))
+            for number, side in enumerate(sides)
+        ]
+        return (
+            tagged
+            | beam.Flatten()
+            | SortedRuns(_known_first)
+            | "Use" >> beam.FlatMap(_use_runs, self._use)
+        )
+
+
+def _known_first(entry: tuple[Any, tuple[int, Any]]) -> tuple[Any, int]:
+    return entry[0], entry[1][0]
+
+
+def _use_joined(joined: tuple[Any, dict[str, Iterable[Any]]], use: UseBoth) -> Iterator[Any]:
+    key, sides = joined
+    yield from use(key, list(sides["known"]), sides["queries"])
+
+
+def _use_runs(runs: list[str], use: UseBoth) -> Iterator[Any]:
+    for key, values in groups(runs, _known_first):
+        known: list[Any] = []
+        for side, entries in itertools.groupby(values, key=itemgetter(0)):
+            if side == 0:
+                known = [value for _, value in entries]
+            else:
+                yield from use(key, known, (value for _, value in entries))

@@ -1,0 +1,250 @@
+"""The registry of sources, their options, and their help texts."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, NamedTuple, TypeVar
+
+import apache_beam as beam
+from pydantic import Field, ValidationError
+
+from tfr_moe.beam.rows import SourceOptions
+from tfr_moe.beam.sources.files import match
+from tfr_moe.errors import UserError, describe
+from tfr_moe.schema import FeatureSchema
+from tfr_moe.utils.settings import split_pair
+
+ENTRY_POINTS = "tfr_moe.sources"
+"""Group of the entry points by which installed packages add sources; each names a module."""
+
+_SEPARATOR = ":"
+Options = TypeVar("Options", bound="SourceOptions")
+
+
+class NoOptions(SourceOptions):
+    """Options of a source that has none."""
+
+
+class SplitOptions(SourceOptions):
+    """Options of a source whose files say which list belongs to which split."""
+
+    validation: str = Field("", description="file or pattern of the validation lists, if separate")
+    test: str = Field("", description="file or pattern of the test lists, if separate")
+
+
+class SplitFiles:
+    """The files of all splits.
+
+    Attributes:
+        sizes: path -> stored bytes.
+        apart: whether the files say which list belongs to which split.
+
+    Raises:
+        UserError: if a pattern matches no file, or a file belongs to two splits.
+    """
+
+    def __init__(self, pattern: str, options: SplitOptions):
+        self.sizes = match(pattern)
+        self._split = dict.fromkeys(self.sizes, "train")
+        for split in ("validation", "test"):
+            others = getattr(options, split)
+            for path, size in match(others, split).items() if others else ():
+                if path in self.sizes:
+                    raise UserError(f"{split}: {path} belongs to the {self._split[path]} split too")
+                self.sizes[path] = size
+                self._split[path] = split
+        self.apart = bool(options.validation or options.test)
+        self.sizes = dict(sorted(self.sizes.items()))
+
+    def list_id(self, path: str, name: str) -> str:
+        """Returns the ID of a list of that file, prefixed with its split if `apart`."""
+        return f"{self._split[path]}{_SEPARATOR}{name}" if self.apart else name
+
+
+def split_of(list_id: str) -> str:
+    """Returns the split of an ID made by `SplitFiles.list_id`."""
+    return list_id.partition(_SEPARATOR)[0]
+
+
+class Input(NamedTuple):
+    """What a source returns.
+
+    Attributes:
+        rows: transform from the pipeline to a collection of lists of some hundreds of `RawRow` (one
+            element per row would cost Beam as much as the row itself costs), or to `SourceRows`.
+        files: names of the files, sorted.
+        total_bytes: their size as stored.
+        notes: facts that a reader of the results must know, for the manifest.
+        split_of: list ID -> split, where the files say it; None where the build decides.
+    """
+
+    rows: beam.PTransform
+    files: list[str]
+    total_bytes: int
+    notes: Mapping[str, Any] = {}
+    split_of: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """A registered source; calling it returns the `Input`.
+
+    Attributes:
+        name: as on the command line.
+        read: function of the input pattern, the schema and the options.
+        options: model of its options.
+        schema: function of the input pattern and the options that returns a default schema; None
+            where the user has to provide one.
+    """
+
+    name: str
+    read: Callable[[str, FeatureSchema, Any], Input]
+    options: type[SourceOptions] = NoOptions
+    schema: Callable[[str, Any], FeatureSchema] | None = None
+
+    def __call__(self, pattern: str, schema: FeatureSchema, options: Any = None) -> Input:
+        """Returns the input; without options, with their defaults."""
+        return self.read(pattern, schema, self.options() if options is None else options)
+
+
+def check_columns(path: str, present: set[str], needed: list[str]) -> None:
+    """Checks that a file has all columns.
+
+    Raises:
+        UserError: naming the file, the missing columns and the present ones.
+    """
+    missing = [name for name in needed if name not in present]
+    if missing:
+        listed = ", ".join(repr(name) for name in missing)
+        available = ", ".join(sorted(present)) or "none"
+        raise UserError(f"{path}: missing column {listed}; the file has: {available}")
+
+
+def schema_columns(schema: FeatureSchema) -> list[str]:
+    """Returns all columns that a schema names: roles, time, features."""
+    named = [column for column in (*schema.role_columns(), schema.time) if column]
+    return named + [feature.name for feature in schema.features]
+
+
+_SOURCES: dict[str, Source] = {}
+
+
+def register(
+    name: str,
+    options: type[SourceOptions] = NoOptions,
+    schema: Callable[[str, Any], FeatureSchema] | None = None,
+) -> Callable[[Callable[[str, FeatureSchema, Any], Input]], Source]:
+    """Registers a function of input pattern, schema and options as a source.
+
+    Args:
+        name: of the source.
+        options: model of its options.
+        schema: makes its default schema, see `Source`.
+
+    Returns:
+        A decorator that replaces the function by its `Source`.
+
+    Example:
+        >>> @register("my-logs")
+        ... def my_logs(pattern, schema, options):
+        ...     files = match(pattern)
+        ...     return Input(ReadFiles(files, read), list(files), sum(files.values()))
+        >>> my_logs.name
+        'my-logs'
+        >>> del _SOURCES["my-logs"]
+    """
+
+    def add(read: Callable[[str, FeatureSchema, Any], Input]) -> Source:
+        _SOURCES[name] = Source(name, read, options, schema)
+        return _SOURCES[name]
+
+    return add
+
+
+def load_source_modules(modules: Sequence[str]) -> None:
+    """Imports modules that register sources; the working directory is searched as well.
+
+    Raises:
+        UserError: naming the module that cannot be imported.
+    """
+    if modules and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise UserError(f"source module {name!r} cannot be imported: {error}") from error
+
+
+def sources() -> dict[str, Source]:
+    """Returns all sources by name: built-in, of entry points, and registered by imported modules.
+
+    Raises:
+        UserError: naming an entry point that cannot be loaded.
+    """
+    package = importlib.import_module("tfr_moe.beam.sources")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    for entry in metadata.entry_points(group=ENTRY_POINTS):
+        try:
+            entry.load()
+        except (ImportError, AttributeError) as error:
+            raise UserError(
+                f"entry point {entry.name} = {entry.value} of {ENTRY_POINTS}: {error}"
+            ) from error
+    return dict(sorted(_SOURCES.items()))
+
+
+def get_source(name: str) -> Source:
+    """Returns the source of that name.
+
+    Raises:
+        UserError: if there is none; the message lists the available ones.
+    """
+    found = sources()
+    if name not in found:
+        raise UserError(f"unknown source {name!r}; available: {', '.join(found)}")
+    return found[name]
+
+
+def parse_options(
+    model: type[Options], pairs: Sequence[str], source: str, **defaults: Any
+) -> Options:
+    """Returns options read from `key=value` texts; a list is `a,b`.
+
+    Args:
+        model: of the options.
+        pairs: the texts.
+        source: name of the source, for messages.
+        defaults: values of fields that `pairs` lacks; ignored where the model has no such field.
+
+    Raises:
+        UserError: for an unknown key, a missing or an invalid value.
+
+    Example:
+        >>> class Example(SourceOptions):
+        ...     columns: tuple[str, ...] = ()
+        ...     number: int = 5
+        >>> parse_options(Example, ["columns=a,b", "number=7"], "example")
+        Example(columns=('a', 'b'), number=7)
+    """
+    fields = model.model_fields
+    values: dict[str, Any] = {key: value for key, value in defaults.items() if key in fields}
+    for pair in pairs:
+        key, text = split_pair(pair)
+        if key not in fields:
+            raise UserError(
+                f"setting {pair!r}: source {source} has no such option; "
+                f"available: {', '.join(fields) or 'none'}"
+            )
+        values[key] = text
+    try:
+        return model(**values)
+    except ValidationError as error:
+        raise UserError(f"source {source}: {describe(error, values)}") from None

@@ -1,0 +1,147 @@
+"""Joins columns into batches of rows by key.
+
+Rows stay in their batches. Only key, time and index of a row travel to the data of the key, and
+only the new columns travel back: no worker has to hold the other side, and a key with millions of
+rows is processed row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import apache_beam as beam
+
+from tfr_moe.beam.rows import RawRow, RowKey
+from tfr_moe.beam.sorted_groups import CoGroupSorted
+from tfr_moe.elwc.values import RowError, is_missing, to_id, to_time
+
+_SEPARATOR = "\x1f"
+Query = tuple[int, float, tuple[Any, ...]]
+"""(index of the row in its batch, its time, its values of `Lookup.row_columns`)"""
+
+
+class Lookup(Protocol):
+    """Computes columns of a row from the data of its key.
+
+    Attributes:
+        key: the columns that form the key.
+        row_columns: other columns of the row that it reads.
+        names: the columns that it makes.
+    """
+
+    key: Sequence[str]
+    row_columns: list[str]
+    names: list[str]
+
+    def prepare(self, known: Iterable[Any]) -> Any:
+        """Prepares the data of one key for `values`."""
+
+    def values(self, prepared: Any, time: float, row: Sequence[Any]) -> tuple[Any, ...]:
+        """Returns the values of `names` for one row."""
+
+
+def row_time(row: RawRow, column: str | None) -> float | None:
+    """Returns the time of a row, None where it has no valid one; 0 without a column."""
+    if row.error is not None or not isinstance(row.values, Mapping):
+        return None
+    if column is None:
+        return 0.0
+    try:
+        return to_time(column, row.values.get(column))
+    except RowError:
+        return None
+
+
+def key_of(values: Mapping[str, Any], columns: Sequence[str]) -> str:
+    """Returns the ID in a column of a row, or those of several columns as one text.
+
+    Raises:
+        RowError: naming the column without a valid ID.
+    """
+    ids = []
+    for column in columns:
+        value = values.get(column)
+        if is_missing(value):
+            raise RowError(f"column {column!r}: a value is required")
+        ids.append(to_id(column, value))
+    return _SEPARATOR.join(ids)
+
+
+def join_key(row: RawRow, columns: Sequence[str]) -> str | None:
+    """Returns `key_of` a row, None where it has none."""
+    try:
+        return key_of(row.columns(), columns)
+    except RowError:
+        return None
+
+
+class JoinByKey(beam.PTransform):
+    """(batches, known) -> batches whose rows have the columns of a lookup as well.
+
+    `known` is a collection of (key, value), the values being those that `Lookup.prepare` takes. A
+    row without a key is treated as one of an unknown key; a row without a valid time is not
+    changed, since the parser will reject it.
+
+    Args:
+        lookup: computes the columns.
+        time: column with the time; None where the lookup does not depend on it.
+    """
+
+    def __init__(self, lookup: Lookup, time: str | None = None):
+        super().__init__()
+        self._lookup = lookup
+        self._time = time
+
+    def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+        """Sends queries, computes columns, and puts them into their rows."""
+        batches, known = inputs
+        lookup = self._lookup
+        queries = batches | "Queries" >> beam.FlatMap(_queries, lookup, self._time)
+        answers = (known, queries) | "Answers" >> CoGroupSorted(partial(_answers, lookup=lookup))
+        keyed = batches | "KeyByBatch" >> beam.Map(lambda batch: (batch[0].key, batch))
+        filled = (answers, keyed) | "Fill" >> CoGroupSorted(partial(_fill, lookup=lookup))
+        return filled | "Rows" >> beam.Map(lambda batch: batch).with_output_types(list[RawRow])
+
+
+def _queries(
+    batch: list[RawRow], lookup: Lookup, time: str | None
+) -> Iterator[tuple[str, tuple[RowKey, list[Query]]]]:
+    queries: dict[str, list[Query]] = {}
+    for index, row in enumerate(batch):
+        when = row_time(row, time)
+        key = None if when is None else join_key(row, lookup.key)
+        if when is not None and key is not None:
+            get = row.columns().get
+            query = (index, when, tuple([get(column) for column in lookup.row_columns]))
+            queries.setdefault(key, []).append(query)
+    for key, found in queries.items():
+        yield key, (batch[0].key, found)
+
+
+def _answers(
+    key: str, known: list[Any], queries: Iterable[tuple[RowKey, list[Query]]], lookup: Lookup
+) -> Iterator[tuple[RowKey, list[tuple[int, tuple[Any, ...]]]]]:
+    prepared = lookup.prepare(known)
+    for batch, found in queries:
+        yield batch, [(index, lookup.values(prepared, time, row)) for index, time, row in found]
+
+
+def _fill(
+    key: RowKey, answers: list[Any], batches: Iterable[list[RawRow]], lookup: Lookup
+) -> Iterator[list[RawRow]]:
+    found = dict(entry for answer in answers for entry in answer)
+    unknown = lookup.prepare(())
+    for batch in batches:
+        filled = []
+        for index, row in enumerate(batch):
+            if isinstance(row.values, Mapping):
+                values = found.get(index)
+                if values is None:
+                    get = row.values.get
+                    values = lookup.values(unknown, 0.0, [get(c) for c in lookup.row_columns])
+                columns = dict(zip(lookup.names, values, strict=True))
+                row = row._replace(values={**row.values, **columns})
+            filled.append(row)
+        yield filled

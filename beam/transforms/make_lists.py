@@ -1,0 +1,285 @@
+"""Rows -> lists: parsing by the schema, grouping by list ID, at most `max_list_size` items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import apache_beam as beam
+
+from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowKey, SourceRows
+from tfr_moe.beam.sorted_groups import SortedRuns, groups, is_embedded
+from tfr_moe.elwc.encoder import Encoded, EncodedRow, RowEncoder
+from tfr_moe.elwc.values import RowError
+from tfr_moe.schema import FeatureSchema
+
+_LIST_ID = itemgetter(0)
+EncoderFactory = Callable[[FeatureSchema], Callable[[Mapping[str, Any]], EncodedRow]]
+
+
+class RankedList(NamedTuple):
+    """One list.
+
+    Attributes:
+        list_id: its ID.
+        time: the earliest time of its rows, or None.
+        context: of the first row in the files.
+        items: ordered by position, then by row key.
+    """
+
+    list_id: str
+    time: float | None
+    context: Encoded
+    items: list[Encoded]
+
+
+class PartialList:
+    """Some or all rows of a list, without the items shown last where there are too many.
+
+    Args:
+        max_list_size: maximum number of items.
+
+    Attributes:
+        first: (key, context) of the first row in the files; None for no rows.
+        time: the earliest time.
+        conflict: whether rows differ in their context.
+        items: [(position, row key, item)], less than twice the maximum.
+        cut: number of items dropped.
+    """
+
+    __slots__ = ("_max", "conflict", "cut", "first", "items", "time")
+
+    def __init__(self, max_list_size: int):
+        self._max = max_list_size
+        self.first: tuple[RowKey, Encoded] | None = None
+        self.time: float | None = None
+        self.conflict = False
+        self.items: list[tuple[float, RowKey, Encoded]] = []
+        self.cut = 0
+
+    def add(self, key: RowKey, row: EncodedRow) -> None:
+        """Adds one row."""
+        _, time, position, context, example = row
+        self._describe((key, context), time)
+        self.items.append((position, key, example))
+        if len(self.items) >= 2 * self._max:
+            self.trim()
+
+    def merge(self, other: PartialList) -> None:
+        """Adds the rows of another part."""
+        if other.first is not None:
+            self._describe(other.first, other.time)
+        self.conflict |= other.conflict
+        self.items += other.items
+        self.cut += other.cut
+        if len(self.items) >= 2 * self._max:
+            self.trim()
+
+    def _describe(self, first: tuple[RowKey, Encoded], time: float | None) -> None:
+        known = self.first
+        if known is None:
+            self.first, self.time = first, time
+            return
+        if first[1] is not known[1] and first[1] != known[1]:
+            self.conflict = True
+        if first[0] < known[0]:
+            self.first = first
+        if time is not None and (self.time is None or time < self.time):
+            self.time = time
+
+    def trim(self) -> PartialList:
+        """Sorts the items and drops those beyond the maximum; returns the list."""
+        self.items.sort()
+        self.cut += max(0, len(self.items) - self._max)
+        del self.items[self._max :]
+        return self
+
+
+class CombineList(beam.CombineFn):
+    """Combines the parts of a list; keeps the items with the smallest positions, counts the others.
+
+    The result does not depend on the order of arrival, and a key with millions of rows needs no
+    more memory than one of maximum size, since workers combine before they send.
+
+    Args:
+        max_list_size: maximum number of items.
+    """
+
+    def __init__(self, max_list_size: int):
+        self._max = max_list_size
+
+    def create_accumulator(self) -> PartialList:
+        """Returns a list without rows."""
+        return PartialList(self._max)
+
+    def add_input(self, part: PartialList, other: PartialList) -> PartialList:
+        """Adds the rows of one batch."""
+        part.merge(other)
+        return part
+
+    def merge_accumulators(self, accumulators: Iterable[PartialList]) -> PartialList:
+        """Merges parts."""
+        merged = self.create_accumulator()
+        for other in accumulators:
+            merged.merge(other)
+        return merged
+
+    def extract_output(self, part: PartialList) -> PartialList:
+        """Returns the sorted, bounded list."""
+        return part.trim()
+
+
+def kind_of(reason: str) -> str:
+    """Returns a reason without the offending value, so that the manifest has few of them."""
+    return reason.split(", got ")[0].split(" (")[0]
+
+
+class ParseRows(CountingDoFn):
+    """Batches of `RawRow` -> (list ID, `PartialList`) per list; invalid rows -> `rejects`.
+
+    Args:
+        schema: of the rows.
+        combine: combines the rows of a list.
+        encoder: makes the encoder of rows from the schema.
+    """
+
+    def __init__(
+        self, schema: FeatureSchema, combine: CombineList, encoder: EncoderFactory = RowEncoder
+    ):
+        self._schema = schema
+        self._combine = combine
+        self._encoder = encoder
+
+    def setup(self) -> None:
+        """Builds the encoder on the worker."""
+        self._encode = self._encoder(self._schema)
+
+    def process(self, batch: list[RawRow]) -> Iterator[Any]:
+        """Parses a batch."""
+        lists: dict[str, PartialList] = {}
+        encode = self._encode
+        for file, line, values, reason, order in batch:
+            if reason is None:
+                try:
+                    row = encode(values)
+                except RowError as error:
+                    reason = str(error)
+            if reason is not None:
+                self.tally["rejects", kind_of(reason)] += 1
+                yield beam.pvalue.TaggedOutput(REJECTS, (file, line, reason, values))
+                continue
+            part = lists.get(row.list_id)
+            if part is None:
+                part = lists[row.list_id] = self._combine.create_accumulator()
+            part.add((file, line, order), row)
+        self.tally["rows", "read"] += len(batch)
+        yield from lists.items()
+
+
+class GroupedRows(NamedTuple):
+    """What `GroupRows` returns: `lists` for `MakeLists`, with rejects and counts."""
+
+    lists: beam.PCollection
+    rejects: beam.PCollection
+    counts: beam.PCollection
+
+
+class GroupRows(beam.PTransform):
+    """Batches of `RawRow`, or `SourceRows` -> `GroupedRows`.
+
+    Args:
+        schema: of the rows.
+        combine: combines the rows of a list.
+        encoder: makes the encoder of rows from the schema.
+    """
+
+    def __init__(
+        self,
+        schema: FeatureSchema,
+        combine: CombineList,
+        encoder: EncoderFactory = RowEncoder,
+    ):
+        super().__init__()
+        self._combine = combine
+        self._parse = ParseRows(schema, combine, encoder)
+
+    def expand(self, sourced: beam.PCollection | SourceRows) -> GroupedRows:
+        """Parses the rows and groups them by list."""
+        batches = sourced.batches if isinstance(sourced, SourceRows) else sourced
+        parsed = batches | "Parse" >> beam.ParDo(self._parse).with_outputs(
+            COUNTS, REJECTS, main="lists"
+        )
+        rejects, counts = [parsed[REJECTS]], [parsed[COUNTS]]
+        if isinstance(sourced, SourceRows):
+            rejects.append(sourced.rejects)
+            counts.append(sourced.counts)
+        grouped = parsed.lists | "Group" >> (
+            SortedRuns(_LIST_ID)
+            if is_embedded(batches.pipeline)
+            else beam.CombinePerKey(self._combine)
+        )
+        return GroupedRows(
+            grouped,
+            rejects | "Rejects" >> beam.Flatten(),
+            counts | "Counts" >> beam.Flatten(),
+        )
+
+
+class MakeLists(beam.PTransform):
+    """`GroupedRows.lists` -> `RankedList`s, tagged `lists`, and `counts`.
+
+    May be applied twice where two stages need the lists: sorted runs are then read twice, instead
+    of all lists being held in memory between stages.
+
+    Args:
+        combine: as for `GroupRows`.
+        min_list_size: shorter lists are dropped and counted.
+        after: a collection of one value that must be available before lists are made, because a
+            later step waits for it; lists made earlier would wait in memory.
+    """
+
+    def __init__(
+        self, combine: CombineList, min_list_size: int, after: beam.PCollection | None = None
+    ):
+        super().__init__()
+        self._combine, self._after = combine, after
+        self._finish = FinishLists(min_list_size)
+
+    def expand(self, grouped: beam.PCollection) -> beam.pvalue.DoOutputsTuple:
+        """Makes the lists."""
+        combine = self._combine
+
+        def merge(runs: list[str], _after: Any = None) -> Iterator[tuple[str, PartialList]]:
+            for list_id, parts in groups(runs, _LIST_ID):
+                yield list_id, combine.merge_accumulators(parts).trim()
+
+        if is_embedded(grouped.pipeline):
+            waits = [] if self._after is None else [beam.pvalue.AsSingleton(self._after)]
+            grouped = grouped | "Merge" >> beam.FlatMap(merge, *waits)
+        return grouped | beam.ParDo(self._finish).with_outputs(COUNTS, main="lists")
+
+
+class FinishLists(CountingDoFn):
+    """(list ID, combined `PartialList`) -> `RankedList`, without lists that are too short.
+
+    Args:
+        min_list_size: minimum number of items.
+    """
+
+    def __init__(self, min_list_size: int):
+        self._min_list_size = min_list_size
+
+    def process(self, keyed: tuple[str, PartialList]) -> Iterator[RankedList]:
+        """Finishes one list."""
+        list_id, part = keyed
+        assert part.first is not None
+        if part.conflict:
+            self.tally["context_conflicts",] += 1
+        if part.cut:
+            self.tally["cut", "list too long"] += part.cut
+        if len(part.items) < self._min_list_size:
+            self.tally["cut", "list too short"] += len(part.items)
+            return
+        items = [values for _, _, values in part.items]
+        yield RankedList(list_id, part.time, part.first[1], items)

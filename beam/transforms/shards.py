@@ -1,0 +1,159 @@
+"""Lists -> splits, by time, by a hash of their ID or by file -> shards of serialized
+`ExampleListWithContext`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import apache_beam as beam
+
+from tfr_moe.beam.rows import CountingDoFn
+from tfr_moe.beam.runner import advance
+from tfr_moe.beam.transforms.make_lists import RankedList
+from tfr_moe.elwc.encoder import scope_floats
+from tfr_moe.elwc.splits import (
+    FINEST_LEVEL,
+    MAX_BUCKETS,
+    Bounds,
+    Counts,
+    bounds_of_counts,
+    coarsened,
+    hash_bounds,
+    hash_fraction,
+    list_hash,
+)
+from tfr_moe.elwc.tfrecord import write_records
+from tfr_moe.elwc.wire import ids_entry, list_record
+from tfr_moe.schema import FeatureSchema, shard_file
+
+Shard = tuple[str, int]
+"""(split, number)"""
+Record = tuple[int, str, bytes]
+"""(hash, list ID, serialized list): records of a shard are sorted by hash, then by list ID."""
+_ZEROS = (bytes(4), b"\0\0\0\x80")  # 0.0 and -0.0
+
+__all__ = [
+    "Bounds",
+    "TimeBounds",
+    "assign_by_file",
+    "assign_by_hash",
+    "assign_by_time",
+    "list_hash",
+]
+
+
+class TimeBounds(beam.CombineFn):
+    """Times of all lists -> `Bounds` with the given fractions; no time is on both sides of a bound.
+
+    Times are counted in buckets of 2^k seconds, k the smallest number >= -10 with at most
+    `max_buckets` buckets in use. The result is exact up to that resolution and does not depend on
+    the order of arrival.
+
+    Args:
+        validation_fraction: fraction of lists for validation.
+        test_fraction: fraction of lists for the test, the latest ones.
+        max_buckets: bound on the memory of the combiner.
+    """
+
+    def __init__(
+        self, validation_fraction: float, test_fraction: float, max_buckets: int = MAX_BUCKETS
+    ):
+        self._fractions = (validation_fraction, test_fraction)
+        self._max_buckets = max_buckets
+
+    def create_accumulator(self) -> Counts:
+        """Returns (k, bucket -> number of lists)."""
+        return FINEST_LEVEL, {}
+
+    def add_input(self, counted: Counts, time: float) -> Counts:
+        """Counts one time."""
+        level, counts = counted
+        bucket = math.floor(math.ldexp(time, -level))
+        counts[bucket] = counts.get(bucket, 0) + 1
+        return coarsened(level, counts, level, self._max_buckets)
+
+    def merge_accumulators(self, accumulators: Iterable[Counts]) -> Counts:
+        """Merges counts at the coarsest resolution among them."""
+        level, merged = self.create_accumulator()
+        for other_level, other in accumulators:
+            coarse = max(level, other_level)
+            _, merged = coarsened(level, merged, coarse, self._max_buckets)
+            _, counts = coarsened(other_level, other, coarse, self._max_buckets)
+            for bucket, count in counts.items():
+                merged[bucket] = merged.get(bucket, 0) + count
+            level, merged = coarsened(coarse, merged, coarse, self._max_buckets)
+        return level, merged
+
+    def extract_output(self, counted: Counts) -> Bounds:
+        """Returns the two times; training has at least one bucket."""
+        return bounds_of_counts(*counted, *self._fractions)
+
+
+def assign_by_time(ranked: RankedList, bounds: Bounds) -> tuple[str, RankedList]:
+    """Returns (split, list) by the time of the list."""
+    assert ranked.time is not None
+    return bounds.split(ranked.time), ranked
+
+
+def assign_by_hash(
+    ranked: RankedList, seed: int, validation_fraction: float, test_fraction: float
+) -> tuple[str, RankedList]:
+    """Returns (split, list) by a hash of the list ID: a list never changes its split."""
+    bounds = hash_bounds(validation_fraction, test_fraction)
+    return bounds.split(hash_fraction(ranked.list_id, seed)), ranked
+
+
+def assign_by_file(ranked: RankedList, split_of: Callable[[str], str]) -> tuple[str, RankedList]:
+    """Returns (split, list), where the list ID names the split of its file."""
+    return split_of(ranked.list_id), ranked
+
+
+class EncodeLists(CountingDoFn):
+    """(split, `RankedList`) -> (shard, record).
+
+    The shard is chosen by a hash of the list ID: the same input and seed give the same files on any
+    runner.
+
+    Args:
+        schema: of the lists.
+        shards: number of files of each split.
+        seed: of the hash.
+    """
+
+    def __init__(self, schema: FeatureSchema, shards: dict[str, int], seed: int):
+        self._schema = schema
+        self._shards = shards
+        self._seed = seed
+
+    def setup(self) -> None:
+        """Lays out the records on the worker."""
+        schema = self._schema
+        self._list_id = ids_entry(schema.list_id)
+        numerics = len(schema.packed_columns("example"))
+        self._label = scope_floats(schema, "example").bytes_of(numerics)
+
+    def process(self, assigned: tuple[str, RankedList]) -> Iterator[tuple[Shard, Record]]:
+        """Encodes one list."""
+        split, (list_id, _, (context, _), items) = assigned
+        bodies = [body for body, _ in items]
+        record = list_record(bodies, context + self._list_id([list_id]))
+        tally, label = self.tally, self._label
+        tally["lists", split] += 1
+        tally["items", split] += len(items)
+        tally["positives", split] += sum([body[label] not in _ZEROS for body in bodies])
+        tally["length", len(items)] += 1
+        order = list_hash(list_id, self._seed, "order")
+        yield (split, order % self._shards[split]), (order, list_id, record)
+
+
+def write_shard(
+    shard: Shard, records: Iterable[Record], folder: str, shards: dict[str, int]
+) -> str:
+    """Writes one shard from sorted records; returns its name."""
+    split, number = shard
+    name = shard_file(split, number, shards[split])
+    write_records(Path(folder, name), (record for _, _, record in records))
+    advance(1, "write")
+    return name

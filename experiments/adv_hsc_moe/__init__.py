@@ -1,0 +1,1 @@
+"""Adv & HSC-MoE (Xiao et al. 2020): its tables and figures."""

@@ -1,0 +1,260 @@
+"""Computes feature importance and brand concentration by category (Figs. 7 and 8 of the paper).
+
+    python -m experiments.adv_hsc_moe.category_statistics --data DATA --out FOLDER [--brand brand]
+
+The paper motivates experts for categories by these two statistics of a data set. Both are counted
+over its lists; nothing is trained. The folder gets `categories.json` and, with matplotlib,
+pictures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfr_moe.elwc import decode_list, read_records
+from tfr_moe.errors import UserError, error_line
+from tfr_moe.schema import MANIFEST_FILE, SCHEMA_FILE, SPLITS, FeatureSchema
+from tfr_moe.utils import atomic_directory, read_json, write_json
+
+RESULT_FILE = "categories.json"
+_SHARE = 0.8
+_MOST = 12
+Category = tuple[str, str]
+"""(`top` or `sub`, name of the category; the pair `top > sub` for the latter)"""
+
+
+class CategoryCounts(NamedTuple):
+    """Counts of one category.
+
+    Attributes:
+        lists: number of lists with at least one (positive, negative) pair.
+        sums: [m] sum of `correct_pairs` over these lists.
+        brands: brand -> number of positive items.
+    """
+
+    lists: int
+    sums: NDArray[np.float64]
+    brands: Counter[str]
+
+
+def correct_pairs(features: NDArray[np.float64], labels: NDArray[np.float64]) -> Any:
+    """Returns, for each feature, the fraction of pairs in which the positive has the greater value:
+
+        #{(a, b): f_a > f_b, y_a > 0, y_b = 0} / #{(a, b): y_a > 0, y_b = 0}
+
+    the inner term of eq. 16. As in the equation, equal values do not count as greater.
+
+    Args:
+        features: [items, m] float64.
+        labels: [items].
+
+    Returns:
+        [m] float64, or None for a list without such a pair.
+
+    Example:
+        >>> correct_pairs(np.array([[3.0, 1.0], [2.0, 1.0], [5.0, 0.0]]), np.array([1.0, 0.0, 0.0]))
+        array([0.5, 0.5])
+    """
+    positives, negatives = features[labels > 0], features[labels <= 0]
+    if not len(positives) or not len(negatives):
+        return None
+    return (positives[:, None, :] > negatives[None, :, :]).mean(axis=(0, 1))
+
+
+def concentration(brands: Counter[str], share: float = _SHARE) -> dict[str, float]:
+    """Returns how many brands, largest first, account for the share of the purchases.
+
+    Returns:
+        `brands`: that number; `of`: number of all brands; `proportion`: their ratio.
+
+    Example:
+        >>> concentration(Counter(a=7, b=1, c=1, d=1))
+        {'brands': 2, 'of': 4, 'proportion': 0.5}
+    """
+    counts = np.cumsum(sorted(brands.values(), reverse=True))
+    needed = int(np.searchsorted(counts, share * counts[-1], "left")) + 1
+    return {"brands": needed, "of": len(brands), "proportion": needed / len(brands)}
+
+
+def analyse(
+    data: str | Path,
+    out: str | Path,
+    brand: str | None = None,
+    split: str = SPLITS[0],
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Computes both statistics of a data set and writes them as JSON and pictures.
+
+    The importance of a feature f in a category is the mean of `correct_pairs` over its lists:
+
+        FI(f) = 1/N sum over lists #{f_a > f_b, y_a > 0, y_b = 0} / #{y_a > 0, y_b = 0}     (eq. 16)
+
+    For features that are rarely equal, 0.5 means no information.
+
+    Args:
+        data: data-set folder whose schema has a hierarchy.
+        out: folder to create.
+        brand: ID feature of the items; None skips brands.
+        split: split to count.
+        overwrite: replace `out` if it exists.
+
+    Returns:
+        `feature_importance` and `brand_concentration`, each level -> category -> values, categories
+        with most lists first.
+
+    Raises:
+        UserError: if the folder is no data set, has no hierarchy, or no such feature.
+    """
+    schema, files = _open(Path(data), brand, split)
+    names = _numerics(schema)
+    counts: dict[Category, CategoryCounts] = {}
+    for path in files:
+        for category, correct, purchases in _lists(path, schema, brand):
+            found = counts.get(category, CategoryCounts(0, np.zeros(len(names)), Counter()))
+            found.brands.update(purchases)
+            if correct is not None:
+                found = found._replace(lists=found.lists + 1, sums=found.sums + correct)
+            counts[category] = found
+    with atomic_directory(out, RESULT_FILE if overwrite else None) as folder:
+        result = _result(counts, names)
+        write_json(folder / RESULT_FILE, result)
+        for level in ("top", "sub"):
+            draw_importance(result["feature_importance"][level], folder / f"importance_{level}.png")
+            draw_concentration(result["brand_concentration"][level], folder / f"brands_{level}.png")
+    return result
+
+
+def _open(data: Path, brand: str | None, split: str) -> tuple[FeatureSchema, list[Path]]:
+    manifest = read_json(data / MANIFEST_FILE)
+    if manifest is None:
+        raise UserError(f"data {data}: not a data set, it has no {MANIFEST_FILE}")
+    if split not in SPLITS:
+        raise UserError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    schema = FeatureSchema.load(data / SCHEMA_FILE)
+    if schema.hierarchy is None:
+        raise UserError(f"data {data}: its schema has no hierarchy, hence no categories")
+    ids = [feature.name for feature in schema.select("example", "categorical")]
+    if brand is not None and brand not in ids:
+        raise UserError(
+            f"brand {brand!r}: not an ID of the items; available: {', '.join(ids) or 'none'}"
+        )
+    return schema, [data / name for name in manifest["splits"][split]["files"]]
+
+
+def _numerics(schema: FeatureSchema) -> list[str]:
+    return [feature.name for feature in schema.select("example", "numeric") if feature.width == 1]
+
+
+def _lists(
+    path: Path, schema: FeatureSchema, brand: str | None
+) -> Iterator[tuple[Category, Any, list[str]]]:
+    """Yields (category, `correct_pairs`, purchased brands) of each list and level of a file."""
+    from tensorflow_serving.apis import input_pb2
+
+    assert schema.hierarchy is not None
+    names, child = _numerics(schema), schema.feature(schema.hierarchy.child)
+    with gzip.open(path) as file:
+        for record in read_records(file, str(path)):  # type: ignore[arg-type]
+            context, items = decode_list(schema, record)
+            message = input_pb2.ExampleListWithContext.FromString(record)
+            labels = np.array(
+                [e.features.feature[schema.label].float_list.value[0] for e in message.examples]
+            )
+            matrix = np.array([[item[name] for name in names] for item in items])
+            correct = correct_pairs(matrix.reshape(-1, len(names)), labels)
+            positives = [item for item, label in zip(items, labels, strict=True) if label > 0]
+            purchases = [str(item[brand]) for item in positives if brand and item[brand]]
+            yield ("top", context[schema.hierarchy.parent]), correct, purchases
+            yield ("sub", schema.lookup_key(child, context)), correct, purchases
+
+
+def _result(counts: dict[Category, CategoryCounts], names: list[str]) -> dict[str, Any]:
+    importance: dict[str, Any] = {"top": {}, "sub": {}}
+    brands: dict[str, Any] = {"top": {}, "sub": {}}
+    for (level, name), found in sorted(counts.items(), key=lambda c: (-c[1].lists, c[0])):
+        if found.lists:
+            means = zip(names, found.sums / found.lists, strict=True)
+            shares = {feature: round(float(mean), 6) for feature, mean in means}
+            importance[level][name] = {"lists": found.lists, **shares}
+        if found.brands:
+            brands[level][name] = concentration(found.brands)
+    return {"feature_importance": importance, "brand_concentration": brands}
+
+
+def _axes(title: str) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return None
+    # A figure without pyplot: nothing is shown and no global state changes.
+    axes = Figure(figsize=(11, 5), layout="constrained").subplots()
+    axes.set_title(title)
+    return axes
+
+
+def draw_importance(categories: dict[str, dict[str, float]], path: Path) -> None:
+    """Draws the importance of each feature in the categories with most lists."""
+    largest = list(categories.items())[:_MOST]
+    axes = _axes("Fraction of correctly ordered pairs by feature and category") if largest else None
+    if axes is None:
+        return
+    features = [name for name in largest[0][1] if name != "lists"]
+    width = 0.8 / max(1, len(features))
+    for index, feature in enumerate(features):
+        positions = [bar + (index + 0.5) * width - 0.4 for bar in range(len(largest))]
+        axes.bar(positions, [values[feature] for _, values in largest], width, label=feature)
+    axes.axhline(0.5, color="grey", linewidth=0.8)
+    axes.set_xticks(range(len(largest)), [name for name, _ in largest], rotation=30, ha="right")
+    axes.set_ylim(0, 1)
+    axes.legend(fontsize="small", ncols=3)
+    axes.figure.savefig(path, dpi=120)
+
+
+def draw_concentration(categories: dict[str, dict[str, float]], path: Path) -> None:
+    """Draws proportion and number of the brands with 80 % of the purchases."""
+    largest = list(categories.items())[:_MOST]
+    axes = _axes("Brands with 80 % of the purchases, by category") if largest else None
+    if axes is None:
+        return
+    names = [name for name, _ in largest]
+    axes.bar(names, [values["proportion"] for _, values in largest], color="tab:blue", alpha=0.6)
+    axes.set_ylabel("proportion of brands")
+    axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
+    numbers = axes.twinx()
+    numbers.plot(
+        range(len(names)), [values["brands"] for _, values in largest], "o", color="tab:red"
+    )
+    numbers.set_ylabel("number of brands")
+    axes.figure.savefig(path, dpi=120)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="data-set folder")
+    parser.add_argument("--out", type=Path, required=True, help="folder to create")
+    parser.add_argument("--brand", help="brand feature of the items, for Fig. 8")
+    parser.add_argument("--split", default=SPLITS[0], help="split to count (default: train)")
+    parser.add_argument("--overwrite", action="store_true", help="replace --out")
+    options = parser.parse_args(arguments)
+    try:
+        result = analyse(**vars(options))
+    except UserError as error:
+        print(error_line(error), file=sys.stderr)
+        return 2
+    levels = result["feature_importance"]
+    print(f"wrote {options.out}: {len(levels['top'])} top, {len(levels['sub'])} sub-categories")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

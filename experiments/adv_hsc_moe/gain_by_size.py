@@ -1,0 +1,195 @@
+"""Fig. 4 of Adv & HSC-MoE: the gain over DNN in buckets of categories of similar training size."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+from rich.console import RenderableType
+from rich.table import Table
+
+from experiments.adv_hsc_moe.model_tables import (
+    COLUMN,
+    ModelTable,
+    ModelTableSettings,
+    cells_of,
+    need_hierarchy,
+)
+from experiments.common.plots import COLOURS, MARKERS, drawn
+from experiments.common.study import Study, StudyContext
+from experiments.common.tables import interval_cell, load_table, select_rows
+from experiments.common.tuned_runs import evaluation_data, results_of, tuned_runs
+from tfr_moe.data import DataFolder
+from tfr_moe.errors import UserError
+from tfr_moe.evaluation import PerListResult, bucketed, categories_of, compare, training_sizes
+from tfr_moe.utils import write_json
+
+NAME = "adv-hsc-moe-fig4"
+BASELINE = "DNN"
+METRIC = "session_auc"
+LEVELS = {"top": "top categories", "sub": "sub-categories"}
+
+
+class GainSettings(ModelTableSettings):
+    """Settings of Fig. 4.
+
+    Attributes:
+        table: folder of the table whose rows are compared.
+        level: whether buckets consist of `top` categories or of `sub`-categories.
+        buckets: number of buckets with about equally many categories.
+        edges: numbers of training lists at which buckets begin, instead of `buckets`.
+    """
+
+    table: str = "table3"
+    level: Literal["top", "sub"] = "top"
+    buckets: int = Field(5, ge=1)
+    edges: tuple[int, ...] | None = Field(None, min_length=1)
+
+
+def gains(
+    results: Mapping[str, Sequence[PerListResult]],
+    sizes: Mapping[str, int],
+    buckets: int | Sequence[int],
+    metric: str = METRIC,
+) -> list[dict[str, Any]]:
+    """Returns per bucket the gain of each model over `BASELINE`, smallest categories first.
+
+    Args:
+        results: per model the results of its runs, with categories.
+        sizes: per category its number of training lists.
+        buckets: number of buckets, or the sizes at which buckets begin.
+        metric: the metric to compare.
+
+    Returns:
+        Per bucket `name`, `categories`, `training_lists`, `evaluated` (number of lists on which the
+        metric is defined) and `gains`: model -> `difference`, `low`, `high` over seeds and lists.
+
+    Raises:
+        UserError: if the baseline has no run, or the results no categories.
+    """
+    if BASELINE not in results:
+        raise UserError(f"rows: gains are over {BASELINE}, which must be among them")
+    first = results[BASELINE][0]
+    if first.categories is None:
+        raise UserError("the runs' lists have no categories")
+    categories = first.categories.astype(str)
+    if isinstance(buckets, int):
+        buckets = min(buckets, len(np.unique(categories)))
+    bucket_of = bucketed(first, sizes, buckets).categories.astype(str)
+    names = sorted(set(bucket_of), key=lambda name: int(name.partition(":")[0]))
+    found = []
+    for name in names:
+        members = [str(category) for category in np.unique(categories[bucket_of == name])]
+        selected = {
+            model: [run.select(np.isin(run.categories.astype(str), members)) for run in runs]
+            for model, runs in results.items()
+        }
+        evaluated = int(np.isfinite(selected[BASELINE][0].metric(metric)).sum())
+        found.append(
+            {
+                "name": f"{name} lists",
+                "categories": sorted(members, key=lambda member: (sizes.get(member, 0), member)),
+                "training_lists": sum(sizes.get(member, 0) for member in members),
+                "evaluated": evaluated,
+                "gains": _gains(selected, metric) if evaluated else {},
+            }
+        )
+    return found
+
+
+def _gains(
+    results: Mapping[str, Sequence[PerListResult]], metric: str
+) -> dict[str, dict[str, float]]:
+    gaps = {
+        model: compare(runs, results[BASELINE], metric)
+        for model, runs in results.items()
+        if model != BASELINE
+    }
+    return {
+        model: {"difference": gap.difference, "low": gap.low, "high": gap.high}
+        for model, gap in gaps.items()
+    }
+
+
+def run(settings: GainSettings, context: StudyContext) -> Sequence[RenderableType]:
+    """Trains what is missing (see `runs_of`), writes `results.json` and the figure."""
+    data = context.need_data()
+    need_hierarchy(data)
+    table = load_table(Path(settings.configs) / settings.table, ModelTable)
+    rows = select_rows(table.rows, settings.rows)
+    evaluate_on = evaluation_data(settings, data)
+    cells = cells_of(rows, settings.table, data, evaluate_on)
+    results = results_of(tuned_runs(settings, cells, table.metrics, context), COLUMN)
+    if settings.level == "sub":
+        # The categories of runs are top categories.
+        subs = categories_of(DataFolder(evaluate_on), settings.split).sub
+        results = {
+            model: [dataclasses.replace(result, categories=subs) for result in runs]
+            for model, runs in results.items()
+        }
+    sizes = training_sizes(DataFolder(data))[settings.level]
+    buckets = gains(results, sizes, settings.edges or settings.buckets)
+    write_json(context.out / "results.json", {"metric": METRIC, "buckets": buckets})
+    _draw(context.out, buckets, settings.level)
+    return [gain_table(buckets, settings)]
+
+
+def _draw(out: Path, buckets: Sequence[Mapping[str, Any]], level: str) -> None:
+    """Bars of training lists, and a line of gains in percentage points for each model."""
+    models = list(dict.fromkeys(model for bucket in buckets for model in bucket["gains"]))
+    positions = range(len(buckets))
+    with drawn(out, "figure_4_gain_by_size", width=6.5, height=4) as (axes,):
+        bars = axes.twinx()
+        # A twin is drawn on top of its axes: without this the bars would hide the lines.
+        axes.set_zorder(bars.get_zorder() + 1)
+        axes.patch.set_visible(False)
+        bars.bar(positions, [b["training_lists"] for b in buckets], color="#D0D7DE", width=0.6)
+        bars.set_ylabel("training lists")
+        bars.grid(False)
+        for index, model in enumerate(models):
+            points = [(i, b["gains"][model]) for i, b in enumerate(buckets) if model in b["gains"]]
+            axes.errorbar(
+                [i + 0.06 * (index - len(models) / 2) for i, _ in points],
+                [100 * gain["difference"] for _, gain in points],
+                yerr=[
+                    [100 * (gain["difference"] - gain["low"]) for _, gain in points],
+                    [100 * (gain["high"] - gain["difference"]) for _, gain in points],
+                ],
+                color=COLOURS[index % len(COLOURS)],
+                marker=MARKERS[index % len(MARKERS)],
+                capsize=2,
+                label=model,
+            )
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.set_xticks(list(positions), [b["name"] for b in buckets], rotation=15)
+        axes.set_xlabel(f"{LEVELS[level]} by number of training lists")
+        axes.set_ylabel(f"AUC minus {BASELINE}, percentage points")
+        axes.legend(fontsize=8)
+
+
+def gain_table(buckets: Sequence[Mapping[str, Any]], settings: GainSettings) -> Table:
+    """Returns a line for each bucket and model: a column for each model would be too wide."""
+    table = Table(
+        title=f"{NAME}: {METRIC} minus {BASELINE} [95 % over {settings.runs} seeds and lists] by "
+        f"size of {LEVELS[settings.level]}; in the paper all gains are above 0 and fall with size",
+        title_justify="left",
+    )
+    table.add_column("training lists", no_wrap=True)
+    table.add_column("categories", justify="right")
+    table.add_column("evaluated", justify="right")
+    table.add_column("model")
+    table.add_column("gain", justify="right", no_wrap=True)
+    for bucket in buckets:
+        cells = [bucket["name"], str(len(bucket["categories"])), f"{bucket['evaluated']:,}"]
+        for model, gain in bucket["gains"].items():
+            table.add_row(*cells, model, interval_cell(*gain.values()))
+            cells = ["", "", ""]
+        table.add_section()
+    return table
+
+
+STUDIES = {NAME: Study(GainSettings, run, needs_data=True)}

@@ -1,0 +1,1 @@
+"""What several studies share: the registry, settings, resumable runs, tables and plots."""

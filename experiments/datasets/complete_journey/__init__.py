@@ -1,0 +1,1 @@
+"""The Complete Journey: purchases of households."""

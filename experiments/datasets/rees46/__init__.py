@@ -1,0 +1,1 @@
+"""REES46: events of an online shop."""

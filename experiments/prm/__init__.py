@@ -1,0 +1,1 @@
+"""Personalized re-ranking (Pei et al. 2019): Tables 3 to 5."""

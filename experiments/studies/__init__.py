@@ -1,0 +1,1 @@
+"""Our own studies: the models side by side, and variants beyond the paper."""

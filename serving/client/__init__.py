@@ -1,0 +1,20 @@
+"""A client for ranking models behind TensorFlow Serving or the development server.
+
+It imports neither TensorFlow nor Keras, so that a web application can carry it.
+"""
+
+from .channel import Tls
+from .client import RankingClient
+from .ranking import Expert, RankedItem, Ranking, RequestError, VersionStatus
+from .request import load_request
+
+__all__ = [
+    "Expert",
+    "RankedItem",
+    "Ranking",
+    "RankingClient",
+    "RequestError",
+    "Tls",
+    "VersionStatus",
+    "load_request",
+]

@@ -1,0 +1,159 @@
+"""Opens the connection to a server: addresses, TLS, keep-alive, retries and message limits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from tfr_moe.errors import UserError
+
+MAX_MESSAGE_BYTES = 64 * 2**20
+"""gRPC's default limit is 4 MB, which a list of a few thousand items exceeds."""
+
+MAX_ATTEMPTS = 5  # gRPC's maximum
+_KEEPALIVE = [
+    # Pings only while requests are running: servers close connections that ping more often.
+    ("grpc.keepalive_time_ms", 60_000),
+    # Also limits how long sent data may stay unacknowledged, so that dead connections end soon.
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+]
+_RECONNECT = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+]
+
+
+def message_limits(size: int = MAX_MESSAGE_BYTES) -> list[tuple[str, int]]:
+    """Channel options that allow messages of up to `size` bytes in both directions."""
+    return [("grpc.max_send_message_length", size), ("grpc.max_receive_message_length", size)]
+
+
+@dataclass(frozen=True)
+class Tls:
+    """An encrypted connection; `certificate` and `key` identify the client (mTLS).
+
+    Attributes:
+        root: PEM file with the root certificates that the server's must derive from; None for those
+            of the system.
+        certificate: PEM file with the client's certificate chain.
+        key: PEM file with the client's private key.
+        server_name: the name in the server's certificate, if it is not that of the target.
+
+    Raises:
+        UserError: if only one of `certificate` and `key` is given.
+    """
+
+    root: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    server_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise UserError("TLS: certificate and key belong together; only one is given")
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """The credentials for gRPC.
+
+        Raises:
+            UserError: naming a file that cannot be read.
+        """
+        return grpc.ssl_channel_credentials(
+            root_certificates=_read(self.root),
+            private_key=_read(self.key),
+            certificate_chain=_read(self.certificate),
+        )
+
+
+def _read(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"TLS: {path}: cannot be read ({error.strerror})") from error
+
+
+def address_of(target: str) -> str:
+    """The address that gRPC resolves: several, separated by commas, must be IPv4 addresses.
+
+    Raises:
+        UserError: if a part has no port.
+
+    Example:
+        >>> address_of("10.0.0.1:8500,10.0.0.2:8500")
+        'ipv4:10.0.0.1:8500,10.0.0.2:8500'
+    """
+    if target.startswith(("dns:", "ipv4:", "ipv6:", "unix:", "xds:")):
+        return target
+    parts = [part.strip() for part in target.split(",")]
+    for part in parts:
+        if not part.rpartition(":")[2].isdecimal() or not part.rpartition(":")[0]:
+            raise UserError(f"target {target!r}: must be HOST:PORT")
+    return parts[0] if len(parts) == 1 else f"ipv4:{','.join(parts)}"
+
+
+def service_config(attempts: int) -> str:
+    """gRPC's round robin over all addresses of the target, and its retries with backoff.
+
+    Only UNAVAILABLE is retried, the one status that means that nothing was done.
+
+    Raises:
+        UserError: if `attempts` is not 1 to 5.
+    """
+    if not 1 <= attempts <= MAX_ATTEMPTS:
+        raise UserError(f"attempts must be 1 to {MAX_ATTEMPTS}. Received: attempts={attempts}")
+    config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
+    if attempts > 1:
+        policy = {
+            "maxAttempts": attempts,
+            "initialBackoff": "0.1s",
+            "maxBackoff": "1s",
+            "backoffMultiplier": 2,
+            "retryableStatusCodes": ["UNAVAILABLE"],
+        }
+        config["methodConfig"] = [{"name": [{}], "retryPolicy": policy}]
+    return json.dumps(config)
+
+
+def open_channel(
+    target: str,
+    *,
+    tls: Tls | None = None,
+    attempts: int = MAX_ATTEMPTS,
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+) -> grpc.Channel:
+    """Opens a channel to `target`; HTTP proxies of the environment are not used.
+
+    Args:
+        target: `HOST:PORT`, several IPv4 addresses with ports separated by commas, or a gRPC name
+            such as `dns:///HOST:PORT`.
+        tls: None sends everything in clear text.
+        attempts: maximum number of attempts while the server is UNAVAILABLE.
+        max_message_bytes: of requests and answers.
+
+    Raises:
+        UserError: for a target without a port, attempts out of range, or TLS files that cannot be
+            read.
+    """
+    options: list[tuple[str, Any]] = [
+        *message_limits(max_message_bytes),
+        *_KEEPALIVE,
+        *_RECONNECT,
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.service_config", service_config(attempts)),
+        # gRPC retries only what it has buffered, by default up to 256 kB.
+        ("grpc.per_rpc_retry_buffer_size", max_message_bytes),
+    ]
+    address = address_of(target)
+    if tls is None:
+        return grpc.insecure_channel(address, options=options)
+    if tls.server_name:
+        options.append(("grpc.ssl_target_name_override", tls.server_name))
+    return grpc.secure_channel(address, tls.credentials(), options=options)

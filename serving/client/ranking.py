@@ -1,0 +1,180 @@
+"""The answers of a server as plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import grpc
+import numpy as np
+
+from tfr_moe.errors import UserError
+
+from .protos import STATES, TENSOR_TYPES
+
+_RANKING = ("valid", "order", "scores")
+_TASK_SCORES = "scores_"
+_EXPERT_IDS = "expert_ids"
+
+
+class RequestError(UserError):
+    """A request that failed. `code` is the gRPC status code."""
+
+    def __init__(self, message: str, code: grpc.StatusCode):
+        super().__init__(message)
+        self.code = code
+
+
+class Expert(NamedTuple):
+    """An expert and its gate weight; the weights of a score sum to 1."""
+
+    id: int
+    weight: float
+
+
+# Not frozen, which would take three times as long to create; an answer has one per item.
+@dataclass(slots=True)
+class RankedItem:
+    """One item of an answer.
+
+    Attributes:
+        index: its position in the request, from 0.
+        score: the model's score; comparable within a list only.
+        experts: the experts of the score, largest weight first; empty unless the gate is
+            item-level.
+        tasks: the score of each task, which `score` combines; empty for a model with one score.
+        task_experts: as `experts`, by task, where each task has an item-level gate.
+    """
+
+    index: int
+    score: float
+    experts: tuple[Expert, ...] = ()
+    tasks: Mapping[str, float] = field(default_factory=dict)
+    task_experts: Mapping[str, tuple[Expert, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """An answer.
+
+    Attributes:
+        model: the model's name.
+        version: the version that answered.
+        items: best first.
+        experts: the experts of this list, largest weight first; empty for a model without experts
+            or with an item-level gate.
+        task_experts: as `experts`, by task, where each task has its own gate.
+    """
+
+    model: str
+    version: int
+    items: tuple[RankedItem, ...]
+    experts: tuple[Expert, ...] = ()
+    task_experts: Mapping[str, tuple[Expert, ...]] = field(default_factory=dict)
+
+
+class VersionStatus(NamedTuple):
+    """A version of the model, its state (`AVAILABLE` can answer), and the error if it failed."""
+
+    version: int
+    state: str
+    error: str = ""
+
+
+def to_array(proto: Any) -> np.ndarray:
+    """Reads a `TensorProto` of float32, int32 or strings, in either form that servers send.
+
+    Raises:
+        TypeError: for another type.
+    """
+    if proto.dtype not in TENSOR_TYPES:
+        raise TypeError(f"tensors of type {proto.dtype} are not used in serving")
+    field, dtype = TENSOR_TYPES[proto.dtype]
+    shape = [dim.size for dim in proto.tensor_shape.dim]
+    if proto.tensor_content:
+        return np.frombuffer(proto.tensor_content, dtype).reshape(shape)
+    values = np.array(getattr(proto, field)[:], dtype)
+    missing = math.prod(shape) - len(values)
+    if missing > 0:  # equal values at the end may be sent once
+        values = np.concatenate([values, np.repeat(values[-1:], missing)])
+    return values.reshape(shape)
+
+
+def outputs_of(answer: Any, *needed: str) -> dict[str, np.ndarray]:
+    """The outputs of a `PredictResponse` by name.
+
+    Raises:
+        RequestError: naming a needed output that is missing.
+    """
+    outputs = {name: to_array(proto) for name, proto in answer.outputs.items()}
+    for name in needed:
+        if name not in outputs:
+            spec = answer.model_spec
+            raise RequestError(
+                f"the answer of model {spec.name!r} ({spec.signature_name}) has no output "
+                f"{name!r}; it has: {', '.join(sorted(outputs))}",
+                grpc.StatusCode.UNKNOWN,
+            )
+    return outputs
+
+
+def ranking_of(model: str, answer: Any) -> Ranking:
+    """The answer of the signature `rank` for one list, without padding.
+
+    Raises:
+        RequestError: if it is not such an answer.
+    """
+    outputs = {name: array[0] for name, array in outputs_of(answer, *_RANKING).items()}
+    version, valid = answer.model_spec.version.value, int(outputs["valid"])
+    order, scores = outputs["order"][:valid].tolist(), outputs["scores"][:valid].tolist()
+    if len(outputs) == len(_RANKING):
+        return Ranking(model, version, tuple(map(RankedItem, order, scores)))
+    tasks = {
+        name.removeprefix(_TASK_SCORES): values[:valid].tolist()
+        for name, values in sorted(outputs.items())
+        if name.startswith(_TASK_SCORES)
+    }
+    gates = {name: _experts(outputs, name, valid) for name in sorted(outputs) if _is_gate(name)}
+    of_list, of_items = gates.pop(_EXPERT_IDS, ((), [()] * valid))
+    by_task = {name.removeprefix(f"{_EXPERT_IDS}_"): experts for name, experts in gates.items()}
+    items = [
+        RankedItem(
+            order[i],
+            scores[i],
+            of_items[i],
+            {task: values[i] for task, values in tasks.items()},
+            {task: each[i] for task, (_, each) in by_task.items() if each[i]},
+        )
+        for i in range(valid)
+    ]
+    task_experts = {task: whole for task, (whole, _) in by_task.items() if whole}
+    return Ranking(model, version, tuple(items), of_list, task_experts)
+
+
+def status_of(answer: Any) -> list[VersionStatus]:
+    """The versions of a `GetModelStatusResponse`, in its order."""
+    return [
+        VersionStatus(entry.version, STATES.get(entry.state, "UNKNOWN"), entry.status.error_message)
+        for entry in answer.model_version_status
+    ]
+
+
+def _is_gate(name: str) -> bool:
+    return name == _EXPERT_IDS or name.startswith(f"{_EXPERT_IDS}_")
+
+
+def _experts(
+    outputs: Mapping[str, np.ndarray], name: str, valid: int
+) -> tuple[tuple[Expert, ...], list[tuple[Expert, ...]]]:
+    """The experts of the list and of each item; the gate fills one of the two."""
+    ids, weights = outputs[name], outputs[name.replace("_ids", "_weights", 1)]
+    if ids.ndim == 1:
+        return (_heaviest_first(ids, weights) if valid else ()), [()] * valid
+    return (), [_heaviest_first(ids[i], weights[i]) for i in range(valid)]
+
+
+def _heaviest_first(ids: np.ndarray, weights: np.ndarray) -> tuple[Expert, ...]:
+    order = np.argsort(-weights, kind="stable")
+    return tuple(Expert(int(ids[k]), float(weights[k])) for k in order)

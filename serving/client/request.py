@@ -1,0 +1,149 @@
+"""Requests: a context and items as plain mappings, checked and encoded, or read from a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfr_moe.elwc.encoder import ScopeEncoder
+from tfr_moe.elwc.values import RowError, to_id
+from tfr_moe.elwc.wire import ids_entry, list_record
+from tfr_moe.errors import UserError
+from tfr_moe.schema import FeatureSchema
+
+from .protos import PredictRequest
+
+_STRING = 7  # DT_STRING
+_KEYS = ("context", "items")
+
+
+class Request(NamedTuple):
+    """Raw values: those of the query and user, and those of each item."""
+
+    context: Mapping[str, Any]
+    items: Sequence[Mapping[str, Any]]
+
+
+class RequestEncoder:
+    """Checks a request against a schema and serializes it as `ExampleListWithContext`.
+
+    What the server would reject is rejected here first, with the item's position and the feature:
+    one request that cannot be parsed fails all that share its batch.
+
+    Example:
+        >>> schema = FeatureSchema(
+        ...     list_id="query",
+        ...     labels=["click"],
+        ...     features=[{"name": "price", "scope": "example", "kind": "numeric"}],
+        ... )
+        >>> RequestEncoder(schema).encode({}, [{"price": 2}, {"prize": 3}])
+        Traceback (most recent call last):
+        tfr_moe.errors.UserError: items[1]: unknown feature 'prize'; allowed: price
+    """
+
+    def __init__(self, schema: FeatureSchema):
+        self.schema = schema
+        self._encode_context = ScopeEncoder(schema, "context")
+        self._encode_item = ScopeEncoder(schema, "example")
+        self._list_id = schema.list_id
+        self._list_id_entry = ids_entry(schema.list_id)
+        self._context = {f.name: None for f in schema.select("context")}
+        self._example = {f.name: None for f in schema.select("example")}
+
+    def encode(self, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> bytes:
+        """Serializes a request.
+
+        Args:
+            context: values of the context features; the schema's `list_id` may be among them.
+            items: for each item the values of the example features.
+
+        Raises:
+            UserError: naming the item and the feature that is unknown, missing or of the wrong
+                type.
+        """
+        _check_types(context, items)
+        self._check_names("context", context, {self._list_id: None, **self._context})
+        for position, item in enumerate(items):
+            self._check_names(f"items[{position}]", item, self._example)
+        where = "context"
+        try:
+            list_id = to_id(self._list_id, context.get(self._list_id, ""))
+            shared = self._encode_context(context)[0] + self._list_id_entry([list_id])
+            bodies = []
+            for position, item in enumerate(items):
+                where = f"items[{position}]"
+                bodies.append(self._encode_item(item)[0])
+        except RowError as error:
+            reason = str(error).replace("column ", "feature ", 1)
+            raise UserError(f"{where}: {reason}") from error
+        return list_record(bodies, shared)
+
+    @staticmethod
+    def _check_names(where: str, row: Mapping[str, Any], allowed: Mapping[str, None]) -> None:
+        if unknown := row.keys() - allowed.keys():
+            names = ", ".join(repr(name) for name in sorted(unknown, key=str))
+            word = "features" if len(unknown) > 1 else "feature"
+            raise UserError(f"{where}: unknown {word} {names}; allowed: {', '.join(allowed)}")
+
+
+def _check_types(context: Any, items: Any) -> None:
+    if not isinstance(context, Mapping):
+        raise UserError(f"context: must map features to values, got {type(context).__name__}")
+    if not isinstance(items, Sequence) or isinstance(items, (str, bytes)):
+        raise UserError(f"items: must be a list of mappings, got {type(items).__name__}")
+    for position, item in enumerate(items):
+        if not isinstance(item, Mapping):
+            raise UserError(
+                f"items[{position}]: must map features to values, got {type(item).__name__}"
+            )
+
+
+def predict_request(model: str, signature: str, lists: Sequence[bytes]) -> Any:
+    """A `PredictRequest` for serialized `ExampleListWithContext`s."""
+    request = PredictRequest()
+    request.model_spec.name = model
+    request.model_spec.signature_name = signature
+    tensor = request.inputs["inputs"]
+    tensor.dtype = _STRING
+    tensor.tensor_shape.dim.add().size = len(lists)
+    tensor.string_val.extend(lists)
+    return request
+
+
+def load_request(path: str | Path, schema: FeatureSchema | None = None) -> Request:
+    """Reads a request from a JSON file: `{"context": {...}, "items": [{...}, ...]}`.
+
+    Args:
+        path: the file.
+        schema: checks the values where it is given.
+
+    Raises:
+        UserError: naming the file and what is wrong with it.
+    """
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"request {path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"request {path}: not UTF-8 text") from error
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"request {path}: not valid JSON (line {error.lineno}: {error.msg})"
+        ) from error
+    if not isinstance(data, dict):
+        raise UserError(f"request {path}: must be an object with the keys context and items")
+    for key in _KEYS:
+        if key not in data:
+            raise UserError(f"request {path}: {key!r} is missing; the keys are: {', '.join(_KEYS)}")
+    if unknown := sorted(data.keys() - set(_KEYS)):
+        raise UserError(f"request {path}: unknown key {unknown[0]!r}; allowed: {', '.join(_KEYS)}")
+    request = Request(data["context"], data["items"])
+    try:
+        _check_types(*request)
+        if schema is not None:
+            RequestEncoder(schema).encode(*request)
+    except UserError as error:
+        raise UserError(f"request {path}: {error}") from error
+    return request

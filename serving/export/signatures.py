@@ -1,0 +1,190 @@
+"""The signatures of an exported model, as one `tf.Module` without Keras.
+
+    predict  serialized ELWC [B] -> scores [B, L]; with several tasks also scores_<task> [B, L]
+    regress  serialized tf.Example [B], an item with its context each -> outputs [B]
+    rank     serialized ELWC [B] -> order, scores [B, L], valid [B], scores_<task>, expert_ids,
+             expert_weights, with _<task> where each task has its own experts
+    tensors  a tensor for each feature and list_size [B] -> the outputs of predict
+    schema   any strings [B] -> schema [B], the FeatureSchema as JSON, from which clients encode
+
+L is the length of the longest list in the batch, 0 for an empty batch. Every signature but
+`tensors` has one input, `inputs`, as those of TensorFlow Ranking have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tfr_moe._compat import tf
+from tfr_moe.schema import MASK, FeatureSchema
+
+from .parsing import LIST_SIZE, Features, RequestParser, TensorParser
+
+INPUT = tf.saved_model.PREDICT_INPUTS
+PREDICT = tf.saved_model.PREDICT_METHOD_NAME
+REGRESS = tf.saved_model.REGRESS_METHOD_NAME
+DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+RANK = "rank"
+TENSORS = "tensors"
+SCHEMA = "schema"
+
+SCORES = "scores"
+EXPERT_IDS = "expert_ids"
+EXPERT_WEIGHTS = "expert_weights"
+LOWEST = tf.float32.min
+"""The score of padding; no real item scores below it."""
+
+Tensors = dict[str, tf.Tensor]
+
+
+def scores_by_name(outputs: tf.Tensor | Tensors) -> Tensors:
+    """A model's outputs as a dict: its single score, or the combined one and those of the tasks."""
+    return dict(outputs) if isinstance(outputs, dict) else {SCORES: outputs}
+
+
+def explained_by_name(outputs: Tensors) -> Tensors:
+    """The outputs of an explanation, with a single score under the name of the signatures."""
+    named = dict(outputs)
+    if "logits" in named:
+        named[SCORES] = named.pop("logits")
+    return named
+
+
+def names_experts(output: str) -> bool:
+    """Whether an output holds experts or their weights."""
+    return output.startswith((EXPERT_IDS, EXPERT_WEIGHTS))
+
+
+class ServingModule(NamedTuple):
+    """The arguments of `tf.saved_model.save`: the module and its signatures."""
+
+    module: tf.Module
+    signatures: dict[str, Any]
+
+
+def build(
+    model: tf.keras.Model, schema: FeatureSchema, explanation: tf.keras.Model | None = None
+) -> ServingModule:
+    """Wraps a Keras ranking model in the serving signatures.
+
+    Args:
+        model: maps the features of `schema` (raw values) and the mask to logits [B, L], or to a
+            dict with `scores`, which items are ranked by, and `scores_<task>`.
+        schema: describes the requests.
+        explanation: a model with the same inputs and the model's scores (a single one as `logits`),
+            `expert_ids` and `expert_weights` ([B, K], or [B, L, K] for item-level gates), the
+            latter two possibly per task with `_<task>` after their name; `rank` then returns
+            experts too.
+    """
+    parser, tensor_parser, text = RequestParser(schema), TensorParser(schema), schema.to_json()
+
+    def scored(features: Features, size: tf.Tensor, width: tf.Tensor | None = None) -> Tensors:
+        batch = _Batch(size, features[MASK], width)
+        scores = scores_by_name(model(features, training=False))
+        return {name: batch.cut(batch.masked(logits)) for name, logits in scores.items()}
+
+    def predict(inputs: tf.Tensor) -> Tensors:
+        return scored(parser.lists(inputs), tf.shape(inputs)[0])
+
+    def tensors(**inputs: tf.Tensor) -> Tensors:
+        size = tf.shape(inputs[LIST_SIZE])[0]
+        return scored(tensor_parser.lists(inputs), size, tensor_parser.width(inputs))
+
+    def regress(inputs: tf.Tensor) -> Tensors:
+        logits = scores_by_name(model(parser.items(inputs), training=False))[SCORES]
+        return {tf.saved_model.REGRESS_OUTPUTS: logits[: tf.shape(inputs)[0], 0]}
+
+    def rank(inputs: tf.Tensor) -> Tensors:
+        features = parser.lists(inputs)
+        if explanation is None:
+            outputs = scores_by_name(model(features, training=False))
+        else:
+            outputs = explained_by_name(explanation(features, training=False))
+        return _ranked(outputs, _Batch(tf.shape(inputs)[0], features[MASK]))
+
+    def describe(inputs: tf.Tensor) -> Tensors:
+        # One answer per request, so that a server may batch this signature as it does the others.
+        return {SCHEMA: tf.fill(tf.shape(inputs), tf.constant(text))}
+
+    functions = {PREDICT: predict, REGRESS: regress, RANK: rank, SCHEMA: describe}
+    spec = [tf.TensorSpec([None], tf.string, INPUT)]
+    signatures = {
+        name: tf.function(function, input_signature=spec).get_concrete_function()
+        for name, function in functions.items()
+    }
+    signatures[TENSORS] = tf.function(tensors).get_concrete_function(**tensor_parser.inputs())
+    models = [m for m in (model, explanation) if m is not None]
+    module = module_of(signatures.values(), models)
+    return ServingModule(module, {DEFAULT: signatures[PREDICT], **signatures})
+
+
+def module_of(signatures: Iterable[Any], models: Iterable[tf.keras.Model]) -> tf.Module:
+    """A module with the variables of concrete functions and the lookup tables of Keras models.
+
+    The Keras models are not in it: their layers would bring their training graphs along (noise,
+    dropout, penalties).
+    """
+    kind = tf.saved_model.experimental.TrackableResource
+    nodes = [node for model in models for node in tf.train.TrackableView(model).descendants()]
+    module = tf.Module(name="serving")
+    module.used_variables = list({id(v): v for s in signatures for v in s.variables}.values())
+    module.used_resources = list({id(n): n for n in nodes if isinstance(n, kind)}.values())
+    return module
+
+
+class _Batch:
+    """Restores the size of a batch that was padded for the model.
+
+    Args:
+        size: number of lists of the request, int32 scalar.
+        mask: bool [B, L], True at items.
+        width: number of slots per list in the request, int32 scalar; None for the longest list.
+    """
+
+    def __init__(self, size: tf.Tensor, mask: tf.Tensor, width: tf.Tensor | None = None):
+        self.mask = mask
+        self.valid = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
+        self._size = size
+        self._width = tf.reduce_max(self.valid) if width is None else width
+
+    def masked(self, logits: tf.Tensor) -> tf.Tensor:
+        """Logits [B, L] as float32, with the lowest one at padding."""
+        return tf.where(self.mask, tf.maximum(tf.cast(logits, tf.float32), LOWEST), LOWEST)
+
+    def cut(self, value: tf.Tensor, listwise: bool = True) -> tf.Tensor:
+        """The part of [B, L, ...], or of [B, ...], that belongs to the request."""
+        return value[: self._size, : self._width] if listwise else value[: self._size]
+
+
+def _ranked(outputs: Tensors, batch: _Batch) -> Tensors:
+    """Sorts by score, best first; ties keep the order of the request.
+
+    Args:
+        outputs: `scores` [B, L], `scores_<task>` [B, L], and for models with experts `expert_ids`
+            and `expert_weights`, possibly with `_<task>`: [B, K], or [B, L, K] by item.
+        batch: of the request.
+
+    Returns:
+        `order`, `scores`, `valid` and the other outputs, those of items in rank order.
+    """
+    scores = batch.masked(outputs[SCORES])
+    best_first = tf.argsort(scores, axis=1, direction="DESCENDING", stable=True)
+    # Padding comes after the items of a list, so among equal scores it stays behind them.
+    real = tf.sequence_mask(batch.valid, tf.shape(batch.mask)[1])
+    answer = {
+        "order": batch.cut(tf.where(real, best_first, -1)),
+        SCORES: batch.cut(tf.gather(scores, best_first, batch_dims=1)),
+        "valid": batch.cut(batch.valid, listwise=False),
+    }
+    for name, value in outputs.items():
+        if name.startswith(f"{SCORES}_"):
+            answer[name] = batch.cut(tf.gather(batch.masked(value), best_first, batch_dims=1))
+        elif names_experts(name):
+            item_level = value.shape.rank == 3
+            if item_level:
+                padding = tf.cast(-1 if name.startswith(EXPERT_IDS) else 0, value.dtype)
+                value = tf.gather(value, best_first, batch_dims=1)
+                value = tf.where(real[..., tf.newaxis], value, padding)
+            answer[name] = batch.cut(value, item_level)
+    return answer

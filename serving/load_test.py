@@ -1,0 +1,266 @@
+"""Measures the latency of a server at given request rates.
+
+The load is open-loop: requests are due at random times drawn beforehand (a Poisson process), like
+those of independent users, and latency counts from the time a request was due. A server that stalls
+is charged for all requests that were due meanwhile; clients that wait for one answer before the
+next request would hide it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+
+from tfr_moe.elwc.values import decode_list
+from tfr_moe.errors import UserError
+from tfr_moe.schema import FeatureSchema
+
+from .client import RankingClient, Tls
+from .client.channel import open_channel
+from .client.client import PREDICT
+from .client.request import Request, RequestEncoder, predict_request
+
+PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9, "max": 100.0}
+_HEAD_START = 0.05
+_WARMUP = 20
+_LATE_MS = 10.0
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """The outcome of one run.
+
+    Attributes:
+        seconds: from the first due time to the last answer.
+        latencies: milliseconds of each answered request, in no order.
+        errors: number of the others by status code.
+        lag: milliseconds by which the 99th percentile of them was sent late by this machine.
+    """
+
+    seconds: float
+    latencies: NDArray[np.float64]
+    errors: Mapping[str, int]
+    lag: float
+
+    def summary(self) -> dict[str, Any]:
+        """As plain numbers: latency in milliseconds, throughput in answers per second."""
+        answered = len(self.latencies)
+        latency: dict[str, float | None] = dict.fromkeys(("mean", *PERCENTILES))
+        if answered:
+            percentiles = np.percentile(self.latencies, list(PERCENTILES.values()))
+            values = np.append(self.latencies.mean(), percentiles)
+            latency = dict(zip(latency, values.round(3).tolist(), strict=True))
+        return {
+            "sent": answered + sum(self.errors.values()),
+            "answered": answered,
+            "errors": dict(self.errors),
+            "seconds": round(self.seconds, 3),
+            "throughput": round(answered / self.seconds, 2),
+            "latency_ms": latency,
+            "send_lag_ms_p99": round(self.lag, 3),
+        }
+
+
+def arrivals(rate: float, seconds: float, seed: int) -> NDArray[np.float64]:
+    """The times at which requests are due, in seconds from the start: a Poisson process.
+
+    Raises:
+        UserError: if no request would be due.
+
+    Example:
+        >>> due = arrivals(rate=100.0, seconds=10.0, seed=1)
+        >>> bool(900 < len(due) < 1100 and due[-1] < 10.0)
+        True
+    """
+    if not (rate > 0 and seconds > 0):
+        raise UserError(f"rate and seconds must be above 0, got {rate:g} and {seconds:g}")
+    rng = np.random.default_rng(seed)
+    due = np.cumsum(rng.exponential(1 / rate, int(rate * seconds * 1.5) + 50))
+    due = due[due < seconds]
+    if not len(due):
+        raise UserError(f"no request is due at {rate:g} a second within {seconds:g} seconds")
+    return due
+
+
+def prepare(
+    target: str,
+    model: str,
+    requests: Sequence[Request],
+    signature: str = "rank",
+    schema: FeatureSchema | None = None,
+    tls: Tls | None = None,
+) -> list[bytes]:
+    """Sends the first requests one by one, and encodes all of them beforehand.
+
+    Args:
+        target: `HOST:PORT`.
+        model: the model's name.
+        requests: raw values.
+        signature: `rank` or `serving_default`.
+        schema: of the requests; None requests it from the server.
+        tls: encrypts the connection.
+
+    Returns:
+        A serialized `PredictRequest` for each request.
+
+    Raises:
+        RequestError: if the target cannot answer.
+    """
+    with RankingClient(target, model, schema, tls=tls) as client:
+        encoder = RequestEncoder(client.schema)
+        for request in requests[:_WARMUP]:
+            client.predict(*request)
+    return [
+        predict_request(model, signature, [encoder.encode(*request)]).SerializeToString()
+        for request in requests
+    ]
+
+
+def send(
+    channel: grpc.Channel, messages: Sequence[bytes], due: NDArray[np.float64], timeout: float = 5.0
+) -> LoadResult:
+    """Sends a message at each time and waits until all are answered or timed out.
+
+    Args:
+        channel: to the server, without retries.
+        messages: sent one after the other, and again from the first.
+        due: seconds from the start, ascending.
+        timeout: seconds after which a request counts as an error.
+    """
+    predict = channel.unary_unary(PREDICT)
+    finished = np.full(len(due), np.nan)
+    sent = np.zeros(len(due))
+    errors: Counter[str] = Counter()
+    pending = threading.Semaphore(0)
+    start = time.perf_counter() + _HEAD_START
+
+    def done(number: int, call: Any) -> None:
+        code = call.code()
+        if code == grpc.StatusCode.OK:
+            finished[number] = time.perf_counter() - start
+        else:
+            errors[code.name] += 1
+        pending.release()
+
+    for number, at in enumerate(due):
+        pause = start + at - time.perf_counter()
+        if pause > 0:
+            time.sleep(pause)
+        sent[number] = time.perf_counter() - start
+        call = predict.future(messages[number % len(messages)], timeout=timeout)
+        call.add_done_callback(partial(done, number))
+    for _ in due:
+        pending.acquire()
+    elapsed = time.perf_counter() - start - due[0]
+    latencies = (finished - due)[~np.isnan(finished)] * 1e3
+    lag = float(np.percentile(sent - due, 99)) * 1e3
+    return LoadResult(elapsed, latencies, dict(errors), max(0.0, lag))
+
+
+def data_requests(data: str | Path, split: str, limit: int) -> list[Request]:
+    """Lists of a data set as requests, without their labels, in the order of the files.
+
+    Raises:
+        UserError: if there is no data set, no such split, or no list in it.
+    """
+    from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+
+    folder = DataFolder(data)
+    records = ElwcDatasetBuilder(folder).serialized_lists(split).as_numpy_iterator()
+    requests = [Request(*decode_list(folder.schema, record)) for record in islice(records, limit)]
+    if not requests:
+        raise UserError(f"data set {data}: split {split} has no list")
+    return requests
+
+
+def run_load_test(
+    target: str,
+    model: str,
+    requests: Sequence[Request],
+    rates: Sequence[float] = (20.0,),
+    seconds: float = 10.0,
+    *,
+    signature: str = "rank",
+    timeout: float = 5.0,
+    seed: int = 0,
+    tls: Tls | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Any]:
+    """Puts a model under load at one rate after the other.
+
+    Args:
+        target: `HOST:PORT`.
+        model: the model's name.
+        requests: sent one after the other, and again from the first.
+        rates: requests per second, one run each.
+        seconds: duration of each run.
+        signature: `rank` or `serving_default`.
+        timeout: seconds after which a request counts as an error.
+        seed: of the times at which requests are due.
+        tls: encrypts the connection.
+        progress: called with the number of finished runs and of all.
+
+    Returns:
+        The arguments, the sizes of the lists, and `results`: the `LoadResult.summary` of each rate.
+
+    Raises:
+        UserError: for a rate or a duration without any load.
+        RequestError: if the target does not answer.
+    """
+    due = {rate: arrivals(rate, seconds, seed) for rate in rates}
+    messages = prepare(target, model, requests, signature, tls=tls)
+    results = []
+    with open_channel(target, tls=tls, attempts=1) as channel:
+        for rate, times in due.items():
+            results.append({"rate": rate, **send(channel, messages, times, timeout).summary()})
+            progress(len(results), len(due))
+    sizes = [len(request.items) for request in requests]
+    return {
+        "target": target,
+        "model": model,
+        "signature": signature,
+        "timeout": timeout,
+        "seed": seed,
+        "lists": {
+            "count": len(sizes),
+            "items_median": float(np.median(sizes)),
+            "items_max": max(sizes),
+        },
+        "results": results,
+    }
+
+
+def latency_table(report: Mapping[str, Any]) -> Table:
+    """The results of `run_load_test` as a table; its caption warns of requests sent late."""
+    title = f"{report['model']} at {report['target']}: latency in ms from the due time"
+    table = Table(title=title, title_justify="left", caption_justify="left")
+    for column in ("rate/s", "sent", "errors", "answers/s", *PERCENTILES):
+        table.add_column(column, justify="right")
+    for entry in report["results"]:
+        errors = ", ".join(f"{count} {code}" for code, count in entry["errors"].items()) or "0"
+        latencies = [entry["latency_ms"][name] for name in PERCENTILES]
+        table.add_row(
+            f"{entry['rate']:g}",
+            str(entry["sent"]),
+            errors,
+            f"{entry['throughput']:.1f}",
+            *("-" if value is None else f"{value:.1f}" for value in latencies),
+        )
+    if any(entry["send_lag_ms_p99"] > _LATE_MS for entry in report["results"]):
+        table.caption = (
+            f"warning: requests were sent more than {_LATE_MS:g} ms late; this machine is too slow "
+            "or too busy for the rate"
+        )
+    return table

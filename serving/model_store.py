@@ -1,0 +1,264 @@
+"""The models of the development server: versions in memory, updated from their folder."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import grpc
+from tensorflow_serving.apis import predict_pb2
+
+from tfr_moe._compat import tf
+from tfr_moe.errors import UserError
+from tfr_moe.utils.digests import check_model_files
+
+from .client.protos import fill_tensor
+from .versions import (
+    EXTRA,
+    WARMUP_FILE,
+    load_meta_graph,
+    models_of,
+    read_warmup,
+    signatures_of,
+    versions_of,
+)
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+log = logging.getLogger(__name__)
+
+
+class RejectedError(Exception):
+    """A request that is answered with a gRPC status code other than OK."""
+
+    def __init__(self, code: grpc.StatusCode, message: str):
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+def reject_argument(message: str) -> NoReturn:
+    """Raises a `RejectedError` with INVALID_ARGUMENT."""
+    raise RejectedError(grpc.StatusCode.INVALID_ARGUMENT, message)
+
+
+class ServedModel:
+    """One version of a model in memory.
+
+    Args:
+        name: the model's name.
+        folder: `MODELS/NAME/<version>`.
+
+    Raises:
+        tf.errors.OpError, OSError, ValueError, UserError, RejectedError: if the version cannot be
+            loaded or fails on its own warm-up requests.
+    """
+
+    def __init__(self, name: str, folder: Path):
+        self.name = name
+        self.version = int(folder.name)
+        check_model_files(folder)
+        self.signatures = signatures_of(load_meta_graph(folder))
+        self._loaded = tf.saved_model.load(str(folder))
+        warmup = folder / EXTRA / WARMUP_FILE
+        for request in read_warmup(warmup) if warmup.is_file() else []:
+            self.predict(request)
+
+    def predict(self, request: Any) -> Any:
+        """Answers a `PredictRequest` for this version with a `PredictResponse`.
+
+        Raises:
+            RejectedError: for an unknown signature, and for inputs that the signature does not
+                take.
+        """
+        signature = request.model_spec.signature_name or "serving_default"
+        if signature not in self.signatures:
+            raise RejectedError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f'Serving signature key "{signature}" not found.',
+            )
+        definition = self.signatures[signature]
+        names = _output_names(request.output_filter, definition.outputs)
+        outputs = self._run(signature, _inputs(request, definition.inputs))
+        response = predict_pb2.PredictResponse()
+        for name in names:
+            fill_tensor(response.outputs[name], outputs[name].numpy())
+        self.describe(response.model_spec, signature)
+        return response
+
+    def describe(self, model_spec: Any, signature: str = "") -> None:
+        """Writes the name and version that answered into a `ModelSpec`."""
+        model_spec.name = self.name
+        model_spec.version.value = self.version
+        model_spec.signature_name = signature
+
+    def _run(self, signature: str, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        try:
+            return self._loaded.signatures[signature](**inputs)
+        except tf.errors.OpError as error:
+            code = _CODES.get(error.error_code, grpc.StatusCode.UNKNOWN)
+            raise RejectedError(code, _without_trace(str(error.message))) from error
+        except UnicodeDecodeError as error:  # TensorFlow's message quotes bytes of the request
+            reject_argument(_without_trace(bytes(error.object).decode("utf-8", "replace")))
+
+
+def _without_trace(message: str) -> str:
+    """Cuts the name of the failed node and the call stack from a message of TensorFlow."""
+    return message.split("stack traces unavailable")[-1].lstrip(">)").strip()
+
+
+def _inputs(request: Any, expected: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+    sent, received = request.inputs, request.ByteSize()
+    if set(sent) != set(expected):
+        reject_argument(f"inputs must be {sorted(expected)}, got {sorted(sent)}")
+    return {name: _tensor(name, sent[name], expected[name], received) for name in expected}
+
+
+def _tensor(name: str, proto: Any, info: Any, received: int) -> tf.Tensor:
+    """Reads a `TensorProto` for an input with this `TensorInfo`; `received` is in bytes."""
+    sizes = [dim.size for dim in proto.tensor_shape.dim]
+    if min(sizes, default=0) < 0 or _claimed_bytes(proto, sizes) > received:
+        reject_argument(f"tensor parsing error: {name} (shape {sizes} in {received} bytes)")
+    try:
+        array = tf.make_ndarray(proto)
+    except (TypeError, ValueError, KeyError):
+        reject_argument(f"tensor parsing error: {name}")
+    dtype, shape = tf.as_dtype(info.dtype), tf.TensorShape(info.tensor_shape)
+    given = tf.string if array.dtype == object else tf.as_dtype(array.dtype)
+    if given != dtype or not shape.is_compatible_with(array.shape):
+        reject_argument(
+            f"input {name!r} expects {dtype.name} of shape {shape}, "
+            f"got {given.name} of shape {array.shape}"
+        )
+    return tf.constant(array, dtype)
+
+
+def _claimed_bytes(proto: Any, sizes: Sequence[int]) -> int:
+    """The fewest bytes that spell out a tensor of these sizes.
+
+    A `TensorProto` may give its last value for any number of elements. More of them than the
+    request has bytes only serve to allocate memory that was never sent.
+    """
+    count = math.prod(max(size, 1) for size in sizes)
+    if not proto.string_val:
+        return count
+    repeated = max(0, count - len(proto.string_val))
+    return max(count, repeated * len(proto.string_val[-1]))
+
+
+def _output_names(wanted: Any, outputs: Mapping[str, Any]) -> list[str]:
+    names = list(wanted)
+    if len(set(names)) < len(names) or not set(names) <= set(outputs):
+        reject_argument(f"output_filter must be different ones of {sorted(outputs)}, got {names}")
+    return names or list(outputs)
+
+
+class VersionState(NamedTuple):
+    """The state of a version in TensorFlow Serving's terms, and why it failed to load."""
+
+    state: str
+    error: str = ""
+
+
+class ModelStore:
+    """The models below a folder, all their versions. Threads may share it.
+
+    Args:
+        root: the folder with NAME/<version>/ below it.
+        notify: receives a line for each version that is loaded, fails to load or is unloaded.
+
+    Raises:
+        UserError: if no model can be loaded.
+    """
+
+    def __init__(self, root: Path, notify: Callable[[str], None] = log.info):
+        models_of(root)
+        self._root = root
+        self._notify = notify
+        self._loaded: dict[tuple[str, int], ServedModel] = {}
+        self._states: dict[tuple[str, int], VersionState] = {}
+        self.refresh()
+        if not self._loaded:
+            reasons = "; ".join(f"{n}/{v}: {s.error}" for (n, v), s in self._states.items())
+            raise UserError(f"models folder {root}: no version could be loaded ({reasons})")
+
+    def refresh(self) -> None:
+        """Loads new versions, then unloads the removed ones.
+
+        A version that failed is retried only after it was removed. Requests that are running on an
+        unloaded version finish on it. The last loaded version of a model answers until another one
+        of its folder is loaded.
+        """
+        folders = [path for path in sorted(self._root.iterdir()) if path.is_dir()]
+        present = {(p.name, version) for p in folders for version in versions_of(p)}
+        failed = {key for key, state in self._states.items() if state.error}
+        for key in failed - present:
+            self._states[key] = VersionState("END")
+        for key in sorted(present - failed - self._loaded.keys(), reverse=True):
+            self._load(*key)
+        removed = {key for key in self._loaded if key not in present}
+        for name, version in sorted(removed):
+            rest = {key for key in self._loaded if key[0] == name} - removed
+            awaited = any(key[0] == name for key in present)
+            if rest or not awaited or version < self._newest(name):
+                self._loaded = {k: m for k, m in self._loaded.items() if k != (name, version)}
+                self._states[name, version] = VersionState("END")
+                self._notify(f"unloaded {name} version {version}")
+        if removed:
+            gc.collect()  # TensorFlow's functions refer to each other in cycles
+
+    def _load(self, name: str, version: int) -> None:
+        self._states[name, version] = VersionState("LOADING")
+        try:
+            model = ServedModel(name, self._root / name / str(version))
+        except Exception as error:  # whatever is wrong with one version, the others keep serving
+            reason = " ".join(str(error).split()) or type(error).__name__
+            self._states[name, version] = VersionState("END", reason)
+            self._notify(f"could not load {name} version {version}: {reason}")
+        else:
+            # Readers take no lock: they see the old dictionary or the new one.
+            self._loaded = {**self._loaded, (name, version): model}
+            self._states[name, version] = VersionState("AVAILABLE")
+            self._notify(f"serving {name} version {version}")
+
+    def _newest(self, name: str) -> int:
+        return max((v for n, v in self._loaded if n == name), default=-1)
+
+    def get(self, spec: Any) -> ServedModel:
+        """The version that a `ModelSpec` requests, by default the newest.
+
+        Raises:
+            RejectedError: INVALID_ARGUMENT for a spec without a name, NOT_FOUND for a model or
+                version that is not loaded.
+        """
+        if not spec.name:
+            reject_argument("ModelSpec has no name specified.")
+        loaded = self._loaded
+        fixed = spec.HasField("version")
+        versions = [v for n, v in loaded if n == spec.name]
+        version = spec.version.value if fixed else max(versions, default=-1)
+        if version not in versions:
+            which = f"Specific({spec.name}, {version})" if fixed else f"Latest({spec.name})"
+            raise RejectedError(
+                grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {which}"
+            )
+        return loaded[spec.name, version]
+
+    def states(self, spec: Any) -> dict[int, VersionState]:
+        """The states of a model's versions, newest first, or of the one that the spec requests.
+
+        Raises:
+            RejectedError: NOT_FOUND if there is none.
+        """
+        known = {v: state for (n, v), state in self._states.copy().items() if n == spec.name}
+        if spec.HasField("version"):
+            known = {v: state for v, state in known.items() if v == spec.version.value}
+        if not known:
+            raise RejectedError(
+                grpc.StatusCode.NOT_FOUND, f"Could not find any versions of model {spec.name}"
+            )
+        return dict(sorted(known.items(), reverse=True))

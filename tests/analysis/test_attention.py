@@ -1,0 +1,106 @@
+"""Attention maps by hand, by groups, and of a model."""
+
+import numpy as np
+import pytest
+
+from tests.scorers.batch import RERANKING, TABLES, raw_batch
+from tests.tiny import SCHEMA
+from tfr_moe._compat import tf
+from tfr_moe.analysis.attention import (
+    Attended,
+    AttentionMap,
+    attended,
+    gather_maps,
+)
+from tfr_moe.analysis.item_groups import OTHERS, Positions, grouping_of
+from tfr_moe.errors import UserError
+from tfr_moe.report.build import attention_maps
+from tfr_moe.schema import MASK
+from tfr_moe.scorers import create
+
+WEIGHTS = np.array([[[0.2, 0.3, 0.5], [0.1, 0.6, 0.3], [0.0, 0.0, 1.0]]])
+
+
+def test_the_mean_over_pairs_of_two_groups_by_hand():
+    found = AttentionMap(["a", "b"])
+    found.add(WEIGHTS, np.array([[0, 0, 1]]), np.array([3]))
+    found.add(np.array([[[0.4, 0.6], [0.7, 0.3]]]), np.array([[0, 1]]), np.array([2]))
+    shown = found.as_json()
+    # a attends to a: 0.3 and 0.1; to b: 0.5, 0.3 of lists of three and 0.6 of one of two
+    assert shown["weight"][0] == pytest.approx([0.2, 1.4 / 3])
+    assert shown["lift"][0] == pytest.approx([0.6, (3 * 0.8 + 2 * 0.6) / 3])
+    assert shown["weight"][1] == [pytest.approx(0.7 / 3), None]
+    assert shown["pairs"] == [[2, 3], [3, 0]]
+
+
+def test_in_the_map_of_positions_items_attend_to_themselves_and_padding_does_not_count():
+    features = {MASK: np.array([[True, True, False]])}
+    weights = np.array([[[0.4, 0.6, 0.0], [0.1, 0.9, 0.0], [0.3, 0.3, 0.4]]])
+    lists, maps = gather_maps([Attended(features, weights)], {"position": Positions(3)})
+    shown = maps["position"].as_json()
+    assert lists == 1
+    assert shown["weight"] == [[0.4, 0.6, None], [0.1, 0.9, None], [None, None, None]]
+    assert shown["labels"] == ["1", "2", "3"]
+
+
+def test_bands_have_about_as_many_items_each_and_ids_beyond_the_twelve_are_others():
+    rng = np.random.default_rng(0)
+    names = np.array([f"brand{i}".encode() for i in range(15)], object)
+    brands = names[np.minimum(rng.geometric(0.2, [50, 8]) - 1, 14)]
+    batch = {
+        MASK: rng.random([50, 8]) < 0.8,
+        "example_numeric": np.stack([rng.gamma(2.0, 9.0, [50, 8]), np.zeros([50, 8])], axis=-1),
+        "brand": brands[..., np.newaxis],
+    }
+    price = grouping_of(SCHEMA, "price", [batch])
+    groups = price(batch)
+    assert (groups[~batch[MASK]] == -1).all()
+    counts = np.bincount(groups[batch[MASK]])
+    assert len(counts) == len(price.labels) == 7
+    assert counts.max() - counts.min() <= 1
+    values = batch["example_numeric"][..., 0]
+    assert values[groups == 0].max() < values[groups == 1].min()
+    brand = grouping_of(SCHEMA, "brand", [batch])
+    assert brand.labels[0] == "brand0"
+    assert brand.labels[-1] == OTHERS
+    assert len(brand.labels) == 13
+    assert set(brand(batch)[batch[MASK] & (brands == b"brand0")]) == {0}
+    # A constant has one band.
+    assert grouping_of(SCHEMA, "sales", [batch])(batch).max() <= 1
+
+
+def test_what_is_no_id_or_number_of_the_items_is_refused():
+    with pytest.raises(UserError, match="by: 'sub' is not an id or number of the items; available"):
+        grouping_of(SCHEMA, "sub", [])
+
+
+def attended_of(name, **settings):
+    model = create(name, SCHEMA, TABLES, {**RERANKING, **settings}).build_model()
+    labels = tf.zeros([5, 4])
+    dataset = tf.data.Dataset.from_tensors((raw_batch(), labels, {}))
+    return model, list(attended(model, dataset))
+
+
+def test_the_weights_are_the_mean_over_blocks_and_heads():
+    model, (found,) = attended_of("adv_hsc_moe", trunk="attention", num_experts=4, top_k=2)
+    vectors = tf.keras.Model(model.input, model.get_layer("features").output.items)(raw_batch())
+    encoder = model.get_layer("trunk")
+    expected = encoder.attention_weights(vectors, raw_batch()[MASK]).numpy().mean(axis=(1, 2))
+    np.testing.assert_allclose(found.weights, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_report_has_maps_by_position_and_by_features():
+    model, _ = attended_of("prm_personalized")
+    dataset = tf.data.Dataset.from_tensors((raw_batch(), tf.zeros([5, 4]), {}))
+    lists, maps = attention_maps(model, dataset, SCHEMA, ("brand", "price"))
+    assert lists == raw_batch()[MASK].numpy().any(axis=1).sum()
+    assert list(maps) == ["position", "brand", "price"]
+    assert maps["position"]["pairs"][0][0] == lists
+    for found in maps.values():
+        size = len(found["labels"])
+        assert np.array(found["lift"], float).shape == (size, size)
+
+
+def test_a_model_without_attention_is_rejected():
+    with pytest.raises(UserError, match="has no attention; train it with trunk=attention"):
+        attended_of("mlp")

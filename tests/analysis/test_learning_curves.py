@@ -1,0 +1,33 @@
+"""Learning curves from a history."""
+
+import math
+
+import pytest
+
+from tfr_moe.analysis.learning_curves import hsc_maximum, learning_curves
+from tfr_moe.config import make_config
+
+HISTORY = [
+    {"epoch": 1, "loss": 0.7, "val_loss": 0.6, "val_ndcg": math.nan, "hsc": 0.4,
+     "gate_entropy": 1.0, "adversarial": 1.2, "adversarial_share": 0.3},
+    {"epoch": 2, "loss": 0.6, "val_loss": 0.5, "val_ndcg": 0.8, "hsc": 0.2,
+     "gate_entropy": 0.9, "adversarial": 0.8, "adversarial_share": 0.2},
+]  # fmt: skip
+
+
+def test_regularisers_are_shares_of_their_maximum_and_missing_values_are_left_out():
+    config = make_config({"num_experts": 6, "top_k": 4})
+    found = learning_curves(HISTORY, {"best_epoch": 2, "monitor": "val_ndcg"}, config)
+    assert (found.best_epoch, found.monitor) == (2, "val_ndcg")
+    assert [curve.name for curve in found.losses] == ["loss", "val_loss"]
+    (ndcg,) = found.metrics
+    assert (ndcg.epochs, ndcg.values) == ([2], [0.8])
+    shares = {curve.name: curve.values for curve in found.shares}
+    assert shares == {"hsc_share": [0.2, 0.1], "adversarial_share": [0.3, 0.2]}
+    assert [curve.name for curve in found.gates] == ["gate_entropy"]
+
+
+def test_the_maximum_of_hsc_is_reached_by_gates_that_agree_on_nothing():
+    # p = (1, 0, 0), q = (0, 1, 0): over both experts 1 + 1, over the first alone 1.
+    assert hsc_maximum(2) == pytest.approx((1 - 0) ** 2 + (0 - 1) ** 2)
+    assert hsc_maximum(1) == pytest.approx((1 - 0) ** 2)

@@ -1,0 +1,135 @@
+import gzip
+
+import pytest
+
+from tfr_moe.beam.runner import reporting
+from tfr_moe.beam.sources import files
+from tfr_moe.errors import UserError
+
+
+def read(path):
+    return list(files.read(str(path), 3))
+
+
+def test_rows_of_a_csv_file_carry_the_line_they_begin_on(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text('a,b\n1,x\n2,"two\nlines"\n\n3,z\n')
+    rows = read(path)
+    assert [(row.file, row.line) for row in rows] == [(3, 2), (3, 3), (3, 6)]
+    assert [row.values for row in rows] == [
+        {"a": "1", "b": "x"},
+        {"a": "2", "b": "two\nlines"},
+        {"a": "3", "b": "z"},
+    ]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_bytes(b"\xef\xbb\xbfa,b\n1,2\n")
+    assert files.columns(str(path)) == {"a", "b"}
+    assert read(path)[0].values == {"a": "1", "b": "2"}
+
+
+def test_rows_that_cant_be_parsed_carry_the_reason(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_bytes(b"a,b\n1\n1,2,3\n1,\xff\n\xc3\xa9,2\n")
+    assert [row.error for row in read(path)] == [
+        "expected 2 fields, got 1",
+        "expected 2 fields, got 3",
+        "not valid UTF-8",
+        None,
+    ]
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"a": 1}\n\n[1]\n{"a": \n{"a": "\xff"}\n')
+    rows = read(path)
+    assert [row.line for row in rows] == [1, 3, 4, 5]
+    assert [row.error and row.error.split(" (")[0] for row in rows] == [
+        None,
+        "expected a JSON object, got list",
+        "not valid JSON",
+        "not valid UTF-8",
+    ]
+
+
+def rows_and_errors(tmp_path, text: str) -> list[tuple[int, object]]:
+    path = tmp_path / "log.csv"
+    path.write_text(text)
+    return [(row.line, row.error or list(row.values.values())) for row in read(path)]
+
+
+def test_a_stray_quote_costs_its_own_line_alone(tmp_path):
+    lines = [f"q{n},i{n},{n % 5}" for n in range(100)]
+    lines[3], lines[90] = 'q3,"24 inch tv,0', 'q90,"27 inch tv,0'
+    found = rows_and_errors(tmp_path, "q,item,click\n" + "\n".join(lines) + "\n")
+    assert [line for line, _ in found] == list(range(2, 102))
+    assert [(line, error) for line, error in found if isinstance(error, str)] == [
+        (5, "not a CSV row (',' expected after '\"')"),
+        (92, "a quote is not closed within 100 lines"),
+    ]
+
+
+def test_rows_between_two_quotes_are_not_taken_for_one_field(tmp_path):
+    # Read as CSV, this is one row with a field of three lines.
+    found = rows_and_errors(tmp_path, 'q,item\na,"x\nb,y\nc,z"\nd,w\n')
+    error = "a quote is not closed within 100 lines"
+    assert found == [(2, error), (3, ["b", "y"]), (4, ["c", 'z"']), (5, ["d", "w"])]
+
+
+def test_a_quote_that_is_never_closed_costs_one_line_of_a_long_file(tmp_path):
+    rows = "".join(f"q{n},i\n" for n in range(3000))
+    found = rows_and_errors(tmp_path, f'q,item\na,"x\n{rows}')
+    assert len(found) == 3001
+    assert [line for line, error in found if isinstance(error, str)] == [2]
+
+
+def test_json_that_has_no_single_meaning_is_rejected(tmp_path):
+    path = tmp_path / "log.jsonl"
+    deep = '{"a": ' + "[" * 20000 + "]" * 20000 + "}"
+    path.write_text('{"a": 1, "a": 2}\n{"a": "\\ud800"}\n{"a": "\\ud83d\\ude00"}\n' + deep + "\n")
+    assert [row.error for row in read(path)] == [
+        "not valid JSON (key 'a' occurs twice)",
+        "not valid JSON (half of a surrogate pair)",
+        None,
+        "not valid JSON (nested too deeply)",
+    ]
+
+
+def test_progress_adds_up_to_the_size_of_the_file(tmp_path):
+    path = tmp_path / "log.csv.gz"
+    with gzip.open(path, "wt") as file:
+        file.write("a\n" + "".join(f"{i * 7919 % 10007}\n" for i in range(20000)))
+    size, done = path.stat().st_size, []
+    with reporting(lambda so_far, total, stage: done.append(so_far), size, 0):
+        assert sum(1 for _ in files.read(str(path), 0)) == 20000
+    assert done[-1] == size and len(done) == 21 and done == sorted(done)
+
+
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        ("a.csv", "csv"),
+        ("a.CSV.gz", "csv"),
+        ("a.json", "jsonl"),
+        ("a.ndjson.gz", "jsonl"),
+        ("a.b.parquet", "parquet"),
+    ],
+)
+def test_the_format_follows_from_the_name(name, kind):
+    assert files.file_format(name) == kind
+
+
+def test_columns_of_json_lines_are_those_of_all_the_first_rows(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"a": 1}\n{"b": 2}\n')
+    assert files.columns(str(path)) == {"a", "b"}
+
+
+def test_a_parquet_file_that_breaks_off_is_rejected(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "log.parquet"
+    parquet.write_table(pa.table({"a": list(range(1000))}), path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"log.parquet: corrupt Parquet file"):
+        read(path)

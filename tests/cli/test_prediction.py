@@ -1,0 +1,134 @@
+"""From a click model to PRM with its vectors: trained, exported, predicted, joined, trained."""
+
+import json
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from tests.beam import logs
+from tests.tiny import SMALL, small_config, write_data_folder
+from tfr_moe._compat import tf
+from tfr_moe.cli import main
+from tfr_moe.cli.prediction import export_vectors, predict
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.errors import UserError
+from tfr_moe.schema import MASK
+from tfr_moe.scorers import vector_model
+from tfr_moe.training import load_run, train
+
+JOINED = [
+    *logs.SCHEMA["features"],
+    {"name": "pv", "scope": "example", "kind": "numeric", "width": 3},
+]
+
+
+def command(*arguments):
+    with pytest.raises(SystemExit) as caught:
+        main([str(argument) for argument in arguments])
+    assert caught.value.code == 0
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("vectors")
+    log = logs.write_csv(root / "log.csv", logs.log_rows(sessions=60, items=4))
+    logs.run(root, log)
+    settings = {**SMALL, "num_epochs": 1, "model": "click_model", "expert_hidden_dims": (8, 3)}
+    train(root / "data", root / "clicks", small_config(settings))
+    models, vectors = root / "models" / "clicks", root / "vectors.parquet"
+    command("export", "--run", root / "clicks", "--out", models, "--vectors")
+    command("predict", "--model", models, "--input", log, "--out", vectors,
+            "--vectors", "pv", "--item-id", "item", "--batch-size", 7)  # fmt: skip
+    settings = (f"join={vectors}", "join_by=session:list_id,item:item_id")
+    logs.run(root, log, "joined", schema={"features": JOINED}, settings=settings)
+    return root
+
+
+def batches(folder, split):
+    return list(ElwcDatasetBuilder(DataFolder(folder), 16).build_evaluation_dataset(split))
+
+
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+def test_each_item_has_the_vector_of_the_click_model(root, split):
+    model = vector_model(load_run(root / "clicks").model)
+    before, after = batches(root / "data", split), batches(root / "joined", split)
+    assert len(before) == len(after)
+    for (features, labels, extras), (joined, same_labels, same_extras) in zip(
+        before, after, strict=True
+    ):
+        mask = features[MASK].numpy()
+        numbers = joined["example_numeric"].numpy()[mask]
+        # float32 in batches of another size
+        np.testing.assert_allclose(
+            numbers[:, 2:], model(features).numpy()[mask], rtol=1e-5, atol=1e-6
+        )
+        np.testing.assert_array_equal(numbers[:, :2], features["example_numeric"].numpy()[mask])
+        np.testing.assert_array_equal(joined[MASK], mask)
+        np.testing.assert_array_equal(same_labels, labels)
+        for name in extras:
+            np.testing.assert_array_equal(same_extras[name], extras[name])
+        for name in ("top", "sub", "item", "history", "context_numeric"):
+            np.testing.assert_array_equal(joined[name], features[name])
+
+
+def test_the_statistics_of_the_vectors_are_those_of_the_training_split(root):
+    vectors = np.concatenate(
+        [
+            features["example_numeric"].numpy()[features[MASK].numpy()][:, 2:]
+            for features, *_ in batches(root / "joined", "train")
+        ]
+    ).astype(np.float64)
+    statistics = DataFolder(root / "joined").statistics["example"]
+    for index in range(3):
+        found = statistics[f"pv[{index}]"]
+        assert found["count"] == len(vectors)
+        assert found["mean"] == pytest.approx(vectors[:, index].mean(), rel=1e-6)
+        assert found["std"] == pytest.approx(vectors[:, index].std(), rel=1e-6)
+
+
+def test_every_format_has_the_same_vectors(root, tmp_path):
+    stored = parquet.read_table(root / "vectors.parquet").to_pylist()
+    assert {tuple(row) for row in stored} == {("list_id", "item_id", "pv")}
+    models, log = root / "models" / "clicks", str(root / "log.csv")
+    for name in ("v.csv", "v.jsonl"):
+        predict(None, models, log, tmp_path / name, item_id="item", batch_size=7, vectors="pv")
+    rows = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    header, *lines = [line.split(",") for line in (tmp_path / "v.csv").read_text().splitlines()]
+    assert header == ["list_id", "item_id", "pv"]
+    for row, line, expected in zip(rows, lines, stored, strict=True):
+        assert [row["list_id"], row["item_id"]] == line[:2] == list(expected.values())[:2]
+        assert np.float32(row["pv"]).tolist() == expected["pv"]
+        assert np.float32(line[2].split("|")).tolist() == expected["pv"]
+
+
+def test_prm_reads_the_vectors_and_only_prm_personalized_does(root):
+    widths = []
+    for name in ("prm_personalized", "prm_base"):
+        settings = {**SMALL, "num_epochs": 1, "model": name, "personal_vector": "pv"}
+        train(root / "joined", root / name, small_config(settings))
+        trunk = load_run(root / name).model.get_layer("trunk")
+        widths.append(trunk.projection.kernel.shape[0])
+    assert widths[0] == widths[1] + 3
+
+
+def test_the_export_needs_nothing_but_tensorflow_and_an_empty_batch_is_no_trouble(root):
+    folder = root / "models" / "clicks" / "1"
+    signature = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    assert signature(inputs=tf.constant([b""]))["vectors"].shape[-1] == 3
+    schema = json.loads((folder / "assets.extra" / "schema.json").read_text())
+    assert schema["list_id"] == "session"
+
+
+def test_a_model_without_vectors_is_rejected(root, tmp_path):
+    data = write_data_folder(tmp_path / "data", 20, 10, 10)
+    train(data, tmp_path / "dnn", small_config({**SMALL, "num_epochs": 1, "model": "dnn"}))
+    with pytest.raises(UserError, match="model dnn has no vectors; train one with --model"):
+        export_vectors(tmp_path / "dnn", tmp_path / "out")
+    lists, out = f"{data}/test-*.tfrecord.gz", tmp_path / "v.csv"
+    with pytest.raises(UserError, match=r"model .*dnn/saved_model: returns no vectors, but"):
+        predict(tmp_path / "dnn", None, lists, out, item_id="brand", vectors="pv")
+    with pytest.raises(UserError, match="returns no scores, but vectors"):
+        model = root / "models" / "clicks"
+        predict(None, model, str(root / "log.csv"), tmp_path / "s.csv", item_id="item")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "dnn"]

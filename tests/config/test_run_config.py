@@ -1,0 +1,186 @@
+"""RunConfig: what is taken, and what is rejected in which words."""
+
+from typing import get_args
+
+import pytest
+
+from tfr_moe._compat import tf
+from tfr_moe.config import (
+    BASELINE_NAMES,
+    MODELS,
+    SETTINGS,
+    RunConfig,
+    load_config,
+    make_config,
+)
+from tfr_moe.config.settings import Activation
+from tfr_moe.errors import UserError
+
+
+def test_defaults_are_those_of_the_paper():
+    config = RunConfig()
+    assert (config.gate.num_experts, config.gate.top_k, config.adversarial.num_adversarial) == (
+        10,
+        4,
+        1,
+    )
+    assert (config.hsc.hsc_weight, config.adversarial.adversarial_weight) == (1e-3, 1e-3)
+    assert config.experts.expert_hidden_dims == (1024, 512, 256)
+    assert (
+        config.features.embedding_dim,
+        config.optimization.optimizer,
+        config.optimization.learning_rate,
+    ) == (16, "adamw", 1e-4)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_setting_that_the_model_does_not_use_is_rejected_by_name(name):
+    for setting in set(SETTINGS) - set(MODELS[name].settings):
+        default = MODELS[name].default(setting)
+        other = {"bool": not default, "str": "other"}.get(type(default).__name__, 7)
+        with pytest.raises(UserError, match=rf"\b{setting}\b"):
+            make_config({"model": name, setting: other})
+        assert make_config({"model": name, setting: default}).model == name
+
+
+def test_dnn_has_no_gate():
+    expected = (
+        "gate_residual is not used by model 'dnn', "
+        "whose settings are listed by `tfr-moe settings dnn`"
+    )
+    with pytest.raises(UserError, match=expected):
+        load_config(model="dnn", gate_residual=True)
+
+
+def test_settings_of_version_0_1_at_their_defaults_are_ignored():
+    old = {"model": "moe", "own_share": 0.9, "dispatch": "segments", "hsc_on": "probabilities"}
+    assert make_config(old) == make_config({"model": "moe"})
+
+
+def test_settings_may_come_in_groups():
+    grouped = make_config({"gate": {"top_k": 2}, "optimization": {"learning_rate": 0.1}})
+    assert grouped == make_config({"top_k": 2, "learning_rate": 0.1})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_has_a_scorer_or_is_a_baseline(name):
+    assert (MODELS[name].scorer is None) == (name in BASELINE_NAMES)
+    again = make_config(make_config({"model": name}).model_dump(mode="json"))
+    assert again == make_config({"model": name})
+
+
+def test_what_changed_is_told_from_the_defaults_of_the_model():
+    assert make_config({"model": "mlp", "loss": "softmax_loss"}).changed() == {"model": "mlp"}
+
+
+def test_settings_survive_a_file(tmp_path):
+    config = load_config(overrides=["model=moe", "gate_features=[query, sub]", "list_size=30"])
+    config.save(tmp_path / "config.yaml")
+    assert load_config(tmp_path / "config.yaml") == config
+
+
+def test_pairs_go_before_settings_and_settings_before_the_file(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("top_k: 1\nnum_experts: 5\nseed: 9\n")
+    config = load_config(path, overrides=["top_k=3"], top_k=2, num_experts=6)
+    assert (config.gate.top_k, config.gate.num_experts, config.seed) == (3, 6, 9)
+
+
+def test_a_number_with_an_exponent_is_a_number():
+    assert load_config(overrides=["learning_rate=1e-3"]).optimization.learning_rate == 1e-3
+
+
+REFUSED = {
+    "top_k=11": r"top_k must be <= num_experts = 10, got 11",
+    "num_adversarial=7": r"num_adversarial must be <= num_experts - top_k = 6, got 7",
+    "learning_rat=1": r"unknown key 'learning_rat'; did you mean 'learning_rate'\?",
+    "zzz=1": r"unknown key 'zzz'; allowed: model, ",
+    "monitor=mrr": r"monitor must be loss or one of metrics \(session_auc, ndcg\), got 'mrr'",
+    "model=bert": r"model must be one of dnn, wide_dnn, .*, got 'bert'",
+    "learning_rate=fast": r"learning_rate: Input should be a valid number",
+    "dropout=1": r"dropout: Input should be less than 1",
+    "expert_hidden_dims=[8, 0]": r"expert_hidden_dims must be >= 1",
+    "seed=4294967296": r"seed: Input should be less than 4294967296",
+    "gate=3": r"gate must be a mapping of setting to value, got 3",
+    "hsc_on=logits": r"hsc_on is of version 0.1.0 and was removed",
+    "own_share=0.5": r"own_share is of version 0.1.0; its name is now stitch_self_weight",
+    "dispatch=capacity": r"dispatch 'capacity' of version 0.1.0 is now 'grouped'",
+    "nonsense": r"setting 'nonsense': must be key=value",
+}
+
+
+@pytest.mark.parametrize("pair", REFUSED)
+def test_rejected_in_one_line(pair):
+    with pytest.raises(UserError, match=REFUSED[pair]) as caught:
+        load_config(overrides=[pair])
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    with pytest.raises(UserError, match=r"config .*none\.yaml: cannot be read"):
+        load_config(tmp_path / "none.yaml")
+    (tmp_path / "list.yaml").write_text("[1, 2]")
+    with pytest.raises(UserError, match=r"list\.yaml: must be a mapping"):
+        load_config(tmp_path / "list.yaml")
+    (tmp_path / "broken.yaml").write_text("a: : b")
+    with pytest.raises(UserError, match=r"broken\.yaml: not valid YAML"):
+        load_config(tmp_path / "broken.yaml")
+
+
+def test_removed_settings_are_ignored_at_their_defaults_and_rejected_otherwise(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("top_k: 2\nhsc_on: probabilities\nadversarial_margin: null\n")
+    assert load_config(path).gate.top_k == 2
+    with pytest.raises(UserError, match=r"hsc_on is of version 0\.1\.0 and was removed"):
+        load_config(path, overrides=["hsc_on=logits"])
+
+
+@pytest.mark.parametrize(
+    ("setting", "allowed"),
+    [
+        ("seed=-1", "greater than or equal to 0"),
+        (f"seed={2**32}", f"less than {2**32}"),
+        ("shuffle_buffer_size=1.0e+15", "less than or equal to 10000000"),
+        ("shuffle_buffer_size=0", "greater than or equal to 1"),
+        ("batch_size=1000000000000", "less than or equal to 1000000"),
+        ("list_size=1000000000000", "less than or equal to 1000000"),
+        ("activation=rely", "'relu', 'elu'"),
+    ],
+)
+def test_a_value_outside_the_limits_of_its_field_is_rejected_with_them(setting, allowed):
+    with pytest.raises(UserError) as caught:
+        load_config(overrides=[setting])
+    assert setting.split("=")[0] in str(caught.value) and allowed in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_keras_has_every_activation():
+    for name in get_args(Activation):
+        assert tf.keras.activations.get(name)(tf.constant([1.0])).shape == [1], name
+
+
+BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (BOMB, "aliases expand to more than 1,000,000 values"),
+        ("model: &a [*a]", "an alias is part of the value that it names"),
+        ("model: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+    ],
+)
+def test_a_config_that_explodes_is_rejected_in_one_line(tmp_path, text, reason):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(UserError, match=reason) as caught:
+        load_config(tmp_path / "config.yaml")
+    assert len(str(caught.value)) < 300
+
+
+def test_anchors_may_name_values(tmp_path):
+    (tmp_path / "config.yaml").write_text(
+        "model: ple\nexpert_hidden_dims: &dims [8, 4]\ntower_hidden_dims: *dims\n"
+    )
+    assert load_config(tmp_path / "config.yaml").experts.expert_hidden_dims == (8, 4)

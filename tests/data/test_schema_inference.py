@@ -1,0 +1,248 @@
+"""Inferred schemas: kinds, scopes, leaks and category trees of frames that are made by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from tfr_moe.errors import UserError
+from tfr_moe.schema import FeatureSchema
+from tfr_moe.tables import infer_schema, read_table, schema_yaml
+
+LISTS, ITEMS = 60, 4
+ROWS = LISTS * ITEMS
+
+
+def frame(**columns):
+    """60 lists of 4 items, the second of which is bought; `columns` replaces or adds some."""
+    number, item = np.divmod(np.arange(ROWS), ITEMS)
+    sub = number % 6
+    rows = {
+        "q": number,
+        "buy": (item == 1).astype(int),
+        "sub": [f"s{i}" for i in sub],
+        "top": [f"t{i // 3}" for i in sub],
+        "age": 20.0 + number % 7,
+        "brand_id": (number + item) % 5,
+        "price": 1.5 + (number * 7 + item * 3) % 11,
+    }
+    return pd.DataFrame(rows | columns)
+
+
+def inferred(rows, **roles):
+    """Column -> (outcome, reason), and the schema."""
+    found = infer_schema(rows, **{"list_id": "q", "label": "buy", **roles})
+    return {d.column: d for d in found.decisions}, FeatureSchema.model_validate(found.schema)
+
+
+def feature_of(schema, name):
+    return schema.feature(name).model_dump(exclude_defaults=True)
+
+
+def test_kinds_and_scopes():
+    _, schema = inferred(frame())
+    assert [(f.name, f.scope, f.kind) for f in schema.features] == [
+        ("sub", "context", "categorical"),
+        ("top", "context", "categorical"),
+        ("age", "context", "numeric"),
+        ("brand_id", "example", "categorical"),
+        ("price", "example", "numeric"),
+    ]
+    assert (schema.list_id, schema.labels, schema.position) == ("q", ("buy",), None)
+    assert schema == FeatureSchema.infer(frame(), list_id="q", label="buy")
+
+
+def test_one_row_that_differs_makes_a_feature_of_items():
+    rows = frame()
+    rows.loc[ROWS - 1, "age"] = 99.0
+    assert inferred(rows)[1].feature("age").scope == "example"
+
+
+def test_scopes_are_checked_over_all_rows_in_any_order():
+    rows = frame().sample(frac=1, random_state=3)
+    assert inferred(rows)[1].features == inferred(frame())[1].features
+
+
+def test_a_child_that_determines_its_parent_is_the_hierarchy():
+    decisions, schema = inferred(frame())
+    assert (schema.hierarchy.child, schema.hierarchy.parent) == ("sub", "top")
+    assert decisions["sub"].reason == "'sub' determines 'top'"
+    # Both have one width, that of the child.
+    assert schema.feature("sub").embedding_dim == schema.feature("top").embedding_dim == 4
+
+
+def test_names_of_categories_come_before_other_pairs():
+    number = np.repeat(np.arange(LISTS), ITEMS)
+    rows = frame(city=[f"c{i}" for i in number % 12], country=[f"l{i}" for i in number % 12 // 6])
+    decisions, schema = inferred(rows[["q", "buy", "city", "country", "sub", "top", "price"]])
+    assert (schema.hierarchy.child, schema.hierarchy.parent) == ("sub", "top")
+    assert decisions["city"].outcome == "hierarchy candidate"
+
+
+def test_no_pair_of_categories_no_hierarchy():
+    rows = frame()
+    rows["top"] = [f"t{i % 2}" for i in np.repeat(np.arange(LISTS) // 6, ITEMS)]
+    assert inferred(rows)[1].hierarchy is None
+
+
+def test_skewed_numbers_take_the_logarithm():
+    skewed = np.where(np.arange(ROWS) % 20 == 0, 1000.0, 1.0 + np.arange(ROWS) % 3)
+    decisions, schema = inferred(frame(price=skewed))
+    assert feature_of(schema, "price")["transform"] == "log1p"
+    # 12 rows of 1000, the rest 1, 2, 3 in turn.
+    assert "mean 51.9, median 2" in decisions["price"].reason
+    assert inferred(frame(price=-skewed))[1].feature("price").transform == "none"
+
+
+def test_missing_numbers_become_the_mean():
+    price = np.where(np.arange(ROWS) < 24, np.nan, 1.0 + np.arange(ROWS) % 2)
+    decisions, schema = inferred(frame(price=price))
+    assert schema.feature("price").default == 1.5
+    assert "10.0% missing" in decisions["price"].reason
+
+
+def test_text_with_separators_and_arrays_are_lists_of_ids():
+    number = np.arange(ROWS)
+    rows = frame(
+        tags=[f"a{i % 3}|b{i % 2}" for i in number],
+        clicks=[[i % 4, i % 3] for i in number],
+        vector=[[0.5 * i, 1.0] for i in number],
+    )
+    _, schema = inferred(rows)
+    assert [schema.feature(name).kind for name in ("tags", "clicks")] == ["categorical_list"] * 2
+    assert feature_of(schema, "vector") == {
+        "name": "vector",
+        "scope": "example",
+        "kind": "numeric",
+        "width": 2,
+    }
+
+
+def test_many_ids_get_wider_embeddings_and_rare_ones_no_entry():
+    rows = pd.concat([frame().assign(q=lambda r, i=i: r.q + 60 * i) for i in range(10)])
+    rows["brand_id"] = np.arange(len(rows)) % 1100
+    feature = feature_of(inferred(rows)[1], "brand_id")
+    assert (feature["embedding_dim"], feature["min_count"]) == (16, 2)
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        ([1.0] * ROWS, "is constant (1)"),
+        (["a"] * ROWS, "is constant"),
+        ([None] * ROWS, "has no values"),
+        ([f"row-{i}" for i in range(ROWS)], "looks like an ID or free text: 240 distinct values"),
+        (pd.Timestamp("2024-01-01"), "is a time"),
+        ([{"a": 1}] * ROWS, "has type struct"),
+    ],
+)
+def test_columns_that_cannot_help_are_ignored_with_a_reason(column, reason):
+    decisions, schema = inferred(frame(extra=column))
+    assert decisions["extra"].outcome == "ignored"
+    assert decisions["extra"].reason.startswith(reason)
+    assert "extra" not in {feature.name for feature in schema.features}
+
+
+BOUGHT = np.arange(ROWS) % ITEMS == 1
+LEAKS = {
+    "equal": (BOUGHT.astype(float), "non-zero exactly where 'buy' is"),
+    "scaled": (BOUGHT * 9.99, "non-zero exactly where 'buy' is"),
+    "later": ((BOUGHT & (np.arange(ROWS) % 3 == 0)) * 2.5, "non-zero only where 'buy' is"),
+    "earlier": (
+        (BOUGHT | (np.arange(ROWS) % 10 == 0)).astype(int),
+        "non-zero in 35.0% of the rows, but wherever 'buy' is",
+    ),
+    "text": ([f"order{i}" if b else None for i, b in enumerate(BOUGHT)], "present exactly where"),
+}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+def test_what_is_known_only_after_the_label_is_a_leak(name):
+    column, reason = LEAKS[name]
+    decisions, schema = inferred(frame(later=column))
+    assert decisions["later"].warning
+    assert decisions["later"].reason.startswith(f"leak: {reason}")
+    assert "later" not in {feature.name for feature in schema.features}
+    kept = inferred(frame(later=column), keep=["later"])[1]
+    assert "later" in {feature.name for feature in kept.features}
+
+
+def test_a_flag_of_most_items_is_no_leak():
+    in_stock = BOUGHT | (np.arange(ROWS) % 10 > 0)
+    assert inferred(frame(in_stock=in_stock))[1].feature("in_stock").kind == "numeric"
+
+
+def test_a_column_that_counts_the_items_of_each_list_is_no_feature():
+    item = np.arange(ROWS) % ITEMS
+    decisions, _ = inferred(frame(shown_at=(item * 3) % ITEMS + 1))  # 1, 4, 3, 2 in each list
+    assert decisions["shown_at"].warning
+    assert "counts from 1 in every list" in decisions["shown_at"].reason
+    decisions, schema = inferred(frame(stars=np.where(item == 3, 3, item + 1)))  # 1, 2, 3, 3
+    assert feature_of(schema, "stars")["scope"] == "example"
+    decisions, schema = inferred(frame(shown_at=item + 1), keep=["shown_at"])
+    assert feature_of(schema, "shown_at")["kind"] == "numeric"
+
+
+def test_a_position_is_no_feature():
+    decisions, _ = inferred(frame(position=np.arange(ROWS) % ITEMS + 1))
+    assert decisions["position"].warning
+    assert "give it as `position`" in decisions["position"].reason
+
+
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        ({"label": "bought"}, "label 'bought' is missing; the frame has: q, buy"),
+        ({"ignore": ["x"]}, "column 'x' is missing"),
+        ({"hierarchy": {"child": "sub", "parent": "age"}}, "hierarchy parent 'age': must be"),
+        ({"ignore": ["sub", "top", "age", "brand_id", "price"]}, "no column is left as a feature"),
+        ({"label": "sub"}, "label 'sub': expected numbers"),
+    ],
+)
+def test_errors_name_the_column(roles, message):
+    with pytest.raises(UserError) as caught:
+        inferred(frame(), **roles)
+    assert str(caught.value).startswith(message)
+
+
+def test_lists_of_one_row_have_no_scopes():
+    with pytest.raises(UserError, match="list_id 'q': every list has one row"):
+        inferred(frame(q=range(ROWS)))
+
+
+def test_the_yaml_file_has_the_schema_and_the_reasons(tmp_path):
+    found = infer_schema(frame(copy=BOUGHT * 1.0), list_id="q", label="buy", weight="price")
+    text = schema_yaml(found, "log.csv")
+    (tmp_path / "schema.yaml").write_text(text)
+    schema = FeatureSchema.load(tmp_path / "schema.yaml")
+    assert schema == FeatureSchema.model_validate(found.schema)
+    assert "hierarchy: {child: sub, parent: top}\n" in text
+    assert "  # 6 distinct IDs; one value in each list\n  - {name: sub," in text
+    assert "# warning: copy: leak: non-zero exactly where 'buy' is\n" in text
+    assert list(yaml.safe_load(text))[:3] == ["list_id", "labels", "weight"]
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.csv.gz", "log.tsv", "log.jsonl", "log.parquet"])
+def test_files_of_all_kinds_give_the_same_schema(tmp_path, name):
+    rows, path = frame(), tmp_path / name
+    if "jsonl" in name:
+        rows.to_json(path, orient="records", lines=True)
+    elif "parquet" in name:
+        rows.to_parquet(path)
+    else:
+        rows.to_csv(path, index=False, sep="\t" if "tsv" in name else ",")
+    assert infer_schema(read_table(path), list_id="q", label="buy").schema == (
+        infer_schema(rows, list_id="q", label="buy").schema
+    )
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    (tmp_path / "log.xlsx").write_text("x")
+    (tmp_path / "log.parquet").write_text("x")
+    for name, message in [
+        ("none.csv", "no such file"),
+        ("log.xlsx", "unknown file type"),
+        ("log.parquet", "cannot be read"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            read_table(tmp_path / name)

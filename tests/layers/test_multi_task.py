@@ -1,0 +1,454 @@
+"""The MMoE family: numbers by hand, slow references, and relations between the models."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tfr_moe._compat import tf
+from tfr_moe.errors import UserError
+from tfr_moe.layers.multi_task import MMoE, OMoE, SharedBottom, SingleTask, logits_of
+from tfr_moe.layers.task_sharing import (
+    MULTITASK,
+    CrossStitch,
+    L2Constrained,
+    TensorFactorization,
+    make_multitask,
+    match_budget,
+    parameter_count,
+)
+
+# float32 sums in another order
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+RNG = np.random.default_rng(3)
+X = RNG.normal(size=[4, 5, 6]).astype(np.float32)
+MASK = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 0, 0], [0, 0, 0, 0, 0], [1, 0, 0, 0, 0]], bool)
+SMALL = {"hidden_dims": [7, 4], "tower_hidden_dims": [3]}
+
+every_model = pytest.mark.parametrize("name", MULTITASK)
+
+
+def made(name, num_tasks=3, width=6, **settings):
+    """A layer with weights that are nowhere 0, biases among them."""
+    layer = make_multitask(name, num_tasks, **{**SMALL, **settings})
+    layer(tf.zeros([1, width]))
+    rng = np.random.default_rng(8)
+    for weight in layer.trainable_weights:
+        weight.assign(rng.normal(size=weight.shape, scale=0.7))
+    return layer
+
+
+def assign(layer, x, **weights):
+    """Builds a layer on x and sets each named weight; the others become 0."""
+    layer(tf.constant(x))
+    left = dict(weights)
+    for weight in layer.trainable_weights:
+        path = "/".join(weight.name.split(":")[0].split("/")[-2:])
+        found = [key for key in left if path.endswith(key)]
+        value = left.pop(found[0]) if found else np.zeros(weight.shape)
+        weight.assign(np.reshape(np.asarray(value, np.float32), weight.shape))
+    assert not left, f"no such weights: {list(left)}"
+    return layer
+
+
+@every_model
+def test_an_output_of_several_is_that_of_a_model_with_its_last_weights_alone(name):
+    several = made(name, num_outputs=2)
+    found = logits_of(several(tf.constant(X), mask=tf.constant(MASK))).numpy()
+    assert found.shape == (4, 5, 3, 2)
+    for output in range(2):
+        single = made(name)
+        for one, both in zip(single.weights, several.weights, strict=True):
+            same = one.shape == both.shape
+            one.assign(both if same else both[..., output : output + 1])
+        np.testing.assert_allclose(found[..., output], logits_of(single(X, mask=MASK)), **CLOSE)
+    assert (found[~MASK] == 0).all()
+
+
+# ------------------------------------------------------------------------------ worked out by hand
+
+ONE_UNIT = {"hidden_dims": [1], "tower_hidden_dims": []}
+
+
+def test_single_task_by_hand():
+    x = [[1.0, 2.0]]
+    # Task 0: relu(1 + 2) x 2 + 1 = 7. Task 1: relu(1 - 2 + 4) x -1 = -3.
+    layer = assign(
+        SingleTask(2, **ONE_UNIT),
+        x,
+        **{
+            "networks/kernel_0": [1, 1, 1, -1],
+            "networks/bias_0": [0, 4],
+            "networks/kernel_1": [2, -1],
+            "networks/bias_1": [1, 0],
+        },
+    )
+    np.testing.assert_allclose(layer(tf.constant(x)), [[7.0, -3.0]])
+
+
+def test_shared_bottom_by_hand():
+    x = [[1.0, 2.0]]
+    # f = relu(1 + 2 x 2) = 5; y = 2 x 5 + 1 = 11 and -1 x 5 = -5.
+    layer = assign(
+        SharedBottom(2, **ONE_UNIT),
+        x,
+        **{"bottom/kernel_0": [1, 2], "towers/kernel_0": [2, -1], "towers/bias_0": [1, 0]},
+    )
+    np.testing.assert_allclose(layer(tf.constant(x)), [[11.0, -5.0]])
+
+
+def test_l2_constrained_by_hand():
+    x = [[1.0]]
+    # theta_0 = (1, 0, 2, 0), theta_1 = (3, 0, 2, 1): squared distance 2^2 + 1^2 = 5, a tenth of it
+    # 0.5.
+    layer = assign(
+        L2Constrained(2, l2_weight=0.1, **ONE_UNIT),
+        x,
+        **{"networks/kernel_0": [1, 3], "networks/kernel_1": [2, 2], "networks/bias_1": [0, 1]},
+    )
+    # y = 1 x 2 and 3 x 2 + 1.
+    np.testing.assert_allclose(layer(tf.constant(x), training=True), [[2.0, 7.0]])
+    np.testing.assert_allclose(layer.losses, [0.5], rtol=1e-6)
+    layer(tf.constant(x))
+    assert layer.losses == []
+
+
+def test_cross_stitch_by_hand():
+    x = [[1.0]]
+    # 0.9 x 1 + 0.1 x 3 = 1.2 and 0.2 x 1 + 0.8 x 3 = 2.6.
+    layer = assign(
+        CrossStitch(2, **ONE_UNIT),
+        x,
+        **{
+            "bottom_0/kernel_0": [1, 3],
+            "stitch_0": [0.9, 0.1, 0.2, 0.8],
+            "towers/kernel_0": [1, 1],
+        },
+    )
+    np.testing.assert_allclose(layer(tf.constant(x)), [[1.2, 2.6]], rtol=1e-6)
+
+
+def test_tensor_factorization_by_hand():
+    x = [[1.0, 1.0]]
+    # W_0 = 2 x (1, 3) x 1, so f_0 = 2 + 6 = 8; W_1 = -W_0, so f_1 = relu(-8 + 9) = 1.
+    layer = assign(
+        TensorFactorization(2, tensor_ranks=(1, 1, 1), name="factorization", **ONE_UNIT),
+        x,
+        core_0=2,
+        factor1_0=[1, 3],
+        factor2_0=1,
+        factor3_0=[1, -1],
+        **{"factorization/bias_0": [0, 9], "towers/kernel_0": [1, 1]},
+    )
+    np.testing.assert_allclose(layer(tf.constant(x)), [[8.0, 1.0]])
+
+
+def test_omoe_by_hand():
+    x = [[1.0]]
+    # Experts 2 and 4, gate (0.75, 0.25): f = 2.5 for both towers.
+    layer = assign(
+        OMoE(2, num_experts=2, **ONE_UNIT),
+        x,
+        gate_kernel=[np.log(3), 0],
+        **{"experts/kernel_0": [2, 4], "towers/kernel_0": [1, 10]},
+    )
+    np.testing.assert_allclose(layer(tf.constant(x))["logits"], [[2.5, 25.0]], rtol=1e-6)
+
+
+def test_mmoe_by_hand():
+    x = [[1.0]]
+    # The same experts, gates (0.75, 0.25) and (0.5, 0.5): f = 2.5 and 3.
+    layer = assign(
+        MMoE(2, num_experts=2, **ONE_UNIT),
+        x,
+        gate_kernel=[np.log(3), 0, 1, 1],
+        **{"experts/kernel_0": [2, 4], "towers/kernel_0": [1, 10]},
+    )
+    np.testing.assert_allclose(layer(tf.constant(x))["logits"], [[2.5, 30.0]], rtol=1e-6)
+
+
+# --------------------------------------------------------------------------------- slow references
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+def network(layer, index, x, hidden_output):
+    """One network of a stack, on one item."""
+    depths = len(layer.kernels)
+    for depth in range(depths):
+        x = x @ layer.kernels[depth].numpy()[index] + layer.biases[depth].numpy()[index]
+        x = relu(x) if hidden_output or depth < depths - 1 else x
+    return x
+
+
+def softmax(x):
+    return np.exp(x) / np.exp(x).sum()
+
+
+def slow_bottom(layer, x, task):
+    """f_k of one item."""
+    if isinstance(layer, SharedBottom):
+        return network(layer.bottom, 0, x, True)
+    if isinstance(layer, (OMoE, MMoE)):
+        gate = task if isinstance(layer, MMoE) else 0
+        weights = softmax(x @ layer.gate_kernel.numpy()[gate])
+        outputs = [network(layer.experts, i, x, True) for i in range(layer.num_experts)]
+        return sum(w * f for w, f in zip(weights, outputs, strict=True))
+    if isinstance(layer, CrossStitch):
+        hidden = [x] * layer.num_tasks
+        for bottom, stitch in zip(layer.bottoms, layer.stitches, strict=True):
+            hidden = [network(bottom, k, h, True) for k, h in enumerate(hidden)]
+            hidden = [
+                sum(stitch.numpy()[k, j] * h for j, h in enumerate(hidden))
+                for k in range(layer.num_tasks)
+            ]
+        return hidden[task]
+    assert isinstance(layer, TensorFactorization)
+    for factors in layer.factors:
+        core, u1, u2, u3, bias = (value.numpy() for value in factors.values())
+        kernel = np.zeros([len(u1), len(u2)])
+        for p, q, r in itertools.product(*map(range, core.shape)):
+            kernel += core[p, q, r] * np.outer(u1[:, p], u2[:, q]) * u3[task, r]
+        x = relu(x @ kernel + bias[task])
+    return x
+
+
+def slow(layer, x):
+    """All tasks of one item."""
+    if isinstance(layer, SingleTask):
+        return [network(layer.networks, k, x, False)[0] for k in range(layer.num_tasks)]
+    return [
+        network(layer.towers, k, slow_bottom(layer, x, k), False)[0] for k in range(layer.num_tasks)
+    ]
+
+
+@every_model
+def test_equals_the_slow_reference_on_lists_and_on_items(name):
+    layer = made(name)
+    expected = np.array([[slow(layer, item) if m else [0] * 3 for item, m in zip(*row, strict=True)]
+                         for row in zip(X, MASK, strict=True)])  # fmt: skip
+    for x, mask, wanted in (
+        (X, MASK, expected),
+        (X[MASK], None, expected[MASK]),
+        (X[:, 0], MASK[:, 0], expected[:, 0]),
+    ):
+        got = logits_of(layer(x, mask=None if mask is None else tf.constant(mask)))
+        np.testing.assert_allclose(got, wanted, **CLOSE)
+
+
+def test_l2_distance_equals_the_sum_over_pairs():
+    layer = made("l2_constrained")
+    parameters = [np.concatenate([w.numpy()[k].ravel() for w in layer.trainable_weights])
+                  for k in range(3)]  # fmt: skip
+    pairs = sum(np.sum((a - b) ** 2) for a, b in itertools.combinations(parameters, 2))
+    np.testing.assert_allclose(layer.distance(), pairs, rtol=1e-5)
+
+
+# ------------------------------------------------------------------------------ between the models
+
+
+def test_mmoe_of_one_task_equals_omoe_and_a_plain_softmax_mixture():
+    first, second = made("mmoe", 1), made("omoe", 1)
+    second.set_weights(first.get_weights())
+    np.testing.assert_array_equal(first(X)["logits"], second(X)["logits"])
+
+    gate = tf.keras.layers.Dense(first.num_experts, "softmax", use_bias=False)
+    gate(X)
+    gate.set_weights([first.gate_kernel.numpy()[0]])
+    plain = np.einsum("bln,blnh->blh", gate(X), first.experts(X))
+    tower = tf.keras.Sequential([tf.keras.layers.Dense(3, "relu"), tf.keras.layers.Dense(1)])
+    tower(plain)
+    kernels, biases = first.towers.kernels, first.towers.biases
+    tower.set_weights([w.numpy()[0] for pair in zip(kernels, biases, strict=True) for w in pair])
+    np.testing.assert_allclose(first(X)["logits"], tower(plain), **CLOSE)
+
+
+def test_mmoe_with_equal_gates_equals_omoe():
+    several, one = made("mmoe"), made("omoe")
+    weights = {w.name.split("/", 1)[1]: w.numpy() for w in several.trainable_weights}
+    equal = np.repeat(one.gate_kernel.numpy(), 3, axis=0)
+    for weight in one.trainable_weights:
+        path = weight.name.split("/", 1)[1]
+        if "gate_kernel" not in path:
+            weight.assign(weights[path])
+    several.gate_kernel.assign(equal)
+    np.testing.assert_allclose(several(X)["logits"], one(X)["logits"], **CLOSE)
+
+
+def test_a_mixture_of_one_expert_equals_a_shared_bottom():
+    mixture, bottom = made("mmoe", num_experts=1), made("shared_bottom")
+    copies = [(bottom.bottom, mixture.experts), (bottom.towers, mixture.towers)]
+    for target, source in copies:
+        target.set_weights(source.get_weights())
+    np.testing.assert_allclose(mixture(X)["logits"], bottom(X), **CLOSE)
+
+
+def test_without_sharing_the_tied_models_equal_single_tasks():
+    single, tied = made("single_task"), made("l2_constrained", l2_weight=0.0)
+    tied.set_weights(single.get_weights())
+    np.testing.assert_array_equal(tied(X, training=True), single(X))
+    assert tied.losses == []
+
+    stitched = made("cross_stitch", stitch_self_weight=1.0)
+    for matrix in stitched.stitches:
+        matrix.assign(np.eye(3))
+    parts = [*stitched.bottoms, stitched.towers]
+    for depth, (kernel, bias) in enumerate(
+        zip(single.networks.kernels, single.networks.biases, strict=True)
+    ):
+        stack = [(k, b) for part in parts for k, b in zip(part.kernels, part.biases, strict=True)]
+        stack[depth][0].assign(kernel)
+        stack[depth][1].assign(bias)
+    np.testing.assert_allclose(stitched(X), single(X), **CLOSE)
+
+
+def test_stitches_start_as_a_convex_mixture():
+    layer = make_multitask("cross_stitch", 3, stitch_self_weight=0.8, **SMALL)
+    layer(X)
+    np.testing.assert_allclose(
+        layer.stitches[0], [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]], rtol=1e-6
+    )
+    alone = make_multitask("cross_stitch", 1, stitch_self_weight=0.8, **SMALL)
+    alone(X)
+    np.testing.assert_array_equal(alone.stitches[0], [[1.0]])
+
+
+def test_full_ranks_reach_any_weights():
+    """With r = the sides, identity factors and the core as the weights, nothing is lost."""
+    layer = TensorFactorization(2, hidden_dims=[4], tower_hidden_dims=[], tensor_ranks=(6, 4, 2))
+    layer(X)
+    factors = layer.factors[0]
+    wanted = RNG.normal(size=[6, 4, 2]).astype(np.float32)
+    factors["core"].assign(wanted)
+    for i, side in enumerate((6, 4, 2), start=1):
+        factors[f"factor{i}"].assign(np.eye(side))
+    np.testing.assert_allclose(layer.kernel(0), np.transpose(wanted, [2, 0, 1]), rtol=1e-6)
+
+
+def test_ranks_are_cut_to_the_sides():
+    layer = TensorFactorization(2, hidden_dims=[4], tensor_ranks=(99, 99, 99))
+    layer(X)
+    assert layer.factors[0]["core"].shape == (6, 4, 2)
+
+
+def test_factorized_weights_start_with_glorots_variance():
+    layer = TensorFactorization(8, hidden_dims=[64], tensor_ranks=(16, 16, 8), seed=1)
+    layer(tf.zeros([1, 64]))
+    # 32,768 dependent weights: the standard error of their variance is near 10 %
+    assert np.var(layer.kernel(0)) == pytest.approx(2 / (64 + 64), rel=0.3)
+
+
+# --------------------------------------------------------------------------------------- gradients
+
+
+@every_model
+def test_what_a_task_trains(name):
+    """The loss of task 0 moves no other task's tower, and what is below as the model says."""
+    layer = made(name)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(logits_of(layer(X, mask=tf.constant(MASK)))[..., 0])
+    gradients = {
+        w.name.split("/", 1)[1]: tf.convert_to_tensor(g).numpy()
+        for w, g in zip(
+            layer.trainable_weights, tape.gradient(loss, layer.trainable_weights), strict=True
+        )
+    }
+
+    def moved(path):
+        gradient = gradients[path]
+        return [bool(np.abs(gradient[k]).max() > 0) for k in range(len(gradient))]
+
+    own = "networks" if name in ("single_task", "l2_constrained") else "task_towers"
+    assert moved(f"{own}/kernel_0:0") == [True, False, False]
+    expected = {
+        "cross_stitch": ("bottom_0/kernel_0:0", [True] * 3),
+        "tensor_factorization": ("factor3_0:0", [True, False, False]),
+        "omoe": ("gate_kernel:0", [True]),
+        "mmoe": ("gate_kernel:0", [True, False, False]),
+    }
+    if name in expected:
+        path, where = expected[name]
+        assert moved(path) == where
+
+
+@every_model
+def test_padding_reaches_no_gradient(name):
+    layer = made(name)
+    spoiled = np.where(MASK[..., None], X, np.nan).astype(np.float32)
+
+    def gradients(x):
+        with tf.GradientTape() as tape:
+            logits = logits_of(layer(x, mask=tf.constant(MASK), training=True))
+            total = tf.add_n([tf.reduce_sum(tf.sin(logits)), *layer.losses])
+        return tape.gradient(total, layer.trainable_weights)
+
+    for got, expected in zip(gradients(spoiled), gradients(X), strict=True):
+        np.testing.assert_allclose(got, expected, **CLOSE)
+
+
+@every_model
+def test_each_model_learns_two_tasks(name):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=[512, 4]).astype(np.float32)
+    y = np.stack([x[:, 0] * 2 - x[:, 1], np.sin(2 * x[:, 2])], axis=1)
+    tf.keras.utils.set_random_seed(1)
+    inputs = tf.keras.Input([4])
+    layer = make_multitask(name, 2, hidden_dims=[16], tower_hidden_dims=[8])
+    model = tf.keras.Model(inputs, logits_of(layer(inputs)))
+    model.compile(tf.keras.optimizers.Adam(0.02), "mse")
+    model.fit(x, y, epochs=15, batch_size=64, verbose=0)
+    # Without a model the error is the variance of the labels.
+    error = model.evaluate(x, y, verbose=0, return_dict=True)["loss"]
+    assert error < 0.25 * y.var(axis=0).mean()
+
+
+# ------------------------------------------------------------------------------ names and budgets
+
+
+@every_model
+def test_parameter_count_is_that_of_the_built_layer(name):
+    layer = made(name)
+    assert parameter_count(name, 6, 3, **SMALL) == sum(
+        int(tf.size(weight)) for weight in layer.trainable_weights
+    )
+
+
+@every_model
+def test_budgets_are_met_within_one_unit_of_width(name):
+    budget = 20_000
+    settings = match_budget(name, budget, 100, 2, hidden_dims=[32, 16], tower_hidden_dims=[8])
+    count = parameter_count(name, 100, 2, **settings)
+    wider = [width + 1 for width in settings["hidden_dims"]]
+    step = parameter_count(name, 100, 2, **{**settings, "hidden_dims": wider}) - count
+    assert abs(count - budget) <= step
+
+
+def test_the_papers_own_sizes():
+    """Section 3.3: 100 x 16 x 8 + 16 x 8 x 2 = 13056 weights, as has a shared bottom of 113."""
+    layer = make_multitask("mmoe", 2, hidden_dims=[16], tower_hidden_dims=[8], num_experts=8)
+    layer(tf.zeros([1, 100]))
+    sizes = [int(tf.size(w)) for w in (layer.experts.kernels[0], layer.towers.kernels[0])]
+    assert sum(sizes) == 13056
+    assert round(13056 / (100 + 8 * 2)) == 113
+
+
+def test_unknown_names_and_settings_are_rejected():
+    with pytest.raises(UserError, match="model 'moe' is unknown; available: single_task, shared"):
+        make_multitask("moe", 2)
+    for name, settings, message in [
+        ("mmoe", {"num_tasks": 0}, "num_tasks must be >= 1"),
+        ("mmoe", {"num_tasks": 1, "hidden_dims": ()}, "hidden_dims must have at least one width"),
+        ("mmoe", {"num_tasks": 1, "task_names": ["a", "b"]}, "task_names must be 1 names"),
+        ("mmoe", {"num_tasks": 1, "num_experts": 0}, "num_experts must be >= 1"),
+        (
+            "cross_stitch",
+            {"num_tasks": 1, "stitch_self_weight": 1.5},
+            "stitch_self_weight must be from 0 to 1",
+        ),
+        ("l2_constrained", {"num_tasks": 1, "l2_weight": -1.0}, "l2_weight must be >= 0"),
+        ("tensor_factorization", {"num_tasks": 1, "tensor_ranks": (1, 2)}, "must be three numbers"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            make_multitask(name, **settings)

@@ -1,0 +1,72 @@
+import pytest
+
+from tfr_moe.errors import UserError
+from tfr_moe.metrics import naming
+from tfr_moe.metrics.naming import MetricName
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("session_auc", MetricName("session_auc")),
+        ("session_auc_shown_10", MetricName("session_auc", shown=10)),
+        ("ndcg_shown_3", MetricName("ndcg", shown=3)),
+        ("ndcg_5", MetricName("ndcg", ranked=5)),
+        ("mrr", MetricName("mrr")),
+        ("map_10", MetricName("map", ranked=10)),
+        ("precision_5", MetricName("precision", ranked=5)),
+    ],
+)
+def test_a_name_is_a_family_and_a_cutoff(name, expected):
+    assert naming.parse(name) == expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "precision",
+        "ranked_ndcg_5",
+        "session_auc_5",
+        "ndcg_shown",
+        "auc",
+        "ndcg_0",
+        "ndcg_01",
+        "mrr_",
+    ],
+)
+def test_what_is_no_name_is_not_parsed(name):
+    assert naming.parse(name) is None
+
+
+def test_every_default_name_parses_and_has_no_slash():
+    for name in naming.DEFAULT_NAMES:
+        assert naming.parse(name) is not None
+        assert "/" not in name
+
+
+def test_the_error_lists_the_forms_and_the_extra_names():
+    message = str(naming.unknown("accuracy", ("arp",)))
+    assert message == (
+        "metric 'accuracy' is unknown; allowed: session_auc, session_auc_shown_k, ndcg[_k], "
+        "ndcg_shown_k, mrr[_k], map[_k], precision_k, prm_precision_k, prm_map_k, arp, where k is "
+        "an integer >= 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("ranked_ndcg_10", "ndcg_10"), ("session_auc_10", "session_auc_shown_10")],
+)
+def test_the_error_for_an_old_name_has_the_new_one(old, new):
+    assert str(naming.unknown(old)) == f"metric {old!r} was renamed: use {new!r}"
+
+
+def test_metrics_of_shown_positions_need_positions():
+    naming.check_positions(["ndcg_10", "ndcg_shown_10"], "rank")
+    with pytest.raises(UserError, match=r"'ndcg_shown_10' is undefined .* has no `position`"):
+        naming.check_positions(["ndcg_10", "ndcg_shown_10"], None)
+
+
+def test_every_form_has_a_summary():
+    summarised = {part for form in naming.SUMMARIES for part in (form, form.replace("[_k]", "_k"))}
+    assert {form.replace("[_k]", "_k") for form in naming.forms()} <= summarised

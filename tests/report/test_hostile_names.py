@@ -1,0 +1,120 @@
+"""Names that look like markup, templates or scripts are plain text on every kind of page."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests.browser import chromium, run
+from tests.report.conftest import SETTINGS
+from tests.report.pages import Page, figures_of
+from tests.tiny import lists, write_data_folder
+from tests.tuning.sweeps import failed, trial, write_sweep
+from tfr_moe.config import make_config
+from tfr_moe.report.build import build_report
+from tfr_moe.report.html import render_report, write_page
+from tfr_moe.report.sweep import render_sweep
+from tfr_moe.training import train
+from tfr_moe.tuning.results import summarize_sweep
+
+__all__ = ["chromium"]  # a fixture
+
+EXECUTED = 'document.title="executed"'
+TOPS = ["<!--<script>", f"</script><script>{EXECUTED}</script>"]
+SUBS = [f"\"'><img src=x onerror='{EXECUTED}'>", "{{7*7}}{% raw %}{# ${7*7}", "日本語ö" * 60]
+BRANDS = ["\u202eevil\u200f עברית", "a\u2028b&amp;&lt;", "<b>%{x}</b><br>$x$"]
+RUN = f"<!--<script>\"'{{{{7*7}}}}<img src=x onerror={EXECUTED}>"
+
+
+def hostile_lists(count, seed):
+    for number, (list_id, context, items) in enumerate(lists(count, seed)):
+        context = {**context, "top": TOPS[number % 2], "sub": SUBS[number % 3]}
+        items = [
+            {**item, "brand": BRANDS[(number + i) % len(BRANDS)]} for i, item in enumerate(items)
+        ]
+        yield f"{list_id}</script>", context, items
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """A report of one run, a comparison of two, and two sweeps, by name."""
+    folder = tmp_path_factory.mktemp("hostile")
+    data = write_data_folder(folder / "data", 32, 16, 24, lists=hostile_lists)
+    quiet = Console(quiet=True)
+    settings = {**SETTINGS, "model": "adv_hsc_moe", "num_epochs": 1}
+    train(data, folder / RUN, make_config(settings), quiet)
+    shutil.copytree(folder / RUN, folder / f"{RUN}2")
+    single = build_report(data, [folder / RUN], command=EXECUTED, console=quiet)
+    both = build_report(data, [folder / RUN, folder / f"{RUN}2"], command=TOPS[1], console=quiet)
+    values = [*TOPS, *SUBS, *BRANDS]
+    texts = {
+        "single": render_report(single),
+        "comparison": render_report(both),
+        "one setting": sweep_page(
+            folder / RUN / "one", [({TOPS[0]: value[:20]}, i) for i, value in enumerate(values)]
+        ),
+        "lines": sweep_page(
+            folder / RUN / "lines",
+            [(dict.fromkeys(values, value), i) for i, value in enumerate(values)],
+        ),
+    }
+    for name, text in texts.items():
+        write_page(text, folder / f"{name}.html")
+    return {name: folder / f"{name}.html" for name in texts}
+
+
+def sweep_page(path, settings):
+    trials = [trial(f"{RUN}{i}", names, [0.7 + i / 100, 0.71]) for names, i in settings]
+    trials.append(failed("x", settings[0][0], TOPS[1]))
+    return render_sweep(summarize_sweep(write_sweep(path, trials, metric="session_auc", data=RUN)))
+
+
+KINDS = ["single", "comparison", "one setting", "lines"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_parses_and_all_names_are_text(pages, kind):
+    text = pages[kind].read_text(encoding="utf-8")
+    page = Page(text)
+    assert len(page.scripts) == 3  # the figures' data, Plotly, the page's script
+    assert not page.handlers
+    assert all(link.startswith(("#", "data:")) for link in page.links)
+    assert "{{7*7}}" in page.text
+    names = {"single": SUBS, "comparison": SUBS, "one setting": [], "lines": [*TOPS, *SUBS]}[kind]
+    for name in names:
+        assert any(name in cell for cell in page.cells), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_embedded_data_is_intact(pages, kind):
+    text = pages[kind].read_text(encoding="utf-8")
+    data = re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)[1]
+    assert not re.search("[<>&\u2028\u2029]", data)
+    drawn = json.dumps(figures_of(text), ensure_ascii=False)
+    # Plotly reads `&lt;` as `<` and draws no element of it.
+    assert "&lt;!--&lt;script&gt;" in drawn
+    assert "<script" not in drawn and "<img" not in drawn
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_executed(chromium, pages, tmp_path, kind):
+    printed, console = run(
+        chromium, pages[kind], tmp_path, "--dump-dom", "--virtual-time-budget=5000"
+    )
+    assert not console
+    title = re.search("<title>(.*?)</title>", printed, re.DOTALL)[1]
+    assert title != "executed"
+    assert "<img" not in re.sub("<script.*?</script>", "", printed, flags=re.DOTALL)
+    assert 'class="plot js-plotly-plot"' in printed
+
+
+def test_numbers_that_are_no_numbers_stay_valid_json(tmp_path):
+    grid = [(a, b) for a in (1, 2) for b in (3, 4)]
+    trials = [trial(f"{a}{b}", {"a": a, "b": b}, [0.7 + a / 100 + b / 10]) for a, b in grid]
+    text = render_sweep(summarize_sweep(write_sweep(tmp_path / "s", trials)))
+    heat = next(f for f in figures_of(text).values() if f["data"][0]["type"] == "heatmap")
+    assert np.isfinite(heat["data"][0]["z"]).all()
+    assert "NaN" not in json.dumps(figures_of(text))

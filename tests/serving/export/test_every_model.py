@@ -1,0 +1,122 @@
+"""The serving graph of every model name, and its scores against those that `evaluate` judges."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tensorflow_serving.apis import input_pb2
+
+from tests.scorers.batch import RERANKING
+from tests.tiny import SCHEMA, SMALL, TASKS, small_config, write_data_folder
+from tfr_moe._compat import tf
+from tfr_moe.config import MODEL_NAMES, MULTITASK_NAMES
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.evaluation.scoring import score_dataset, score_tasks
+from tfr_moe.scorers import combined_model, create, explanation_model
+from tfr_moe.serving.export import export_run
+from tfr_moe.serving.export.graph import check_operations
+from tfr_moe.serving.export.signatures import build
+from tfr_moe.serving.versions import load_meta_graph
+from tfr_moe.training import load_run, train
+
+SETTINGS: dict[str, Any] = {
+    **RERANKING,
+    "embedding_dim": 4,
+    "expert_hidden_dims": (16, 8),
+    "seed": 1,
+    "num_experts": 4,
+    "top_k": 2,
+    "dropout": 0.3,
+    "embedding_l2": 0.1,
+    "num_adversarial": 1,
+    "importance_weight": 0.1,
+    "load_weight": 0.1,
+    "tower_hidden_dims": (4,),
+    "tensor_ranks": (3, 3, 2),
+}
+TRAINING_ONLY = ("adversarial", "constraint_gate", "hsc", "noise", "dropout", "monitor", "usage")
+ALWAYS = ("dnn", "adv_hsc_moe", "mmoe", "category_mmoe")
+NAMES = [n if n in ALWAYS else pytest.param(n, marks=pytest.mark.slow) for n in MODEL_NAMES]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory) -> dict[bool, DataFolder]:
+    """A data set with one label, and one with two."""
+    root = tmp_path_factory.mktemp("data")
+    return {
+        several: DataFolder(write_data_folder(root / f"{several}", 64, 40, 40, schema))
+        for several, schema in ((False, SCHEMA), (True, TASKS))
+    }
+
+
+def evaluated(ranker: Any, folder: DataFolder, tasks: list[str]) -> dict[str, dict[str, Any]]:
+    """Per list id the scores by which `evaluate` judges, by output."""
+    dataset = ElwcDatasetBuilder(folder, 16, tasks=tasks).build_evaluation_dataset("test")
+    if tasks:
+        outputs = {task: f"scores_{task}" for task in tasks}
+        batches = score_tasks(ranker, dataset, folder.schema, outputs)
+    else:
+        batches = ({"": batch} for batch in score_dataset(ranker, dataset, folder.schema))
+    found: dict[str, dict[str, Any]] = {}
+    for by_task in batches:
+        for task, batch in by_task.items():
+            for list_id, scores, mask in zip(batch.list_ids, batch.scores, batch.mask, strict=True):
+                found.setdefault(list_id, {})[f"scores_{task}" if task else "scores"] = scores[mask]
+    return found
+
+
+def assert_same_scores(version: Path, folder: DataFolder, expected: dict[str, dict[str, Any]]):
+    """1e-5, absolute and relative: float32 in another order of operations."""
+    predict = tf.saved_model.load(str(version)).signatures["serving_default"]
+    compared = 0
+    for serialized in ElwcDatasetBuilder(folder).serialized_lists("test").batch(7):
+        found = {k: v.numpy() for k, v in predict(inputs=serialized).items()}
+        for row, one in enumerate(serialized.numpy()):
+            proto = input_pb2.ExampleListWithContext.FromString(one)
+            list_id = proto.context.features.feature["query_id"].bytes_list.value[0].decode()
+            for name, scores in expected[list_id].items():
+                given = found[name][row, : len(scores)]
+                np.testing.assert_allclose(given, scores, rtol=1e-5, atol=1e-5)
+                compared += 1
+    assert compared == sum(len(outputs) for outputs in expected.values()) >= 40
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_only_training_needs_is_gone_and_scores_are_evaluates(name, folders, tmp_path):
+    several = name in MULTITASK_NAMES
+    folder = folders[several]
+    tasks = list(TASKS.labels) if several else []
+    model = create(name, folder.schema, folder.tables(), SETTINGS).build_model()
+    ranker = combined_model(model, dict.fromkeys(model.output, 1.0)) if several else model
+    serving = build(ranker, folder.schema, explanation_model(ranker))
+    version = tmp_path / "1"
+    tf.saved_model.save(serving.module, str(version), signatures=serving.signatures)
+    check_operations(serving.signatures.values())
+    graph = load_meta_graph(version).graph_def
+    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+    assert len(nodes) > 100
+    variables = [variable.name for variable in serving.module.used_variables]
+    # An attention layer leaves an Identity where its dropout was.
+    working = [node.name for node in nodes if node.op != "Identity"]
+    for found in (*working, *variables):
+        parts = found.lower().split("/")
+        assert not [part for part in parts if part.startswith(TRAINING_ONLY)], found
+    assert_same_scores(version, folder, evaluated(ranker, folder, tasks))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["adv_hsc_moe", "category_mmoe"])
+def test_the_export_of_a_run_scores_as_evaluate_does(name, folders, tmp_path):
+    folder = folders[name in MULTITASK_NAMES]
+    settings = {**SMALL, "model": name, "num_epochs": 1, "dropout": 0.2}
+    train(folder.path, tmp_path / "run", small_config(settings))
+    version = export_run(tmp_path / "run", tmp_path / "shop")
+    run = load_run(tmp_path / "run")
+    expected = evaluated(run.ranker(), folder, [task.name for task in run.tasks])
+    assert_same_scores(version, folder, expected)
+    card = (version / "assets.extra" / "model_card.md").read_text()
+    assert "* validation: 40 lists" in card
+    assert "Of 40 validation lists, 0.0 %" in card

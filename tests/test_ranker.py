@@ -1,0 +1,303 @@
+"""Ranker: the same numbers as the command line, one way to use all models."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from rich.console import Console
+from sklearn.base import clone
+
+from tests.tiny import SCHEMA, SMALL, lists, shop_log, small_config
+from tfr_moe import FeatureSchema, Ranker, UserError
+from tfr_moe._compat import tf
+from tfr_moe.beam import BuildOptions, PredictOptions, build
+from tfr_moe.beam import predict as run_predict
+from tfr_moe.config import MODELS, make_config
+from tfr_moe.data import DataFolder
+from tfr_moe.evaluation import evaluate_run, summarize
+from tfr_moe.training import load_run, train
+
+TIMED = SCHEMA.model_copy(update={"time": "time"})
+SETTINGS = {
+    "model": "moe",
+    "expert_hidden_dims": (8,),
+    "embedding_dim": 4,
+    "num_experts": 3,
+    "top_k": 2,
+    "learning_rate": 0.01,
+    "batch_size": 16,
+    "num_epochs": 2,
+}
+CONTEXT = {"top": "a", "sub": "x", "age": 30.0, "clicked": ["item1"]}
+ITEMS = [{"brand": "brand1", "price": p, "sales": 0.1 * p} for p in (30.0, 1.0, 8.0)]
+
+
+def log(count, seed):
+    """Rows of a log as a data frame, with labels of two tasks."""
+    rows = []
+    for number, (list_id, context, items) in enumerate(lists(count, seed)):
+        shared = {
+            "query_id": list_id,
+            "time": 1_700_000_000 + 60 * number,
+            **{name: "|".join(v) if isinstance(v, list) else v for name, v in context.items()},
+        }
+        rows += [{**shared, **item} for item in items]
+    return pd.DataFrame(rows)
+
+
+class Counted(tf.keras.callbacks.Callback):
+    """Counts epochs."""
+
+    epochs = 0
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.epochs += 1
+
+
+@pytest.fixture(scope="module")
+def frame():
+    return log(70, seed=1)
+
+
+@pytest.fixture(scope="module")
+def counted():
+    return Counted()
+
+
+@pytest.fixture(scope="module")
+def ranker(frame, counted):
+    """A mixture, trained on the rows in another order."""
+    rows = frame.sample(frac=1, random_state=0)
+    return Ranker(**SETTINGS).fit(rows, schema=TIMED, callbacks=[counted], verbose=0)
+
+
+@pytest.fixture(scope="module")
+def command(frame, tmp_path_factory):
+    """The folder of `build` and `train`, with the same rows and settings."""
+    out = tmp_path_factory.mktemp("command")
+    frame.to_csv(out / "log.csv", index=False)
+    TIMED.save(out / "schema.json")
+    options = BuildOptions(
+        "search-logs", str(out / "log.csv"), out / "schema.json", out / "data", test_fraction=0.0
+    )
+    build(options)
+    # Both shuffle whole splits from memory.
+    train(
+        out / "data", out / "run", make_config({**SETTINGS, "cache": "memory"}), Console(quiet=True)
+    )
+    return out
+
+
+def test_vocabularies_and_statistics_are_those_of_build(command, ranker):
+    built, fitted = DataFolder(command / "data"), DataFolder(ranker.run.path)
+    assert fitted.statistics == built.statistics
+    assert fitted.schema == built.schema
+    for name, path in built.tables().vocabularies.items():
+        with open(path) as one, open(fitted.tables().vocabularies[name]) as other:
+            assert one.read() == other.read(), name
+
+
+def test_training_is_that_of_the_command(command, ranker):
+    run = load_run(command / "run")
+    for one, other in zip(run.model.weights, ranker.run.model.weights, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=one.name)
+    same = {k: v for k, v in run.metrics.items() if k not in ("seconds", "data")}
+    assert {k: v for k, v in ranker.run.metrics.items() if k in same} == same
+
+
+def test_scores_are_those_of_the_command(command, ranker, frame):
+    rows = frame.assign(item=[f"item{i}" for i in range(len(frame))])
+    rows.to_csv(command / "candidates.csv", index=False)
+    schema = FeatureSchema.load(command / "run" / "schema.json")
+    run_predict(
+        PredictOptions(
+            str(command / "run" / "saved_model"),
+            str(command / "candidates.csv"),
+            schema,
+            command / "scores.csv",
+            "item",
+        )
+    )
+    expected = pd.read_csv(command / "scores.csv").set_index("item_id").score
+    found = pd.Series(ranker.predict(rows), rows["item"])
+    # Batches of other lengths multiply matrices of other shapes: float32 rounds differently.
+    np.testing.assert_allclose(found[expected.index], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_metrics_are_those_of_the_command(command, ranker):
+    data = DataFolder(command / "data")
+    result = evaluate_run(data, command / "run", "validation", ("ndcg", "mrr"))
+    expected = {name: summary.mean for name, summary in summarize(result, "skip").items()}
+    found = ranker.evaluate(str(command / "data"), ("ndcg", "mrr"), split="validation")
+    assert found == expected
+
+
+def test_evaluation_of_a_frame_is_that_of_its_lists(command, ranker, frame):
+    latest = frame[frame.time >= 1_700_000_000 + 60 * 63]
+    found = ranker.evaluate(latest, ["ndcg"])
+    expected = ranker.evaluate(command / "data", ["ndcg"], split="validation")
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+def test_scores_follow_the_rows_whatever_their_order(ranker, frame):
+    scores = ranker.predict(frame.drop(columns=["purchase", "position", "time"]))
+    assert scores.dtype == np.float32 and len(scores) == len(frame)
+    order = np.random.default_rng(0).permutation(len(frame))
+    shuffled = ranker.predict(pa.Table.from_pandas(frame.iloc[order]), batch_size=7)
+    np.testing.assert_allclose(shuffled, scores[order], rtol=1e-5, atol=1e-6)
+
+
+def test_rank_sorts_by_the_scores_of_predict(ranker):
+    rows = pd.DataFrame([{**CONTEXT, **item, "query_id": "q"} for item in ITEMS])
+    scores = ranker.predict(rows)
+    ranking = ranker.rank(CONTEXT, ITEMS)
+    assert [item.index for item in ranking] == np.argsort(-scores).tolist()
+    np.testing.assert_allclose(sorted(scores)[::-1], [item.score for item in ranking], rtol=1e-5)
+    assert ranking[0].item is ITEMS[ranking[0].index]
+    assert ranker.rank(CONTEXT, []) == []
+
+
+def test_explain_has_the_scores_of_rank_and_two_experts(ranker):
+    explanation = ranker.explain(CONTEXT, ITEMS)
+    ranking = ranker.rank(CONTEXT, ITEMS)
+    assert [item.index for item in explanation.items] == [item.index for item in ranking]
+    assert len(explanation.gates[""]) == 2
+
+
+def test_a_folder_is_trained_on_like_the_frame_that_it_was_built_from(command, frame):
+    of_folder = Ranker("svm_rank").fit(command / "data", verbose=0)
+    of_frame = Ranker("svm_rank").fit(frame, schema=TIMED, verbose=0)
+    np.testing.assert_array_equal(of_folder.predict(frame), of_frame.predict(frame))
+
+
+def test_history_and_callbacks_are_those_of_keras(ranker, counted):
+    history = ranker.history
+    assert isinstance(history, tf.keras.callbacks.History)
+    assert history.epoch == [0, 1]
+    assert counted.epochs == 2
+    best = ranker.run.metrics["best_epoch"] - 1
+    assert history.history["val_ndcg"][best] == ranker.run.metrics["best"]["val_ndcg"]
+
+
+def test_save_and_load(ranker, frame, tmp_path):
+    expected = ranker.predict(frame)
+    ranker.save(tmp_path / "run")
+    again = Ranker.load(tmp_path / "run")
+    np.testing.assert_array_equal(again.predict(frame), expected)
+    assert again.config == ranker.config
+    assert again.history.history == ranker.history.history
+    # The run names itself as its data: it has a sample of the validation lists.
+    assert again.run.metrics["data"] == str(tmp_path / "run")
+    with pytest.raises(UserError, match="exists already"):
+        ranker.save(tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_export_is_verified_on_lists_of_the_frame(ranker, tmp_path, capfd):
+    version = ranker.export(tmp_path / "models" / "shop")
+    assert version == tmp_path / "models" / "shop" / "1"
+    assert "no real lists" not in capfd.readouterr().err
+    served = tf.saved_model.load(str(version)).signatures["rank"]
+    from tfr_moe.serving.client.request import RequestEncoder
+
+    record = RequestEncoder(ranker.schema).encode(CONTEXT, ITEMS)
+    answer = served(inputs=tf.constant([record]))
+    ranking = ranker.rank(CONTEXT, ITEMS)
+    assert answer["order"].numpy()[0].tolist() == [item.index for item in ranking]
+
+
+def test_parameters_are_those_of_scikit_learn():
+    ranker = Ranker("moe", top_k=2, expert_hidden_dims=(8, 4))
+    assert ranker.get_params() == {"model": "moe", "top_k": 2, "expert_hidden_dims": (8, 4)}
+    copy = clone(ranker)
+    assert copy is not ranker and copy.get_params() == ranker.get_params()
+    assert copy.set_params(top_k=3).config.gate.top_k == 3
+    assert ranker.config.gate.top_k == 2
+    assert repr(ranker) == "Ranker('moe', top_k=2, expert_hidden_dims=(8, 4))"
+
+
+def test_presets_and_lists_without_schema(frame):
+    assert Ranker("moe", preset="recommended").config.gate.num_experts == 20
+    # Without a schema it is inferred.
+    roles = {"list_id": "query_id", "label": "purchase", "time": "time", "position": "position"}
+    ranker = Ranker("svm_rank").fit(frame, **roles, ignore=["click"], verbose=0)
+    assert ranker.schema.hierarchy is None
+    assert ranker.schema.feature("clicked").kind == "categorical_list"
+    assert ranker.schema.feature("age").scope == "context"
+    assert ranker.history.epoch and list(ranker.history.history)
+    assert ranker.evaluate(frame, ["session_auc"])["session_auc"] > 0.5
+    assert ranker.rank(CONTEXT, ITEMS)[0].score >= ranker.rank(CONTEXT, ITEMS)[1].score
+
+
+ROLES = {"list_id": "query_id", "label": "purchase"}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda f: Ranker("moa"), "Ranker: model must be one of"),
+        (lambda f: Ranker("dnn", top_k=2), "Ranker: top_k is not used by model 'dnn'"),
+        (lambda f: Ranker("dnn").predict(f), "the ranker is not fitted; call fit"),
+        (lambda f: Ranker("dnn").fit(f, list_id="query_id"), "label: name the column, or give"),
+        (
+            lambda f: Ranker("dnn").fit(f, schema=TIMED, label="purchase"),
+            "label: is part of the schema. Received: schema and label",
+        ),
+        (
+            lambda f: Ranker("dnn").fit("data", label="purchase"),
+            "label: a data-set folder has it already. Received: label",
+        ),
+        (lambda f: Ranker("dnn").fit("nowhere"), "data nowhere: no such folder"),
+        (lambda f: Ranker("dnn").fit([1, 2], **ROLES), "a data frame must be of pandas, polars"),
+        (
+            lambda f: Ranker("xgboost").fit(f, **ROLES, callbacks=[1]),
+            "callbacks: model 'xgboost' is not trained by Keras",
+        ),
+        (lambda f: Ranker.load("nowhere"), "run nowhere: no such run"),
+    ],
+)
+def test_user_errors_are_one_line(frame, call, message):
+    with pytest.raises(UserError) as caught:
+        call(frame)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_requests_and_tasks_are_checked(ranker):
+    with pytest.raises(UserError, match=r"items\[0\]: unknown feature 'prize'"):
+        ranker.rank(CONTEXT, [{"prize": 1.0}])
+    with pytest.raises(UserError, match="task 'click': must be one of none"):
+        ranker.rank(CONTEXT, ITEMS, task="click")
+    with pytest.raises(UserError, match="items: there are none to explain"):
+        ranker.explain(CONTEXT, [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_one_fit_and_one_predict_for_every_model(model, frame):
+    labels = ("purchase", "click") if MODELS[model].kind == "multi_task" else ("purchase",)
+    schema = TIMED.model_copy(update={"labels": labels})
+    config = small_config({**SMALL, "num_epochs": 1}, model=model)
+    settings = {k: v for k, v in config.changed().items() if k != "model"}
+    ranker = Ranker(model, **settings).fit(frame, schema=schema, verbose=0)
+    scores = ranker.predict(frame)
+    assert np.isfinite(scores).all() and np.ptp(scores) > 0
+    assert len(ranker.rank(CONTEXT, ITEMS)) == len(ITEMS)
+    metrics = ranker.evaluate(frame, ["ndcg"])
+    assert set(metrics) == {f"{task}_ndcg" for task in labels} if len(labels) > 1 else {"ndcg"}
+    if len(labels) > 1:
+        assert np.isfinite(ranker.predict(frame, task="click")).all()
+
+
+@pytest.mark.slow
+def test_the_code_of_the_page_runs_as_it_is(repository, tmp_path, monkeypatch):
+    page = (repository / "docs" / "dataframes.md").read_text(encoding="utf-8")
+    code = page.split("```python\n")[1].split("```")[0]
+    frames = {name: shop_log(80, seed) for seed, name in enumerate(("train", "valid", "test"))}
+    candidates = shop_log(5, 9).drop(columns="purchased")
+    names = {**frames, "candidates": candidates}
+    monkeypatch.chdir(tmp_path)
+    exec(code, names)
+    assert len(names["scores"]) == 25
+    assert (tmp_path / "models" / "shop" / "1" / "saved_model.pb").is_file()
+    assert names["ranker"].schema.hierarchy.child == "sub_category"

@@ -1,0 +1,168 @@
+"""Example lists: those that a model ranks worst and best, and where models differ most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tfr_moe._compat import tf
+from tfr_moe.metrics.per_list import Array, Floats
+from tfr_moe.schema import MASK, PACKED, FeatureSchema
+
+MOST_ITEMS = 12
+
+
+@dataclass(frozen=True)
+class ShownItem:
+    """An item with the rank that a model gave it.
+
+    Attributes:
+        rank: by the model, 1 is first.
+        score: of the model.
+        label: its relevance.
+        position: its displayed position; None if the schema has no position.
+        features: its columns by name, ids as text and numbers as stored in the data set, after the
+            transform of the schema.
+    """
+
+    rank: int
+    score: float
+    label: float
+    position: int | None
+    features: dict[str, str | float]
+
+
+@dataclass(frozen=True)
+class ShownList:
+    """A list with its items.
+
+    Attributes:
+        list_id: its id.
+        values: per model the metric on this list, None where it is not defined.
+        context: the columns of the list by name.
+        items: best first; long lists are cut to the top items and the relevant items.
+        num_items: number of items before the cut.
+    """
+
+    list_id: str
+    values: dict[str, float | None]
+    context: dict[str, str | float]
+    items: list[ShownItem]
+    num_items: int
+
+
+def extremes(values: Floats, sizes: Array, count: int) -> tuple[list[int], list[int]]:
+    """Indices of the lists with the lowest and with the highest values; NaN values are skipped.
+
+    Of lists with the same value, longer lists come first.
+
+    Example:
+        >>> extremes(np.array([1.0, 0.0, np.nan, 1.0]), np.array([3, 5, 9, 8]), 1)
+        ([1], [3])
+    """
+    defined = np.flatnonzero(~np.isnan(values))
+    rising = defined[np.lexsort((-sizes[defined], values[defined]))]
+    falling = defined[np.lexsort((-sizes[defined], -values[defined]))]
+    lowest = rising[:count].tolist()
+    return lowest, [i for i in falling[:count].tolist() if i not in lowest]
+
+
+def fetch(dataset: tf.data.Dataset, numbers: Iterable[int]) -> Iterator[tuple[int, Any]]:
+    """Fetches single lists of a data set by their index.
+
+    Args:
+        dataset: batches of lists; indices count the lists from 0.
+        numbers: indices in any order.
+
+    Yields:
+        Index and list as a batch of one, in the order of the data set, which is read up to the last
+        of them.
+    """
+    wanted = sorted(set(numbers))
+    start = 0
+    for element in dataset:
+        if not wanted:
+            return
+        size = int(tf.shape(element[0][MASK])[0])
+        while wanted and wanted[0] < start + size:
+            offset = wanted[0] - start
+            yield (
+                wanted.pop(0),
+                tf.nest.map_structure(lambda part, at=offset: part[at : at + 1], element),
+            )
+        start += size
+
+
+def _cell(value: Any) -> str | float:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return round(float(value), 6)
+
+
+def _columns(features: Mapping[str, Array], schema: FeatureSchema, scope: Any) -> dict[str, Any]:
+    """Columns by name: [1] for the context, [L] for items; lists of ids are joined to one text."""
+    columns: dict[str, Any] = {}
+    for feature in schema.select(scope, "categorical", "categorical_list"):
+        values = features[feature.name][0]
+        rows = values if scope == "example" else values[np.newaxis]
+        columns[feature.name] = [
+            " ".join(str(_cell(v)) for v in np.atleast_1d(row) if v) for row in rows
+        ]
+    packed = schema.packed and PACKED[scope] in features
+    order = schema.packed_columns(scope)
+    for feature in schema.select(scope, "numeric"):
+        if feature.width > 1:
+            continue
+        if packed:
+            values = features[PACKED[scope]][0][..., order.index(feature.name)]
+        else:
+            values = features[feature.name][0][..., 0]
+        columns[feature.name] = [_cell(v) for v in np.atleast_1d(values)]
+    return columns
+
+
+def show_list(
+    element: Any,
+    score: Callable[[Any], Any],
+    schema: FeatureSchema,
+    label: str,
+    values: Mapping[str, float | None],
+    most_items: int = MOST_ITEMS,
+) -> ShownList:
+    """Scores a list and makes it readable.
+
+    Args:
+        element: `(features, labels, extras)` of one list, see `fetch`; labels are [1, L] or a dict
+            of such.
+        score: features -> scores [1, L].
+        schema: of the data.
+        label: the label to show, if there are several.
+        values: per model the metric on this list.
+        most_items: number of top items to show; relevant items are always shown.
+    """
+    features, labels, extras = element
+    scores = np.asarray(score(features))[0]
+    raw = {name: part.numpy() for name, part in features.items()}
+    shown_label = labels[label] if isinstance(labels, dict) else labels
+    grades, mask = shown_label.numpy()[0], raw[MASK][0]
+    items = _columns(raw, schema, "example")
+    positions = None if schema.position is None else extras[schema.position].numpy().reshape(-1)
+    real = np.flatnonzero(mask)
+    order = real[np.argsort(-scores[real], kind="stable")]
+    shown = [
+        ShownItem(
+            rank=rank,
+            score=float(scores[at]),
+            label=float(grades[at]),
+            position=None if positions is None else int(positions[at]),
+            features={name: column[at] for name, column in items.items()},
+        )
+        for rank, at in enumerate(order, start=1)
+        if rank <= most_items or grades[at] > 0
+    ]
+    context = {name: column[0] for name, column in _columns(raw, schema, "context").items()}
+    list_id = extras[schema.list_id].numpy().reshape(-1)[0].decode("utf-8", "replace")
+    return ShownList(list_id, dict(values), context, shown, len(real))

@@ -1,0 +1,114 @@
+"""The `tfr-moe` command: its commands, and how it ends on an error."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from tfr_moe import __version__
+from tfr_moe.cli import check, data, listings, models, reports, serving
+from tfr_moe.cli.options import Seed
+from tfr_moe.cli.schema import schema
+from tfr_moe.errors import EXIT_INTERRUPTED, EXIT_USAGE, UserError, error_line
+
+app = typer.Typer(
+    name="tfr-moe",
+    help="Category-gated mixture-of-experts ranking: logs to data, training, evaluation, serving.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tfr-moe {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, help="print the version")
+    ] = False,
+) -> None:
+    pass
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="folder to create")] = Path("demo"),
+    sessions: Annotated[int, typer.Option("--sessions", help="number of lists")] = 12_000,
+    seed: Seed = 0,
+) -> None:
+    """Run the complete workflow once on synthetic logs.
+
+    Logs, data set, three models, comparison, export, server, one query.
+
+    Example: tfr-moe demo --out demo
+    """
+    from tfr_moe.cli.demo import run_demo
+
+    run_demo(out, sessions, seed)
+
+
+# Commands that pass the options that they don't know on to Apache Beam.
+_OPEN = {"allow_extra_args": True, "ignore_unknown_options": False}
+
+app.command()(data.synth)
+app.command(cls=data.BuildCommand, context_settings=_OPEN)(data.build)
+app.command()(check.check)
+app.command()(schema)
+app.command()(models.train)
+app.command()(models.evaluate)
+app.command()(reports.tune)
+app.command()(reports.report)
+app.command()(reports.explain)
+app.command()(serving.export)
+app.command()(serving.serve)
+app.command()(serving.rank)
+app.command(context_settings=_OPEN)(serving.predict)
+app.command()(serving.load_test)
+app.command()(data.rerank_data)
+app.command()(demo)
+app.command()(listings.models)
+app.command()(listings.losses)
+app.command()(listings.metrics)
+app.command()(listings.settings)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; exits with 0 on success, with 2 and one line after a user error."""
+    # Hides the notices of TensorFlow's runtime.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    command = typer.main.get_command(app)
+    args = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = command.main(
+            args=args or ["--help"],
+            prog_name="tfr-moe",
+            standalone_mode=False,
+        )
+    except UserError as error:
+        _fail(error)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except Exception as error:
+        # Click's own errors (unknown option, missing value) share no importable base across
+        # the versions of typer, which may carry its own copy of click.
+        if not hasattr(error, "format_message"):
+            raise
+        path = getattr(getattr(error, "ctx", None), "command_path", "tfr-moe")
+        _fail(f"{error.format_message()} (see {path} --help)")
+    if code == EXIT_INTERRUPTED:  # from here or from typer, which prints nothing
+        print("interrupted", file=sys.stderr)
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _fail(error: object) -> NoReturn:
+    print(error_line(error), file=sys.stderr)
+    raise SystemExit(EXIT_USAGE)

@@ -1,0 +1,231 @@
+"""Commands that make data: synth, build, rerank-data."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+from tfr_moe.cli.options import (
+    Data,
+    Overwrite,
+    Seed,
+    SourceModules,
+    stderr,
+)
+
+
+def synth(
+    out: Annotated[Path, typer.Option("--out", help="folder to create")],
+    sessions: Annotated[int, typer.Option("--sessions", help="number of lists", min=1)] = 4000,
+    seed: Seed = 0,
+    category_strength: Annotated[
+        float,
+        typer.Option(
+            "--category-strength", help="0: all categories alike, 1: as different as possible"
+        ),
+    ] = 1.0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="another option of the generator, key=value; see docs/data.md; repeatable"
+        ),
+    ] = None,
+) -> None:
+    """Generate synthetic search logs and their schema.
+
+    Example: tfr-moe synth --out logs --sessions 4000
+    """
+    from tfr_moe.synthetic import generate, parse_options
+    from tfr_moe.utils.console import progress_bar
+
+    options = parse_options(
+        settings or [], seed=seed, sessions=sessions, category_strength=category_strength
+    )
+    with progress_bar(stderr(), "sessions") as progress:
+        generate(out, options, progress)
+    stderr().print(
+        f"wrote {out}: logs of {options.sessions} sessions and schema.yaml", soft_wrap=True
+    )
+
+
+class BuildCommand(typer.core.TyperCommand):
+    """Appends the options of a source to `build SOURCE --help`, all sources to `build --help`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Records source and source modules, which the help text needs before parsing."""
+        words, modules = [], ctx.meta.setdefault("modules", [])
+        following = iter(args)
+        for word in following:
+            option, equals, value = word.partition("=")
+            if option == "--source-module":
+                modules.append(value if equals else next(following, ""))
+            else:
+                words.append(word)
+        ctx.meta["source"] = next((word for word in words[:1] if not word.startswith("-")), None)
+        return super().parse_args(ctx, args)
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Writes the options of the source, wrapped to the width of the terminal."""
+        from tfr_moe.beam.sources import load_source_modules
+
+        load_source_modules(ctx.meta["modules"])
+        formatter.write("\n")
+        for line in source_help(ctx.meta["source"]):
+            indent = " " * (len(line) - len(line.lstrip()))
+            further = f"{indent}  " if indent else ""
+            wrap = textwrap.TextWrapper(
+                formatter.width, initial_indent=indent, subsequent_indent=further
+            )
+            formatter.write(wrap.fill(line.strip()) + "\n")
+
+
+def source_help(name: str | None) -> list[str]:
+    """Returns purpose and options of a source; without a name, one line for each source.
+
+    Raises:
+        UserError: for an unknown source.
+    """
+    from tfr_moe.beam.sources import get_source, sources
+
+    if name is None:
+        purposes = [
+            f"  {source.name:<14}{(source.read.__doc__ or '').strip().splitlines()[0]}"
+            for source in sources().values()
+        ]
+        return ["Sources (build SOURCE --help shows the options of one):", *purposes]
+    source = get_source(name)
+    about = inspect.cleandoc(source.read.__doc__ or "").split("\nRaises:")[0].strip()
+    schema = "built in, --schema replaces it" if source.schema else "--schema is required"
+    fields = source.options.model_fields
+    lines = [*f"{name}: {about}".splitlines(), "", f"Schema: {schema}.", ""]
+    lines.append("Options, each as --set key=value:" if fields else "The source has no options.")
+    for option, field in fields.items():
+        default = "required" if field.is_required() else f"default {_shown(field.default)}"
+        lines += [f"  {option} ({default})", f"      {field.description or ''}"]
+    return lines
+
+
+def _shown(default: Any) -> str:
+    if default is None or default == () or default == "":
+        return "none"
+    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+
+
+def build(
+    context: typer.Context,
+    source: Annotated[str, typer.Argument(help="name of a source, such as search-logs")],
+    input_pattern: Annotated[str, typer.Option("--input", help="file or pattern: 'logs/*.csv.gz'")],
+    out: Annotated[Path, typer.Option("--out", help="data-set folder to create")],
+    schema: Annotated[
+        Path | None,
+        typer.Option("--schema", help="FeatureSchema as YAML or JSON; optional for some sources"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="an option of the source, key=value; see build SOURCE --help"),
+    ] = None,
+    source_modules: SourceModules = None,
+    split: Annotated[
+        str | None,
+        typer.Option("--split", help="time or hash; default: time if the schema has a time column"),
+    ] = None,
+    validation_fraction: Annotated[
+        float, typer.Option("--validation-fraction", help="fraction of lists")
+    ] = 0.1,
+    test_fraction: Annotated[
+        float, typer.Option("--test-fraction", help="fraction of lists")
+    ] = 0.1,
+    max_list_size: Annotated[
+        int, typer.Option("--max-list-size", help="longer lists are cut and counted")
+    ] = 200,
+    min_list_size: Annotated[
+        int, typer.Option("--min-list-size", help="shorter lists are dropped and counted")
+    ] = 1,
+    num_shards: Annotated[
+        int | None,
+        typer.Option("--num-shards", help="number of training files; default: 8 or more"),
+    ] = None,
+    seed: Seed = 0,
+    overwrite: Overwrite = False,
+) -> None:
+    """Build a data set from logs.
+
+    Options of Apache Beam may follow after --.
+
+    \b
+    Example: tfr-moe build search-logs --input 'logs/*.csv.gz' \\
+                 --schema schema.yaml --out data
+    """
+    from tfr_moe.beam import BuildOptions
+    from tfr_moe.beam import build as run_build
+    from tfr_moe.utils.console import progress_bar
+
+    options = BuildOptions(
+        source=source,
+        input=input_pattern,
+        schema=schema,
+        out=out,
+        split=split,
+        validation_fraction=validation_fraction,
+        test_fraction=test_fraction,
+        max_list_size=max_list_size,
+        min_list_size=min_list_size,
+        num_shards=num_shards,
+        seed=seed,
+        overwrite=overwrite,
+        settings=tuple(settings or ()),
+        source_modules=tuple(source_modules or ()),
+        beam_args=tuple(context.args),
+    )
+    with progress_bar(stderr(), "building") as progress:
+        manifest = run_build(options, progress)
+    stderr().print(_build_summary(out, manifest), soft_wrap=True, highlight=False)
+
+
+def _build_summary(out: Path, manifest: dict[str, Any]) -> str:
+    rows = manifest["rows"]
+    splits = ", ".join(f"{name} {part['lists']}" for name, part in manifest["splits"].items())
+    text = f"wrote {out}: {rows['written']} of {rows['read']} rows in lists: {splits}"
+    if rows["rejected"] or rows["cut"]:
+        text += f"; {rows['rejected']} rows rejected (see rejects-*.jsonl), {rows['cut']} cut"
+    return text
+
+
+def rerank_data(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", help="data-set folder to create")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", help="the initial ranker; see `tfr-moe models`"),
+    ] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="its settings as YAML")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="one of its settings, key=value; see `tfr-moe settings`; repeatable"
+        ),
+    ] = None,
+    folds: Annotated[
+        int, typer.Option("--folds", help="number of parts of the training lists", min=2)
+    ] = 5,
+    overwrite: Overwrite = False,
+) -> None:
+    """Order lists by an initial ranker, as input of a re-ranker.
+
+    Training lists are scored by rankers trained on the other folds.
+
+    Example: tfr-moe rerank-data --data data --model lambdamart --out initial
+    """
+    from tfr_moe.config import load_config
+
+    ranker = load_config(config, settings or [], **({} if model is None else {"model": model}))
+    from tfr_moe.reranking import rerank_data as run_rerank
+
+    lists = run_rerank(data, out, ranker, folds, stderr(), overwrite)
+    text = ", ".join(f"{split} {count}" for split, count in lists.items())
+    stderr().print(f"wrote {out}: initial lists by {ranker.model}: {text}", soft_wrap=True)

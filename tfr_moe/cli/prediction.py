@@ -1,0 +1,209 @@
+"""What `predict` and `export --vectors` run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tfr_moe.errors import UserError
+from tfr_moe.schema import SCHEMA_FILE, FeatureSchema
+from tfr_moe.serving.versions import EXTRA, versions_of
+from tfr_moe.utils.console import ProgressCallback
+from tfr_moe.utils.io import atomic_directory
+
+_SAVED_MODEL = "saved_model.pb"
+_VECTORS = "vectors"
+ITEM_IDS = ("item_id", "product_id", "doc_id", "document_id", "asin", "item", "product")
+"""Names of features that are used as the item's ID by default."""
+
+
+def run_model(run: Path) -> Path:
+    """The SavedModel of a run.
+
+    Raises:
+        UserError: if the run has none.
+    """
+    folder = run / "saved_model"
+    if not (folder / _SAVED_MODEL).is_file():
+        raise UserError(f"--run {run}: has no saved_model/; is the run finished?")
+    return folder
+
+
+def exported_model(model: Path) -> Path:
+    """The SavedModel of `MODELS/NAME`, its newest version, or of `MODELS/NAME/<version>`.
+
+    Raises:
+        UserError: if there is none.
+    """
+    if (model / _SAVED_MODEL).is_file():
+        return model
+    versions = versions_of(model) if model.is_dir() else []
+    if not versions:
+        raise UserError(f"--model {model}: not an exported model; give MODELS/NAME")
+    return model / str(versions[-1])
+
+
+def schema_for(folder: Path, stored: Sequence[Path], given: Path | None) -> FeatureSchema:
+    """The schema of the rows: `given` if it agrees with the model's, by default the model's.
+
+    Args:
+        folder: the SavedModel, for messages.
+        stored: candidate files of the model's schema.
+        given: file of the schema of the rows, or None.
+
+    Raises:
+        UserError: naming the feature in which the two differ.
+    """
+    of_model = next((FeatureSchema.load(path) for path in stored if path.is_file()), None)
+    if given is None:
+        if of_model is None:
+            raise UserError(f"model {folder}: has no schema; give one with --schema")
+        return of_model
+    schema = FeatureSchema.load(given)
+    if of_model is not None:
+        _check_same(given, schema, of_model)
+    return schema
+
+
+def _check_same(given: Path, schema: FeatureSchema, of_model: FeatureSchema) -> None:
+    expected = {feature.name: feature for feature in of_model.features}
+    features = {feature.name: feature for feature in schema.features}
+    for name in dict.fromkeys([*expected, *features]):
+        if expected.get(name) != features.get(name):
+            what = "differs from the model's" if name in features else "of the model is missing"
+            raise UserError(f"--schema {given}: feature {name!r} {what}")
+    if list(expected) != list(features):
+        raise UserError(f"--schema {given}: the order of the features differs from the model's")
+    for name in ("packed", "hierarchy"):
+        if getattr(schema, name) != getattr(of_model, name):
+            raise UserError(f"--schema {given}: {name} differs from the model's")
+
+
+def item_id_of(schema: FeatureSchema, given: str | None) -> str:
+    """The column with the item's ID.
+
+    Raises:
+        UserError: if none is given and no feature has one of the usual names.
+    """
+    if given is not None:
+        return given
+    names = [feature.name for feature in schema.select("example", "categorical")]
+    usual = [name for name in ITEM_IDS if name in names]
+    if not usual:
+        allowed = ", ".join(names) or "none"
+        raise UserError(f"--item-id: required; the IDs of items are: {allowed}")
+    return usual[0]
+
+
+def predict(
+    run: Path | None,
+    model: Path | None,
+    input_pattern: str,
+    out: Path,
+    schema: Path | None = None,
+    item_id: str | None = None,
+    source: str | None = None,
+    settings: Sequence[str] = (),
+    batch_size: int = 128,
+    overwrite: bool = False,
+    beam_args: Sequence[str] = (),
+    progress: ProgressCallback | None = None,
+    source_modules: Sequence[str] = (),
+    vectors: str | None = None,
+) -> dict[str, int]:
+    """Scores all lists of the input and writes them to `out`.
+
+    Args:
+        run: folder of a trained run; its best epoch scores.
+        model: folder of an exported model, instead of a run.
+        input_pattern: a table, or files of `ExampleListWithContext` ending in `.tfrecord(.gz)`.
+        out: output file, `.csv`, `.jsonl`, either `.gz`, or `.parquet`.
+        schema: of the rows; None for the model's.
+        item_id: column with the item's ID; None for a feature with a usual name.
+        source: name of a source of rows; None for a table with one row per item.
+        settings: options of the source.
+        batch_size: number of lists per batch.
+        overwrite: replace `out`.
+        beam_args: arguments for Beam.
+        progress: called with (done, total, stage).
+        source_modules: modules to import first, which register sources.
+        vectors: column for the model's vectors, instead of its scores.
+
+    Returns:
+        Numbers of rows `read`, `written`, `rejected`, `cut`, and of `lists`.
+
+    Raises:
+        UserError: for invalid input, in one line.
+    """
+    from tfr_moe.beam import PredictOptions
+    from tfr_moe.beam import predict as run_predict
+
+    if (run is None) == (model is None):
+        raise UserError("give either --run or --model")
+    if run is not None:
+        folder, stored = run_model(run), [run / SCHEMA_FILE]
+    else:
+        assert model is not None
+        folder = exported_model(model)
+        stored = [folder / EXTRA / SCHEMA_FILE]
+    described = schema_for(folder, stored, schema)
+    options = PredictOptions(
+        model=str(folder.resolve()),
+        input=input_pattern,
+        schema=described,
+        out=out,
+        item_id=item_id_of(described, item_id),
+        vectors=vectors,
+        source=source,
+        settings=tuple(settings),
+        source_modules=tuple(source_modules),
+        batch_size=batch_size,
+        overwrite=overwrite,
+        beam_args=tuple(beam_args),
+    )
+    return run_predict(options, progress)
+
+
+def export_vectors(run: str | Path, out: str | Path) -> Path:
+    """Exports a SavedModel from serialized lists [B] to `vectors` [B, L, d].
+
+    Args:
+        run: a finished run of `click_model`.
+        out: `MODELS/NAME`; a new version becomes visible below it when it is complete.
+
+    Returns:
+        The folder of the version.
+
+    Raises:
+        UserError: for a model without vectors.
+    """
+    from tfr_moe._compat import tf
+    from tfr_moe.scorers import vector_model
+    from tfr_moe.serving.export.export import free_version
+    from tfr_moe.serving.export.graph import check_operations
+    from tfr_moe.serving.export.parsing import RequestParser
+    from tfr_moe.serving.export.signatures import module_of
+    from tfr_moe.training import load_run
+
+    loaded, out = load_run(run), Path(out)
+    model = vector_model(loaded.model)
+    if model is None:
+        raise UserError(
+            f"--run {run}: model {loaded.config.model} has no vectors; train one with "
+            "--model click_model"
+        )
+    parser = RequestParser(loaded.schema)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "inputs")])
+    def vectors(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {_VECTORS: model(parser.lists(inputs), training=False)}
+
+    signature = vectors.get_concrete_function()
+    check_operations([signature])
+    final = out / str(free_version(out))
+    with atomic_directory(final) as folder:
+        module = module_of([signature], [model])
+        tf.saved_model.save(module, str(folder), signatures={"serving_default": signature})
+        (folder / EXTRA).mkdir()
+        loaded.schema.save(folder / EXTRA / SCHEMA_FILE)
+    return final

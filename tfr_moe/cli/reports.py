@@ -1,0 +1,193 @@
+"""Commands that search settings and report runs: tune, report, explain."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from tfr_moe.cli.options import BatchSize, Data, Split, reject_with, reject_without, stderr
+from tfr_moe.errors import UserError
+
+Retrain = Annotated[
+    int | None,
+    typer.Option("--retrain", help="retrain the best trial with N new seeds and test it", min=1),
+]
+
+
+def tune(
+    data: Data,
+    config: Annotated[
+        Path, typer.Option("--config", help="sweep configuration (YAML); see docs/tuning.md")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="folder of the sweep")],
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers",
+            help="processes that run trials on this machine and are restarted if they crash; "
+            "0: run trials in this process",
+            min=0,
+        ),
+    ] = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="override, such as base.num_epochs=5; repeatable"),
+    ] = None,
+    retrain: Retrain = None,
+) -> None:
+    """Search hyper-parameters.
+
+    Re-running the same command resumes an interrupted sweep. The same command on other machines
+    that see the sweep's folder joins a running one.
+
+    Example: tfr-moe tune --data data --config sweep.yaml --out sweep
+    """
+    from tfr_moe.tuning.config import load_sweep_config
+
+    sweep_config = load_sweep_config(config, settings or [])
+    from tfr_moe.tuning.sweep import tune as run_sweep
+
+    trials = run_sweep(data, out, sweep_config, stderr(), workers)
+    failed = sum(trial.status == "failed" for trial in trials)
+    _report_sweep(out, retrain)
+    stderr().print(
+        f"wrote {out}: {len(trials)} trials" + (f", {failed} failed" if failed else ""),
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def report(
+    data: Annotated[
+        Path | None, typer.Option("--data", help="data-set folder made by `tfr-moe build`")
+    ] = None,
+    run: Annotated[
+        list[Path] | None, typer.Option("--run", help="a finished run; repeatable")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="HTML file to write")] = None,
+    sweep: Annotated[
+        Path | None,
+        typer.Option("--sweep", help="report a sweep, finished or not, instead of runs"),
+    ] = None,
+    retrain: Retrain = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option("--baseline", help="run to compare the others with; default: the first run"),
+    ] = None,
+    split: Split = "test",
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", help="metric of categories and lists; see `tfr-moe metrics`"),
+    ] = None,
+    lists: Annotated[
+        int, typer.Option("--lists", help="number of worst, best, lost and gained lists", min=0)
+    ] = 4,
+    by: Annotated[
+        list[str] | None,
+        typer.Option("--by", help="item feature for attention maps; repeatable"),
+    ] = None,
+    batch_size: BatchSize = 128,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="also write the content as JSON")
+    ] = None,
+) -> None:
+    """Report runs or a sweep.
+
+    Runs: one HTML file with metrics, comparisons, categories, gates, attention and curves.
+    Sweep: table, HTML page, CSV and best.yaml in its folder.
+
+    Example: tfr-moe report --data data --run runs/moe --out report.html
+    """
+    if sweep is not None:
+        reject_with(
+            "--sweep",
+            {
+                "--data": data,
+                "--run": run,
+                "--out": out,
+                "--baseline": baseline,
+                "--metric": metric,
+                "--by": by,
+                "--json": json_file,
+            },
+        )
+        _report_sweep(sweep, retrain)
+        return
+    reject_without("--sweep", {"--retrain": retrain})
+    if data is None or not run:
+        raise UserError("--data and --run, or --sweep, are required (see tfr-moe report --help)")
+    if out is None:
+        raise UserError("--out is required: the HTML file to write")
+    _report_runs(data, run, out, baseline, split, metric, lists, by, batch_size, json_file)
+
+
+def _report_runs(
+    data: Path,
+    runs: list[Path],
+    out: Path,
+    baseline: Path | None,
+    split: str,
+    metric: str | None,
+    lists: int,
+    by: list[str] | None,
+    batch_size: int,
+    json_file: Path | None,
+) -> None:
+    from tfr_moe.evaluation.evaluate import plain
+    from tfr_moe.report.build import ReportOptions, build_report
+    from tfr_moe.report.html import render_report, write_page
+
+    for flag, path in (("--out", out), ("--json", json_file)):
+        if path is not None and not path.parent.is_dir():
+            raise UserError(f"{flag} {path}: there is no folder {path.parent}")
+    options = ReportOptions(split, metric, batch_size, lists, tuple(by or ()))
+    command = shlex.join(["tfr-moe", *sys.argv[1:]])
+    content = build_report(data, runs, baseline, options, command, stderr())
+    write_page(render_report(content), out)
+    if json_file is not None:
+        json_file.write_text(json.dumps(plain(content), indent=1) + "\n", encoding="utf-8")
+    size = out.stat().st_size / 1e6
+    stderr().print(f"wrote {out} ({size:.1f} MB)", soft_wrap=True, highlight=False)
+
+
+def _report_sweep(sweep: Path, retrain: int | None) -> None:
+    from tfr_moe.report.sweep import write_sweep_report
+    from tfr_moe.tuning.tables import print_retrained, print_table
+
+    print_table(sweep, Console())
+    page = write_sweep_report(sweep)
+    if retrain is not None:
+        from tfr_moe.tuning.retraining import retrain_and_test
+
+        print_retrained(retrain_and_test(sweep, retrain, stderr()), Console())
+        page = write_sweep_report(sweep)
+    stderr().print(f"wrote {page}", soft_wrap=True, highlight=False)
+
+
+def explain(
+    run: Annotated[Path, typer.Option("--run", help="a finished run")],
+    request: Annotated[
+        Path, typer.Option("--request", help='JSON: {"context": ..., "items": [...]}, as for rank')
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of tables")] = False,
+) -> None:
+    """Explain the scores of one query: gate, experts, terms.
+
+    Example: tfr-moe explain --run runs/moe --request request.json
+    """
+    from tfr_moe.evaluation.evaluate import plain
+    from tfr_moe.report.query_explanation import explain_request, render
+
+    explanation = explain_request(run, request)
+    if as_json:
+        print(json.dumps(plain(explanation), indent=1))
+        return
+    console = Console()
+    for part in render(explanation, console.width):
+        console.print(part, highlight=False)

@@ -1,0 +1,215 @@
+"""The models by name: one `ModelSpec` row each says what a model is and which settings it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from tfr_moe.config.settings import GROUPS, SETTINGS
+
+Kind = Literal["ranker", "multi_task", "baseline"]
+
+
+def _of(*groups: str, without: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The settings of some groups."""
+    return tuple(n for group in groups for n in GROUPS[group].model_fields if n not in without)
+
+
+_RUN = _of("objective", "optimization", "data", "training")
+_COMMON = (*_RUN, *_of("features", "attention"), "dropout")
+_TOWER = (*_COMMON, "expert_hidden_dims", "activation")
+_SINGLE = (*_TOWER, "expert_norm")
+_MIXTURE = (*_SINGLE, *_of("gate"), "shared_expert", "dispatch", "expert_capacity", "jit_compile")
+_HSC, _ADVERSARIAL = _of("hsc"), _of("adversarial")
+_TASKS = (
+    *_TOWER,
+    *("tasks", "score_combination", "category_groups", "tower_hidden_dims", "parameter_budget"),
+)
+_PLE = _of("domains", without=("auxiliary_hidden_dims", "domain_norm"))
+_STAR = ("unknown_share", "auxiliary_hidden_dims", "domain_norm")
+_CATEGORY_GATES = (
+    *("num_experts", "top_k", "noisy_gate", "gate_learning_rate_multiplier"),
+    *_HSC,
+)
+_BASELINE = ("library_parameters", "ignored_features", "batch_size", "monitor", "metrics")
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model.
+
+    Attributes:
+        summary: one line.
+        settings: flat names of the settings that the model uses; another one is rejected.
+        scorer: `module:class` of the scorer; None for a baseline.
+        fixed: arguments of the scorer that the model's name fixes.
+        defaults: settings whose default is not that of the group.
+        kind: `multi_task` for models with a score per task, `baseline` for rankers of other
+            libraries.
+        attention: the model has the self-attention encoder whatever `trunk` says.
+        wide_heads: its attention heads are as wide as the encoder, so any number of them fits.
+        dense_gate: its gates weight all N experts, so there is no K.
+    """
+
+    summary: str
+    settings: tuple[str, ...]
+    scorer: str | None = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    kind: Kind = "ranker"
+    attention: bool = False
+    wide_heads: bool = False
+    dense_gate: bool = False
+
+    def default(self, setting: str) -> Any:
+        """The default of a setting for this model."""
+        if setting in self.defaults:
+            return self.defaults[setting]
+        return SETTINGS[setting].field.get_default(call_default_factory=True)
+
+
+def _mixture(summary: str, *settings: str, **fixed: Any) -> ModelSpec:
+    return ModelSpec(
+        summary, (*_MIXTURE, *settings), "tfr_moe.scorers.mixture:MixtureScorer", fixed
+    )
+
+
+def _multi_task(summary: str, network: str, *settings: str, **facts: Any) -> ModelSpec:
+    return ModelSpec(
+        summary,
+        (*_TASKS, *settings),
+        "tfr_moe.scorers.multitask:MultiTaskScorer",
+        {"network": network},
+        kind="multi_task",
+        **facts,
+    )
+
+
+def _baseline(summary: str) -> ModelSpec:
+    return ModelSpec(summary, _BASELINE, kind="baseline")
+
+
+_LISTWISE: dict[str, Any] = {"optimizer": "adam", "learning_rate": 1e-3, "loss": "softmax_loss"}
+_PRM: dict[str, Any] = {
+    **_LISTWISE,
+    "trunk": "attention",
+    "attention_dim": 64,
+    "attention_blocks": 4,
+    "attention_heads": 3,
+    "attention_hidden_dim": 64,
+    "positional_encoding": "learned",
+    "dropout": 0.1,
+}
+
+MODELS: dict[str, ModelSpec] = {
+    "dnn": ModelSpec("one tower", _SINGLE, "tfr_moe.scorers.tower:TowerScorer"),
+    "wide_dnn": ModelSpec(
+        "one tower with the active parameters of the mixture",
+        (*_SINGLE, "num_experts", "top_k"),
+        "tfr_moe.scorers.tower:WideTowerScorer",
+    ),
+    "moe": _mixture("N towers, of which a gate selects K", hsc_weight=None, num_adversarial=0),
+    "adv_moe": _mixture("moe with AdvLoss", *_ADVERSARIAL, hsc_weight=None),
+    "hsc_moe": _mixture("moe with HSC", *_HSC, num_adversarial=0),
+    "adv_hsc_moe": _mixture("moe with HSC and AdvLoss", *_HSC, *_ADVERSARIAL),
+    "ple": ModelSpec(
+        "progressive layered extraction: experts of each domain beside shared ones",
+        (*_TOWER, *_PLE, "category_groups", "tower_hidden_dims"),
+        "tfr_moe.scorers.multi_domain:PLEScorer",
+    ),
+    "star": ModelSpec(
+        "star topology: shared weights times weights of each domain",
+        (*_TOWER, *_STAR, "category_groups"),
+        "tfr_moe.scorers.multi_domain:StarScorer",
+    ),
+    "mlp": ModelSpec(
+        "one tower with a listwise loss",
+        _SINGLE,
+        "tfr_moe.scorers.tower:TowerScorer",
+        defaults={**_LISTWISE, "expert_hidden_dims": (256, 384, 256)},
+    ),
+    "context_aware": ModelSpec(
+        "self-attention over the list (Pobrotyn et al.)",
+        _COMMON,
+        "tfr_moe.scorers.tower:TowerScorer",
+        {"expert_hidden_dims": ()},
+        {**_LISTWISE, "trunk": "attention"},
+        attention=True,
+    ),
+    "prm_base": ModelSpec(
+        "PRM without personalized vectors (Pei et al.)",
+        (*_COMMON, "personal_vector"),
+        "tfr_moe.scorers.reranking:PRMScorer",
+        {"personalized": False},
+        _PRM,
+        attention=True,
+        wide_heads=True,
+    ),
+    "prm_personalized": ModelSpec(
+        "PRM with personalized vectors (Pei et al.)",
+        (*_COMMON, "personal_vector"),
+        "tfr_moe.scorers.reranking:PRMScorer",
+        {"personalized": True},
+        _PRM,
+        attention=True,
+        wide_heads=True,
+    ),
+    "dlcm": ModelSpec(
+        "deep listwise context model: a GRU over the initial list (Ai et al.)",
+        (*_COMMON, "expert_hidden_dims", "state_dim", "num_comparisons"),
+        "tfr_moe.scorers.reranking:DLCMScorer",
+        defaults={**_LISTWISE, "expert_hidden_dims": (64, 64)},
+    ),
+    "wide_deep": ModelSpec(
+        "a linear model of crossed IDs beside a tower (Cheng et al.)",
+        (*_TOWER, "wide_crosses", "cross_buckets"),
+        "tfr_moe.scorers.wide_deep:WideDeepScorer",
+    ),
+    "click_model": ModelSpec(
+        "one tower whose last hidden layer is PRM's personalized vector",
+        _TOWER,
+        "tfr_moe.scorers.wide_deep:ClickModelScorer",
+        defaults={"expert_hidden_dims": (256, 64)},
+    ),
+    "single_task": _multi_task("a network per task", "single_task"),
+    "shared_bottom": _multi_task("one network, a tower per task", "shared_bottom"),
+    "l2_constrained": _multi_task(
+        "a network per task, held close by an L2 penalty", "l2_constrained", "l2_weight"
+    ),
+    "cross_stitch": _multi_task(
+        "a network per task, mixed layer by layer", "cross_stitch", "stitch_self_weight"
+    ),
+    "tensor_factorization": _multi_task(
+        "a network per task from one factored tensor", "tensor_factorization", "tensor_ranks"
+    ),
+    "omoe": _multi_task(
+        "experts with one gate for all tasks", "omoe", "num_experts", dense_gate=True
+    ),
+    "mmoe": _multi_task("experts with a gate per task", "mmoe", "num_experts", dense_gate=True),
+    "category_mmoe": ModelSpec(
+        "experts with a category gate per task",
+        (*_TASKS, *_CATEGORY_GATES),
+        "tfr_moe.scorers.multitask:CategoryMMoEScorer",
+        kind="multi_task",
+    ),
+    "lambdamart": _baseline("LightGBM's LambdaMART"),
+    "xgboost": _baseline("XGBoost's ranker"),
+    "svm_rank": _baseline("scikit-learn's linear pairwise ranker"),
+}
+"""The models, neural ones first."""
+
+MODEL_NAMES: tuple[str, ...] = tuple(n for n, spec in MODELS.items() if spec.kind != "baseline")
+BASELINE_NAMES: tuple[str, ...] = tuple(n for n in MODELS if n not in MODEL_NAMES)
+MULTITASK_NAMES: tuple[str, ...] = tuple(n for n, s in MODELS.items() if s.kind == "multi_task")
+
+
+def applicable(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a model uses, for settings that several models are trained with.
+
+    Example:
+        >>> applicable("dnn", {"top_k": 2, "dropout": 0.1})
+        {'dropout': 0.1}
+    """
+    unused = set(SETTINGS) - set(MODELS[model].settings)
+    return {name: value for name, value in settings.items() if name not in unused}

@@ -1,0 +1,341 @@
+"""RunConfig: all settings of a training run, from YAML files, mappings and `key=value` pairs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+
+from tfr_moe.config.models import MODELS, ModelSpec
+from tfr_moe.config.presets import preset_settings
+from tfr_moe.config.settings import (
+    GROUPS,
+    SETTINGS,
+    AdversarialSettings,
+    AttentionSettings,
+    BaselineSettings,
+    DataSettings,
+    DomainSettings,
+    ExpertSettings,
+    FeatureSettings,
+    GateSettings,
+    HSCSettings,
+    LossSettings,
+    MultiTaskSettings,
+    OptimizerSettings,
+    RerankerSettings,
+    TrainingSettings,
+)
+from tfr_moe.config.tasks import Task, check_conditions, metric_of, resolve_tasks
+from tfr_moe.errors import UserError, describe
+from tfr_moe.schema import FeatureSchema
+from tfr_moe.utils.settings import load_yaml, parse_pairs
+
+_RENAMED = {
+    "own_share": ("stitch_self_weight", 0.9),
+    "num_views": ("num_comparisons", 8),
+    "attention_points": ("num_inducing_points", None),
+}
+_REMOVED: dict[str, Any] = {
+    "gate_init_scale": 1.0,
+    "gate_bias_rate": 0.0,
+    "shared_weights": False,
+    "hsc_fixed_side": "none",
+    "hsc_on": "probabilities",
+    "hsc_warmup_steps": 0,
+    "adversarial_margin": None,
+    "adversarial_centred": False,
+    "adversarial_warmup_steps": 0,
+}
+_DISPATCH = {"segments": "sorted", "capacity": "grouped"}
+
+
+class RunConfig(BaseModel):
+    """The settings of one training run.
+
+    Settings live in groups by concern (`config.gate.top_k`); files and the command line use their
+    flat names (`top_k`). Defaults are those of the first paper, or the model's own
+    (`ModelSpec.defaults`).
+
+    Raises:
+        pydantic.ValidationError: for an unknown setting, a value that does not fit, or a setting
+            that the model does not use with a value other than its default.
+
+    Example:
+        >>> config = make_config({"model": "adv_hsc_moe", "top_k": 2, "learning_rate": 1e-3})
+        >>> config.gate.top_k, config.optimization.learning_rate
+        (2, 0.001)
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    model: str = "adv_hsc_moe"
+    seed: int = Field(
+        1, ge=0, lt=2**32, description="seed of initialization, shuffling, noise and draws"
+    )
+    gate: GateSettings = GateSettings()
+    experts: ExpertSettings = ExpertSettings()
+    hsc: HSCSettings = HSCSettings()
+    adversarial: AdversarialSettings = AdversarialSettings()
+    attention: AttentionSettings = AttentionSettings()
+    multi_task: MultiTaskSettings = MultiTaskSettings()
+    domains: DomainSettings = DomainSettings()
+    rerankers: RerankerSettings = RerankerSettings()
+    features: FeatureSettings = FeatureSettings()
+    objective: LossSettings = LossSettings()
+    optimization: OptimizerSettings = OptimizerSettings()
+    data: DataSettings = DataSettings()
+    training: TrainingSettings = TrainingSettings()
+    baseline: BaselineSettings = BaselineSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _into_groups(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        settings = {**data}
+        name = settings.pop("model", "adv_hsc_moe")
+        if name not in MODELS:
+            raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}")
+        top = {"model": name} | ({"seed": settings.pop("seed")} if "seed" in settings else {})
+        groups: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
+        for setting, value in MODELS[name].defaults.items():
+            groups[SETTINGS[setting].group][setting] = value
+        for key, value in settings.items():
+            if key in SETTINGS:
+                groups[SETTINGS[key].group][key] = value
+            elif key in GROUPS and isinstance(value, (BaseModel, Mapping)):
+                groups[key] |= dict(value)
+            elif key in GROUPS:
+                raise ValueError(f"{key} must be a mapping of setting to value, got {value!r}")
+            else:
+                raise ValueError(_unknown(key))
+        return {**top, **groups}
+
+    @model_validator(mode="after")
+    def _check(self) -> RunConfig:
+        self._check_used()
+        self._check_experts()
+        self._check_attention()
+        self._check_tasks()
+        self._check_monitor()
+        return self
+
+    def _check_used(self) -> None:
+        for name, value in self.flat().items():
+            unused = name in SETTINGS and name not in self.spec.settings
+            if unused and value != self.spec.default(name):
+                raise ValueError(
+                    f"{name} is not used by model {self.model!r}, whose settings are listed by "
+                    f"`tfr-moe settings {self.model}`"
+                )
+
+    def _check_experts(self) -> None:
+        count, selected = self.gate.num_experts, self.gate.top_k
+        if not self.spec.dense_gate and selected > count:
+            raise ValueError(f"top_k must be <= num_experts = {count}, got {selected}")
+        idle, drawn = count - selected, self.adversarial.num_adversarial
+        if "num_adversarial" in self.spec.settings and drawn > idle:
+            raise ValueError(
+                f"num_adversarial must be <= num_experts - top_k = {idle}, got {drawn}"
+            )
+        layers = len(self.experts.expert_hidden_dims)
+        if self.model == "ple" and self.domains.num_levels > layers:
+            raise ValueError(
+                f"num_levels must be <= {layers}, the number of expert_hidden_dims, "
+                f"got {self.domains.num_levels}"
+            )
+
+    def _check_attention(self) -> None:
+        encoder = self.attention
+        attends = encoder.trunk == "attention" or self.spec.attention
+        if attends and not self.spec.wide_heads and encoder.attention_dim % encoder.attention_heads:
+            raise ValueError(
+                f"attention_heads must divide attention_dim = {encoder.attention_dim}, "
+                f"got {encoder.attention_heads}"
+            )
+
+    def _check_tasks(self) -> None:
+        if self.spec.kind == "multi_task" and not self.experts.expert_hidden_dims:
+            raise ValueError(f"expert_hidden_dims must name a layer for {self.model}")
+        tasks = (self.multi_task.tasks or {}).items()
+        ordinal = [name for name, task in tasks if (task.loss or self.objective.loss) == "ordinal"]
+        check_conditions({name: task.conditioned_on for name, task in tasks}, ordinal)
+
+    def _check_monitor(self) -> None:
+        # Which tasks there are, only the data can tell where none are named.
+        open_tasks = self.spec.kind == "multi_task" and self.multi_task.category_groups is None
+        monitor, metrics = self.training.monitor, self.training.metrics
+        if monitor != "loss" and monitor not in metrics and not open_tasks:
+            raise ValueError(
+                f"monitor must be loss or one of metrics ({', '.join(metrics)}), got {monitor!r}"
+            )
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What the model is, and which settings it uses."""
+        return MODELS[self.model]
+
+    def flat(self, used: bool = False) -> dict[str, Any]:
+        """All settings by their flat names.
+
+        Args:
+            used: leave out the settings that the model does not use.
+        """
+        flat = {"model": self.model, "seed": self.seed}
+        for group in GROUPS:
+            values = getattr(self, group)
+            flat |= {name: getattr(values, name) for name in type(values).model_fields}
+        keep = {"model", "seed", *self.spec.settings}
+        return {name: value for name, value in flat.items() if not used or name in keep}
+
+    @model_serializer
+    def _serialize(self) -> dict[str, Any]:
+        # Flat, as files and the command line have the settings.
+        return self.flat(used=True)
+
+    def changed(self) -> dict[str, Any]:
+        """The settings that differ from the model's defaults, and the model, as JSON values.
+
+        Example:
+            >>> make_config({"model": "dnn", "dropout": 0.1}).changed()
+            {'model': 'dnn', 'dropout': 0.1}
+        """
+        dumped = self.model_dump(mode="json")
+        defaults = RunConfig.model_validate({"model": self.model}).model_dump(mode="json")
+        return {n: v for n, v in dumped.items() if n == "model" or v != defaults[n]}
+
+    def replace(self, **changes: Any) -> RunConfig:
+        """The same settings with some changed, by their flat names.
+
+        Example:
+            >>> RunConfig().replace(top_k=3).gate.top_k
+            3
+        """
+        return RunConfig.model_validate({**self.flat(), **changes})
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of logits of an item, or of its tasks: one for each grade under `ordinal`."""
+        loss = self.objective.loss
+        losses = [task.loss or loss for task in (self.multi_task.tasks or {}).values()] or [loss]
+        return self.objective.max_label or 1 if "ordinal" in losses else 1
+
+    def tasks_over(self, schema: FeatureSchema) -> tuple[Task, ...]:
+        """The tasks of this run on data of that schema; none where the model has a single score.
+
+        Raises:
+            UserError: for a task that is not a label, or a monitor that no task has.
+        """
+        if self.spec.kind != "multi_task" or self.multi_task.category_groups is not None:
+            return ()
+        monitor, metrics = self.training.monitor, self.training.metrics
+        tasks = resolve_tasks(self.multi_task.tasks, schema, self.objective.loss, metrics)
+        if tasks and monitor != "loss":
+            metric_of(monitor, tasks)
+        if not tasks and monitor not in ("loss", *metrics):
+            raise UserError(f"monitor must be loss or one of {', '.join(metrics)}, got {monitor!r}")
+        return tasks
+
+    def ordinal_tasks_over(self, schema: FeatureSchema) -> list[str]:
+        """The tasks whose towers have an output for each grade (`tfr_moe.layers.outputs`)."""
+        if self.num_outputs == 1:
+            return []
+        return [task.name for task in self.tasks_over(schema) if task.loss == "ordinal"]
+
+    def save(self, path: Path) -> None:
+        """Writes the settings that the model uses as YAML; `load_config` reads them back equal."""
+        path.write_text(
+            yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False), encoding="utf-8"
+        )
+
+
+def _unknown(key: str) -> str:
+    names = ["model", "seed", *SETTINGS]
+    close = difflib.get_close_matches(str(key), names, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"allowed: {', '.join(names)}"
+    return f"unknown key {key!r}; {hint}"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = load_yaml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"config {path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"config {path}: not valid YAML ({' '.join(str(error).split())})"
+        ) from error
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise UserError(f"config {path}: must be a mapping of setting to value")
+    return data
+
+
+def _without_old(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Drops settings of version 0.1.0 at their defaults, and rejects others by their name."""
+    current = dict(settings)
+    for name, (new, default) in _RENAMED.items():
+        if name in current and current.pop(name) != default:
+            raise UserError(f"{where}: {name} is of version 0.1.0; its name is now {new}")
+    for name, default in _REMOVED.items():
+        if name in current and current.pop(name) != default:
+            raise UserError(f"{where}: {name} is of version 0.1.0 and was removed")
+    if current.get("dispatch") == "segments":
+        del current["dispatch"]
+    elif current.get("dispatch") in _DISPATCH:
+        old = current["dispatch"]
+        raise UserError(f"{where}: dispatch {old!r} of version 0.1.0 is now {_DISPATCH[old]!r}")
+    return current
+
+
+def make_config(settings: Mapping[str, Any], where: str = "config") -> RunConfig:
+    """A RunConfig from a mapping.
+
+    Args:
+        settings: by flat name or in groups. The key `preset` names settings
+            (`tfr_moe.config.presets`) over which those of the mapping take precedence.
+        where: what an error names.
+
+    Raises:
+        UserError: in one line, with the setting and, for an unknown one, the nearest known.
+    """
+    settings = _without_old(settings, where)
+    preset = settings.pop("preset", None)
+    if preset is not None:
+        settings = {**preset_settings(str(preset), settings.get("model")), **settings}
+    try:
+        return RunConfig.model_validate(settings)
+    except ValidationError as error:
+        raise UserError(f"{where}: {describe(error, settings, hidden=GROUPS)}") from error
+
+
+def load_config(
+    path: str | Path | None = None, overrides: Sequence[str] = (), **settings: Any
+) -> RunConfig:
+    """Reads a YAML file, then applies `settings`, then the `key=value` pairs.
+
+    Raises:
+        UserError: see `make_config`.
+
+    Example:
+        >>> config = load_config(overrides=["top_k=2", "expert_hidden_dims=[64, 32]"])
+        >>> config.experts.expert_hidden_dims
+        (64, 32)
+    """
+    data = _read(Path(path)) if path else {}
+    data.update(settings)
+    data.update(parse_pairs(overrides))
+    return make_config(data, f"config {path}" if path else "config")

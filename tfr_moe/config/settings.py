@@ -1,0 +1,376 @@
+"""The settings of a run, one small model per concern.
+
+Each setting is documented once, at its field. Names are unique across the groups, so that files and
+the command line use the flat name (`top_k: 2`) wherever the setting lives.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic.fields import FieldInfo
+
+from tfr_moe.config.tasks import TaskSettings, settings_of_names
+
+Activation = Literal[
+    "relu",
+    "elu",
+    "exponential",
+    "gelu",
+    "hard_sigmoid",
+    "leaky_relu",
+    "linear",
+    "mish",
+    "selu",
+    "sigmoid",
+    "softplus",
+    "softsign",
+    "swish",
+    "tanh",
+]
+"""Element-wise activations of Keras."""
+
+
+class Group(BaseModel):
+    """Base of the groups: immutable, and unknown names are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _check_widths(name: str, widths: tuple[int, ...]) -> tuple[int, ...]:
+    if min(widths, default=1) < 1:
+        raise ValueError(f"{name} must be >= 1")
+    return widths
+
+
+class GateSettings(Group):
+    """The gate: how many experts there are, which it selects, and how it is trained."""
+
+    num_experts: int = Field(10, ge=1, description="N, the number of experts")
+    top_k: int = Field(4, ge=1, description="K, the number of experts selected for a list")
+    gate_features: tuple[str, ...] | None = Field(
+        None, description="context features the gate sees, or [all]; null: the child category"
+    )
+    gate_residual: bool = Field(
+        False, description="gate = gate of the parent category + residual of the child's"
+    )
+    noisy_gate: bool = Field(True, description="add noise to the gate's logits in training")
+    gate_learning_rate_multiplier: float = Field(
+        1.0, gt=0, description="learning rate of the gates over that of the rest"
+    )
+    importance_weight: float = Field(
+        0.0, ge=0, description="weight of the balance of gate weight between experts"
+    )
+    load_weight: float = Field(
+        0.0, ge=0, description="weight of the balance of the number of items between experts"
+    )
+
+
+class ExpertSettings(Group):
+    """The towers, which are the experts of a mixture, and how items are dispatched to them."""
+
+    expert_hidden_dims: tuple[int, ...] = Field(
+        (1024, 512, 256), description="widths of a tower's hidden layers"
+    )
+    activation: Activation = Field("relu", description="activation of the hidden layers")
+    dropout: float = Field(0.0, ge=0, lt=1, description="share of hidden units dropped in training")
+    expert_norm: Literal["none", "batch", "layer"] = Field(
+        "none", description="normalization of a tower's hidden layers, over its own valid items"
+    )
+    shared_expert: bool = Field(
+        False, description="one more tower that scores every item beside the selected experts"
+    )
+    dispatch: Literal["sorted", "grouped"] = Field(
+        "sorted",
+        description="how items reach their experts; grouped has shapes that do not depend on the "
+        "gate, for GPUs and XLA; results are the same",
+    )
+    expert_capacity: int = Field(
+        256, ge=1, description="items of one group under dispatch: grouped"
+    )
+    jit_compile: bool = Field(
+        False, description="compile the experts with XLA in training; needs dispatch: grouped"
+    )
+
+    @field_validator("expert_hidden_dims")
+    @classmethod
+    def _widths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        return _check_widths("expert_hidden_dims", value)
+
+    @model_validator(mode="after")
+    def _check(self) -> ExpertSettings:
+        if self.jit_compile and self.dispatch != "grouped":
+            raise ValueError(
+                "jit_compile needs dispatch=grouped: shapes under sorted depend on the gate"
+            )
+        return self
+
+
+class HSCSettings(Group):
+    """The hierarchical soft constraint."""
+
+    hsc_weight: float = Field(1e-3, ge=0, description="lambda_1, weight of HSC")
+
+
+class AdversarialSettings(Group):
+    """The adversarial regularization."""
+
+    num_adversarial: int = Field(1, ge=1, description="D <= N - K, idle experts drawn per list")
+    adversarial_weight: float = Field(1e-3, ge=0, description="lambda_2, weight of AdvLoss")
+
+
+class AttentionSettings(Group):
+    """The self-attention encoder over the items of a list."""
+
+    trunk: Literal["none", "attention"] = Field(
+        "none", description="attention puts a self-attention encoder before the towers"
+    )
+    attention_dim: int = Field(
+        128, ge=1, description="width of the encoder, a multiple of attention_heads but for PRM"
+    )
+    attention_blocks: int = Field(2, ge=1, description="number of encoder blocks")
+    attention_heads: int = Field(2, ge=1, description="number of heads of a block")
+    attention_hidden_dim: int = Field(
+        128, ge=1, description="hidden layer of a block's feed-forward network"
+    )
+    attention_residual: bool = Field(True, description="residual connections in the blocks")
+    num_inducing_points: int | None = Field(
+        None,
+        ge=1,
+        description="learned points through which items attend to each other: cost grows linearly "
+        "with the list's length; null: full attention",
+    )
+    positional_encoding: Literal["none", "fixed", "learned"] = Field(
+        "none", description="encoding of the position in the initial list"
+    )
+    max_positions: int = Field(
+        200, ge=1, description="positions with a learned encoding; later ones share the last"
+    )
+
+
+class MultiTaskSettings(Group):
+    """Several labels, or groups of categories, as tasks of one model."""
+
+    tasks: dict[str, TaskSettings] | None = Field(
+        None, description="labels to learn: a list of names, or settings per name; null: all"
+    )
+    score_combination: Literal["probability", "logit"] = Field(
+        "probability", description="what the combined score adds up over the tasks"
+    )
+    category_groups: int | tuple[tuple[str, ...], ...] | None = Field(
+        None,
+        description="top categories as tasks (multi-task models) or domains (ple, star): a number "
+        "of groups to make, or lists of names; null: labels as tasks, each category a domain",
+    )
+    tower_hidden_dims: tuple[int, ...] = Field(
+        (64,), description="hidden layers of each task's or domain's tower"
+    )
+    parameter_budget: int | None = Field(
+        None,
+        ge=1,
+        description="number of parameters above the embeddings that expert_hidden_dims is scaled "
+        "to; null: not scaled",
+    )
+    l2_weight: float = Field(1e-3, ge=0, description="alpha of l2_constrained")
+    stitch_self_weight: float = Field(
+        0.9, ge=0, le=1, description="initial weight of a task's own activations in cross_stitch"
+    )
+    tensor_ranks: tuple[int, int, int] = Field(
+        (16, 16, 2), description="the three ranks of tensor_factorization"
+    )
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _names_are_tasks(cls, value: Any) -> Any:
+        return settings_of_names(value)
+
+    @field_validator("tower_hidden_dims", "tensor_ranks")
+    @classmethod
+    def _widths(cls, value: tuple[int, ...], info: Any) -> tuple[int, ...]:
+        return _check_widths(info.field_name, value)
+
+    @model_validator(mode="after")
+    def _check(self) -> MultiTaskSettings:
+        groups = self.category_groups
+        if groups is not None and (groups if isinstance(groups, int) else len(groups)) < 2:
+            raise ValueError(f"category_groups must be 2 groups or more, got {groups}")
+        if self.tasks is not None and groups is not None:
+            raise ValueError("tasks and category_groups exclude each other")
+        if self.tasks is not None and len(self.tasks) < 2:
+            raise ValueError(f"tasks must be 2 labels or more, got {', '.join(self.tasks)}")
+        return self
+
+
+class DomainSettings(Group):
+    """Top categories as domains: PLE and STAR."""
+
+    unknown_share: float = Field(
+        0.05, ge=0, lt=1, description="share of training lists treated as of an unknown domain"
+    )
+    num_levels: int = Field(2, ge=1, description="levels of ple, which share expert_hidden_dims")
+    num_domain_experts: int = Field(1, ge=1, description="experts of each domain, per level of ple")
+    num_shared_experts: int = Field(2, ge=1, description="shared experts, per level of ple")
+    auxiliary_hidden_dims: tuple[int, ...] = Field(
+        (64,), description="hidden layers of star's auxiliary network"
+    )
+    domain_norm: bool = Field(True, description="normalize the items' vectors by domain in star")
+
+    @field_validator("auxiliary_hidden_dims")
+    @classmethod
+    def _widths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        return _check_widths("auxiliary_hidden_dims", value)
+
+
+class RerankerSettings(Group):
+    """Single models: PRM, DLCM, Wide & Deep."""
+
+    personal_vector: str = Field(
+        "personal_vector", description="feature with PRM's personalized vectors"
+    )
+    state_dim: int = Field(64, ge=1, description="width of dlcm's GRU")
+    num_comparisons: int = Field(
+        8, ge=1, description="comparisons of an item with its list in dlcm"
+    )
+    wide_crosses: tuple[tuple[str, str], ...] | None = Field(
+        None,
+        description="pairs of features that wide_deep crosses; null: each context ID with each "
+        "item ID",
+    )
+    cross_buckets: int = Field(10_000, ge=1, description="weights of each pair in wide_deep")
+
+
+class FeatureSettings(Group):
+    """The input vectors."""
+
+    embedding_dim: int = Field(
+        16, ge=1, description="width of embeddings without a width in the schema"
+    )
+    embedding_l2: float = Field(0.0, ge=0, description="decay of the embeddings in use")
+    ignored_features: tuple[str, ...] = Field(
+        (), description="features that the items' vectors leave out"
+    )
+
+
+class LossSettings(Group):
+    """The training loss."""
+
+    loss: str = Field("sigmoid_cross_entropy", description="a name listed by `tfr-moe losses`")
+    max_label: int | None = Field(
+        None, ge=1, description="highest grade, for rmse and ordinal; null: of the training data"
+    )
+
+
+class OptimizerSettings(Group):
+    """The optimizer and its schedule."""
+
+    optimizer: Literal["adamw", "keras_adamw", "adam", "adagrad", "sgd"] = Field(
+        "adamw",
+        description="adamw is FusedAdamW, which is lazy for tables of 2^20 elements or more: rows "
+        "move only in batches that have them, rare ones less than under Keras; keras_adamw is "
+        "Keras' own, which moves all rows in each step",
+    )
+    learning_rate: float = Field(1e-4, gt=0, description="learning rate")
+    learning_rate_drop_epoch: int | None = Field(
+        None, ge=1, description="epoch after which the learning rate is a tenth; null: never"
+    )
+    weight_decay: float = Field(0.01, ge=0, description="decay of weights, not biases, by AdamW")
+    clip_norm: float | None = Field(
+        None, gt=0, description="maximum norm of the whole gradient; null: no clipping"
+    )
+
+
+class DataSettings(Group):
+    """How the data set is read."""
+
+    batch_size: int = Field(
+        128, ge=1, le=1_000_000, description="lists per step, over all replicas"
+    )
+    list_size: int | None = Field(
+        None, ge=1, le=1_000_000, description="maximum length of a training list; null: no limit"
+    )
+    shuffle_buffer_size: int = Field(
+        10_000,
+        ge=1,
+        # TensorFlow reserves all slots at once, and crashes without memory for them.
+        le=10_000_000,
+        description="lists in the shuffle buffer",
+    )
+    cache: Literal["none", "memory", "disk"] = Field(
+        "none",
+        description="where parsed records are cached: in memory for this run, or on disk below "
+        "the data set for all runs; cached lists are shuffled over the whole split",
+    )
+
+
+class TrainingSettings(Group):
+    """The training loop."""
+
+    num_epochs: int = Field(20, ge=1, description="maximum number of epochs")
+    steps_per_epoch: int | None = Field(
+        None, ge=1, description="steps that count as an epoch; null: one pass over the data"
+    )
+    early_stopping_patience: int = Field(
+        3, ge=0, description="epochs without a better monitor before training stops; 0: never"
+    )
+    monitor: str = Field(
+        "session_auc", description="validation metric that selects the best epoch, or loss"
+    )
+    metrics: tuple[str, ...] = Field(
+        ("session_auc", "ndcg"), description="metrics of the validation data, each epoch"
+    )
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = Field(
+        "float32", description="Keras dtype policy"
+    )
+    deterministic: bool = Field(
+        False, description="deterministic TensorFlow ops, at some cost in speed"
+    )
+    strategy: Literal["MirroredStrategy", "MultiWorkerMirroredStrategy"] | None = Field(
+        None, description="distribution strategy; null: one device, or that of the cluster"
+    )
+    steps_per_execution: int = Field(1, ge=1, description="steps per call into the graph")
+    profile: bool = Field(
+        False, description="write a TensorBoard profile of some steps of the first epoch"
+    )
+
+
+class BaselineSettings(Group):
+    """Rankers of other libraries."""
+
+    library_parameters: dict[str, Any] = Field(
+        default_factory=dict, description="parameters of LightGBM, XGBoost or scikit-learn"
+    )
+
+
+GROUPS: dict[str, type[Group]] = {
+    "gate": GateSettings,
+    "experts": ExpertSettings,
+    "hsc": HSCSettings,
+    "adversarial": AdversarialSettings,
+    "attention": AttentionSettings,
+    "multi_task": MultiTaskSettings,
+    "domains": DomainSettings,
+    "rerankers": RerankerSettings,
+    "features": FeatureSettings,
+    "objective": LossSettings,
+    "optimization": OptimizerSettings,
+    "data": DataSettings,
+    "training": TrainingSettings,
+    "baseline": BaselineSettings,
+}
+"""Groups by their name in `RunConfig`."""
+
+
+class Setting(NamedTuple):
+    """A setting: the group it lives in and its field."""
+
+    group: str
+    field: FieldInfo
+
+
+SETTINGS: dict[str, Setting] = {
+    name: Setting(group, field)
+    for group, kind in GROUPS.items()
+    for name, field in kind.model_fields.items()
+}
+"""All settings of the groups by their flat name."""

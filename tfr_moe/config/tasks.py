@@ -1,0 +1,161 @@
+"""Tasks: the labels that one model learns together, and the settings of each.
+
+tasks:
+  click: {metrics: [session_auc]}
+  purchase: {conditioned_on: click, weight: 2.0, score_weight: 10.0}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tfr_moe.errors import UserError
+from tfr_moe.schema import FeatureSchema
+
+
+class TaskSettings(BaseModel):
+    """The settings of one task; its name is that of its label.
+
+    Attributes:
+        loss: a name from `tfr_moe.losses.names()`; None takes the run's.
+        weight: of the task's loss in the sum over the tasks.
+        metrics: metrics of the validation data; None takes the run's.
+        score_weight: of the task in the combined score that is served.
+        conditioned_on: a task that this one presupposes, as a purchase does a click: the task's
+            tower then gives the probability of this event after that one, and its score is their
+            product.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    loss: str | None = None
+    weight: float = Field(1.0, ge=0)
+    metrics: tuple[str, ...] | None = None
+    score_weight: float = Field(1.0, ge=0)
+    conditioned_on: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_renamed(cls, value: Any) -> Any:
+        if isinstance(value, Mapping) and "given" in value:
+            raise ValueError("given is of version 0.1.0; its name is now conditioned_on")
+        return value
+
+
+class Task(NamedTuple):
+    """A task of a run, without defaults to fill in. See `TaskSettings`."""
+
+    name: str
+    loss: str
+    weight: float
+    metrics: tuple[str, ...]
+    score_weight: float
+    conditioned_on: str | None
+
+
+def resolve_tasks(
+    settings: Mapping[str, TaskSettings] | None,
+    schema: FeatureSchema,
+    loss: str,
+    metrics: Sequence[str],
+) -> tuple[Task, ...]:
+    """The tasks of a run over data of that schema, in the order of the settings.
+
+    Args:
+        settings: by label; None takes all labels of the schema.
+        schema: names the labels.
+        loss: of tasks without a loss.
+        metrics: of tasks without metrics.
+
+    Returns:
+        The tasks; none at all where the schema has a single label, for which there is one score.
+
+    Raises:
+        UserError: for a task that is no label.
+
+    Example:
+        >>> schema = FeatureSchema(
+        ...     list_id="query",
+        ...     labels=["purchase", "click"],
+        ...     features=[{"name": "price", "scope": "example", "kind": "numeric"}],
+        ... )
+        >>> [task.name for task in resolve_tasks(None, schema, "ordinal_loss", ["ndcg"])]
+        ['purchase', 'click']
+    """
+    if settings is None:
+        if len(schema.labels) == 1:
+            return ()
+        settings = {label: TaskSettings.model_validate({}) for label in schema.labels}
+    for name in settings:
+        if name not in schema.labels:
+            raise UserError(
+                f"tasks: {name!r} is not a label of the data; there are: {', '.join(schema.labels)}"
+            )
+    return tuple(
+        Task(
+            name,
+            task.loss or loss,
+            task.weight,
+            tuple(metrics if task.metrics is None else task.metrics),
+            task.score_weight,
+            task.conditioned_on,
+        )
+        for name, task in settings.items()
+    )
+
+
+def check_conditions(
+    conditioned_on: Mapping[str, str | None], ordinal_tasks: Sequence[str] = ()
+) -> None:
+    """Rejects tasks that are conditioned on a missing or ordinal task, or on each other.
+
+    Args:
+        conditioned_on: per task the task that it presupposes, or None.
+        ordinal_tasks: tasks with an output for each grade, which are no events with a probability.
+
+    Raises:
+        ValueError: naming the task.
+
+    Example:
+        >>> check_conditions({"click": None, "purchase": "click"})
+    """
+    for name in conditioned_on:
+        seen = [name]
+        while (before := conditioned_on[seen[-1]]) is not None:
+            if before not in conditioned_on:
+                raise ValueError(
+                    f"tasks.{seen[-1]}.conditioned_on: {before!r} is not a task; there are: "
+                    f"{', '.join(conditioned_on)}"
+                )
+            if before in seen:
+                raise ValueError(f"tasks.{name}.conditioned_on: leads back to {before!r}")
+            for task in (seen[-1], before):
+                if task in ordinal_tasks:
+                    raise ValueError(
+                        f"tasks.{seen[-1]}.conditioned_on: {task!r} has loss ordinal, whose "
+                        "grades have no probability to multiply"
+                    )
+            seen.append(before)
+
+
+def metric_of(monitor: str, tasks: Sequence[Task]) -> str:
+    """The metric in the name of a monitored value: `click_ndcg` -> `ndcg` where click is a task.
+
+    Raises:
+        UserError: for what is shown neither of a task nor as a mean over tasks.
+    """
+    shown: dict[str, str] = {m: m for task in tasks for m in task.metrics}
+    shown |= {f"{task.name}_{m}": m for task in tasks for m in task.metrics}
+    if monitor not in shown:
+        raise UserError(f"monitor must be loss or one of {', '.join(shown)}, got {monitor!r}")
+    return shown[monitor]
+
+
+def settings_of_names(value: Any) -> Any:
+    """Lets a plain list of names stand for tasks with nothing but defaults."""
+    if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
+        return {name: {} for name in value}
+    return value

@@ -1,0 +1,310 @@
+"""Splits that are parsed once, into memory or memory-mapped files, and batches from them.
+
+Context features are `[lists, width]`, example features of all items, list after list,
+`[items, width]`; `row_splits` has the offset of each list.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tfr_moe._compat import tf
+from tfr_moe.data.builder import ElwcDatasetBuilder, column_specs
+from tfr_moe.data.folder import DataFolder
+from tfr_moe.errors import UserError
+from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.utils.io import atomic_directory, read_json
+
+SPLITS = ("train", "validation")
+"""The splits that training reads; the test split is never opened."""
+_INDEX = "index.json"
+_BATCH = 512
+_LENGTHS = "lengths"
+CACHE_FOLDER = "parsed"
+
+
+class Dictionary(NamedTuple):
+    """A dictionary-encoded column of IDs.
+
+    Attributes:
+        codes: index into `words`, int32 [rows, width].
+        words: the distinct IDs as bytes.
+    """
+
+    codes: np.ndarray
+    words: np.ndarray
+
+
+class ParsedSplit(NamedTuple):
+    """A parsed split. Columns are arrays or, for IDs of data frames, a `Dictionary`.
+
+    Attributes:
+        context: feature name -> [lists, width].
+        example: feature or label name -> [items, width]; list i has the items from row_splits[i] to
+            row_splits[i + 1] - 1.
+        row_splits: int64, [lists + 1].
+    """
+
+    context: dict[str, Any]
+    example: dict[str, Any]
+    row_splits: np.ndarray
+
+
+def _chunks(folder: DataFolder, split: str) -> Iterator[dict[str, np.ndarray]]:
+    """Yields flat columns of a batch of lists, with the lengths of the lists."""
+    context, example = column_specs(folder.schema)
+    batches = ElwcDatasetBuilder(folder, _BATCH).build_parsed_dataset(split)
+    empty = True
+    for batch in batches.as_numpy_iterator():
+        empty = False
+        mask = batch[MASK]
+        yield {
+            **{name: batch[name] for name in context},
+            **{name: batch[name][mask] for name in example},
+            _LENGTHS: mask.sum(axis=1),
+        }
+    if empty:
+        raise UserError(f"data {folder.path}: split {split!r} has no lists")
+
+
+def _as_split(schema: FeatureSchema, columns: Mapping[str, np.ndarray]) -> ParsedSplit:
+    context, example = column_specs(schema)
+    return ParsedSplit(
+        {name: columns[name] for name in context},
+        {name: columns[name] for name in example},
+        np.concatenate([[0], np.cumsum(columns[_LENGTHS])]).astype(np.int64),
+    )
+
+
+def parse_split(folder: DataFolder, split: str) -> ParsedSplit:
+    """Parses a split into memory.
+
+    Raises:
+        UserError: if the split has no lists.
+    """
+    parts: dict[str, list[np.ndarray]] = {}
+    for chunk in _chunks(folder, split):
+        for name, values in chunk.items():
+            parts.setdefault(name, []).append(values)
+    return _as_split(folder.schema, {name: np.concatenate(p) for name, p in parts.items()})
+
+
+class _Column:
+    """A column that is appended to a file, as fixed-width values without a header."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._dtype: np.dtype = np.dtype("S1")
+        self._shape: tuple[int, ...] | None = None
+
+    def add(self, values: np.ndarray) -> None:
+        """Appends rows; a string longer than all before widens the stored strings."""
+        if values.dtype == object:
+            values = values.astype("S")
+        if self._shape is None:
+            self._dtype, self._shape = values.dtype, (0, *values.shape[1:])
+        elif values.dtype.itemsize > self._dtype.itemsize:
+            self._widen(values.dtype.itemsize)
+        with self._path.open("ab") as file:
+            file.write(np.ascontiguousarray(values.astype(self._dtype)).tobytes())
+        self._shape = (self._shape[0] + len(values), *self._shape[1:])
+
+    def _widen(self, size: int) -> None:
+        old = self.mapped()
+        # Doubling limits the number of rewrites.
+        self._dtype = np.dtype(f"S{max(size, 2 * self._dtype.itemsize)}")
+        wider = self._path.with_suffix(".wider")
+        with wider.open("wb") as file:
+            for start in range(0, len(old), _BATCH * _BATCH):
+                file.write(old[start : start + _BATCH * _BATCH].astype(self._dtype).tobytes())
+        wider.replace(self._path)
+
+    def mapped(self) -> np.ndarray:
+        """The rows so far."""
+        return _mapped(self._path, self._dtype, self._shape or (0,))
+
+    def description(self) -> dict[str, Any]:
+        """Dtype and shape, to map the file."""
+        return {"dtype": self._dtype.str, "shape": list(self._shape or (0,))}
+
+
+def _mapped(path: Path, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
+    # An empty file cannot be mapped.
+    if 0 in shape:
+        return np.zeros(tuple(shape), dtype)
+    return np.memmap(path, dtype, "r", shape=tuple(shape))
+
+
+def _fingerprint(folder: DataFolder) -> dict[str, Any]:
+    """Identifies a build of the data by its schema and record files."""
+    files = [Path(name) for split in SPLITS for name in folder.files(split)]
+    return {
+        "schema": json.loads(folder.schema.to_json()),
+        "files": [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files],
+    }
+
+
+def write_parsed(folder: DataFolder, target: Path) -> Path:
+    """Parses both splits into files below `target`, unless they exist.
+
+    At most a few hundred lists are in memory.
+
+    Returns:
+        `target`, which appears only when complete.
+
+    Raises:
+        UserError: for a split without lists, or a folder that cannot be written.
+    """
+    index = _fingerprint(folder)
+    existing = read_json(target / _INDEX)
+    if existing is not None and existing["of"] == index:
+        return target
+    descriptions: dict[str, Any] = {}
+    with atomic_directory(target, overwrite=_INDEX) as partial:
+        for split in SPLITS:
+            (partial / split).mkdir()
+            columns: dict[str, _Column] = {}
+            for chunk in _chunks(folder, split):
+                for name, values in chunk.items():
+                    if name not in columns:
+                        columns[name] = _Column(partial / split / f"{len(columns)}.bin")
+                    columns[name].add(values)
+            descriptions[split] = [[name, c.description()] for name, c in columns.items()]
+        text = json.dumps({"of": index, "splits": descriptions})
+        (partial / _INDEX).write_text(text, encoding="utf-8")
+    return target
+
+
+def map_split(parsed: Path, schema: FeatureSchema, split: str) -> ParsedSplit:
+    """Memory-maps a split of the files of `write_parsed`."""
+    descriptions = read_json(parsed / _INDEX)["splits"][split]
+    columns = {
+        name: _mapped(parsed / split / f"{number}.bin", np.dtype(d["dtype"]), d["shape"])
+        for number, (name, d) in enumerate(descriptions)
+    }
+    return _as_split(schema, columns)
+
+
+def in_memory(split: ParsedSplit) -> ParsedSplit:
+    """Converts the arrays of a split to tensors in memory."""
+    with tf.device("CPU"):
+        return tf.nest.map_structure(lambda array: tf.constant(np.asarray(array)), split)
+
+
+def cached_builder(
+    folder: DataFolder, kind: Literal["none", "memory", "disk"]
+) -> Callable[..., ElwcDatasetBuilder]:
+    """Returns a callable with the arguments of `ElwcDatasetBuilder` that makes a builder.
+
+    Args:
+        folder: the data set. Splits that it holds in memory are read from there.
+        kind: `none` parses each batch as it is read; `memory` parses all records now, for this run;
+            `disk` parses them once for all runs, into `parsed/` below the data set, and memory-maps
+            the files.
+
+    Raises:
+        UserError: for a split without lists, or a data set that cannot be written to.
+    """
+    if folder.splits:
+        return functools.partial(CachedDatasetBuilder, folder.splits)
+    if kind == "none":
+        return ElwcDatasetBuilder
+    if kind == "memory":
+        splits = {split: in_memory(parse_split(folder, split)) for split in SPLITS}
+    else:
+        parsed = write_parsed(folder, folder.path / CACHE_FOLDER)
+        splits = {split: map_split(parsed, folder.schema, split) for split in SPLITS}
+    return functools.partial(CachedDatasetBuilder, splits)
+
+
+def dataset_builder(folder: DataFolder, *args: Any, **kwargs: Any) -> ElwcDatasetBuilder:
+    """Makes the builder of a data set; takes the arguments of `ElwcDatasetBuilder`."""
+    return cached_builder(folder, "none")(folder, *args, **kwargs)
+
+
+class CachedDatasetBuilder(ElwcDatasetBuilder):
+    """Builds the data sets of `ElwcDatasetBuilder` from parsed training and validation splits.
+
+    Training lists are shuffled over the whole split in each epoch. Other splits are read from the
+    records.
+
+    Args:
+        splits: parsed splits of tensors (`in_memory`) or of arrays, which may be memory-mapped.
+        folder: the data set.
+        *args: further arguments of `ElwcDatasetBuilder`; `shuffle_buffer_size` is ignored.
+        **kwargs: the same by name.
+    """
+
+    def __init__(
+        self, splits: Mapping[str, ParsedSplit], folder: DataFolder, *args: Any, **kwargs: Any
+    ):
+        super().__init__(folder, *args, **kwargs)
+        self._splits = splits
+        context, example = column_specs(folder.schema)
+        self._padding = {name: spec.default_value for name, spec in example.items()}
+        self._types = {name: spec.dtype for name, spec in (context | example).items()}
+
+    def _read(
+        self,
+        split: str,
+        list_size: int | None = None,
+        shuffle: bool = False,
+        shuffle_seed: int | None = None,
+        num_epochs: int | None = 1,
+        **kwargs: Any,
+    ) -> tf.data.Dataset:
+        if split not in self._splits:
+            return super()._read(
+                split,
+                list_size,
+                shuffle=shuffle,
+                shuffle_seed=shuffle_seed,
+                num_epochs=num_epochs,
+                **kwargs,
+            )
+        parsed = self._splits[split]
+        count = int(parsed.row_splits.shape[0]) - 1
+        numbers = tf.data.Dataset.range(count)
+        if shuffle:
+            numbers = numbers.shuffle(count, seed=shuffle_seed, reshuffle_each_iteration=True)
+        if num_epochs is None:
+            numbers = numbers.repeat()
+        batches = numbers.batch(self.batch_size)
+
+        def gather(lists: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._batch(parsed, lists, list_size)
+
+        return batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+    def _batch(
+        self, parsed: ParsedSplit, lists: tf.Tensor, list_size: int | None
+    ) -> dict[str, tf.Tensor]:
+        """The lists with the given indices, padded to the longest or to `list_size`."""
+        starts = self._rows("", parsed.row_splits, lists)
+        lengths = self._rows("", parsed.row_splits, lists + 1) - starts
+        width = tf.reduce_max(lengths) if list_size is None else tf.constant(list_size, tf.int64)
+        position = tf.range(width)
+        mask = position < lengths[:, None]
+        rows = tf.where(mask, starts[:, None] + position, 0)
+        batch = {name: self._rows(name, values, lists) for name, values in parsed.context.items()}
+        for name, values in parsed.example.items():
+            padding = tf.constant(self._padding[name], self._types[name])
+            batch[name] = tf.where(mask[:, :, None], self._rows(name, values, rows), padding)
+        batch[MASK] = mask
+        return batch
+
+    def _rows(self, name: str, values: Any, rows: tf.Tensor) -> tf.Tensor:
+        """Rows of a column that is a tensor, a dictionary or a memory-mapped array."""
+        if isinstance(values, Dictionary):
+            return tf.gather(values.words, self._rows("", values.codes, rows))
+        if tf.is_tensor(values):
+            return tf.gather(values, rows)
+        dtype = self._types.get(name, tf.int64)
+        read = tf.numpy_function(lambda r: np.asarray(values[r]), [rows], dtype, stateful=False)
+        return tf.ensure_shape(read, [*rows.shape, *values.shape[1:]])

@@ -1,0 +1,271 @@
+"""Arrow columns -> numbers, IDs and times, by the rules of `tfr_moe.elwc.values`, vectorised.
+
+Text and IDs are dictionary-encoded first, so that the converters of `elwc.values` see each distinct
+value once. Errors name the column and the first offending row, counted from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfr_moe.elwc.values import FLOAT32_MAX, RowError, converter, is_missing, to_number, to_time
+from tfr_moe.errors import UserError
+from tfr_moe.schema import Feature
+from tfr_moe.tables.arrow import Ids, arrow, encode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+def row_error(row: int, error: object) -> UserError:
+    """Returns the error of a row: `row 17: column 'price': expected a number, got 'x'`."""
+    return UserError(f"row {row}: {error}")
+
+
+def convert_words(ids: Ids, convert: Callable[[Any], Any]) -> Ids:
+    """Converts each distinct value once and merges those that become equal.
+
+    Raises:
+        UserError: if `convert` rejects a value that occurs, naming the first row that has it.
+    """
+    mapping = np.zeros(len(ids.words), np.int32)
+    merged: dict[Any, int] = {}
+    rejected: dict[int, RowError] = {}
+    for code, word in enumerate(ids.words):
+        try:
+            mapping[code] = merged.setdefault(convert(word), len(merged))
+        except RowError as error:
+            rejected[code] = error
+    if rejected:
+        rows = np.flatnonzero(np.isin(ids.codes, list(rejected)))
+        if len(rows):
+            raise row_error(int(rows[0]), rejected[int(ids.codes[rows[0]])])
+    return Ids(mapping[ids.codes], list(merged))
+
+
+def read_ids(feature: Feature, column: pa.ChunkedArray) -> Ids:
+    """Reads a `categorical` or `categorical_list` feature.
+
+    Raises:
+        UserError: for a missing value of a required feature, or a value that is no ID.
+    """
+    convert = converter(feature)
+    single = feature.kind == "categorical" or not _is_list(column.type)
+    if single and arrow().types.is_nested(column.type):
+        name = feature.name
+        raise UserError(f"column {name!r}: expected IDs, got values of type {column.type}")
+    if feature.kind == "categorical":
+        return convert_words(encode(column), convert)
+    if not _is_list(column.type):
+        return _padded(convert_words(encode(column), lambda value: tuple(convert(value))), feature)
+    return _read_lists(feature, column)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = arrow().types
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+
+
+def _padded(lists: Ids, feature: Feature) -> Ids:
+    """Tuples of IDs as words -> IDs as words, codes [rows, max_length], padded with ''."""
+    words: dict[str, int] = {"": 0}
+    matrix = np.zeros((len(lists.words), feature.max_length), np.int32)
+    for row, ids in enumerate(lists.words):
+        matrix[row, : len(ids)] = [words.setdefault(text, len(words)) for text in ids]
+    return Ids(matrix[lists.codes], list(words))
+
+
+def _read_lists(feature: Feature, column: pa.ChunkedArray) -> Ids:
+    pc = arrow("compute")
+    lengths = _concatenated(pc.list_value_length(column).fill_null(0).chunks)
+    entry = feature.model_copy(update={"kind": "categorical", "default": None, "required": False})
+    row_of = np.repeat(np.arange(len(lengths)), lengths)
+    encoded = encode(pc.list_flatten(column))
+    present = np.array([not is_missing(word) for word in encoded.words], bool)[encoded.codes]
+    try:
+        codes, words = convert_words(encoded, converter(entry))
+    except UserError:
+        # An entry is not a row: name the row that has the first invalid entry.
+        for position in np.flatnonzero(present):
+            try:
+                converter(entry)(encoded.words[encoded.codes[position]])
+            except RowError as error:
+                raise row_error(int(row_of[position]), error) from None
+        raise
+    lengths = np.bincount(row_of[present], minlength=len(lengths))
+    missing = np.flatnonzero(_concatenated(pc.is_null(column).chunks))
+    if feature.is_required and len(missing):
+        raise row_error(int(missing[0]), f"column {feature.name!r}: a value is required")
+    return _last_entries(feature, Ids(codes[present], words), lengths, missing)
+
+
+def _last_entries(
+    feature: Feature, flat: Ids, lengths: NDArray[np.int64], missing: NDArray[np.int64]
+) -> Ids:
+    """The last `max_length` IDs of each row, padded with '' at the end."""
+    words = [*flat.words, "", str(feature.default or "")]
+    codes = np.append(flat.codes, np.int32(len(words) - 2))
+    size = np.minimum(lengths, feature.max_length)
+    position = np.arange(feature.max_length)
+    index = (np.cumsum(lengths) - size)[:, None] + position
+    matrix = codes[np.where(position < size[:, None], index, len(codes) - 1)]
+    matrix[missing, 0] = len(words) - 1
+    return convert_words(Ids(matrix, words), str)
+
+
+def _concatenated(chunks: list[Any]) -> NDArray[Any]:
+    arrays = [chunk.to_numpy(zero_copy_only=False) for chunk in chunks]
+    return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
+
+
+def read_numbers(
+    name: str,
+    column: pa.ChunkedArray,
+    default: float | None = None,
+    lowest: float | None = None,
+    remedy: str = "",
+) -> Floats:
+    """Reads single numbers as float64 [rows].
+
+    Args:
+        name: of the column.
+        column: numbers, booleans, or text with numbers.
+        default: replaces missing values; None rejects them.
+        lowest: the least allowed value.
+        remedy: what the error about missing values advises.
+
+    Raises:
+        UserError: for a missing value without a default, or one that is no finite number.
+    """
+    values = _raw_numbers(name, column)
+    missing = np.isnan(values)
+    count = int(missing.sum())
+    if count and default is None:
+        first = int(np.argmax(missing))
+        raise UserError(
+            f"column {name!r}: {count} of {len(values)} rows have no value, the first is row "
+            f"{first}{remedy}"
+        )
+    if count and default is not None:
+        values = np.where(missing, default, values)
+    invalid = np.abs(values) > FLOAT32_MAX
+    if invalid.any():
+        row = int(np.argmax(invalid))
+        raise row_error(row, f"column {name!r}: expected a finite number, got {values[row]}")
+    if lowest is not None and (values < lowest).any():
+        row = int(np.argmax(values < lowest))
+        raise row_error(row, f"column {name!r}: must be >= {lowest:g}, got {values[row]:g}")
+    return values
+
+
+def _raw_numbers(name: str, column: pa.ChunkedArray) -> Floats:
+    """Numbers as float64, NaN where a value is missing."""
+    types = arrow().types
+    kind = column.type
+    if types.is_null(kind):
+        return np.full(len(column), np.nan)
+    if types.is_boolean(kind):
+        column = column.cast("uint8")
+    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
+        return _text_numbers(name, column)
+    values = np.empty(len(column), np.float64)
+    start = 0
+    for chunk in column.chunks:
+        # Arrow's nulls become NaN; integers above 2^53 are rounded, as Python's float() does.
+        part = chunk.cast("float64", safe=False).to_numpy(zero_copy_only=False)
+        values[start : start + len(chunk)] = part
+        start += len(chunk)
+    return values
+
+
+def _text_numbers(name: str, column: pa.ChunkedArray) -> Floats:
+    types = arrow().types
+    kind = column.type
+    inner = kind.value_type if types.is_dictionary(kind) else kind
+    if types.is_nested(inner) or types.is_temporal(inner):
+        raise UserError(f"column {name!r}: expected numbers, got values of type {kind}")
+    codes, numbers = convert_words(
+        encode(column), lambda value: None if is_missing(value) else to_number(name, value)
+    )
+    return np.array([np.nan if n is None else n for n in numbers], np.float64)[codes]
+
+
+def read_wide(feature: Feature, column: pa.ChunkedArray) -> Floats:
+    """Reads a numeric feature as float64 [rows, width].
+
+    Raises:
+        UserError: for missing values without a default, or other numbers of values than `width`.
+    """
+    remedy = f"; give feature {feature.name!r} a default in the schema"
+    default = None if feature.is_required else float(feature.default or 0.0)
+    if feature.width == 1:
+        return read_numbers(feature.name, column, default, remedy=remedy)[:, None]
+    if not _is_list(column.type):
+        convert = converter(feature)
+        rows = convert_words(encode(column), lambda value: tuple(convert(value)))
+        return np.array(rows.words, np.float64).reshape(-1, feature.width)[rows.codes]
+    pc = arrow("compute")
+    lengths = pc.list_value_length(column)
+    missing = _concatenated(pc.is_null(column).chunks).astype(bool)
+    if missing.any() and default is None:
+        raise UserError(
+            f"column {feature.name!r}: {int(missing.sum())} of {len(column)} rows have no value, "
+            f"the first is row {int(np.argmax(missing))}{remedy}"
+        )
+    sizes = _concatenated(lengths.fill_null(feature.width).chunks)
+    if (sizes != feature.width).any():
+        row = int(np.argmax(sizes != feature.width))
+        reason = f"expected {feature.width} numbers, got {sizes[row]}"
+        raise row_error(row, f"column {feature.name!r}: {reason}")
+    values = np.full((len(column), feature.width), 0.0 if default is None else default)
+    flat = read_numbers(f"{feature.name} (entries)", pc.list_flatten(column))
+    values[~missing] = flat.reshape(-1, feature.width)
+    return values
+
+
+def read_times(name: str, column: pa.ChunkedArray) -> Floats:
+    """Reads times as Unix seconds, float64 [rows].
+
+    Args:
+        name: of the column.
+        column: timestamps, dates, Unix seconds, or text with ISO 8601; UTC without a time zone.
+
+    Raises:
+        UserError: for a missing value, or one that is no time.
+    """
+    pa = arrow()
+    types, kind = pa.types, column.type
+    if types.is_string(kind) or types.is_large_string(kind):
+        column = _parsed_times(column)
+        kind = column.type
+    if types.is_timestamp(kind) or types.is_date(kind):
+        zone = kind.tz if types.is_timestamp(kind) else None
+        micros = column.cast(pa.timestamp("us", zone), safe=False).cast("int64")
+        return read_numbers(name, micros) / 1e6
+    if types.is_integer(kind) or types.is_floating(kind):
+        return read_numbers(name, column)
+
+    def convert(value: Any) -> float:
+        if is_missing(value):
+            raise RowError(f"column {name!r}: a value is required")
+        return to_time(name, value)
+
+    codes, numbers = convert_words(encode(column), convert)
+    return np.array(numbers, np.float64)[codes]
+
+
+def _parsed_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Text as numbers or timestamps where all of it has that form, else unchanged."""
+    pa = arrow()
+    for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            return column.cast(kind)
+        except pa.ArrowException:
+            continue
+    return column

@@ -1,0 +1,366 @@
+"""Data frames -> lists in memory, with the interface of a data-set folder.
+
+Rows are grouped by list, assigned to splits, checked, dictionary-encoded and packed with Arrow and
+NumPy, by the rules of `tfr-moe build`: the same rows give the same lists in the same order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfr_moe._compat import tf
+from tfr_moe.data.cache import Dictionary, ParsedSplit, in_memory
+from tfr_moe.data.columns import (
+    read_ids,
+    read_numbers,
+    read_wide,
+)
+from tfr_moe.data.folder import DataFolder
+from tfr_moe.data.frame_tables import serialized_lists, statistics_of, vocabularies_of
+from tfr_moe.data.lists import Lists, group, is_validation
+from tfr_moe.errors import UserError
+from tfr_moe.schema import (
+    PACKED,
+    SCHEMA_FILE,
+    STATISTICS_FILE,
+    FeatureSchema,
+    FeatureTables,
+    Scope,
+    shard_file,
+    vocabulary_file,
+)
+from tfr_moe.tables import infer_schema
+from tfr_moe.tables.arrow import column_of, to_table
+from tfr_moe.utils.io import write_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MAX_LIST_SIZE = 200
+_SAMPLE_LISTS = 256
+_SHARDS = 8  # the default of `build`
+
+
+class FrameData(DataFolder):
+    """Lists in memory that training, evaluation and baselines read like a data-set folder.
+
+    Args:
+        schema: describes the frame.
+        splits: parsed lists by split.
+        tables: statistics and vocabularies of the training split.
+        path: the folder of the run, which stands for the data set in its results.
+        samples: serialized validation lists that a run keeps, for the verification of its export.
+    """
+
+    def __init__(
+        self,
+        schema: FeatureSchema,
+        splits: Mapping[str, ParsedSplit],
+        tables: FeatureTables,
+        path: str | Path,
+        samples: Sequence[bytes] = (),
+    ):
+        self.path = Path(path)
+        self.schema = schema
+        self.splits = {name: in_memory(split) for name, split in splits.items()}
+        self._tables = tables
+        self._samples = list(samples)
+
+    def tables(self) -> FeatureTables:
+        """Statistics, and vocabularies as lists."""
+        return self._tables
+
+    def files(self, split: str) -> list[str]:
+        """No files; raises `UserError` if the frame has no such split."""
+        if not self.num_lists(split):
+            raise UserError(f"split {split!r} has no lists")
+        return []
+
+    def num_lists(self, split: str) -> int:
+        """Number of lists of a split."""
+        return int(self.splits[split].row_splits.shape[0]) - 1 if split in self.splits else 0
+
+    def check_lists(self, split: str) -> None:
+        """Checks that a split has a list."""
+        self.files(split)
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """Nothing: a frame has no manifest."""
+        return {}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Identifies the training lists by schema, statistics, vocabularies and list lengths."""
+        words = {name: list(words) for name, words in self._tables.vocabularies.items()}
+        described = [self.schema.to_json(), self._tables.statistics, words]
+        digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
+        for name in sorted(self.splits):
+            digest.update(np.asarray(self.splits[name].row_splits).tobytes())
+        return digest.hexdigest()[:16]
+
+    def copy_description(self, target: Path) -> None:
+        """Writes schema, statistics, vocabularies and the sample of validation lists."""
+        (target / "vocabulary").mkdir(parents=True, exist_ok=True)
+        self.schema.save(target / SCHEMA_FILE)
+        write_json(target / STATISTICS_FILE, self._tables.statistics)
+        for name, words in self._tables.vocabularies.items():
+            text = "".join(f"{word}\n" for word in words)
+            path = target / vocabulary_file(name)
+            path.write_text(text, encoding="utf-8", newline="\n")
+        if self._samples:
+            # TensorFlow's writer: that of `build` needs a library for checksums.
+            options = tf.io.TFRecordOptions(compression_type="GZIP")
+            path = target / shard_file("validation", 0, 1)
+            with tf.io.TFRecordWriter(str(path), options) as file:
+                for record in self._samples:
+                    file.write(record)
+
+
+def frame_columns(schema: FeatureSchema, labelled: bool = True) -> list[str]:
+    """Returns the columns that are read: without labels, time and weight for rows to be scored."""
+    roles = [schema.list_id, schema.position]
+    if labelled:
+        roles += [*schema.labels, schema.time, schema.weight]
+    return [*(c for c in roles if c), *(feature.name for feature in schema.features)]
+
+
+def schema_of_frame(
+    frame: Any,
+    schema: FeatureSchema | str | Path | None,
+    roles: Mapping[str, Any],
+    log: Callable[[str], None],
+) -> FeatureSchema:
+    """Returns the given schema, or infers that of a frame and logs which columns are no features.
+
+    Args:
+        frame: the data frame.
+        schema: a schema, its file, or None.
+        roles: arguments of `infer_schema`, which a given schema excludes.
+        log: prints a line.
+
+    Raises:
+        UserError: for roles beside a schema, or neither.
+    """
+    if schema is not None:
+        for role in roles:
+            raise UserError(f"{role}: is part of the schema. Received: schema and {role}")
+        return schema if isinstance(schema, FeatureSchema) else FeatureSchema.load(schema)
+    for role in ("list_id", "label"):
+        if role not in roles:
+            raise UserError(f"{role}: name the column, or give a schema")
+    inference = infer_schema(frame, **roles)
+    for decision in inference.decisions:
+        if decision.outcome == "ignored" and decision.column not in roles.get("ignore", ()):
+            prefix = "warning: " if decision.warning else ""
+            log(f"{prefix}column {decision.column!r} is ignored: {decision.reason}")
+    return FeatureSchema.model_validate(inference.schema)
+
+
+def training_data(
+    train: Any,
+    validation: Any,
+    schema: FeatureSchema,
+    path: str | Path,
+    validation_fraction: float = 0.1,
+    max_list_size: int = MAX_LIST_SIZE,
+    log: Callable[[str], None] | None = None,
+) -> FrameData:
+    """Makes the data set of a training run.
+
+    Args:
+        train: data frame with the training lists.
+        validation: data frame with the validation lists; None takes them from `train`: the latest
+            lists if the schema names a time column, else those that a hash of the list ID selects.
+        schema: describes both.
+        path: the folder of the run.
+        validation_fraction: fraction of lists for validation, where `validation` is None.
+        max_list_size: longer lists keep the items shown first.
+        log: prints a line, here on items that were cut.
+
+    Raises:
+        UserError: for a frame that does not fit the schema, or without lists for one of the splits.
+    """
+    table = to_table(train, frame_columns(schema))
+    lists = group(table, schema)
+    if validation is None:
+        chosen = is_validation(table, schema, lists, validation_fraction)
+        rest = round(_SHARDS * validation_fraction / (1.0 - validation_fraction))
+        parts = {
+            "train": lists.select(np.flatnonzero(~chosen)).in_record_order(_SHARDS),
+            "validation": lists.select(np.flatnonzero(chosen)).in_record_order(max(1, rest)),
+        }
+        for name, part in parts.items():
+            if not part.list_ids:
+                raise UserError(f"{name} has no lists; give a validation frame, or more lists")
+        splits = parse(table, schema, _cut(table, schema, parts, max_list_size, log))
+    else:
+        parts = {"train": lists.in_record_order(_SHARDS)}
+        splits = parse(table, schema, _cut(table, schema, parts, max_list_size, log))
+        with _naming("validation"):
+            table = to_table(validation, frame_columns(schema))
+            parts = {"validation": group(table, schema).in_record_order(1)}
+            splits |= parse(table, schema, _cut(table, schema, parts, max_list_size, log))
+    tables = FeatureTables(
+        statistics_of(schema, splits["train"]), vocabularies_of(schema, splits["train"])
+    )
+    samples = serialized_lists(schema, splits["validation"], _SAMPLE_LISTS)
+    return FrameData(schema, splits, tables, path, samples)
+
+
+def _cut(
+    table: pa.Table,
+    schema: FeatureSchema,
+    parts: Mapping[str, Lists],
+    max_list_size: int,
+    log: Callable[[str], None] | None,
+) -> dict[str, Lists]:
+    """Cuts lists to `max_list_size` and logs how many items, and positives, that loses."""
+    if max_list_size < 1:
+        raise UserError(f"max_list_size must be >= 1, got {max_list_size}")
+    shorter = {}
+    for name, lists in parts.items():
+        shorter[name], lost = lists.cut(max_list_size)
+        if len(lost) and log is not None:
+            labels = read_numbers(schema.label, column_of(table, schema.label), lowest=0.0)
+            log(
+                f"warning: {len(lost)} {name} items are beyond max_list_size={max_list_size} and "
+                f"are cut, {int((labels[lost] > 0).sum())} of them with a label above 0"
+            )
+    return shorter
+
+
+@contextmanager
+def _naming(frame: str) -> Iterator[None]:
+    """Prefixes user errors with the name of a frame."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{frame}: {error}") from error
+
+
+def scoring_data(
+    frame: Any, schema: FeatureSchema, split: str, labelled: bool
+) -> tuple[FrameData, Lists]:
+    """Makes a data set of one split to evaluate or score, and its lists.
+
+    Args:
+        frame: the data frame.
+        schema: of the model.
+        split: name of the split.
+        labelled: whether labels, position and weight are read.
+
+    Raises:
+        UserError: for a frame that does not fit the schema.
+    """
+    table = to_table(frame, frame_columns(schema, labelled))
+    lists = group(table, schema, labelled)
+    splits = parse(table, schema, {split: lists}, labelled)
+    return FrameData(schema, splits, FeatureTables({}, {}), ""), lists
+
+
+def parse(
+    table: pa.Table, schema: FeatureSchema, parts: Mapping[str, Lists], labelled: bool = True
+) -> dict[str, ParsedSplit]:
+    """Checks and converts all columns, each once for all splits.
+
+    Raises:
+        UserError: naming the column and the row, or the number of lists whose rows disagree.
+    """
+    splits = {
+        name: ParsedSplit({}, {}, lists.row_splits.astype(np.int64))
+        for name, lists in parts.items()
+    }
+    for name, lists in parts.items():
+        list_ids = np.array([text.encode("utf-8") for text in lists.list_ids], np.object_)
+        splits[name].context[schema.list_id] = list_ids[:, None]
+    scopes: tuple[Scope, ...] = ("context", "example")
+    for scope in scopes:
+        _parse_numerics(table, schema, scope, parts, splits)
+        for feature in schema.select(scope, "categorical", "categorical_list"):
+            ids = read_ids(feature, column_of(table, feature.name, "feature"))
+            words = np.array([str(word).encode("utf-8") for word in ids.words], np.object_)
+            for name, lists in parts.items():
+                codes = _of_scope(feature.name, ids.codes, scope, lists)
+                values = Dictionary(codes if codes.ndim == 2 else codes[:, None], words)
+                _columns(splits[name], scope)[feature.name] = values
+    for name, lowest in _extras(schema, table, labelled):
+        numbers = read_numbers(name, column_of(table, name), lowest=lowest).astype(np.float32)
+        for split, lists in parts.items():
+            splits[split].example[name] = numbers[lists.rows, None]
+    return splits
+
+
+def _extras(schema: FeatureSchema, table: pa.Table, labelled: bool) -> list[tuple[str, float]]:
+    """Labels, position and weight, with their minimum."""
+    if not labelled:
+        return []
+    extras = [(label, 0.0) for label in schema.labels]
+    extras += [(schema.position, 1.0)] if schema.position else []
+    return extras + ([(schema.weight, 0.0)] if schema.weight else [])
+
+
+def _columns(split: ParsedSplit, scope: Scope) -> dict[str, Any]:
+    return split.context if scope == "context" else split.example
+
+
+def _parse_numerics(
+    table: pa.Table,
+    schema: FeatureSchema,
+    scope: Scope,
+    parts: Mapping[str, Lists],
+    splits: Mapping[str, ParsedSplit],
+) -> None:
+    features = list(schema.select(scope, "numeric"))
+    width = sum(feature.width for feature in features)
+    packed: dict[str, NDArray[np.float32]] = {}
+    if schema.packed and features:
+        for name, lists in parts.items():
+            size = len(lists.list_ids) if scope == "context" else len(lists.rows)
+            packed[name] = np.empty((size, width), np.float32)
+            _columns(splits[name], scope)[PACKED[scope]] = packed[name]
+    start = 0
+    for feature in features:
+        values = read_wide(feature, column_of(table, feature.name, "feature")).astype(np.float32)
+        for name, lists in parts.items():
+            selected = _of_scope(feature.name, values, scope, lists)
+            if schema.packed:
+                packed[name][:, start : start + feature.width] = selected
+            else:
+                _columns(splits[name], scope)[feature.name] = selected
+        start += feature.width
+
+
+def _of_scope(name: str, values: NDArray[Any], scope: Scope, lists: Lists) -> NDArray[Any]:
+    """The values of the items, or of the lists, whose rows must agree.
+
+    Raises:
+        UserError: if the rows of a list differ in a context feature.
+    """
+    if scope == "example":
+        return values[lists.rows]
+    first = values[lists.rows[lists.row_splits[:-1]]]
+    lengths = np.diff(lists.row_splits)
+    different = values[lists.rows] != np.repeat(first, lengths, axis=0)
+    if different.ndim == 2:
+        different = different.any(axis=1)
+    if different.any():
+        list_of_item = np.repeat(np.arange(len(lengths)), lengths)
+        items = np.flatnonzero(different)
+        row = int(lists.rows[items].min())
+        at = int(list_of_item[items[np.argmin(lists.rows[items])]])
+        raise UserError(
+            f"column {name!r}: a context feature has one value per list, but "
+            f"{len(np.unique(list_of_item[items]))} of {len(lengths)} lists have several; the "
+            f"first is list {lists.list_ids[at]!r} at row {row}"
+        )
+    return first

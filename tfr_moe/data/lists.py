@@ -1,0 +1,128 @@
+"""Rows of a data frame -> lists in the order of a data set's records, and their split."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfr_moe.data.columns import convert_words, read_numbers, read_times
+from tfr_moe.elwc.splits import Bounds, hash_bounds, hash_fraction, list_hash, time_bounds
+from tfr_moe.elwc.values import RowError, is_missing, to_id
+from tfr_moe.errors import UserError
+from tfr_moe.schema import FeatureSchema
+from tfr_moe.tables.arrow import column_of, encode
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SEED = 0
+
+
+class Lists(NamedTuple):
+    """The lists of a split, as rows of a frame.
+
+    Attributes:
+        list_ids: ID of each list.
+        rows: row numbers, list after list, in the order of the items, int64 [items].
+        row_splits: offset of each list in `rows`, int64 [lists + 1].
+    """
+
+    list_ids: list[str]
+    rows: NDArray[np.int64]
+    row_splits: NDArray[np.int64]
+
+    def select(self, lists: NDArray[np.int64]) -> Lists:
+        """Returns some of the lists, in the order of the given indices.
+
+        Example:
+            >>> lists = Lists(["a", "b"], np.array([4, 5, 6]), np.array([0, 1, 3]))
+            >>> lists.select(np.array([1, 0])).rows.tolist()
+            [5, 6, 4]
+        """
+        lengths = np.diff(self.row_splits)[lists]
+        ends = np.cumsum(lengths)
+        shift = np.repeat(self.row_splits[:-1][lists] - (ends - lengths), lengths)
+        return Lists(
+            [self.list_ids[i] for i in lists],
+            self.rows[np.arange(len(shift)) + shift],
+            np.concatenate([[0], ends]),
+        )
+
+    def cut(self, max_list_size: int) -> tuple[Lists, NDArray[np.int64]]:
+        """Returns the lists with at most a number of items, and the rows of the others.
+
+        Example:
+            >>> lists = Lists(["a", "b"], np.array([4, 5, 6]), np.array([0, 1, 3]))
+            >>> lists.cut(1)[1].tolist()
+            [6]
+        """
+        lengths = np.diff(self.row_splits)
+        if lengths.max(initial=0) <= max_list_size:
+            return self, self.rows[:0]
+        index = np.arange(len(self.rows)) - np.repeat(self.row_splits[:-1], lengths)
+        ends = np.cumsum(np.minimum(lengths, max_list_size))
+        shorter = self.rows[index < max_list_size]
+        row_splits = np.concatenate([[0], ends])
+        return Lists(self.list_ids, shorter, row_splits), self.rows[index >= max_list_size]
+
+    def in_record_order(self, shards: int) -> Lists:
+        """Returns the lists in the order of the records that `build` writes in a number of files.
+
+        The order follows from the list IDs, so that the order of the rows does not matter.
+        """
+        hashes = [list_hash(list_id, _SEED, "order") for list_id in self.list_ids]
+        keys = [(h % shards, h, list_id) for h, list_id in zip(hashes, self.list_ids, strict=True)]
+        return self.select(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
+
+
+def group(table: pa.Table, schema: FeatureSchema, labelled: bool = True) -> Lists:
+    """Groups rows by list ID, in any order of the rows.
+
+    Items are ordered by position, then by row.
+
+    Args:
+        table: the rows.
+        schema: names the columns.
+        labelled: whether the position column is required.
+    """
+    if not table.num_rows:
+        raise UserError("the data frame has no rows")
+    name = schema.list_id
+
+    def convert(value: Any) -> str:
+        if is_missing(value):
+            raise RowError(f"column {name!r}: a value is required")
+        return to_id(name, value)
+
+    ids = convert_words(encode(column_of(table, name, "list_id")), convert)
+    lengths = np.bincount(ids.codes, minlength=len(ids.words))
+    keys: list[NDArray[Any]] = [ids.codes]
+    if schema.position and (labelled or schema.position in table.column_names):
+        keys.insert(0, _positions(table, schema.position, labelled))
+    rows = np.lexsort(keys)
+    used = np.flatnonzero(lengths)
+    list_ids = [ids.words[code] for code in used]
+    return Lists(list_ids, rows, np.concatenate([[0], np.cumsum(lengths[used])]))
+
+
+def _positions(table: pa.Table, name: str, labelled: bool) -> NDArray[np.float64]:
+    default = None if labelled else 0.0
+    return read_numbers(name, column_of(table, name, "position"), default, float(labelled))
+
+
+def is_validation(
+    table: pa.Table, schema: FeatureSchema, lists: Lists, fraction: float
+) -> NDArray[np.bool_]:
+    """Which lists are for validation, by the rule of `build` with an empty test split."""
+    if not 0 < fraction <= 0.5:
+        raise UserError(f"validation_fraction must be above 0 and at most 0.5, got {fraction}")
+    if schema.time is None:
+        bounds: Bounds = hash_bounds(fraction, 0.0)
+        values = np.array([hash_fraction(list_id, _SEED) for list_id in lists.list_ids])
+    else:
+        times = read_times(schema.time, column_of(table, schema.time, "time"))[lists.rows]
+        values = np.minimum.reduceat(times, lists.row_splits[:-1])
+        bounds = time_bounds(values, fraction, 0.0)
+    return np.asarray(values >= bounds.validation)

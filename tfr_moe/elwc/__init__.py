@@ -1,0 +1,20 @@
+"""`ExampleListWithContext` records without any framework: values, encoder, wire format, files."""
+
+from tfr_moe.elwc.encoder import ListEncoder, RowEncoder, ScopeEncoder
+from tfr_moe.elwc.tfrecord import read_records, write_records
+from tfr_moe.elwc.values import Row, RowError, RowParser, Values, decode_list, is_missing, to_id
+
+__all__ = [
+    "ListEncoder",
+    "Row",
+    "RowEncoder",
+    "RowError",
+    "RowParser",
+    "ScopeEncoder",
+    "Values",
+    "decode_list",
+    "is_missing",
+    "read_records",
+    "to_id",
+    "write_records",
+]

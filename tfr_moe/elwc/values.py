@@ -1,0 +1,336 @@
+"""Raw values -> typed values by a schema, and back from serialized lists.
+
+Pipelines and clients share this code, so that training data and requests are encoded alike.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tfr_moe.errors import UserError
+from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope
+
+LIST_SEPARATOR = "|"
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+_FIRST_MILLISECONDS = 1e11  # as seconds, the year 5138; as milliseconds, 1973
+_FIRST_DATE, _LAST_DATE = 19000101, 20991231
+_DATE = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])")
+
+Values = dict[str, Any]
+"""Feature name -> float, list of floats, string, or list of strings, by the feature's kind."""
+
+
+class RowError(UserError):
+    """A row or request that does not match the schema; the message names the column."""
+
+
+class Row(NamedTuple):
+    """One typed row: `context` and `example` hold the features of their scope, `example` the
+    labels, position and weight as well. `time` is in Unix seconds, None without a time column."""
+
+    list_id: str
+    time: float | None
+    context: Values
+    example: Values
+
+
+def is_missing(value: Any) -> bool:
+    """Returns whether a value is None, NaN, or blank text."""
+    if value is None:
+        return True
+    if isinstance(value, str):
+        return not value.strip()
+    return isinstance(value, (float, np.floating)) and math.isnan(value)
+
+
+def to_number(column: str, value: Any) -> float:
+    """Returns a number or its text as a finite float32.
+
+    Raises:
+        RowError: for text that is no number, and for infinities.
+    """
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    except (TypeError, ValueError):
+        number = None
+    # Python reads the text 1_000 as a number; in a log it is an error, or an ID.
+    if number is None or (isinstance(value, str) and "_" in value):
+        raise RowError(f"column {column!r}: expected a number, got {value!r}")
+    if not math.isfinite(number) or abs(number) > FLOAT32_MAX:
+        raise RowError(f"column {column!r}: expected a finite number, got {value!r}")
+    return number
+
+
+def _text(column: str, value: str) -> str:
+    # Half of a surrogate pair, which JSON can spell, has no UTF-8.
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise RowError(f"column {column!r}: not valid Unicode text: {value!r}") from None
+    return value.strip()
+
+
+def to_id(column: str, value: Any) -> str:
+    """Returns the text of an ID: integers without a decimal point, text stripped.
+
+    Raises:
+        RowError: for values that are neither text nor numbers.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bytes):
+        try:
+            value = value.decode("utf-8")
+        except UnicodeDecodeError:
+            raise RowError(f"column {column!r}: not valid UTF-8: {value!r}") from None
+    if isinstance(value, str):
+        return _text(column, value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, (int, float)):
+        return str(value)
+    raise RowError(f"column {column!r}: expected an id (text or number), got {value!r}")
+
+
+def to_time(column: str, value: Any) -> float:
+    """Returns Unix seconds, from a number or from ISO 8601 text (UTC without a time zone).
+
+    Raises:
+        RowError: for anything else, and for numbers that look like a date such as 20240131 or like
+            milliseconds.
+    """
+    if isinstance(value, datetime):
+        moment = value
+    else:
+        try:
+            number = to_number(column, value)
+        except RowError:
+            pass
+        else:
+            return _unix_seconds(column, number)
+        try:
+            text = str(value).strip().removesuffix(" UTC").replace("Z", "+00:00")
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise RowError(
+                f"column {column!r}: expected ISO 8601 time or Unix seconds, got {value!r}"
+            ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    return moment.timestamp()
+
+
+def _unix_seconds(column: str, number: float) -> float:
+    if abs(number) >= _FIRST_MILLISECONDS:
+        raise RowError(f"column {column!r}: expected Unix seconds, got milliseconds: {number:.0f}")
+    # The range first: a text of each time would cost more than the rest of its parsing.
+    if _FIRST_DATE <= number <= _LAST_DATE and _DATE.fullmatch(f"{number:.10g}"):
+        raise RowError(
+            f"column {column!r}: expected ISO 8601 time or Unix seconds, got a date as a number: "
+            f"{number:.0f}"
+        )
+    return number
+
+
+def _entries(value: Any) -> list[Any]:
+    if isinstance(value, str):
+        return [part for part in value.split(LIST_SEPARATOR) if part.strip()]
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        return [value]
+    return [part for part in value if not is_missing(part)]
+
+
+def _numeric(feature: Feature, value: Any) -> float | list[float]:
+    if feature.width == 1:
+        return to_number(feature.name, value)
+    numbers = [to_number(feature.name, part) for part in _entries(value)]
+    if len(numbers) != feature.width:
+        raise RowError(
+            f"column {feature.name!r}: expected {feature.width} numbers, got {len(numbers)}"
+        )
+    return numbers
+
+
+def _ids(feature: Feature, value: Any) -> list[str]:
+    # A history ends with its latest entries.
+    if isinstance(value, str):
+        parts = [part.strip() for part in _text(feature.name, value).split(LIST_SEPARATOR)]
+        return [part for part in parts if part][-feature.max_length :]
+    return [to_id(feature.name, part) for part in _entries(value)][-feature.max_length :]
+
+
+def converter(feature: Feature) -> Callable[[Any], Any]:
+    """Returns a function from raw to typed values of a feature; it raises `RowError`."""
+    name = feature.name
+    missing: Any
+    if feature.kind == "numeric":
+        number = float(feature.default or 0.0)
+        missing = number if feature.width == 1 else [number] * feature.width
+    else:
+        text = str(feature.default or "")
+        missing = text if feature.kind == "categorical" else ([text] if text else [])
+
+    def convert(value: Any) -> Any:
+        if is_missing(value):
+            if feature.is_required:
+                raise RowError(f"column {name!r}: a value is required")
+            return missing
+        if feature.kind == "numeric":
+            return _numeric(feature, value)
+        return to_id(name, value) if feature.kind == "categorical" else _ids(feature, value)
+
+    return convert
+
+
+class RowParser:
+    """Converts rows (column name -> raw value) to typed values.
+
+    Example:
+        >>> schema = FeatureSchema(
+        ...     list_id="query",
+        ...     labels=["click"],
+        ...     features=[{"name": "price", "scope": "example", "kind": "numeric"}],
+        ... )
+        >>> RowParser(schema).row({"query": 7, "click": "1", "price": "2.5"})
+        Row(list_id='7', time=None, context={}, example={'price': 2.5, 'click': 1.0})
+    """
+
+    def __init__(self, schema: FeatureSchema):
+        self._schema = schema
+        self._converters: dict[Scope, list[tuple[str, Callable[[Any], Any]]]] = {
+            "context": [(f.name, converter(f)) for f in schema.select("context")],
+            "example": [(f.name, converter(f)) for f in schema.select("example")],
+        }
+
+    def values(self, scope: Scope, row: Mapping[str, Any]) -> Values:
+        """Returns the features of one scope.
+
+        Raises:
+            RowError: naming the column that is missing or of the wrong type.
+        """
+        get = row.get
+        return {name: convert(get(name)) for name, convert in self._converters[scope]}
+
+    def row(self, row: Mapping[str, Any]) -> Row:
+        """Returns a whole row of a log: list ID, time, features, labels, position and weight.
+
+        Raises:
+            RowError: naming the invalid column.
+        """
+        schema = self._schema
+        list_id = self.list_id(row)
+        time = to_time(schema.time, self._present(row, schema.time)) if schema.time else None
+        context = self.values("context", row)
+        example = self.values("example", row)
+        for label in schema.labels:
+            example[label] = self._at_least(0, row, label)
+        if schema.position:
+            # 0 is the default of records without a position: not shown.
+            example[schema.position] = self._at_least(1, row, schema.position)
+        if schema.weight:
+            example[schema.weight] = self._at_least(0, row, schema.weight)
+        return Row(list_id, time, context, example)
+
+    def list_id(self, row: Mapping[str, Any]) -> str:
+        """Returns the list ID of a row.
+
+        Raises:
+            RowError: if there is none.
+        """
+        column = self._schema.list_id
+        return to_id(column, self._present(row, column))
+
+    def position(self, row: Mapping[str, Any]) -> float:
+        """Returns the position of a row, 0.0 where it has none.
+
+        Raises:
+            RowError: if it is no number, or below 1.
+        """
+        column = self._schema.position
+        return (
+            0.0 if column is None or is_missing(row.get(column)) else self._at_least(1, row, column)
+        )
+
+    @staticmethod
+    def _present(row: Mapping[str, Any], column: str) -> Any:
+        value = row.get(column)
+        if is_missing(value):
+            raise RowError(f"column {column!r}: a value is required")
+        return value
+
+    def _at_least(self, low: int, row: Mapping[str, Any], column: str) -> float:
+        number = to_number(column, self._present(row, column))
+        if number < low:
+            raise RowError(f"column {column!r}: must be >= {low}, got {number:g}")
+        return number
+
+
+def float_features(
+    schema: FeatureSchema, scope: Scope, extras: Iterable[str] = ()
+) -> list[tuple[str, int]]:
+    """Returns names and widths of the float features of a record: numerics, then `extras`.
+
+    Example:
+        >>> schema = FeatureSchema(
+        ...     list_id="query",
+        ...     labels=["click"],
+        ...     features=[{"name": "price", "scope": "example", "kind": "numeric"}],
+        ... )
+        >>> float_features(schema, "example", ["click"])
+        [('example_numeric', 1), ('click', 1)]
+    """
+    numerics = [(feature.name, feature.width) for feature in schema.select(scope, "numeric")]
+    if schema.packed and numerics:
+        numerics = [(PACKED[scope], sum(width for _, width in numerics))]
+    return [*numerics, *((name, 1) for name in extras)]
+
+
+def id_features(schema: FeatureSchema, scope: Scope) -> list[Feature]:
+    """Returns the features of a scope that a record stores as IDs."""
+    return list(schema.select(scope, "categorical", "categorical_list"))
+
+
+def stored_ids(feature: Feature, value: str | list[str]) -> list[str]:
+    """Returns the IDs as stored: those of a `categorical_list` are padded with empty ones."""
+    if isinstance(value, str):
+        return [value]
+    return value + [""] * (feature.max_length - len(value))
+
+
+def decode_list(schema: FeatureSchema, serialized: bytes) -> tuple[Values, list[Values]]:
+    """Returns the features of a serialized list and of its items: the inverse of `ListEncoder`.
+
+    Numerics are float32, IDs text; the padding of a `categorical_list` is removed.
+    """
+    from tensorflow_serving.apis import input_pb2
+
+    proto = input_pb2.ExampleListWithContext.FromString(serialized)
+    context = _decode(schema, "context", proto.context)
+    return context, [_decode(schema, "example", example) for example in proto.examples]
+
+
+def _decode(schema: FeatureSchema, scope: Scope, example: Any) -> Values:
+    stored = example.features.feature
+    values: Values = {}
+    packed = list(stored[PACKED[scope]].float_list.value) if schema.packed else []
+    for feature in schema.select(scope):
+        name = feature.name
+        if feature.kind == "numeric":
+            numbers = packed if schema.packed else list(stored[name].float_list.value)
+            value, packed = numbers[: feature.width], numbers[feature.width :]
+            values[name] = value[0] if feature.width == 1 else value
+        else:
+            texts = [t.decode("utf-8") for t in stored[name].bytes_list.value]
+            values[name] = texts[0] if feature.kind == "categorical" else [t for t in texts if t]
+    return values

@@ -1,0 +1,305 @@
+"""Evaluation of trained runs on one split, and their comparison with a baseline."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+from rich.console import Console
+
+from tfr_moe.baselines import BaselineRun, load_baseline
+from tfr_moe.config import BASELINE_NAMES, load_config
+from tfr_moe.data import DataFolder, dataset_builder
+from tfr_moe.errors import UserError
+from tfr_moe.evaluation.breakdown import CategoryRow, per_category
+from tfr_moe.evaluation.results import (
+    CONFIDENCE,
+    PerListResult,
+    Policy,
+    Summary,
+    evaluate_lists,
+    evaluate_tasks,
+    summarize,
+)
+from tfr_moe.evaluation.scoring import score_dataset, score_tasks
+from tfr_moe.evaluation.significance import Comparison, compare
+from tfr_moe.metrics.naming import DEFAULT_NAMES, check_positions
+from tfr_moe.metrics.per_list import ListBatch, resolve
+from tfr_moe.schema import FeatureSchema
+from tfr_moe.scorers.multitask import SCORES
+from tfr_moe.training import LoadedRun, load_run
+from tfr_moe.training.run_folder import CONFIG_FILE
+from tfr_moe.utils.console import progress_bar
+
+POLICIES = get_args(Policy)
+
+
+def _common_prefix(paths: Sequence[Sequence[str]]) -> int:
+    """The number of first parts that all paths have in common."""
+    same = (len(set(parts)) == 1 for parts in zip(*paths, strict=False))
+    return sum(1 for _ in itertools.takewhile(bool, same))
+
+
+def run_names(runs: Sequence[Path]) -> dict[str, Path]:
+    """A short name for each run: its folder, or the part of its path that differs.
+
+    Example:
+        >>> list(run_names([Path("runs/dnn/seed-1"), Path("runs/moe/seed-1")]))
+        ['dnn', 'moe']
+    """
+    runs = list(dict.fromkeys(runs))
+    if len({run.name for run in runs}) == len(runs):
+        return {run.name or str(run): run for run in runs}
+    paths = [run.parts for run in runs]
+    shortest = min(map(len, paths))
+    before = _common_prefix(paths)
+    after = _common_prefix([path[::-1] for path in paths])
+    if before + after >= shortest:  # one path is the end of another
+        return {str(run): run for run in runs}
+    return {
+        str(Path(*path[before : len(path) - after])): run
+        for path, run in zip(paths, runs, strict=True)
+    }
+
+
+def open_run(run: str | Path) -> LoadedRun | BaselineRun:
+    """Loads a finished run of any model.
+
+    Raises:
+        UserError: if there is none.
+    """
+    path = Path(run)
+    if (path / CONFIG_FILE).is_file() and load_config(path / CONFIG_FILE).model in BASELINE_NAMES:
+        return load_baseline(path)
+    return load_run(path)
+
+
+def scorer_of(loaded: LoadedRun | BaselineRun) -> Callable[..., Any]:
+    """The function from features to scores [B, L] of a run, or with tasks to a dict of them."""
+    return loaded.score if isinstance(loaded, BaselineRun) else loaded.ranker()
+
+
+def task_names(loaded: LoadedRun | BaselineRun) -> tuple[str, ...]:
+    """The names of the tasks of a run; empty if its model has a single score."""
+    return () if isinstance(loaded, BaselineRun) else tuple(task.name for task in loaded.tasks)
+
+
+def evaluate_run(
+    data: DataFolder,
+    run: str | Path | LoadedRun | BaselineRun,
+    split: str,
+    metrics: Sequence[str],
+    batch_size: int = 128,
+    tasks: Sequence[str] = (),
+    combined: bool = False,
+    on_batch: Callable[[str, ListBatch], None] | None = None,
+) -> PerListResult:
+    """Scores every list of a split with the model of a run and computes its metrics.
+
+    Args:
+        data: the data set.
+        run: the run, or its folder.
+        split: name of the split.
+        metrics: names of metrics.
+        batch_size: lists per batch; does not change the numbers.
+        tasks: labels to evaluate, each with metrics `<task>_<metric>`: a multi-task run by its
+            score of that task, any other by its single score. Default: the tasks of the run.
+        combined: whether a multi-task run is evaluated by its combined score only.
+        on_batch: called with each scored batch and its task, or "" without tasks.
+
+    Raises:
+        UserError: for a run of another schema, without one of the tasks, or a metric that is
+            undefined on the data.
+    """
+    loaded = open_run(run) if isinstance(run, (str, Path)) else run
+    if loaded.schema != data.schema:
+        raise UserError(
+            f"run {loaded.path}: was trained with another schema than that of {data.path}"
+        )
+    check_positions(metrics, data.schema.position)
+    of_run = task_names(loaded)
+    tasks = tuple(tasks) or of_run
+    missing = [task for task in tasks if of_run and task not in of_run and not combined]
+    if missing:
+        raise UserError(
+            f"run {loaded.path}: has no task {missing[0]!r}; tasks: {', '.join(of_run)}"
+        )
+    dataset = dataset_builder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
+    scorer = scorer_of(loaded)
+    if not tasks:
+        batches = score_dataset(scorer, dataset, loaded.schema)
+        of_one = ({"": batch} for batch in batches)
+        watched = (batch[""] for batch in _with_callback(of_one, on_batch))
+        return evaluate_lists(watched, metrics)
+    outputs: dict[str, str | None] = dict.fromkeys(tasks)
+    if of_run:
+        outputs = {task: SCORES if combined else f"{SCORES}_{task}" for task in tasks}
+    by_task = score_tasks(scorer, dataset, loaded.schema, outputs)
+    return evaluate_tasks(_with_callback(by_task, on_batch), tasks, metrics)
+
+
+def _with_callback(
+    batches: Iterable[dict[str, ListBatch]],
+    on_batch: Callable[[str, ListBatch], None] | None,
+) -> Iterator[dict[str, ListBatch]]:
+    for by_task in batches:
+        if on_batch is not None:
+            for task, batch in by_task.items():
+                on_batch(task, batch)
+        yield by_task
+
+
+def _configured_tasks(run: Path, schema: FeatureSchema) -> tuple[str, ...]:
+    """The names of the tasks in the configuration of a run; empty without tasks or run."""
+    if not (run / CONFIG_FILE).is_file():
+        return ()
+    return tuple(task.name for task in load_config(run / CONFIG_FILE).tasks_over(schema))
+
+
+def evaluate_runs(
+    data: str | Path,
+    runs: Sequence[Path],
+    baseline: Path | None = None,
+    split: str = "test",
+    metrics: Sequence[str] | None = None,
+    policy: Any = "skip",
+    batch_size: int = 128,
+    console: Console | None = None,
+) -> EvaluationReport:
+    """Evaluates runs and compares them with a baseline.
+
+    If one of them has tasks, all are evaluated by the labels of those tasks, and multi-task runs
+    also by their combined score.
+
+    Args:
+        data: the data-set folder.
+        runs: folders of runs.
+        baseline: folder of the run that the others are compared with; also evaluated.
+        split: train, validation or test.
+        metrics: names of metrics; None for `DEFAULT_NAMES`.
+        policy: lists without a relevant item: skip, zero or one.
+        batch_size: lists per batch; does not change the numbers.
+        console: where progress is printed; None for stderr.
+
+    Raises:
+        UserError: for runs, names or data that do not fit, before any list is scored.
+    """
+    console = console or Console(stderr=True)
+    if policy not in POLICIES:
+        raise UserError(f"policy {policy!r} is unknown; allowed: {', '.join(POLICIES)}")
+    names = tuple(metrics or DEFAULT_NAMES)
+    for name in names:
+        resolve(name)
+    folder = DataFolder(data)
+    check_positions(names, folder.schema.position)
+    folder.files(split)
+    named = run_names([*([baseline] if baseline else []), *runs])
+    tasks = {name: _configured_tasks(run, folder.schema) for name, run in named.items()}
+    labels = next((of_run for of_run in tasks.values() if of_run), ())
+    results = {}
+    with progress_bar(console, "evaluating") as move:
+        for number, (name, run) in enumerate(named.items()):
+            move(number, len(named), f"evaluating {name}")
+            results[name] = evaluate_run(folder, run, split, names, batch_size, labels)
+            if tasks[name]:
+                results[f"{name} (combined)"] = evaluate_run(
+                    folder, run, split, names, batch_size, labels, combined=True
+                )
+    base = next((name for name, run in named.items() if run == baseline), None)
+    return compare_results(results, base, policy)
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """Summaries of several models and their differences from a baseline.
+
+    Attributes:
+        lists: number of lists.
+        policy: policy for lists without a relevant item.
+        metrics: names of metrics, in order.
+        models: model -> metric -> mean over lists.
+        baseline: the model that the others are compared with, or None.
+        comparisons: model other than the baseline -> metric -> difference from it.
+        category_metric: the metric of `categories`.
+        categories: a row for each top category; empty without a hierarchy.
+    """
+
+    lists: int
+    policy: Policy
+    metrics: tuple[str, ...]
+    models: dict[str, dict[str, Summary]]
+    baseline: str | None
+    comparisons: dict[str, dict[str, Comparison]]
+    category_metric: str
+    categories: list[CategoryRow]
+
+
+def compare_results(
+    results: Mapping[str, PerListResult],
+    baseline: str | None = None,
+    policy: Policy = "skip",
+    category_metric: str | None = None,
+) -> EvaluationReport:
+    """Summarises the results of several models and compares them with a baseline.
+
+    Args:
+        results: model -> its result, all of the same lists and metrics.
+        baseline: the model that the others are compared with.
+        policy: policy for lists without a relevant item.
+        category_metric: metric of the per-category table, by default the first.
+
+    Raises:
+        UserError: without results, for an unknown baseline, or results of different lists or
+            metrics.
+    """
+    if not results:
+        raise UserError("there are no results to compare")
+    if baseline is not None and baseline not in results:
+        raise UserError(f"baseline {baseline!r} is unknown; evaluated: {', '.join(results)}")
+    first = next(iter(results.values()))
+    metrics = tuple(first.values)
+    for model, result in results.items():
+        if set(result.values) != set(metrics):
+            raise UserError(
+                f"model {model!r} was evaluated by {', '.join(result.values)}, others by "
+                f"{', '.join(metrics)}: must be the same"
+            )
+    category_metric = category_metric or metrics[0]
+    comparisons = {
+        model: {metric: compare(result, results[baseline], metric, policy) for metric in metrics}
+        for model, result in results.items()
+        if baseline is not None and model != baseline
+    }
+    return EvaluationReport(
+        lists=len(first),
+        policy=policy,
+        metrics=metrics,
+        models={model: summarize(result, policy) for model, result in results.items()},
+        baseline=baseline,
+        comparisons=comparisons,
+        category_metric=category_metric,
+        categories=per_category(results, category_metric, baseline, policy),
+    )
+
+
+def plain(value: Any) -> Any:
+    """Converts dataclasses to dicts and NaN, which JSON does not have, to None, at any depth."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def to_json(report: EvaluationReport) -> dict[str, Any]:
+    """The report as a dict for `json.dump`, in full precision; undefined values are None."""
+    return {"confidence": CONFIDENCE, **plain(report)}

@@ -1,0 +1,270 @@
+"""Per-list results: metrics computed once per list from a stream of batches, and averages.
+
+Nothing is averaged over a batch, so that batching does not change the numbers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from scipy import stats
+
+from tfr_moe.errors import UserError
+from tfr_moe.metrics.naming import DEFAULT_NAMES
+from tfr_moe.metrics.per_list import Array, Bools, Floats, ListBatch, PerListMetric, resolve
+
+Policy = Literal["skip", "zero", "one"]
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class PerListResult:
+    """Metrics of n lists, in the order of evaluation.
+
+    Attributes:
+        list_ids: [n] strings.
+        values: metric -> [n] float64, NaN if the metric is undefined on the list.
+        nothing_relevant: metric -> [n] bool, whether none of the evaluated items is relevant.
+        num_items: [n] number of items.
+        num_relevant: [n] number of relevant items.
+        categories: [n] strings, the top category, or None.
+    """
+
+    list_ids: Array
+    values: dict[str, Floats]
+    nothing_relevant: dict[str, Bools]
+    num_items: Array
+    num_relevant: Array
+    categories: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.list_ids)
+
+    def metric(self, name: str) -> Floats:
+        """The values of one metric.
+
+        Raises:
+            UserError: if it was not computed, with those that were.
+        """
+        if name not in self.values:
+            raise UserError(f"metric {name!r} was not computed; computed: {', '.join(self.values)}")
+        return self.values[name]
+
+    def select(self, index: Array) -> PerListResult:
+        """The result of some lists, by a mask [n] or by their indices."""
+        return dataclasses.replace(
+            self,
+            list_ids=self.list_ids[index],
+            values={name: values[index] for name, values in self.values.items()},
+            nothing_relevant={name: flags[index] for name, flags in self.nothing_relevant.items()},
+            num_items=self.num_items[index],
+            num_relevant=self.num_relevant[index],
+            categories=None if self.categories is None else self.categories[index],
+        )
+
+    def with_policy(self, name: str, policy: Policy = "skip") -> Floats:
+        """[n] values of a metric, with a policy for lists without a relevant item.
+
+        Args:
+            name: the metric.
+            policy: such lists are NaN under `skip`, 0 under `zero`, 1 under `one`. Lists on which
+                the metric is undefined for another reason (AUC, all items relevant) stay NaN. If
+                the metric is defined on no list, it stays undefined under any policy.
+
+        Raises:
+            UserError: for a metric that was not computed or an unknown policy.
+        """
+        values = self.metric(name)
+        if policy not in get_args(Policy):
+            raise UserError(f"policy {policy!r} is unknown; allowed: {', '.join(get_args(Policy))}")
+        if policy == "skip" or np.isnan(values).all():
+            return values
+        return np.where(self.nothing_relevant[name], float(policy == "one"), values)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The mean of a metric over the lists on which it is defined.
+
+    Attributes:
+        metric: its name.
+        mean: the mean; NaN if the metric is defined on no list.
+        evaluated: number of lists in the mean.
+        skipped: number of other lists.
+        nothing_relevant: number of lists without a relevant item among the evaluated items; they
+            are skipped or count 0 or 1, depending on the policy.
+        policy: `skip`, `zero` or `one`.
+        standard_error: sample standard deviation over the root of `evaluated`; NaN below two lists.
+        low: lower end of the 95 % t interval of the mean over lists.
+        high: upper end.
+    """
+
+    metric: str
+    mean: float
+    evaluated: int
+    skipped: int
+    nothing_relevant: int
+    policy: Policy
+    standard_error: float
+    low: float
+    high: float
+
+
+def t_interval(values: Array) -> tuple[float, float, float, float]:
+    """Mean, standard error and the ends of the 95 % t interval of a sample without NaN.
+
+    The mean is NaN for an empty sample, the others for fewer than two values. If all values are
+    equal, both ends are the mean.
+    """
+    if len(values) < 2:
+        mean = float(values[0]) if len(values) else np.nan
+        return mean, np.nan, np.nan, np.nan
+    mean = float(np.mean(values))
+    error = float(np.std(values, ddof=1) / np.sqrt(len(values)))
+    half_width = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * error
+    return mean, error, mean - half_width, mean + half_width
+
+
+def summarize(result: PerListResult, policy: Policy = "skip") -> dict[str, Summary]:
+    """Averages every metric of a result over the lists on which it is defined.
+
+    Example:
+        >>> from tfr_moe.metrics.per_list import ListBatch
+        >>> batch = ListBatch(
+        ...     scores=np.array([[2.0, 1.0], [2.0, 1.0], [2.0, 1.0]]),
+        ...     labels=np.array([[1, 0], [0, 1], [0, 0]]),
+        ...     mask=np.ones((3, 2), bool),
+        ...     list_ids=np.array(["a", "b", "c"]),
+        ... )
+        >>> mrr = summarize(evaluate_lists([batch], ["mrr"]))["mrr"]
+        >>> mrr.mean, mrr.evaluated, mrr.skipped
+        (0.75, 2, 1)
+    """
+    summaries = {}
+    for name in result.values:
+        values = result.with_policy(name, policy)
+        defined = values[~np.isnan(values)]
+        mean, error, low, high = t_interval(defined)
+        summaries[name] = Summary(
+            metric=name,
+            mean=mean,
+            evaluated=len(defined),
+            skipped=len(values) - len(defined),
+            nothing_relevant=int(result.nothing_relevant[name].sum()),
+            policy=policy,
+            standard_error=error,
+            low=low,
+            high=high,
+        )
+    return summaries
+
+
+def _check_unique(list_ids: Array) -> None:
+    ids, counts = np.unique(list_ids, return_counts=True)
+    repeated = ids[(counts > 1) & (ids != "")]
+    if len(repeated):
+        raise UserError(
+            f"list {str(repeated[0])!r} occurs more than once ({len(repeated)} such lists); "
+            "every list must be scored once"
+        )
+
+
+class _Collector:
+    """Collects the metrics of lists, batch by batch."""
+
+    def __init__(self, metrics: Sequence[str | PerListMetric]):
+        self._metrics = [resolve(m) if isinstance(m, str) else m for m in metrics]
+        self._columns: dict[str, list[Array]] = {
+            "id": [],
+            "items": [],
+            "relevant": [],
+            "category": [],
+        }
+        self._values: dict[str, list[Array]] = {m.name: [] for m in self._metrics}
+        self._nothing: dict[str, list[Array]] = {m.name: [] for m in self._metrics}
+
+    def add(self, batch: ListBatch) -> None:
+        """Computes the metrics of a batch."""
+        batch.check()
+        columns = self._columns
+        columns["id"].append(batch.list_ids.astype(object))
+        columns["items"].append(batch.mask.sum(axis=1))
+        columns["relevant"].append((batch.mask & (batch.labels > 0)).sum(axis=1))
+        if batch.categories is not None:
+            columns["category"].append(batch.categories.astype(object))
+        for metric in self._metrics:
+            self._values[metric.name].append(metric(batch))
+            self._nothing[metric.name].append(metric.nothing_relevant(batch))
+
+    def result(self) -> PerListResult:
+        """The metrics of all lists."""
+        columns = self._columns
+        if not columns["id"]:
+            raise UserError("there are no lists to evaluate")
+        list_ids = np.concatenate(columns["id"])
+        _check_unique(list_ids)
+        return PerListResult(
+            list_ids=list_ids,
+            values={name: np.concatenate(parts) for name, parts in self._values.items()},
+            nothing_relevant={name: np.concatenate(parts) for name, parts in self._nothing.items()},
+            num_items=np.concatenate(columns["items"]),
+            num_relevant=np.concatenate(columns["relevant"]),
+            categories=np.concatenate(columns["category"]) if columns["category"] else None,
+        )
+
+
+def evaluate_lists(
+    batches: Iterable[ListBatch], metrics: Sequence[str | PerListMetric] = DEFAULT_NAMES
+) -> PerListResult:
+    """Computes metrics list by list from a stream of batches, which are not kept in memory.
+
+    Args:
+        batches: scored lists, in batches of any size and padding.
+        metrics: names (`tfr_moe.metrics.naming`) or resolved metrics.
+
+    Raises:
+        UserError: for an unknown metric, an invalid batch, a repeated list, or no lists. Lists
+            without an ID (the empty string) are allowed.
+    """
+    collector = _Collector(metrics)
+    for batch in batches:
+        collector.add(batch)
+    return collector.result()
+
+
+def evaluate_tasks(
+    batches: Iterable[Mapping[str, ListBatch]],
+    tasks: Sequence[str],
+    metrics: Sequence[str] = DEFAULT_NAMES,
+) -> PerListResult:
+    """Computes the metrics of several labels of the same lists.
+
+    Args:
+        batches: task -> the same lists with its scores and labels, as `score_tasks` yields.
+        tasks: names of the tasks.
+        metrics: names of the metrics of every task.
+
+    Returns:
+        One result with the metrics `<task>_<metric>`; `num_relevant` counts by the first task's
+        label.
+
+    Raises:
+        UserError: as `evaluate_lists`.
+    """
+    collectors = {task: _Collector(metrics) for task in tasks}
+    for batch in batches:
+        for task, collector in collectors.items():
+            collector.add(batch[task])
+    results = {task: collector.result() for task, collector in collectors.items()}
+    first = results[tasks[0]]
+    return dataclasses.replace(
+        first,
+        values={f"{t}_{m}": v for t, found in results.items() for m, v in found.values.items()},
+        nothing_relevant={
+            f"{t}_{m}": v for t, found in results.items() for m, v in found.nothing_relevant.items()
+        },
+    )

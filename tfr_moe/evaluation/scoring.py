@@ -1,0 +1,123 @@
+"""Scores the lists of a data set with a model and yields them as NumPy batches."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tfr_moe._compat import tf
+from tfr_moe.errors import UserError
+from tfr_moe.metrics.per_list import Array, ListBatch
+from tfr_moe.schema import MASK, FeatureSchema
+
+
+def strings(tensor: Any) -> Array:
+    """[B, 1] string tensor -> [B] array of str."""
+    values = np.asarray(tensor).reshape(-1)
+    return np.array([value.decode("utf-8", errors="replace") for value in values], dtype=object)
+
+
+def _interned(names: Array) -> Array:
+    """Interns names, so that each distinct one is in memory once."""
+    return np.array([sys.intern(name) for name in names], dtype=object)
+
+
+def _check_extras(extras: Any, schema: FeatureSchema) -> None:
+    for name in (schema.list_id, schema.position):
+        if name and name not in extras:
+            present = ", ".join(map(str, extras)) or "nothing"
+            raise UserError(f"extras have no {name!r} of the schema. Received: {present}")
+
+
+def score_dataset(
+    model: Callable[..., Any], dataset: tf.data.Dataset, schema: FeatureSchema
+) -> Iterator[ListBatch]:
+    """Scores every list of a data set once, in inference mode, batch by batch.
+
+    The graph is traced once for the element shapes of the data set, not again for each list length.
+
+    Args:
+        model: a Keras model or function from a dict of features to logits [B, L].
+        dataset: of elements `(features, labels, extras)`: `features` with the mask
+            `example_list_mask` [B, L] and, where the schema has a hierarchy, the parent category
+            [B, 1]; `labels` [B, L]; `extras` with the list id [B, 1] and, where the schema has one,
+            the position [B, L, 1] or [B, L].
+        schema: names the list id, the position and the hierarchy.
+
+    Yields:
+        A `ListBatch` for each element, scores in the precision of the model.
+
+    Raises:
+        UserError: if the extras have no list ID or position of the schema.
+    """
+    for features, labels, extras, scores in _scored(model, dataset, schema):
+        yield _batch(features, labels, extras, scores, schema)
+
+
+def score_tasks(
+    model: Callable[..., Any],
+    dataset: tf.data.Dataset,
+    schema: FeatureSchema,
+    outputs: Mapping[str, str | None],
+) -> Iterator[dict[str, ListBatch]]:
+    """Scores every list of a data set once, for several labels.
+
+    Args:
+        model: a Keras model or function from a dict of features to logits [B, L], or a dict of
+            them.
+        dataset: as for `score_dataset`, with the labels as a dict of [B, L].
+        schema: see `score_dataset`.
+        outputs: label -> name of the model's output for it; None for a model with one output.
+
+    Yields:
+        For each element a `ListBatch` for each label.
+    """
+    for features, labels, extras, scores in _scored(model, dataset, schema):
+        yield {
+            task: _batch(
+                features, labels[task], extras, scores if name is None else scores[name], schema
+            )
+            for task, name in outputs.items()
+        }
+
+
+def inference_function(model: Callable[..., Any], features_spec: Any) -> Callable[..., Any]:
+    """Traces a Keras model as a graph in inference mode; returns any other function unchanged."""
+    if not isinstance(model, tf.keras.Model):
+        return model
+    graph = tf.function(
+        lambda features: model(features, training=False), input_signature=[features_spec]
+    )
+    # A concrete function: TensorFlow warns about `tf.function` objects created in a loop.
+    return graph.get_concrete_function()
+
+
+def _scored(
+    model: Callable[..., Any], dataset: tf.data.Dataset, schema: FeatureSchema
+) -> Iterator[tuple[Any, Any, Any, Any]]:
+    """Yields the elements of the data set with the outputs of the model."""
+    features_spec, _, extras_spec = dataset.element_spec
+    _check_extras(extras_spec, schema)
+
+    infer = inference_function(model, features_spec)
+
+    for features, labels, extras in dataset:
+        yield features, labels, extras, infer(features)
+
+
+def _batch(
+    features: Any, labels: Any, extras: Any, scores: Any, schema: FeatureSchema
+) -> ListBatch:
+    parent = schema.hierarchy.parent if schema.hierarchy else None
+    shape = tuple(scores.shape)
+    return ListBatch(
+        scores=scores.numpy(),
+        labels=labels.numpy(),
+        mask=features[MASK].numpy(),
+        list_ids=strings(extras[schema.list_id]),
+        positions=extras[schema.position].numpy().reshape(shape) if schema.position else None,
+        categories=_interned(strings(features[parent])) if parent else None,
+    )

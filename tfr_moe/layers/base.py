@@ -1,0 +1,51 @@
+"""The configuration of layers, losses and metrics, from the arguments of their constructors."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfr_moe._compat import tf
+
+
+def _plain(name: str, value: Any) -> Any:
+    """An argument as JSON values; Keras wraps containers that a layer holds."""
+    if name.endswith("_initializer"):
+        return tf.keras.initializers.serialize(value)
+    if name.endswith("_regularizer"):
+        return tf.keras.regularizers.serialize(value)
+    if name == "activation" and callable(value):
+        return tf.keras.activations.serialize(value)
+    if isinstance(value, Mapping):
+        return {key: _plain("", entry) for key, entry in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain("", entry) for entry in value]
+    return value
+
+
+class Configured:
+    """A mix-in for Keras layers, losses and metrics: `get_config` is the constructor's arguments.
+
+    Each argument must be kept as the attribute of the same name.
+
+    Example:
+        >>> class Scaled(Configured, tf.keras.layers.Layer):
+        ...     def __init__(self, factors, **kwargs):
+        ...         super().__init__(**kwargs)
+        ...         self.factors = tuple(factors)
+        >>> Scaled([1.0, 2.0]).get_config()["factors"]
+        [1.0, 2.0]
+    """
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments, those of base classes included."""
+        config: dict[str, Any] = super().get_config()  # type: ignore[misc]
+        classes = type(self).mro()
+        for kind in reversed(classes[: classes.index(Configured)]):
+            constructor = vars(kind).get("__init__")
+            if constructor is not None:
+                arguments = inspect.getfullargspec(constructor)
+                for name in (*arguments.args[1:], *arguments.kwonlyargs):
+                    config[name] = _plain(name, getattr(self, name))
+        return config

@@ -1,0 +1,162 @@
+"""Multi-gate mixture of experts that is gated by category, with a soft constraint per task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfr_moe._compat import tf
+from tfr_moe.layers.checks import full_mask
+from tfr_moe.layers.dispatch import put_rows, take_rows
+from tfr_moe.layers.gate_metrics import MAX_ROWS, GateMonitor, TrainingMean, expert_correlation
+from tfr_moe.layers.gating import GateOutput, NoisyTopKGate
+from tfr_moe.layers.multi_task import MultiTaskLayer
+from tfr_moe.layers.regularizers import ConstraintGate
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class CategoryMMoE(MultiTaskLayer):
+    r"""Each task selects K of the N shared experts for a list by a gate on its sub-category.
+
+    $$ f^k(X) = \sum_{i \in U^k_{topK}} P^k_i(x^{sc}) E_i(X), \qquad y_k = h^k(f^k(X)), \qquad
+       J = \sum_k L_k + \lambda_1 \sum_k HSC_k $$
+
+    This is the multi-gate mixture of Ma et al. 2018 (https://doi.org/10.1145/3219819.3220007) with
+    the inference gate, the constraint gate and the hierarchical soft constraint of Xiao et al. 2021
+    (eqs. 4 to 10, https://arxiv.org/abs/2007.12349), one pair of gates per task. An expert that
+    several tasks select for a list is computed once, an expert that none selects is not computed.
+    Gates, mixing and HSC run in float32 under every precision policy.
+
+    Training records `hsc_<task>`, the metrics of `GateMonitor` and `expert_correlation`, the latter
+    over all experts on the first rows of a batch.
+
+    Args:
+        num_tasks: see `MultiTaskLayer`.
+        num_experts: N.
+        top_k: K, of each task.
+        hsc_weight: lambda_1; None leaves out the constraint gates.
+        gate_learning_rate_multiplier: see `NoisyTopKGate`.
+        noisy_gate: whether the inference gates add noise in training.
+        **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each expert.
+
+    Example:
+        >>> layer = CategoryMMoE(num_tasks=2, hidden_dims=[8], num_experts=4, top_k=2)
+        >>> items, sc, tc = tf.ones([3, 5, 6]), tf.ones([3, 4]), tf.ones([3, 4])
+        >>> outputs = layer(items, sc, tc)
+        >>> outputs["logits"].shape, outputs["expert_ids_task_0"].shape
+        (TensorShape([3, 5, 2]), TensorShape([3, 2]))
+    """
+
+    def __init__(
+        self,
+        num_tasks: int,
+        *args: Any,
+        num_experts: int = 10,
+        top_k: int = 4,
+        hsc_weight: float | None = 1e-3,
+        gate_learning_rate_multiplier: float = 1.0,
+        noisy_gate: bool = True,
+        **kwargs: Any,
+    ):
+        super().__init__(num_tasks, *args, **kwargs)
+        self.num_experts, self.top_k = num_experts, top_k
+        self.hsc_weight = hsc_weight
+        self.gate_learning_rate_multiplier = gate_learning_rate_multiplier
+        self.noisy_gate = noisy_gate
+        self.experts = self._experts(num_experts, "experts")
+        self.towers = self._towers()
+        gate: dict[str, Any] = {
+            "num_experts": num_experts,
+            "top_k": top_k,
+            "learning_rate_multiplier": gate_learning_rate_multiplier,
+            "dtype": "float32",
+        }
+        self.gates = [
+            NoisyTopKGate(
+                noisy=noisy_gate, seed=self._offset_seed(200 + k), name=f"gate_{task}", **gate
+            )
+            for k, task in enumerate(self.task_names)
+        ]
+        self.constraint_gates: list[ConstraintGate] = []
+        if hsc_weight is not None:
+            self.constraint_gates = [
+                ConstraintGate(
+                    weight=hsc_weight,
+                    metric_name=f"hsc_{task}",
+                    seed=self._offset_seed(300 + k),
+                    name=f"constraint_gate_{task}",
+                    **gate,
+                )
+                for k, task in enumerate(self.task_names)
+            ]
+        self.monitor = GateMonitor(
+            num_experts, top_k, self.task_names, name="gates", dtype="float32"
+        )
+        self._correlation = TrainingMean(name="expert_correlation")
+
+    def call(
+        self,
+        inputs: tf.Tensor,
+        gate_inputs: tf.Tensor,
+        constraint_inputs: tf.Tensor | None = None,
+        mask: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Scores the valid items of each list for every task.
+
+        Args:
+            inputs: [B, L, n] input vectors X.
+            gate_inputs: x^sc, [B, q].
+            constraint_inputs: x^tc, [B, q']; required unless `hsc_weight` is None.
+            mask: bool [B, L], True at valid items; None takes every item as valid.
+            training: adds noise, losses and metrics.
+
+        Returns:
+            `logits` float32 [B, L, tasks], 0 at padded items, several outputs being the last axis;
+            for each task `expert_ids_<task>` int32 and `expert_weights_<task>` float32, [B, K],
+            heaviest expert first.
+        """
+        mask = full_mask(inputs, mask)
+        num_items = tf.reduce_sum(tf.cast(mask, tf.float32), axis=-1)
+        gate_inputs = tf.cast(gate_inputs, tf.float32)
+        gates = [gate(gate_inputs, training=training) for gate in self.gates]
+        if self.constraint_gates:
+            for gate, constraint in zip(gates, self.constraint_gates, strict=True):
+                constraint.constrain(gate, constraint_inputs, num_items, training)
+        weights = tf.stack([self._over_all_experts(gate) for gate in gates], axis=1)
+        weights = self.monitor(weights, num_items, training=training)
+        outputs = {"logits": self._mix(inputs, weights, mask, training)}
+        for task, decided in zip(self.task_names, gates, strict=True):
+            outputs[f"expert_ids_{task}"] = decided.indices
+            outputs[f"expert_weights_{task}"] = decided.weights
+        return outputs
+
+    def _over_all_experts(self, gate: GateOutput) -> tf.Tensor:
+        """Weights [B, N] of all experts, 0 where they are not selected."""
+        each = tf.one_hot(gate.indices, self.num_experts) * gate.weights[..., tf.newaxis]
+        return tf.reduce_sum(each, axis=-2)
+
+    def _mix(
+        self, inputs: tf.Tensor, weights: tf.Tensor, mask: tf.Tensor, training: bool
+    ) -> tf.Tensor:
+        """Items [B, L, n] and weights of all experts [B, tasks, N] -> logits."""
+        selected, slots = self._slots(weights)
+        rows, positions = take_rows(inputs, mask)
+        lists = positions[:, 0]
+        outputs = self.experts(rows, tf.gather(selected, lists), training=training)
+        outputs = tf.cast(outputs, tf.float32)  # [T, S, h]
+        if training:
+            all_experts = self.experts(tf.stop_gradient(rows[:MAX_ROWS]))
+            has_rows = tf.sign(tf.shape(rows)[0])
+            self._correlation.update_state(expert_correlation(all_experts), has_rows)
+        mixed = tf.matmul(tf.gather(slots, lists), outputs)  # [T, tasks, h]
+        logits = tf.cast(self.towers(mixed, training=training), tf.float32)
+        return put_rows(logits, positions, inputs)
+
+    def _slots(self, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The experts that any task selected: ids [B, S] or -1, and weights [B, tasks, S]."""
+        slots = min(self.num_experts, self.num_tasks * self.top_k)
+        top, ids = tf.math.top_k(tf.reduce_max(weights, axis=1), k=slots)
+        of_slots = tf.gather(
+            weights, tf.repeat(ids[:, tf.newaxis], self.num_tasks, 1), batch_dims=2
+        )
+        return tf.where(top > 0, ids, -1), of_slots

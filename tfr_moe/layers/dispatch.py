@@ -1,0 +1,288 @@
+"""Items to experts and back: rows of valid items, groups per expert, and stacked weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tfr_moe._compat import tf
+
+DEFAULT_CAPACITY = 256
+
+
+def take_rows(inputs: tf.Tensor, mask: Any = None) -> tuple[tf.Tensor, Any]:
+    """Selects the valid items of a batch, so that padding is not computed.
+
+    Args:
+        inputs: [..., n], such as [B, n] or [B, L, n].
+        mask: bool [...], True at valid items; None for all.
+
+    Returns:
+        The rows [T, n] and their positions, int32 [T, number of leading axes]; None instead of
+        positions without a mask.
+
+    Example:
+        >>> rows, positions = take_rows(
+        ...     tf.constant([[[1.0], [2.0]], [[3.0], [4.0]]]),
+        ...     tf.constant([[True, False], [True, True]]),
+        ... )
+        >>> rows.numpy().ravel().tolist(), positions.numpy().tolist()
+        ([1.0, 3.0, 4.0], [[0, 0], [1, 0], [1, 1]])
+    """
+    if mask is None:
+        return tf.reshape(inputs, [-1, inputs.shape[-1]]), None
+    positions = tf.cast(tf.where(mask), tf.int32)
+    return tf.gather_nd(inputs, positions), positions
+
+
+def put_rows(values: tf.Tensor, positions: Any, inputs: tf.Tensor) -> tf.Tensor:
+    """Puts values of rows back at the positions of their items.
+
+    Args:
+        values: [T, ...] by row.
+        positions: as returned by `take_rows`.
+        inputs: [..., n], the argument of `take_rows`.
+
+    Returns:
+        The leading axes of `inputs`, then those of a value; 0 at padded items.
+    """
+    shape = tf.concat([tf.shape(inputs)[:-1], tf.shape(values)[1:]], axis=0)
+    static = [*inputs.shape[:-1], *values.shape[1:]]
+    if positions is None:
+        return tf.ensure_shape(tf.reshape(values, shape), static)
+    return tf.ensure_shape(tf.scatter_nd(positions, values, shape), static)
+
+
+def selection_of_rows(indices: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+    """The experts selected for rows, from those of lists [B, S] or items [B, L, S] -> [T, S]."""
+    if len(indices.shape) == 2:
+        return tf.gather(indices, positions[:, 0])
+    return tf.gather_nd(indices, positions)
+
+
+def where_valid(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Values [B, L, ...] with 0 at padded items, NaN included.
+
+    Example:
+        >>> where_valid(tf.constant([[5.0, 6.0]]), tf.constant([[True, False]])).numpy().tolist()
+        [[5.0, 0.0]]
+    """
+    shape = tf.concat([tf.shape(mask), tf.ones([len(values.shape) - 2], tf.int32)], 0)
+    return tf.where(tf.reshape(mask, shape), values, tf.zeros([], values.dtype))
+
+
+class Groups(NamedTuple):
+    """Rows in groups of one expert each; see `group_rows`.
+
+    Attributes:
+        rows: int32 [G, C], the row in each slot of each group; T in an empty slot.
+        slots: int32 [T, S], the slot of each selected expert, counted through all groups; G C where
+            nothing is selected.
+        experts: int32 [G], the expert of each group, ascending.
+    """
+
+    rows: tf.Tensor
+    slots: tf.Tensor
+    experts: tf.Tensor
+
+
+def group_rows(selected: tf.Tensor, num_experts: int, capacity: int = DEFAULT_CAPACITY) -> Groups:
+    r"""Puts T rows with S experts each into groups of C slots, every group of one expert.
+
+    An expert with c rows has ceil(c / C) groups, so no row is dropped, however the rows are
+    distributed. There are always
+
+    $$ G = \min\left( TS,\; \lfloor (TS - N) / C \rfloor + N \right) $$
+
+    groups, the largest number that can be needed: all shapes follow from that of `selected`, as XLA
+    requires. Unused groups stay empty.
+
+    Args:
+        selected: int32 [T, S] experts; -1 for none.
+        num_experts: N.
+        capacity: C, at most T S.
+
+    Example:
+        >>> selected = tf.constant([[1], [0], [1], [1], [-1]])
+        >>> groups = group_rows(selected, num_experts=2, capacity=2)
+        >>> groups.rows.numpy().tolist()  # row 1 with expert 0; rows 0, 2 and 3 with expert 1
+        [[1, 5], [0, 2], [3, 5]]
+        >>> groups.slots.numpy().ravel().tolist()
+        [2, 0, 3, 4, 6]
+        >>> groups.experts.numpy().tolist()
+        [0, 1, 1]
+    """
+    num_rows, num_selected = tf.shape(selected)[0], tf.shape(selected)[1]
+    pairs = num_rows * num_selected
+    capacity = tf.maximum(tf.minimum(capacity, pairs), 1)
+    num_groups = tf.minimum(pairs, tf.maximum(pairs - num_experts, 0) // capacity + num_experts)
+    flat = tf.reshape(selected, [-1])
+    # -1 sorts last.
+    keys = tf.where(flat < 0, num_experts, flat)
+    order = tf.argsort(keys, stable=True)
+    counts = tf.math.unsorted_segment_sum(tf.ones_like(keys), keys, num_experts + 1)
+    needed = -(-counts[:-1] // capacity)
+    first = tf.concat([tf.cumsum(needed, exclusive=True), [num_groups]], 0)
+    sorted_keys = tf.gather(keys, order)
+    rank = tf.range(pairs) - tf.gather(tf.cumsum(counts, exclusive=True), sorted_keys)
+    nowhere = num_groups * capacity
+    # Groups of an expert are adjacent, so that its slots are consecutive.
+    slot = tf.where(
+        sorted_keys < num_experts, tf.gather(first, sorted_keys) * capacity + rank, nowhere
+    )
+    # 1 is added because empty slots are filled with zeros.
+    filled = tf.math.unsorted_segment_sum(order // num_selected + 1, slot, nowhere + 1)[:-1]
+    rows = tf.where(filled > 0, filled - 1, num_rows)
+    ends = tf.cumsum(needed)
+    owner = tf.reduce_sum(tf.cast(tf.range(num_groups)[:, tf.newaxis] >= ends, tf.int32), axis=1)
+    return Groups(
+        tf.reshape(rows, [num_groups, capacity]),
+        tf.reshape(tf.gather(slot, tf.math.invert_permutation(order)), [num_rows, num_selected]),
+        tf.minimum(owner, num_experts - 1),
+    )
+
+
+def take_experts(weights: tf.Tensor, experts: tf.Tensor) -> tf.Tensor:
+    """Weights [N, ...] of the groups' experts [G], with a dense gradient.
+
+    The gradient of `tf.gather` would be slices, which an optimizer treats as embedding rows.
+
+    Example:
+        >>> weights = tf.constant([[1.0], [2.0]])
+        >>> take_experts(weights, tf.constant([0, 1, 1])).numpy().ravel().tolist()
+        [1.0, 2.0, 2.0]
+    """
+
+    @tf.custom_gradient
+    def take(stacked: tf.Tensor) -> Any:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            return tf.math.unsorted_segment_sum(upstream, experts, stacked.shape[0])
+
+        return tf.gather(stacked, experts), gradient
+
+    return take(weights)
+
+
+def fill_rows(rows: tf.Tensor, selected: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Appends rows that select no expert, so that XLA compiles few programs.
+
+    The resulting numbers of rows are 64, 128, ... 1,024, then eight between successive powers of
+    two: at most an eighth is added beyond 512 rows.
+
+    Args:
+        rows: [T, n].
+        selected: int32 [T, S].
+
+    Returns:
+        Both, longer.
+
+    Example:
+        >>> rows, selected = fill_rows(tf.ones([1100, 2]), tf.zeros([1100, 3], tf.int32))
+        >>> rows.shape, selected.shape, int(selected[1100, 0])
+        (TensorShape([1152, 2]), TensorShape([1152, 3]), -1)
+    """
+    count = tf.shape(rows)[0]
+    octave = tf.math.log(tf.cast(tf.maximum(count, 1), tf.float64)) / tf.math.log(
+        tf.constant(2.0, tf.float64)
+    )
+    step = 2 ** tf.maximum(tf.cast(tf.floor(octave), tf.int32) - 3, 6)
+    added = tf.maximum(-(-count // step), 1) * step - count
+    return (
+        tf.pad(rows, [[0, added], [0, 0]]),
+        tf.pad(selected, [[0, added], [0, 0]], constant_values=-1),
+    )
+
+
+class Dense(NamedTuple):
+    """The weights of a dense layer of one tower, or of several in the leading axes.
+
+    Attributes:
+        kernel: [..., in, out].
+        bias: [..., out].
+        norm: weights of the normalization (see `normalize`), each [..., out]; empty for none.
+    """
+
+    kernel: tf.Tensor
+    bias: tf.Tensor
+    norm: tuple[tf.Tensor, ...] = ()
+
+
+def select_weights(
+    layers: Sequence[Dense], select: Callable[[Any], Any], batched: bool = False
+) -> list[Dense]:
+    """Selects weights of some towers from each layer.
+
+    Args:
+        layers: stacked in the first axis.
+        select: selects from a stack.
+        batched: whether vectors get an axis for the rows, [..., 1, out], as batched products need.
+
+    Example:
+        >>> layers = [Dense(tf.ones([3, 4, 2]), tf.zeros([3, 2]))]
+        >>> [layer] = select_weights(layers, lambda w: w[1:], batched=True)
+        >>> layer.kernel.shape, layer.bias.shape
+        (TensorShape([2, 4, 2]), TensorShape([2, 1, 2]))
+    """
+
+    def vector(stacked: tf.Tensor) -> Any:
+        values = select(stacked)
+        return values[..., tf.newaxis, :] if batched else values
+
+    return [
+        Dense(select(layer.kernel), vector(layer.bias), tuple(map(vector, layer.norm)))
+        for layer in layers
+    ]
+
+
+def glorot_uniform(fan_in: int, fan_out: int, seed: int | None = None) -> Any:
+    """An initializer of stacked kernels [..., fan_in, fan_out]: glorot-uniform for each of them.
+
+    Example:
+        >>> kernels = glorot_uniform(2, 4, seed=1)([100, 2, 4])
+        >>> bool(tf.reduce_max(tf.abs(kernels)) <= 1.0)  # sqrt(6 / (2 + 4))
+        True
+    """
+    limit = (6.0 / (fan_in + fan_out)) ** 0.5
+    return tf.keras.initializers.RandomUniform(-limit, limit, seed=seed)
+
+
+def seeded_initializer(
+    initializer: Any, seed: int | None = None, num_kernels: int = 1, factor: float = 1.0
+) -> Any:
+    """Copies a Keras initializer with a seed, for one kernel or a stack of kernels.
+
+    Keras treats the leading axis of a stack [N, in, out] as that of a convolution, so its
+    variance-scaling initializers (Glorot, He, LeCun) would start the kernels too small.
+
+    Args:
+        initializer: a Keras initializer.
+        seed: seed of the copy if the initializer has none.
+        num_kernels: N, for variance-scaling initializers; 1 for a single kernel [in, out].
+        factor: scales the values, > 0.
+
+    Example:
+        >>> glorot = tf.keras.initializers.GlorotUniform()
+        >>> kernels = seeded_initializer(glorot, seed=1, num_kernels=100)([100, 2, 4])
+        >>> float(tf.reduce_max(tf.abs(kernels))) > 0.9  # sqrt(6 / (2 + 4)) = 1
+        True
+    """
+    keras = tf.keras.initializers
+    if isinstance(initializer, keras.VarianceScaling):
+        scale = initializer.scale * num_kernels * factor**2
+        own = initializer.seed
+        return keras.VarianceScaling(
+            scale, initializer.mode, initializer.distribution, seed if own is None else own
+        )
+    copy = initializer
+    if isinstance(initializer, keras.Initializer):
+        config = initializer.get_config()
+        if "seed" in config and config["seed"] is None:
+            config["seed"] = seed
+        copy = type(initializer).from_config(config)
+    if factor == 1:
+        return copy
+
+    def scaled(shape: Any, dtype: Any = None, **kwargs: Any) -> tf.Tensor:
+        return factor * copy(shape, dtype=dtype, **kwargs)
+
+    return scaled

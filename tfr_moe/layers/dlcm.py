@@ -1,0 +1,138 @@
+"""DLCM: scores items of an initial list by the state of a recurrent network that reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfr_moe._compat import tf
+from tfr_moe.layers.base import Configured
+from tfr_moe.layers.checks import full_mask
+from tfr_moe.layers.positional_encoding import positions_in_list
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class DeepListwiseContext(Configured, tf.keras.layers.Layer):
+    r"""Scores the items of an initial list by a GRU and its local ranking function.
+
+    $$ z^{(0)}_i = x_i, \quad z^{(l)}_i = \text{elu}(W_l z^{(l-1)}_i + b_l), \qquad
+       o_i, s = \text{GRU}([x_n; z_n], \dots, [x_1; z_1]), \qquad
+       \phi(o_i, s) = V \left( \tanh(W s + b) \cdot o_i \right) $$
+
+    (Ai et al. 2018, "Learning a Deep Listwise Context Model for Ranking Refinement" (SIGIR),
+    https://arxiv.org/abs/1804.05936). The GRU reads the list from its last item to its first, so
+    that the state s depends most on the best items. o_i [a] is its output at item i, and tanh(W s +
+    b) [k, a] compares it with the list in k ways. Padded items are skipped.
+
+    Args:
+        hidden_dims: widths of the ELU layers; may be empty.
+        state_dim: a, the width of the GRU.
+        num_comparisons: k.
+        dropout: share of the GRU's outputs dropped in training.
+        seed: seed of initialization and dropout.
+        num_outputs: logits for each item; V has a row for each.
+
+    Raises:
+        ValueError: if `state_dim`, `num_comparisons` or `num_outputs` is below 1.
+
+    Example:
+        >>> dlcm = DeepListwiseContext([8], state_dim=4)
+        >>> dlcm(tf.ones([2, 3, 5]), mask=tf.ones([2, 3], tf.bool)).shape
+        TensorShape([2, 3])
+    """
+
+    def __init__(
+        self,
+        hidden_dims: Sequence[int] = (64, 64),
+        state_dim: int = 64,
+        num_comparisons: int = 8,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        num_outputs: int = 1,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        for name, value in (
+            ("state_dim", state_dim),
+            ("num_comparisons", num_comparisons),
+            ("num_outputs", num_outputs),
+        ):
+            if value < 1:
+                raise ValueError(f"{name} must be >= 1. Received: {name}={value}")
+        self.hidden_dims = tuple(hidden_dims)
+        self.state_dim = state_dim
+        self.num_comparisons = num_comparisons
+        self.dropout = dropout
+        self.seed = seed
+        self.num_outputs = num_outputs
+        layers, dtype = tf.keras.layers, self.dtype_policy
+
+        def dense(
+            units: int, activation: str | None, seed_offset: int, name: str
+        ) -> tf.keras.layers.Dense:
+            initializer = tf.keras.initializers.GlorotUniform(self._offset_seed(seed_offset))
+            return layers.Dense(
+                units, activation, kernel_initializer=initializer, name=name, dtype=dtype
+            )
+
+        self.abstract = [
+            dense(width, "elu", depth, f"abstract_{depth}")
+            for depth, width in enumerate(self.hidden_dims)
+        ]
+        self.reader = layers.GRU(
+            state_dim,
+            return_sequences=True,
+            return_state=True,
+            kernel_initializer=tf.keras.initializers.GlorotUniform(self._offset_seed(50)),
+            recurrent_initializer=tf.keras.initializers.Orthogonal(seed=self._offset_seed(51)),
+            name="reader",
+            dtype=dtype,
+        )
+        self.views = dense(num_comparisons * state_dim, "tanh", 52, "views")
+        self.output_layer = dense(num_outputs, None, 53, "output")
+        self.drop = layers.Dropout(dropout, seed=self._offset_seed(54), name="drop", dtype=dtype)
+
+    def _offset_seed(self, offset: int) -> int | None:
+        return None if self.seed is None else self.seed + offset
+
+    def call(
+        self,
+        inputs: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        positions: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> tf.Tensor:
+        """Scores the items of each list.
+
+        Args:
+            inputs: [B, L, n] input vectors.
+            mask: bool [B, L], True at valid items; None takes every item as valid.
+            positions: int [B, L], position of each item in the initial list, from 0; None takes the
+                order of the valid items in `inputs`.
+            training: whether dropout is active.
+
+        Returns:
+            Logits, float32 [B, L], with several outputs [B, L, num_outputs]; 0 at padded items.
+        """
+        mask = full_mask(inputs, mask)
+        if positions is None:
+            positions = positions_in_list(mask)
+        # Padded items go to the end, which the mask hides from the GRU.
+        last_first = tf.argsort(tf.where(mask, positions, -1), direction="DESCENDING", stable=True)
+        valid = mask[..., tf.newaxis]
+        vectors = tf.where(valid, tf.cast(inputs, self.compute_dtype), 0)
+        hidden = vectors = tf.gather(vectors, last_first, batch_dims=1)
+        for layer in self.abstract:
+            hidden = layer(hidden)
+        if self.abstract:
+            vectors = tf.concat([vectors, hidden], axis=-1)
+        lengths = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
+        real = tf.sequence_mask(lengths, tf.shape(mask)[1])
+        outputs, state = self.reader(vectors, mask=real, training=training)
+        outputs = self.drop(outputs, training=training)
+        of_list = tf.reshape(self.views(state), [-1, self.num_comparisons, self.state_dim])
+        comparisons = tf.matmul(outputs, of_list, transpose_b=True)  # [B, L, k]
+        logits = tf.cast(self.output_layer(comparisons), tf.float32)
+        original_order = tf.argsort(last_first)
+        logits = tf.where(valid, tf.gather(logits, original_order, batch_dims=1), 0.0)
+        return tf.squeeze(logits, axis=-1) if self.num_outputs == 1 else logits

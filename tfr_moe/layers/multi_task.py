@@ -1,0 +1,337 @@
+"""Multi-task models that share nothing, a bottom network, or a mixture of experts.
+
+Every model ends in one tower per task, `y_k = h_k(f_k(x))`, and returns one logit per task. The
+models differ in f_k. They are those of Ma et al. 2018, "Modeling Task Relationships in Multi-task
+Learning with Multi-gate Mixture-of-Experts" (KDD), https://doi.org/10.1145/3219819.3220007. The
+remaining baselines of that paper are in `task_sharing`, the mixture gated by category is in
+`category_mmoe`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+from tfr_moe._compat import tf
+from tfr_moe.layers.base import Configured
+from tfr_moe.layers.dispatch import glorot_uniform, put_rows, take_rows
+from tfr_moe.layers.experts import ExpertTowers
+from tfr_moe.layers.gate_metrics import GateMonitor, TrainingMean, expert_correlation
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class TaskTowers(ExpertTowers):
+    """One network per task, each on its own input or all on the same input.
+
+    Args are those of `ExpertTowers`; `num_experts` is the number of tasks.
+
+    Example:
+        >>> TaskTowers(num_experts=2, hidden_dims=[4])(tf.ones([5, 2, 3])).shape
+        TensorShape([5, 2])
+    """
+
+    def call(  # type: ignore[override]
+        self, inputs: tf.Tensor, training: bool = False
+    ) -> tf.Tensor:
+        """Inputs [T, tasks, n] or [T, n] -> [T, tasks], or [T, tasks, h] if hidden."""
+        return self._logits(self.all_experts(inputs, training))
+
+
+class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
+    """Base class of the multi-task models.
+
+    Args:
+        num_tasks: number of tasks, >= 1.
+        hidden_dims: widths of the layers below the towers: of the bottom, or of each expert.
+        tower_hidden_dims: widths of the hidden layers of each task's tower; empty for a linear
+            tower.
+        activation: Keras name of the hidden activation.
+        dropout: share of hidden units dropped in training.
+        seed: seed of initialization and dropout.
+        task_names: names of the tasks in metrics and routing; by default `task_0`, ...
+        num_outputs: logits of a tower for each item, such as one per grade of ordinal labels.
+
+    Raises:
+        ValueError: if `num_tasks` or `num_outputs` is below 1, `hidden_dims` is empty, or the
+            number of `task_names` is not `num_tasks`.
+    """
+
+    def __init__(
+        self,
+        num_tasks: int,
+        hidden_dims: Sequence[int] = (256,),
+        tower_hidden_dims: Sequence[int] = (64,),
+        activation: str = "relu",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        task_names: Sequence[str] | None = None,
+        num_outputs: int = 1,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        if num_tasks < 1:
+            raise ValueError(f"num_tasks must be >= 1. Received: num_tasks={num_tasks}")
+        if num_outputs < 1:
+            raise ValueError(f"num_outputs must be >= 1. Received: num_outputs={num_outputs}")
+        if not hidden_dims:
+            raise ValueError("hidden_dims must have at least one width. Received: hidden_dims=()")
+        if task_names is not None and len(task_names) != num_tasks:
+            raise ValueError(
+                f"task_names must be {num_tasks} names. Received: task_names={tuple(task_names)}"
+            )
+        self.num_tasks = num_tasks
+        self.hidden_dims = tuple(hidden_dims)
+        self.tower_hidden_dims = tuple(tower_hidden_dims)
+        self.activation = activation
+        self.dropout = dropout
+        self.seed = seed
+        self.task_names = tuple(task_names or (f"task_{k}" for k in range(num_tasks)))
+        self.num_outputs = num_outputs
+
+    @abc.abstractmethod
+    def call(self, inputs: tf.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Inputs [..., n] -> float32 logits [..., tasks] or [..., tasks, num_outputs].
+
+        Models with gates return a dict that holds them as `logits`, see `logits_of`.
+        """
+
+    def _experts(self, count: int, name: str) -> ExpertTowers:
+        """Networks of `hidden_dims` that all tasks share, without an output layer."""
+        return ExpertTowers(
+            count,
+            self.hidden_dims,
+            self.activation,
+            self.dropout,
+            self.seed,
+            hidden_output=True,
+            name=name,
+            dtype=self.dtype_policy,
+        )
+
+    def _task_networks(
+        self, hidden_dims: Sequence[int], name: str, seed_offset: int = 0, hidden: bool = False
+    ) -> TaskTowers:
+        """One network per task, with an output layer unless `hidden`."""
+        return TaskTowers(
+            self.num_tasks,
+            hidden_dims,
+            self.activation,
+            self.dropout,
+            self._offset_seed(seed_offset),
+            hidden_output=hidden,
+            num_outputs=1 if hidden else self.num_outputs,
+            name=name,
+            dtype=self.dtype_policy,
+        )
+
+    def _towers(self) -> TaskTowers:
+        return self._task_networks(self.tower_hidden_dims, "task_towers", seed_offset=100)
+
+    def _offset_seed(self, offset: int) -> int | None:
+        """The seed of one part of the model."""
+        return None if self.seed is None else self.seed + offset
+
+
+def logits_of(outputs: tf.Tensor | dict[str, tf.Tensor]) -> tf.Tensor:
+    """The logits that a layer returned, alone or in a dict beside the routing of its gates.
+
+    Example:
+        >>> logits_of(MMoE(num_tasks=2, hidden_dims=[8])(tf.ones([3, 5]))).shape
+        TensorShape([3, 2])
+    """
+    return outputs["logits"] if isinstance(outputs, dict) else outputs
+
+
+class ItemwiseMultiTask(MultiTaskLayer, metaclass=abc.ABCMeta):
+    """Base class of the models without gates. Args are those of `MultiTaskLayer`."""
+
+    @abc.abstractmethod
+    def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
+        """Rows [T, n] -> logits [T, tasks] or [T, tasks, num_outputs]."""
+
+    def call(
+        self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
+    ) -> tf.Tensor:
+        """Scores the valid items for every task.
+
+        Args:
+            inputs: [B, n], or [B, L, n] for lists.
+            mask: bool [B] or [B, L], True at valid items; None takes every item as valid.
+            training: whether dropout, added losses and metrics are active.
+
+        Returns:
+            Logits, float32 [B, tasks] or [B, L, tasks], 0 at padded items; several outputs are the
+            last axis.
+        """
+        rows, positions = take_rows(inputs, mask)
+        return put_rows(tf.cast(self._score(rows, training), tf.float32), positions, inputs)
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class SingleTask(ItemwiseMultiTask):
+    """A separate network for every task, y_k = h_k(f_k(x)).
+
+    Args are those of `MultiTaskLayer`.
+
+    Example:
+        >>> SingleTask(num_tasks=2, hidden_dims=[8])(tf.ones([3, 5])).shape
+        TensorShape([3, 2])
+    """
+
+    def __init__(self, num_tasks: int, *args: Any, **kwargs: Any):
+        super().__init__(num_tasks, *args, **kwargs)
+        layers = (*self.hidden_dims, *self.tower_hidden_dims)
+        self.networks = self._task_networks(layers, "networks")
+
+    def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
+        return self.networks(rows, training=training)
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class SharedBottom(ItemwiseMultiTask):
+    """One bottom network f for all tasks and a tower for each, y_k = h_k(f(x)).
+
+    Caruana 1997, "Multitask Learning", https://doi.org/10.1023/A:1007379606734; eq. 1 of Ma et al.
+    2018.
+
+    Args are those of `MultiTaskLayer`.
+
+    Example:
+        >>> SharedBottom(num_tasks=2, hidden_dims=[8])(tf.ones([3, 4, 5])).shape
+        TensorShape([3, 4, 2])
+    """
+
+    def __init__(self, num_tasks: int, *args: Any, **kwargs: Any):
+        super().__init__(num_tasks, *args, **kwargs)
+        self.bottom = self._experts(1, "bottom")
+        self.towers = self._towers()
+
+    def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
+        shared = self.bottom(rows, training=training)[:, 0]
+        return self.towers(shared, training=training)
+
+
+class MixtureOfTasks(MultiTaskLayer, metaclass=abc.ABCMeta):
+    """Experts under softmax gates: one gate in `OMoE`, one per task in `MMoE`.
+
+    Gates and mixing run in float32 under every precision policy. Training records the metrics of
+    `GateMonitor` and `expert_correlation` (see `tfr_moe.layers.gate_metrics`).
+
+    Args:
+        num_tasks: see `MultiTaskLayer`.
+        num_experts: N.
+        **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each expert.
+    """
+
+    def __init__(self, num_tasks: int, *args: Any, num_experts: int = 8, **kwargs: Any):
+        super().__init__(num_tasks, *args, **kwargs)
+        self.num_experts = num_experts
+        self.experts = self._experts(num_experts, "experts")
+        self.towers = self._towers()
+        self.monitor = GateMonitor(
+            num_experts, gates=self.gate_names, name="gates", dtype="float32"
+        )
+        self._correlation = TrainingMean(name="expert_correlation")
+
+    @property
+    @abc.abstractmethod
+    def gate_names(self) -> tuple[str, ...]:
+        """Names of the gates: the tasks, or "" for one gate of all tasks."""
+
+    def build(self, input_shape: Any) -> None:
+        """Creates the kernel [gates, n, N], glorot-uniform for each gate; there is no bias."""
+        width = int(input_shape[-1])
+        self.gate_kernel = self.add_weight(
+            "gate_kernel",
+            [len(self.gate_names), width, self.num_experts],
+            initializer=glorot_uniform(width, self.num_experts, self._offset_seed(200)),
+        )
+        super().build(input_shape)
+
+    def gate(self, rows: tf.Tensor) -> tf.Tensor:
+        """Rows [T, n] -> gate weights, float32 [T, gates, N], which sum to 1 over the experts."""
+        kernel = tf.cast(self.gate_kernel, tf.float32)
+        return tf.nn.softmax(tf.einsum("tn,gne->tge", tf.cast(rows, tf.float32), kernel))
+
+    def call(
+        self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
+    ) -> dict[str, tf.Tensor]:
+        """Scores the valid items for every task.
+
+        Args:
+            inputs: [B, n], or [B, L, n] for lists.
+            mask: bool [B] or [B, L], True at valid items; None takes every item as valid.
+            training: whether dropout and metrics are active.
+
+        Returns:
+            `logits` as `ItemwiseMultiTask` returns them, and for each gate `expert_ids` int32 and
+            `expert_weights` float32 of all experts, [B, N] or [B, L, N], heaviest first, with
+            `_<task>` after the name where each task has a gate. Weights are 0 at padded items.
+        """
+        rows, positions = take_rows(inputs, mask)
+        gate = self.gate(rows)
+        logits = tf.cast(self._mix(rows, gate, training), tf.float32)
+        outputs = {"logits": put_rows(logits, positions, inputs)}
+        weights, ids = tf.math.top_k(put_rows(gate, positions, inputs), k=self.num_experts)
+        for index, name in enumerate(self.gate_names):
+            suffix = f"_{name}" if name else ""
+            outputs[f"expert_ids{suffix}"] = ids[..., index, :]
+            outputs[f"expert_weights{suffix}"] = weights[..., index, :]
+        return outputs
+
+    def _mix(self, rows: tf.Tensor, gate: tf.Tensor, training: bool) -> tf.Tensor:
+        outputs = tf.cast(self.experts(rows, training=training), tf.float32)
+        weights = self.monitor(gate, training=training)
+        if training:
+            self._correlation.update_state(
+                expert_correlation(tf.stop_gradient(outputs)), tf.sign(tf.shape(rows)[0])
+            )
+        mixed = tf.matmul(weights, outputs)  # [T, gates, h]
+        one_for_all = len(self.gate_names) == 1
+        return self.towers(mixed[:, 0] if one_for_all else mixed, training=training)
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class OMoE(MixtureOfTasks):
+    r"""One-gate mixture of experts: the towers of all tasks read the same mixture.
+
+    $$ f(x) = \sum_{i=1}^N g(x)_i f_i(x), \qquad g(x) = \text{softmax}(W_g x), \qquad
+       y_k = h_k(f(x)) $$
+
+    (eq. 5 of Ma et al. 2018).
+
+    Args are those of `MixtureOfTasks`.
+
+    Example:
+        >>> OMoE(num_tasks=2, hidden_dims=[8], num_experts=3)(tf.ones([3, 5]))["logits"].shape
+        TensorShape([3, 2])
+    """
+
+    @property
+    def gate_names(self) -> tuple[str, ...]:
+        """The empty name of the only gate."""
+        return ("",)
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class MMoE(MixtureOfTasks):
+    r"""Multi-gate mixture of experts: each task mixes the shared experts by its own gate.
+
+    $$ f^k(x) = \sum_{i=1}^N g^k(x)_i f_i(x), \qquad g^k(x) = \text{softmax}(W_{gk} x), \qquad
+       y_k = h^k(f^k(x)) $$
+
+    (eqs. 6 and 7 of Ma et al. 2018). With one task it equals `OMoE`.
+
+    Args are those of `MixtureOfTasks`.
+
+    Example:
+        >>> outputs = MMoE(num_tasks=2, hidden_dims=[8], num_experts=3)(tf.ones([3, 4, 5]))
+        >>> {name: tuple(value.shape) for name, value in outputs.items() if "task_1" not in name}
+        {'logits': (3, 4, 2), 'expert_ids_task_0': (3, 4, 3), 'expert_weights_task_0': (3, 4, 3)}
+    """
+
+    @property
+    def gate_names(self) -> tuple[str, ...]:
+        """The names of the tasks."""
+        return self.task_names

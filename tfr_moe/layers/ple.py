@@ -1,0 +1,358 @@
+"""Progressive layered extraction: experts of each domain beside shared ones, in levels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tfr_moe._compat import tf
+from tfr_moe.layers.base import Configured
+from tfr_moe.layers.checks import full_mask
+from tfr_moe.layers.dispatch import glorot_uniform, put_rows, take_experts, take_rows, where_valid
+from tfr_moe.layers.experts import ExpertTowers
+from tfr_moe.layers.gate_metrics import TrainingMean
+
+
+def layers_of_levels(hidden_dims: Sequence[int], num_levels: int) -> list[tuple[int, ...]]:
+    """Distributes hidden layers over levels, in order; the first levels take the remainder.
+
+    Raises:
+        ValueError: if `num_levels` is below 1 or above the number of layers.
+
+    Example:
+        >>> layers_of_levels([1024, 512, 256], 2)
+        [(1024, 512), (256,)]
+    """
+    if not 1 <= num_levels <= len(hidden_dims):
+        raise ValueError(
+            "num_levels must be from 1 to the number of hidden layers. "
+            f"Received: num_levels={num_levels}, hidden_dims={tuple(hidden_dims)}"
+        )
+    each, over = divmod(len(hidden_dims), num_levels)
+    ends = [each * (level + 1) + min(level + 1, over) for level in range(num_levels)]
+    return [tuple(hidden_dims[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+
+class _Level(tf.keras.layers.Layer):
+    """The experts and gates of one level; see `ProgressiveExtraction`.
+
+    Args:
+        num_domains: D.
+        num_domain_experts: m, experts of each domain.
+        num_shared_experts: s.
+        last: whether this is the top level, which has no shared gate.
+        towers: further arguments of the experts.
+        seed: of the experts and gates.
+    """
+
+    def __init__(
+        self,
+        num_domains: int,
+        num_domain_experts: int,
+        num_shared_experts: int,
+        last: bool,
+        towers: dict[str, Any],
+        seed: int | None,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.num_domains, self.last, self.seed = num_domains, last, seed
+        self.num_domain_experts, self.num_shared_experts = num_domain_experts, num_shared_experts
+        self.domain_experts = ExpertTowers(
+            num_domains * num_domain_experts,
+            seed=seed,
+            hidden_output=True,
+            name="domain_experts",
+            dtype=self.dtype_policy,
+            **towers,
+        )
+        self.shared_experts = ExpertTowers(
+            num_shared_experts,
+            seed=self._offset_seed(100),
+            hidden_output=True,
+            name="shared_experts",
+            dtype=self.dtype_policy,
+            **towers,
+        )
+
+    @property
+    def num_experts(self) -> int:
+        """Number of all experts, D m + s."""
+        return self.num_domains * self.num_domain_experts + self.num_shared_experts
+
+    def build(self, input_shape: Any) -> None:
+        """Creates the gates' kernels [D, n, m + s] and [n, D m + s], and the experts' weights."""
+        width = int(input_shape[-1])
+
+        def gate(name: str, leading: list[int], experts: int, seed_offset: int) -> tf.Variable:
+            start = glorot_uniform(width, experts, self._offset_seed(seed_offset))
+            shape = [*leading, width, experts]
+            return self.add_weight(name, shape, tf.float32, start, experimental_autocast=False)
+
+        usable = self.num_domain_experts + self.num_shared_experts
+        self.gate_kernel = gate("gate_kernel", [self.num_domains], usable, 200)
+        if not self.last:
+            self.shared_gate_kernel = gate("shared_gate_kernel", [], self.num_experts, 300)
+        for experts in (self.domain_experts, self.shared_experts):
+            with tf.name_scope(experts.name):
+                experts.build([None, width])
+        super().build(input_shape)
+
+    def _offset_seed(self, offset: int) -> int | None:
+        return None if self.seed is None else self.seed + offset
+
+    def all_domains(
+        self, own: tf.Tensor, shared: tf.Tensor, training: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Computes all domains at once, for a level below the last.
+
+        Args:
+            own: inputs of the domains, [T, n] for all or [T, D, n].
+            shared: input of the shared part, [T, n].
+            training: whether dropout is active.
+
+        Returns:
+            The extraction of each domain, float32 [T, D, h], and of the shared part, [T, h].
+        """
+        per_domain = len(own.shape) == 3
+        inputs = tf.repeat(own, self.num_domain_experts, axis=1) if per_domain else own
+        of_domains = self._all_experts(self.domain_experts, inputs, training)
+        of_shared = self._all_experts(self.shared_experts, shared, training)
+        product = "tdn,dne->tde" if per_domain else "tn,dne->tde"
+        weights = _softmax(product, own, self.gate_kernel)
+        width, count = of_domains.shape[-1], self.num_domain_experts
+        each = tf.reshape(of_domains, [-1, self.num_domains, count, width])
+        extracted = tf.einsum("tde,tdeh->tdh", weights[..., :count], each)
+        extracted += tf.einsum("tde,teh->tdh", weights[..., count:], of_shared)
+        shared_weights = _softmax("tn,ne->te", shared, self.shared_gate_kernel)
+        outputs = tf.concat([of_domains, of_shared], axis=1)
+        return extracted, tf.einsum("te,teh->th", shared_weights, outputs)
+
+    def domains_of_lists(
+        self,
+        own: tf.Tensor,
+        shared: tf.Tensor,
+        domains: tf.Tensor,
+        mask: tf.Tensor,
+        training: bool,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Computes the domain of each list only.
+
+        Args:
+            own: inputs of the lists' domains, [B, L, n].
+            shared: input of the shared part, [B, L, n].
+            domains: int32 [B].
+            mask: bool [B, L].
+            training: whether dropout is active.
+
+        Returns:
+            The extraction, float32 [B, L, h], and the gate's weights [B, L, m + s].
+        """
+        count = self.num_domain_experts
+        selected = domains[:, tf.newaxis] * count + tf.range(count)
+        of_domain = self.domain_experts(own, selected, mask=mask, training=training)
+        of_shared = self.shared_experts(shared, mask=mask, training=training)
+        outputs = tf.cast(tf.concat([of_domain, of_shared], axis=2), tf.float32)
+        kernel = take_experts(tf.convert_to_tensor(self.gate_kernel), domains)
+        weights = _softmax("bln,bne->ble", own, kernel)
+        return tf.einsum("ble,bleh->blh", weights, outputs), weights
+
+    def routing(self, weights: tf.Tensor, domains: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Names the experts behind gate weights.
+
+        Args:
+            weights: [..., m + s].
+            domains: int32, broadcast to the leading axes of `weights`.
+
+        Returns:
+            `expert_ids` int32 and `expert_weights`, [..., m + s], heaviest first. Ids count the
+            experts of domain 0, those of domain 1, ..., then the shared ones.
+        """
+        m, s = self.num_domain_experts, self.num_shared_experts
+        of_domain = domains[..., tf.newaxis] * m + tf.range(m)
+        leading = tf.shape(of_domain)[:-1]
+        shared = tf.range(self.num_experts - s, self.num_experts)
+        shared = tf.broadcast_to(shared, tf.concat([leading, [s]], axis=0))
+        ids = tf.broadcast_to(tf.concat([of_domain, shared], axis=-1), tf.shape(weights))
+        top, order = tf.math.top_k(weights, k=m + s)
+        ids = tf.gather(ids, order, batch_dims=len(weights.shape) - 1)
+        return {"expert_ids": tf.ensure_shape(ids, weights.shape), "expert_weights": top}
+
+    @staticmethod
+    def _all_experts(experts: ExpertTowers, rows: tf.Tensor, training: bool) -> tf.Tensor:
+        return tf.cast(
+            experts.all_experts(tf.cast(rows, experts.compute_dtype), training), tf.float32
+        )
+
+
+def _softmax(product: str, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+    """Gate weights, in float32 under every precision policy."""
+    return tf.nn.softmax(tf.einsum(product, tf.cast(inputs, tf.float32), kernel))
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
+    r"""Progressive layered extraction (PLE): each domain mixes its own experts with shared ones.
+
+    With E_p the m experts of domain p and E_s the s shared ones, level j extracts for domain p
+
+    $$ g_p^j = \sum_i w_i \, [E_p(g_p^{j-1}), E_s(g_s^{j-1})]_i, \qquad
+       w = \text{softmax}(W_p^j g_p^{j-1}), \qquad y_p = h_p(g_p^{last}) $$
+
+    over the m + s experts that p may use, from g^0 = x; h_p is the tower of the domain. Below the
+    last level the shared part extracts g_s^j in the same way from the experts of all domains and
+    the shared ones. One level is customized gate control (CGC). Gates and mixing run in float32
+    under every precision policy.
+
+    Tang et al. 2020, "Progressive Layered Extraction (PLE): A Novel Multi-Task Learning (MTL) Model
+    for Personalized Recommendations" (RecSys), https://doi.org/10.1145/3383313.3412236.
+
+    The tasks of the paper are labels, each predicted for every item. Here each list gets the score
+    of its own domain: the last level and the towers compute that domain only, m + s experts per
+    item. The levels below compute all D m + s experts, since the shared gate mixes them, so that
+    the cost of one level alone does not grow with D.
+
+    Training records `shared_share`: the share of the last gates' weight on shared
+    experts, s / (m + s) for uniform gates.
+
+    Args:
+        num_domains: D, including domain 0 of unknown categories.
+        hidden_dims: widths of the experts' hidden layers, distributed over the levels in order (see
+            `layers_of_levels`): an item passes the same layers at any number of levels.
+        tower_hidden_dims: widths of the hidden layers of each domain's tower; empty for a linear
+            tower.
+        num_levels: number of levels.
+        num_domain_experts: m.
+        num_shared_experts: s.
+        activation: Keras name of the hidden activation.
+        dropout: share of hidden units dropped in training.
+        seed: seed of initialization and dropout.
+        num_outputs: logits for each item.
+
+    Raises:
+        ValueError: for a number of domains or experts below 1, or more levels than `hidden_dims`.
+
+    Example:
+        >>> layer = ProgressiveExtraction(num_domains=3, hidden_dims=[8, 4], tower_hidden_dims=[4])
+        >>> outputs = layer(tf.ones([2, 5, 6]), tf.constant([1, 0]))
+        >>> outputs["logits"].shape, outputs["expert_ids"].shape
+        (TensorShape([2, 5]), TensorShape([2, 5, 3]))
+    """
+
+    def __init__(
+        self,
+        num_domains: int,
+        hidden_dims: Sequence[int] = (1024, 512, 256),
+        tower_hidden_dims: Sequence[int] = (64,),
+        num_levels: int = 2,
+        num_domain_experts: int = 1,
+        num_shared_experts: int = 2,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        num_outputs: int = 1,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        for name, count in (
+            ("num_domains", num_domains),
+            ("num_domain_experts", num_domain_experts),
+            ("num_shared_experts", num_shared_experts),
+        ):
+            if count < 1:
+                raise ValueError(f"{name} must be >= 1. Received: {name}={count}")
+        self.num_domains, self.num_levels = num_domains, num_levels
+        self.num_domain_experts, self.num_shared_experts = num_domain_experts, num_shared_experts
+        self.hidden_dims, self.tower_hidden_dims = tuple(hidden_dims), tuple(tower_hidden_dims)
+        self.activation, self.dropout, self.seed = activation, dropout, seed
+        self.num_outputs = num_outputs
+        common: dict[str, Any] = {"activation": activation, "dropout": dropout}
+        self.levels = [
+            _Level(
+                num_domains,
+                num_domain_experts,
+                num_shared_experts,
+                last=number == num_levels - 1,
+                towers={**common, "hidden_dims": dims},
+                seed=None if seed is None else seed + 1000 * number,
+                name=f"level_{number}",
+                dtype=self.dtype_policy,
+            )
+            for number, dims in enumerate(layers_of_levels(hidden_dims, num_levels))
+        ]
+        self.towers = ExpertTowers(
+            num_domains,
+            tower_hidden_dims,
+            seed=None if seed is None else seed + 500,
+            num_outputs=num_outputs,
+            name="towers",
+            dtype=self.dtype_policy,
+            **common,
+        )
+        self._shared_share = TrainingMean(name="shared_share")
+
+    def build(self, input_shape: Any) -> None:
+        """Builds the levels, each on the width that the level below extracts."""
+        width = int(input_shape[-1])
+        for level in self.levels:
+            with tf.name_scope(level.name):
+                level.build([None, width])
+            width = level.shared_experts.hidden_dims[-1]
+        with tf.name_scope(self.towers.name):
+            self.towers.build([None, width])
+        super().build(input_shape)
+
+    @property
+    def num_experts(self) -> int:
+        """Number of experts of the last level, D m + s; the shared ones have the last ids."""
+        return self.levels[-1].num_experts
+
+    def call(
+        self,
+        inputs: tf.Tensor,
+        domains: tf.Tensor,
+        mask: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> dict[str, tf.Tensor]:
+        """Scores the valid items for the domain of their list.
+
+        Args:
+            inputs: [B, L, n].
+            domains: int32 [B].
+            mask: bool [B, L], True at valid items; None takes every item as valid.
+            training: whether dropout and the metric are active.
+
+        Returns:
+            `logits` float32 [B, L], 0 at padded items; several outputs are the last axis.
+            `expert_ids` int32 and `expert_weights` float32 of the last level, [B, L, m + s],
+            heaviest expert first.
+        """
+        mask = full_mask(inputs, mask)
+        own, shared = self._below_last_level(where_valid(inputs, mask), domains, mask, training)
+        last = self.levels[-1]
+        hidden, weights = last.domains_of_lists(own, shared, domains, mask, training)
+        if training:
+            share = tf.reduce_sum(weights[..., last.num_domain_experts :], axis=-1)
+            self._shared_share.update_state(tf.stop_gradient(share), tf.cast(mask, tf.float32))
+        of_lists = domains[:, tf.newaxis]
+        logits = self.towers(hidden, of_lists, mask=mask, training=training)
+        weights *= tf.cast(mask[..., tf.newaxis], weights.dtype)
+        return {
+            "logits": tf.cast(tf.squeeze(logits, axis=2), tf.float32),
+            **last.routing(weights, of_lists),
+        }
+
+    def _below_last_level(
+        self, inputs: tf.Tensor, domains: tf.Tensor, mask: tf.Tensor, training: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The last level's inputs of the list's domain and of the shared part, each [B, L, n]."""
+        if len(self.levels) == 1:
+            return inputs, inputs
+        rows, positions = take_rows(inputs, mask)
+        own, shared = rows, rows
+        for level in self.levels[:-1]:
+            own, shared = level.all_domains(own, shared, training)
+        of_items = tf.repeat(domains[:, tf.newaxis], tf.shape(inputs)[1], axis=1)
+        of_rows, _ = take_rows(of_items[..., tf.newaxis], mask)
+        own = tf.gather(own, of_rows[:, 0], axis=1, batch_dims=1)
+        return put_rows(own, positions, inputs), put_rows(shared, positions, inputs)

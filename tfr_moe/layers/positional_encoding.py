@@ -1,0 +1,120 @@
+"""Positions of items in their lists, as numbers and as vectors added to the items."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+from tfr_moe._compat import tf
+from tfr_moe.layers.base import Configured
+from tfr_moe.layers.dispatch import seeded_initializer
+
+PositionalEncoding = Literal["none", "fixed", "learned"]
+
+
+def positions_in_list(mask: tf.Tensor) -> tf.Tensor:
+    """The position of each valid item among the valid items of its list, from 0.
+
+    Args:
+        mask: bool [B, L].
+
+    Returns:
+        int32 [B, L]; undefined at padded items.
+
+    Example:
+        >>> positions_in_list(tf.constant([[True, False, True, True]])).numpy().tolist()
+        [[0, 0, 1, 2]]
+    """
+    return tf.cumsum(tf.cast(mask, tf.int32), axis=1) - 1
+
+
+def sinusoidal_encoding(positions: tf.Tensor, width: int) -> tf.Tensor:
+    r"""The fixed encoding of Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762).
+
+    $$ PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d}), \qquad
+       PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d}) $$
+
+    Args:
+        positions: int [...].
+        width: d; an odd one omits the last cosine.
+
+    Returns:
+        float32 [..., d].
+
+    Example:
+        >>> sinusoidal_encoding(tf.constant([0, 1]), 2).numpy().astype(float).round(3).tolist()
+        [[0.0, 1.0], [0.841, 0.54]]
+    """
+    pairs = (width + 1) // 2
+    frequencies = tf.constant([10000.0 ** (-2 * i / width) for i in range(pairs)], tf.float32)
+    angles = tf.cast(positions, tf.float32)[..., tf.newaxis] * frequencies
+    both = tf.stack([tf.sin(angles), tf.cos(angles)], axis=-1)
+    shape = tf.concat([tf.shape(positions), [2 * pairs]], axis=0)
+    return tf.ensure_shape(tf.reshape(both, shape)[..., :width], [*positions.shape, width])
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class PositionEncoding(Configured, tf.keras.layers.Layer):
+    """Adds to each item's vector an encoding of its position in the initial list.
+
+    Args:
+        kind: `fixed` for `sinusoidal_encoding`, `learned` for an embedding of each position.
+        max_positions: number of positions with a learned embedding; later ones share the last.
+        seed: seed of the initialization of learned embeddings.
+        embeddings_initializer: of learned embeddings.
+        embeddings_regularizer: of learned embeddings.
+
+    Raises:
+        ValueError: for another kind.
+
+    Example:
+        >>> encoding = PositionEncoding("learned")
+        >>> encoding(tf.ones([2, 3, 5]), tf.constant([[0, 1, 2], [2, 0, 1]])).shape
+        TensorShape([2, 3, 5])
+    """
+
+    def __init__(
+        self,
+        kind: PositionalEncoding = "fixed",
+        max_positions: int = 200,
+        seed: int | None = None,
+        embeddings_initializer: Any = "uniform",
+        embeddings_regularizer: Any = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        kinds = get_args(PositionalEncoding)[1:]
+        if kind not in kinds:
+            raise ValueError(f"kind must be {' or '.join(kinds)}. Received: kind={kind!r}")
+        self.kind = kind
+        self.max_positions = max_positions
+        self.seed = seed
+        self.embeddings_initializer = tf.keras.initializers.get(embeddings_initializer)
+        self.embeddings_regularizer = tf.keras.regularizers.get(embeddings_regularizer)
+
+    def build(self, input_shape: Any) -> None:
+        """Creates the learned embeddings [max_positions, n]."""
+        if self.kind == "learned":
+            self.embeddings = self.add_weight(
+                "embeddings",
+                [self.max_positions, int(input_shape[-1])],
+                initializer=seeded_initializer(self.embeddings_initializer, self.seed),
+                regularizer=self.embeddings_regularizer,
+            )
+        super().build(input_shape)
+
+    def call(self, inputs: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+        """Adds the encoding.
+
+        Args:
+            inputs: [B, L, n] vectors.
+            positions: int [B, L], from 0.
+
+        Returns:
+            [B, L, n].
+        """
+        if self.kind == "fixed":
+            encoding = sinusoidal_encoding(positions, inputs.shape[-1])
+        else:
+            known = tf.clip_by_value(positions, 0, self.max_positions - 1)
+            encoding = tf.gather(self.embeddings, known)
+        return inputs + tf.cast(encoding, inputs.dtype)

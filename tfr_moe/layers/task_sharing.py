@@ -1,0 +1,327 @@
+"""Multi-task models with one network per task, tied by a penalty, stitches or factors.
+
+They are baselines of Ma et al. 2018 (KDD, section 5.1), https://doi.org/10.1145/3219819.3220007.
+`MULTITASK` names them and the models of `multi_task`; `match_budget` gives all of them the same
+number of parameters.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tfr_moe._compat import tf
+from tfr_moe.errors import UserError
+from tfr_moe.layers.distribute import mean_over_items
+from tfr_moe.layers.multi_task import (
+    ItemwiseMultiTask,
+    MMoE,
+    MultiTaskLayer,
+    OMoE,
+    SharedBottom,
+    SingleTask,
+)
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class L2Constrained(SingleTask):
+    r"""A separate network per task, with a penalty on the distance of their parameters.
+
+    $$ L = \sum_k L_k(y_k, f(x; \theta_k)) + \alpha \sum_{k < l} \| \theta_k - \theta_l \|_2^2 $$
+
+    theta_k being all weights and biases of task k (Duong et al. 2015,
+    https://aclanthology.org/P15-2139, in the form of Ma et al. 2018). Training adds the second term
+    to the losses; a batch without a valid item adds 0. With alpha = 0 the layer equals
+    `SingleTask`.
+
+    Args:
+        num_tasks: see `MultiTaskLayer`.
+        l2_weight: alpha, >= 0.
+        **kwargs: see `MultiTaskLayer`.
+
+    Example:
+        >>> layer = L2Constrained(num_tasks=2, hidden_dims=[8], l2_weight=0.1)
+        >>> layer(tf.ones([3, 5]), training=True).shape, len(layer.losses)
+        (TensorShape([3, 2]), 1)
+    """
+
+    def __init__(self, num_tasks: int, *args: Any, l2_weight: float = 1e-3, **kwargs: Any):
+        super().__init__(num_tasks, *args, **kwargs)
+        if l2_weight < 0:
+            raise ValueError(f"l2_weight must be >= 0. Received: l2_weight={l2_weight}")
+        self.l2_weight = l2_weight
+
+    def distance(self) -> tf.Tensor:
+        """The squared distance of the parameters, summed over the pairs of tasks."""
+        total = tf.constant(0.0)
+        for stacked in (*self.networks.kernels, *self.networks.biases):
+            tasks = tf.cast(stacked, tf.float32)
+            # The sum over all pairs is the number of tasks times the scatter around the mean.
+            deviations = tf.square(tasks - tf.reduce_mean(tasks, axis=0))
+            total += self.num_tasks * tf.reduce_sum(deviations)
+        return total
+
+    def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
+        logits = super()._score(rows, training)
+        if training and self.l2_weight > 0:
+            items = tf.ones([tf.shape(rows)[0]])
+            self.add_loss(self.l2_weight * mean_over_items(items * self.distance(), items))
+        return logits
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class CrossStitch(ItemwiseMultiTask):
+    r"""One bottom per task, whose hidden layers are mixed between the tasks.
+
+    After hidden layer l of the bottoms a cross-stitch unit mixes the activations of the tasks,
+
+    $$ \tilde{x}^{(l)}_k = \sum_j A^{(l)}_{kj} x^{(l)}_j $$
+
+    with a learned matrix A^(l) [tasks, tasks] (Misra et al. 2016, eq. 1,
+    https://arxiv.org/abs/1604.03539). Its diagonal starts at `stitch_self_weight` and the rest of
+    each row is even, so that rows add up to 1. The towers are not stitched.
+
+    Args:
+        num_tasks: see `MultiTaskLayer`.
+        stitch_self_weight: initial weight of a task's own activations, from 0 to 1.
+        **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each task's bottom.
+
+    Example:
+        >>> CrossStitch(num_tasks=2, hidden_dims=[8, 4])(tf.ones([3, 5])).shape
+        TensorShape([3, 2])
+    """
+
+    def __init__(self, num_tasks: int, *args: Any, stitch_self_weight: float = 0.9, **kwargs: Any):
+        super().__init__(num_tasks, *args, **kwargs)
+        if not 0 <= stitch_self_weight <= 1:
+            raise ValueError(
+                "stitch_self_weight must be from 0 to 1. "
+                f"Received: stitch_self_weight={stitch_self_weight}"
+            )
+        self.stitch_self_weight = stitch_self_weight
+        self.bottoms = [
+            self._task_networks([width], f"bottom_{depth}", seed_offset=depth, hidden=True)
+            for depth, width in enumerate(self.hidden_dims)
+        ]
+        self.towers = self._towers()
+
+    def build(self, input_shape: Any) -> None:
+        """Creates one matrix per hidden layer."""
+        others = (1 - self.stitch_self_weight) / max(1, self.num_tasks - 1)
+        matrix = [
+            [(self.stitch_self_weight if j == k else others) for j in range(self.num_tasks)]
+            for k in range(self.num_tasks)
+        ]
+        matrix = [[1.0]] if self.num_tasks == 1 else matrix
+        self.stitches = [
+            self.add_weight(
+                f"stitch_{depth}",
+                [self.num_tasks, self.num_tasks],
+                initializer=tf.keras.initializers.Constant(matrix),
+            )
+            for depth in range(len(self.hidden_dims))
+        ]
+        super().build(input_shape)
+
+    def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
+        hidden = rows
+        for bottom, stitch in zip(self.bottoms, self.stitches, strict=True):
+            hidden = bottom(hidden, training=training)  # [T, tasks, h]
+            hidden = tf.einsum("kj,tjh->tkh", tf.cast(stitch, hidden.dtype), hidden)
+        return self.towers(hidden, training=training)
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class TensorFactorization(ItemwiseMultiTask):
+    r"""Bottoms whose weights are slices of a low-rank tensor (Tucker decomposition).
+
+    The weights of one layer of all tasks, W in R^{m x n x tasks}, are
+
+    $$ W_{abk} = \sum_{r_1, r_2, r_3} S_{r_1 r_2 r_3} U^1_{a r_1} U^2_{b r_2} U^3_{k r_3} $$
+
+    with learned S, U1, U2 and U3 (Yang and Hospedales 2017, https://arxiv.org/abs/1605.06391, in
+    the form of Ma et al. 2018). Each task has its own biases and its own tower.
+
+    Args:
+        num_tasks: see `MultiTaskLayer`.
+        tensor_ranks: r1, r2 and r3, each cut to the length of its side.
+        **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each task's bottom.
+
+    Example:
+        >>> layer = TensorFactorization(num_tasks=2, hidden_dims=[8], tensor_ranks=[3, 3, 2])
+        >>> layer(tf.ones([3, 5])).shape
+        TensorShape([3, 2])
+    """
+
+    def __init__(
+        self, num_tasks: int, *args: Any, tensor_ranks: Sequence[int] = (16, 16, 2), **kwargs: Any
+    ):
+        super().__init__(num_tasks, *args, **kwargs)
+        if len(tensor_ranks) != 3 or min(tensor_ranks) < 1:
+            raise ValueError(
+                f"tensor_ranks must be three numbers >= 1. Received: tensor_ranks={tensor_ranks}"
+            )
+        self.tensor_ranks = tuple(tensor_ranks)
+        self._activation = tf.keras.activations.get(self.activation)
+        self.towers = self._towers()
+
+    def build(self, input_shape: Any) -> None:
+        """Creates core, factors and biases; the slices start with the variance of glorot."""
+        widths = [int(input_shape[-1]), *self.hidden_dims]
+        self.factors = [
+            self._layer(depth, *sizes) for depth, sizes in enumerate(itertools.pairwise(widths))
+        ]
+        super().build(input_shape)
+
+    def _layer(self, depth: int, fan_in: int, fan_out: int) -> dict[str, tf.Variable]:
+        sides = (fan_in, fan_out, self.num_tasks)
+        ranks = tuple(min(pair) for pair in zip(self.tensor_ranks, sides, strict=True))
+
+        def normal(name: str, shape: Sequence[int], variance: float, offset: int) -> tf.Variable:
+            # A sum over r terms of a factor with variance 1 / r keeps the variance of the core.
+            seed = self._offset_seed(10 * depth + offset)
+            initializer = tf.keras.initializers.RandomNormal(stddev=variance**0.5, seed=seed)
+            return self.add_weight(f"{name}_{depth}", shape, initializer=initializer)
+
+        layer = {"core": normal("core", ranks, 2.0 / (fan_in + fan_out), 0)}
+        for i, (side, rank) in enumerate(zip(sides, ranks, strict=True), start=1):
+            layer[f"factor{i}"] = normal(f"factor{i}", [side, rank], 1.0 / rank, i)
+        layer["bias"] = self.add_weight(
+            f"bias_{depth}", [self.num_tasks, fan_out], initializer="zeros"
+        )
+        return layer
+
+    def kernel(self, depth: int) -> tf.Tensor:
+        """The assembled weights of one layer, float32 [tasks, m, n]."""
+        layer = {name: tf.cast(value, tf.float32) for name, value in self.factors[depth].items()}
+        mixed = tf.einsum("pqr,kr->kpq", layer["core"], layer["factor3"])
+        return tf.einsum("kpq,mp,nq->kmn", mixed, layer["factor1"], layer["factor2"])
+
+    def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
+        hidden = rows[tf.newaxis]
+        for depth, layer in enumerate(self.factors):
+            kernel = tf.cast(self.kernel(depth), rows.dtype)
+            bias = tf.cast(layer["bias"], rows.dtype)[:, tf.newaxis]
+            hidden = self._activation(tf.matmul(hidden, kernel) + bias)
+            if training and self.dropout > 0:
+                hidden = tf.nn.dropout(hidden, self.dropout, seed=self._offset_seed(depth))
+        return self.towers(tf.transpose(hidden, [1, 0, 2]), training=training)
+
+
+MULTITASK: dict[str, type[MultiTaskLayer]] = {
+    "single_task": SingleTask,
+    "shared_bottom": SharedBottom,
+    "l2_constrained": L2Constrained,
+    "cross_stitch": CrossStitch,
+    "tensor_factorization": TensorFactorization,
+    "omoe": OMoE,
+    "mmoe": MMoE,
+}
+"""Model name -> layer, in the order of the paper's tables."""
+
+
+def make_multitask(name: str, num_tasks: int, **settings: Any) -> MultiTaskLayer:
+    """Makes a layer by its model name.
+
+    Args:
+        name: one of `MULTITASK`.
+        num_tasks: number of tasks.
+        **settings: arguments of the layer: those of `MultiTaskLayer`, and `num_experts` (omoe,
+            mmoe), `l2_weight`, `stitch_self_weight` or `tensor_ranks`.
+
+    Raises:
+        UserError: for an unknown name; the message lists the known ones.
+
+    Example:
+        >>> layer = make_multitask("mmoe", 2, hidden_dims=[16], num_experts=8)
+        >>> layer(tf.ones([3, 5]))["logits"].shape
+        TensorShape([3, 2])
+    """
+    if name not in MULTITASK:
+        raise UserError(f"model {name!r} is unknown; available: {', '.join(MULTITASK)}")
+    return MULTITASK[name](num_tasks, **settings)
+
+
+def parameter_count(name: str, input_width: int, num_tasks: int, **settings: Any) -> int:
+    """Counts the trainable parameters of a model: kernels, biases, gates, stitches and factors.
+
+    The sums of the paper (section 3.3) leave out biases, gates and the last layer of the towers:
+    the 13,056 parameters of `shared_bottom` of width 113 and of 8 experts of width 16 are counted
+    like that.
+
+    Of the 14,818 parameters below, 8 x 101 x 16 are the experts', 2 x 100 x 8 the gates' and
+    2 x (17 x 8 + 9) the towers'.
+
+    Example:
+        >>> settings = {"hidden_dims": [16], "tower_hidden_dims": [8], "num_experts": 8}
+        >>> parameter_count("mmoe", 100, 2, **settings)
+        14818
+    """
+    layer = make_multitask(name, num_tasks, **settings)
+    with tf.Graph().as_default():  # where variables take no memory
+        layer(tf.zeros([1, input_width]))
+        return sum(variable.shape.num_elements() for variable in layer.trainable_weights)
+
+
+def match_budget(
+    name: str, budget: int, input_width: int, num_tasks: int, **settings: Any
+) -> dict[str, Any]:
+    """Scales `hidden_dims` so that a model has about `budget` parameters.
+
+    The towers, the number of experts and the ranks stay the same.
+
+    Args:
+        name: one of `MULTITASK`.
+        budget: the number of parameters by `parameter_count` to come near to.
+        input_width: width n of the input.
+        num_tasks: number of tasks.
+        **settings: those of `make_multitask`, with `hidden_dims`.
+
+    Returns:
+        The settings with other `hidden_dims`.
+
+    Example:
+        >>> match_budget("shared_bottom", 14818, 100, 2, hidden_dims=[16], tower_hidden_dims=[8])
+        {'hidden_dims': (126,), 'tower_hidden_dims': [8]}
+    """
+
+    def parameters(dims: tuple[int, ...]) -> int:
+        return parameter_count(name, input_width, num_tasks, **{**settings, "hidden_dims": dims})
+
+    return {**settings, "hidden_dims": dims_of_budget(settings["hidden_dims"], budget, parameters)}
+
+
+def dims_of_budget(
+    hidden_dims: Sequence[int], budget: int, parameters: Callable[[tuple[int, ...]], int]
+) -> tuple[int, ...]:
+    """Scales all layers by one factor to reach about `budget` parameters.
+
+    Args:
+        hidden_dims: the widths to scale; empty stays empty.
+        budget: the number of parameters to come near to.
+        parameters: widths -> number of parameters; must not fall as widths grow.
+
+    Example:
+        >>> dims_of_budget([4, 2], 300, lambda dims: 10 * dims[0] + dims[0] * dims[1])
+        (17, 8)
+    """
+
+    def scaled(factor: float) -> tuple[int, ...]:
+        return tuple(max(1, round(width * factor)) for width in hidden_dims)
+
+    if not hidden_dims:
+        return ()
+    # Counting may build the network, and most steps of the search round to widths seen before.
+    parameters = functools.cache(parameters)
+    low, high = 0.0, 1.0
+    while parameters(scaled(high)) < budget:
+        low, high = high, 2 * high
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        if parameters(scaled(middle)) < budget:
+            low = middle
+        else:
+            high = middle
+    return min(scaled(low), scaled(high), key=lambda dims: abs(parameters(dims) - budget))

@@ -1,0 +1,154 @@
+"""Weights and reduction, the same for all losses of this package.
+
+Weights come as [B] or [B, 1] for lists or [B, L] for items; a weight of 2 counts a list, or an
+item, twice. The weight of a list is the mean of its items' weights. The rest, each item's weight
+over that mean, multiplies the item's own term of the loss: its error in a pointwise loss, the pairs
+in which it is the better item in a pairwise loss, its factor of the likelihood in a listwise loss.
+An item of weight 0 has no term, but still competes with the others.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, NamedTuple
+
+from tfr_moe._compat import tf
+from tfr_moe.layers.distribute import mean_over_items
+
+_REDUCTIONS = ("auto", "sum_over_batch_size", "sum", "none")
+
+
+class Lists(NamedTuple):
+    """A batch as a loss sees it.
+
+    Attributes:
+        labels: [B, L] float32, 0 at padded items.
+        logits: [B, L] or [B, L, outputs] float32, 0 at padded items.
+        valid: [B, L] bool.
+        weights: [B, L] float32 weights of the items, 0 at padded items.
+        shares: [B, L], the weights over the mean weight of their list: 1 where all are equal.
+        list_weights: [B], that mean; 0 for a list of padding only.
+    """
+
+    labels: tf.Tensor
+    logits: tf.Tensor
+    valid: tf.Tensor
+    weights: tf.Tensor
+    shares: tf.Tensor
+    list_weights: tf.Tensor
+
+
+def lists_of(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Lists:
+    """Converts labels (negative: padding), logits and weights.
+
+    Example:
+        >>> lists = lists_of([[1.0, 0.0, -1.0]], [[2.0, 3.0, 4.0]], [[3.0, 1.0, 5.0]])
+        >>> lists.list_weights.numpy(), lists.shares.numpy()
+        (array([2.], dtype=float32), array([[1.5, 0.5, 0. ]], dtype=float32))
+    """
+    labels = tf.cast(tf.convert_to_tensor(y_true), tf.float32)
+    logits = tf.cast(tf.convert_to_tensor(y_pred), tf.float32)
+    valid = labels >= 0.0
+    present = tf.cast(valid, tf.float32)
+    weights = present
+    if sample_weight is not None:
+        weights = tf.cast(tf.convert_to_tensor(sample_weight), tf.float32)
+        weights = weights[:, tf.newaxis] if weights.shape.rank == 1 else weights
+        weights = tf.where(valid, weights * tf.ones_like(labels), 0.0)
+    mean = tf.math.divide_no_nan(tf.reduce_sum(weights, axis=1), tf.reduce_sum(present, axis=1))
+    valid_logits = valid if logits.shape.rank == 2 else valid[..., tf.newaxis]
+    return Lists(
+        labels=tf.where(valid, labels, 0.0),
+        logits=tf.where(valid_logits, logits, 0.0),
+        valid=valid,
+        weights=weights,
+        shares=tf.math.divide_no_nan(weights, mean[:, tf.newaxis]),
+        list_weights=mean,
+    )
+
+
+class _Loss(tf.keras.losses.Loss, metaclass=abc.ABCMeta):
+    """A loss over labels [B, L] (negative: padding), logits and weights; see the module.
+
+    Args:
+        reduction: `auto` or `sum_over_batch_size` for the weighted mean over all replicas; `sum`
+            for the weighted sum of this replica; `none` for the weighted values, [B] by list or [B,
+            L] by item.
+        name: of the loss.
+
+    Raises:
+        ValueError: for another reduction.
+    """
+
+    def __init__(self, name: str | None = None, reduction: str = "auto"):
+        if reduction not in _REDUCTIONS:
+            raise ValueError(
+                f"reduction must be one of {', '.join(_REDUCTIONS)}. "
+                f"Received: reduction={reduction!r}"
+            )
+        super().__init__(reduction=reduction, name=name)
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
+        """Computes the loss, float32.
+
+        Args:
+            y_true: [B, L] labels, negative at padded items.
+            y_pred: [B, L] logits of any float type.
+            sample_weight: [B], [B, 1] or [B, L]; see the module.
+
+        Returns:
+            A scalar, 0 for a batch of padding only; with `reduction="none"` [B] or [B, L].
+        """
+        values, weights = self.terms(lists_of(y_true, y_pred, sample_weight))
+        if self.reduction not in ("sum", "none"):
+            return mean_over_items(values, weights)
+        # where, not a product alone: 0 x NaN is NaN.
+        weighted = tf.where(weights > 0, values, 0.0) * weights
+        return weighted if self.reduction == "none" else tf.reduce_sum(weighted)
+
+    def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
+        """Computes the loss without weights."""
+        return self(y_true, y_pred)
+
+    @abc.abstractmethod
+    def terms(self, lists: Lists) -> tuple[tf.Tensor, tf.Tensor]:
+        """Values by list [B] or by item [B, L], and their weights in the mean."""
+
+
+class ListLoss(_Loss):
+    r"""A loss with a value for each list: their mean, weighted by the weights of the lists.
+
+    $$ \frac{\sum_l w_l \, \ell_l}{\sum_l w_l} $$
+
+    Subclasses implement `per_list`.
+    """
+
+    @abc.abstractmethod
+    def per_list(self, lists: Lists) -> tf.Tensor:
+        """[B] values, each item's term times its share; finite for lists of padding only, too."""
+
+    def is_defined(self, lists: Lists) -> tf.Tensor:
+        """[B] bool, the lists that count in the mean; by default all with a valid item."""
+        return tf.reduce_any(lists.valid, axis=1)
+
+    def terms(self, lists: Lists) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `_Loss`."""
+        weights = tf.where(self.is_defined(lists), lists.list_weights, 0.0)
+        return self.per_list(lists), weights
+
+
+class ItemLoss(_Loss):
+    r"""A loss with a value for each item: their weighted mean over the valid items.
+
+    $$ \frac{\sum_i w_i \, \ell_i}{\sum_i w_i} $$
+
+    Subclasses implement `per_item`.
+    """
+
+    @abc.abstractmethod
+    def per_item(self, lists: Lists) -> tf.Tensor:
+        """[B, L] values; those of padded items are ignored."""
+
+    def terms(self, lists: Lists) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `_Loss`."""
+        return self.per_item(lists), lists.weights

@@ -1,0 +1,395 @@
+"""Keras metrics of ranked lists for `model.compile`.
+
+All take `y_true` [B, L], with a negative label for padding, and `y_pred` [B, L], and average over
+the lists on which the metric is defined: lists without a relevant item (for the AUC also without an
+irrelevant one) are skipped, but not by the PRM metrics, which are defined on all lists. Ties are
+ranked in record order; batching does not change the result, and the result is NaN until the first
+list. `tfr_moe.evaluation` computes the same metrics per list in float64; quote results from there.
+
+`y_true` and `y_pred` have no display positions: `shown=k` takes the first k items of the record,
+which are those shown first, because the data pipeline writes lists in display order.
+
+    model.compile(optimizer, loss, metrics=[SessionAUC(), NDCG(k=10)])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tfr_moe._compat import tf, tfr
+from tfr_moe.layers.outputs import expected_grade
+from tfr_moe.metrics import naming
+
+# Keys of TFR's own metrics that have no counterpart here. They count lists without a relevant item
+# as 0 and break ties at random.
+_TFR_KEYS = ("arp", "dcg", "hits", "ordered_pair_accuracy", "precision")
+_TFR_KEYS_WITH_CUTOFF = ("dcg", "hits")
+_LOWER_IS_BETTER = ("arp",)
+
+
+def _first_items(valid: tf.Tensor, count: int | None) -> tf.Tensor:
+    """[B, L] bool: the first `count` valid items of each list."""
+    if count is None:
+        return valid
+    return valid & (tf.cumsum(tf.cast(valid, tf.int32), axis=1) <= count)
+
+
+def _rank_scores(scores: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    """[B, L] distinct scores in the order of the given ones, ties in record order.
+
+    TFR shuffles ties, so that its result is deterministic without them only.
+    """
+    scores = tf.where(valid, scores, scores.dtype.min)
+    order = tf.argsort(scores, axis=1, direction="DESCENDING", stable=True)
+    ranks = tf.argsort(order, axis=1)
+    return -tf.cast(ranks, tf.float32)
+
+
+class _MeanOverLists(tf.keras.metrics.Mean):
+    """Averages per-list values over the lists on which they are defined."""
+
+    _arguments: tuple[str, ...] = ("k",)
+    """Arguments of the constructor other than name and dtype."""
+
+    def _per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """[B] finite values, and [B] bool: whether the metric is defined on the list."""
+        raise NotImplementedError
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """Adds lists to the mean.
+
+        Args:
+            y_true: [B, L] labels, negative for padding.
+            y_pred: [B, L] scores of any float type, or [B, L, M] ordinal outputs.
+            sample_weight: [B], [B, 1] or [B, L]. Items of weight 0 are ignored; a list has the mean
+                weight of its other items.
+        """
+        labels = tf.cast(tf.convert_to_tensor(y_true), tf.float32)
+        scores = tf.cast(expected_grade(tf.convert_to_tensor(y_pred)), tf.float32)
+        weights = tf.ones_like(labels)
+        if sample_weight is not None:
+            factors = tf.cast(tf.convert_to_tensor(sample_weight), tf.float32)
+            weights *= factors[:, tf.newaxis] if factors.shape.rank == 1 else factors
+        valid = (labels >= 0.0) & (weights > 0.0)
+        values, defined = self._per_list(labels, scores, valid)
+        count = tf.reduce_sum(tf.cast(valid, tf.float32), axis=1)
+        weight = tf.reduce_sum(tf.where(valid, weights, 0.0), axis=1)
+        weight = tf.math.divide_no_nan(weight, count)
+        return super().update_state(values, sample_weight=tf.where(defined, weight, 0.0))
+
+    def result(self) -> tf.Tensor:
+        """The mean; NaN if the metric was defined on no list."""
+        mean = tf.math.divide_no_nan(self.total, self.count)
+        return tf.where(self.count > 0, mean, tf.constant(float("nan"), mean.dtype))
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor."""
+        return {
+            **super().get_config(),
+            **{name: getattr(self, name) for name in self._arguments},
+        }
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class SessionAUC(_MeanOverLists):
+    """Mean over lists of the share of (relevant, irrelevant) pairs in the right order.
+
+    AUC = sum_{i in P, j in N} ([s_i > s_j] + [s_i = s_j] / 2) / (|P| |N|) within a list, P the
+    items with a label above 0 ([Adv & HSC-MoE](https://arxiv.org/abs/2007.12349), section IV-A-3).
+    Lists without a pair are skipped. O(L log L) time per list, O(B L) memory.
+
+    Args:
+        name: name in the logs; default `session_auc` or `session_auc_shown_<shown>`.
+        dtype: dtype of the mean.
+        shown: number of first items of each record to evaluate; None for all.
+
+    Example:
+        >>> auc = SessionAUC()
+        >>> _ = auc.update_state([[0.0, 1.0, 0.0, -1.0]], [[3.0, 2.0, 2.0, 9.0]])
+        >>> float(auc.result())
+        0.25
+    """
+
+    _arguments = ("shown",)
+
+    def __init__(
+        self, name: str | None = None, dtype: Any = None, *, shown: int | None = None
+    ) -> None:
+        super().__init__(name=name or _default_name("session_auc", None, shown), dtype=dtype)
+        self.shown = shown
+
+    def _per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        items = _first_items(valid, self.shown)
+        relevant = items & (labels > 0.0)
+        irrelevant = items & ~relevant
+        num_relevant = tf.reduce_sum(tf.cast(relevant, tf.float32), axis=1)
+        num_irrelevant = tf.reduce_sum(tf.cast(irrelevant, tf.float32), axis=1)
+        # All others sort to the end; the minimum keeps a score of infinity from counting them.
+        rivals = tf.sort(tf.where(irrelevant, scores, float("inf")), axis=1)
+        below = tf.cast(tf.searchsorted(rivals, scores, side="left"), tf.float32)
+        not_above = tf.cast(tf.searchsorted(rivals, scores, side="right"), tf.float32)
+        not_above = tf.minimum(not_above, num_irrelevant[:, tf.newaxis])
+        won = tf.reduce_sum(tf.where(relevant, (below + not_above) / 2.0, 0.0), axis=1)
+        pairs = num_relevant * num_irrelevant
+        return tf.math.divide_no_nan(won, pairs), pairs > 0.0
+
+
+class _RankedMetric(_MeanOverLists):
+    """A metric of the k items ranked first, computed per list by TFR with ties in record order.
+
+    TFR's own Keras metrics count lists without a relevant item as 0, shuffle ties, and with item
+    weights change with the batch size. Here TFR only computes the values of the lists.
+    """
+
+    _family: str
+    _tfr_class: Callable[..., Any]
+    _graded = False
+
+    def __init__(self, k: int | None, name: str | None, dtype: Any, shown: int | None) -> None:
+        super().__init__(name=name or _default_name(self._family, k, shown), dtype=dtype)
+        self.k = k
+        self.shown = shown
+        self._metric = type(self)._tfr_class(name=self._family, topn=k)
+
+    def _per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        items = _first_items(valid, self.shown)
+        relevant = items & (labels > 0.0)
+        labels = labels if self._graded else tf.cast(relevant, tf.float32)
+        values, _ = self._metric.compute(labels, _rank_scores(scores, items), mask=items)
+        return tf.squeeze(values, axis=1), tf.reduce_any(relevant, axis=1)
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class NDCG(_RankedMetric):
+    """Normalised discounted cumulative gain of the k items ranked first.
+
+    DCG = sum_{r <= k} (2^{y_r} - 1) / log2(1 + r), divided by that of the best order of the list.
+
+    Args:
+        k: cutoff; None for the whole list.
+        name: name in the logs; default `ndcg_<k>`, `ndcg` or `ndcg_shown_<shown>`.
+        dtype: dtype of the mean.
+        shown: number of first items of each record to evaluate; None for all.
+
+    Example:
+        >>> ndcg = NDCG(k=10)
+        >>> _ = ndcg.update_state([[0.0, 1.0], [0.0, 0.0]], [[2.0, 1.0], [2.0, 1.0]])
+        >>> round(float(ndcg.result()), 4)
+        0.6309
+    """
+
+    _arguments = ("k", "shown")
+    _family = "ndcg"
+    _graded = True
+    _tfr_class = tfr.python.metrics_impl.NDCGMetric
+
+    def __init__(
+        self,
+        k: int | None = 10,
+        name: str | None = None,
+        dtype: Any = None,
+        *,
+        shown: int | None = None,
+    ) -> None:
+        super().__init__(k, name, dtype, shown)
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class MRR(_RankedMetric):
+    """Reciprocal rank of the first relevant item, 0 if it is not among the k ranked first.
+
+    Args:
+        k: cutoff; None for the whole list.
+        name: name in the logs; default `mrr` or `mrr_<k>`.
+        dtype: dtype of the mean.
+    """
+
+    _family = "mrr"
+    _tfr_class = tfr.python.metrics_impl.MRRMetric
+
+    def __init__(self, k: int | None = None, name: str | None = None, dtype: Any = None) -> None:
+        super().__init__(k, name, dtype, None)
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class MAP(_RankedMetric):
+    """Mean over the relevant items of a list of the precision at their ranks, 0 beyond rank k.
+
+    Args:
+        k: cutoff; None for the whole list.
+        name: name in the logs; default `map_<k>` or `map`.
+        dtype: dtype of the mean.
+    """
+
+    _family = "map"
+    _tfr_class = tfr.python.metrics_impl.MeanAveragePrecisionMetric
+
+    def __init__(self, k: int | None = 10, name: str | None = None, dtype: Any = None) -> None:
+        super().__init__(k, name, dtype, None)
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class Precision(_RankedMetric):
+    """Number of relevant items among the k ranked first, over k, in shorter lists too.
+
+    Args:
+        k: cutoff.
+        name: name in the logs; default `precision_<k>`.
+        dtype: dtype of the mean.
+    """
+
+    _family = "precision"
+    _tfr_class = tfr.python.metrics_impl.PrecisionMetric
+
+    def __init__(self, k: int = 5, name: str | None = None, dtype: Any = None) -> None:
+        super().__init__(k, name, dtype, None)
+
+    def _per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        values, defined = super()._per_list(labels, scores, valid)
+        # TFR divides by the length of a list that is shorter than the cutoff.
+        cutoff = tf.cast(self.k, tf.float32)
+        length = tf.reduce_sum(tf.cast(valid, tf.float32), axis=1)
+        return values * (tf.minimum(length, cutoff) / cutoff), defined
+
+
+class _OverAllLists(_MeanOverLists):
+    """A metric of PRM ([Pei et al. 2019](https://arxiv.org/abs/1904.06813)), over all lists."""
+
+    _family: str
+
+    def __init__(self, k: int, name: str | None = None, dtype: Any = None) -> None:
+        super().__init__(name=name or _default_name(self._family, k, None), dtype=dtype)
+        self.k = k
+
+    def _gains(self, hits: tf.Tensor) -> tf.Tensor:
+        return hits
+
+    def _per_list(
+        self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        order = tf.argsort(_rank_scores(scores, valid), axis=1, direction="DESCENDING")
+        relevant = tf.cast(valid & (labels > 0.0), tf.float32)
+        hits = tf.gather(relevant, order, batch_dims=1)[:, : self.k]
+        return tf.reduce_sum(self._gains(hits), axis=1) / self.k, tf.reduce_any(valid, axis=1)
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class PRMPrecision(_OverAllLists):
+    """Precision@k of PRM (eq. 11): 0 in lists without a relevant item.
+
+    Args:
+        k: cutoff.
+        name: name in the logs; default `prm_precision_<k>`.
+        dtype: dtype of the mean.
+    """
+
+    _family = "prm_precision"
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class PRMMAP(_OverAllLists):
+    """MAP@k of PRM (eq. 12), divided by k: 0 in lists without a relevant item.
+
+    Args:
+        k: cutoff.
+        name: name in the logs; default `prm_map_<k>`.
+        dtype: dtype of the mean.
+
+    Example:
+        >>> metric = PRMMAP(2)
+        >>> _ = metric.update_state([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]], [[3.0, 2.0, 1.0]] * 2)
+        >>> float(metric.result())
+        0.25
+    """
+
+    _family = "prm_map"
+
+    def _gains(self, hits: tf.Tensor) -> tf.Tensor:
+        ranks = tf.range(1.0, tf.cast(tf.shape(hits)[1], tf.float32) + 1.0)
+        return hits * tf.cumsum(hits, axis=1) / ranks
+
+
+_CLASSES: dict[str, Any] = {
+    "ndcg": NDCG,
+    "mrr": MRR,
+    "map": MAP,
+    "precision": Precision,
+    "prm_precision": PRMPrecision,
+    "prm_map": PRMMAP,
+}
+
+
+def _default_name(family: str, k: int | None, shown: int | None) -> str:
+    if shown is not None:
+        return f"{family}_shown_{shown}"
+    return family if k is None else f"{family}_{k}"
+
+
+def names() -> tuple[str, ...]:
+    """Names that `get` takes, with typical cutoffs; any other cutoff is allowed."""
+    shown = ("session_auc_shown_10", "ndcg_shown_10")
+    tfr_keys = (f"{key}_10" if key in _TFR_KEYS_WITH_CUTOFF else key for key in _TFR_KEYS)
+    return (*naming.DEFAULT_NAMES, *shown, "map", *tfr_keys)
+
+
+def _tfr_key(name: str) -> tuple[str, int | None] | None:
+    key, cutoff = naming.split(name)
+    known = key in _TFR_KEYS and (cutoff is None or key in _TFR_KEYS_WITH_CUTOFF)
+    return (key, cutoff) if known else None
+
+
+def _unknown(name: str) -> Exception:
+    forms = (f"{key}[_k]" if key in _TFR_KEYS_WITH_CUTOFF else key for key in _TFR_KEYS)
+    return naming.unknown(name, tuple(forms))
+
+
+def get(name: str) -> tf.keras.metrics.Metric:
+    """Makes the Keras metric of a name.
+
+    The families of `tfr_moe.metrics.naming` are the classes of this module; `arp`, `dcg[_k]`,
+    `hits[_k]`, `ordered_pair_accuracy` and `precision` without a cutoff are TFR's.
+
+    Raises:
+        UserError: for an unknown name, with the allowed ones.
+
+    Example:
+        >>> get("ndcg_10").name
+        'ndcg_10'
+    """
+    parsed = naming.parse(name)
+    if parsed is None:
+        found = _tfr_key(name)
+        if found is None:
+            raise _unknown(name)
+        key, cutoff = found
+        return tfr.keras.metrics.get(key, name=name, topn=cutoff)
+    if parsed.family == "session_auc":
+        return SessionAUC(name, shown=parsed.shown)
+    if parsed.shown is not None:
+        return NDCG(None, name, shown=parsed.shown)
+    return _CLASSES[parsed.family](parsed.ranked, name)
+
+
+def supports_ordinal(name: str) -> bool:
+    """Whether the metric supports several ordinal outputs per item; TFR's own do not."""
+    return naming.parse(name) is not None
+
+
+def higher_is_better(name: str) -> bool:
+    """Whether a larger value of the metric is better.
+
+    Raises:
+        UserError: for an unknown name.
+    """
+    if naming.parse(name) is None and _tfr_key(name) is None:
+        raise _unknown(name)
+    return naming.split(name)[0] not in _LOWER_IS_BETTER

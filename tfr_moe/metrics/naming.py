@@ -1,0 +1,141 @@
+"""Names of the ranking metrics, shared by the Keras metrics and the offline evaluation.
+
+A name is a family and, if the family has one, a cutoff k: `session_auc`, `ndcg_10`, `mrr`,
+`map_10`, `precision_5`. Names have no slash, so that each can be the objective of a tuner. `_k`
+keeps the k items *ranked first* by the model; `_shown_k` keeps the k positions *shown first* to the
+user, as AUC@10 and NDCG@10 in Table III of Adv & HSC-MoE. `prm_precision_k` and `prm_map_k` are
+eqs. 11 and 12 of the PRM paper, `precision_k` and `map_k` those of TREC: see
+`tfr_moe.metrics.per_list`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from tfr_moe.errors import UserError
+
+Cutoff = Literal["none", "optional", "required"]
+
+FAMILIES: dict[str, Cutoff] = {
+    "session_auc": "none",
+    "session_auc_shown": "required",
+    "ndcg": "optional",
+    "ndcg_shown": "required",
+    "mrr": "optional",
+    "map": "optional",
+    "precision": "required",
+    "prm_precision": "required",
+    "prm_map": "required",
+}
+"""Families with or without a cutoff."""
+
+OVER_ALL_LISTS = ("prm_precision", "prm_map")
+"""Families defined on every list: 0 without a relevant item, whatever the policy."""
+
+DEFAULT_NAMES = ("session_auc", "ndcg", "ndcg_10", "mrr", "map_10", "precision_5")
+
+SUMMARIES: dict[str, str] = {
+    "session_auc": "share of (relevant, irrelevant) pairs of a list in the right order",
+    "session_auc_shown_k": "session AUC of the k positions shown first",
+    "ndcg": "normalised discounted cumulative gain of the whole list",
+    "ndcg_k": "NDCG of the k items ranked first against the best k of the list",
+    "ndcg_shown_k": "NDCG of the k positions shown first, re-ranked",
+    "mrr[_k]": "reciprocal rank of the first relevant item, 0 beyond rank k",
+    "map[_k]": "average precision over the relevant items, 0 beyond rank k",
+    "precision_k": "share of relevant items among the k ranked first",
+    "prm_precision_k": "precision_k over all lists (PRM, eq. 11)",
+    "prm_map_k": "average precision divided by k, over all lists (PRM, eq. 12)",
+    "arp": "average relevance position; lower is better (training only)",
+    "dcg[_k]": "discounted cumulative gain (training only)",
+    "hits[_k]": "whether a relevant item is among the k ranked first (training only)",
+    "ordered_pair_accuracy": "share of correctly ordered pairs (training only)",
+    "precision": "share of relevant items in the list (training only)",
+}
+"""Form of the name -> what it measures. Those for training only are TensorFlow Ranking's."""
+
+_PATTERN = re.compile(r"([a-z_]+?)(?:_([1-9][0-9]*))?")
+
+
+@dataclass(frozen=True)
+class MetricName:
+    """A parsed metric name.
+
+    Attributes:
+        family: the name without the cutoff and without `_shown`.
+        shown: number of positions shown first that are evaluated; None for all items.
+        ranked: number of items ranked first that count; None for all.
+    """
+
+    family: str
+    shown: int | None = None
+    ranked: int | None = None
+
+
+def split(name: str) -> tuple[str, int | None]:
+    """Splits a name into family and cutoff: `hits_10` -> `hits`, 10."""
+    match = _PATTERN.fullmatch(name)
+    if match is None:
+        return name, None
+    return match[1], int(match[2]) if match[2] else None
+
+
+def parse(name: str) -> MetricName | None:
+    """Parses a name; None if there is no such metric.
+
+    Example:
+        >>> parse("ndcg_10")
+        MetricName(family='ndcg', shown=None, ranked=10)
+        >>> parse("ndcg_shown_10")
+        MetricName(family='ndcg', shown=10, ranked=None)
+        >>> parse("accuracy") is None
+        True
+    """
+    family, cutoff = split(name)
+    invalid = "required" if cutoff is None else "none"
+    if FAMILIES.get(family, invalid) == invalid:
+        return None
+    if family.endswith("_shown"):
+        return MetricName(family.removesuffix("_shown"), shown=cutoff)
+    return MetricName(family, ranked=cutoff)
+
+
+def forms() -> list[str]:
+    """The forms of names, in the order of the families: `session_auc`, ..., `precision_k`."""
+    suffixes = {"none": "", "optional": "[_k]", "required": "_k"}
+    return [f"{family}{suffixes[cutoff]}" for family, cutoff in FAMILIES.items()]
+
+
+def unknown(name: str, extra: tuple[str, ...] = ()) -> UserError:
+    """The error for an unknown name, with the allowed forms or the present name of an old one."""
+    family, cutoff = split(name)
+    renamed = {"ranked_ndcg": f"ndcg_{cutoff}", "session_auc": f"session_auc_shown_{cutoff}"}
+    if family in renamed and cutoff is not None:
+        return UserError(f"metric {name!r} was renamed: use {renamed[family]!r}")
+    allowed = ", ".join((*forms(), *extra))
+    return UserError(f"metric {name!r} is unknown; allowed: {allowed}, where k is an integer >= 1")
+
+
+def no_positions(name: str) -> UserError:
+    """The error for a metric of the positions shown first on data without positions."""
+    return UserError(
+        f"metric {name!r} is undefined without display positions: the schema has no `position`"
+    )
+
+
+def check_positions(names: Iterable[str], position: str | None) -> None:
+    """Checks that data has the display positions that `_shown` metrics need.
+
+    Args:
+        names: names of metrics.
+        position: the position column of the schema; None if it has none.
+
+    Raises:
+        UserError: for a metric that is undefined without positions.
+    """
+    for name in names:
+        parsed = parse(name)
+        if parsed is not None and parsed.shown is not None and position is None:
+            raise no_positions(name)

@@ -1,0 +1,397 @@
+"""Ranker: trains, evaluates and applies a ranking model on data frames or data-set folders."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from tfr_moe._compat import tf
+from tfr_moe.baselines import BaselineRun, train_baseline
+from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config, make_config
+from tfr_moe.data import DataFolder, dataset_builder, open_data
+from tfr_moe.data.frames import MAX_LIST_SIZE, schema_of_frame, scoring_data, training_data
+from tfr_moe.errors import UserError
+from tfr_moe.evaluation import (
+    evaluate_run,
+    inference_function,
+    open_run,
+    scorer_of,
+    summarize,
+    task_names,
+)
+from tfr_moe.metrics.naming import DEFAULT_NAMES
+from tfr_moe.schema import MASK, FeatureSchema, shard_file
+from tfr_moe.scorers.multitask import SCORES
+from tfr_moe.training import LoadedRun
+from tfr_moe.training import train as train_model
+from tfr_moe.training.callbacks import HISTORY_FILE
+from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE
+from tfr_moe.utils.console import make_log
+from tfr_moe.utils.io import atomic_directory, read_json, write_json
+
+if TYPE_CHECKING:
+    from tfr_moe.report.query_explanation import Explanation
+
+_SPLIT = "frame"
+
+
+@dataclass(frozen=True)
+class ScoredItem:
+    """An item of `Ranker.rank`.
+
+    Attributes:
+        index: its index in the request, from 0.
+        score: of the model; comparable within a list only.
+        item: the item as given.
+    """
+
+    index: int
+    score: float
+    item: Mapping[str, Any]
+
+
+class Ranker:
+    """A ranking model with `fit`, `evaluate`, `predict` and `rank`.
+
+    The same settings and rows give the same model as `tfr-moe build` and `tfr-moe train`, and
+    `save` writes the same run folder. Parameters follow scikit-learn (`get_params`, `set_params`,
+    `clone`), callbacks and `history` follow Keras.
+
+    Args:
+        model: a name of `tfr-moe models`: a neural ranker, or `lambdamart`, `xgboost`, `svm_rank`.
+        **settings: settings by their flat names, see `tfr-moe settings MODEL`, and `preset`.
+
+    Raises:
+        UserError: for an unknown model or setting, or one that the model does not use.
+
+    Example:
+        >>> import pandas as pd
+        >>> rows = [(q, price, float(price == 10)) for q in range(40) for price in (10, 25, 40)]
+        >>> frame = pd.DataFrame(rows, columns=["query", "price", "click"])
+        >>> ranker = Ranker("svm_rank").fit(frame, list_id="query", label="click", verbose=0)
+        >>> ranker.rank({}, [{"price": 25}, {"price": 10}])[0].item
+        {'price': 10}
+    """
+
+    def __init__(self, model: str = "adv_hsc_moe", **settings: Any):
+        self._configure({"model": model, **settings})
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._run: LoadedRun | BaselineRun | None = None
+        self._score: Callable[..., Any] | None = None
+
+    def _configure(self, params: dict[str, Any]) -> None:
+        self.config: RunConfig = make_config(params, "Ranker")
+        self._params = params
+
+    def __repr__(self) -> str:
+        settings = "".join(f", {k}={v!r}" for k, v in self._params.items() if k != "model")
+        return f"Ranker({self.config.model!r}{settings})"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Returns the model's name and the settings as given; `deep` is ignored."""
+        return dict(self._params)
+
+    def set_params(self, **params: Any) -> Ranker:
+        """Changes the model or settings for the next `fit`.
+
+        Raises:
+            UserError: as the constructor.
+        """
+        self._configure({**self._params, **params})
+        return self
+
+    def fit(
+        self,
+        train: Any,
+        validation: Any = None,
+        *,
+        schema: FeatureSchema | str | Path | None = None,
+        list_id: str | None = None,
+        label: str | Sequence[str] | None = None,
+        time: str | None = None,
+        position: str | None = None,
+        weight: str | None = None,
+        hierarchy: Mapping[str, str] | None = None,
+        ignore: Iterable[str] = (),
+        validation_fraction: float = 0.1,
+        max_list_size: int = MAX_LIST_SIZE,
+        callbacks: Sequence[tf.keras.callbacks.Callback] = (),
+        verbose: int = 1,
+    ) -> Ranker:
+        """Trains the model and keeps the best epoch.
+
+        Args:
+            train: a pandas, polars or pyarrow data frame with one row per item, or a data-set
+                folder of `tfr-moe build`.
+            validation: a frame of the same columns; None takes lists from `train`: the latest ones
+                where `time` is given, else those that a hash of the list ID selects.
+            schema: a `FeatureSchema` or its file; None infers it from `train` and the columns
+                named below.
+            list_id: column that tells which rows form one list.
+            label: column with the relevance, >= 0, or a list of columns for a multi-task model.
+            time: column with the time of the list.
+            position: column with the display position, from 1.
+            weight: column with the weight of the item in the loss.
+            hierarchy: `{"child": ..., "parent": ...}`, the category columns; None finds them.
+            ignore: columns that are no features.
+            validation_fraction: fraction of lists for validation, where `validation` is None.
+            max_list_size: longer lists keep the items shown first.
+            callbacks: Keras callbacks, called after those of the run.
+            verbose: 0 prints nothing.
+
+        Returns:
+            The ranker.
+
+        Raises:
+            UserError: in one line, for data or settings that do not fit.
+        """
+        if callbacks and self.config.model in BASELINE_NAMES:
+            raise UserError(f"callbacks: model {self.config.model!r} is not trained by Keras")
+        console = Console(stderr=True, quiet=not verbose)
+        roles: dict[str, Any] = {
+            "list_id": list_id,
+            "label": label,
+            "time": time,
+            "position": position,
+            "weight": weight,
+            "hierarchy": hierarchy,
+            "ignore": tuple(ignore) or None,
+        }
+        named = {role: column for role, column in roles.items() if column is not None}
+        folder = tempfile.TemporaryDirectory(prefix="tfr_moe-")
+        run = Path(folder.name) / "run"
+        if isinstance(train, (str, Path, DataFolder)):
+            given = {**named, "schema": schema, "validation": validation}
+            for name in (name for name, value in given.items() if value is not None):
+                raise UserError(f"{name}: a data-set folder has it already. Received: {name}")
+            data: DataFolder = open_data(train)
+        else:
+            log = make_log(console)
+            found = schema_of_frame(train, schema, named, log)
+            data = training_data(
+                train, validation, found, run, validation_fraction, max_list_size, log
+            )
+        if self.config.model in BASELINE_NAMES:
+            train_baseline(data, run, self.config, console)
+        else:
+            train_model(data, run, self.config, console, callbacks=callbacks)
+        self._open(run, folder)
+        return self
+
+    def _open(self, run: Path, folder: tempfile.TemporaryDirectory[str] | None = None) -> None:
+        self._run = open_run(run)
+        self._score = None
+        if self._folder is not None:
+            self._folder.cleanup()
+        self._folder = folder
+
+    @property
+    def run(self) -> LoadedRun | BaselineRun:
+        """The trained run: its folder, configuration, schema, model and metrics.
+
+        Raises:
+            UserError: before `fit`.
+        """
+        if self._run is None:
+            raise UserError("the ranker is not fitted; call fit, or Ranker.load")
+        return self._run
+
+    @property
+    def schema(self) -> FeatureSchema:
+        """The schema of the training data."""
+        return self.run.schema
+
+    @property
+    def history(self) -> tf.keras.callbacks.History:
+        """Losses and metrics by epoch, as `Model.fit` returns them.
+
+        A baseline has one epoch: its best round.
+        """
+        run = self.run
+        best = {"epoch": run.metrics["best_epoch"], **run.metrics["best"]}
+        epochs = read_json(run.path / HISTORY_FILE) or [best]
+        history = tf.keras.callbacks.History()
+        history.epoch = [entry["epoch"] - 1 for entry in epochs]
+        names = dict.fromkeys(name for entry in epochs for name in entry if name != "epoch")
+        history.history = {name: [e.get(name, np.nan) for e in epochs] for name in names}
+        return history
+
+    def evaluate(
+        self,
+        data: Any,
+        metrics: Sequence[str] | None = None,
+        *,
+        split: str = "test",
+        policy: Any = "skip",
+        batch_size: int = 128,
+    ) -> dict[str, float]:
+        """Returns the mean of each metric over lists, as `tfr-moe evaluate` computes it.
+
+        Args:
+            data: a frame with the columns of the training frame, or a data-set folder.
+            metrics: names of `tfr-moe metrics`; None for the defaults. Those of a multi-task model
+                are named `<task>_<metric>`.
+            split: split of a data-set folder.
+            policy: lists without a relevant item: `skip`, `zero` or `one`.
+            batch_size: lists per batch; does not change the numbers.
+        """
+        run = self.run
+        names = metrics or DEFAULT_NAMES
+        if not isinstance(data, (str, Path, DataFolder)):
+            data, split = scoring_data(data, run.schema, _SPLIT, labelled=True)[0], _SPLIT
+        result = evaluate_run(open_data(data), run, split, list(names), batch_size)
+        return {name: summary.mean for name, summary in summarize(result, policy).items()}
+
+    def predict(
+        self, frame: Any, task: str | None = None, *, batch_size: int = 128
+    ) -> NDArray[np.float32]:
+        """Scores the rows of a frame.
+
+        Rows of one list are scored together; they need neither labels nor an order.
+
+        Args:
+            frame: a frame with list ID and features.
+            task: a label of a multi-task model; None combines its tasks by their weights.
+            batch_size: lists per batch.
+
+        Returns:
+            A score for each row, in the order of the rows, float32 [rows]; higher is better, and
+            comparable within a list only.
+        """
+        output = self._output(task)
+        data, lists = scoring_data(frame, self.schema, _SPLIT, labelled=False)
+        found = []
+        for features in dataset_builder(data, batch_size).build_parsed_dataset(_SPLIT):
+            found.append(self._scores(features, output)[features[MASK].numpy()])
+        scores = np.empty(len(lists.rows), np.float32)
+        scores[lists.rows] = np.concatenate(found)
+        return scores
+
+    def rank(
+        self,
+        context: Mapping[str, Any],
+        items: Sequence[Mapping[str, Any]],
+        task: str | None = None,
+    ) -> list[ScoredItem]:
+        """Ranks the items of one request, as a server with the exported model does.
+
+        Args:
+            context: context feature -> value.
+            items: for each item, example feature -> value.
+            task: as for `predict`.
+
+        Returns:
+            The items, best first; equal scores keep the order of the request.
+
+        Raises:
+            UserError: naming the item and the feature that is unknown or invalid.
+        """
+        from tfr_moe.serving.client.request import RequestEncoder
+        from tfr_moe.serving.export.parsing import RequestParser
+
+        record = RequestEncoder(self.schema).encode(context, items)
+        if not items:
+            return []
+        features = RequestParser(self.schema).lists(tf.constant([record]))
+        scores = self._scores(features, self._output(task))[0, : len(items)]
+        order = np.argsort(-scores, kind="stable").tolist()
+        return [ScoredItem(index, float(scores[index]), items[index]) for index in order]
+
+    def explain(
+        self, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
+    ) -> Explanation:
+        """Explains the scores of one request: gates, experts, terms of each score.
+
+        Raises:
+            UserError: for an invalid request, or one without items.
+        """
+        from tfr_moe.report.query_explanation import explain_query
+        from tfr_moe.serving.client.request import Request
+
+        if not items:
+            raise UserError("items: there are none to explain")
+        return explain_query(self.run, Request(context, items))
+
+    def _output(self, task: str | None) -> str | None:
+        """The output of the model with the scores; None for a model with one output."""
+        tasks = task_names(self.run)
+        if task is not None and task not in tasks:
+            raise UserError(f"task {task!r}: must be one of {', '.join(tasks) or 'none'}")
+        if not tasks:
+            return None
+        return SCORES if task is None else f"{SCORES}_{task}"
+
+    def _scores(self, features: Mapping[str, Any], output: str | None) -> NDArray[np.float32]:
+        if self._score is None:
+            self._score = inference_function(scorer_of(self.run), _inputs(self.schema))
+        scores = self._score({name: features[name] for name in _inputs(self.schema)})
+        return np.asarray(scores if output is None else scores[output], np.float32)
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Writes the run folder, which `tfr-moe evaluate`, `export` and `report` read.
+
+        Raises:
+            UserError: if the folder exists and is not empty, unless `overwrite` is set.
+        """
+        run, path = self.run.path, Path(path)
+        with atomic_directory(path, CONFIG_FILE if overwrite else None) as partial:
+            shutil.copytree(run, partial, dirs_exist_ok=True)
+            if self._sampled():
+                result = read_json(run / METRICS_FILE)
+                write_json(partial / METRICS_FILE, {**result, "data": str(path.resolve())})
+        self._open(path)
+
+    def _sampled(self) -> bool:
+        """Whether the run keeps a sample of its validation lists, as one trained on frames does."""
+        return (self.run.path / shard_file("validation", 0, 1)).is_file()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Ranker:
+        """Loads a run folder of `save` or of `tfr-moe train`.
+
+        Raises:
+            UserError: if there is no finished run in the folder.
+        """
+        run = open_run(path)
+        ranker = cls(**load_config(run.path / CONFIG_FILE).changed())
+        ranker._open(run.path)
+        return ranker
+
+    def export(self, out: str | Path, *, version: int | None = None, verbose: int = 1) -> Path:
+        """Exports a version for TensorFlow Serving, verified in a fresh process.
+
+        Args:
+            out: `MODELS/NAME`.
+            version: number of the version; None for the next one.
+            verbose: 0 prints nothing.
+
+        Returns:
+            The folder of the version.
+
+        Raises:
+            UserError: for a baseline, an existing version, or an export that disagrees with the
+                model.
+        """
+        from tfr_moe.serving.export import export_run
+
+        run = self.run.path
+        console = Console(stderr=True, quiet=not verbose)
+        return export_run(run, out, run if self._sampled() else None, version, console)
+
+
+def _inputs(schema: FeatureSchema) -> dict[str, tf.TensorSpec]:
+    """Specs of the inputs of a model, for any number of lists and items."""
+    specs = {MASK: tf.TensorSpec([None, None], tf.bool)}
+    for name, spec in schema.feature_spec("context").items():
+        specs[name] = tf.TensorSpec([None, *spec.shape], spec.dtype)
+    for name, spec in schema.feature_spec("example").items():
+        specs[name] = tf.TensorSpec([None, None, *spec.shape], spec.dtype)
+    return specs

@@ -1,0 +1,129 @@
+"""Content of a report as plain data, for the page and for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tfr_moe.analysis.calibration import CalibrationReport
+from tfr_moe.analysis.gates import GateReport
+from tfr_moe.analysis.learning_curves import LearningCurves
+from tfr_moe.analysis.list_examples import ShownList
+from tfr_moe.evaluation.breakdown import CategoryRow, SizeBucket
+from tfr_moe.evaluation.evaluate import EvaluationReport
+from tfr_moe.evaluation.significance import Comparison, SeedInterval
+
+
+@dataclass(frozen=True)
+class DataPart:
+    """The data set.
+
+    Attributes:
+        path: its folder.
+        source: input of `tfr-moe build`; None if the folder was made otherwise.
+        splits: per split the counts of the manifest: lists, items, positives.
+        features: number of features by kind.
+        labels: label names, the primary one first.
+        hierarchy: names of the columns of top and sub-category; None without a hierarchy.
+        categories: number of top and of sub-categories in the training split.
+        notes: caveats of the data set by name, such as negative sampling.
+    """
+
+    path: str
+    source: str | None
+    splits: dict[str, dict[str, int]]
+    features: dict[str, int]
+    labels: tuple[str, ...]
+    hierarchy: tuple[str, str] | None
+    categories: tuple[int, int]
+    notes: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SeedsPart:
+    """Runs that differ in their seed only, aggregated.
+
+    Attributes:
+        runs: their names.
+        means: per metric the mean over runs with its t interval.
+        differences: per metric the difference from the baseline's runs; empty for the baseline's
+            group.
+    """
+
+    runs: list[str]
+    means: dict[str, SeedInterval]
+    differences: dict[str, Comparison]
+
+
+@dataclass(frozen=True)
+class RunPart:
+    """One run.
+
+    Attributes:
+        name: short name.
+        path: its folder.
+        model: name of the model.
+        settings: settings that differ from the model's defaults.
+        parameters: number of parameters; None for a model without parameters.
+        best_epoch: the epoch, or the number of trees, that is used.
+        epochs: number of epochs, or of trees, trained.
+        seconds: training time.
+        versions: versions of the libraries.
+        command: command line that repeats the training.
+        curves: None for a model that is not trained by epochs.
+        probabilities: whether the loss makes scores the logits of probabilities.
+        calibration: by task; "" for a model of one task.
+        gates: by name of the gate; empty without experts.
+        attention: by grouping a map, see `AttentionMap.as_json`; empty without attention.
+        attention_lists: number of lists in the attention maps.
+        lists: example lists by kind: `worst` and `best` by `Report.metric`, and `lost` and `gained`
+            furthest below and above the baseline; the last two are empty without a baseline.
+    """
+
+    name: str
+    path: str
+    model: str
+    settings: dict[str, Any]
+    parameters: int | None
+    best_epoch: int
+    epochs: int
+    seconds: float
+    versions: dict[str, str]
+    command: str
+    curves: LearningCurves | None
+    probabilities: bool
+    calibration: dict[str, CalibrationReport]
+    gates: dict[str, GateReport]
+    attention: dict[str, Any]
+    attention_lists: int
+    lists: dict[str, list[ShownList]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Content of a report on one or more runs.
+
+    Attributes:
+        command: command line that made the report.
+        made: date and time, ISO 8601 in UTC.
+        split: the evaluated split.
+        metric: metric of the category tables and of example lists.
+        data: the data set.
+        evaluation: means, intervals, comparisons, and the table of top categories.
+        seeds: groups of runs that differ in their seed; empty without such a group.
+        sub_categories: table of sub-categories; empty without a hierarchy.
+        sizes: per level (`top`, `sub`) and model, buckets of training size; empty without a
+            hierarchy.
+        runs: the runs, the baseline first.
+    """
+
+    command: str
+    made: str
+    split: str
+    metric: str
+    data: DataPart
+    evaluation: EvaluationReport
+    seeds: list[SeedsPart]
+    sub_categories: list[CategoryRow]
+    sizes: dict[str, dict[str, list[SizeBucket]]]
+    runs: list[RunPart]

@@ -1,0 +1,186 @@
+"""Converts data frames and log files to Arrow tables."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfr_moe.errors import UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN = 12
+FILES = ".csv, .tsv, .jsonl, .ndjson or .json, each plain or .gz, and .parquet or .pq"
+
+
+class Ids(NamedTuple):
+    """A column of IDs.
+
+    Attributes:
+        codes: index into `words`, int32 [rows] or, for a `categorical_list`, [rows, max_length].
+        words: the distinct IDs.
+    """
+
+    codes: NDArray[np.int32]
+    words: list[Any]
+
+
+def arrow(module: str = "") -> Any:
+    """Imports pyarrow, or one of its modules.
+
+    Raises:
+        UserError: if it is not installed.
+
+    Example:
+        >>> arrow("compute").sum([1, 2]).as_py()
+        3
+    """
+    try:
+        return importlib.import_module(f"pyarrow.{module}" if module else "pyarrow")
+    except ImportError as error:
+        raise UserError(f"data frames need pyarrow ({error}): pip install pyarrow") from error
+
+
+def to_table(frame: Any, columns: Sequence[str] | None = None) -> pa.Table:
+    """Returns a data frame as an Arrow table, without copying what Arrow can share.
+
+    Args:
+        frame: a pandas or polars DataFrame, a pyarrow Table or RecordBatch, or any object with
+            `__arrow_c_stream__`.
+        columns: the columns to convert, of which the frame may lack some; None for all.
+
+    Raises:
+        UserError: for any other object, and for a column that holds values of several types.
+
+    Example:
+        >>> to_table(arrow().table({"a": [1], "b": [2]}), ["b", "c"]).column_names
+        ['b']
+    """
+    pa = arrow()
+    wanted = None if columns is None else list(dict.fromkeys(columns))
+    if type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns"):
+        return _from_pandas(frame, wanted)
+    if isinstance(frame, pa.RecordBatch):
+        frame = pa.Table.from_batches([frame])
+    elif not isinstance(frame, pa.Table) and hasattr(frame, "__arrow_c_stream__"):
+        frame = pa.table(frame)
+    if not isinstance(frame, pa.Table):
+        raise UserError(
+            "a data frame must be of pandas, polars or pyarrow. "
+            f"Received: {type(frame).__module__}.{type(frame).__qualname__}"
+        )
+    check_once(frame.column_names)
+    return frame if wanted is None else frame.select([c for c in wanted if c in frame.column_names])
+
+
+def _from_pandas(frame: Any, wanted: list[str] | None) -> pa.Table:
+    pa = arrow()
+    names = [str(name) for name in frame.columns]
+    check_once(names)
+    chosen = names if wanted is None else [name for name in wanted if name in names]
+    arrays = []
+    for name in chosen:
+        values = frame.iloc[:, names.index(name)]
+        try:
+            arrays.append(pa.Array.from_pandas(values))
+        except pa.ArrowException as error:
+            raise UserError(
+                f"column {name!r}: has values of several types ({' '.join(str(error).split())})"
+            ) from error
+    return pa.Table.from_arrays(arrays, names=chosen)
+
+
+def check_once(names: Sequence[str]) -> None:
+    """Checks that no column name occurs twice.
+
+    Raises:
+        UserError: naming the column.
+
+    Example:
+        >>> check_once(["a", "b", "a"])
+        Traceback (most recent call last):
+        tfr_moe.errors.UserError: column 'a' occurs twice
+    """
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise UserError(f"column {name!r} occurs twice")
+        seen.add(name)
+
+
+def column_of(table: pa.Table, name: str, role: str = "column") -> pa.ChunkedArray:
+    """Returns a column.
+
+    Raises:
+        UserError: if there is none of that name; the message lists those there are.
+
+    Example:
+        >>> column_of(arrow().table({"price": [1.0]}), "prize")
+        Traceback (most recent call last):
+        tfr_moe.errors.UserError: column 'prize' is missing; the frame has: price
+    """
+    if name not in table.column_names:
+        names = table.column_names
+        listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+        raise UserError(f"{role} {name!r} is missing; the frame has: {listed or 'no columns'}")
+    return _without_views(table.column(name))
+
+
+def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Converts the text of polars, which not all functions of Arrow take."""
+    return column.cast("large_string") if str(column.type) == "string_view" else column
+
+
+def encode(column: pa.ChunkedArray) -> Ids:
+    """Dictionary-encodes a column; missing values have the code of the last word, None."""
+    pa = arrow()
+    column = _without_views(column)
+    if not pa.types.is_dictionary(column.type):
+        column = arrow("compute").dictionary_encode(column)
+    column = column.unify_dictionaries()
+    words = column.chunk(0).dictionary.to_pylist() if column.num_chunks else []
+    codes = np.empty(len(column), np.int32)
+    start = 0
+    for chunk in column.chunks:
+        indices = chunk.indices.cast("int32")
+        indices = indices.fill_null(len(words)) if indices.null_count else indices
+        codes[start : start + len(chunk)] = indices.to_numpy(zero_copy_only=False)
+        start += len(chunk)
+    return Ids(codes, [*words, None])
+
+
+def read_table(path: str | Path) -> pa.Table:
+    """Reads a log file: CSV or TSV with a header, JSON lines, or Parquet.
+
+    Raises:
+        UserError: if the file cannot be read, or its name has another ending.
+    """
+    path = Path(path)
+    name = path.name.lower()
+    plain = name.removesuffix(".gz")
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    pa = arrow()
+    try:
+        if name.endswith((".parquet", ".pq")):
+            return arrow("parquet").read_table(path)
+        with gzip.open(path) if name.endswith(".gz") else path.open("rb") as file:
+            if plain.endswith((".csv", ".tsv")):
+                csv = arrow("csv")
+                delimiter = "\t" if plain.endswith(".tsv") else ","
+                # As in `build`, text in any column may be quoted and span lines.
+                options = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+                convert = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
+                return csv.read_csv(file, parse_options=options, convert_options=convert)
+            if plain.endswith((".jsonl", ".ndjson", ".json")):
+                return arrow("json").read_json(file)
+    except (OSError, EOFError, pa.ArrowException) as error:
+        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())})") from error
+    raise UserError(f"{path}: unknown file type; the name must end in {FILES}")

@@ -1,0 +1,386 @@
+"""Infers a feature schema from a data frame, with a reason for each decision."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfr_moe.errors import UserError
+from tfr_moe.tables.arrow import Ids, arrow, column_of, encode, to_table
+from tfr_moe.tables.hierarchy import Decision, check_hierarchy, find_hierarchy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SEPARATOR = "|"
+MAX_VOCABULARY = 100_000
+"""IDs with more distinct values are hashed."""
+
+_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_]*$")
+_RESERVED = ("context_numeric", "example_numeric", "example_list_mask")
+_ID_NAME = re.compile(r"(^|_)(id|ids|uuid|key|code)$", re.IGNORECASE)
+_POSITION_NAME = re.compile(r"^(display_)?(position|rank|slot)$", re.IGNORECASE)
+_POSITION = "looks like the display position, which is no feature; give it as `position`"
+_BLOCK = 1 << 18
+_SAMPLE = 100_000
+_SKEW = 2.0
+_CHANCE = 1e-6
+_MIN_POSITIVES = 50
+
+
+class Inference(NamedTuple):
+    """An inferred schema.
+
+    Attributes:
+        schema: the arguments of `FeatureSchema`.
+        decisions: one for each column of the frame, in the order of the columns, then those on the
+            hierarchy.
+    """
+
+    schema: dict[str, Any]
+    decisions: list[Decision]
+
+    @property
+    def warnings(self) -> list[Decision]:
+        """The decisions that someone should look at."""
+        return [decision for decision in self.decisions if decision.warning]
+
+
+class _Lists(NamedTuple):
+    """Rows ordered by list: row numbers, and whether a row continues the list of the row before."""
+
+    rows: NDArray[np.int64]
+    continues: NDArray[np.bool_]
+
+    @property
+    def first_rows(self) -> NDArray[np.int64]:
+        return self.rows[~self.continues]
+
+    def constant(self, values: NDArray[Any]) -> bool:
+        """Whether all rows of each list have the same value; stops at the first that differs."""
+        for start in range(0, len(self.rows), _BLOCK):
+            ordered = values[self.rows[max(start - 1, 0) : start + _BLOCK]]
+            inside = self.continues[max(start - 1, 0) + 1 : start + _BLOCK]
+            if (inside & (ordered[1:] != ordered[:-1])).any():
+                return False
+        return True
+
+    def counts_up(self, values: NDArray[np.float64]) -> bool:
+        """Whether each list has the numbers from 1 to its length, by their first two moments."""
+        starts = np.flatnonzero(~self.continues)
+        lengths = np.diff(np.append(starts, len(self.rows))).astype(np.float64)
+        ordered = values[self.rows]
+        if not np.array_equal(np.maximum.reduceat(ordered, starts), lengths):
+            return False
+        if (ordered < 1).any() or (ordered % 1 != 0).any():
+            return False
+        sums, squares = np.add.reduceat(ordered, starts), np.add.reduceat(ordered**2, starts)
+        return np.array_equal(sums, lengths * (lengths + 1) / 2) and np.array_equal(
+            squares, lengths * (lengths + 1) * (2 * lengths + 1) / 6
+        )
+
+
+class _LeakError(Exception):
+    """A column that is known only after the label."""
+
+
+class _PositionError(Exception):
+    """A column that counts the items of each list."""
+
+
+def infer_schema(
+    frame: Any,
+    *,
+    list_id: str,
+    label: str | Sequence[str],
+    time: str | None = None,
+    position: str | None = None,
+    weight: str | None = None,
+    hierarchy: Mapping[str, str] | None = None,
+    ignore: Iterable[str] = (),
+    keep: Iterable[str] = (),
+) -> Inference:
+    """Infers the schema of a data frame.
+
+    A column is a context feature if it has one value in each list, over all rows, and otherwise a
+    feature of the items. Text and columns named `..._id` are categorical (text with `|` and arrays:
+    `categorical_list`), other numbers numeric. Columns that equal a label, or are known only where
+    it is, are excluded with a warning.
+
+    Args:
+        frame: a pandas, polars or pyarrow data frame, one row per item.
+        list_id: column that tells which rows form one list.
+        label: column or columns with the relevance.
+        time: column with the time of the list.
+        position: column with the display position.
+        weight: column with the weight of the item.
+        hierarchy: `{"child": ..., "parent": ...}`; None selects a pair of context features in which
+            the child determines the parent.
+        ignore: columns that are no features.
+        keep: columns that are features even if they look like leaks, IDs or constants.
+
+    Raises:
+        UserError: for a column that does not exist, lists of one row only, or no feature at all.
+    """
+    labels = [label] if isinstance(label, str) else list(label)
+    roles = {"list_id": list_id, "time": time, "position": position, "weight": weight}
+    named = {name: role for role, name in roles.items() if name} | dict.fromkeys(labels, "label")
+    table = to_table(frame)
+    for name, role in named.items():
+        column_of(table, name, role)
+    for name in (*ignore, *keep, *(hierarchy or {}).values()):
+        column_of(table, name)
+    if not table.num_rows:
+        raise UserError("the data frame has no rows")
+    lists = _lists(encode(table.column(list_id)))
+    if not lists.continues.any():
+        raise UserError(
+            f"list_id {list_id!r}: every list has one row, so scopes cannot be inferred"
+        )
+    relevant = {name: _numbers(table, name) > 0 for name in labels}
+    scan = _Scan(lists, relevant, set(keep) | set((hierarchy or {}).values()))
+    features: dict[str, dict[str, Any]] = {}
+    decisions: list[Decision] = []
+    for name in table.column_names:
+        if name in named:
+            decisions.append(Decision(name, named[name], "as given"))
+            continue
+        if name in set(ignore):
+            decisions.append(Decision(name, "ignored", "as given"))
+            continue
+        if position is None and _POSITION_NAME.match(name) and name not in scan.keep:
+            decisions.append(Decision(name, "ignored", _POSITION, True))
+            continue
+        feature, decision = scan.column(name, column_of(table, name))
+        decisions.append(decision)
+        if feature is not None:
+            features[name] = feature
+    if not features:
+        raise UserError("no column is left as a feature; name the columns to use with `keep`")
+    context = {n: codes for n, codes in scan.codes.items() if features[n]["scope"] == "context"}
+    if hierarchy is not None:
+        check_hierarchy(hierarchy, list(context))
+    found, more = find_hierarchy({n: codes[lists.first_rows] for n, codes in context.items()})
+    chosen = found if hierarchy is None else dict(hierarchy)
+    decisions += more if hierarchy is None else []
+    if chosen:
+        # Gates compare the two, which needs embeddings of one width.
+        child, parent = features[chosen["child"]], features[chosen["parent"]]
+        parent["embedding_dim"] = child["embedding_dim"]
+    ordered = sorted(features.values(), key=lambda feature: feature["scope"] != "context")
+    schema = {
+        "list_id": list_id,
+        "labels": labels,
+        **{role: name for role, name in roles.items() if name and role != "list_id"},
+        **({"hierarchy": chosen} if chosen else {}),
+        "features": ordered,
+    }
+    return Inference(schema, decisions)
+
+
+def _lists(ids: Ids) -> _Lists:
+    rows = np.argsort(ids.codes, kind="stable")
+    ordered = ids.codes[rows]
+    return _Lists(rows, np.concatenate([[False], ordered[1:] == ordered[:-1]]))
+
+
+def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
+    values = _as_numbers(table.column(name))
+    if values is None:
+        raise UserError(f"label {name!r}: expected numbers, got {table.column(name).type}")
+    return values
+
+
+def _as_numbers(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
+    """Numbers with NaN for missing values; None for a column that is not numeric."""
+    types = arrow().types
+    kind = column.type
+    if types.is_boolean(kind):
+        column = column.cast("uint8")
+    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
+        return None
+    return column.cast("float64", safe=False).to_numpy()
+
+
+class _Scan:
+    """Decides on one column after the other.
+
+    Args:
+        lists: the rows by list.
+        relevant: label -> whether it is above 0, by row.
+        keep: columns that are features in any case.
+    """
+
+    def __init__(self, lists: _Lists, relevant: dict[str, NDArray[np.bool_]], keep: set[str]):
+        self._lists = lists
+        self._relevant = relevant
+        self.keep = keep
+        self.first_rows = lists.first_rows
+        self.codes: dict[str, NDArray[np.int32]] = {}
+
+    def column(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any] | None, Decision]:
+        """Returns the feature, None for an ignored column, and the decision."""
+        try:
+            if not _NAME.match(name) or name in _RESERVED:
+                raise UserError("the name of a feature has letters, digits and _ only; rename it")
+            feature, reason = self._feature(name, column)
+        except _LeakError as error:
+            return None, Decision(name, "ignored", f"leak: {error}", True)
+        except _PositionError:
+            reason = f"counts from 1 in every list: {_POSITION}"
+            return None, Decision(name, "ignored", reason, True)
+        except UserError as error:
+            return None, Decision(name, "ignored", str(error), name in self.keep)
+        return feature, Decision(name, f"{feature['scope']} {feature['kind']}", reason)
+
+    def _feature(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any], str]:
+        types = arrow().types
+        kind = column.type
+        if types.is_null(kind) or column.null_count == len(column):
+            raise UserError("has no values")
+        if types.is_temporal(kind):
+            raise UserError("is a time; derive features from it, such as an age in days")
+        if types.is_struct(kind) or types.is_map(kind) or types.is_binary(kind):
+            raise UserError(f"has type {kind}, which no feature has")
+        if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+            return self._array(name, column)
+        numbers = _as_numbers(column)
+        if numbers is None or (types.is_integer(kind) and _ID_NAME.search(name)):
+            return self._ids(name, column)
+        return self._numeric(name, numbers)
+
+    def _numeric(self, name: str, numbers: NDArray[np.float64]) -> tuple[dict[str, Any], str]:
+        missing = np.isnan(numbers)
+        present = numbers[~missing]
+        if not len(present):
+            raise UserError("has no values")
+        if name not in self.keep:
+            if (present == present[0]).all() and not missing.any():
+                raise UserError(f"is constant ({present[0]:g})")
+            self._check_leak(numbers, ~missing & (numbers != 0))
+            if not missing.any() and self._lists.counts_up(numbers):
+                raise _PositionError
+        scope = self._scope(np.where(missing, np.inf, numbers))
+        feature: dict[str, Any] = {"name": name, "scope": scope, "kind": "numeric"}
+        reasons = [self._why(scope)]
+        sample = present[:: max(1, len(present) // _SAMPLE)]
+        if sample.min() >= 0 and sample.max() > 10 and _skewness(sample) > _SKEW:
+            feature["transform"] = "log1p"
+            reasons.append(f"skewed (mean {sample.mean():.3g}, median {np.median(sample):.3g})")
+        if missing.any():
+            feature["default"] = float(f"{present.mean():.6g}")
+            reasons.append(f"{missing.mean():.1%} missing, which become the mean")
+        return feature, "; ".join(reasons)
+
+    def _ids(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any], str]:
+        ids = encode(column)
+        counts = np.bincount(ids.codes, minlength=len(ids.words))
+        blank = np.array([w is None or not str(w).strip() for w in ids.words], bool)
+        distinct = int(((counts > 0) & ~blank).sum())
+        missing = blank[ids.codes]
+        if name not in self.keep:
+            if distinct < 2 and not missing.any():
+                raise UserError("is constant")
+            self._check_leak(None, ~missing if missing.any() else None)
+        joined = sum(SEPARATOR in str(w) for w in ids.words[: _SAMPLE if distinct else 0])
+        scope = self._scope(ids.codes)
+        if joined > 0.05 * distinct:
+            entries = (part for word in ids.words if word for part in str(word).split(SEPARATOR))
+            return _id_feature(name, scope, "categorical_list", len(set(entries)), self._why(scope))
+        rows = int((~missing).sum())
+        if scope == "context":
+            rows = int((~missing[self.first_rows]).sum())
+        if name not in self.keep and distinct > 0.5 * rows and distinct > 20:
+            raise UserError(
+                f"looks like an ID or free text: {distinct} distinct values in {rows} "
+                f"{'lists' if scope == 'context' else 'rows'}"
+            )
+        self.codes[name] = ids.codes
+        return _id_feature(name, scope, "categorical", distinct, self._why(scope))
+
+    def _array(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any], str]:
+        pc = arrow("compute")
+        flat = pc.list_flatten(column)
+        lengths = pc.list_value_length(column).fill_null(0).to_numpy()
+        numbers = _as_numbers(flat)
+        present = lengths[lengths > 0]
+        rows = np.repeat(np.arange(len(lengths)), lengths)
+        keys = numbers if numbers is not None else encode(flat).codes
+        # A row is summarised by a hash of its entries, of which order and number matter.
+        position = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        digest = np.bincount(rows, np.nan_to_num(keys) * (position + 1.7), len(lengths)) + lengths
+        scope = self._scope(digest)
+        is_float = arrow().types.is_floating(flat.type)
+        if is_float and len(present) and (present == present[0]).all():
+            feature = {"name": name, "scope": scope, "kind": "numeric", "width": int(present[0])}
+            if len(present) < len(lengths):
+                feature["default"] = 0.0
+            return feature, f"vectors of {present[0]} numbers; {self._why(scope)}"
+        if is_float:
+            raise UserError("has arrays of numbers of several lengths")
+        distinct = len(np.unique(keys))
+        return _id_feature(name, scope, "categorical_list", distinct, self._why(scope))
+
+    def _scope(self, values: NDArray[Any]) -> str:
+        return "context" if self._lists.constant(values) else "example"
+
+    @staticmethod
+    def _why(scope: str) -> str:
+        return "one value in each list" if scope == "context" else "differs within lists"
+
+    def _check_leak(
+        self, numbers: NDArray[np.float64] | None, present: NDArray[np.bool_] | None
+    ) -> None:
+        """Raises `_LeakError` for a column that equals a label, or is present where it is."""
+        if present is None:
+            return
+        word = "non-zero" if numbers is not None else "present"
+        count, rate = int(present.sum()), float(present.mean())
+        for label, relevant in self._relevant.items():
+            positives, share = int(relevant.sum()), float(relevant.mean())
+            if not positives or share == 1.0:
+                continue
+            if np.array_equal(present, relevant):
+                raise _LeakError(f"{word} exactly where {label!r} is")
+            if count and share**count < _CHANCE and not (present & ~relevant).any():
+                raise _LeakError(f"{word} only where {label!r} is")
+            if rate < 0.5 and positives >= _MIN_POSITIVES and not (relevant & ~present).any():
+                raise _LeakError(
+                    f"{word} in {rate:.1%} of the rows, but wherever {label!r} is, as an earlier "
+                    "step of it would be"
+                )
+
+
+def _skewness(values: NDArray[np.float64]) -> float:
+    centred = values - values.mean()
+    deviation = float(np.sqrt(np.mean(centred**2)))
+    return float(np.mean(centred**3)) / deviation**3 if deviation > 0 else 0.0
+
+
+def embedding_width(distinct: int) -> int:
+    """Returns the width of an embedding by the number of IDs.
+
+    Example:
+        >>> tuple(embedding_width(n) for n in (3, 50, 5_000, 500_000))
+        (4, 8, 16, 32)
+    """
+    return 4 if distinct <= 20 else 8 if distinct <= 200 else 16 if distinct <= 10_000 else 32
+
+
+def _id_feature(
+    name: str, scope: str, kind: str, distinct: int, why: str
+) -> tuple[dict[str, Any], str]:
+    feature: dict[str, Any] = {"name": name, "scope": scope, "kind": kind}
+    feature["embedding_dim"] = embedding_width(distinct)
+    reason = f"{distinct} distinct IDs; {why}"
+    if distinct > MAX_VOCABULARY:
+        feature["hash_buckets"] = 1 << (distinct - 1).bit_length()
+        reason += "; hashed, since a vocabulary would be large"
+    elif distinct > 1000:
+        feature["min_count"] = 2
+        reason += "; IDs that occur once are out of vocabulary"
+    return feature, reason

@@ -1,0 +1,291 @@
+"""Callbacks of a run: history, early stopping, progress, gate warnings."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from tfr_moe._compat import tf
+from tfr_moe.config import MULTITASK_NAMES, RunConfig
+from tfr_moe.config.tasks import Task
+from tfr_moe.errors import UserError
+from tfr_moe.utils.io import read_json, write_json
+
+HISTORY_FILE = "history.json"
+
+_ENTROPY = "gate_entropy"
+
+
+def best_epoch(epochs: list[dict[str, Any]], monitor: str, higher: bool) -> dict[str, Any] | None:
+    """The entry with the best value of `monitor`, the earliest of ties; None if there is none."""
+    candidates = [entry for entry in epochs if not math.isnan(entry.get(monitor, math.nan))]
+    if not candidates:
+        return None
+    return (max if higher else min)(candidates, key=lambda entry: entry[monitor])
+
+
+def weights_path(run: Path, epoch: int) -> Path:
+    """Path of the weights of an epoch."""
+    return run / "checkpoints" / f"epoch-{epoch:04d}" / "weights"
+
+
+class RunHistory(tf.keras.callbacks.Callback):
+    """Writes `history.json`, saves the weights of the best epoch, and stops training early.
+
+    Best epoch and early stopping follow from `history.json`, so that a resumed run decides as an
+    uninterrupted one; Keras' ModelCheckpoint and EarlyStopping lose their state with the process.
+
+    Args:
+        run: folder of the run.
+        monitor: name in the logs, such as `val_session_auc`.
+        higher: whether a higher value is better.
+        patience: number of epochs without improvement after which training stops; 0 never stops.
+        out: folder to write to; None for `run`.
+    """
+
+    def __init__(
+        self, run: Path, monitor: str, higher: bool, patience: int, out: Path | None = None
+    ):
+        super().__init__()
+        self._out = run if out is None else out
+        self._monitor = monitor
+        self._higher = higher
+        self._patience = patience
+        self.epochs: list[dict[str, Any]] = read_json(run / HISTORY_FILE) or []
+        self._is_first_epoch = True
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Drops the entries of epochs that a resumed run trains again."""
+        if self._is_first_epoch:
+            self.epochs = [entry for entry in self.epochs if entry["epoch"] < epoch + 1]
+            self._is_first_epoch = False
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Records the epoch."""
+        values = {name: float(value) for name, value in (logs or {}).items()}
+        self.epochs.append({"epoch": epoch + 1, **values})
+        best = self.best
+        if best is self.epochs[-1]:
+            self.model.save_weights(str(weights_path(self._out, epoch + 1)))
+        write_json(self._out / HISTORY_FILE, self.epochs)
+        if best is not None:
+            self._remove_weights_except(best["epoch"])
+        if self.exhausted:
+            self.model.stop_training = True
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The entry of the best epoch so far."""
+        return best_epoch(self.epochs, self._monitor, self._higher)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether `patience` epochs have passed without improvement."""
+        best = self.best
+        if best is None or not self._patience:
+            return False
+        return self.epochs[-1]["epoch"] - best["epoch"] >= self._patience
+
+    def _remove_weights_except(self, epoch: int) -> None:
+        keep = weights_path(self._out, epoch).parent
+        for folder in (self._out / "checkpoints").glob("epoch-*"):
+            if folder != keep:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+class TaskMeans(tf.keras.callbacks.Callback):
+    """Adds the mean over tasks of each metric to the logs: `val_ndcg` from `val_click_ndcg`, ...
+
+    Tasks whose metric is undefined (NaN) are not in the mean.
+
+    Args:
+        tasks: the tasks of the run; without tasks nothing is added.
+    """
+
+    def __init__(self, tasks: Sequence[Task]):
+        super().__init__()
+        self._tasks = tuple(tasks)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Adds to the logs in place."""
+        if logs is None:
+            return
+        for prefix in ("", "val_"):
+            by_metric: dict[str, list[float]] = {}
+            for task in self._tasks:
+                for metric in task.metrics:
+                    value = logs.get(f"{prefix}{task.name}_{metric}", math.nan)
+                    by_metric.setdefault(f"{prefix}{metric}", []).append(value)
+            for name, values in by_metric.items():
+                numbers = [value for value in values if not math.isnan(value)]
+                logs[name] = sum(numbers) / len(numbers) if numbers else math.nan
+
+
+class DropMissing(tf.keras.callbacks.Callback):
+    """Removes NaN from the logs before other callbacks read them.
+
+    Regularisers' metrics have no value in validation (`TrainingMean`).
+    """
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Filters the logs in place."""
+        for name in [n for n, value in (logs or {}).items() if n != "loss" and math.isnan(value)]:
+            del logs[name]  # type: ignore[union-attr]
+
+
+class EpochProgress(tf.keras.callbacks.Callback):
+    """Moves a bar over the steps of an epoch and prints a line after each epoch.
+
+    Args:
+        console: where to print.
+        num_epochs: maximum number of epochs.
+        monitor: the validation metric to show.
+        steps: number of steps of an epoch, if known.
+        move: moves the bar, see `tfr_moe.utils.console.progress_bar`.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        num_epochs: int,
+        monitor: str,
+        steps: int | None,
+        move: Callable[..., None],
+    ):
+        super().__init__()
+        self._console = console
+        self._num_epochs = num_epochs
+        self._monitor = monitor
+        self._steps = steps
+        self._move = move
+        self._started = time.monotonic()
+        self._first_epoch: int | None = None
+        self._epoch = ""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Starts the bar of the epoch."""
+        self._epoch = f"epoch {epoch + 1}/{self._num_epochs}"
+        if self._first_epoch is None:
+            self._first_epoch = epoch
+            if epoch:
+                self._console.print(f"resuming after epoch {epoch}")
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Moves the bar."""
+        loss = (logs or {}).get("loss", math.nan)
+        self._move(batch + 1, self._steps, f"{self._epoch}  loss {loss:.4f}")
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Prints the line of the epoch, with the time that is left at most.
+
+        Raises:
+            UserError: if the validation loss is not a number.
+        """
+        logs = logs or {}
+        if math.isnan(logs.get("val_loss", math.nan)):
+            raise UserError(
+                f"training diverged in epoch {epoch + 1}: the validation loss is not a number; "
+                "reduce learning_rate or set clip_norm"
+            )
+        spent = time.monotonic() - self._started
+        done = epoch + 1 - (self._first_epoch or 0)
+        left = spent / done * (self._num_epochs - epoch - 1)
+        values = [f"loss {logs.get('loss', math.nan):.4f}", f"val_loss {logs['val_loss']:.4f}"]
+        if self._monitor != "val_loss":
+            values.append(f"{self._monitor} {logs.get(self._monitor, math.nan):.4f}")
+        self._console.print(
+            f"{self._epoch}  {'  '.join(values)}  {spent:.0f} s, at most {left:.0f} s to go",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def gate_warnings(logs: dict[str, Any], config: RunConfig) -> dict[str, str]:
+    """Warnings about gates, experts and regularisers in the logs of an epoch: kind -> message.
+
+    The metrics of a task's own gate end in `_<task>`, and so do the kinds of its warnings.
+    """
+    warnings = {}
+    share = logs.get("adversarial_share", 0)
+    if share > 0.25:
+        warnings["adversarial"] = (
+            f"AdvLoss is at {share:.0%} of its maximum K x D: experts may disagree for its own "
+            "sake; reduce adversarial_weight"
+        )
+    correlation = logs.get("expert_correlation", 0)
+    if correlation > 0.95:
+        warnings["alike"] = (
+            f"the experts' outputs are nearly equal (expert_correlation {correlation:.2f}); "
+            "use fewer or narrower experts"
+        )
+    for name in logs:
+        if name.startswith(_ENTROPY):
+            suffix = name.removeprefix(_ENTROPY)
+            of_gate = _warnings_of_gate(logs, suffix, config)
+            warnings |= {f"{kind}{suffix}": message for kind, message in of_gate.items()}
+    return warnings
+
+
+def _warnings_of_gate(logs: dict[str, Any], suffix: str, config: RunConfig) -> dict[str, str]:
+    gate = f"the gate of {suffix[1:]}" if suffix else "the gate"
+    dense = config.spec.dense_gate
+    mixed = config.gate.num_experts if dense else config.gate.top_k
+    warnings = {}
+    dead = logs.get(f"dead_experts{suffix}", 0)
+    if dead >= 1:
+        multitask = config.model in MULTITASK_NAMES
+        cure = "use fewer experts" if multitask else "set importance_weight or load_weight"
+        warnings["dead"] = (
+            f"{dead:.0f} of {config.gate.num_experts} experts get less than 1 % of an equal share "
+            f"of the weight of {gate}; {cure}"
+        )
+    busiest = logs.get(f"busiest_share{suffix}", 0)
+    if dense and mixed > 1 and busiest > 0.95:
+        warnings["collapsed"] = (
+            f"{gate} has collapsed: one expert gets {busiest:.0%} of its weight; reduce "
+            "learning_rate or set dropout"
+        )
+    entropy = logs[f"{_ENTROPY}{suffix}"]
+    if mixed > 1 and entropy > 0.995 * math.log(mixed):
+        cure = (
+            "use fewer experts or a larger learning_rate"
+            if dense
+            else "set gate_learning_rate_multiplier"
+        )
+        warnings["uniform"] = (
+            f"{gate} is near uniform over its {mixed} experts (entropy {entropy:.3f} of "
+            f"{math.log(mixed):.3f}); {cure}"
+        )
+    return warnings
+
+
+class GateWarnings(tf.keras.callbacks.Callback):
+    """Prints each kind of `gate_warnings` once, from the second epoch on.
+
+    Args:
+        console: where to print.
+        config: configuration of the run.
+    """
+
+    def __init__(self, console: Console, config: RunConfig):
+        super().__init__()
+        self._console = console
+        self._config = config
+        self._printed: set[str] = set()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Checks the logs."""
+        if epoch < 1:
+            return
+        for kind, message in gate_warnings(logs or {}, self._config).items():
+            if kind not in self._printed:
+                self._printed.add(kind)
+                self._console.print(
+                    f"warning: {message}", style="yellow", highlight=False, soft_wrap=True
+                )

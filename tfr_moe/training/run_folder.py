@@ -1,0 +1,129 @@
+"""The folder of a run: its files, and what they must agree with."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tfr_moe.config import RunConfig, load_config
+from tfr_moe.data import DataFolder
+from tfr_moe.errors import UserError
+from tfr_moe.schema import MANIFEST_FILE, description_files, shard_files
+from tfr_moe.training.callbacks import HISTORY_FILE
+from tfr_moe.training.strategy import LOST_PEERS
+from tfr_moe.utils.digests import check_files, write_manifest
+from tfr_moe.utils.io import make_folder, read_json, write_json
+
+CONFIG_FILE = "config.yaml"
+METRICS_FILE = "metrics.json"
+
+
+def check_not_finished(run: Path) -> None:
+    """Checks that a run is not finished.
+
+    Raises:
+        UserError: if the folder holds a finished run.
+    """
+    if (run / METRICS_FILE).is_file():
+        raise UserError(f"run {run}: is finished; choose another folder or remove it")
+
+
+def check_same_settings(run: Path, config: RunConfig) -> None:
+    """Checks that a run was started with the same configuration.
+
+    Raises:
+        UserError: naming the first setting that differs.
+    """
+    before = load_config(run / CONFIG_FILE).model_dump()
+    now = config.model_dump()
+    for key in now | before:
+        if before.get(key) != now.get(key):
+            raise UserError(
+                f"run {run}: was started with {key}={before.get(key)!r}, not {now.get(key)!r}; "
+                "resume it with the same settings or choose another folder"
+            )
+
+
+def check_same_data(run: Path, folder: DataFolder) -> None:
+    """Checks that a run was started on the same data, by content.
+
+    Raises:
+        UserError: naming both data sets.
+    """
+    before = (read_json(run / MANIFEST_FILE) or {}).get("data")
+    if before is not None and before["fingerprint"] != folder.fingerprint:
+        raise UserError(
+            f"run {run}: was started on other data ({before['path']}, fingerprint "
+            f"{before['fingerprint']}; {folder.path} now has {folder.fingerprint}); "
+            "choose another folder or remove it"
+        )
+
+
+@contextlib.contextmanager
+def prepared(run: Path, folder: DataFolder, config: RunConfig) -> Iterator[None]:
+    """Makes the folder of a run, or checks that the run can be resumed.
+
+    If the block rejects the configuration or the data before there is anything to resume, a folder
+    made here is removed, so that the corrected command can have the same name.
+
+    Raises:
+        UserError: if the folder cannot be made, or holds something else than a run of this
+            configuration on this data that can be resumed.
+    """
+    check_not_finished(run)
+    existed = run.is_dir()
+    make_folder(run, f"run {run}")
+    new = not (run / CONFIG_FILE).is_file()
+    if not new:
+        check_same_settings(run, config)
+        check_same_data(run, folder)
+    elif any(run.iterdir()):
+        raise UserError(f"run {run}: the folder is not empty and holds no run")
+    try:
+        folder.copy_description(run)
+        _write_manifest(run, folder, [])
+        config.save(run / CONFIG_FILE)
+        yield
+    except LOST_PEERS:
+        raise  # the others of a cluster resume in this folder
+    except Exception:
+        if new and not (run / HISTORY_FILE).is_file():
+            shutil.rmtree(run, ignore_errors=True)
+            if existed:
+                run.mkdir()
+        raise
+
+
+def finish(run: Path, folder: DataFolder, result: Mapping[str, Any], files: Iterable[Path]) -> None:
+    """Writes `metrics.json`, which makes a run finished, and the digests of its files.
+
+    Args:
+        run: folder of the run.
+        folder: its data set.
+        result: content of `metrics.json`.
+        files: the files of the trained model, in the folder of the run.
+    """
+    names = [str(file.relative_to(run)) for file in files]
+    _write_manifest(run, folder, [CONFIG_FILE, *names])
+    write_json(run / METRICS_FILE, result)
+
+
+def _write_manifest(run: Path, folder: DataFolder, names: Iterable[str]) -> None:
+    data = {"path": str(folder.path.resolve()), "fingerprint": folder.fingerprint}
+    described = [*description_files(run), *shard_files(run)]
+    write_manifest(run / MANIFEST_FILE, {"format": 1, "data": data}, [*described, *names])
+
+
+def check_run_files(run: Path) -> None:
+    """Checks that configuration, schema, vocabularies and weights of a run are unchanged.
+
+    Runs of version 0.1.0 have no digests and pass.
+
+    Raises:
+        UserError: naming the first file that is missing or differs.
+    """
+    digests = (read_json(run / MANIFEST_FILE) or {}).get("files", {})
+    check_files(run, digests, "run", digests)

@@ -1,0 +1,139 @@
+"""SHA-256 digests of a folder's files, which reveal missing, truncated and changed ones."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypedDict
+
+from tfr_moe.errors import UserError
+from tfr_moe.utils.io import read_json, write_json
+
+
+class FileDigest(TypedDict):
+    """Size in bytes and SHA-256 of a file."""
+
+    bytes: int
+    sha256: str
+
+
+FileDigests = Mapping[str, FileDigest]
+"""Path within a folder -> digest."""
+MODEL_MANIFEST = "assets.extra/manifest.json"
+"""Path of the manifest within an exported model, where TensorFlow Serving ignores it."""
+
+
+def digest_files(folder: Path, names: Iterable[str]) -> dict[str, FileDigest]:
+    """Returns the digests of files.
+
+    Args:
+        folder: the folder.
+        names: paths within it.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "a").write_bytes(b"")
+        >>> digest_files(folder, ["a"])["a"]["sha256"][:8]
+        'e3b0c442'
+    """
+    return {
+        name: {"bytes": (folder / name).stat().st_size, "sha256": _sha256_now(folder / name)}
+        for name in sorted(names)
+    }
+
+
+def fingerprint(digests: FileDigests) -> str:
+    """Returns 16 hexadecimal digits that identify names and contents of all files."""
+    entries = sorted((name, digest["sha256"]) for name, digest in digests.items())
+    return hashlib.sha256(json.dumps(entries).encode()).hexdigest()[:16]
+
+
+def write_manifest(
+    path: Path, values: Mapping[str, Any], names: Iterable[str], folder: Path | None = None
+) -> dict[str, Any]:
+    """Writes a manifest with the digests of a folder's files, as `files` and `fingerprint`.
+
+    Args:
+        path: of the manifest.
+        values: its other entries.
+        names: paths of the files within `folder`.
+        folder: by default the folder of the manifest.
+
+    Returns:
+        The content of the manifest.
+    """
+    digests = digest_files(folder or path.parent, names)
+    manifest = {**values, "fingerprint": fingerprint(digests), "files": digests}
+    write_json(path, manifest)
+    return manifest
+
+
+def check_files(
+    folder: Path, digests: FileDigests, kind: str, contents: Collection[str] = ()
+) -> None:
+    """Checks that all files are there with their size, and some also with their content.
+
+    Args:
+        folder: the folder.
+        digests: of its files.
+        kind: what the folder is, for messages: `data`, `run` or `model`.
+        contents: the files whose content is compared too.
+
+    Raises:
+        UserError: naming the first file that is missing or differs, and their number.
+    """
+    problems = []
+    for name, digest in digests.items():
+        problem = _problem(folder / name, digest, name in contents)
+        if problem:
+            problems.append(f"{name} {problem}")
+    if problems:
+        more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise UserError(f"{kind} {folder}: {problems[0]}{more}; make the {kind} again")
+
+
+def write_model_manifest(folder: Path) -> None:
+    """Writes the digests of all files of an exported model."""
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    names = [str(path.relative_to(folder)) for path in paths]
+    write_manifest(folder / MODEL_MANIFEST, {"format": 1}, names, folder)
+
+
+def check_model_files(folder: Path) -> None:
+    """Compares all files of an exported model with its manifest, if it has one.
+
+    Raises:
+        UserError: naming the first file that is missing or differs.
+    """
+    digests = (read_json(folder / MODEL_MANIFEST) or {}).get("files", {})
+    check_files(folder, digests, "model", digests)
+
+
+def _problem(path: Path, digest: FileDigest, contents: bool) -> str | None:
+    if not path.is_file():
+        return "is missing"
+    size = path.stat().st_size
+    if size != digest["bytes"]:
+        return f"has {size:,} bytes instead of {digest['bytes']:,}"
+    if contents and _sha256_now(path) != digest["sha256"]:
+        return "has been changed"
+    return None
+
+
+def _sha256_now(path: Path) -> str:
+    stat = path.stat()
+    return _sha256(str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino)
+
+
+@lru_cache(maxsize=4096)
+def _sha256(path: str, size: int, modified: int, inode: int) -> str:
+    """SHA-256 of a file; size, time and inode make an entry invalid when the file is replaced."""
+    with open(path, "rb") as file:
+        digest = hashlib.sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

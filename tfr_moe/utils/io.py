@@ -1,0 +1,162 @@
+"""Folders and small files that appear under their name only when complete."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tfr_moe.errors import UserError
+
+
+@contextmanager
+def atomic_directory(out: str | Path, overwrite: str | None = None) -> Iterator[Path]:
+    """Yields a temporary sibling of `out`, which is renamed to `out` when the block ends.
+
+    If the block raises, nothing is left behind. A killed process leaves the hidden sibling
+    `.<name>.partial`, never an incomplete `out`; the next call for `out` removes it. The sibling is
+    locked while the block runs. Where `out` is a symbolic link, the folder it points to is made.
+
+    Args:
+        out: the folder to make. An empty folder of that name is replaced.
+        overwrite: a folder of that name that holds this file is replaced, once the new one is
+            complete; None to replace none.
+
+    Raises:
+        UserError: if `out` is a file, or a folder that may not be replaced, or if another process
+            is writing it.
+
+    Example:
+        >>> import tempfile
+        >>> base = Path(tempfile.mkdtemp())
+        >>> with atomic_directory(base / "data") as folder:
+        ...     _ = (folder / "one.txt").write_text("1")
+        >>> [path.name for path in (base / "data").iterdir()]
+        ['one.txt']
+    """
+    out = Path(os.path.realpath(out))
+    check_free(out, overwrite)
+    old = out.parent / f".{out.name}.old"
+    with working_directory(out) as partial:
+        if old.is_dir() and not out.exists():
+            old.rename(out)
+        shutil.rmtree(old, ignore_errors=True)
+        yield partial
+        if out.exists():
+            check_free(out, overwrite)
+            out.rename(old)
+        partial.rename(out)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def working_directory(out: Path) -> Iterator[Path]:
+    """Yields the hidden, empty folder `.<name>.partial` beside `out`, and removes it afterwards.
+
+    It is locked while the block runs. What a killed process left in it is removed first.
+
+    Args:
+        out: the file or folder that is being made.
+
+    Raises:
+        UserError: if the folder cannot be made, or another process has it.
+    """
+    partial = out.parent / f".{out.name}.partial"
+    lock = _lock(partial, out)
+    try:
+        for path in partial.iterdir():
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        yield partial
+    finally:
+        # The block may have renamed the folder, and another process have made the next one.
+        if _is_locked_by(lock, partial):
+            shutil.rmtree(partial, ignore_errors=True)
+        os.close(lock)
+
+
+def _is_locked_by(lock: int, folder: Path) -> bool:
+    return folder.exists() and os.path.samestat(os.fstat(lock), folder.stat())
+
+
+def _lock(partial: Path, out: Path) -> int:
+    """Makes a folder and locks it; returns the descriptor that holds the lock."""
+    while True:
+        make_folder(partial, str(out))
+        try:
+            lock = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError as error:
+            raise UserError(f"{partial}: cannot be written ({error.strerror})") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The process that held the lock may have renamed the folder in the meantime.
+            if _is_locked_by(lock, partial):
+                return lock
+        except BlockingIOError:
+            os.close(lock)
+            raise UserError(f"{out}: is being written by another process") from None
+        os.close(lock)
+
+
+def check_free(out: Path, overwrite: str | None = None) -> None:
+    """Checks that a new folder can have a name, before long work.
+
+    Args:
+        out: the folder to be made; it may exist if it is empty.
+        overwrite: it may exist if it holds this file.
+
+    Raises:
+        UserError: if `out` is a file, or a folder that may not be replaced.
+
+    Example:
+        >>> check_free(Path("nothing/of/this/name"))
+    """
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: is a file, must be a folder")
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if overwrite is None:
+        raise UserError(f"{out}: exists already; give another folder or overwrite it")
+    if not (out / overwrite).is_file():
+        raise UserError(f"{out}: is not overwritten, because it holds no {overwrite}")
+
+
+def make_folder(path: Path, name: str, new: bool = False) -> None:
+    """Makes a folder and its parents.
+
+    Args:
+        path: the folder.
+        name: its name in messages, such as `run shop/moe`.
+        new: whether it must not exist yet.
+
+    Raises:
+        UserError: if it cannot be made.
+
+    Example:
+        >>> import tempfile
+        >>> base = Path(tempfile.mkdtemp())
+        >>> make_folder(base / "shop" / "moe", "run shop/moe")
+        >>> make_folder(base / "shop", "shop", new=True)
+        Traceback (most recent call last):
+        tfr_moe.errors.UserError: shop: cannot be made (File exists)
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=not new)
+    except OSError as error:
+        raise UserError(f"{name}: cannot be made ({error.strerror})") from error
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Writes JSON under a temporary name, then renames it."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def read_json(path: Path) -> Any:
+    """Reads JSON; None if the file does not exist."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None

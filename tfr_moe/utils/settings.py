@@ -1,0 +1,94 @@
+"""The parsers of YAML and of `key=value` settings."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+from tfr_moe.errors import UserError
+
+MAX_YAML_VALUES = 1_000_000
+
+
+def load_yaml(text: str) -> Any:
+    """Reads a YAML document of plain values.
+
+    Raises:
+        yaml.YAMLError: for invalid YAML, or a document that its aliases expand to more than
+            `MAX_YAML_VALUES` values.
+
+    Example:
+        >>> load_yaml("a: &x [1, 2]\\nb: *x")
+        {'a': [1, 2], 'b': [1, 2]}
+    """
+    try:
+        root = yaml.compose(text, yaml.SafeLoader)
+        if root is not None and _expanded_size(root, {}) > MAX_YAML_VALUES:
+            raise yaml.YAMLError(f"aliases expand to more than {MAX_YAML_VALUES:,} values")
+        return yaml.safe_load(text)
+    except RecursionError:
+        raise yaml.YAMLError("values are nested too deeply") from None
+
+
+def _expanded_size(node: yaml.Node, sizes: dict[int, int | None]) -> int:
+    """Number of values below a node, with a copy for each alias."""
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) not in sizes:
+        sizes[id(node)] = None
+        pairs = isinstance(node, yaml.MappingNode)
+        children = itertools.chain(*node.value) if pairs else node.value
+        sizes[id(node)] = 1 + sum(_expanded_size(child, sizes) for child in children)
+    size = sizes[id(node)]
+    if size is None:
+        raise yaml.YAMLError("an alias is part of the value that it names")
+    return size
+
+
+def split_pair(pair: str) -> tuple[str, str]:
+    """Splits `key=value` at the first `=`; the value stays text.
+
+    Raises:
+        UserError: for a text without `=` or without a key.
+
+    Example:
+        >>> split_pair("where=a=b")
+        ('where', 'a=b')
+    """
+    key, equals, text = pair.partition("=")
+    if not equals or not key.strip():
+        raise UserError(f"setting {pair!r}: must be key=value")
+    return key.strip(), text
+
+
+def parse_pair(pair: str) -> tuple[str, Any]:
+    """Splits `key=value` and reads the value as YAML.
+
+    Raises:
+        UserError: for a text that is no pair, or a value that is not valid YAML.
+
+    Example:
+        >>> parse_pair("expert_hidden_dims=[64, 32]")
+        ('expert_hidden_dims', [64, 32])
+    """
+    key, text = split_pair(pair)
+    try:
+        return key, load_yaml(text)
+    except yaml.YAMLError:
+        raise UserError(f"setting {pair!r}: the value is not valid YAML") from None
+
+
+def parse_pairs(pairs: Iterable[str]) -> dict[str, Any]:
+    """Reads several `key=value` texts; of one key given twice the last value wins.
+
+    Raises:
+        UserError: see `parse_pair`.
+
+    Example:
+        >>> parse_pairs(["top_k=2", "model=mmoe"])
+        {'top_k': 2, 'model': 'mmoe'}
+    """
+    return dict(map(parse_pair, pairs))

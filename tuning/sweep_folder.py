@@ -1,0 +1,304 @@
+"""The folder of a sweep: its files, the records of its trials, and its locks.
+
+```
+SWEEP/
+  sweep.yaml                    the resolved sweep configuration
+  trials/0003/trial.json        a `Trial`, written in one step when it ends
+  oracle.json                   state of the search
+  work/  cache/                 while the sweep runs
+  work/0003.lock                locked by the worker that runs the trial, and names who has tried
+```
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
+
+from tfr_moe.errors import UserError, describe
+from tfr_moe.utils.io import make_folder, write_json
+
+from .config import Direction, SweepConfig, load_sweep_config
+
+if TYPE_CHECKING:
+    pass
+
+SWEEP_FILE = "sweep.yaml"
+TRIALS_FOLDER = "trials"
+TRIAL_FILE = "trial.json"
+CACHE_FOLDER = "cache"
+WORK_FOLDER = "work"
+STATE_FILE = "oracle.json"
+LOCK_FILE = ".lock"
+CACHE_LOCK = ".cache.lock"
+
+# Settings that do not change a result may change when a sweep is resumed.
+_EXECUTION = {"data", "cache", "max_failures"}
+
+
+# ------------------------------------------------------------------------------------------ records
+
+
+@dataclass(frozen=True)
+class TrialJob:
+    """A trial to run.
+
+    Attributes:
+        trial_id: its ID.
+        settings: run settings on top of the base settings.
+        hyperparameters: the values to record.
+        budget: see `Trial.budget`.
+        attempts: how many workers of this command have started it, this one included.
+    """
+
+    trial_id: str
+    settings: dict[str, Any]
+    hyperparameters: dict[str, Any]
+    budget: dict[str, Any] = field(default_factory=dict)
+    attempts: int = 1
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """One training run of a trial.
+
+    Attributes:
+        seed: of initialisation, shuffling and noise.
+        metrics: validation metrics of the best epoch by name: `session_auc`, `loss`, ...
+        best_epoch: counted from 1.
+        epochs: number of epochs trained.
+        seconds: wall-clock time.
+        history: an entry per epoch: `epoch`, training values (`loss`) and validation values
+            (`val_loss`, `val_session_auc`).
+    """
+
+    seed: int
+    metrics: dict[str, float]
+    best_epoch: int
+    epochs: int
+    seconds: float
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ObjectiveResult:
+    """The objective over the seeds of a trial.
+
+    Attributes:
+        name: of the metric, as in `SeedResult.metrics`.
+        mean: over the seeds; None if the trial failed.
+        std: sample standard deviation (n - 1) over the seeds; None with fewer than two.
+        direction: `max` if higher is better.
+    """
+
+    name: str
+    mean: float | None
+    std: float | None
+    direction: Direction
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One point of the search space with its results.
+
+    Attributes:
+        trial_id: name of its folder.
+        hyperparameters: values of what the space varies: run settings by name (`hsc_weight`) and
+            labels such as `gate_input: "TC+SC"`.
+        status: `completed`, or `failed` with the reason in `error`.
+        seeds: one result per seed.
+        objective: over the seeds.
+        error: one line; None if the trial completed.
+        settings: the `RunConfig` settings of these hyper-parameters, on top of the base settings.
+        budget: epochs that Hyperband granted: `epochs`, `initial_epoch`, `bracket`, `round` and
+            `continues`, the trial whose training it continues.
+    """
+
+    trial_id: str
+    hyperparameters: dict[str, Any]
+    status: Literal["completed", "failed"]
+    seeds: list[SeedResult]
+    objective: ObjectiveResult
+    error: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    budget: dict[str, Any] = field(default_factory=dict)
+
+
+_TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
+
+
+def summarize(name: str, direction: Direction, seeds: Sequence[SeedResult]) -> ObjectiveResult:
+    """Mean and sample standard deviation of a metric over seeds.
+
+    Example:
+        >>> runs = [SeedResult(s, {"ndcg": v}, 1, 1, 0.0) for s, v in [(1, 0.5), (2, 0.7)]]
+        >>> result = summarize("ndcg", "max", runs)
+        >>> round(result.mean, 3), round(result.std, 3)
+        (0.6, 0.141)
+    """
+    values = [seed.metrics[name] for seed in seeds]
+    mean = statistics.fmean(values) if values else None
+    std = statistics.stdev(values) if len(values) > 1 else None
+    return ObjectiveResult(name, mean, std, direction)
+
+
+def trial_file(sweep: Path, trial_id: str) -> Path:
+    """Path of a trial's record."""
+    return sweep / TRIALS_FOLDER / trial_id / TRIAL_FILE
+
+
+def trial_lock(sweep: Path, trial_id: str) -> Path:
+    """Path of the file that the worker of a trial locks."""
+    return sweep / WORK_FOLDER / f"{trial_id}.lock"
+
+
+def write_trial(sweep: Path, trial: Trial) -> None:
+    """Records a trial that has ended."""
+    path = trial_file(sweep, trial.trial_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, dataclasses.asdict(trial))
+
+
+def read_trial(path: Path) -> Trial:
+    """Reads one record.
+
+    Raises:
+        UserError: if it is not JSON or not a trial.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return _TRIAL.validate_python(data)
+    except OSError as error:
+        raise UserError(f"trial {path}: cannot be read ({error.strerror})") from error
+    except ValueError as error:
+        if isinstance(error, ValidationError):
+            reason = describe(error, data)
+        else:
+            reason = f"not valid JSON ({error})"
+        raise UserError(f"trial {path}: {reason}; delete it to run the trial again") from error
+
+
+def load_trials(sweep: str | Path) -> list[Trial]:
+    """Loads all recorded trials of a sweep, ordered by ID.
+
+    Args:
+        sweep: the sweep's folder.
+
+    Raises:
+        UserError: if there is no such sweep, or a record is not valid.
+
+    Example:
+        >>> import tempfile
+        >>> sweep = Path(tempfile.mkdtemp())
+        >>> _ = (sweep / "sweep.yaml").write_text("")
+        >>> write_trial(sweep, Trial("00", {"hsc_weight": 0.1}, "completed", [],
+        ...                          ObjectiveResult("ndcg", 0.6, None, "max")))
+        >>> [trial.objective.mean for trial in load_trials(sweep)]
+        [0.6]
+    """
+    sweep = Path(sweep)
+    if not (sweep / SWEEP_FILE).is_file():
+        raise UserError(f"sweep {sweep}: no such sweep ({SWEEP_FILE} is missing)")
+    return [read_trial(path) for path in sorted((sweep / TRIALS_FOLDER).glob(f"*/{TRIAL_FILE}"))]
+
+
+# ------------------------------------------------------------------------------------------- folder
+
+
+def check_same_config(sweep: Path, config: SweepConfig) -> None:
+    """Rejects a configuration other than the one that the sweep was started with.
+
+    Raises:
+        UserError: naming the setting.
+    """
+    before = load_sweep_config(sweep / SWEEP_FILE).model_dump(mode="json")
+    now = config.model_dump(mode="json")
+    check_same_data(sweep, before["data_fingerprint"], config.data_fingerprint)
+    for key in now:
+        if key in _EXECUTION or before[key] == now[key]:
+            continue
+        name, old, new = key, before[key], now[key]
+        if key == "base":
+            setting = next(each for each in new if old.get(each) != new[each])
+            name, old, new = f"base.{setting}", old.get(setting), new[setting]
+        raise UserError(
+            f"sweep {sweep}: was started with {name}={old!r}. Received: {name}={new!r}; use the "
+            "same configuration or another folder"
+        )
+
+
+def check_same_data(sweep: Path, before: str | None, now: str | None) -> None:
+    """Rejects a data set with another `data_fingerprint` than that of the start.
+
+    Raises:
+        UserError: because results on different data cannot be compared.
+    """
+    if before != now:
+        raise UserError(
+            f"sweep {sweep}: was started with another data set, or the data set was built again "
+            "since; use another folder for the sweep"
+        )
+
+
+def prepare_folder(sweep: Path, config: SweepConfig) -> None:
+    """Makes the folder with its `sweep.yaml`, or checks that it holds this sweep.
+
+    Raises:
+        UserError: if it holds anything else.
+    """
+    if sweep.exists() and not _is_empty(sweep) and not (sweep / SWEEP_FILE).is_file():
+        raise UserError(f"sweep {sweep}: exists and is not a sweep; use another folder")
+    make_folder(sweep, f"sweep {sweep}")
+    with locked(sweep / LOCK_FILE):
+        if (sweep / SWEEP_FILE).is_file():
+            check_same_config(sweep, config)
+        config.save(sweep / SWEEP_FILE)
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether there are only hidden files, which a command that was killed early leaves."""
+    return folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Waits for a lock on a file and holds it; the kernel unlocks it when the process dies."""
+    with open(path, "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def try_lock(path: Path, held: ExitStack, worker: str) -> int:
+    """Locks a file until `held` is left, and notes the worker in it.
+
+    Args:
+        path: the file; it is made if needed.
+        held: keeps the lock.
+        worker: name of the worker, `NAME@COMMAND`.
+
+    Returns:
+        How many workers of the same command have locked the file, this one included; 0 if it is
+        locked by another process.
+    """
+    path.parent.mkdir(exist_ok=True)
+    with ExitStack() as opened:
+        file = opened.enter_context(open(path, "a+"))
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return 0
+        file.write(f"{worker}\n")
+        file.flush()
+        file.seek(0)
+        command = worker.rpartition("@")[2]
+        held.push(opened.pop_all())
+        return sum(line.rstrip("\n").rpartition("@")[2] == command for line in file)
