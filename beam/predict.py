@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -58,7 +58,8 @@ class PredictOptions:
     """Options of `predict`.
 
     Attributes:
-        model: folder of a SavedModel whose default signature takes serialized lists.
+        model: folder of a SavedModel whose default signature takes serialized lists, or a function
+            that writes one into an empty folder.
         input: path or pattern. Files that end in `.tfrecord` or `.tfrecord.gz` hold lists; anything
             else is a table, which the source turns into rows.
         schema: of the rows or lists. Labels, weight and time may be missing.
@@ -66,6 +67,7 @@ class PredictOptions:
         item_id: column of a table, or feature of the items, that identifies an item.
         vectors: column for the vectors of a model that returns `vectors` [B, L, d], instead of its
             scores.
+        tasks: tasks that the model returns `scores_<task>` for, beside `scores`.
         source: name of a source; None for a table with one row per item, as `search-logs`.
         settings: options of the source, `key=value`.
         source_modules: modules to import first, which register sources.
@@ -75,12 +77,13 @@ class PredictOptions:
         beam_args: arguments for Beam.
     """
 
-    model: str | Path
+    model: str | Path | Callable[[Path], None]
     input: str
     schema: FeatureSchema
     out: str | Path
     item_id: str
     vectors: str | None = None
+    tasks: tuple[str, ...] = ()
     source: str | None = None
     settings: tuple[str, ...] = ()
     source_modules: tuple[str, ...] = ()
@@ -112,14 +115,15 @@ def predict(options: PredictOptions, progress: ProgressCallback | None = None) -
     check_checksums()
     load_source_modules(options.source_modules)
     out = Path(os.path.abspath(options.out))
-    files = ScoreFiles(out, options.vectors)
+    files = ScoreFiles(out, options.vectors, options.tasks)
     with _working_folder(out, options.overwrite) as folder:
         requests = _requests(options)
+        model = _saved_model(options.model, folder)
         with (
             reporting(progress, requests.total_bytes, _PARTS),
             running(options.beam_args, folder) as pipeline,
         ):
-            _assemble(pipeline, options, requests, folder, files)
+            _assemble(pipeline, options, model, requests, folder, files)
         totals = _totals(options, take_counts(folder))
         rejects = sorted((folder / "rejects").iterdir())
         if rejects:
@@ -141,15 +145,26 @@ def _working_folder(out: Path, overwrite: bool) -> Iterator[Path]:
         yield folder
 
 
+def _saved_model(model: str | Path | Callable[[Path], None], folder: Path) -> Path:
+    if not callable(model):
+        return Path(model)
+    saved = folder / "model"
+    saved.mkdir()
+    model(saved)
+    return saved
+
+
 def _assemble(
     pipeline: beam.Pipeline,
     options: PredictOptions,
+    model: Path,
     requests: _Requests,
     folder: Path,
     files: ScoreFiles,
 ) -> None:
-    output = _VECTORS if options.vectors else _SCORES
-    handler = KeyedModelHandler(ScoreLists(str(options.model), output, options.batch_size))
+    scores = (_SCORES, *(f"{_SCORES}_{task}" for task in options.tasks))
+    outputs = (_VECTORS,) if options.vectors else scores
+    handler = KeyedModelHandler(ScoreLists(str(model), outputs, options.batch_size))
     collections = pipeline | "Lists" >> requests.read
     scored = (
         collections["requests"]
@@ -191,19 +206,19 @@ def _totals(options: PredictOptions, counts: Counts) -> dict[str, int]:
 
 
 class ScoreLists(ModelHandler[bytes, list[Any], SavedModel]):
-    """Serialized `ExampleListWithContext` -> outputs of its items, followed by padding.
+    """Serialized `ExampleListWithContext` -> a tuple of outputs per item, followed by padding.
 
     The signature returns [B, L] or [B, L, d], L the length of the longest list of the batch.
 
     Args:
         folder: of the SavedModel.
-        output: name of the output; a model without `scores` may call its only output otherwise.
+        outputs: their names; a model without `scores` may call its only output otherwise.
         batch_size: lists per call.
     """
 
-    def __init__(self, folder: str, output: str, batch_size: int):
+    def __init__(self, folder: str, outputs: Sequence[str], batch_size: int):
         super().__init__()
-        self._folder, self._output, self._batch_size = folder, output, batch_size
+        self._folder, self._outputs, self._batch_size = folder, tuple(outputs), batch_size
 
     def load_model(self) -> SavedModel:
         """Loads the model, once on each worker."""
@@ -220,15 +235,17 @@ class ScoreLists(ModelHandler[bytes, list[Any], SavedModel]):
         Raises:
             UserError: if the model rejects a list, or returns no such output.
         """
-        outputs = model(batch)
-        if self._output in outputs:
-            return outputs[self._output]
-        (name, *more) = outputs
-        if more or self._output == _VECTORS or name == _VECTORS:
+        found = model(batch)
+        names = self._outputs
+        if names == (_SCORES,) and len(found) == 1 and _VECTORS not in found:
+            names = tuple(found)
+        missing = [name for name in names if name not in found]
+        if missing:
             raise UserError(
-                f"model {self._folder}: returns no {self._output}, but {', '.join(outputs)}"
+                f"model {self._folder}: returns no {missing[0]}, but {', '.join(sorted(found))}"
             )
-        return outputs[name]
+        lists = zip(*(found[name] for name in names), strict=True)
+        return [list(zip(*outputs, strict=True)) for outputs in lists]
 
     def batch_elements_kwargs(self) -> Mapping[str, Any]:
         """Fixes the batch size, so that results are reproducible."""

@@ -26,35 +26,38 @@ class ScoredList(NamedTuple):
     Attributes:
         list_id: its ID.
         items: IDs of its items, in the order of the list.
-        outputs: a score or a vector per item.
+        outputs: for each item its scores, which it is ranked by the first of, or its vector.
     """
 
     list_id: str
     items: Sequence[str]
-    outputs: Sequence[Any]
+    outputs: Sequence[tuple[Any, ...]]
 
 
 class ScoreFiles:
     """Writes a file in parts and joins them.
 
-    The columns are `list_id`, `item_id`, `score` and `rank` (best first; ties keep the order of the
-    list), or `list_id`, `item_id` and a vector. CSV separates the numbers of a vector by `|`.
+    The columns are `list_id`, `item_id`, `score`, `score_<task>` and `rank` (best first; ties keep
+    the order of the list), or `list_id`, `item_id` and a vector. CSV separates the numbers of a
+    vector by `|`.
 
     Args:
         path: of the file; its ending decides the format.
         vectors: name of the column of vectors; None for scores.
+        tasks: names of the tasks whose scores follow the combined one.
 
     Raises:
         UserError: for an ending that is none of `FORMATS`.
     """
 
-    def __init__(self, path: Path, vectors: str | None = None):
+    def __init__(self, path: Path, vectors: str | None = None, tasks: Sequence[str] = ()):
         endings = [ending for ending in FORMATS if path.name.endswith(ending)]
         if not endings:
             raise UserError(f"out {path}: the name must end in {', '.join(FORMATS)}")
         self._ending = endings[-1]
         self._ranked = vectors is None
-        self._columns = ["list_id", "item_id", *([vectors] if vectors else ["score", "rank"])]
+        scores = ["score", *(f"score_{task}" for task in tasks), "rank"]
+        self._columns = ["list_id", "item_id", *([vectors] if vectors else scores)]
 
     def write_part(self, path: Path, lists: Iterable[ScoredList]) -> None:
         """Writes one part."""
@@ -65,24 +68,23 @@ class ScoreFiles:
         with open(path, "wb") as raw, _compressed(raw, self._ending) as file:
             text = io.TextIOWrapper(file, "utf-8", newline="")
             writer = csv.writer(text, lineterminator="\n")
-            for list_id, item, output, *rank in rows:
+            for row in rows:
                 if self._ending.startswith(".csv"):
-                    writer.writerow((list_id, item, _as_text(output), *rank))
+                    writer.writerow(map(_as_text, row))
                 else:
-                    values = (list_id, item, _as_json(output), *rank)
-                    row = dict(zip(self._columns, values, strict=True))
-                    text.write(json.dumps(row, ensure_ascii=False) + "\n")
+                    named = dict(zip(self._columns, map(_as_json, row), strict=True))
+                    text.write(json.dumps(named, ensure_ascii=False) + "\n")
             text.flush()
             text.detach()
 
     def _rows(self, scored: ScoredList) -> Iterator[tuple[Any, ...]]:
         list_id, items, outputs = scored
         if not self._ranked:
-            yield from ((list_id, *pair) for pair in zip(items, outputs, strict=True))
+            yield from ((list_id, item, *out) for item, out in zip(items, outputs, strict=True))
             return
-        best = sorted(range(len(items)), key=lambda index: -outputs[index])
+        best = sorted(range(len(items)), key=lambda index: -outputs[index][0])
         for rank, index in enumerate(best, start=1):
-            yield list_id, items[index], outputs[index], rank
+            yield list_id, items[index], *outputs[index], rank
 
     def join(self, parts: Sequence[Path], path: Path) -> Path:
         """Concatenates parts; returns the path of the result."""
@@ -101,9 +103,12 @@ class ScoreFiles:
     def _arrow_schema(self) -> Any:
         import pyarrow as pa
 
-        output = pa.float32() if self._ranked else pa.list_(pa.float32())
-        kinds = (pa.string(), pa.string(), output, pa.int32())
-        return pa.schema(list(zip(self._columns, kinds, strict=False)))
+        names = self._columns[2:]
+        kinds = [pa.list_(pa.float32())]
+        if self._ranked:
+            kinds = [*[pa.float32()] * (len(names) - 1), pa.int32()]
+        ids = [("list_id", pa.string()), ("item_id", pa.string())]
+        return pa.schema([*ids, *zip(names, kinds, strict=True)])
 
     def _write_parquet(self, path: Path, rows: Iterator[tuple[Any, ...]]) -> None:
         import pyarrow as pa
@@ -137,13 +142,19 @@ def _compressed(file: IO[bytes], ending: str) -> Any:
     return gzip.GzipFile("", "wb", 6, file, 0) if ending.endswith(".gz") else nullcontext(file)
 
 
-def _as_text(output: float | list[float]) -> str:
-    numbers = output if isinstance(output, list) else [output]
-    return LIST_SEPARATOR.join([f"{number:.9g}" for number in numbers])
+def _as_text(value: Any) -> Any:
+    """Nine digits read back as the same float32."""
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    if isinstance(value, list):
+        return LIST_SEPARATOR.join([f"{number:.9g}" for number in value])
+    return value
 
 
-def _as_json(output: float | list[float]) -> float | list[float]:
-    """Returns the shortest decimal numbers that read back as the same float32."""
-    if isinstance(output, list):
-        return [float(f"{number:.9g}") for number in output]
-    return float(f"{output:.9g}")
+def _as_json(value: Any) -> Any:
+    """The shortest decimal numbers that read back as the same float32."""
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, list):
+        return [float(f"{number:.9g}") for number in value]
+    return value

@@ -8,10 +8,10 @@ from rich.console import Console
 from sklearn.base import clone
 
 from tests.tiny import SCHEMA, SMALL, lists, shop_log, small_config
-from tfr_moe import FeatureSchema, Ranker, UserError
+from tfr_moe import Ranker, UserError
 from tfr_moe._compat import tf
-from tfr_moe.beam import BuildOptions, PredictOptions, build
-from tfr_moe.beam import predict as run_predict
+from tfr_moe.beam import BuildOptions, build
+from tfr_moe.cli.prediction import predict as run_predict
 from tfr_moe.config import MODELS, make_config
 from tfr_moe.data import DataFolder
 from tfr_moe.evaluation import evaluate_run, summarize
@@ -108,16 +108,8 @@ def test_training_is_that_of_the_command(command, ranker):
 def test_scores_are_those_of_the_command(command, ranker, frame):
     rows = frame.assign(item=[f"item{i}" for i in range(len(frame))])
     rows.to_csv(command / "candidates.csv", index=False)
-    schema = FeatureSchema.load(command / "run" / "schema.json")
-    run_predict(
-        PredictOptions(
-            str(command / "run" / "saved_model"),
-            str(command / "candidates.csv"),
-            schema,
-            command / "scores.csv",
-            "item",
-        )
-    )
+    log, out = str(command / "candidates.csv"), command / "scores.csv"
+    run_predict(command / "run", None, log, out, item_id="item")
     expected = pd.read_csv(command / "scores.csv").set_index("item_id").score
     found = pd.Series(ranker.predict(rows), rows["item"])
     # Batches of other lengths multiply matrices of other shapes: float32 rounds differently.

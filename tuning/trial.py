@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 from rich.console import Console
@@ -98,15 +97,12 @@ class SweepContext:
 
 
 class TrialPipeline(RankingPipeline):
-    """Trains without exporting a model, TensorBoard logs or progress lines."""
+    """Trains without TensorBoard logs or progress lines."""
 
     def build_callbacks(self) -> list[tf.keras.callbacks.Callback]:
         """The callbacks of a run without those that only display."""
         display = (EpochProgress, GateWarnings, tf.keras.callbacks.TensorBoard)
         return [each for each in super().build_callbacks() if not isinstance(each, display)]
-
-    def export_saved_model(self, model: Any, export_to: str, checkpoint: Any = None) -> None:
-        """Does nothing."""
 
 
 def run_job(context: SweepContext, job: TrialJob, log: Log) -> Trial:

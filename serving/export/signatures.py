@@ -110,10 +110,12 @@ def build(
     functions = {PREDICT: predict, REGRESS: regress, RANK: rank, SCHEMA: describe}
     spec = [tf.TensorSpec([None], tf.string, INPUT)]
     signatures = {
-        name: tf.function(function, input_signature=spec).get_concrete_function()
+        name: tf.function(function, input_signature=spec, autograph=False).get_concrete_function()
         for name, function in functions.items()
     }
-    signatures[TENSORS] = tf.function(tensors).get_concrete_function(**tensor_parser.inputs())
+    signatures[TENSORS] = tf.function(tensors, autograph=False).get_concrete_function(
+        **tensor_parser.inputs()
+    )
     models = [m for m in (model, explanation) if m is not None]
     module = module_of(signatures.values(), models)
     return ServingModule(module, {DEFAULT: signatures[PREDICT], **signatures})

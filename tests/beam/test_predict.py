@@ -122,6 +122,41 @@ def test_an_exported_model_gives_the_scores_of_its_run(run, data, expected, tmp_
     assert_scores_are(read(out), expected, LISTS)
 
 
+def test_a_run_of_tasks_is_ranked_by_their_combination_with_a_column_per_task(tmp_path):
+    from tfr_moe.serving.export.lists_model import save_lists_model
+
+    data = tiny.write_data_folder(tmp_path / "data", 20, 10, LISTS, schema=tiny.TASKS)
+    tasks = {"click": {"score_weight": 1.0}, "purchase": {"score_weight": 5.0}}
+    settings = {**tiny.SMALL, "num_epochs": 1, "model": "mmoe", "tasks": tasks}
+    train(data, tmp_path / "run", tiny.small_config(settings), QUIET)
+    table = str(write_table(tmp_path / "rows.csv", table_rows()))
+    predict(tmp_path / "run", None, table, tmp_path / "s.csv", item_id="sku")
+    loaded = load_run(tmp_path / "run")
+    scores = defaultdict(dict)
+    dataset = ElwcDatasetBuilder(DataFolder(data), 7).build_evaluation_dataset("test")
+    for features, _, extras in dataset:
+        outputs = loaded.ranker()(features)
+        for at, name in enumerate(extras["query_id"].numpy()[:, 0]):
+            for output, values in outputs.items():
+                scores[name.decode()][output] = values.numpy()[at]
+    with open(tmp_path / "s.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = ["score", "score_click", "score_purchase"]
+    assert list(rows[0]) == ["list_id", "item_id", *names, "rank"]
+    assert len(rows) == len(table_rows())
+    for row in rows:
+        expected = scores[row["list_id"]]
+        at = int(row["item_id"].rsplit("/")[-1])
+        found = [float(row[name]) for name in names]
+        wanted = [expected[f"scores{name.removeprefix('score')}"][at] for name in names]
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    model = tmp_path / "models" / "shop" / "1"
+    model.mkdir(parents=True)
+    save_lists_model(loaded.ranker(), loaded.schema, model)
+    predict(None, model.parent, table, tmp_path / "again.csv", item_id="sku")
+    assert (tmp_path / "again.csv").read_text() == (tmp_path / "s.csv").read_text()
+
+
 def test_all_formats_and_another_runner_give_the_same_rows(run, tmp_path):
     from pyarrow import parquet
 
@@ -186,7 +221,7 @@ def test_what_can_not_work_is_rejected_in_one_line_and_leaves_nothing(run, data,
     out = tmp_path / "s.csv"
     for message, arguments in (
         ("either --run or --model", {"run": None}),
-        ("--run .*saved_model", {"run": tmp_path}),
+        ("--run .*no such run", {"run": tmp_path}),
         ("--model .* not an exported model", {"run": None, "model": tmp_path}),
         ("must end in .csv", {"out": tmp_path / "s.txt"}),
         ("already exists", {"out": tmp_path / "there.csv"}),

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 
 import numpy as np
 import pytest
@@ -243,7 +242,6 @@ def test_category_groups_train_one_score(data, tmp_path):
     assert loaded.tasks == ()
     assert loaded.ranker() is loaded.model
     assert "gate_entropy_group_0" in history(tmp_path / "run")[0]
-    assert os.path.isdir(tmp_path / "run" / "saved_model")
 
 
 def test_a_run_of_tasks_is_one_of_tensorflow_rankings_multi_task_pipeline():

@@ -52,7 +52,7 @@ def test_training_learns_and_leaves_a_whole_run(data, tmp_path):
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {
         "checkpoints", "config.yaml", "history.json", "manifest.json", "metrics.json",
-        "saved_model", "schema.json", "statistics.json", "tensorboard", "vocabulary",
+        "schema.json", "statistics.json", "tensorboard", "vocabulary",
     }  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def attended(model: tf.keras.Model, dataset: tf.data.Dataset) -> Iterator[Attend
         raise UserError(f"model {model.name}: has no attention; train it with trunk=attention")
     inputs = tf.keras.Model(model.input, encoder.input)
 
-    @tf.function(input_signature=[dataset.element_spec[0]])
+    @tf.function(input_signature=[dataset.element_spec[0]], autograph=False)
     def weights_of(features: Any) -> Any:
         weights = encoder.attention_weights(inputs(features, training=False), features[MASK])
         return tf.reduce_mean(tf.cast(weights, tf.float32), axis=[1, 2])

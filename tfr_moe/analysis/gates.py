@@ -242,7 +242,7 @@ def gate_choices(
         return
     gates = tf.keras.Model(explained.input, name_routing(routing_of(explained.output)))
 
-    @tf.function(input_signature=[dataset.element_spec[0]])
+    @tf.function(input_signature=[dataset.element_spec[0]], autograph=False)
     def route(features: Any) -> Any:
         return gates(features, training=False)
 

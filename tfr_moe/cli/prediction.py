@@ -2,62 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
+from tfr_moe.config import load_config
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SCHEMA_FILE, FeatureSchema
-from tfr_moe.serving.versions import EXTRA, versions_of
+from tfr_moe.serving.versions import (
+    EXTRA,
+    SAVED_MODEL,
+    load_meta_graph,
+    signatures_of,
+    versions_of,
+)
+from tfr_moe.training.run_folder import CONFIG_FILE
 from tfr_moe.utils.console import ProgressCallback
 from tfr_moe.utils.io import atomic_directory
 
-_SAVED_MODEL = "saved_model.pb"
 _VECTORS = "vectors"
 ITEM_IDS = ("item_id", "product_id", "doc_id", "document_id", "asin", "item", "product")
 """Names of features that are used as the item's ID by default."""
 
 
-def run_model(run: Path) -> Path:
-    """The SavedModel of a run.
+class _Model(NamedTuple):
+    """What scores.
+
+    Attributes:
+        saved: a SavedModel, or a function that writes one.
+        schema: file of its schema.
+        tasks: what it scores beside their combination.
+    """
+
+    saved: Path | Callable[[Path], None]
+    schema: Path
+    tasks: tuple[str, ...]
+
+
+def _model_of_run(run: Path) -> _Model:
+    """The best epoch of a run.
 
     Raises:
-        UserError: if the run has none.
+        UserError: if there is no run in the folder.
     """
-    folder = run / "saved_model"
-    if not (folder / _SAVED_MODEL).is_file():
-        raise UserError(f"--run {run}: has no saved_model/; is the run finished?")
-    return folder
+    path = run / SCHEMA_FILE
+    if not (path.is_file() and (run / CONFIG_FILE).is_file()):
+        raise UserError(f"--run {run}: no such run ({CONFIG_FILE} or {SCHEMA_FILE} is missing)")
+    tasks = load_config(run / CONFIG_FILE).tasks_over(FeatureSchema.load(path))
+    return _Model(partial(_save_run, run), path, tuple(sorted(task.name for task in tasks)))
 
 
-def exported_model(model: Path) -> Path:
+def _save_run(run: Path, folder: Path) -> None:
+    from tfr_moe.serving.export.lists_model import save_lists_model
+    from tfr_moe.training import load_run
+
+    loaded = load_run(run)
+    save_lists_model(loaded.ranker(), loaded.schema, folder)
+
+
+def _exported_model(model: Path) -> _Model:
     """The SavedModel of `MODELS/NAME`, its newest version, or of `MODELS/NAME/<version>`.
 
     Raises:
         UserError: if there is none.
     """
-    if (model / _SAVED_MODEL).is_file():
-        return model
-    versions = versions_of(model) if model.is_dir() else []
-    if not versions:
-        raise UserError(f"--model {model}: not an exported model; give MODELS/NAME")
-    return model / str(versions[-1])
+    folder = model
+    if not (model / SAVED_MODEL).is_file():
+        versions = versions_of(model) if model.is_dir() else []
+        if not versions:
+            raise UserError(f"--model {model}: not an exported model; give MODELS/NAME")
+        folder = model / str(versions[-1])
+    outputs = signatures_of(load_meta_graph(folder))["serving_default"].outputs
+    tasks = sorted(n.removeprefix("scores_") for n in outputs if n.startswith("scores_"))
+    return _Model(folder.resolve(), folder / EXTRA / SCHEMA_FILE, tuple(tasks))
 
 
-def schema_for(folder: Path, stored: Sequence[Path], given: Path | None) -> FeatureSchema:
+def schema_for(stored: Path, given: Path | None) -> FeatureSchema:
     """The schema of the rows: `given` if it agrees with the model's, by default the model's.
 
     Args:
-        folder: the SavedModel, for messages.
-        stored: candidate files of the model's schema.
+        stored: file of the model's schema.
         given: file of the schema of the rows, or None.
 
     Raises:
         UserError: naming the feature in which the two differ.
     """
-    of_model = next((FeatureSchema.load(path) for path in stored if path.is_file()), None)
+    of_model = FeatureSchema.load(stored) if stored.is_file() else None
     if given is None:
         if of_model is None:
-            raise UserError(f"model {folder}: has no schema; give one with --schema")
+            raise UserError(f"model: has no {stored}; give a schema with --schema")
         return of_model
     schema = FeatureSchema.load(given)
     if of_model is not None:
@@ -141,19 +175,21 @@ def predict(
     if (run is None) == (model is None):
         raise UserError("give either --run or --model")
     if run is not None:
-        folder, stored = run_model(run), [run / SCHEMA_FILE]
+        if vectors is not None:
+            raise UserError("--vectors: needs --model, made with export --vectors, not --run")
+        scorer = _model_of_run(run)
     else:
         assert model is not None
-        folder = exported_model(model)
-        stored = [folder / EXTRA / SCHEMA_FILE]
-    described = schema_for(folder, stored, schema)
+        scorer = _exported_model(model)
+    described = schema_for(scorer.schema, schema)
     options = PredictOptions(
-        model=str(folder.resolve()),
+        model=scorer.saved,
         input=input_pattern,
         schema=described,
         out=out,
         item_id=item_id_of(described, item_id),
         vectors=vectors,
+        tasks=scorer.tasks,
         source=source,
         settings=tuple(settings),
         source_modules=tuple(source_modules),
@@ -177,12 +213,9 @@ def export_vectors(run: str | Path, out: str | Path) -> Path:
     Raises:
         UserError: for a model without vectors.
     """
-    from tfr_moe._compat import tf
     from tfr_moe.scorers import vector_model
     from tfr_moe.serving.export.export import free_version
-    from tfr_moe.serving.export.graph import check_operations
-    from tfr_moe.serving.export.parsing import RequestParser
-    from tfr_moe.serving.export.signatures import module_of
+    from tfr_moe.serving.export.lists_model import save_lists_model
     from tfr_moe.training import load_run
 
     loaded, out = load_run(run), Path(out)
@@ -192,18 +225,7 @@ def export_vectors(run: str | Path, out: str | Path) -> Path:
             f"--run {run}: model {loaded.config.model} has no vectors; train one with "
             "--model click_model"
         )
-    parser = RequestParser(loaded.schema)
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "inputs")])
-    def vectors(inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {_VECTORS: model(parser.lists(inputs), training=False)}
-
-    signature = vectors.get_concrete_function()
-    check_operations([signature])
     final = out / str(free_version(out))
     with atomic_directory(final) as folder:
-        module = module_of([signature], [model])
-        tf.saved_model.save(module, str(folder), signatures={"serving_default": signature})
-        (folder / EXTRA).mkdir()
-        loaded.schema.save(folder / EXTRA / SCHEMA_FILE)
+        save_lists_model(model, loaded.schema, folder, _VECTORS)
     return final

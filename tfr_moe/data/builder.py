@@ -63,6 +63,7 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         self.seed = seed
         self.tasks = tuple(tasks)
 
+    @tf.autograph.experimental.do_not_convert
     def build_train_dataset(self) -> tf.data.Dataset:
         """Batches (features, labels [B, L]) or, with a weight column, (features, labels, weights).
 
@@ -79,12 +80,14 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         dataset = dataset.map(self._features_and_labels, num_parallel_calls=tf.data.AUTOTUNE)
         return dataset if self.repeat else self._counted(dataset, "train")
 
+    @tf.autograph.experimental.do_not_convert
     def build_valid_dataset(self) -> tf.data.Dataset:
         """The same for the validation split, whole lists in file order."""
         dataset = self._read("validation", shuffle=False, num_epochs=1)
         dataset = dataset.map(self._features_and_labels, num_parallel_calls=tf.data.AUTOTUNE)
         return self._counted(dataset, "validation")
 
+    @tf.autograph.experimental.do_not_convert
     def build_evaluation_dataset(self, split: str) -> tf.data.Dataset:
         """Batches (features, labels [B, L], extras) in file order.
 
@@ -93,6 +96,7 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         dataset = self._read(split, shuffle=False, num_epochs=1)
         return dataset.map(self._with_extras, num_parallel_calls=tf.data.AUTOTUNE)
 
+    @tf.autograph.experimental.do_not_convert
     def build_parsed_dataset(self, split: str) -> tf.data.Dataset:
         """Batches of all columns of the records by name, with the mask, in file order."""
         return self._read(split, shuffle=False, num_epochs=1)

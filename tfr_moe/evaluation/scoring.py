@@ -89,7 +89,9 @@ def inference_function(model: Callable[..., Any], features_spec: Any) -> Callabl
     if not isinstance(model, tf.keras.Model):
         return model
     graph = tf.function(
-        lambda features: model(features, training=False), input_signature=[features_spec]
+        lambda features: model(features, training=False),
+        input_signature=[features_spec],
+        autograph=False,
     )
     # A concrete function: TensorFlow warns about `tf.function` objects created in a loop.
     return graph.get_concrete_function()

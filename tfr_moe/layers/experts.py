@@ -274,6 +274,7 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
             lambda rows, selected: self._grouped(rows, selected, True),
             jit_compile=True,
             reduce_retracing=True,
+            autograph=False,
         )
 
     def _sorted(self, rows: tf.Tensor, selected: tf.Tensor, training: bool) -> tf.Tensor:

@@ -82,7 +82,7 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         )
         self.compiled_size = compiled_size
         self.lazy_size = lazy_size
-        self._shrink_compiled = tf.function(self._shrink, jit_compile=True)
+        self._shrink_compiled = tf.function(self._shrink, jit_compile=True, autograph=False)
 
     def _apply_weight_decay(self, variables: Any) -> None:
         """Does nothing: `update_step` applies the decay."""

@@ -13,14 +13,12 @@ from tfr_moe._compat import tf, tfr
 from tfr_moe.config import RunConfig
 from tfr_moe.config.tasks import metric_of
 from tfr_moe.errors import UserError
-from tfr_moe.layers.outputs import single_score
 from tfr_moe.training.callbacks import (
     DropMissing,
     EpochProgress,
     GateWarnings,
     RunHistory,
     TaskMeans,
-    weights_path,
 )
 from tfr_moe.training.optimizers import learning_rate_drop, make_optimizer
 from tfr_moe.training.strategy import ProcessContext, join_cluster, shard_batches
@@ -36,8 +34,8 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
     has one loss. A metric that tasks share is also logged as its mean over them.
 
     Files below `run`: `history.json` (an entry per epoch), `checkpoints/` (weights of the best
-    epoch), `backup/` (state to resume from), `tensorboard/` and, at the end, `saved_model/` with
-    TFR's signatures.
+    epoch), `backup/` (state to resume from) and `tensorboard/`. A SavedModel is written by
+    `tfr_moe.serving.export` only.
 
     Args:
         model_builder: a TFR model builder, such as `FeatureScorer.model_builder()`.
@@ -79,7 +77,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
             config.training.early_stopping_patience,
             self._context.run_folder(run),
         )
-        # A run that was killed after its last epoch only has to be exported.
+        # A run that was killed after its last epoch has nothing left to train.
         epochs = len(self.history.epochs) if self.history.exhausted else config.training.num_epochs
         hparams = tfr.keras.pipeline.PipelineHparams(
             model_dir=str(run),
@@ -116,6 +114,11 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         # Otherwise the first step creates variables, and is traced twice.
         model.optimizer.build(model.trainable_variables)
         model.compiled_loss.build(model.output)
+        # No layer, loss or metric has Python control flow over tensors, and converting their source
+        # would take a fifth of a short training.
+        for name in ("train_step", "test_step", "predict_step"):
+            step = tf.autograph.experimental.do_not_convert(getattr(model, name))
+            setattr(model, name, step)
         return model
 
     def build_loss(self) -> Any:
@@ -164,7 +167,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         return [*callbacks, *self._callbacks]
 
     def train_and_validate(self, verbose: int = 0) -> None:
-        """Trains under the strategy; the leader then exports the best epoch."""
+        """Trains under the strategy."""
         with self._context.scope():
             self.model = self.compiled_model()
             train = shard_batches(self._dataset_builder.build_train_dataset(), self._context)
@@ -179,10 +182,6 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
                     callbacks=self.build_callbacks(),
                     verbose=verbose,
                 )
-        if self._context.is_leader:
-            # Variables of a strategy can only be read by all workers together: export a new model.
-            model = self.model if self._strategy is None else self._model_builder.build()
-            self.export_saved_model(model, str(self._run / "saved_model"))
 
     def _num_batches(self, dataset: tf.data.Dataset) -> int | None:
         """The number of batches, if Keras needs it and cannot find it itself."""
@@ -195,20 +194,3 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
                 f"its number of lists. Received: {self._config.training.steps_per_execution}"
             )
         return count
-
-    def export_saved_model(
-        self, model: tf.keras.Model, export_to: str, checkpoint: Any = None
-    ) -> None:
-        """Saves the best epoch to `export_to`; `checkpoint` is ignored."""
-        best = self.history.best
-        if best is not None:
-            weights = weights_path(self._run, best["epoch"])
-            model.load_weights(str(weights)).expect_partial()
-        self.model = model
-        served = single_score(model)
-        served.save(
-            export_to,
-            signatures=self._dataset_builder.build_signatures(served),
-            include_optimizer=False,
-            save_traces=False,
-        )

@@ -230,6 +230,7 @@ def make_builder(
     )
 
 
+@tf.autograph.experimental.do_not_convert
 def fit(
     folder: DataFolder,
     builder: ElwcDatasetBuilder,
