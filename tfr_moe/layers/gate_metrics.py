@@ -20,11 +20,15 @@ class TrainingMean(tf.keras.metrics.Mean):
         nan
     """
 
-    def update_state(self, values: tf.Tensor, sample_weight: Any = None) -> Any:
+    def update_state(self, values: tf.Tensor, sample_weight: Any = None) -> None:
         """Adds values to the mean; those of weight 0 are ignored, NaN included."""
+        values = tf.cast(values, self.total.dtype)
+        weights = tf.ones_like(values)
         if sample_weight is not None:
-            values = tf.where(tf.cast(sample_weight, tf.float32) > 0, values, 0.0)
-        return super().update_state(values, sample_weight)
+            weights *= tf.cast(sample_weight, weights.dtype)
+        values = tf.where(weights > 0, values, 0.0)
+        self.total.assign_add(tf.reduce_sum(weights * values))
+        self.count.assign_add(tf.reduce_sum(weights))
 
     def result(self) -> tf.Tensor:
         """The mean so far."""

@@ -58,7 +58,7 @@ class _MeanOverLists(tf.keras.metrics.Mean):
         """[B] finite values, and [B] bool: whether the metric is defined on the list."""
         raise NotImplementedError
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         """Adds lists to the mean.
 
         Args:
@@ -78,7 +78,10 @@ class _MeanOverLists(tf.keras.metrics.Mean):
         count = tf.reduce_sum(tf.cast(valid, tf.float32), axis=1)
         weight = tf.reduce_sum(tf.where(valid, weights, 0.0), axis=1)
         weight = tf.math.divide_no_nan(weight, count)
-        return super().update_state(values, sample_weight=tf.where(defined, weight, 0.0))
+        weight = tf.cast(tf.where(defined, weight, 0.0), self.total.dtype)
+        # Keras' own update takes several times as long to trace: it checks for broadcasting.
+        self.total.assign_add(tf.reduce_sum(weight * tf.cast(values, weight.dtype)))
+        self.count.assign_add(tf.reduce_sum(weight))
 
     def result(self) -> tf.Tensor:
         """The mean; NaN if the metric was defined on no list."""
