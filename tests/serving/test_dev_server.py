@@ -191,7 +191,6 @@ def test_metadata_has_the_signatures(stub):
         "schema",
         "serving_default",
         "tensorflow/serving/predict",
-        "tensorflow/serving/regress",
     }
     outputs = signatures.signature_def["rank"].outputs
     assert sorted(outputs) == ["expert_ids", "expert_weights", "order", "scores", "valid"]

@@ -75,11 +75,6 @@ def test_rank_sorts_every_score_by_the_combined_one(signatures):
             np.testing.assert_allclose(ranked[name][row, :size], plain[name][row, order], rtol=1e-6)
 
 
-def test_regress_gives_the_combined_score(signatures, models):
-    function = signatures["tensorflow/serving/regress"]
-    assert list(function.structured_outputs) == ["outputs"]
-
-
 def test_the_client_returns_the_scores_of_the_tasks(client, signatures):
     items = shop_items(4)
     ranking = client.rank(CONTEXT, items)
