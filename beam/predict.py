@@ -1,8 +1,6 @@
-"""Scores, or vectors, of all items of a table or of record files by an exported model.
+"""Scores, or vectors, of all items of a table by an exported model.
 
-    table -> GroupRows -> MakeLists -> record \\
-                                               RunInference -> rows -> one file
-    files of ExampleListWithContext ----------/
+table -> GroupRows -> MakeLists -> record -> RunInference -> rows -> one file
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.ml.inference.base import KeyedModelHandler, ModelHandler, RunInference
@@ -25,7 +23,7 @@ from tfr_moe.beam.rows import COUNTS, CountingDoFn
 from tfr_moe.beam.runner import advance, reporting, running
 from tfr_moe.beam.score_files import ScoredList, ScoreFiles, concatenate
 from tfr_moe.beam.sorted_groups import UseGroups
-from tfr_moe.beam.sources.files import ReadFiles, columns, match, read, records
+from tfr_moe.beam.sources.files import ReadFiles, columns, match, read
 from tfr_moe.beam.sources.registry import (
     Input,
     check_columns,
@@ -36,7 +34,6 @@ from tfr_moe.beam.sources.registry import (
 from tfr_moe.beam.transforms.make_lists import CombineList, GroupRows, MakeLists, RankedList
 from tfr_moe.beam.transforms.shards import list_hash
 from tfr_moe.elwc.encoder import EncodedRow, RowEncoder
-from tfr_moe.elwc.tfrecord import ListIds, check_checksums, is_tfrecord
 from tfr_moe.elwc.values import RowError, is_missing, to_id
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.errors import UserError
@@ -49,8 +46,8 @@ __all__ = ["PredictOptions", "predict"]
 _PARTS = 16
 _SCORES, _VECTORS = "scores", "vectors"
 
-Request = tuple[tuple[str, tuple[int, int], tuple[str, ...]], bytes]
-"""((list ID, (file, record), item IDs), serialized list); (0, 0) for lists of a table."""
+Request = tuple[tuple[str, tuple[str, ...]], bytes]
+"""((list ID, item IDs), serialized list)."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +56,17 @@ class PredictOptions:
 
     Attributes:
         model: folder of a SavedModel whose default signature takes serialized lists.
-        input: path or pattern. Files that end in `.tfrecord` or `.tfrecord.gz` hold lists; anything
-            else is a table, which the source turns into rows.
-        schema: of the rows or lists. Labels, weight and time may be missing.
+        input: path or pattern of the table, which the source turns into rows.
+        schema: of the rows. Labels, weight and time may be missing.
         out: file to create; its ending is one of `score_files.FORMATS`.
-        item_id: column of a table, or feature of the items, that identifies an item.
+        item_id: column that identifies an item.
         vectors: column for the vectors of a model that returns `vectors` [B, L, d], instead of its
             scores.
         source: name of a source; None for a table with one row per item, as `search-logs`.
         settings: options of the source, `key=value`.
         source_modules: modules to import first, which register sources.
         batch_size: lists scored per call.
-        max_list_size: longer lists of a table keep the items shown first.
+        max_list_size: longer lists keep the items shown first.
         overwrite: replace `out` if it exists.
         beam_args: arguments for Beam.
     """
@@ -109,17 +105,16 @@ def predict(options: PredictOptions, progress: ProgressCallback | None = None) -
     Raises:
         UserError: for invalid input, in one line.
     """
-    check_checksums()
     load_source_modules(options.source_modules)
     out = Path(os.path.abspath(options.out))
     files = ScoreFiles(out, options.vectors)
     with _working_folder(out, options.overwrite) as folder:
-        requests = _requests(options)
+        table = _table(options)
         with (
-            reporting(progress, requests.total_bytes, _PARTS),
+            reporting(progress, table.total_bytes, _PARTS),
             running(options.beam_args, folder) as pipeline,
         ):
-            _assemble(pipeline, options, requests, folder, files)
+            _assemble(pipeline, options, table, folder, files)
         totals = _totals(options, take_counts(folder))
         rejects = sorted((folder / "rejects").iterdir())
         if rejects:
@@ -144,13 +139,13 @@ def _working_folder(out: Path, overwrite: bool) -> Iterator[Path]:
 def _assemble(
     pipeline: beam.Pipeline,
     options: PredictOptions,
-    requests: _Requests,
+    table: Input,
     folder: Path,
     files: ScoreFiles,
 ) -> None:
     output = _VECTORS if options.vectors else _SCORES
     handler = KeyedModelHandler(ScoreLists(str(options.model), output, options.batch_size))
-    collections = pipeline | "Lists" >> requests.read
+    collections = pipeline | "Lists" >> _Requests(options, table)
     scored = (
         collections["requests"]
         | "Score" >> RunInference(handler)
@@ -158,14 +153,13 @@ def _assemble(
     )
 
     def write(part: int, found: Any) -> int:
-        files.write_part(folder / f"part-{part:05d}", map(itemgetter(3), found))
+        files.write_part(folder / f"part-{part:05d}", map(itemgetter(2), found))
         advance(1, "write")
         return part
 
-    _ = scored.scored | "Write" >> UseGroups(write, itemgetter(0, 1, 2))
-    if "rejects" in collections:
-        rejects = WriteRejects(requests.files, str(folder / "rejects"))
-        _ = collections["rejects"] | "WriteRejects" >> rejects
+    _ = scored.scored | "Write" >> UseGroups(write, itemgetter(0, 1))
+    rejects = WriteRejects(table.files, str(folder / "rejects"))
+    _ = collections["rejects"] | "WriteRejects" >> rejects
     _ = (collections["counts"], scored[COUNTS]) | "WriteCounts" >> WriteCounts(str(folder))
 
 
@@ -240,51 +234,31 @@ class ScoreLists(ModelHandler[bytes, list[Any], SavedModel]):
 
 
 class _KeyByPart(CountingDoFn):
-    """(key of `Request`, outputs) -> (part, (hash, list ID, (file, record), `ScoredList`))."""
+    """(key of `Request`, outputs) -> (part, (hash, list ID, `ScoredList`))."""
 
     def process(self, answer: tuple[Any, Any]) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        (list_id, origin, items), outputs = answer
+        (list_id, items), outputs = answer
         self.tally["lists",] += 1
         self.tally["rows", "written"] += len(items)
         number = list_hash(list_id, 0, "scores")
         scored = ScoredList(list_id, items, outputs[: len(items)])
-        yield number * _PARTS >> 64, (number, list_id, origin, scored)
+        yield number * _PARTS >> 64, (number, list_id, scored)
 
 
-class _Requests(NamedTuple):
-    """The lists to score.
-
-    Attributes:
-        read: transform from the pipeline to a mapping of `requests`, `counts` and, for a table,
-            `rejects`.
-        files: names of the files.
-        total_bytes: their size as stored.
-    """
-
-    read: beam.PTransform
-    files: list[str]
-    total_bytes: int
-
-
-def _requests(options: PredictOptions) -> _Requests:
-    """Returns the lists to score.
+def _table(options: PredictOptions) -> Input:
+    """Returns the rows of the source.
 
     Raises:
         UserError: for invalid input: no file, a missing column, an unknown source.
     """
-    if options.source is None and is_tfrecord(options.input):
-        sizes = match(options.input)
-        return _Requests(_FromRecords(options, list(sizes)), list(sizes), sum(sizes.values()))
     if options.source in (None, "search-logs"):
-        table = _table(options)
-    else:
-        source = get_source(options.source or "")
-        settings = parse_options(source.options, options.settings, source.name)
-        table = source(options.input, options.schema, settings)
-    return _Requests(_FromTable(options, table), table.files, table.total_bytes)
+        return _search_log(options)
+    source = get_source(options.source or "")
+    settings = parse_options(source.options, options.settings, source.name)
+    return source(options.input, options.schema, settings)
 
 
-def _table(options: PredictOptions) -> Input:
+def _search_log(options: PredictOptions) -> Input:
     sizes, schema = match(options.input), options.schema
     needed = [schema.list_id, options.item_id, *(feature.name for feature in schema.features)]
     for path in sizes:
@@ -310,7 +284,7 @@ class _ItemEncoder:
         )
 
 
-class _FromTable(beam.PTransform):
+class _Requests(beam.PTransform):
     """Pipeline -> requests of the rows of a table, with rejects and counts."""
 
     def __init__(self, options: PredictOptions, table: Input):
@@ -335,42 +309,4 @@ def _request(ranked: RankedList, list_id: str) -> Request:
     bodies = [body for body, _ in ranked.items]
     context = ranked.context[0] + ids_entry(list_id)([ranked.list_id])
     items = tuple([ids[0] for _, ids in ranked.items])
-    return (ranked.list_id, (0, 0), items), list_record(bodies, context)
-
-
-class _FromRecords(beam.PTransform):
-    """Pipeline -> requests of the lists of TFRecord files, with counts."""
-
-    def __init__(self, options: PredictOptions, paths: list[str]):
-        super().__init__()
-        self._read = _ReadLists(options.schema, options.item_id)
-        self._files = list(enumerate(paths))
-
-    def expand(self, pipeline: beam.Pipeline) -> dict[str, Any]:
-        lists = (
-            pipeline
-            | beam.Create(self._files, reshuffle=False)
-            | beam.Reshuffle()
-            | beam.ParDo(self._read).with_outputs(COUNTS, main="requests")
-        )
-        return {"requests": lists.requests, "counts": lists[COUNTS]}
-
-
-class _ReadLists(CountingDoFn):
-    """(index, path) of a TFRecord file -> `Request`."""
-
-    def __init__(self, schema: FeatureSchema, item_id: str):
-        self._schema, self._item_id = schema, item_id
-
-    def setup(self) -> None:
-        self._ids = ListIds(self._schema, self._item_id)
-
-    def process(self, file: tuple[int, str]) -> Iterator[Request]:
-        index, path = file
-        for number, record in records(path):
-            try:
-                list_id, items = self._ids(record)
-            except UserError as error:
-                raise UserError(f"{path}, record {number}: {error}") from None
-            self.tally["rows", "read"] += len(items)
-            yield (list_id, (index, number), tuple(items)), record
+    return (ranked.list_id, items), list_record(bodies, context)
