@@ -108,7 +108,6 @@ def test_names_of_former_commands_are_unknown(old, capsys):
         ("report --sweep s --data d", "--data cannot be combined with --sweep"),
         ("report --sweep s --run r", "--run cannot be combined with --sweep"),
         ("report --sweep s --out r.html", "--out cannot be combined with --sweep"),
-        ("report --data d --run r --out r.html --retrain 2", "--retrain works only with --sweep"),
         ("report --run r --out r.html", "--data and --run, or --sweep, are required"),
         ("report --data d --run r", "--out is required"),
         ("train --queries q.csv --out o --data d", "--data cannot be combined with --queries"),

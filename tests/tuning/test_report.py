@@ -61,7 +61,6 @@ def test_the_command_shows_an_unfinished_sweep(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--sweep", "nowhere"], "sweep nowhere: no such sweep"),
-        (["--sweep", "nowhere", "--retrain", "0"], "--retrain"),
     ],
 )
 def test_mistakes_get_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):

@@ -11,9 +11,8 @@ import yaml
 from tfr_moe.config import make_config
 from tfr_moe.report import html, sweep_figures
 from tfr_moe.tuning import formatting, tables
-from tfr_moe.tuning.results import RETRAINED_FILE, SweepSummary
+from tfr_moe.tuning.results import SweepSummary
 from tfr_moe.tuning.tables import write_results
-from tfr_moe.utils.io import read_json
 
 REPORT_FILE = "report.html"
 MAX_ROWS = 500
@@ -32,17 +31,12 @@ def write_sweep_report(sweep: str | Path) -> Path:
     """
     summary = write_results(sweep)
     page = summary.path / REPORT_FILE
-    html.write_page(render_sweep(summary, read_json(summary.path / RETRAINED_FILE)), page)
+    html.write_page(render_sweep(summary), page)
     return page
 
 
-def render_sweep(summary: SweepSummary, retrained: Mapping[str, Any] | None = None) -> str:
-    """Renders the page.
-
-    Args:
-        summary: the sweep.
-        retrained: content of `retrained/results.json`; None if the best trial was not retrained.
-    """
+def render_sweep(summary: SweepSummary) -> str:
+    """Renders the page."""
     about = {
         "data": summary.settings.get("data"),
         "space": _name(summary.settings.get("space")),
@@ -59,7 +53,6 @@ def render_sweep(summary: SweepSummary, retrained: Mapping[str, Any] | None = No
         seconds=seconds,
         noise=tables.noise_line(summary),
         marginals=tables.marginals(summary) if len(summary.varying) > 1 else {},
-        retrained=retrained,
         settings=_changed_settings(summary),
         max_rows=MAX_ROWS,
         figures=sweep_figures,
