@@ -6,8 +6,6 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers.dispatch import DEFAULT_CAPACITY
-from tfr_moe.layers.experts import Dispatch
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 from tfr_moe.layers.normalization import Norm
@@ -39,10 +37,7 @@ class MixtureScorer(FeatureScorer):
         noisy_gate: whether the gate adds noise in training.
         gate_residual: see `CategoryMixtureOfExperts`.
         shared_expert: see `CategoryMixtureOfExperts`.
-        expert_norm: `none`, `batch` or `layer`, see `ExpertTowers`, like the next three.
-        dispatch: `sorted` or `grouped`.
-        expert_capacity: slots of a group under `grouped`.
-        jit_compile: whether XLA compiles the experts in training.
+        expert_norm: `norm` of `ExpertTowers`.
         **kwargs: see `FeatureScorer`.
 
     Raises:
@@ -67,9 +62,6 @@ class MixtureScorer(FeatureScorer):
         gate_residual: bool = False,
         shared_expert: bool = False,
         expert_norm: Norm = "none",
-        dispatch: Dispatch = "sorted",
-        expert_capacity: int = DEFAULT_CAPACITY,
-        jit_compile: bool = False,
         **kwargs: Any,
     ):
         super().__init__(schema, tables, **kwargs)
@@ -107,9 +99,6 @@ class MixtureScorer(FeatureScorer):
             "gate_residual": gate_residual,
             "shared_expert": shared_expert,
             "expert_norm": expert_norm,
-            "dispatch": dispatch,
-            "expert_capacity": expert_capacity,
-            "jit_compile": jit_compile,
         }
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
