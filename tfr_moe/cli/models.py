@@ -52,17 +52,6 @@ def train(
         bool,
         typer.Option("--profile", help="write a TensorBoard profile of some steps"),
     ] = False,
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", help="number of training processes on this machine", min=1),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option("--cluster", help="'worker=a:2222,b:2222'; instead of TF_CONFIG"),
-    ] = None,
-    task: Annotated[
-        str | None, typer.Option("--task", help="task of this process in --cluster: worker:0")
-    ] = None,
     queries: Annotated[
         Path | None,
         typer.Option(
@@ -74,7 +63,6 @@ def train(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="with --queries: replace --out if it exists")
     ] = False,
-    child: Annotated[bool, typer.Option("--end-with-parent", hidden=True)] = False,
 ) -> None:
     """Train a model.
 
@@ -91,9 +79,6 @@ def train(
                 "--config": config,
                 "--preset": preset,
                 "--profile": profile,
-                "--workers": workers,
-                "--cluster": cluster,
-                "--task": task,
             },
         )
         _train_queries(queries, out, settings or [], overwrite)
@@ -109,16 +94,9 @@ def train(
         *(["profile=true"] if profile else []),
     ]
     run_config = load_config(config, settings, **({} if model is None else {"model": model}))
-    if workers is not None:
-        if cluster is not None or task is not None:
-            raise UserError("--workers starts its own cluster, without --cluster and --task")
-        command = ["train", "--data", str(data), "--out", str(out)]
-        command += ["--model", model] if model is not None else []
-        command += ["--config", str(config)] if config is not None else []
-        command += [part for pair in settings for part in ("--set", pair)]
-        _train_on_this_machine(run_config, workers, command)
-        return
-    process = _cluster(cluster, task)
+    from tfr_moe.training.distribute import cluster_from_environment
+
+    process = cluster_from_environment()
     run_config = _with_cluster(run_config, process)
 
     def train_it() -> dict[str, Any]:
@@ -130,7 +108,7 @@ def train(
     if process is None:
         _print_result(train_it(), out)
         return
-    result = _train_as_task(process, child, train_it)
+    result = _train_as_task(process, train_it)
     if result is not None:
         _print_result(result, out)
     _exit_now()
@@ -144,17 +122,6 @@ def _print_result(result: Mapping[str, Any], out: Path) -> None:
         soft_wrap=True,
         highlight=False,
     )
-
-
-def _cluster(cluster: str | None, task: str | None) -> Cluster | None:
-    """The cluster of the flags, else of `TF_CONFIG`; None for a single process."""
-    from tfr_moe.training.distribute import cluster_from_environment, parse_cluster
-
-    if (cluster is None) != (task is None):
-        raise UserError("--cluster and --task go together")
-    if cluster is not None and task is not None:
-        return parse_cluster(cluster, task)
-    return cluster_from_environment()
 
 
 def _with_cluster(config: RunConfig, cluster: Cluster | None) -> RunConfig:
@@ -171,40 +138,18 @@ def _with_cluster(config: RunConfig, cluster: Cluster | None) -> RunConfig:
     return with_strategy(config, cluster)
 
 
-def _train_on_this_machine(config: RunConfig, workers: int, command: list[str]) -> None:
-    """Starts the workers of a cluster on loopback, restarts them when one fails, and waits.
-
-    Args:
-        config: the settings.
-        workers: number of processes.
-        command: the command line of each process, without its task.
-    """
-    from tfr_moe.training.distribute import local_cluster
-    from tfr_moe.training.local_cluster import run_local_workers
-
-    cluster = local_cluster(workers)
-    _with_cluster(config, cluster)
-    arguments = [sys.executable, "-m", "tfr_moe.cli", *command, "--end-with-parent"]
-    run_local_workers(cluster, lambda task: arguments)
-
-
 def _train_as_task(
-    cluster: Cluster, child: bool, train: Callable[[], Mapping[str, Any]]
+    cluster: Cluster, train: Callable[[], Mapping[str, Any]]
 ) -> Mapping[str, Any] | None:
     """Trains as one process of a cluster; exits with `EXIT_PEER_LOST` if it loses the others.
 
     Args:
         cluster: the cluster, with the task of this process.
-        child: whether the parent process supervises this one.
         train: trains the model.
 
     Returns:
         The result of `train` in the leader, None in the other processes.
     """
-    from tfr_moe.utils.processes import exit_with_parent
-
-    if child:
-        exit_with_parent()
     from tfr_moe.training import LostWorkersError
 
     try:
