@@ -16,10 +16,7 @@ from tfr_moe.cli.options import (
     BatchSize,
     Data,
     Split,
-    reject_with,
-    reject_without,
     stderr,
-    typed_settings,
 )
 from tfr_moe.errors import EXIT_PEER_LOST, EXIT_USAGE, UserError, error_line
 
@@ -27,15 +24,10 @@ if TYPE_CHECKING:
     from tfr_moe.config import RunConfig
     from tfr_moe.training import Cluster
 
-# Settings of the query classifier and their types.
-_QUERY_SETTINGS = {"query": str, "child": str, "parent": str, "epochs": int, "seed": int}
-
 
 def train(
+    data: Data,
     out: Annotated[Path, typer.Option("--out", help="folder of the run")],
-    data: Annotated[
-        Path | None, typer.Option("--data", help="data-set folder made by `tfr-moe build`")
-    ] = None,
     model: Annotated[
         str | None,
         typer.Option("--model", help="see `tfr-moe models`; default: adv_hsc_moe, or --config's"),
@@ -52,17 +44,6 @@ def train(
         bool,
         typer.Option("--profile", help="write a TensorBoard profile of some steps"),
     ] = False,
-    queries: Annotated[
-        Path | None,
-        typer.Option(
-            "--queries",
-            help="train a classifier of queries on this CSV or TSV instead; --set takes the "
-            "columns (query=query, child=sub_category, parent=COLUMN), epochs=30 and seed=0",
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="with --queries: replace --out if it exists")
-    ] = False,
 ) -> None:
     """Train a model.
 
@@ -70,22 +51,6 @@ def train(
 
     Example: tfr-moe train --data data --model adv_hsc_moe --out runs/moe
     """
-    if queries is not None:
-        reject_with(
-            "--queries",
-            {
-                "--data": data,
-                "--model": model,
-                "--config": config,
-                "--preset": preset,
-                "--profile": profile,
-            },
-        )
-        _train_queries(queries, out, settings or [], overwrite)
-        return
-    if data is None:
-        raise UserError("Missing option '--data' (see tfr-moe train --help)")
-    reject_without("--queries", {"--overwrite": overwrite})
     from tfr_moe.config import load_config
 
     settings = [
@@ -168,35 +133,6 @@ def _exit_now(code: int = 0) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-def _train_queries(table: Path, out: Path, settings: list[str], overwrite: bool) -> None:
-    values = typed_settings(settings, _QUERY_SETTINGS)
-    query, child = values.pop("query", "query"), values.pop("child", "sub_category")
-    parent = values.pop("parent", None)
-    if values.get("epochs", 1) < 1:
-        raise UserError(f"epochs must be >= 1. Received: {values['epochs']}")
-    from tfr_moe.query_categories import Columns, train_query_categories
-
-    result = train_query_categories(
-        table, out, Columns(query, child, parent), overwrite=overwrite, **values
-    )
-    accuracy = f"accuracy {result['accuracy']:.3f}"
-    if parent is not None:
-        accuracy += f" ({result['parent_accuracy']:.3f} of {parent})"
-    lines = [
-        f"wrote {out}: {result['categories']} categories from {result['rows']} rows; on "
-        f"{result['held_out_rows']} held-out rows {accuracy}, majority-class baseline "
-        f"{result['accuracy_of_most_frequent']:.3f}"
-    ]
-    if result["rows_left_out"]:
-        lines.append(f"skipped {result['rows_left_out']} rows without a query or a category")
-    for row in result["by_least_probability"][1:]:
-        right = "none" if row["accuracy"] is None else f"{row['accuracy']:.3f}"
-        lines.append(
-            f"query_probability={row['least']}: coverage {row['answered']:.3f}, accuracy {right}"
-        )
-    stderr().print("\n".join(lines), soft_wrap=True, highlight=False)
 
 
 def evaluate(
