@@ -54,7 +54,6 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "dnn, layer norm": ("dnn", {"expert_norm": "layer"}),
     "dnn, dropout": ("dnn", {"dropout": 0.3}),
     "dnn, levels": ("dnn", LEVELS),
-    "context_aware, points": ("context_aware", {"num_inducing_points": 3}),
     "context_aware, fixed places": ("context_aware", {"positional_encoding": "fixed"}),
     "ple, groups": ("ple", {"category_groups": 2, "unknown_share": 0.3, "num_levels": 1}),
     "star, groups": ("star", {"category_groups": 2, "unknown_share": 0.3, "domain_norm": False}),

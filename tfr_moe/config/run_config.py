@@ -45,7 +45,6 @@ from tfr_moe.utils.settings import load_yaml, parse_pairs
 _RENAMED = {
     "own_share": ("stitch_self_weight", 0.9),
     "num_views": ("num_comparisons", 8),
-    "attention_points": ("num_inducing_points", None),
 }
 _REMOVED: dict[str, Any] = {
     "gate_init_scale": 1.0,
@@ -57,6 +56,7 @@ _REMOVED: dict[str, Any] = {
     "adversarial_margin": None,
     "adversarial_centred": False,
     "adversarial_warmup_steps": 0,
+    "attention_points": None,
     "dispatch": "segments",
     "expert_capacity": 256,
     "jit_compile": False,

@@ -116,12 +116,6 @@ class AttentionSettings(Group):
         128, ge=1, description="hidden layer of a block's feed-forward network"
     )
     attention_residual: bool = Field(True, description="residual connections in the blocks")
-    num_inducing_points: int | None = Field(
-        None,
-        ge=1,
-        description="learned points through which items attend to each other: cost grows linearly "
-        "with the list's length; null: full attention",
-    )
     positional_encoding: Literal["none", "fixed", "learned"] = Field(
         "none", description="encoding of the position in the initial list"
     )
