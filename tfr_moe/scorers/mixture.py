@@ -15,6 +15,11 @@ from tfr_moe.scorers.base import FeatureScorer, Scores
 ALL_FEATURES = "all"
 MIXTURE = "mixture"
 """Name of the layer that mixes the experts."""
+_OF_LAYER = (
+    *("num_experts", "top_k", "num_adversarial", "hsc_weight", "adversarial_weight"),
+    *("importance_weight", "load_weight", "gate_learning_rate_multiplier", "noisy_gate"),
+    *("gate_residual", "shared_expert", "expert_norm"),
+)
 
 
 class MixtureScorer(FeatureScorer):
@@ -86,20 +91,12 @@ class MixtureScorer(FeatureScorer):
                     f"gate_features: {name!r} is not a context feature; there are: "
                     f"{', '.join(known)}, or {ALL_FEATURES!r} alone"
                 )
-        self._mixture: dict[str, Any] = {
-            "num_experts": num_experts,
-            "top_k": top_k,
-            "num_adversarial": num_adversarial,
-            "hsc_weight": hsc_weight,
-            "adversarial_weight": adversarial_weight,
-            "importance_weight": importance_weight,
-            "load_weight": load_weight,
-            "gate_learning_rate_multiplier": gate_learning_rate_multiplier,
-            "noisy_gate": noisy_gate,
-            "gate_residual": gate_residual,
-            "shared_expert": shared_expert,
-            "expert_norm": expert_norm,
-        }
+        self.num_experts, self.top_k, self.num_adversarial = num_experts, top_k, num_adversarial
+        self.hsc_weight, self.adversarial_weight = hsc_weight, adversarial_weight
+        self.importance_weight, self.load_weight = importance_weight, load_weight
+        self.gate_learning_rate_multiplier = gate_learning_rate_multiplier
+        self.noisy_gate, self.gate_residual = noisy_gate, gate_residual
+        self.shared_expert, self.expert_norm = shared_expert, expert_norm
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""
@@ -110,7 +107,7 @@ class MixtureScorer(FeatureScorer):
             seed=self.seed,
             num_outputs=self.num_outputs,
             name=MIXTURE,
-            **self._mixture,
+            **{name: getattr(self, name) for name in _OF_LAYER},
         )
         hierarchy = self.schema.hierarchy
         outputs = mixture(
@@ -126,11 +123,3 @@ class MixtureScorer(FeatureScorer):
             return features.items
         blocks = [features.context[name] for name in self.gate_features]
         return blocks[0] if len(blocks) == 1 else tf.concat(blocks, axis=-1)
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {
-            **super().get_config(),
-            "gate_features": list(self.gate_features),
-            **self._mixture,
-        }

@@ -166,9 +166,9 @@ class MultiTaskScorer(FeatureScorer):
         for name in self.tasks:
             if name in (network, *_LAYERS):
                 raise UserError(f"tasks: {name!r} is the name of a layer and can't be a task")
-        self.groups: tuple[tuple[str, ...], ...] = ()
+        self.category_groups: tuple[tuple[str, ...], ...] | None = None
         if category_groups is not None:
-            self.groups = groups_of_categories(category_groups, schema, tables)
+            self.category_groups = groups_of_categories(category_groups, schema, tables)
         self.tower_hidden_dims = tuple(tower_hidden_dims)
         self.parameter_budget = parameter_budget
         ordinal = self.tasks if ordinal_tasks is None else ordinal_tasks
@@ -181,7 +181,7 @@ class MultiTaskScorer(FeatureScorer):
     @property
     def task_names(self) -> list[str]:
         """The names of the towers."""
-        return [f"group_{i}" for i in range(len(self.groups))] or list(self.tasks)
+        return [f"group_{i}" for i in range(len(self.category_groups or ()))] or list(self.tasks)
 
     def network_settings(self) -> dict[str, Any]:
         """The arguments that only the layer of this network has."""
@@ -208,12 +208,12 @@ class MultiTaskScorer(FeatureScorer):
 
     def of_lists(self, context_features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the index of the lists' tasks, where tasks are groups of categories."""
-        if not self.groups or self.schema.hierarchy is None:
+        if not self.category_groups or self.schema.hierarchy is None:
             return {}
         parents = context_features[self.schema.hierarchy.parent]
-        groups = CategoryGroups(self.groups, name="category_groups")(parents)
+        groups = CategoryGroups(self.category_groups, name="category_groups")(parents)
         # Group 0, of all other categories, belongs to the last task.
-        return {_GROUP: tf.math.floormod(groups - 1, len(self.groups))}
+        return {_GROUP: tf.math.floormod(groups - 1, len(self.category_groups))}
 
     def outputs(
         self, features: EncodedFeatures, mask: tf.Tensor, input_width: int
@@ -227,7 +227,7 @@ class MultiTaskScorer(FeatureScorer):
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`; logits [B, L, tasks], with groups of categories [B, L]."""
         scores = Scores.of_layer(*self.outputs(features, mask, input_width))
-        if not self.groups:
+        if not self.category_groups:
             return scores
         task, routing = features.context[_GROUP], scores.routing
         if len(routing) > 1:
@@ -244,7 +244,7 @@ class MultiTaskScorer(FeatureScorer):
     ) -> Any:
         """Raw features and mask [B, L] -> logits [B, L], by task where there are several labels."""
         logits = super().__call__(context_features, example_features, mask)
-        if self.groups:
+        if self.category_groups:
             return logits
         if len(self.tasks) == 1:
             return logits[:, :, 0]
@@ -253,22 +253,6 @@ class MultiTaskScorer(FeatureScorer):
         return {
             name: tf.keras.layers.Activation("linear", name=name, dtype="float32")(score)
             for name, score in scores.items()
-        }
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {
-            **super().get_config(),
-            "network": self.network,
-            "tasks": self.tasks,
-            "category_groups": [list(group) for group in self.groups] or None,
-            "tower_hidden_dims": list(self.tower_hidden_dims),
-            "parameter_budget": self.parameter_budget,
-            "ordinal_tasks": list(self.ordinal_tasks),
-            "num_experts": self.num_experts,
-            "l2_weight": self.l2_weight,
-            "stitch_self_weight": self.stitch_self_weight,
-            "tensor_ranks": list(self.tensor_ranks),
         }
 
 
@@ -332,10 +316,6 @@ class CategoryMMoEScorer(MultiTaskScorer):
             mask=mask,
         )
         return outputs, layer.num_experts
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {**super().get_config(), **self.network_settings()}
 
 
 def combined_model(

@@ -76,10 +76,6 @@ class TowerScorer(FeatureScorer):
         """The widths of the hidden layers over an input of `input_width`."""
         return self.expert_hidden_dims
 
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {**super().get_config(), "expert_norm": self.expert_norm}
-
 
 class WideTowerScorer(TowerScorer):
     """`wide_dnn`: one tower with the active parameters of a mixture: its K towers and its gate.
@@ -115,12 +111,3 @@ class WideTowerScorer(TowerScorer):
         towers = self.top_k * tower_parameters(input_width, self.expert_hidden_dims)
         active = towers + self.gate_width * self.num_experts
         return widened_dims(input_width, self.expert_hidden_dims, active)
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {
-            **super().get_config(),
-            "num_experts": self.num_experts,
-            "top_k": self.top_k,
-            "gate_width": self.gate_width,
-        }
