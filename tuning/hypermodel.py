@@ -143,7 +143,7 @@ def check_objective(objective: Objective, base: RunConfig, schema: FeatureSchema
     known = reported(base, schema)
     if objective.name not in known:
         raise UserError(
-            f"objective {objective.name!r}: not reported by runs of {base.model}; there are: "
+            f"objective {objective.name!r}: not reported by runs of {base.model}; allowed: "
             f"{', '.join(known)} (base.metrics adds others)"
         )
     direction = known[objective.name]

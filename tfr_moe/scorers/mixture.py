@@ -82,13 +82,13 @@ class MixtureScorer(FeatureScorer):
         known = [f.name for f in schema.select("context")]
         if not self.gate_features:
             raise UserError(
-                f"gate_features: names no feature; there are: {', '.join(known)}, "
+                f"gate_features: names no feature; allowed: {', '.join(known)}, "
                 f"or {ALL_FEATURES!r} alone"
             )
         for name in self.gate_features:
             if name not in known and self.gate_features != (ALL_FEATURES,):
                 raise UserError(
-                    f"gate_features: {name!r} is not a context feature; there are: "
+                    f"gate_features: {name!r} is not a context feature; allowed: "
                     f"{', '.join(known)}, or {ALL_FEATURES!r} alone"
                 )
         self.num_experts, self.top_k, self.num_adversarial = num_experts, top_k, num_adversarial

@@ -316,7 +316,7 @@ def test_groups_take_their_colours_and_the_rest_is_named():
     assert colour_groups(gates, None)[1] == ["b", "a", "c"]
     found, order = colour_groups(gates, {"Fashion": ["a", "b"]})
     assert (found, order) == (["Fashion", "Fashion", "(others)"], ["Fashion", "(others)"])
-    with pytest.raises(UserError, match="groups: 'd' is no top category; there are: a, b, c"):
+    with pytest.raises(UserError, match="groups: 'd' is no top category; allowed: a, b, c"):
         colour_groups(gates, {"Fashion": ["d"]})
 
 
