@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.console import Console
 
-from tfr_moe import metrics
 from tfr_moe._compat import import_keras_tuner, tf
 from tfr_moe.config import BASELINE_NAMES, RunConfig, make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
@@ -128,9 +127,7 @@ def reported(base: RunConfig, schema: FeatureSchema) -> dict[str, Direction]:
     names |= {metric: metric for task in tasks for metric in task.metrics}
     if not tasks:
         names = {metric: metric for metric in base.training.metrics}
-    directions: dict[str, Direction] = {
-        name: "max" if metrics.higher_is_better(metric) else "min" for name, metric in names.items()
-    }
+    directions: dict[str, Direction] = dict.fromkeys(names, "max")
     return directions if base.model in BASELINE_NAMES else {**directions, "loss": "min"}
 
 

@@ -255,10 +255,3 @@ def test_a_run_that_diverges_after_its_first_epoch_is_kept(data, tmp_path, monke
     with pytest.raises(UserError, match="training diverged"):
         train(data, tmp_path / "run", config(num_epochs=3), QUIET)
     assert len(json.loads((tmp_path / "run" / "history.json").read_text())) == 1
-
-
-def test_a_profiled_run_has_a_tensorboard_profile(tmp_path):
-    data = write_data_folder(tmp_path / "data", 80, 10, 10)
-    settings = {**SMALL, "batch_size": 8, "num_epochs": 1, "profile": True}
-    train(data, tmp_path / "run", small_config({"model": "dnn", **settings}), QUIET)
-    assert list((tmp_path / "run" / "tensorboard").rglob("*.xplane.pb"))

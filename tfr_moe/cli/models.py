@@ -40,10 +40,6 @@ def train(
     preset: Annotated[
         str | None, typer.Option("--preset", help="settings by name: paper or recommended")
     ] = None,
-    profile: Annotated[
-        bool,
-        typer.Option("--profile", help="write a TensorBoard profile of some steps"),
-    ] = False,
 ) -> None:
     """Train a model.
 
@@ -56,7 +52,6 @@ def train(
     settings = [
         *([] if preset is None else [f"preset={preset}"]),
         *(settings or []),
-        *(["profile=true"] if profile else []),
     ]
     run_config = load_config(config, settings, **({} if model is None else {"model": model}))
     from tfr_moe.training.distribute import cluster_from_environment

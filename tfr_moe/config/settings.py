@@ -304,9 +304,6 @@ class TrainingSettings(Group):
         None, description="distribution strategy; null: one device, or that of the cluster"
     )
     steps_per_execution: int = Field(1, ge=1, description="steps per call into the graph")
-    profile: bool = Field(
-        False, description="write a TensorBoard profile of some steps of the first epoch"
-    )
 
 
 class BaselineSettings(Group):
