@@ -67,7 +67,6 @@ TWO_TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"{name}, tasks": (name, {}) for name in MULTITASK_NAMES},
     "mmoe, conversion": ("mmoe", {"tasks": GIVEN}),
     "mmoe, graded task": ("mmoe", {"tasks": GRADED, "max_label": 4}),
-    "mmoe, budget": ("mmoe", {"parameter_budget": 900}),
 }
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -24,7 +24,7 @@ _MIXTURE = (*_SINGLE, *_of("gate"), "shared_expert")
 _HSC, _ADVERSARIAL = _of("hsc"), _of("adversarial")
 _TASKS = (
     *_TOWER,
-    *("tasks", "score_combination", "category_groups", "tower_hidden_dims", "parameter_budget"),
+    *("tasks", "score_combination", "category_groups", "tower_hidden_dims"),
 )
 _PLE = _of("domains", without=("auxiliary_hidden_dims", "domain_norm"))
 _STAR = ("unknown_share", "auxiliary_hidden_dims", "domain_norm")

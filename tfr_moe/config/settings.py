@@ -141,12 +141,6 @@ class MultiTaskSettings(Group):
     tower_hidden_dims: tuple[int, ...] = Field(
         (64,), description="hidden layers of each task's or domain's tower"
     )
-    parameter_budget: int | None = Field(
-        None,
-        ge=1,
-        description="number of parameters above the embeddings that expert_hidden_dims is scaled "
-        "to; null: not scaled",
-    )
     l2_weight: float = Field(1e-3, ge=0, description="alpha of l2_constrained")
     stitch_self_weight: float = Field(
         0.9, ge=0, le=1, description="initial weight of a task's own activations in cross_stitch"

@@ -12,7 +12,7 @@ from tfr_moe.layers.category_groups import CategoryGroups
 from tfr_moe.layers.category_mmoe import CategoryMMoE
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.task_scores import Combination, CombinedScore, TaskScores
-from tfr_moe.layers.task_sharing import MULTITASK, match_budget
+from tfr_moe.layers.task_sharing import MULTITASK
 from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import FEATURES, ROUTING, TRUNK, FeatureScorer, Routing, Scores
 
@@ -128,7 +128,6 @@ class MultiTaskScorer(FeatureScorer):
             "treating different groups of major product categories as different tasks, within a
             mini-batch".
         tower_hidden_dims: hidden layers of each task's tower, on top of `expert_hidden_dims`.
-        parameter_budget: see `match_budget`; None leaves `expert_hidden_dims` unchanged.
         ordinal_tasks: tasks that keep all outputs if `num_outputs` is above 1; None for all of
             them. The others use the first.
         num_experts: N of `omoe` and `mmoe`.
@@ -150,7 +149,6 @@ class MultiTaskScorer(FeatureScorer):
         tasks: Mapping[str, str | None] | None = None,
         category_groups: int | Sequence[Sequence[str]] | None = None,
         tower_hidden_dims: tuple[int, ...] = (64,),
-        parameter_budget: int | None = None,
         ordinal_tasks: Sequence[str] | None = None,
         num_experts: int = 8,
         l2_weight: float = 1e-3,
@@ -170,7 +168,6 @@ class MultiTaskScorer(FeatureScorer):
         if category_groups is not None:
             self.category_groups = groups_of_categories(category_groups, schema, tables)
         self.tower_hidden_dims = tuple(tower_hidden_dims)
-        self.parameter_budget = parameter_budget
         ordinal = self.tasks if ordinal_tasks is None else ordinal_tasks
         self.ordinal_tasks = tuple(ordinal) if self.num_outputs > 1 else ()
         self.num_experts = num_experts
@@ -187,23 +184,17 @@ class MultiTaskScorer(FeatureScorer):
         """The arguments that only the layer of this network has."""
         return {name: getattr(self, name) for name in _SETTINGS.get(self.network, ())}
 
-    def layer_settings(self, input_width: int) -> dict[str, Any]:
-        """The arguments of the layer over input vectors of that width."""
-        sizes: dict[str, Any] = {
+    def layer_settings(self) -> dict[str, Any]:
+        """The arguments of the layer."""
+        return {
             "hidden_dims": self.expert_hidden_dims,
             "tower_hidden_dims": self.tower_hidden_dims,
             "num_outputs": self.num_outputs,
-            **self.network_settings(),
-        }
-        if self.parameter_budget is not None:
-            names, budget = self.task_names, self.parameter_budget
-            sizes = match_budget(self.network, budget, input_width, len(names), **sizes)
-        return {
-            **sizes,
             "activation": self.activation,
             "dropout": self.dropout,
             "seed": self.seed,
             "task_names": self.task_names,
+            **self.network_settings(),
         }
 
     def of_lists(self, context_features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -220,7 +211,7 @@ class MultiTaskScorer(FeatureScorer):
     ) -> tuple[tf.Tensor | dict[str, tf.Tensor], int]:
         """The outputs of a new layer, with logits [B, L, tasks], and its number of experts."""
         layer = MULTITASK[self.network](
-            len(self.task_names), name=self.network, **self.layer_settings(input_width)
+            len(self.task_names), name=self.network, **self.layer_settings()
         )
         return layer(features.items, mask=mask), getattr(layer, "num_experts", 0)
 
@@ -270,7 +261,7 @@ class CategoryMMoEScorer(MultiTaskScorer):
         **kwargs: see `MultiTaskScorer`.
 
     Raises:
-        UserError: if the schema has no hierarchy, or for a `parameter_budget`.
+        UserError: if the schema has no hierarchy.
     """
 
     def __init__(
@@ -295,10 +286,6 @@ class CategoryMMoEScorer(MultiTaskScorer):
             raise UserError(
                 "schema: a mixture needs `hierarchy` with its child and parent category"
             )
-        if self.parameter_budget is not None:
-            raise UserError(
-                "parameter_budget: not available for category_mmoe, which computes K of N experts"
-            )
 
     def outputs(
         self, features: EncodedFeatures, mask: tf.Tensor, input_width: int
@@ -306,9 +293,7 @@ class CategoryMMoEScorer(MultiTaskScorer):
         """See `MultiTaskScorer`."""
         hierarchy = self.schema.hierarchy
         assert hierarchy is not None
-        layer = CategoryMMoE(
-            len(self.task_names), name=self.network, **self.layer_settings(input_width)
-        )
+        layer = CategoryMMoE(len(self.task_names), name=self.network, **self.layer_settings())
         outputs = layer(
             features.items,
             features.context[hierarchy.child],
