@@ -17,7 +17,6 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.ml.inference.base import KeyedModelHandler, ModelHandler, RunInference
 
-from tfr_moe.beam.inference import SavedModel
 from tfr_moe.beam.manifest import Counts, WriteCounts, WriteRejects, take_counts
 from tfr_moe.beam.rows import COUNTS, CountingDoFn
 from tfr_moe.beam.runner import advance, reporting, running
@@ -39,6 +38,7 @@ from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.console import ProgressCallback
+from tfr_moe.utils.digests import check_model_files
 from tfr_moe.utils.io import working_directory
 
 __all__ = ["PredictOptions", "predict"]
@@ -184,7 +184,44 @@ def _totals(options: PredictOptions, counts: Counts) -> dict[str, int]:
     return found
 
 
-class ScoreLists(ModelHandler[bytes, list[Any], SavedModel]):
+class _SavedModel:
+    """The default signature of a SavedModel, which takes strings [B].
+
+    Args:
+        folder: of the SavedModel, on a path that the workers have.
+
+    Raises:
+        UserError: if the folder has no SavedModel.
+    """
+
+    def __init__(self, folder: str):
+        from tfr_moe._compat import tf
+
+        if not Path(folder, "saved_model.pb").is_file():
+            raise UserError(f"model {folder}: there is no saved_model.pb on this worker")
+        check_model_files(Path(folder))
+        self._folder = folder
+        self._model = tf.saved_model.load(folder)
+
+    def __call__(self, batch: Sequence[bytes]) -> dict[str, Any]:
+        """Returns the outputs for a batch, by name, as lists with one entry per element.
+
+        Raises:
+            UserError: if the model rejects an element, with TensorFlow's message.
+        """
+        from tfr_moe._compat import tf
+
+        signature = self._model.signatures["serving_default"]
+        (name,) = signature.structured_input_signature[1]
+        try:
+            outputs: Mapping[str, Any] = signature(**{name: tf.constant(list(batch), tf.string)})
+        except tf.errors.OpError as error:
+            reason = " ".join(str(error.message).split("<stack traces")[0].split())
+            raise UserError(f"model {self._folder}: rejects a list: {reason}") from None
+        return {name: output.numpy().tolist() for name, output in outputs.items()}
+
+
+class ScoreLists(ModelHandler[bytes, list[Any], _SavedModel]):
     """Serialized `ExampleListWithContext` -> outputs of its items, followed by padding.
 
     The signature returns [B, L] or [B, L, d], L the length of the longest list of the batch.
@@ -199,14 +236,14 @@ class ScoreLists(ModelHandler[bytes, list[Any], SavedModel]):
         super().__init__()
         self._folder, self._output, self._batch_size = folder, output, batch_size
 
-    def load_model(self) -> SavedModel:
+    def load_model(self) -> _SavedModel:
         """Loads the model, once on each worker."""
-        return SavedModel(self._folder, "a list")
+        return _SavedModel(self._folder)
 
     def run_inference(
         self,
         batch: Sequence[bytes],
-        model: SavedModel,
+        model: _SavedModel,
         inference_args: Mapping[str, Any] | None = None,
     ) -> list[list[Any]]:
         """Returns the outputs of a batch.
