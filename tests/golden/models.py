@@ -41,7 +41,7 @@ MIXTURE: dict[str, dict[str, Any]] = {
     "gate_residual": {"gate_residual": True},
     "shared_expert": {"shared_expert": True},
     "attention": {"trunk": "attention"},
-    "balance": {"importance_weight": 0.3, "load_weight": 0.4},
+    "balance": {"importance_weight": 0.3},
     "layer norm": {"expert_norm": "layer"},
     "dropout": {"dropout": 0.3},
     "gated by everything": {"gate_features": ("all",)},

@@ -184,7 +184,7 @@ def test_regularisers_are_means_whatever_the_batch_and_the_padding():
 
 def test_no_losses_and_no_idle_experts_outside_training():
     items, sc, tc, mask = random_batch()
-    moe = random_model(importance_weight=1.0, load_weight=1.0)
+    moe = random_model(importance_weight=1.0)
     moe(items, sc, tc, mask=tf.constant(mask))
     assert moe.losses == []
     assert all(math.isnan(m.result()) for m in moe.metrics if m.name != "expert_usage")

@@ -25,7 +25,7 @@ SETTINGS = {
     "num_epochs": 2,
     "num_adversarial": 2,
     "noisy_gate": False,
-    "load_weight": 0.1,
+    "importance_weight": 0.1,
 }
 QUIET = Console(quiet=True)
 

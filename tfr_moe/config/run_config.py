@@ -57,6 +57,7 @@ _REMOVED: dict[str, Any] = {
     "adversarial_centred": False,
     "adversarial_warmup_steps": 0,
     "attention_points": None,
+    "load_weight": 0.0,
     "parameter_budget": None,
     "profile": False,
     "dispatch": "segments",

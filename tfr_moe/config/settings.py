@@ -62,9 +62,6 @@ class GateSettings(Group):
     importance_weight: float = Field(
         0.0, ge=0, description="weight of the balance of gate weight between experts"
     )
-    load_weight: float = Field(
-        0.0, ge=0, description="weight of the balance of the number of items between experts"
-    )
 
 
 class ExpertSettings(Group):

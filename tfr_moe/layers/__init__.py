@@ -11,7 +11,6 @@ from tfr_moe.layers.gating import (
     GateOutput,
     NoisyTopKGate,
     expert_importance,
-    expert_load,
     squared_variation,
 )
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
@@ -82,7 +81,6 @@ __all__ = [
     "dims_of_budget",
     "expert_correlation",
     "expert_importance",
-    "expert_load",
     "joint_logit",
     "logits_of",
     "make_multitask",

@@ -17,7 +17,7 @@ MIXTURE = "mixture"
 """Name of the layer that mixes the experts."""
 _OF_LAYER = (
     *("num_experts", "top_k", "num_adversarial", "hsc_weight", "adversarial_weight"),
-    *("importance_weight", "load_weight", "gate_learning_rate_multiplier", "noisy_gate"),
+    *("importance_weight", "gate_learning_rate_multiplier", "noisy_gate"),
     *("gate_residual", "shared_expert", "expert_norm"),
 )
 
@@ -37,7 +37,6 @@ class MixtureScorer(FeatureScorer):
         hsc_weight: lambda_1; None disables HSC.
         adversarial_weight: lambda_2.
         importance_weight: see `CategoryMixtureOfExperts`.
-        load_weight: see `CategoryMixtureOfExperts`.
         gate_learning_rate_multiplier: see `NoisyTopKGate`.
         noisy_gate: whether the gate adds noise in training.
         gate_residual: see `CategoryMixtureOfExperts`.
@@ -61,7 +60,6 @@ class MixtureScorer(FeatureScorer):
         hsc_weight: float | None = 1e-3,
         adversarial_weight: float = 1e-3,
         importance_weight: float = 0.0,
-        load_weight: float = 0.0,
         gate_learning_rate_multiplier: float = 1.0,
         noisy_gate: bool = True,
         gate_residual: bool = False,
@@ -93,7 +91,7 @@ class MixtureScorer(FeatureScorer):
                 )
         self.num_experts, self.top_k, self.num_adversarial = num_experts, top_k, num_adversarial
         self.hsc_weight, self.adversarial_weight = hsc_weight, adversarial_weight
-        self.importance_weight, self.load_weight = importance_weight, load_weight
+        self.importance_weight = importance_weight
         self.gate_learning_rate_multiplier = gate_learning_rate_multiplier
         self.noisy_gate, self.gate_residual = noisy_gate, gate_residual
         self.shared_expert, self.expert_norm = shared_expert, expert_norm

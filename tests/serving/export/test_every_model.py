@@ -34,7 +34,6 @@ SETTINGS: dict[str, Any] = {
     "embedding_l2": 0.1,
     "num_adversarial": 1,
     "importance_weight": 0.1,
-    "load_weight": 0.1,
     "tower_hidden_dims": (4,),
     "tensor_ranks": (3, 3, 2),
 }
