@@ -7,7 +7,7 @@ import pytest
 from tests.tuning.sweeps import failed, lambda_trials, write_sweep
 from tfr_moe.cli import main
 from tfr_moe.config import load_config
-from tfr_moe.tuning.tables import write_results
+from tfr_moe.tuning.leaderboard import write_results
 
 RESULT_FILES = ["best.yaml", "results.csv"]
 

@@ -150,7 +150,7 @@ def _report_runs(
 
 def _report_sweep(sweep: Path) -> None:
     from tfr_moe.report.sweep import write_sweep_report
-    from tfr_moe.tuning.tables import print_table
+    from tfr_moe.tuning.leaderboard import print_table
 
     print_table(sweep, Console())
     stderr().print(f"wrote {write_sweep_report(sweep)}", soft_wrap=True, highlight=False)
