@@ -1,8 +1,6 @@
-"""Scores, or vectors, of all items of a table or of record files by an exported model.
+"""Scores, or vectors, of all items of a table by an exported model.
 
-    table -> GroupRows -> MakeLists -> record \\
-                                               RunInference -> rows -> one file
-    files of ExampleListWithContext ----------/
+table -> GroupRows -> MakeLists -> record -> RunInference -> rows -> one file
 """
 
 from __future__ import annotations
@@ -14,18 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.ml.inference.base import KeyedModelHandler, ModelHandler, RunInference
 
-from tfr_moe.beam.inference import SavedModel
 from tfr_moe.beam.manifest import Counts, WriteCounts, WriteRejects, take_counts
 from tfr_moe.beam.rows import COUNTS, CountingDoFn
 from tfr_moe.beam.runner import advance, reporting, running
 from tfr_moe.beam.score_files import ScoredList, ScoreFiles, concatenate
 from tfr_moe.beam.sorted_groups import UseGroups
-from tfr_moe.beam.sources.files import ReadFiles, columns, match, read, records
+from tfr_moe.beam.sources.files import ReadFiles, columns, match, read
 from tfr_moe.beam.sources.registry import (
     Input,
     check_columns,
@@ -36,12 +33,12 @@ from tfr_moe.beam.sources.registry import (
 from tfr_moe.beam.transforms.make_lists import CombineList, GroupRows, MakeLists, RankedList
 from tfr_moe.beam.transforms.shards import list_hash
 from tfr_moe.elwc.encoder import EncodedRow, RowEncoder
-from tfr_moe.elwc.tfrecord import ListIds, check_checksums, is_tfrecord
 from tfr_moe.elwc.values import RowError, is_missing, to_id
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.console import ProgressCallback
+from tfr_moe.utils.digests import check_model_files
 from tfr_moe.utils.io import working_directory
 
 __all__ = ["PredictOptions", "predict"]
@@ -49,8 +46,8 @@ __all__ = ["PredictOptions", "predict"]
 _PARTS = 16
 _SCORES, _VECTORS = "scores", "vectors"
 
-Request = tuple[tuple[str, tuple[int, int], tuple[str, ...]], bytes]
-"""((list ID, (file, record), item IDs), serialized list); (0, 0) for lists of a table."""
+Request = tuple[tuple[str, tuple[str, ...]], bytes]
+"""((list ID, item IDs), serialized list)."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +57,10 @@ class PredictOptions:
     Attributes:
         model: folder of a SavedModel whose default signature takes serialized lists, or a function
             that writes one into an empty folder.
-        input: path or pattern. Files that end in `.tfrecord` or `.tfrecord.gz` hold lists; anything
-            else is a table, which the source turns into rows.
-        schema: of the rows or lists. Labels, weight and time may be missing.
+        input: path or pattern of the table, which the source turns into rows.
+        schema: of the rows. Labels, weight and time may be missing.
         out: file to create; its ending is one of `score_files.FORMATS`.
-        item_id: column of a table, or feature of the items, that identifies an item.
+        item_id: column that identifies an item.
         vectors: column for the vectors of a model that returns `vectors` [B, L, d], instead of its
             scores.
         tasks: tasks that the model returns `scores_<task>` for, beside `scores`.
@@ -72,7 +68,7 @@ class PredictOptions:
         settings: options of the source, `key=value`.
         source_modules: modules to import first, which register sources.
         batch_size: lists scored per call.
-        max_list_size: longer lists of a table keep the items shown first.
+        max_list_size: longer lists keep the items shown first.
         overwrite: replace `out` if it exists.
         beam_args: arguments for Beam.
     """
@@ -112,18 +108,17 @@ def predict(options: PredictOptions, progress: ProgressCallback | None = None) -
     Raises:
         UserError: for invalid input, in one line.
     """
-    check_checksums()
     load_source_modules(options.source_modules)
     out = Path(os.path.abspath(options.out))
     files = ScoreFiles(out, options.vectors, options.tasks)
     with _working_folder(out, options.overwrite) as folder:
-        requests = _requests(options)
+        table = _table(options)
         model = _saved_model(options.model, folder)
         with (
-            reporting(progress, requests.total_bytes, _PARTS),
+            reporting(progress, table.total_bytes, _PARTS),
             running(options.beam_args, folder) as pipeline,
         ):
-            _assemble(pipeline, options, model, requests, folder, files)
+            _assemble(pipeline, options, model, table, folder, files)
         totals = _totals(options, take_counts(folder))
         rejects = sorted((folder / "rejects").iterdir())
         if rejects:
@@ -158,14 +153,14 @@ def _assemble(
     pipeline: beam.Pipeline,
     options: PredictOptions,
     model: Path,
-    requests: _Requests,
+    table: Input,
     folder: Path,
     files: ScoreFiles,
 ) -> None:
     scores = (_SCORES, *(f"{_SCORES}_{task}" for task in options.tasks))
     outputs = (_VECTORS,) if options.vectors else scores
     handler = KeyedModelHandler(ScoreLists(str(model), outputs, options.batch_size))
-    collections = pipeline | "Lists" >> requests.read
+    collections = pipeline | "Lists" >> _Requests(options, table)
     scored = (
         collections["requests"]
         | "Score" >> RunInference(handler)
@@ -173,14 +168,13 @@ def _assemble(
     )
 
     def write(part: int, found: Any) -> int:
-        files.write_part(folder / f"part-{part:05d}", map(itemgetter(3), found))
+        files.write_part(folder / f"part-{part:05d}", map(itemgetter(2), found))
         advance(1, "write")
         return part
 
-    _ = scored.scored | "Write" >> UseGroups(write, itemgetter(0, 1, 2))
-    if "rejects" in collections:
-        rejects = WriteRejects(requests.files, str(folder / "rejects"))
-        _ = collections["rejects"] | "WriteRejects" >> rejects
+    _ = scored.scored | "Write" >> UseGroups(write, itemgetter(0, 1))
+    rejects = WriteRejects(table.files, str(folder / "rejects"))
+    _ = collections["rejects"] | "WriteRejects" >> rejects
     _ = (collections["counts"], scored[COUNTS]) | "WriteCounts" >> WriteCounts(str(folder))
 
 
@@ -205,7 +199,44 @@ def _totals(options: PredictOptions, counts: Counts) -> dict[str, int]:
     return found
 
 
-class ScoreLists(ModelHandler[bytes, list[Any], SavedModel]):
+class _SavedModel:
+    """The default signature of a SavedModel, which takes strings [B].
+
+    Args:
+        folder: of the SavedModel, on a path that the workers have.
+
+    Raises:
+        UserError: if the folder has no SavedModel.
+    """
+
+    def __init__(self, folder: str):
+        from tfr_moe._compat import tf
+
+        if not Path(folder, "saved_model.pb").is_file():
+            raise UserError(f"model {folder}: there is no saved_model.pb on this worker")
+        check_model_files(Path(folder))
+        self._folder = folder
+        self._model = tf.saved_model.load(folder)
+
+    def __call__(self, batch: Sequence[bytes]) -> dict[str, Any]:
+        """Returns the outputs for a batch, by name, as lists with one entry per element.
+
+        Raises:
+            UserError: if the model rejects an element, with TensorFlow's message.
+        """
+        from tfr_moe._compat import tf
+
+        signature = self._model.signatures["serving_default"]
+        (name,) = signature.structured_input_signature[1]
+        try:
+            outputs: Mapping[str, Any] = signature(**{name: tf.constant(list(batch), tf.string)})
+        except tf.errors.OpError as error:
+            reason = " ".join(str(error.message).split("<stack traces")[0].split())
+            raise UserError(f"model {self._folder}: rejects a list: {reason}") from None
+        return {name: output.numpy().tolist() for name, output in outputs.items()}
+
+
+class ScoreLists(ModelHandler[bytes, list[Any], _SavedModel]):
     """Serialized `ExampleListWithContext` -> a tuple of outputs per item, followed by padding.
 
     The signature returns [B, L] or [B, L, d], L the length of the longest list of the batch.
@@ -220,14 +251,14 @@ class ScoreLists(ModelHandler[bytes, list[Any], SavedModel]):
         super().__init__()
         self._folder, self._outputs, self._batch_size = folder, tuple(outputs), batch_size
 
-    def load_model(self) -> SavedModel:
+    def load_model(self) -> _SavedModel:
         """Loads the model, once on each worker."""
-        return SavedModel(self._folder, "a list")
+        return _SavedModel(self._folder)
 
     def run_inference(
         self,
         batch: Sequence[bytes],
-        model: SavedModel,
+        model: _SavedModel,
         inference_args: Mapping[str, Any] | None = None,
     ) -> list[list[Any]]:
         """Returns the outputs of a batch.
@@ -257,51 +288,31 @@ class ScoreLists(ModelHandler[bytes, list[Any], SavedModel]):
 
 
 class _KeyByPart(CountingDoFn):
-    """(key of `Request`, outputs) -> (part, (hash, list ID, (file, record), `ScoredList`))."""
+    """(key of `Request`, outputs) -> (part, (hash, list ID, `ScoredList`))."""
 
     def process(self, answer: tuple[Any, Any]) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        (list_id, origin, items), outputs = answer
+        (list_id, items), outputs = answer
         self.tally["lists",] += 1
         self.tally["rows", "written"] += len(items)
         number = list_hash(list_id, 0, "scores")
         scored = ScoredList(list_id, items, outputs[: len(items)])
-        yield number * _PARTS >> 64, (number, list_id, origin, scored)
+        yield number * _PARTS >> 64, (number, list_id, scored)
 
 
-class _Requests(NamedTuple):
-    """The lists to score.
-
-    Attributes:
-        read: transform from the pipeline to a mapping of `requests`, `counts` and, for a table,
-            `rejects`.
-        files: names of the files.
-        total_bytes: their size as stored.
-    """
-
-    read: beam.PTransform
-    files: list[str]
-    total_bytes: int
-
-
-def _requests(options: PredictOptions) -> _Requests:
-    """Returns the lists to score.
+def _table(options: PredictOptions) -> Input:
+    """Returns the rows of the source.
 
     Raises:
         UserError: for invalid input: no file, a missing column, an unknown source.
     """
-    if options.source is None and is_tfrecord(options.input):
-        sizes = match(options.input)
-        return _Requests(_FromRecords(options, list(sizes)), list(sizes), sum(sizes.values()))
     if options.source in (None, "search-logs"):
-        table = _table(options)
-    else:
-        source = get_source(options.source or "")
-        settings = parse_options(source.options, options.settings, source.name)
-        table = source(options.input, options.schema, settings)
-    return _Requests(_FromTable(options, table), table.files, table.total_bytes)
+        return _search_log(options)
+    source = get_source(options.source or "")
+    settings = parse_options(source.options, options.settings, source.name)
+    return source(options.input, options.schema, settings)
 
 
-def _table(options: PredictOptions) -> Input:
+def _search_log(options: PredictOptions) -> Input:
     sizes, schema = match(options.input), options.schema
     needed = [schema.list_id, options.item_id, *(feature.name for feature in schema.features)]
     for path in sizes:
@@ -327,7 +338,7 @@ class _ItemEncoder:
         )
 
 
-class _FromTable(beam.PTransform):
+class _Requests(beam.PTransform):
     """Pipeline -> requests of the rows of a table, with rejects and counts."""
 
     def __init__(self, options: PredictOptions, table: Input):
@@ -352,42 +363,4 @@ def _request(ranked: RankedList, list_id: str) -> Request:
     bodies = [body for body, _ in ranked.items]
     context = ranked.context[0] + ids_entry(list_id)([ranked.list_id])
     items = tuple([ids[0] for _, ids in ranked.items])
-    return (ranked.list_id, (0, 0), items), list_record(bodies, context)
-
-
-class _FromRecords(beam.PTransform):
-    """Pipeline -> requests of the lists of TFRecord files, with counts."""
-
-    def __init__(self, options: PredictOptions, paths: list[str]):
-        super().__init__()
-        self._read = _ReadLists(options.schema, options.item_id)
-        self._files = list(enumerate(paths))
-
-    def expand(self, pipeline: beam.Pipeline) -> dict[str, Any]:
-        lists = (
-            pipeline
-            | beam.Create(self._files, reshuffle=False)
-            | beam.Reshuffle()
-            | beam.ParDo(self._read).with_outputs(COUNTS, main="requests")
-        )
-        return {"requests": lists.requests, "counts": lists[COUNTS]}
-
-
-class _ReadLists(CountingDoFn):
-    """(index, path) of a TFRecord file -> `Request`."""
-
-    def __init__(self, schema: FeatureSchema, item_id: str):
-        self._schema, self._item_id = schema, item_id
-
-    def setup(self) -> None:
-        self._ids = ListIds(self._schema, self._item_id)
-
-    def process(self, file: tuple[int, str]) -> Iterator[Request]:
-        index, path = file
-        for number, record in records(path):
-            try:
-                list_id, items = self._ids(record)
-            except UserError as error:
-                raise UserError(f"{path}, record {number}: {error}") from None
-            self.tally["rows", "read"] += len(items)
-            yield (list_id, (index, number), tuple(items)), record
+    return (ranked.list_id, items), list_record(bodies, context)

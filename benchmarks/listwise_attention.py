@@ -12,15 +12,13 @@ TFR           tfr.keras.layers.DocumentInteractionAttention: wide heads, no feed
 PyTorch       where torch is installed: the encoder of torch.nn.TransformerEncoderLayer, as allRank
               has it
 
-Then the encoder on lists of 10 to 1,000 items, with about the same number of items in each batch:
-directly, and through inducing points.
+Then the encoder on lists of 10 to 1,000 items, with about the same number of items in each batch.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -56,7 +54,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--blocks", type=int, default=2)
     parser.add_argument("--heads", type=int, default=2)
     parser.add_argument("--hidden", type=int, default=128)
-    parser.add_argument("--points", type=int, default=16, help="learned points")
     parser.add_argument("--items", type=int, default=3000, help="in a batch of any length")
     arguments = parser.parse_args()
     if arguments.quick:
@@ -64,16 +61,13 @@ def parse_arguments() -> argparse.Namespace:
     return arguments
 
 
-def encoder_of(
-    arguments: argparse.Namespace, head_dim: int | None = None, points: int | None = None
-) -> SelfAttentionEncoder:
+def encoder_of(arguments: argparse.Namespace, head_dim: int | None = None) -> SelfAttentionEncoder:
     return SelfAttentionEncoder(
         arguments.dim,
         arguments.blocks,
         arguments.heads,
         head_dim,
         arguments.hidden,
-        num_inducing_points=points,
         seed=arguments.seed,
     )
 
@@ -148,21 +142,21 @@ def contestants(arguments: argparse.Namespace) -> dict[str, Callable[[], Any]]:
 
 
 def by_length(arguments: argparse.Namespace) -> dict[str, Callable[[], Any]]:
-    """A step on lists of each length, directly and through inducing points."""
+    """A step on lists of each length."""
     steps = {}
-    for length, points in itertools.product(LENGTHS, (None, arguments.points)):
+    for length in LENGTHS:
         items, mask = batch(arguments, max(1, arguments.items // length), length, length)
-        encoder = encoder_of(arguments, points=points)
+        encoder = encoder_of(arguments)
 
         def call(encoder: Any = encoder, items: Any = items, mask: Any = mask) -> Any:
             return encoder(items, mask=mask, training=True)
 
-        steps[_named(length, points)] = scored(encoder, call)
+        steps[_named(length)] = scored(encoder, call)
     return steps
 
 
-def _named(length: int, points: int | None) -> str:
-    return f"{length} items" if points is None else f"{length} items by {points} points"
+def _named(length: int) -> str:
+    return f"{length} items"
 
 
 def growth(arguments: argparse.Namespace, rounds: list[dict[str, float]]) -> dict[str, Any]:
@@ -174,10 +168,10 @@ def growth(arguments: argparse.Namespace, rounds: list[dict[str, float]]) -> dic
 
     shortest = LENGTHS[0]
     result = {}
-    for length, points in itertools.product(LENGTHS, (None, arguments.points)):
-        name = _named(length, points)
+    for length in LENGTHS:
+        name = _named(length)
         costs = [each(found, length, name) for found in rounds]
-        bases = [each(found, shortest, _named(shortest, None)) for found in rounds]
+        bases = [each(found, shortest, _named(shortest)) for found in rounds]
         result[name] = {
             "milliseconds_per_1000_items": quartiles(costs),
             "against_shortest": quartiles([c / b for c, b in zip(costs, bases, strict=True)]),

@@ -35,7 +35,7 @@ RULES = {
     "metrics": "_compat errors layers utils",
     "scorers": "FORMAT _compat config layers",
     "data": "FORMAT _compat tables",
-    "beam query_categories": "FORMAT _compat",
+    "beam": "FORMAT _compat",
     "training": "MODEL",
     "baselines": "MODEL training",
     "evaluation": "MODEL training baselines",
@@ -45,7 +45,7 @@ RULES = {
     "serving.export": "MODEL training serving serving.client",
     "report": "RUN analysis tuning serving.client serving.export",
     "ranker": "RUN report serving.client serving.export tables",
-    "cli": "RUN tables analysis reranking tuning beam report synthetic query_categories "
+    "cli": "RUN tables analysis reranking tuning beam report synthetic "
     "serving serving.client serving.export",
 }
 

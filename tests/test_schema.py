@@ -123,7 +123,7 @@ def test_role_columns_leave_out_what_is_not_set():
 
 def test_a_missing_features_error_lists_those_there_are():
     with pytest.raises(
-        SchemaError, match="feature 'colour' is not in the schema; there are: top, sub"
+        SchemaError, match="feature 'colour' is not in the schema; allowed: top, sub"
     ):
         schema().feature("colour")
 
@@ -241,7 +241,7 @@ def test_one_column_in_two_roles_is_rejected(changes: dict):
 def test_a_hierarchy_of_anything_but_categorical_context_is_rejected(child: str):
     message = refusal(hierarchy={"child": child, "parent": "top"})
     assert f"hierarchy.child must be a categorical context feature, got {child!r}" in message
-    assert "there are: top, sub" in message
+    assert "allowed: top, sub" in message
 
 
 def test_a_category_that_is_its_own_parent_is_rejected():

@@ -222,7 +222,7 @@ class FeatureSchema(BaseModel):
         if name not in names:
             raise ValueError(
                 f"hierarchy.{role} must be a categorical context feature, got {name!r}; "
-                f"there are: {', '.join(names) or 'none'}"
+                f"allowed: {', '.join(names) or 'none'}"
             )
 
     def role_columns(self) -> list[str]:
@@ -298,7 +298,7 @@ class FeatureSchema(BaseModel):
             if feature.name == name:
                 return feature
         names = ", ".join(f.name for f in self.features)
-        raise SchemaError(f"feature {name!r} is not in the schema; there are: {names}")
+        raise SchemaError(f"feature {name!r} is not in the schema; allowed: {names}")
 
     def select(self, scope: Scope, *kinds: Kind) -> Iterator[Feature]:
         """Returns the features of a scope, of all kinds or some, in the order of the schema."""

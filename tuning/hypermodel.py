@@ -10,7 +10,6 @@ from typing import Any
 
 from rich.console import Console
 
-from tfr_moe import metrics
 from tfr_moe._compat import import_keras_tuner, tf
 from tfr_moe.config import BASELINE_NAMES, RunConfig, make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
@@ -128,9 +127,7 @@ def reported(base: RunConfig, schema: FeatureSchema) -> dict[str, Direction]:
     names |= {metric: metric for task in tasks for metric in task.metrics}
     if not tasks:
         names = {metric: metric for metric in base.training.metrics}
-    directions: dict[str, Direction] = {
-        name: "max" if metrics.higher_is_better(metric) else "min" for name, metric in names.items()
-    }
+    directions: dict[str, Direction] = dict.fromkeys(names, "max")
     return directions if base.model in BASELINE_NAMES else {**directions, "loss": "min"}
 
 
@@ -143,7 +140,7 @@ def check_objective(objective: Objective, base: RunConfig, schema: FeatureSchema
     known = reported(base, schema)
     if objective.name not in known:
         raise UserError(
-            f"objective {objective.name!r}: not reported by runs of {base.model}; there are: "
+            f"objective {objective.name!r}: not reported by runs of {base.model}; allowed: "
             f"{', '.join(known)} (base.metrics adds others)"
         )
     direction = known[objective.name]

@@ -28,8 +28,6 @@ from .sweep_folder import (
 
 CONFIDENCE = 0.95
 BEST_FILE = "best.yaml"
-RETRAINED_FOLDER = "retrained"
-RETRAINED_FILE = f"{RETRAINED_FOLDER}/results.json"
 
 
 @dataclass(frozen=True)

@@ -202,7 +202,7 @@ def _group(group: str, names: Any, schema: FeatureSchema) -> list[str]:
         if not matching:
             raise UserError(
                 f"space gate_input: no context feature name begins with {group!r}; set {group} to "
-                f"a list of features, or to [] to omit it; there are: {', '.join(context)}"
+                f"a list of features, or to [] to omit it; allowed: {', '.join(context)}"
             )
         return matching
     names = [names] if isinstance(names, str) else list(names)
@@ -210,7 +210,7 @@ def _group(group: str, names: Any, schema: FeatureSchema) -> list[str]:
         if name not in context:
             raise UserError(
                 f"space gate_input: {group}: {name!r} is not a context feature; "
-                f"there are: {', '.join(context)}"
+                f"allowed: {', '.join(context)}"
             )
     return names
 
@@ -233,11 +233,11 @@ def _gate_input(values: dict[str, Any], schema: FeatureSchema) -> ChoiceDimensio
 def _from_preset(settings: dict[str, Any], base: RunConfig, schema: FeatureSchema) -> SearchSpace:
     name = settings["preset"]
     if name not in PRESETS:
-        raise UserError(f"space {name!r} is unknown; there are: {', '.join(PRESETS)}")
+        raise UserError(f"space {name!r} is unknown; allowed: {', '.join(PRESETS)}")
     for key in settings:
         if key != "preset" and key not in PRESETS[name]:
             known = ", ".join(PRESETS[name])
-            raise UserError(f"space {name}: unknown key {key!r}; there are: {known}")
+            raise UserError(f"space {name}: unknown key {key!r}; allowed: {known}")
     values = {**PRESETS[name], **settings}
     del values["preset"]
     needed = ["gate_features"] if name == "gate_input" else list(values)

@@ -16,7 +16,6 @@ from tfr_moe.beam.sources.files import (
     match,
     open_file,
     read,
-    records,
 )
 from tfr_moe.beam.sources.interactions import SamplingOptions, sampling_design
 from tfr_moe.beam.sources.registry import (
@@ -78,7 +77,6 @@ __all__ = [
     "parse_options",
     "path_of",
     "read",
-    "records",
     "register",
     "sampling_design",
     "schema_columns",

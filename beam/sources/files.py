@@ -22,7 +22,6 @@ from apache_beam.io.filesystems import FileSystems
 from tfr_moe.beam.rows import RawRow
 from tfr_moe.beam.runner import advance
 from tfr_moe.beam.sources.csv_rows import CsvRow, read_csv
-from tfr_moe.elwc.tfrecord import read_records
 from tfr_moe.errors import UserError
 
 _BATCH = 500
@@ -64,11 +63,6 @@ def _matched(pattern: str, argument: str) -> dict[str, int]:
         reason = " ".join(str(error).split())
         raise UserError(f"{argument} {pattern}: cannot be searched ({reason})") from error
     return {m.path: m.size_in_bytes for m in matches}
-
-
-def exists(path: str) -> bool:
-    """Returns whether the file exists."""
-    return bool(FileSystems.exists(path))
 
 
 @contextmanager
@@ -139,16 +133,6 @@ def lines(path: str) -> Iterator[tuple[int, str]]:
         for number, text in _reported(enumerate(text_of(file), start=1), file):
             if not text.isspace():
                 yield number, text.rstrip("\r\n")
-
-
-def records(path: str) -> Iterator[tuple[int, bytes]]:
-    """Yields (number from 1, record) of a TFRecord file, plain or gzip.
-
-    Raises:
-        UserError: if the file cannot be read to its end, naming the file and the record.
-    """
-    with open_file(path) as file:
-        yield from _reported(enumerate(read_records(file, path), start=1), file)
 
 
 class ReadFiles(beam.PTransform):

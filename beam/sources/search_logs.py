@@ -18,7 +18,6 @@ from tfr_moe.beam.sources.registry import (
     schema_columns,
 )
 from tfr_moe.beam.transforms.deduplicate import Deduplicate, Deduplication, add_grades
-from tfr_moe.beam.transforms.derive_category import DeriveCategory
 from tfr_moe.beam.transforms.history_features import HistoryFeature, add_history, load_features
 from tfr_moe.beam.transforms.tables import JoinTable
 from tfr_moe.errors import UserError
@@ -58,18 +57,6 @@ class SearchLogOptions(SourceOptions):
         (),
         description="with join: columns that form the key of the table; column:other where the "
         "table uses another name",
-    )
-    query_model: str = Field(
-        "",
-        description="folder of a classifier made by `tfr-moe train --queries`: rows without a "
-        "category get that of their query, in the columns of the hierarchy of the schema",
-    )
-    query_column: str = Field("query", description="with query_model: the query column")
-    query_probability: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="with query_model: minimum probability of a predicted category",
     )
     history_features: str = Field(
         "", description="YAML file with history features, see docs/sources.md"
@@ -124,14 +111,11 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
     left_on, right_on = options.join_columns()
     table = match(options.join, "join") if options.join else {}
     joined = _joined_columns(table, right_on)
-    categories = _derive_category(schema, options)
     made = {feature.name for feature in history} | joined
     made |= {schema.label} if options.grades else set()
-    made |= set(categories.columns) if categories else set()
     needed = [column for column in schema_columns(schema) if column not in made]
     needed += [column for column, _ in options.grade_columns()]
     needed += left_on
-    needed += [options.query_column] if categories else []
     needed += [options.merge] if options.merge else []
     needed += [column for f in history for column in f.needs() if column not in made]
     nested = options.items
@@ -146,8 +130,8 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
         wanted = {*schema_columns(schema), *(column for f in history for column in f.needs())}
         rows_of_table = ReadFiles(table, read, first=len(sizes))
         join = JoinTable(rows_of_table, left_on, right_on, sorted(joined & wanted))
-    if options.grades or options.merge or join or history or categories:
-        rows = _Transformed(rows, schema, options, join, history, categories)
+    if options.grades or options.merge or join or history:
+        rows = _Transformed(rows, schema, options, join, history)
     return Input(rows, [*sizes, *table], sum(sizes.values()) + sum(table.values()))
 
 
@@ -163,22 +147,8 @@ def _joined_columns(table: dict[str, int], key: tuple[str, ...]) -> set[str]:
     return set.intersection(*tables.values()) - set(key) if tables else set()
 
 
-def _derive_category(schema: FeatureSchema, options: SearchLogOptions) -> DeriveCategory | None:
-    if not options.query_model:
-        return None
-    if schema.hierarchy is None:
-        raise UserError("query_model: the schema names no hierarchy, whose columns it fills")
-    return DeriveCategory(
-        options.query_model,
-        options.query_column,
-        schema.hierarchy.child,
-        schema.hierarchy.parent,
-        options.query_probability,
-    )
-
-
 class _Transformed(beam.PTransform):
-    """Pipeline -> `SourceRows`: graded, merged, joined, with categories and history features."""
+    """Pipeline -> `SourceRows`: graded, merged, joined, with history features."""
 
     def __init__(
         self,
@@ -187,11 +157,10 @@ class _Transformed(beam.PTransform):
         options: SearchLogOptions,
         join: JoinTable | None,
         history: list[HistoryFeature],
-        categories: DeriveCategory | None,
     ):
         super().__init__()
         self._read, self._schema, self._options = read, schema, options
-        self._join, self._history, self._categories = join, history, categories
+        self._join, self._history = join, history
 
     def expand(self, pipeline: beam.Pipeline) -> SourceRows:
         """Applies the steps; history features come last, since they may use any column."""
@@ -219,11 +188,6 @@ class _Transformed(beam.PTransform):
             batches, table = batches | "Join" >> self._join
             counts.append(table.counts)
             rejects = table.rejects
-        if self._categories is not None:
-            derive = beam.ParDo(self._categories).with_outputs(COUNTS, main="batches")
-            categorized = batches | "Categories" >> derive
-            batches = categorized.batches
-            counts.append(categorized[COUNTS])
         if self._history:
             assert schema.time is not None
             batches, more = add_history(batches, batches, self._history, schema.time)

@@ -54,11 +54,6 @@ class SamplingOptions(SourceOptions):
         description="items whose first event is not within this fraction of all events, by time, "
         "are in no list; at most the training fraction, or new items can be recognised as such",
     )
-    max_user_events: int = Field(
-        10_000,
-        ge=1,
-        description="events kept per user, the earliest ones, against robots; others are counted",
-    )
     seed: int = Field(0, ge=0, description="seed of the draw; by default that of the build")
 
     @model_validator(mode="after")
@@ -158,7 +153,7 @@ class ParseEvents(CountingDoFn):
 
 
 class UserEvents(CountingDoFn):
-    """(user, events) -> a batch of the earliest events in order of time, each once.
+    """(user, events) -> a batch of the events in order of time, each once.
 
     Of events of the same item and time the first one in the files is kept. The first event of the
     user with an item is marked.
@@ -166,7 +161,6 @@ class UserEvents(CountingDoFn):
 
     def __init__(self, design: SamplingDesign):
         self._item, self._time = design.item, design.time
-        self._max = design.options.max_user_events
 
     def process(self, keyed: tuple[str, Iterable[RawRow]]) -> Iterator[list[RawRow]]:
         """Makes the batch of one user."""
@@ -180,17 +174,9 @@ class UserEvents(CountingDoFn):
                 events[key] = min(event, events[key], key=lambda row: row.key)
             else:
                 events[key] = event
-            if len(events) >= 2 * self._max:
-                events = self._earliest(events)
         seen: set[str] = set()
         batch = []
-        for (_, item), event in self._earliest(events).items():
+        for (_, item), event in sorted(events.items()):
             batch.append(event._replace(values={**event.columns(), FIRST: item not in seen}))
             seen.add(item)
         yield batch
-
-    def _earliest(self, events: dict[tuple[float, str], RawRow]) -> dict[tuple[float, str], RawRow]:
-        cut = len(events) - self._max
-        if cut > 0:
-            self.tally["source", "events", "left out: too many of one user"] += cut
-        return {key: events[key] for key in sorted(events)[: self._max]}

@@ -55,7 +55,7 @@ def select_categories(settings: CategoryTableSettings, data: Path) -> list[str]:
     for name in settings.categories:
         if name not in sizes:
             some = ", ".join(list(sizes)[:20])
-            raise UserError(f"categories: {name!r} is no top category of {data}; there are: {some}")
+            raise UserError(f"categories: {name!r} is no top category of {data}; allowed: {some}")
     return list(settings.categories)
 
 

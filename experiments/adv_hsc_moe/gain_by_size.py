@@ -25,7 +25,7 @@ from experiments.common.tables import interval_cell, load_table, select_rows
 from experiments.common.tuned_runs import evaluation_data, results_of, tuned_runs
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation import PerListResult, bucketed, categories_of, compare, training_sizes
+from tfr_moe.evaluation import PerListResult, categories_of, compare, training_sizes
 from tfr_moe.utils import write_json
 
 NAME = "adv-hsc-moe-fig4"
@@ -48,6 +48,34 @@ class GainSettings(ModelTableSettings):
     level: Literal["top", "sub"] = "top"
     buckets: int = Field(5, ge=1)
     edges: tuple[int, ...] | None = Field(None, min_length=1)
+
+
+def bucketed(
+    categories: np.ndarray, training_sizes: Mapping[str, int], num_buckets: int | Sequence[int]
+) -> np.ndarray:
+    """The bucket of each list: categories of similar size, in runs of (nearly) equal numbers.
+
+    A bucket is named by its number, smallest categories first, and its range of sizes:
+    `1: 20 to 340`.
+
+    Args:
+        categories: [n] names.
+        training_sizes: per category its number of training lists; 0 for one that is not there.
+        num_buckets: from 1 to the number of categories, or the sizes at which buckets begin (empty
+            buckets are left out).
+    """
+    names, groups = np.unique(categories, return_inverse=True)
+    sizes = np.array([training_sizes.get(str(name), 0) for name in names])
+    bucket_names = np.empty(len(names), dtype=object)
+    order = np.argsort(sizes, kind="stable")
+    if isinstance(num_buckets, int):
+        parts = np.array_split(order, num_buckets)
+    else:
+        parts = np.split(order, np.searchsorted(sizes[order], sorted(num_buckets)))
+    for number, members in enumerate(filter(len, parts), start=1):
+        low, high = sizes[members].min(), sizes[members].max()
+        bucket_names[members] = f"{number}: {low} to {high}"
+    return bucket_names[groups.reshape(-1)].astype(str)
 
 
 def gains(
@@ -79,7 +107,7 @@ def gains(
     categories = first.categories.astype(str)
     if isinstance(buckets, int):
         buckets = min(buckets, len(np.unique(categories)))
-    bucket_of = bucketed(first, sizes, buckets).categories.astype(str)
+    bucket_of = bucketed(categories, sizes, buckets)
     names = sorted(set(bucket_of), key=lambda name: int(name.partition(":")[0]))
     found = []
     for name in names:

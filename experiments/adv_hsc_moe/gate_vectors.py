@@ -194,7 +194,7 @@ def colour_groups(
     for name in group_of:
         if name not in gates.parents:
             some = ", ".join(sorted(set(gates.parents))[:20])
-            raise UserError(f"groups: {name!r} is no top category; there are: {some}")
+            raise UserError(f"groups: {name!r} is no top category; allowed: {some}")
     assigned = [group_of.get(parent, OTHERS) for parent in gates.parents]
     return assigned, [*groups, *([OTHERS] if OTHERS in assigned else [])]
 

@@ -24,7 +24,6 @@ from tfr_moe.config import BASELINE_NAMES, RunConfig, applicable, load_config
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import PerListResult, evaluate_run
-from tfr_moe.metrics import higher_is_better
 
 SMALL = {"expert_hidden_dims": [32, 16], "embedding_dim": 8, "batch_size": 64}
 
@@ -147,9 +146,8 @@ def _train(settings: TunedRunSettings, out: str, job: Job) -> Result:
 def _try_rate(settings: TunedRunSettings, out: str, job: Job) -> Result:
     trained = _train(settings, out, job)
     monitor = trained["monitor"]
-    metric = monitor.removeprefix("val_")
-    higher = metric != "loss" and higher_is_better(metric)
-    return {"value": trained["best"][monitor] * (1 if higher else -1), "monitor": monitor}
+    sign = -1 if monitor == "val_loss" else 1
+    return {"value": sign * trained["best"][monitor], "monitor": monitor}
 
 
 def _run_cell(

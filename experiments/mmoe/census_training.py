@@ -16,8 +16,8 @@ from sklearn.metrics import roc_auc_score
 from experiments.common.runs import Job, Result
 from experiments.common.settings import StudySettings
 from experiments.mmoe.census_data import PARTS, Split, encode, read_table
-from experiments.mmoe.models import Model
-from tfr_moe.layers import logits_of, make_multitask, match_budget, parameter_count
+from experiments.mmoe.models import Model, match_budget, parameter_count
+from tfr_moe.layers import logits_of, make_multitask
 from tfr_moe.tuning import keras_tuner
 
 MODELS: tuple[Model, ...] = get_args(Model)

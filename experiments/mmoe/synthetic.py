@@ -34,7 +34,7 @@ from experiments.mmoe.correlated_tasks import (
     draw_weights,
     label_correlation,
 )
-from experiments.mmoe.models import Model
+from experiments.mmoe.models import Model, match_budget, parameter_count
 from experiments.mmoe.synthetic_plots import (
     Curves,
     draw_distribution,
@@ -43,7 +43,7 @@ from experiments.mmoe.synthetic_plots import (
     draw_shared_bottom,
 )
 from experiments.mmoe.synthetic_summary import Losses, finding, summarize, tables
-from tfr_moe.layers import logits_of, make_multitask, match_budget, parameter_count
+from tfr_moe.layers import logits_of, make_multitask
 from tfr_moe.utils import write_json
 
 _PILOT_SEEDS = 1_000_000  # apart from those of the runs

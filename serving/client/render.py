@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from .ranking import Expert, Ranking
+from tfr_moe.utils.terminal import Column, fitted_table
 
-_FIXED_WIDTH = 24  # rank, item and score with their borders
+from .ranking import Expert, Ranking
 
 
 def render(
@@ -27,53 +26,29 @@ def render(
     Returns:
         A `rich` renderable.
     """
-    named = dict.fromkeys(name for item in items for name in item)
-    columns = {name: [_text(item.get(name)) for item in items] for name in named}
-    tasks = {f"{task} score": task for task in (ranking.items[0].tasks if ranking.items else ())}
-    columns = {**{title: [""] * len(items) for title in tasks}, **columns}
-    for ranked in ranking.items:
-        for title, task in tasks.items():
-            columns[title][ranked.index] = f"{ranked.tasks[task]:.4f}"
-    item_level = any(item.experts for item in ranking.items)
-    if item_level:
-        columns["experts (weight)"] = [""] * len(items)
-        for ranked in ranking.items:
-            columns["experts (weight)"][ranked.index] = _expert_list(ranked.experts)
-    fields = _fitting(columns, width)
-    table = Table(title=f"{ranking.model} version {ranking.version}", title_justify="left")
-    for name in ("rank", "item", "score"):
-        table.add_column(name, justify="right")
-    for name in fields:
-        numeric = name in tasks or all(
-            isinstance(item.get(name, ""), (int, float)) for item in items
-        )
-        table.add_column(Text(name), justify="right" if numeric else "left")
-    for position, ranked in enumerate(ranking.items, start=1):
-        row = [str(position), str(ranked.index), f"{ranked.score:.4f}"]
-        row += [columns[name][ranked.index] for name in fields]
-        table.add_row(*map(Text, row))
-    parts: list[RenderableType] = [table]
-    if len(fields) < len(columns):
-        hidden = ", ".join(name for name in columns if name not in fields)
-        parts.append(Text(f"hidden columns: {hidden} (use --json)"))
+    ranked = ranking.items
+    columns = [
+        Column("rank", [str(rank) for rank in range(1, len(ranked) + 1)]),
+        Column("item", [str(item.index) for item in ranked]),
+        Column("score", [f"{item.score:.4f}" for item in ranked]),
+    ]
+    always = len(columns)
+    for task in ranked[0].tasks if ranked else ():
+        columns.append(Column(f"{task} score", [f"{item.tasks[task]:.4f}" for item in ranked]))
+    for name in dict.fromkeys(name for item in items for name in item):
+        values = [items[item.index].get(name) for item in ranked]
+        numeric = all(value is None or isinstance(value, (int, float)) for value in values)
+        columns.append(Column(name, list(map(_text, values)), numeric))
+    if any(item.experts for item in ranked):
+        experts = [_expert_list(item.experts) for item in ranked]
+        columns.append(Column("experts (weight)", experts, numeric=False))
+    title = f"{ranking.model} version {ranking.version}"
+    parts: list[RenderableType] = [fitted_table(columns, always, width, title)]
     if ranking.experts:
         parts.append(Text(f"experts (weight): {_expert_list(ranking.experts)}"))
-    for task, experts in ranking.task_experts.items():
-        parts.append(Text(f"{task} experts (weight): {_expert_list(experts)}"))
+    for task, of_task in ranking.task_experts.items():
+        parts.append(Text(f"{task} experts (weight): {_expert_list(of_task)}"))
     return parts[0] if len(parts) == 1 else Group(*parts)
-
-
-def _fitting(columns: Mapping[str, Sequence[str]], width: int | None) -> list[str]:
-    """The columns that fit beside rank, item and score, in their order."""
-    if width is None:
-        return list(columns)
-    fields, left = [], width - _FIXED_WIDTH
-    for name, cells in columns.items():
-        needed = 3 + max(len(name), *map(len, cells))
-        if needed <= left:
-            fields.append(name)
-            left -= needed
-    return fields
 
 
 def to_json(ranking: Ranking, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -14,22 +14,20 @@ from rich.console import Console
 from tfr_moe._compat import tf
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
-from tfr_moe.schema import SCHEMA_FILE, FeatureSchema, vocabulary_file
+from tfr_moe.schema import SCHEMA_FILE, FeatureSchema
 from tfr_moe.scorers import explanation_model
-from tfr_moe.training import LoadedRun, load_run
+from tfr_moe.training import load_run
 from tfr_moe.utils.digests import write_model_manifest
 from tfr_moe.utils.io import atomic_directory
 
 from ..versions import EXTRA, MAX_VERSION, WARMUP_FILE, versions_of
 from .golden import GOLDEN, golden_list, write_golden
 from .graph import check_operations
-from .model_card import model_card, sample_of
 from .signatures import PREDICT, RANK, build
 from .verify import reference_batches, verify
 from .warmup import MAX_RECORDS, example_lists, write_warmup
 
 DETAILS_FILE = "details.json"
-CARD_FILE = "model_card.md"
 WARMED = (PREDICT, RANK)
 TOLERANCE = 1e-5
 
@@ -79,10 +77,6 @@ def export_run(
         "metrics": loaded.metrics,
         "data": folder.manifest if folder is not None and folder.num_lists("train") else {},
     }
-    sample = sample_of(loaded.schema, lists)
-    card = model_card(
-        Path(out).resolve().name, loaded.schema, details, sample, known_categories(loaded)
-    )
     ranker = loaded.ranker()
     with console.status(f"exporting {run} and checking it in a fresh process"):
         return export_model(
@@ -90,47 +84,24 @@ def export_run(
             loaded.schema,
             out,
             explanation=explanation_model(ranker),
-            warmup=spread_by_size(lists, sample.sizes),
+            warmup=spread_by_size(lists),
             details=details,
-            card=card,
             version=version,
         )
 
 
-def known_categories(run: LoadedRun) -> set[str]:
-    """The keys of the sub-categories that the run's model knows; empty without a vocabulary."""
-    hierarchy = run.schema.hierarchy
-    path = run.path / vocabulary_file(hierarchy.child) if hierarchy is not None else None
-    if path is None or not path.is_file():
-        return set()
-    return set(path.read_text(encoding="utf-8").splitlines())
-
-
-def spread_by_size(lists: Sequence[bytes], sizes: Sequence[int]) -> list[bytes]:
-    """At most 16 lists from the shortest to the longest, with as many different sizes as possible.
-
-    Args:
-        lists: serialized lists.
-        sizes: the number of items of each.
+def spread_by_size(lists: Sequence[bytes]) -> list[bytes]:
+    """At most 16 lists, evenly from the smallest record to the largest.
 
     Example:
-        >>> spread_by_size([b"a", b"bb", b"c", b"dd"], [1, 2, 1, 2])
-        [b'a', b'bb', b'c', b'dd']
+        >>> spread_by_size([b"ccc", b"a", b"bb"])
+        [b'a', b'bb', b'ccc']
     """
-    order = sorted(range(len(lists)), key=lambda i: (sizes[i], i))
-    first_of_size = list({sizes[i]: i for i in reversed(order)}.values())[::-1]
-    taken = set(first_of_size)
-    rest = [i for i in order if i not in taken]
-    chosen = _evenly(first_of_size, _WARMUP_LISTS)
-    chosen += _evenly(rest, _WARMUP_LISTS - len(chosen))
-    return [lists[i] for i in sorted(chosen)]
-
-
-def _evenly(values: Sequence[int], count: int) -> list[int]:
-    """At most `count` of the values, the first and last among them."""
-    if len(values) <= count:
-        return list(values)
-    return [values[round(i * (len(values) - 1) / max(count - 1, 1))] for i in range(count)]
+    ordered = sorted(lists, key=len)
+    if len(ordered) <= _WARMUP_LISTS:
+        return ordered
+    step = (len(ordered) - 1) / (_WARMUP_LISTS - 1)
+    return [ordered[round(i * step)] for i in range(_WARMUP_LISTS)]
 
 
 def export_model(
@@ -141,7 +112,6 @@ def export_model(
     explanation: tf.keras.Model | None = None,
     warmup: Sequence[bytes] = (),
     details: Mapping[str, Any] | None = None,
-    card: str = "",
     version: int | None = None,
 ) -> Path:
     """Writes `out/<version>/` with the signatures of `tfr_moe.serving.export.signatures`.
@@ -150,7 +120,7 @@ def export_model(
     imports nothing but TensorFlow loads it, and every output of every signature must agree with
     `model` (and `explanation`) within 1e-5, absolute and relative, on the warm-up lists; in mixed
     precision within the rounding unit of the half type. `assets.extra/` holds the warm-up requests,
-    a golden request with its answer, the schema, the details and the model card.
+    a golden request with its answer, the schema and the details.
 
     Args:
         model: maps a dict of the schema's raw features and the mask to logits [B, L], or to a dict
@@ -162,7 +132,6 @@ def export_model(
         warmup: serialized `ExampleListWithContext`s, ideally real ones of several sizes; at most
             500 are used. Without any, lists of defaults are used.
         details: facts to store with the model (data, metrics) as JSON.
-        card: the model card in Markdown; an empty one is not written.
         version: a number above 0; by default one more than the newest version in `out`.
 
     Returns:
@@ -203,8 +172,6 @@ def export_model(
         }
         text = json.dumps(about, indent=1, default=str) + "\n"
         (extra / DETAILS_FILE).write_text(text, encoding="utf-8")
-        if card:
-            (extra / CARD_FILE).write_text(card, encoding="utf-8")
         golden = golden_list(schema, lists)
         with tf.device("/CPU:0"):
             answer = serving.signatures[RANK](inputs=tf.constant([golden]))

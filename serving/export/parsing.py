@@ -1,10 +1,8 @@
 """Parses requests into the model's inputs, with TensorFlow's ops. A request carries raw values.
 
-`RequestParser` takes serialized protos; `TensorParser` takes one tensor per feature, for callers
-without protos. Both return at least one list of one slot, so that models need no code for empty
-batches: what is missing is padding, False in the mask. Missing optional values take the schema's
-default; a missing required value is an error, here as in the client, because not every caller uses
-our client.
+At least one list of one slot is returned, so that models need no code for empty batches: what is
+missing is padding, False in the mask. Missing optional values take the schema's default; a missing
+required value is an error, here as in the client, because not every caller uses our client.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from tfr_moe.schema import MASK, PACKED, Feature, FeatureSchema, Scope
 
 Features = dict[str, tf.Tensor]
 
-LIST_SIZE = "list_size"
 ABSENT = "\0"
 """An id that no caller sends: it tells a missing list of ids from an empty one."""
 
@@ -84,144 +81,10 @@ class RequestParser:
             features[name] = at_least(features[name], 1, 1)
         return features
 
-    def items(self, serialized: tf.Tensor) -> Features:
-        """Parses serialized `tf.train.Example`s, each an item together with its context.
-
-        Args:
-            serialized: strings [B].
-
-        Returns:
-            The same as `lists`, for B lists of one item.
-        """
-        padded = _at_least_one(serialized)
-        features = tfr.data.parse_from_tf_example(
-            padded,
-            context_feature_spec=self._specs["context"],
-            example_feature_spec=self._specs["example"],
-        )
-        rows = tf.range(tf.shape(padded)[0])[:, tf.newaxis]
-        features[MASK] = rows < tf.shape(serialized)[0]
-        return complete(self._schema, features)
-
 
 def _at_least_one(serialized: tf.Tensor) -> tf.Tensor:
     # TensorFlow's proto decoder rejects an empty batch; the empty string is an empty message.
     return at_least(serialized, 0, 1)
-
-
-class TensorParser:
-    """Takes one tensor per feature, by a schema, and returns what `RequestParser.lists` returns.
-
-    A tensor is [B, ...] if its feature belongs to the list and [B, L, ...] if it belongs to the
-    items. `list_size`, int32 [B], is the number of real items of each list. The slots after them
-    are not read: a server that pads shorter lists may write anything there.
-
-    Example:
-        >>> schema = FeatureSchema(
-        ...     list_id="query",
-        ...     labels=["click"],
-        ...     features=[{"name": "price", "scope": "example", "kind": "numeric"}],
-        ... )
-        >>> parser = TensorParser(schema)
-        >>> features = parser.lists(
-        ...     {"price": tf.constant([[2.0, 3.0, 9.0]]), "list_size": tf.constant([2])}
-        ... )
-        >>> features["example_list_mask"].numpy().tolist()
-        [[True, True, False]]
-    """
-
-    def __init__(self, schema: FeatureSchema):
-        self._schema = schema
-
-    def inputs(self) -> dict[str, tf.TensorSpec]:
-        """The tensors of a request by name: float32 for numbers, strings for ids."""
-        specs = {LIST_SIZE: tf.TensorSpec([None], tf.int32, LIST_SIZE)}
-        for feature in self._schema.features:
-            dtype = tf.float32 if feature.kind == "numeric" else tf.string
-            specs[feature.name] = tf.TensorSpec([None] * _rank(feature), dtype, feature.name)
-        return specs
-
-    def lists(self, inputs: Features) -> Features:
-        """Takes the tensors of a batch.
-
-        Args:
-            inputs: see `inputs()`; a missing number is NaN, a missing id the empty string. A
-                `categorical_list` has up to `max_length` ids; empty ones do not count.
-
-        Returns:
-            Context features [B, m], example features [B, L, m] and the mask, bool [B, L].
-
-        Raises:
-            tf.errors.InvalidArgumentError: for sizes that do not agree, by the feature's name, and
-                for missing required features.
-        """
-        sizes = inputs[LIST_SIZE]
-        lead = tf.stack([tf.shape(sizes)[0], self.width(inputs)])
-        fits = tf.debugging.Assert(
-            tf.reduce_all((sizes >= 0) & (sizes <= lead[1])),
-            [f"{LIST_SIZE} must be from 0 to the number of slots,", lead[1], "got", sizes],
-        )
-        with tf.control_dependencies([fits]):
-            mask = tf.sequence_mask(sizes, lead[1])
-        features = {MASK: mask}
-        scopes: tuple[Scope, ...] = ("context", "example")
-        for scope in scopes:
-            features |= self._scope(scope, inputs, lead, mask)
-        padded = {name: at_least(value, 0, 1) for name, value in features.items()}
-        for name in (MASK, *self._schema.feature_spec("example")):
-            padded[name] = at_least(padded[name], 1, 1)
-        return complete(self._schema, padded)
-
-    def width(self, inputs: Features) -> tf.Tensor:
-        """The number of slots of each list, L: int32 scalar."""
-        for feature in self._schema.select("example"):
-            return tf.shape(inputs[feature.name])[1]
-        # Without item features the sizes alone determine it.
-        return tf.reduce_max(tf.concat([inputs[LIST_SIZE], [0]], 0))
-
-    def _scope(self, scope: Scope, inputs: Features, lead: tf.Tensor, mask: tf.Tensor) -> Features:
-        real = tf.reduce_any(mask, 1) if scope == "context" else mask
-        sizes = lead[:1] if scope == "context" else lead
-        values = {}
-        for feature in self._schema.select(scope):
-            missing = tf.constant(math.nan) if feature.kind == "numeric" else tf.constant("")
-            column = _column(feature, inputs[feature.name], sizes)
-            values[feature.name] = tf.where(real[..., tf.newaxis], column, missing)
-        numerics = [f.name for f in self._schema.select(scope, "numeric")]
-        if self._schema.packed and numerics:
-            values[PACKED[scope]] = tf.concat([values.pop(name) for name in numerics], -1)
-        return values
-
-
-def _rank(feature: Feature) -> int:
-    """1, or 2 for items, and one more for a feature of several values."""
-    several = feature.kind == "categorical_list" or (
-        feature.kind == "numeric" and feature.width > 1
-    )
-    return (1 if feature.scope == "context" else 2) + several
-
-
-def _column(feature: Feature, value: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
-    """The values of one feature with an axis for them at the end, [..., m], their shape checked."""
-    given = value
-    single = value.shape.rank == (1 if feature.scope == "context" else 2)
-    if single:
-        value = value[..., tf.newaxis]
-    width = feature.max_length if feature.kind == "categorical_list" else feature.width
-    shape = tf.shape(value)
-    agree = tf.reduce_all(shape[:-1] == sizes)
-    if feature.kind == "categorical_list":
-        agree &= shape[-1] <= width
-    else:
-        agree &= shape[-1] == width
-    wanted: list[tf.Tensor | str] = [sizes] if single else [sizes, f"with {width} values each"]
-    checked = tf.debugging.Assert(
-        agree, [f"input {feature.name} must have the sizes", *wanted, "got", tf.shape(given)]
-    )
-    with tf.control_dependencies([checked]):
-        value = tf.identity(value)
-    value = at_least(value, value.shape.rank - 1, width)
-    return tf.ensure_shape(value, [*value.shape[:-1], width])
 
 
 def at_least(value: tf.Tensor, axis: int, size: int) -> tf.Tensor:

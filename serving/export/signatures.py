@@ -1,14 +1,12 @@
 """The signatures of an exported model, as one `tf.Module` without Keras.
 
     predict  serialized ELWC [B] -> scores [B, L]; with several tasks also scores_<task> [B, L]
-    regress  serialized tf.Example [B], an item with its context each -> outputs [B]
     rank     serialized ELWC [B] -> order, scores [B, L], valid [B], scores_<task>, expert_ids,
              expert_weights, with _<task> where each task has its own experts
-    tensors  a tensor for each feature and list_size [B] -> the outputs of predict
     schema   any strings [B] -> schema [B], the FeatureSchema as JSON, from which clients encode
 
-L is the length of the longest list in the batch, 0 for an empty batch. Every signature but
-`tensors` has one input, `inputs`, as those of TensorFlow Ranking have.
+L is the length of the longest list in the batch, 0 for an empty batch. Every signature has one
+input, `inputs`, as those of TensorFlow Ranking have.
 """
 
 from __future__ import annotations
@@ -19,14 +17,12 @@ from typing import Any, NamedTuple
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK, FeatureSchema
 
-from .parsing import LIST_SIZE, Features, RequestParser, TensorParser
+from .parsing import RequestParser
 
 INPUT = tf.saved_model.PREDICT_INPUTS
 PREDICT = tf.saved_model.PREDICT_METHOD_NAME
-REGRESS = tf.saved_model.REGRESS_METHOD_NAME
 DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 RANK = "rank"
-TENSORS = "tensors"
 SCHEMA = "schema"
 
 SCORES = "scores"
@@ -77,23 +73,13 @@ def build(
             latter two possibly per task with `_<task>` after their name; `rank` then returns
             experts too.
     """
-    parser, tensor_parser, text = RequestParser(schema), TensorParser(schema), schema.to_json()
-
-    def scored(features: Features, size: tf.Tensor, width: tf.Tensor | None = None) -> Tensors:
-        batch = _Batch(size, features[MASK], width)
-        scores = scores_by_name(model(features, training=False))
-        return {name: batch.cut(batch.masked(logits)) for name, logits in scores.items()}
+    parser, text = RequestParser(schema), schema.to_json()
 
     def predict(inputs: tf.Tensor) -> Tensors:
-        return scored(parser.lists(inputs), tf.shape(inputs)[0])
-
-    def tensors(**inputs: tf.Tensor) -> Tensors:
-        size = tf.shape(inputs[LIST_SIZE])[0]
-        return scored(tensor_parser.lists(inputs), size, tensor_parser.width(inputs))
-
-    def regress(inputs: tf.Tensor) -> Tensors:
-        logits = scores_by_name(model(parser.items(inputs), training=False))[SCORES]
-        return {tf.saved_model.REGRESS_OUTPUTS: logits[: tf.shape(inputs)[0], 0]}
+        features = parser.lists(inputs)
+        batch = _Batch(tf.shape(inputs)[0], features[MASK])
+        scores = scores_by_name(model(features, training=False))
+        return {name: batch.cut(batch.masked(logits)) for name, logits in scores.items()}
 
     def rank(inputs: tf.Tensor) -> Tensors:
         features = parser.lists(inputs)
@@ -107,15 +93,12 @@ def build(
         # One answer per request, so that a server may batch this signature as it does the others.
         return {SCHEMA: tf.fill(tf.shape(inputs), tf.constant(text))}
 
-    functions = {PREDICT: predict, REGRESS: regress, RANK: rank, SCHEMA: describe}
+    functions = {PREDICT: predict, RANK: rank, SCHEMA: describe}
     spec = [tf.TensorSpec([None], tf.string, INPUT)]
     signatures = {
         name: tf.function(function, input_signature=spec, autograph=False).get_concrete_function()
         for name, function in functions.items()
     }
-    signatures[TENSORS] = tf.function(tensors, autograph=False).get_concrete_function(
-        **tensor_parser.inputs()
-    )
     models = [m for m in (model, explanation) if m is not None]
     module = module_of(signatures.values(), models)
     return ServingModule(module, {DEFAULT: signatures[PREDICT], **signatures})
@@ -141,14 +124,13 @@ class _Batch:
     Args:
         size: number of lists of the request, int32 scalar.
         mask: bool [B, L], True at items.
-        width: number of slots per list in the request, int32 scalar; None for the longest list.
     """
 
-    def __init__(self, size: tf.Tensor, mask: tf.Tensor, width: tf.Tensor | None = None):
+    def __init__(self, size: tf.Tensor, mask: tf.Tensor):
         self.mask = mask
         self.valid = tf.reduce_sum(tf.cast(mask, tf.int32), axis=1)
         self._size = size
-        self._width = tf.reduce_max(self.valid) if width is None else width
+        self._width = tf.reduce_max(self.valid)
 
     def masked(self, logits: tf.Tensor) -> tf.Tensor:
         """Logits [B, L] as float32, with the lowest one at padding."""

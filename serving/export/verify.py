@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,20 +19,17 @@ import numpy as np
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
-from tfr_moe.schema import MASK, PACKED, FeatureSchema, Scope
+from tfr_moe.schema import MASK, FeatureSchema
 
-from .parsing import LIST_SIZE, Features
+from .parsing import Features
 from .signatures import (
     DEFAULT,
     EXPERT_IDS,
     EXPERT_WEIGHTS,
-    INPUT,
     LOWEST,
     RANK,
-    REGRESS,
     SCHEMA,
     SCORES,
-    TENSORS,
     explained_by_name,
     names_experts,
     scores_by_name,
@@ -49,14 +46,9 @@ loaded = tf.saved_model.load(folder)
 sent = np.load(calls, allow_pickle=True)
 out = {}
 for number, signature in enumerate(sent["signatures"]):
-    prefix = f"{number}:"
-    inputs = {k[len(prefix):]: sent[k] for k in sent.files if k.startswith(prefix)}
-    for k, v in inputs.items():
-        is_text = v.dtype == object
-        value = v.tolist() if is_text else v
-        inputs[k] = tf.constant(value, tf.string if is_text else None, v.shape)
-    for name, value in loaded.signatures[str(signature)](**inputs).items():
-        out[prefix + name] = value.numpy()
+    inputs = tf.constant(sent[str(number)].tolist(), tf.string)
+    for name, value in loaded.signatures[str(signature)](inputs=inputs).items():
+        out[f"{number}:{name}"] = value.numpy()
 ours = ("tfr_moe", "tensorflow_ranking")
 foreign = sorted(name for name in sys.modules if name.split(".")[0] in ours)
 if foreign:
@@ -68,10 +60,10 @@ Arrays = dict[str, np.ndarray]
 
 
 class Call(NamedTuple):
-    """A signature and its inputs by name; strings are arrays of bytes objects."""
+    """A signature and the strings that it takes."""
 
     signature: str
-    inputs: Mapping[str, np.ndarray]
+    inputs: Sequence[bytes]
 
 
 def answers_in_fresh_process(folder: Path, calls: Sequence[Call]) -> list[Arrays]:
@@ -87,7 +79,7 @@ def answers_in_fresh_process(folder: Path, calls: Sequence[Call]) -> list[Arrays
     Raises:
         UserError: if the model cannot be loaded or run there, or needs code of this library.
     """
-    arrays = {f"{i}:{k}": v for i, call in enumerate(calls) for k, v in call.inputs.items()}
+    arrays = {str(i): np.array(call.inputs, object) for i, call in enumerate(calls)}
     with tempfile.TemporaryDirectory() as scratch:
         inputs, outputs = Path(scratch) / "calls.npz", Path(scratch) / "answers.npz"
         # The pickle is written here and read by the script above alone.
@@ -120,14 +112,12 @@ class ReferenceBatch(NamedTuple):
         lists: serialized `ExampleListWithContext`s.
         features: the parsed lists and their mask [B, L].
         outputs: `scores`, `scores_<task>` [B, L] and the experts, as the explanation returns them.
-        item_scores: the score of each item as a one-item list, which is what `regress` computes.
     """
 
     first: int
     lists: list[bytes]
     features: Arrays
     outputs: Arrays
-    item_scores: np.ndarray
 
 
 def reference_batches(
@@ -150,7 +140,6 @@ def reference_batches(
             if explanation is not None:
                 explained = explained_by_name(explanation(features, training=False))
                 outputs |= {n: v for n, v in explained.items() if names_experts(n)}
-            alone = scores_by_name(model(_single_items(features), training=False))[SCORES]
         arrays = {name: value.numpy() for name, value in outputs.items()}
         mask = features[MASK].numpy()
         for name, values in arrays.items():
@@ -161,7 +150,7 @@ def reference_batches(
                         f"warm-up list {first + row}: the model's {name} are not finite"
                     )
         parsed = {name: value.numpy() for name, value in features.items()}
-        batches.append(ReferenceBatch(first, batch, parsed, arrays, alone.numpy()[:, 0]))
+        batches.append(ReferenceBatch(first, batch, parsed, arrays))
     return batches
 
 
@@ -176,59 +165,6 @@ def _parsed(schema: FeatureSchema, lists: Sequence[bytes]) -> Features:
     except tf.errors.OpError as error:
         reason = " ".join(str(error.message).split())
         raise UserError(f"a warm-up list does not fit the schema: {reason}") from error
-
-
-def _single_items(features: Features) -> Features:
-    """Each item of parsed lists, without padding, as a one-item list."""
-    mask = features[MASK]
-    lists = tf.where(mask)[:, 0]
-    return {
-        # Item features and the mask have an axis for the items; context features have none.
-        name: tf.boolean_mask(value, mask)[:, tf.newaxis]
-        if name == MASK or value.shape.rank == 3
-        else tf.gather(value, lists)
-        for name, value in features.items()
-    }
-
-
-def _calls(schema: FeatureSchema, batch: ReferenceBatch) -> dict[str, Mapping[str, np.ndarray]]:
-    """The inputs of every signature for the lists of a batch."""
-    lists = {INPUT: np.array(batch.lists, object)}
-    return {
-        DEFAULT: lists,
-        RANK: lists,
-        TENSORS: plain_tensors(schema, batch.features),
-        REGRESS: {INPUT: np.array(list(_items(batch.lists)), object)},
-        SCHEMA: lists,
-    }
-
-
-def _items(lists: Sequence[bytes]) -> Iterator[bytes]:
-    """All items of the lists, each as a serialized `tf.train.Example` with its context."""
-    from tensorflow_serving.apis import input_pb2
-
-    for serialized in lists:
-        proto = input_pb2.ExampleListWithContext.FromString(serialized)
-        # Two serialized protos, one after the other, are the two merged.
-        context = proto.context.SerializeToString()
-        yield from (context + example.SerializeToString() for example in proto.examples)
-
-
-def plain_tensors(schema: FeatureSchema, features: Arrays) -> Arrays:
-    """Parsed lists as the inputs of the signature `tensors`."""
-    inputs = {LIST_SIZE: features[MASK].sum(axis=1).astype(np.int32)}
-    columns = dict(features)
-    scopes: tuple[Scope, ...] = ("context", "example")
-    for scope in scopes:
-        numerics = list(schema.select(scope, "numeric"))
-        if schema.packed and numerics:
-            ends = np.cumsum([f.width for f in numerics])[:-1]
-            parts = np.split(features[PACKED[scope]], ends, axis=-1)
-            columns |= {f.name: part for f, part in zip(numerics, parts, strict=True)}
-    for f in schema.features:
-        single = f.kind == "categorical" or (f.kind == "numeric" and f.width == 1)
-        inputs[f.name] = columns[f.name][..., 0] if single else columns[f.name]
-    return inputs
 
 
 def verify(
@@ -249,7 +185,7 @@ def verify(
         UserError: if the model does not run there, or naming the list, the signature and the output
             that differs.
     """
-    calls = [Call(*call) for batch in batches for call in _calls(schema, batch).items()]
+    calls = [Call(signature, b.lists) for b in batches for signature in (DEFAULT, RANK, SCHEMA)]
     answers = iter(answers_in_fresh_process(folder, calls))
     largest = 0.0
     for batch in batches:
@@ -257,9 +193,6 @@ def verify(
         scores = {n: v for n, v in batch.outputs.items() if not names_experts(n)}
         check.outputs(DEFAULT, next(answers), scores)
         check.outputs(RANK, check.in_request_order(next(answers)), batch.outputs)
-        check.outputs(TENSORS, next(answers), scores)
-        where = f"warm-up lists from {batch.first}: {REGRESS}"
-        check.close(where, next(answers)["outputs"], batch.item_scores)
         if any(text != schema.to_json().encode() for text in next(answers)[SCHEMA].tolist()):
             raise UserError(f"the export's signature {SCHEMA!r} returns another schema")
         largest = max(largest, check.largest)

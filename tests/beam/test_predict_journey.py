@@ -51,18 +51,16 @@ def test_scores_of_the_complete_journey_are_those_of_evaluate(real_data, reposit
     }
     assert len(expected) == manifest["splits"]["test"]["lists"] > 100
 
-    predict(run, None, f"{data.path}/test-*.tfrecord.gz", tmp_path / "lists.csv", schema)
     predict(run, None, str(table), tmp_path / "table.csv", schema)
     items = defaultdict(list)
     with open(table, newline="") as file:
         for row in csv.DictReader(file):
             items[row["list_id"]].append(row["product_id"])
-    of_lists, of_table = read(tmp_path / "lists.csv"), read(tmp_path / "table.csv")
-    assert set(of_lists) == set(expected) < set(of_table)
+    of_table = read(tmp_path / "table.csv")
+    assert set(expected) < set(of_table)
     assert sum(map(len, of_table.values())) == len(rows)
     for name, scores in expected.items():
-        for found in (of_lists[name], of_table[name]):
-            by_item = dict(found)
-            assert len(by_item) == len(scores)
-            shown = [by_item[item] for item in items[name]]
-            np.testing.assert_allclose(shown, scores, rtol=1e-5, atol=1e-5)
+        by_item = dict(of_table[name])
+        assert len(by_item) == len(scores)
+        shown = [by_item[item] for item in items[name]]
+        np.testing.assert_allclose(shown, scores, rtol=1e-5, atol=1e-5)

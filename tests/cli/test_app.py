@@ -108,15 +108,8 @@ def test_names_of_former_commands_are_unknown(old, capsys):
         ("report --sweep s --data d", "--data cannot be combined with --sweep"),
         ("report --sweep s --run r", "--run cannot be combined with --sweep"),
         ("report --sweep s --out r.html", "--out cannot be combined with --sweep"),
-        ("report --data d --run r --out r.html --retrain 2", "--retrain works only with --sweep"),
         ("report --run r --out r.html", "--data and --run, or --sweep, are required"),
         ("report --data d --run r", "--out is required"),
-        ("train --queries q.csv --out o --data d", "--data cannot be combined with --queries"),
-        ("train --queries q.csv --out o --profile", "--profile cannot be combined with"),
-        ("train --data d --out o --overwrite", "--overwrite works only with --queries"),
-        ("train --queries q.csv --out o --set top_k=1", "allowed: query, child, parent, epochs"),
-        ("train --queries q.csv --out o --set epochs=x", "'epochs=x': must be of type int"),
-        ("train --queries q.csv --out o --set epochs=0", "epochs must be >= 1. Received: 0"),
         ("synth --out o --set mean_length=1", "'mean_length=1': unknown key; allowed: sessions"),
         ("export --run r --out o --vectors --data d", "--data cannot be combined with --vectors"),
     ],
@@ -129,21 +122,3 @@ def test_options_that_do_not_go_together_are_refused_in_one_line(
     assert (code, out) == (2, "")
     assert err.startswith("error: ") and message in err and err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_classifier_of_queries_is_trained_from_a_table(tmp_path, capsys):
-    rows = [f"{word} {i},{word}s,all" for word in ("shirt", "lamp") for i in range(60)]
-    (tmp_path / "table.csv").write_text("\n".join(["text,leaf,top", *rows, ",none,all"]))
-    model = tmp_path / "query-model"
-    arguments = ["train", "--queries", tmp_path / "table.csv", "--out", model, "--set",
-                 "query=text", "--set", "child=leaf", "--set", "parent=top",
-                 "--set", "epochs=2"]  # fmt: skip
-    code, out, err = ended(capsys, *arguments)
-    assert (code, out) == (0, "")
-    assert f"wrote {model}: 2 categories from 120 rows; on " in err
-    assert "majority-class baseline" in err
-    assert "skipped 1 rows without a query or a category" in err
-    assert "query_probability=0.5: coverage " in err
-    assert (model / "report.json").is_file()
-    assert ended(capsys, *arguments)[0] == 2
-    assert ended(capsys, *arguments, "--overwrite")[0] == 0

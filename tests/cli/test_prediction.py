@@ -7,7 +7,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.beam import logs
-from tests.tiny import SMALL, small_config, write_data_folder
+from tests.tiny import SMALL, small_config
 from tfr_moe._compat import tf
 from tfr_moe.cli import main
 from tfr_moe.cli.prediction import export_vectors, predict
@@ -121,14 +121,14 @@ def test_the_export_needs_nothing_but_tensorflow_and_an_empty_batch_is_no_troubl
 
 
 def test_a_model_without_vectors_is_rejected(root, tmp_path):
-    data = write_data_folder(tmp_path / "data", 20, 10, 10)
-    train(data, tmp_path / "dnn", small_config({**SMALL, "num_epochs": 1, "model": "dnn"}))
+    settings = {**SMALL, "num_epochs": 1, "model": "dnn"}
+    train(root / "data", tmp_path / "dnn", small_config(settings))
     with pytest.raises(UserError, match="model dnn has no vectors; train one with --model"):
         export_vectors(tmp_path / "dnn", tmp_path / "out")
-    lists, out = f"{data}/test-*.tfrecord.gz", tmp_path / "v.csv"
+    log, out = str(root / "log.csv"), tmp_path / "v.csv"
     with pytest.raises(UserError, match="--vectors: needs --model, made with export --vectors"):
-        predict(tmp_path / "dnn", None, lists, out, item_id="brand", vectors="pv")
+        predict(tmp_path / "dnn", None, log, out, item_id="item", vectors="pv")
     with pytest.raises(UserError, match="returns no scores, but vectors"):
         model = root / "models" / "clicks"
-        predict(None, model, str(root / "log.csv"), tmp_path / "s.csv", item_id="item")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "dnn"]
+        predict(None, model, log, tmp_path / "s.csv", item_id="item")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dnn"]

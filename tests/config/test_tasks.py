@@ -35,7 +35,7 @@ def test_all_labels_are_tasks_unless_there_is_one_alone():
 
 
 def test_a_task_must_be_a_label():
-    with pytest.raises(UserError, match="tasks: 'cart' is not a label of the data; there are: pur"):
+    with pytest.raises(UserError, match="tasks: 'cart' is not a label of the data; allowed: pur"):
         task_names(cart={}, click={})
 
 

@@ -107,7 +107,7 @@ def test_unknown_source(capsys, folder):
         ("top_k=11", "top_k must be <= num_experts = 10, got 11"),
         ("lerning_rate=1", "unknown key 'lerning_rate'; did you mean 'learning_rate'?"),
         ("model=bert", "config: model must be one of dnn"),
-        ("loss=foo", "loss 'foo' is unknown; there are: sigmoid_cross_entropy"),
+        ("loss=foo", "loss 'foo' is unknown; allowed: sigmoid_cross_entropy"),
         ("gate_features=[brand]", "gate_features: 'brand' is not a context feature"),
     ],
 )

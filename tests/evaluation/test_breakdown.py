@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.lists import random_batch
-from tfr_moe.errors import UserError
-from tfr_moe.evaluation.breakdown import bucketed, per_category
+from tfr_moe.evaluation.breakdown import per_category
 from tfr_moe.evaluation.results import PerListResult, evaluate_lists
 
 
@@ -66,24 +65,3 @@ def test_models_are_aligned_by_list_id():
 
 def test_without_categories_there_are_no_rows():
     assert per_category({"dnn": result([0.5], None)}, "mrr") == []
-
-
-def test_buckets_hold_categories_of_similar_size():
-    sizes = {"shoes": 900, "books": 30}
-    found = bucketed(A, sizes, 2)
-    assert found.categories.tolist() == [
-        "2: 900 to 900",
-        "1: 0 to 30",
-        "2: 900 to 900",
-        "2: 900 to 900",
-        "1: 0 to 30",
-    ]
-    assert [row.lists for row in per_category({"dnn": found}, "mrr")] == [3, 2]
-
-
-def test_buckets_out_of_range_are_refused():
-    for count in (0, 4):
-        with pytest.raises(UserError, match=r"num_buckets must be from 1 to 3 \(categories\)"):
-            bucketed(A, {}, count)
-    with pytest.raises(UserError, match="buckets need categories"):
-        bucketed(result([0.5], None), {}, 1)

@@ -32,23 +32,17 @@ EXPERTS: dict[str, Any] = {
     "hsc_weight": 20.0,
     "adversarial_weight": 0.2,
 }
-CAPACITY: dict[str, Any] = {"dispatch": "grouped", "expert_capacity": 3}
 RECOMMENDED: dict[str, Any] = {"preset": "recommended", **dict.fromkeys(EXPERTS)}
 """The preset with its own numbers of experts, in place of those of `EXPERTS`."""
 LEVELS: dict[str, Any] = {"loss": "ordinal", "max_label": 4}
 
 MIXTURE: dict[str, dict[str, Any]] = {
-    "capacity": CAPACITY,
     "recommended": RECOMMENDED,
-    "recommended, capacity": {**RECOMMENDED, **CAPACITY},
     "gate_residual": {"gate_residual": True},
     "shared_expert": {"shared_expert": True},
     "attention": {"trunk": "attention"},
-    "balance": {"importance_weight": 0.3, "load_weight": 0.4},
-    "batch norm": {"expert_norm": "batch"},
-    "batch norm, capacity": {"expert_norm": "batch", **CAPACITY},
+    "balance": {"importance_weight": 0.3},
     "layer norm": {"expert_norm": "layer"},
-    "layer norm, capacity": {"expert_norm": "layer", **CAPACITY},
     "dropout": {"dropout": 0.3},
     "gated by everything": {"gate_features": ("all",)},
     "gated by parent and child": {"gate_features": ("top", "sub")},
@@ -57,11 +51,9 @@ MIXTURE: dict[str, dict[str, Any]] = {
 }
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "dnn, attention": ("dnn", {"trunk": "attention"}),
-    "dnn, batch norm": ("dnn", {"expert_norm": "batch"}),
     "dnn, layer norm": ("dnn", {"expert_norm": "layer"}),
     "dnn, dropout": ("dnn", {"dropout": 0.3}),
     "dnn, levels": ("dnn", LEVELS),
-    "context_aware, points": ("context_aware", {"num_inducing_points": 3}),
     "context_aware, fixed places": ("context_aware", {"positional_encoding": "fixed"}),
     "ple, groups": ("ple", {"category_groups": 2, "unknown_share": 0.3, "num_levels": 1}),
     "star, groups": ("star", {"category_groups": 2, "unknown_share": 0.3, "domain_norm": False}),
@@ -75,7 +67,6 @@ TWO_TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"{name}, tasks": (name, {}) for name in MULTITASK_NAMES},
     "mmoe, conversion": ("mmoe", {"tasks": GIVEN}),
     "mmoe, graded task": ("mmoe", {"tasks": GRADED, "max_label": 4}),
-    "mmoe, budget": ("mmoe", {"parameter_budget": 900}),
 }
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {

@@ -87,28 +87,6 @@ def test_a_block_equals_the_slow_one_on_the_valid_items_alone(settings):
         np.testing.assert_allclose(found, expected_weights, rtol=1e-4, atol=1e-6)
 
 
-def test_with_points_items_attend_to_what_the_points_have_gathered():
-    inputs, mask = batch(shape=(4, 6, 8))
-    block = EncoderBlock(num_heads=2, hidden_dim=7, num_inducing_points=3)
-    block(inputs, mask)
-    result, weights = shaken(block)(inputs, mask, return_weights=True)
-    points = block.points.numpy().astype(np.float64)
-    for b, valid in enumerate(mask):
-        items = inputs[b][valid].astype(np.float64)
-        taken = [slow_attention(block.gathering, point, items) for point in points]
-        gathered = [
-            slow_norm(block.gathered_norm, point + found)
-            for point, (found, _) in zip(points, taken, strict=True)
-        ]
-        for place, (item, row) in enumerate(zip(items, result[b][valid], strict=True)):
-            attended, given = slow_attention(block.attention, item, np.array(gathered))
-            expected = slow_rest(block, item, attended)
-            np.testing.assert_allclose(row, expected, rtol=1e-3, atol=1e-4)
-            by_way = [given[h] @ np.array([t[1][h] for t in taken]) for h in range(2)]
-            found = weights[b].numpy()[:, valid][:, place, valid]
-            np.testing.assert_allclose(found, by_way, rtol=1e-3, atol=1e-5)
-
-
 def encoder_of(**settings):
     return SelfAttentionEncoder(
         **{"dim": 6, "num_blocks": 2, "num_heads": 3, "hidden_dim": 9, "seed": 1, **settings}

@@ -43,7 +43,7 @@ def trained(strategy):
         inputs = [tf.keras.Input(s) for s in ([None, 4], [3], [3])]
         inputs.append(tf.keras.Input([None], dtype=tf.bool))
         moe = CategoryMixtureOfExperts(4, 2, 2, [6], hsc_weight=5.0, adversarial_weight=0.5,
-                                       importance_weight=0.5, load_weight=0.5, noisy_gate=False,
+                                       importance_weight=0.5, noisy_gate=False,
                                        seed=3)
         model = tf.keras.Model(inputs, moe(*inputs[:3], mask=inputs[3])["logits"])
         model.compile(tf.keras.optimizers.SGD(0.5), losses.get("sigmoid_cross_entropy"))

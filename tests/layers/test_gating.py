@@ -1,4 +1,4 @@
-"""NoisyTopKGate (eqs. 4 to 6) and the load-balancing terms, by numbers worked out by hand."""
+"""NoisyTopKGate (eqs. 4 to 6) and the balancing term, by numbers worked out by hand."""
 
 import math
 
@@ -10,7 +10,6 @@ from tfr_moe.layers.gating import (
     GateOutput,
     NoisyTopKGate,
     expert_importance,
-    expert_load,
     squared_variation,
 )
 
@@ -117,21 +116,6 @@ def test_importance_adds_up_weights_times_items():
     gate = output(zeros, zeros, zeros, [[2, 0], [0, 1]], [[0.75, 0.25], [0.5, 0.5]])
     importance = expert_importance(gate, tf.constant([3.0, 1.0]), 3)
     np.testing.assert_allclose(importance, [3 * 0.25 + 0.5, 0.5, 3 * 0.75])
-
-
-def test_load_without_noise_counts_items():
-    zeros = np.zeros([2, 3], np.float32)
-    gate = output(zeros, zeros, zeros, [[2, 0], [0, 1]], [[0.5, 0.5], [0.5, 0.5]])
-    np.testing.assert_allclose(expert_load(gate, tf.constant([3.0, 1.0]), 2), [4.0, 1.0, 3.0])
-
-
-def test_load_with_noise_is_the_probability_of_being_selected_again():
-    # H = [3, 2, 1], K = 1, sigma = 1, clean G = [2.5, 2, 1]: expert 0 must beat the best of the
-    # others, 2; experts 1 and 2 must beat 3. Phi(0.5), Phi(-1), Phi(-2).
-    gate = output([[2.5, 2.0, 1.0]], [[3.0, 2.0, 1.0]], [[1.0, 1.0, 1.0]], [[0]], [[1.0]])
-    load = expert_load(gate, tf.constant([1.0]), 1)
-    phi = [0.5 * math.erfc(-z / math.sqrt(2)) for z in (0.5, -1.0, -2.0)]
-    np.testing.assert_allclose(load, phi, rtol=1e-5)
 
 
 def test_squared_variation_of_equal_loads_is_zero_and_of_one_busy_expert_is_n_minus_1():

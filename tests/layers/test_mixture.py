@@ -184,7 +184,7 @@ def test_regularisers_are_means_whatever_the_batch_and_the_padding():
 
 def test_no_losses_and_no_idle_experts_outside_training():
     items, sc, tc, mask = random_batch()
-    moe = random_model(importance_weight=1.0, load_weight=1.0)
+    moe = random_model(importance_weight=1.0)
     moe(items, sc, tc, mask=tf.constant(mask))
     assert moe.losses == []
     assert all(math.isnan(m.result()) for m in moe.metrics if m.name != "expert_usage")
@@ -264,9 +264,7 @@ def test_arguments_survive_serialization():
     settings = {
         "gate_residual": True,
         "shared_expert": True,
-        "expert_norm": "batch",
-        "dispatch": "grouped",
-        "expert_capacity": 7,
+        "expert_norm": "layer",
         "kernel_initializer": tf.keras.initializers.HeNormal(seed=3),
         "kernel_regularizer": tf.keras.regularizers.L2(0.1),
         "gate_initializer": "ones",
@@ -277,11 +275,7 @@ def test_arguments_survive_serialization():
     copy(*INPUTS)
     for one, other in zip(layer.get_weights(), copy.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert (copy.towers.norm, copy.towers.dispatch, copy.towers.capacity) == (
-        "batch",
-        "grouped",
-        7,
-    )
+    assert copy.towers.norm == "layer"
     assert (copy.parent_gate.kernel.numpy() == 1).all()
     assert (copy.inference_gate.kernel.numpy() == 0).all()
     # One penalty per kernel: of the experts and of the shared one, two layers each.

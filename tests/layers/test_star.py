@@ -57,9 +57,8 @@ def test_all_domains_start_as_the_shared_tower():
     np.testing.assert_allclose(got[..., 0], expected, **CLOSE)
 
 
-@pytest.mark.parametrize("settings", [{}, {"dispatch": "grouped", "capacity": 3}])
-def test_towers_equal_a_loop_over_items(settings):
-    towers = StarTowers(D, [7, 4], **settings)
+def test_towers_equal_a_loop_over_items():
+    towers = StarTowers(D, [7, 4])
     towers.build([None, None, 6])
     scattered(towers)
     expected = np.zeros(MASK.shape)

@@ -67,7 +67,7 @@ def test_padded_places_score_0():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"b": "a"}, "tasks.b.conditioned_on: 'a' is not a task; there are: b"),
+        ({"b": "a"}, "tasks.b.conditioned_on: 'a' is not a task; allowed: b"),
         ({"a": "b", "b": "a"}, "tasks.a.conditioned_on: leads back to 'a'"),
         ({"a": "a"}, "tasks.a.conditioned_on: leads back to 'a'"),
     ],

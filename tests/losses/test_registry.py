@@ -59,7 +59,7 @@ def test_names_of_tensorflow_ranking_are_taken_as_they_are():
 
 
 def test_an_unknown_name_is_rejected_with_the_known_ones():
-    with pytest.raises(UserError, match="loss 'foo' is unknown; there are: sigmoid_cross_entropy,"):
+    with pytest.raises(UserError, match="loss 'foo' is unknown; allowed: sigmoid_cross_entropy,"):
         losses.get("foo")
 
 

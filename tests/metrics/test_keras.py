@@ -223,22 +223,11 @@ def test_every_name_makes_a_metric_of_that_name():
         assert "/" not in name
 
 
-def test_tfr_metrics_keep_their_own_conventions():
-    # DCG of grades 0, 1 in rank order, and of a list with nothing relevant, which counts 0.
-    got = result_of(metrics.get("dcg_5"), [[1.0, 0.0], [0.0, 0.0]], [[1.0, 2.0], [1.0, 2.0]])
-    assert got == pytest.approx((1 / np.log2(3) + 0) / 2, rel=1e-6)
-
-
-def test_only_the_average_relevance_position_is_better_when_lower():
-    assert [name for name in metrics.names() if not metrics.higher_is_better(name)] == ["arp"]
-
-
 @pytest.mark.parametrize("name", ["accuracy", "ndcg_0", "arp_5", "auc", ""])
 def test_an_unknown_name_is_refused_and_the_names_listed(name):
-    for function in (metrics.get, metrics.higher_is_better):
-        with pytest.raises(UserError, match=r"ndcg\[_k\].*hits\[_k\]") as caught:
-            function(name)
-        assert repr(name) in str(caught.value)
+    with pytest.raises(UserError, match=r"ndcg\[_k\].*precision_k") as caught:
+        metrics.get(name)
+    assert repr(name) in str(caught.value)
 
 
 def test_classes_have_the_usual_cutoffs_and_names():

@@ -44,12 +44,12 @@ def test_every_default_name_parses_and_has_no_slash():
         assert "/" not in name
 
 
-def test_the_error_lists_the_forms_and_the_extra_names():
-    message = str(naming.unknown("accuracy", ("arp",)))
+def test_the_error_lists_the_forms():
+    message = str(naming.unknown("accuracy"))
     assert message == (
         "metric 'accuracy' is unknown; allowed: session_auc, session_auc_shown_k, ndcg[_k], "
-        "ndcg_shown_k, mrr[_k], map[_k], precision_k, prm_precision_k, prm_map_k, arp, where k is "
-        "an integer >= 1"
+        "ndcg_shown_k, mrr[_k], map[_k], precision_k, prm_precision_k, prm_map_k, where k is an "
+        "integer >= 1"
     )
 
 

@@ -32,14 +32,13 @@ def test_the_page_is_well_formed_and_needs_no_network(tmp_path, trials):
 
 
 def test_sections_follow_from_what_was_varied(tmp_path):
-    common = ["All trials", "Learning curves"]
     lambdas = Page(page_of(tmp_path, lambda_trials(), "a")).headings
     experts = Page(page_of(tmp_path, expert_trials(), "b")).headings
     gates = Page(page_of(tmp_path, gate_trials(), "c")).headings
-    after = ["Parallel coordinates", "By value", "Settings of the sweep"]
-    assert lambdas == ["Best configuration", "Heat map", *common, *after]
-    assert experts == ["Best configuration", *common, *after]
-    assert gates == ["Best configuration", *common, "Settings of the sweep"]
+    after = ["By value", "Settings of the sweep"]
+    assert lambdas == ["Best configuration", "Heat map", "All trials", *after]
+    assert experts == ["Best configuration", "All trials", *after]
+    assert gates == ["Best configuration", "All trials", "Settings of the sweep"]
     assert Page(page_of(tmp_path, [], "d")).headings == ["Settings of the sweep"]
 
 
@@ -59,8 +58,8 @@ def test_errors_and_names_are_escaped(tmp_path):
     ]
     summary = summarize_sweep(write_sweep(tmp_path / "s", trials))
     page = Page(render_sweep(summary))
-    # Data, Plotly and the page's script.
-    assert len(page.scripts) == 3
+    # Data and the page's script; without a figure there is no Plotly.
+    assert len(page.scripts) == 2
     assert 'shapes <unknown> & "None"' in page.text
     assert "<script>alert(1)</script>" in page.cells
 
@@ -73,31 +72,6 @@ def test_an_unfinished_sweep_shows_its_progress(tmp_path):
         assert tile in text
     assert "<b>1</b><span>trials running or interrupted" in text
     assert text.index("Failed trials") < text.index("All trials")
-
-
-RETRAINED = {
-    "trial_id": "0010",
-    "runs": [{"seed": 3}, {"seed": 4}],
-    "summary": {
-        "test": {"session_auc": {"mean": 0.8101, "std": 0.001, "low": 0.8011, "high": 0.8191}},
-        "validation": {"session_auc": {"mean": 0.82, "std": None, "low": None, "high": None}},
-    },
-}
-
-
-def test_retrained_runs_appear_with_their_interval(tmp_path):
-    text = page_of(tmp_path, lambda_trials(), retrained=RETRAINED)
-    page = Page(text)
-    cells = page.cells
-    at = cells.index("0.8101")
-    assert cells[at - 2 : at + 2] == ["session_auc", "test", "0.8101", "0.8011 to 0.8191"]
-    assert "new seeds 3, 4," in page.text
-    assert "the best before" not in page.text
-
-
-def test_retrained_runs_of_an_earlier_best_are_called_that(tmp_path):
-    text = page_of(tmp_path, lambda_trials(), retrained={**RETRAINED, "trial_id": "0001"})
-    assert "These are runs of trial 0001, which was the best before." in text
 
 
 def test_the_page_is_written_beside_the_results(tmp_path):

@@ -29,7 +29,7 @@ def in_category(name):
 @BOTH
 def test_each_top_category_is_a_domain_and_unknown_ones_share_domain_zero(kind):
     scorer, model = scattered(kind)
-    assert scorer.groups == (("a",), ("b",))
+    assert scorer.category_groups == (("a",), ("b",))
     assert scorer.num_domains == 3
     layer = model.get_layer("domains")
     assert layer(tf.constant([["b"], ["zoo"], ["a"]])).numpy().tolist() == [2, 0, 1]
@@ -41,7 +41,7 @@ def test_each_top_category_is_a_domain_and_unknown_ones_share_domain_zero(kind):
 @BOTH
 def test_categories_may_be_grouped(kind):
     assert kind(SCHEMA, TABLES, category_groups=[["a", "b"]]).num_domains == 2
-    assert kind(SCHEMA, TABLES, category_groups=2).groups == (("a",), ("b",))
+    assert kind(SCHEMA, TABLES, category_groups=2).category_groups == (("a",), ("b",))
     with pytest.raises(
         UserError, match="category_groups: 'zoo' is not a value of top; available: a, b"
     ):

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.scorers.batch import SMALL, TABLES, WIDTH, raw_batch, without_hierarchy
+from tests.scorers.batch import SMALL, TABLES, raw_batch, without_hierarchy
 from tests.tiny import SCHEMA, TASKS
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers import MULTITASK, parameter_count
 from tfr_moe.schema import MASK, FeatureTables
 from tfr_moe.scorers import (
     CategoryMMoEScorer,
@@ -107,17 +106,6 @@ def test_a_category_of_no_group_belongs_to_the_last():
         np.testing.assert_array_equal(model(named), towers(named)[..., task])
 
 
-@pytest.mark.parametrize("network", MULTITASK)
-def test_a_parameter_budget_gives_every_network_the_same_size(network):
-    scorer = MultiTaskScorer(
-        TASKS, TABLES, network=network, parameter_budget=20_000, tower_hidden_dims=(4,), **SMALL
-    )
-    settings = scorer.layer_settings(WIDTH)
-    sizes = {k: settings[k] for k in ("hidden_dims", "tower_hidden_dims")}
-    # The widths are whole numbers, so that the budget is met but for a step of one unit.
-    assert parameter_count(network, WIDTH, 2, **sizes) == pytest.approx(20_000, rel=0.03)
-
-
 def test_names_take_their_settings_from_a_run():
     settings = {**SMALL, "num_experts": 3, "top_k": 2, "l2_weight": 0.5, "tasks": None}
     scorer = create("l2_constrained", TASKS, TABLES, settings)
@@ -143,8 +131,6 @@ def test_what_does_not_fit_is_rejected():
         MultiTaskScorer(TASKS, TABLES, network="moe")
     with pytest.raises(UserError, match="a mixture needs `hierarchy`"):
         CategoryMMoEScorer(without_hierarchy(), TABLES)
-    with pytest.raises(UserError, match="parameter_budget: not available for category_mmoe"):
-        CategoryMMoEScorer(TASKS, TABLES, parameter_budget=100)
     named = TASKS.model_copy(update={"labels": ("purchase", "features")})
     with pytest.raises(UserError, match="'features' is the name of a layer"):
         MultiTaskScorer(named, TABLES)

@@ -65,7 +65,6 @@ def test_the_settings_of_a_run_are_those_of_the_encoder():
         "attention_heads": 4,
         "attention_hidden_dim": 5,
         "attention_residual": False,
-        "num_inducing_points": 4,
         "positional_encoding": "learned",
         "max_positions": 7,
         "dropout": 0.1,
@@ -76,7 +75,7 @@ def test_the_settings_of_a_run_are_those_of_the_encoder():
     assert (encoder["dim"], encoder["num_blocks"], encoder["num_heads"]) == (12, 3, 4)
     assert (encoder["hidden_dim"], encoder["residual"], encoder["dropout"]) == (5, False, 0.1)
     assert (encoder["positional_encoding"], encoder["max_positions"]) == ("learned", 7)
-    assert (encoder["num_inducing_points"], encoder["seed"]) == (4, config.seed)
+    assert encoder["seed"] == config.seed
 
 
 def test_heads_that_do_not_divide_the_width_are_rejected():

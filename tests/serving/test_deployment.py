@@ -32,7 +32,6 @@ MESSAGES: dict[str, list[tuple[str, int, Any, bool]]] = {
         ("max_enqueued_batches", 3, WRAPPED, False),
         ("num_batch_threads", 4, WRAPPED, False),
         ("allowed_batch_sizes", 6, INT64, True),
-        ("pad_variable_length_inputs", 7, BOOL, False),
     ],
     "GPUOptions": [
         ("per_process_gpu_memory_fraction", 1, DOUBLE, False),
@@ -127,7 +126,6 @@ def test_batching_never_waits_and_never_splits(pool):
     found = read(pool, "BatchingParameters", CONFIG / "batching.config")
     assert found.batch_timeout_micros.value == 0
     assert found.max_batch_size.value == 32
-    assert found.pad_variable_length_inputs
     settings = re.sub("#.*", "", (CONFIG / "batching.config").read_text())
     assert "enable_large_batch_splitting" not in settings
 

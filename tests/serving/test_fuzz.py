@@ -89,7 +89,7 @@ TENSORS = st.fixed_dictionaries(
 @FUZZED
 @given(
     model=st.sampled_from(["plain", "itemwise", "", "nope", "\x00"]),
-    signature=st.sampled_from(["", "rank", "schema", "tensorflow/serving/regress", "nope"]),
+    signature=st.sampled_from(["", "rank", "schema", "nope"]),
     inputs=st.dictionaries(st.sampled_from(["inputs", "more", ""]), TENSORS, max_size=2),
     outputs=st.lists(st.sampled_from(["scores", "order", "nope"]), max_size=2),
 )

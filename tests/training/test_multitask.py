@@ -163,7 +163,7 @@ def test_an_interrupted_run_goes_on_and_stops_early_on_the_metric_of_a_task(
     [
         (
             {"tasks": ["click", "cart"]},
-            "tasks: 'cart' is not a label of the data; there are: purch",
+            "tasks: 'cart' is not a label of the data; allowed: purch",
         ),
         ({"monitor": "mrr"}, "monitor must be loss or one of session_auc, ndcg, .*got 'mrr'"),
         ({"tasks": {"click": {"loss": "foo"}, "purchase": {}}}, "loss 'foo' is unknown"),

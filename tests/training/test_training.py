@@ -46,7 +46,7 @@ def test_training_learns_and_leaves_a_whole_run(data, tmp_path):
     history = json.loads((tmp_path / "run" / "history.json").read_text())
     assert history[-1]["val_session_auc"] > 0.75 > history[0]["val_session_auc"]
     assert result["best"]["val_session_auc"] == max(e["val_session_auc"] for e in history)
-    for name in ("hsc", "adversarial", "importance_cv2", "load_cv2", "gate_entropy"):
+    for name in ("hsc", "adversarial", "importance_cv2", "gate_entropy"):
         assert name in history[0], name
         assert f"val_{name}" not in history[0], name
     names = {path.name for path in (tmp_path / "run").iterdir()}
@@ -255,10 +255,3 @@ def test_a_run_that_diverges_after_its_first_epoch_is_kept(data, tmp_path, monke
     with pytest.raises(UserError, match="training diverged"):
         train(data, tmp_path / "run", config(num_epochs=3), QUIET)
     assert len(json.loads((tmp_path / "run" / "history.json").read_text())) == 1
-
-
-def test_a_profiled_run_has_a_tensorboard_profile(tmp_path):
-    data = write_data_folder(tmp_path / "data", 80, 10, 10)
-    settings = {**SMALL, "batch_size": 8, "num_epochs": 1, "profile": True}
-    train(data, tmp_path / "run", small_config({"model": "dnn", **settings}), QUIET)
-    assert list((tmp_path / "run" / "tensorboard").rglob("*.xplane.pb"))

@@ -1,7 +1,10 @@
 """Several processes train as one: their results, a worker that is killed, user errors."""
 
+import contextlib
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +16,6 @@ from rich.console import Console
 from tests.tiny import SMALL, small_config, write_data_folder
 from tfr_moe.errors import EXIT_PEER_LOST, UserError
 from tfr_moe.training import load_run, train
-from tfr_moe.training.distribute import local_cluster
 
 # D = N - K and no noise: nothing is drawn, so that runs can be compared.
 SETTINGS = {
@@ -23,7 +25,7 @@ SETTINGS = {
     "num_epochs": 2,
     "num_adversarial": 2,
     "noisy_gate": False,
-    "load_weight": 0.1,
+    "importance_weight": 0.1,
 }
 QUIET = Console(quiet=True)
 
@@ -41,11 +43,32 @@ def alone(data, tmp_path_factory):
     return run
 
 
-def command(data, run, *more, **settings):
+def free_addresses(count):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+
+
+def start(data, run, addresses, number, **settings):
+    """A worker, whose output is appended to a file beside the run."""
+    task = {"type": "worker", "index": number}
+    cluster = json.dumps({"cluster": {"worker": addresses}, "task": task})
+    with (run.parent / f"worker-{number}.txt").open("ab") as out:
+        return subprocess.Popen(
+            command(data, run, **settings),
+            stdout=out,
+            stderr=out,
+            env={**os.environ, "TF_CONFIG": cluster},
+        )
+
+
+def command(data, run, **settings):
     config = small_config({**SETTINGS, **settings})
     path = run.parent / f"{run.name}.yaml"
     config.save(path)
-    words = ["train", "--data", str(data), "--out", str(run), "--config", str(path), *more]
+    words = ["train", "--data", str(data), "--out", str(run), "--config", str(path)]
     return [sys.executable, "-m", "tfr_moe.cli", *words]
 
 
@@ -61,12 +84,13 @@ def names(run):
 @pytest.mark.slow
 def test_two_workers_train_as_one(data, alone, tmp_path):
     run = tmp_path / "run"
-    done = subprocess.run(
-        command(data, run, "--workers", "2"), capture_output=True, text=True, timeout=900
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "[worker 0] wrote" in done.stderr
-    assert "[worker 1] epoch" not in done.stderr
+    addresses = free_addresses(2)
+    workers = [start(data, run, addresses, number) for number in (0, 1)]
+    codes = [worker.wait(timeout=900) for worker in workers]
+    said = [(tmp_path / f"worker-{number}.txt").read_text() for number in (0, 1)]
+    assert codes == [0, 0], said[0][-3000:]
+    assert "wrote" in said[0]
+    assert "epoch" not in said[1]
     for one, two in zip(history(alone), history(run), strict=True):
         # Sums in another order differ in the last digits.
         assert two == pytest.approx(one, abs=1e-4)
@@ -79,15 +103,13 @@ def test_two_workers_train_as_one(data, alone, tmp_path):
 @pytest.mark.slow
 def test_workers_started_again_after_one_was_killed_continue(data, tmp_path):
     run = tmp_path / "run"
-    addresses = ",".join(local_cluster(2).addresses["worker"])
+    addresses = free_addresses(2)
 
-    def start(number):
-        task = ["--cluster", f"worker={addresses}", "--task", f"worker:{number}"]
-        line = command(data, run, *task, num_epochs=12, early_stopping_patience=0)
-        with (tmp_path / f"worker-{number}.txt").open("ab") as out:
-            return subprocess.Popen(line, stdout=out, stderr=out)
+    def both():
+        longer = {"num_epochs": 12, "early_stopping_patience": 0}
+        return [start(data, run, addresses, number, **longer) for number in (0, 1)]
 
-    workers = [start(0), start(1)]
+    workers = both()
     try:
         deadline = time.monotonic() + 900
         while len(history(run)) < 2 and time.monotonic() < deadline:
@@ -97,7 +119,7 @@ def test_workers_started_again_after_one_was_killed_continue(data, tmp_path):
         lost = workers[0].wait(timeout=900)
         before = history(run)
         assert 2 <= len(before) < 12
-        workers = [start(0), start(1)]
+        workers = both()
         codes = [worker.wait(timeout=900) for worker in workers]
     finally:
         for worker in workers:
@@ -121,14 +143,18 @@ def test_a_strategy_is_for_neural_models():
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--cluster", "worker=a:1,b:1"], "--cluster and --task go together"),
-        (["--workers", "2", "--task", "worker:0"], "starts its own cluster"),
-        (["--workers", "2", "--set", "strategy=MirroredStrategy"], "a cluster needs MultiWorker"),
-        (["--workers", "2", "--model", "svm_rank"], "svm_rank trains in one process"),
+        (["--set", "strategy=MirroredStrategy"], "a cluster needs MultiWorker"),
+        (["--model", "svm_rank"], "svm_rank trains in one process"),
     ],
 )
-def test_flags_that_do_not_go_together_are_rejected(tmp_path, capsys, flags, message):
+def test_settings_for_one_process_are_rejected_in_a_cluster(
+    tmp_path, capsys, monkeypatch, flags, message
+):
     from tfr_moe.cli import main
+
+    task = {"type": "worker", "index": 0}
+    cluster = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": task})
+    monkeypatch.setenv("TF_CONFIG", cluster)
 
     with pytest.raises(SystemExit) as ended:
         main(["train", "--data", str(tmp_path), "--out", str(tmp_path / "run"), *flags])

@@ -7,7 +7,7 @@ import pytest
 from tests.tuning.sweeps import failed, lambda_trials, write_sweep
 from tfr_moe.cli import main
 from tfr_moe.config import load_config
-from tfr_moe.tuning.tables import write_results
+from tfr_moe.tuning.leaderboard import write_results
 
 RESULT_FILES = ["best.yaml", "results.csv"]
 
@@ -61,7 +61,6 @@ def test_the_command_shows_an_unfinished_sweep(tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--sweep", "nowhere"], "sweep nowhere: no such sweep"),
-        (["--sweep", "nowhere", "--retrain", "0"], "--retrain"),
     ],
 )
 def test_mistakes_get_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):

@@ -158,7 +158,7 @@ def test_a_function_makes_a_space(tmp_path):
 
 
 REJECTED = {
-    "an unknown preset": ("lamda", r"space 'lamda' is unknown; there are: lambda_grid, experts"),
+    "an unknown preset": ("lamda", r"space 'lamda' is unknown; allowed: lambda_grid, experts"),
     "an unknown setting": ({"top_kk": [1]}, r"unknown setting 'top_kk'; did you mean 'top_k'\?"),
     "the budget": ({"num_epochs": [1, 2]}, "num_epochs must be the same in all trials"),
     "a seed": ({"seed": [1, 2]}, "seed must be the same in all trials"),
@@ -179,7 +179,7 @@ REJECTED = {
     "nothing": ({}, "space: is empty"),
     "another key of a preset": (
         {"preset": "experts", "top": [1]},
-        "unknown key 'top'; there are: num",
+        "unknown key 'top'; allowed: num",
     ),
     "no function": ({"function": "nowhere.py:f"}, "function nowhere.py:f: FileNotFoundError"),
     "no such name": ({"function": "json:nothing"}, "function json:nothing: AttributeError"),

@@ -195,7 +195,7 @@ def test_failures_in_a_row_stop_the_sweep_with_the_reason(data, tmp_path):
 REJECTED = {
     "an objective that is not reported": (
         {"objective": "mrr"},
-        "objective 'mrr': not reported by runs of dnn; there are: session_auc, ndcg, loss",
+        "objective 'mrr': not reported by runs of dnn; allowed: session_auc, ndcg, loss",
     ),
     "a wrong direction": (
         {"objective": {"name": "loss", "direction": "max"}},
@@ -227,7 +227,7 @@ def test_is_rejected_before_the_first_epoch(data, tmp_path, case):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("space: lamda_grid\n", "space 'lamda_grid' is unknown; there are: lambda_grid, experts"),
+        ("space: lamda_grid\n", "space 'lamda_grid' is unknown; allowed: lambda_grid, experts"),
         ("spce: 1\n", "unknown key 'spce'; did you mean 'space'?"),
         (
             "space: lambda_grid\nobjective: mrr\n",

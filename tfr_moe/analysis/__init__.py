@@ -1,1 +1,1 @@
-"""Analysis of trained models: gates, attention, calibration, learning curves, example lists."""
+"""Analysis of trained models: gates, attention, learning curves, example lists."""

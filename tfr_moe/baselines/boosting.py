@@ -103,8 +103,8 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
         UserError: for labels or parameters that XGBoost does not support.
     """
     xgboost = library("xgboost", "XGBoost")
-    rounds, patience = (settings[name] for name in _TRAINING)
-    parameters = {name: value for name, value in settings.items() if name not in _TRAINING}
+    parameters = dict(settings)
+    rounds, patience = map(parameters.pop, _TRAINING)
 
     class Blocks(xgboost.DataIter):  # type: ignore[name-defined]
         """Iterates over blocks of whole lists."""

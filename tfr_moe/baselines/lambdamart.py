@@ -110,8 +110,8 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
         UserError: for labels or parameters that LightGBM does not support.
     """
     lightgbm = library("lightgbm", "LightGBM")
-    rounds, patience = (settings[name] for name in _TRAINING)
-    parameters = {name: value for name, value in settings.items() if name not in _TRAINING}
+    parameters = dict(settings)
+    rounds, patience = map(parameters.pop, _TRAINING)
 
     class Blocks(lightgbm.Sequence):  # type: ignore[name-defined]
         """Rows of a memory-mapped file, read on demand."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 
 from tfr_moe.errors import UserError
-from tfr_moe.utils.settings import split_pair
 
 Data = Annotated[Path, typer.Option("--data", help="data-set folder made by `tfr-moe build`")]
 Seed = Annotated[int, typer.Option("--seed", help="random seed", min=0)]
@@ -42,33 +41,9 @@ def reject_with(option: str, others: Mapping[str, Any]) -> None:
         raise UserError(f"{other} cannot be combined with {option}")
 
 
-def reject_without(option: str, others: Mapping[str, Any]) -> None:
-    """Rejects options that only work with another one, which is absent; see `reject_with`."""
-    for other in _in_use(others):
-        raise UserError(f"{other} works only with {option}")
-
-
 def _in_use(options: Mapping[str, Any]) -> list[str]:
     return [
         option
         for option, value in options.items()
         if value is not None and value is not False and value != []
     ]
-
-
-def typed_settings(pairs: Iterable[str], types: Mapping[str, type]) -> dict[str, Any]:
-    """Converts the `key=value` texts of `--set` to the types of their keys.
-
-    Raises:
-        UserError: for a text that is no pair, an unknown key or a value of another type.
-    """
-    values: dict[str, Any] = {}
-    for pair in pairs:
-        key, text = split_pair(pair)
-        if key not in types:
-            raise UserError(f"--set {pair!r}: unknown key; allowed: {', '.join(types)}")
-        try:
-            values[key] = types[key](text)
-        except ValueError:
-            raise UserError(f"--set {pair!r}: must be of type {types[key].__name__}") from None
-    return values

@@ -150,7 +150,7 @@ def predict(
     Args:
         run: folder of a trained run; its best epoch scores.
         model: folder of an exported model, instead of a run.
-        input_pattern: a table, or files of `ExampleListWithContext` ending in `.tfrecord(.gz)`.
+        input_pattern: a table, as a file or pattern.
         out: output file, `.csv`, `.jsonl`, either `.gz`, or `.parquet`.
         schema: of the rows; None for the model's.
         item_id: column with the item's ID; None for a feature with a usual name.

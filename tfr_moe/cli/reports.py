@@ -11,13 +11,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tfr_moe.cli.options import BatchSize, Data, Split, reject_with, reject_without, stderr
+from tfr_moe.cli.options import BatchSize, Data, Split, reject_with, stderr
 from tfr_moe.errors import UserError
-
-Retrain = Annotated[
-    int | None,
-    typer.Option("--retrain", help="retrain the best trial with N new seeds and test it", min=1),
-]
 
 
 def tune(
@@ -39,7 +34,6 @@ def tune(
         list[str] | None,
         typer.Option("--set", help="override, such as base.num_epochs=5; repeatable"),
     ] = None,
-    retrain: Retrain = None,
 ) -> None:
     """Search hyper-parameters.
 
@@ -55,7 +49,7 @@ def tune(
 
     trials = run_sweep(data, out, sweep_config, stderr(), workers)
     failed = sum(trial.status == "failed" for trial in trials)
-    _report_sweep(out, retrain)
+    _report_sweep(out)
     stderr().print(
         f"wrote {out}: {len(trials)} trials" + (f", {failed} failed" if failed else ""),
         soft_wrap=True,
@@ -75,7 +69,6 @@ def report(
         Path | None,
         typer.Option("--sweep", help="report a sweep, finished or not, instead of runs"),
     ] = None,
-    retrain: Retrain = None,
     baseline: Annotated[
         Path | None,
         typer.Option("--baseline", help="run to compare the others with; default: the first run"),
@@ -117,9 +110,8 @@ def report(
                 "--json": json_file,
             },
         )
-        _report_sweep(sweep, retrain)
+        _report_sweep(sweep)
         return
-    reject_without("--sweep", {"--retrain": retrain})
     if data is None or not run:
         raise UserError("--data and --run, or --sweep, are required (see tfr-moe report --help)")
     if out is None:
@@ -156,18 +148,12 @@ def _report_runs(
     stderr().print(f"wrote {out} ({size:.1f} MB)", soft_wrap=True, highlight=False)
 
 
-def _report_sweep(sweep: Path, retrain: int | None) -> None:
+def _report_sweep(sweep: Path) -> None:
     from tfr_moe.report.sweep import write_sweep_report
-    from tfr_moe.tuning.tables import print_retrained, print_table
+    from tfr_moe.tuning.leaderboard import print_table
 
     print_table(sweep, Console())
-    page = write_sweep_report(sweep)
-    if retrain is not None:
-        from tfr_moe.tuning.retraining import retrain_and_test
-
-        print_retrained(retrain_and_test(sweep, retrain, stderr()), Console())
-        page = write_sweep_report(sweep)
-    stderr().print(f"wrote {page}", soft_wrap=True, highlight=False)
+    stderr().print(f"wrote {write_sweep_report(sweep)}", soft_wrap=True, highlight=False)
 
 
 def explain(

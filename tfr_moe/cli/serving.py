@@ -208,7 +208,7 @@ def load_test(
 def predict(
     context: typer.Context,
     input_pattern: Annotated[
-        str, typer.Option("--input", help="a table, or lists in .tfrecord.gz: file or pattern")
+        str, typer.Option("--input", help="a table with one row per item: file or pattern")
     ],
     out: Annotated[
         Path, typer.Option("--out", help="output file: .csv, .jsonl, either .gz, or .parquet")

@@ -20,11 +20,11 @@ _RUN = _of("objective", "optimization", "data", "training")
 _COMMON = (*_RUN, *_of("features", "attention"), "dropout")
 _TOWER = (*_COMMON, "expert_hidden_dims", "activation")
 _SINGLE = (*_TOWER, "expert_norm")
-_MIXTURE = (*_SINGLE, *_of("gate"), "shared_expert", "dispatch", "expert_capacity", "jit_compile")
+_MIXTURE = (*_SINGLE, *_of("gate"), "shared_expert")
 _HSC, _ADVERSARIAL = _of("hsc"), _of("adversarial")
 _TASKS = (
     *_TOWER,
-    *("tasks", "score_combination", "category_groups", "tower_hidden_dims", "parameter_budget"),
+    *("tasks", "score_combination", "category_groups", "tower_hidden_dims"),
 )
 _PLE = _of("domains", without=("auxiliary_hidden_dims", "domain_norm"))
 _STAR = ("unknown_share", "auxiliary_hidden_dims", "domain_norm")

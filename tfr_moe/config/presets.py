@@ -27,7 +27,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "hsc_weight": 1e-3,
         "adversarial_weight": 1e-3,
         "importance_weight": 0.0,
-        "load_weight": 0.0,
         "noisy_gate": True,
         "gate_learning_rate_multiplier": 1.0,
         "expert_hidden_dims": (1024, 512, 256),

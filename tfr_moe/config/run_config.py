@@ -45,7 +45,6 @@ from tfr_moe.utils.settings import load_yaml, parse_pairs
 _RENAMED = {
     "own_share": ("stitch_self_weight", 0.9),
     "num_views": ("num_comparisons", 8),
-    "attention_points": ("num_inducing_points", None),
 }
 _REMOVED: dict[str, Any] = {
     "gate_init_scale": 1.0,
@@ -57,8 +56,14 @@ _REMOVED: dict[str, Any] = {
     "adversarial_margin": None,
     "adversarial_centred": False,
     "adversarial_warmup_steps": 0,
+    "attention_points": None,
+    "load_weight": 0.0,
+    "parameter_budget": None,
+    "profile": False,
+    "dispatch": "segments",
+    "expert_capacity": 256,
+    "jit_compile": False,
 }
-_DISPATCH = {"segments": "sorted", "capacity": "grouped"}
 
 
 class RunConfig(BaseModel):
@@ -293,11 +298,6 @@ def _without_old(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     for name, default in _REMOVED.items():
         if name in current and current.pop(name) != default:
             raise UserError(f"{where}: {name} is of version 0.1.0 and was removed")
-    if current.get("dispatch") == "segments":
-        del current["dispatch"]
-    elif current.get("dispatch") in _DISPATCH:
-        old = current["dispatch"]
-        raise UserError(f"{where}: dispatch {old!r} of version 0.1.0 is now {_DISPATCH[old]!r}")
     return current
 
 

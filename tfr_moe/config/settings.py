@@ -62,49 +62,27 @@ class GateSettings(Group):
     importance_weight: float = Field(
         0.0, ge=0, description="weight of the balance of gate weight between experts"
     )
-    load_weight: float = Field(
-        0.0, ge=0, description="weight of the balance of the number of items between experts"
-    )
 
 
 class ExpertSettings(Group):
-    """The towers, which are the experts of a mixture, and how items are dispatched to them."""
+    """The towers, which are the experts of a mixture."""
 
     expert_hidden_dims: tuple[int, ...] = Field(
         (1024, 512, 256), description="widths of a tower's hidden layers"
     )
     activation: Activation = Field("relu", description="activation of the hidden layers")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of hidden units dropped in training")
-    expert_norm: Literal["none", "batch", "layer"] = Field(
-        "none", description="normalization of a tower's hidden layers, over its own valid items"
+    expert_norm: Literal["none", "layer"] = Field(
+        "none", description="normalization of a tower's hidden layers"
     )
     shared_expert: bool = Field(
         False, description="one more tower that scores every item beside the selected experts"
-    )
-    dispatch: Literal["sorted", "grouped"] = Field(
-        "sorted",
-        description="how items reach their experts; grouped has shapes that do not depend on the "
-        "gate, for GPUs and XLA; results are the same",
-    )
-    expert_capacity: int = Field(
-        256, ge=1, description="items of one group under dispatch: grouped"
-    )
-    jit_compile: bool = Field(
-        False, description="compile the experts with XLA in training; needs dispatch: grouped"
     )
 
     @field_validator("expert_hidden_dims")
     @classmethod
     def _widths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         return _check_widths("expert_hidden_dims", value)
-
-    @model_validator(mode="after")
-    def _check(self) -> ExpertSettings:
-        if self.jit_compile and self.dispatch != "grouped":
-            raise ValueError(
-                "jit_compile needs dispatch=grouped: shapes under sorted depend on the gate"
-            )
-        return self
 
 
 class HSCSettings(Group):
@@ -135,12 +113,6 @@ class AttentionSettings(Group):
         128, ge=1, description="hidden layer of a block's feed-forward network"
     )
     attention_residual: bool = Field(True, description="residual connections in the blocks")
-    num_inducing_points: int | None = Field(
-        None,
-        ge=1,
-        description="learned points through which items attend to each other: cost grows linearly "
-        "with the list's length; null: full attention",
-    )
     positional_encoding: Literal["none", "fixed", "learned"] = Field(
         "none", description="encoding of the position in the initial list"
     )
@@ -165,12 +137,6 @@ class MultiTaskSettings(Group):
     )
     tower_hidden_dims: tuple[int, ...] = Field(
         (64,), description="hidden layers of each task's or domain's tower"
-    )
-    parameter_budget: int | None = Field(
-        None,
-        ge=1,
-        description="number of parameters above the embeddings that expert_hidden_dims is scaled "
-        "to; null: not scaled",
     )
     l2_weight: float = Field(1e-3, ge=0, description="alpha of l2_constrained")
     stitch_self_weight: float = Field(
@@ -329,9 +295,6 @@ class TrainingSettings(Group):
         None, description="distribution strategy; null: one device, or that of the cluster"
     )
     steps_per_execution: int = Field(1, ge=1, description="steps per call into the graph")
-    profile: bool = Field(
-        False, description="write a TensorBoard profile of some steps of the first epoch"
-    )
 
 
 class BaselineSettings(Group):

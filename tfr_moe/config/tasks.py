@@ -92,7 +92,7 @@ def resolve_tasks(
     for name in settings:
         if name not in schema.labels:
             raise UserError(
-                f"tasks: {name!r} is not a label of the data; there are: {', '.join(schema.labels)}"
+                f"tasks: {name!r} is not a label of the data; allowed: {', '.join(schema.labels)}"
             )
     return tuple(
         Task(
@@ -127,7 +127,7 @@ def check_conditions(
         while (before := conditioned_on[seen[-1]]) is not None:
             if before not in conditioned_on:
                 raise ValueError(
-                    f"tasks.{seen[-1]}.conditioned_on: {before!r} is not a task; there are: "
+                    f"tasks.{seen[-1]}.conditioned_on: {before!r} is not a task; allowed: "
                     f"{', '.join(conditioned_on)}"
                 )
             if before in seen:

@@ -11,20 +11,12 @@ import os
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from tfr_moe.errors import UserError
-from tfr_moe.schema import FeatureSchema
-
-ENDINGS = (".tfrecord", ".tfrecord.gz", ".tfrecords", ".tfrecords.gz")
 
 # Twice as fast as the default level for a file a few percent larger.
 _GZIP_LEVEL = 4
-
-
-def is_tfrecord(pattern: str) -> bool:
-    """Returns whether the ending of a path or pattern is that of TFRecord files."""
-    return pattern.lower().endswith(ENDINGS)
 
 
 def check_checksums() -> None:
@@ -97,44 +89,3 @@ def _exactly(name: str, file: IO[bytes], size: int) -> bytes:
     if len(data) != size:
         raise UserError(f"{name}: the file is truncated")
     return data
-
-
-class ListIds:
-    """Reads list ID and item IDs of a serialized `ExampleListWithContext`.
-
-    Args:
-        schema: names the list ID.
-        item_id: name of the example feature with the item ID.
-    """
-
-    def __init__(self, schema: FeatureSchema, item_id: str):
-        from tensorflow_serving.apis import input_pb2
-
-        self._parse = input_pb2.ExampleListWithContext.FromString
-        self._list_id, self._item_id = schema.list_id, item_id
-
-    def __call__(self, record: bytes) -> tuple[str, list[str]]:
-        """Returns (list ID, item IDs).
-
-        Raises:
-            UserError: if the bytes are no such message, or an ID is missing.
-        """
-        from google.protobuf.message import DecodeError
-
-        try:
-            message = self._parse(record)
-        except DecodeError:
-            raise UserError("not an ExampleListWithContext") from None
-        items = [
-            self._id(example, self._item_id, f"item {number}")
-            for number, example in enumerate(message.examples, start=1)
-        ]
-        return self._id(message.context, self._list_id, "context"), items
-
-    @staticmethod
-    def _id(example: Any, name: str, where: str) -> str:
-        feature = example.features.feature
-        values: list[bytes] = list(feature[name].bytes_list.value) if name in feature else []
-        if len(values) != 1:
-            raise UserError(f"{where}: feature {name!r} must hold one ID, it holds {len(values)}")
-        return values[0].decode("utf-8", "replace")

@@ -12,9 +12,7 @@ __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "breakdown": (
-            "bucketed",
             "categories_of",
-            "gain_by_size",
             "per_category",
             "training_sizes",
         ),

@@ -1,14 +1,9 @@
-"""Metrics by top category and by buckets of categories of similar training size.
-
-Fig. 4 of Xiao et al. 2021 shows the gain over the baseline by the size of the categories' training
-data: small categories gain most. `bucketed` makes those buckets.
-"""
+"""Metrics by category, and the categories of the lists of a data set."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,10 +11,9 @@ import numpy as np
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.errors import UserError
-from tfr_moe.evaluation.results import PerListResult, Policy, summarize
+from tfr_moe.evaluation.results import PerListResult, Policy
 from tfr_moe.evaluation.scoring import strings
-from tfr_moe.evaluation.significance import alignment, compare
+from tfr_moe.evaluation.significance import alignment
 from tfr_moe.metrics.per_list import Array, Floats
 from tfr_moe.schema import PAIR_SEPARATOR
 
@@ -103,43 +97,6 @@ def per_category(
     ]
 
 
-def bucketed(
-    result: PerListResult, training_sizes: Mapping[str, int], num_buckets: int | Sequence[int]
-) -> PerListResult:
-    """The same result with buckets of categories of similar size in the place of categories.
-
-    Categories are ordered by their training size and cut into `num_buckets` runs of (nearly) equal
-    numbers of categories. A bucket is named by its number, smallest categories first, and its range
-    of sizes: `1: 20 to 340`.
-
-    Args:
-        result: with categories.
-        training_sizes: per category the size of its training data, such as its number of lists; a
-            category that is not there counts 0.
-        num_buckets: from 1 to the number of categories; or, instead of a number, the sizes at which
-            buckets begin (empty buckets are left out).
-
-    Raises:
-        UserError: for a result without categories or a number of buckets out of range.
-    """
-    if result.categories is None:
-        raise UserError("buckets need categories: the schema has no hierarchy")
-    names, groups = np.unique(result.categories.astype(str), return_inverse=True)
-    if isinstance(num_buckets, int) and not 1 <= num_buckets <= len(names):
-        raise UserError(f"num_buckets must be from 1 to {len(names)} (categories): {num_buckets}")
-    sizes = np.array([training_sizes.get(str(name), 0) for name in names])
-    bucket_names: Array = np.empty(len(names), dtype=object)
-    order = np.argsort(sizes, kind="stable")
-    if isinstance(num_buckets, int):
-        parts = np.array_split(order, num_buckets)
-    else:
-        parts = np.split(order, np.searchsorted(sizes[order], sorted(num_buckets)))
-    for number, members in enumerate(filter(len, parts), start=1):
-        low, high = sizes[members].min(), sizes[members].max()
-        bucket_names[members] = f"{number}: {low} to {high}"
-    return dataclasses.replace(result, categories=bucket_names[groups.reshape(-1)])
-
-
 LEVELS = ("top", "sub")
 
 
@@ -189,78 +146,3 @@ def categories_of(folder: DataFolder, split: str) -> Categories | None:
         return None
     top, sub = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Categories(top, sub)
-
-
-@dataclass(frozen=True)
-class SizeBucket:
-    """The metric of a model in a bucket of categories of similar training size.
-
-    Attributes:
-        name: number of the bucket, by size, and range of sizes: `1: 20 to 340`.
-        categories: number of categories.
-        evaluated: number of lists on which the metric is defined.
-        mean: of the model.
-        difference: from the baseline; None for the baseline itself or without a baseline.
-        low: lower end of the 95 % interval: of the difference (bootstrap over lists), or of the
-            mean (t) where there is no difference.
-        high: upper end.
-    """
-
-    name: str
-    categories: int
-    evaluated: int
-    mean: float
-    difference: float | None
-    low: float
-    high: float
-
-
-def gain_by_size(
-    results: Mapping[str, PerListResult],
-    metric: str,
-    sizes: Mapping[str, int],
-    baseline: str | None = None,
-    num_buckets: int = 5,
-    policy: Policy = "skip",
-) -> dict[str, list[SizeBucket]]:
-    """Each model by buckets of categories of similar training size, as Fig. 4 of Xiao et al. 2021.
-
-    Args:
-        results: per model its result on the same lists, with categories.
-        metric: a metric of all results.
-        sizes: number of training lists by category.
-        baseline: the model that the others are compared with.
-        num_buckets: maximum number of buckets.
-        policy: value of lists without a relevant item.
-
-    Raises:
-        UserError: if the results are of different lists or have no categories.
-    """
-    first = next(iter(results.values()))
-    names = np.unique(np.asarray(first.categories, dtype=str))
-    cut = bucketed(first, sizes, max(1, min(num_buckets, len(names))))
-    buckets = np.asarray(cut.categories, dtype=str)
-    labels = sorted(set(buckets), key=lambda name: int(name.partition(":")[0]))
-    counts = {
-        label: len(np.unique(np.asarray(first.categories, dtype=str)[buckets == label]))
-        for label in labels
-    }
-    aligned = {m: result.select(alignment(first, result)) for m, result in results.items()}
-    found: dict[str, list[SizeBucket]] = {}
-    for model in results:
-        rows = []
-        for label in labels:
-            kept = buckets == label
-            mine = aligned[model].select(kept)
-            summary = summarize(mine, policy)[metric]
-            low, high, difference = summary.low, summary.high, None
-            if baseline is not None and model != baseline:
-                against = compare(mine, aligned[baseline].select(kept), metric, policy)
-                low, high, difference = against.low, against.high, against.difference
-            rows.append(
-                SizeBucket(
-                    label, counts[label], summary.evaluated, summary.mean, difference, low, high
-                )
-            )
-        found[model] = rows
-    return found

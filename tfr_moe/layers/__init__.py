@@ -11,7 +11,6 @@ from tfr_moe.layers.gating import (
     GateOutput,
     NoisyTopKGate,
     expert_importance,
-    expert_load,
     squared_variation,
 )
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
@@ -37,9 +36,8 @@ from tfr_moe.layers.task_sharing import (
     CrossStitch,
     L2Constrained,
     TensorFactorization,
+    dims_of_budget,
     make_multitask,
-    match_budget,
-    parameter_count,
 )
 from tfr_moe.layers.tower import ItemTower
 
@@ -80,14 +78,12 @@ __all__ = [
     "TaskTowers",
     "TensorFactorization",
     "TrainingMean",
+    "dims_of_budget",
     "expert_correlation",
     "expert_importance",
-    "expert_load",
     "joint_logit",
     "logits_of",
     "make_multitask",
-    "match_budget",
-    "parameter_count",
     "positions_in_list",
     "sample_idle_experts",
     "sinusoidal_encoding",

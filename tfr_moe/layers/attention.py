@@ -50,23 +50,14 @@ class EncoderBlock(Configured, tf.keras.layers.Layer):
     $$ \text{MultiHead}(x) = \text{Concat}(head_1, \dots, head_H) W^O, \qquad
        head_i = \text{softmax}\left(\frac{(x W_i^Q)(x W_i^K)^T}{\sqrt{d_k}}\right) x W_i^V $$
 
-    Its cost grows with the square of the list length L. With `num_inducing_points` it grows with
-    L m: m learned points I attend to the items, and the items to the result g (the induced
-    attention of Lee et al. 2019, https://arxiv.org/abs/1810.00825), so that the weights of items
-    for items have rank m at most:
-
-    $$ \text{MultiHead}(x) \rightarrow \text{MultiHead}(x, g), \qquad
-       g = \text{LayerNorm}(I + \text{MultiHead}(I, x)) $$
-
     Args:
         num_heads: H.
         head_dim: d_k, the width of queries, keys and values of a head; None for n / H.
         hidden_dim: width d_h of the hidden layer of FC.
         dropout: share dropped of what is added to a residual, in training.
         residual: whether x and z are added; without, the block is PRM's ablation "remove RC".
-        num_inducing_points: m; None lets items attend to each other directly.
         seed: seed of initialization and dropout.
-        kernel_initializer: of all kernels and of the inducing points.
+        kernel_initializer: of all kernels.
         bias_initializer: of all biases.
         kernel_regularizer: of all kernels.
 
@@ -86,7 +77,6 @@ class EncoderBlock(Configured, tf.keras.layers.Layer):
         hidden_dim: int = 128,
         dropout: float = 0.0,
         residual: bool = True,
-        num_inducing_points: int | None = None,
         seed: int | None = None,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
@@ -95,7 +85,6 @@ class EncoderBlock(Configured, tf.keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.num_heads, self.head_dim, self.hidden_dim = num_heads, head_dim, hidden_dim
-        self.num_inducing_points = num_inducing_points
         self.dropout, self.residual, self.seed = dropout, residual, seed
         self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
         self.bias_initializer = tf.keras.initializers.get(bias_initializer)
@@ -114,25 +103,13 @@ class EncoderBlock(Configured, tf.keras.layers.Layer):
             "kernel_regularizer": self.kernel_regularizer,
             "dtype": dtype,
         }
-
-        def attention(offset: int, name: str) -> Any:
-            return layers.MultiHeadAttention(
-                self.num_heads,
-                self.head_dim or width // self.num_heads,
-                kernel_initializer=_distinct(self.kernel_initializer, self._offset(offset)),
-                name=name,
-                **common,
-            )
-
-        self.attention = attention(0, "attention")
-        if self.num_inducing_points is not None:
-            self.points = self.add_weight(
-                "points",
-                [self.num_inducing_points, width],
-                initializer=seeded_initializer(self.kernel_initializer, self._offset(30)),
-            )
-            self.gathering = attention(31, "gathering")
-            self.gathered_norm = layers.LayerNormalization(name="gathered_norm", dtype=dtype)
+        self.attention = layers.MultiHeadAttention(
+            self.num_heads,
+            self.head_dim or width // self.num_heads,
+            kernel_initializer=_distinct(self.kernel_initializer, self.seed),
+            name="attention",
+            **common,
+        )
 
         def dense(units: int, activation: str | None, offset: int, name: str) -> Any:
             initializer = seeded_initializer(self.kernel_initializer, self._offset(offset))
@@ -171,37 +148,16 @@ class EncoderBlock(Configured, tf.keras.layers.Layer):
         Returns:
             [B, L, n] in the layer's compute dtype, undefined at padded items. With
             `return_weights` also the weights [B, H, L, L]: [b, h, i, j] is how much item i attends
-            to item j, through all inducing points if there are any.
+            to item j.
         """
         check_items(inputs, mask)
-        attend = self._directly if self.num_inducing_points is None else self._by_points
-        attended, weights = attend(inputs, mask, training, return_weights)
+        both = None if mask is None else mask[:, tf.newaxis, :] & mask[:, :, tf.newaxis]
+        attended, weights = self.attention(
+            inputs, inputs, attention_mask=both, return_attention_scores=True, training=training
+        )
         middle = self._add_and_norm(0, inputs, attended, training)
         result = self._add_and_norm(1, middle, self.output_layer(self.hidden(middle)), training)
         return (result, weights) if return_weights else result
-
-    def _directly(
-        self, inputs: tf.Tensor, mask: tf.Tensor | None, training: bool, _: bool
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        both = None if mask is None else mask[:, tf.newaxis, :] & mask[:, :, tf.newaxis]
-        return self.attention(
-            inputs, inputs, attention_mask=both, return_attention_scores=True, training=training
-        )
-
-    def _by_points(
-        self, inputs: tf.Tensor, mask: tf.Tensor | None, training: bool, return_weights: bool
-    ) -> tuple[tf.Tensor, tf.Tensor | None]:
-        points = tf.cast(self.points, inputs.dtype)[tf.newaxis]
-        points = tf.repeat(points, tf.shape(inputs)[0], axis=0)
-        valid = None if mask is None else mask[:, tf.newaxis, :]
-        gathered, from_items = self.gathering(
-            points, inputs, attention_mask=valid, return_attention_scores=True, training=training
-        )
-        gathered = self.gathered_norm(points + gathered)
-        attended, from_points = self.attention(
-            inputs, gathered, return_attention_scores=True, training=training
-        )
-        return attended, tf.matmul(from_points, from_items) if return_weights else None
 
     def _add_and_norm(
         self, number: int, inputs: tf.Tensor, added: tf.Tensor, training: bool
@@ -233,7 +189,6 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
         encode_inputs: whether the encoding is added to the inputs, before the projection, as in
             eqs. 4 and 5 of PRM, and not to the projection.
         residual: see `EncoderBlock`.
-        num_inducing_points: see `EncoderBlock`.
         seed: seed of initialization and dropout.
         kernel_initializer: of the projection and the blocks.
         bias_initializer: of the projection and the blocks.
@@ -260,7 +215,6 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
         max_positions: int = 200,
         encode_inputs: bool = False,
         residual: bool = True,
-        num_inducing_points: int | None = None,
         seed: int | None = None,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
@@ -279,7 +233,6 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
             "hidden_dim": hidden_dim,
             "dropout": dropout,
             "residual": residual,
-            "num_inducing_points": num_inducing_points,
         }
         self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
         self.bias_initializer = tf.keras.initializers.get(bias_initializer)
@@ -303,7 +256,6 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
         self.dim, self.num_blocks, self.seed = dim, num_blocks, seed
         self.num_heads, self.head_dim, self.hidden_dim = num_heads, head_dim, hidden_dim
         self.dropout, self.residual = dropout, residual
-        self.num_inducing_points = num_inducing_points
         self.positional_encoding, self.max_positions = positional_encoding, max_positions
         self.encode_inputs = encode_inputs
         start = seeded_initializer(self.kernel_initializer, seed)

@@ -24,6 +24,25 @@ def _plain(name: str, value: Any) -> Any:
     return value
 
 
+def arguments_of(owner: Any, classes: Sequence[type], skip: Sequence[str] = ()) -> dict[str, Any]:
+    """The arguments of the constructors of some classes, from the attributes of the same names.
+
+    Args:
+        owner: the object.
+        classes: some of its classes, the most derived one first.
+        skip: arguments to leave out.
+    """
+    config = {}
+    for kind in reversed(classes):
+        constructor = vars(kind).get("__init__")
+        if constructor is not None:
+            arguments = inspect.getfullargspec(constructor)
+            for name in (*arguments.args[1:], *arguments.kwonlyargs):
+                if name not in skip:
+                    config[name] = _plain(name, getattr(owner, name))
+    return config
+
+
 class Configured:
     """A mix-in for Keras layers, losses and metrics: `get_config` is the constructor's arguments.
 
@@ -42,10 +61,4 @@ class Configured:
         """The constructor's arguments, those of base classes included."""
         config: dict[str, Any] = super().get_config()  # type: ignore[misc]
         classes = type(self).mro()
-        for kind in reversed(classes[: classes.index(Configured)]):
-            constructor = vars(kind).get("__init__")
-            if constructor is not None:
-                arguments = inspect.getfullargspec(constructor)
-                for name in (*arguments.args[1:], *arguments.kwonlyargs):
-                    config[name] = _plain(name, getattr(self, name))
-        return config
+        return {**config, **arguments_of(self, classes[: classes.index(Configured)])}

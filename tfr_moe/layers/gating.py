@@ -1,8 +1,7 @@
-"""Noisy top-K gating and its load-balancing terms."""
+"""Noisy top-K gating and its balancing term."""
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
@@ -159,41 +158,6 @@ def expert_importance(gate: GateOutput, num_items: tf.Tensor, num_experts: int) 
     return tf.math.unsorted_segment_sum(
         tf.reshape(weights, [-1]), tf.reshape(gate.indices, [-1]), num_experts
     )
-
-
-def expert_load(gate: GateOutput, num_items: tf.Tensor, top_k: int) -> tf.Tensor:
-    r"""Estimates smoothly how many items each expert receives (Shazeer et al. 2017, appendix A).
-
-    $$ \text{load}_i = \sum_x \Phi\left( \frac{G_i(x) - \text{kth}(H(x), i)}{\sigma_i(x)} \right) $$
-
-    where kth(H, i) is the K-th largest of the noisy logits other than H_i, sigma the standard
-    deviation of the noise and Phi the normal distribution function: the probability that i is
-    selected again when only its own noise is redrawn. Without noise (outside training, or K = N)
-    it is the plain count.
-
-    Args:
-        gate: of lists or items.
-        num_items: [...], the number of valid items behind each decision.
-        top_k: K.
-
-    Returns:
-        float [N].
-    """
-    num_items = tf.cast(num_items, gate.logits.dtype)[..., tf.newaxis]
-    num_experts = gate.logits.shape[-1]
-    selected = tf.reduce_sum(
-        tf.one_hot(gate.indices, num_experts, dtype=gate.logits.dtype), axis=-2
-    )
-    probability = selected
-    if top_k < num_experts:
-        top = tf.math.top_k(gate.noisy_logits, k=top_k + 1).values
-        # The K-th largest of the others: for a selected expert that is the first one not selected.
-        threshold = tf.where(selected > 0, top[..., top_k:], top[..., top_k - 1 : top_k])
-        stddev = gate.noise_stddev
-        safe = tf.where(stddev > 0, stddev, tf.ones_like(stddev))
-        smooth = 0.5 * tf.math.erfc((threshold - gate.logits) / (safe * math.sqrt(2.0)))
-        probability = tf.where(stddev > 0, smooth, selected)
-    return tf.reduce_sum(tf.reshape(probability * num_items, [-1, num_experts]), axis=0)
 
 
 def squared_variation(loads: tf.Tensor) -> tf.Tensor:

@@ -8,15 +8,13 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
 from tfr_moe.layers.checks import check_items, check_vectors, check_widths, full_mask
-from tfr_moe.layers.dispatch import DEFAULT_CAPACITY
 from tfr_moe.layers.distribute import sum_over_replicas
-from tfr_moe.layers.experts import Dispatch, ExpertTowers
+from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.gate_metrics import ExpertUsage, TrainingMean
 from tfr_moe.layers.gating import (
     GateOutput,
     NoisyTopKGate,
     expert_importance,
-    expert_load,
     squared_variation,
 )
 from tfr_moe.layers.normalization import Norm
@@ -44,17 +42,16 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
     r"""Scores the items of a list by the experts of its category (Xiao et al., Fig. 2).
 
     $$ \hat{y} = \sum_{i \in U_{topK}} P_i(x^{sc}) E_i(X), \qquad
-       J = CE + \lambda_1 HSC - \lambda_2 AdvLoss + w_I CV^2(\text{importance})
-       + w_L CV^2(\text{load}) $$
+       J = CE + \lambda_1 HSC - \lambda_2 AdvLoss + w_I CV^2(\text{importance}) $$
 
-    (eqs. 7 and 13; the last two terms are those of Shazeer et al. 2017,
-    https://arxiv.org/abs/1701.06538, by default off). CE is the loss of the model; the other terms
+    (eqs. 7 and 13; the last term is that of Shazeer et al. 2017, https://arxiv.org/abs/1701.06538,
+    by default off). CE is the loss of the model; the other terms
     are added with `add_loss`, in training only, each a mean over valid items. The idle experts of
     AdvLoss are computed in training only. Gates, mixing and regularizers run in float32 under every
     precision policy; the experts follow the policy.
 
     In training the layer updates these Keras metrics: `hsc`, `adversarial` (AdvLoss),
-    `adversarial_share` (AdvLoss over its maximum K D), `importance_cv2`, `load_cv2`, `gate_entropy`
+    `adversarial_share` (AdvLoss over its maximum K D), `importance_cv2`, `gate_entropy`
     (nats, of the K weights), `dead_experts` and `busiest_share` (see `ExpertUsage`).
 
     Args:
@@ -65,7 +62,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         hsc_weight: lambda_1; None omits the constraint gate altogether.
         adversarial_weight: lambda_2.
         importance_weight: w_I.
-        load_weight: w_L.
         gate_learning_rate_multiplier: see `NoisyTopKGate`; applies to all gates.
         noisy_gate: whether the inference gate adds noise in training.
         activation: of the experts' hidden layers.
@@ -76,10 +72,7 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             parent category plus a residual that starts at 0. A category with little data stays with
             its parent. HSC compares the sum with the constraint gate.
         shared_expert: adds the logit of one more expert, which scores every item.
-        expert_norm: see `ExpertTowers`, like the next three.
-        dispatch: `sorted` or `grouped`.
-        expert_capacity: slots of a group under `grouped`.
-        jit_compile: whether XLA compiles the experts in training, under `grouped`.
+        expert_norm: `norm` of `ExpertTowers`.
         kernel_initializer: of the experts' kernels, like the next three.
         bias_initializer: of the experts' biases.
         kernel_regularizer: of the experts' kernels.
@@ -109,7 +102,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         hsc_weight: float | None = 1e-3,
         adversarial_weight: float = 1e-3,
         importance_weight: float = 0.0,
-        load_weight: float = 0.0,
         gate_learning_rate_multiplier: float = 1.0,
         noisy_gate: bool = True,
         activation: Any = "relu",
@@ -119,9 +111,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         gate_residual: bool = False,
         shared_expert: bool = False,
         expert_norm: Norm = "none",
-        dispatch: Dispatch = "sorted",
-        expert_capacity: int = DEFAULT_CAPACITY,
-        jit_compile: bool = False,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
         kernel_regularizer: Any = None,
@@ -144,13 +133,11 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         self.num_experts, self.top_k, self.num_adversarial = num_experts, top_k, num_adversarial
         self.expert_hidden_dims = expert_hidden_dims
         self.hsc_weight, self.adversarial_weight = hsc_weight, adversarial_weight
-        self.importance_weight, self.load_weight = importance_weight, load_weight
+        self.importance_weight = importance_weight
         self.gate_learning_rate_multiplier = gate_learning_rate_multiplier
         self.noisy_gate, self.gate_residual = noisy_gate, gate_residual
         self.shared_expert, self.expert_norm = shared_expert, expert_norm
-        self.dispatch, self.expert_capacity = dispatch, expert_capacity
-        self.jit_compile, self.dropout = jit_compile, dropout
-        self.seed, self.num_outputs = seed, num_outputs
+        self.dropout, self.seed, self.num_outputs = dropout, seed, num_outputs
         self.activation = tf.keras.activations.get(activation)
         self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
         self.bias_initializer = tf.keras.initializers.get(bias_initializer)
@@ -190,14 +177,7 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         if shared_expert:
             self.shared = ItemTower(seed=_later(seed, 1000), name="shared", **towers)
         self.towers = ExpertTowers(
-            num_experts,
-            seed=seed,
-            norm=expert_norm,
-            dispatch=dispatch,
-            capacity=expert_capacity,
-            jit_compile=jit_compile,
-            name="towers",
-            **towers,
+            num_experts, seed=seed, norm=expert_norm, name="towers", **towers
         )
         self.constraint_gate: ConstraintGate | None = None
         if hsc_weight is not None:
@@ -212,7 +192,7 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         self._usage = ExpertUsage(num_experts, top_k)
 
     def _monitored(self) -> list[str]:
-        names = ["importance_cv2", "load_cv2", "gate_entropy"]
+        names = ["importance_cv2", "gate_entropy"]
         if self.num_adversarial:
             names += ["adversarial", "adversarial_share"]
         return names
@@ -318,18 +298,11 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
 
     def _balance(self, gate: GateOutput, num_items: tf.Tensor) -> None:
         importance = expert_importance(gate, num_items, self.num_experts)
-        load = expert_load(gate, num_items, self.top_k)
         # Over the global batch: balance within each replica would be a stronger demand.
-        terms = {
-            "importance_cv2": sum_over_replicas(importance),
-            "load_cv2": sum_over_replicas(load),
-        }
-        factors = {"importance_cv2": self.importance_weight, "load_cv2": self.load_weight}
-        for name, values in terms.items():
-            variation = squared_variation(values)
-            if factors[name] > 0:
-                self.add_loss(factors[name] * variation)
-            self._record(name, variation, 1.0)
+        variation = squared_variation(sum_over_replicas(importance))
+        if self.importance_weight > 0:
+            self.add_loss(self.importance_weight * variation)
+        self._record("importance_cv2", variation, 1.0)
         entropy = -tf.reduce_sum(tf.math.xlogy(gate.weights, gate.weights), axis=-1)
         self._record("gate_entropy", entropy, num_items)
         self._usage.update_state(importance)

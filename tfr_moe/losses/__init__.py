@@ -75,7 +75,7 @@ def get(name: str, max_label: int | None = None) -> tf.keras.losses.Loss:
             raise UserError(f"loss {name!r} needs max_label, the highest grade of the label")
         return LOSSES[name](name=name, **graded)
     if name not in names():
-        raise UserError(f"loss {name!r} is unknown; there are: {', '.join(names())}")
+        raise UserError(f"loss {name!r} is unknown; allowed: {', '.join(names())}")
     return tfr.keras.losses.get(name, name=name)
 
 

@@ -21,12 +21,6 @@ from tfr_moe._compat import tf, tfr
 from tfr_moe.layers.outputs import expected_grade
 from tfr_moe.metrics import naming
 
-# Keys of TFR's own metrics that have no counterpart here. They count lists without a relevant item
-# as 0 and break ties at random.
-_TFR_KEYS = ("arp", "dcg", "hits", "ordered_pair_accuracy", "precision")
-_TFR_KEYS_WITH_CUTOFF = ("dcg", "hits")
-_LOWER_IS_BETTER = ("arp",)
-
 
 def _first_items(valid: tf.Tensor, count: int | None) -> tf.Tensor:
     """[B, L] bool: the first `count` valid items of each list."""
@@ -339,27 +333,11 @@ def _default_name(family: str, k: int | None, shown: int | None) -> str:
 
 def names() -> tuple[str, ...]:
     """Names that `get` takes, with typical cutoffs; any other cutoff is allowed."""
-    shown = ("session_auc_shown_10", "ndcg_shown_10")
-    tfr_keys = (f"{key}_10" if key in _TFR_KEYS_WITH_CUTOFF else key for key in _TFR_KEYS)
-    return (*naming.DEFAULT_NAMES, *shown, "map", *tfr_keys)
-
-
-def _tfr_key(name: str) -> tuple[str, int | None] | None:
-    key, cutoff = naming.split(name)
-    known = key in _TFR_KEYS and (cutoff is None or key in _TFR_KEYS_WITH_CUTOFF)
-    return (key, cutoff) if known else None
-
-
-def _unknown(name: str) -> Exception:
-    forms = (f"{key}[_k]" if key in _TFR_KEYS_WITH_CUTOFF else key for key in _TFR_KEYS)
-    return naming.unknown(name, tuple(forms))
+    return (*naming.DEFAULT_NAMES, "session_auc_shown_10", "ndcg_shown_10", "map")
 
 
 def get(name: str) -> tf.keras.metrics.Metric:
-    """Makes the Keras metric of a name.
-
-    The families of `tfr_moe.metrics.naming` are the classes of this module; `arp`, `dcg[_k]`,
-    `hits[_k]`, `ordered_pair_accuracy` and `precision` without a cutoff are TFR's.
+    """Makes the Keras metric of a name; the families of `tfr_moe.metrics.naming` are the classes.
 
     Raises:
         UserError: for an unknown name, with the allowed ones.
@@ -370,29 +348,9 @@ def get(name: str) -> tf.keras.metrics.Metric:
     """
     parsed = naming.parse(name)
     if parsed is None:
-        found = _tfr_key(name)
-        if found is None:
-            raise _unknown(name)
-        key, cutoff = found
-        return tfr.keras.metrics.get(key, name=name, topn=cutoff)
+        raise naming.unknown(name)
     if parsed.family == "session_auc":
         return SessionAUC(name, shown=parsed.shown)
     if parsed.shown is not None:
         return NDCG(None, name, shown=parsed.shown)
     return _CLASSES[parsed.family](parsed.ranked, name)
-
-
-def supports_ordinal(name: str) -> bool:
-    """Whether the metric supports several ordinal outputs per item; TFR's own do not."""
-    return naming.parse(name) is not None
-
-
-def higher_is_better(name: str) -> bool:
-    """Whether a larger value of the metric is better.
-
-    Raises:
-        UserError: for an unknown name.
-    """
-    if naming.parse(name) is None and _tfr_key(name) is None:
-        raise _unknown(name)
-    return naming.split(name)[0] not in _LOWER_IS_BETTER

@@ -48,13 +48,8 @@ SUMMARIES: dict[str, str] = {
     "precision_k": "share of relevant items among the k ranked first",
     "prm_precision_k": "precision_k over all lists (PRM, eq. 11)",
     "prm_map_k": "average precision divided by k, over all lists (PRM, eq. 12)",
-    "arp": "average relevance position; lower is better (training only)",
-    "dcg[_k]": "discounted cumulative gain (training only)",
-    "hits[_k]": "whether a relevant item is among the k ranked first (training only)",
-    "ordered_pair_accuracy": "share of correctly ordered pairs (training only)",
-    "precision": "share of relevant items in the list (training only)",
 }
-"""Form of the name -> what it measures. Those for training only are TensorFlow Ranking's."""
+"""Form of the name -> what it measures. A larger value is better."""
 
 _PATTERN = re.compile(r"([a-z_]+?)(?:_([1-9][0-9]*))?")
 
@@ -108,13 +103,13 @@ def forms() -> list[str]:
     return [f"{family}{suffixes[cutoff]}" for family, cutoff in FAMILIES.items()]
 
 
-def unknown(name: str, extra: tuple[str, ...] = ()) -> UserError:
+def unknown(name: str) -> UserError:
     """The error for an unknown name, with the allowed forms or the present name of an old one."""
     family, cutoff = split(name)
     renamed = {"ranked_ndcg": f"ndcg_{cutoff}", "session_auc": f"session_auc_shown_{cutoff}"}
     if family in renamed and cutoff is not None:
         return UserError(f"metric {name!r} was renamed: use {renamed[family]!r}")
-    allowed = ", ".join((*forms(), *extra))
+    allowed = ", ".join(forms())
     return UserError(f"metric {name!r} is unknown; allowed: {allowed}, where k is an integer >= 1")
 
 

@@ -15,19 +15,15 @@ from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.analysis.attention import POSITIONS, attended, encoder_of, gather_maps
-from tfr_moe.analysis.calibration import Calibration, CalibrationReport
 from tfr_moe.analysis.gates import GateReport, gate_reports
 from tfr_moe.analysis.item_groups import Grouping, Positions, grouping_of
 from tfr_moe.analysis.learning_curves import learning_curves
 from tfr_moe.analysis.list_examples import ShownList, extremes, fetch, show_list
 from tfr_moe.baselines import BaselineRun
-from tfr_moe.config import BASELINE_NAMES
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.evaluation.breakdown import (
-    LEVELS,
     Categories,
     categories_of,
-    gain_by_size,
     per_category,
     training_sizes,
 )
@@ -43,7 +39,7 @@ from tfr_moe.evaluation.results import PerListResult, summarize
 from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.evaluation.significance import alignment, compare, seed_interval
 from tfr_moe.metrics.naming import DEFAULT_NAMES
-from tfr_moe.metrics.per_list import ListBatch, resolve
+from tfr_moe.metrics.per_list import resolve
 from tfr_moe.report.model import DataPart, Report, RunPart, SeedsPart
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.multitask import SCORES
@@ -54,8 +50,6 @@ from tfr_moe.utils.io import read_json
 Results: TypeAlias = Mapping[str, PerListResult]
 Opened: TypeAlias = "LoadedRun | BaselineRun"
 
-PROBABILITY_LOSS = "sigmoid_cross_entropy"
-"""The loss under which scores are logits of probabilities."""
 NUM_POSITIONS = 20
 """Number of list positions in the attention map by position."""
 _SAMPLE_BATCHES = 10  # from which the groups of the attention maps are derived
@@ -72,7 +66,6 @@ class ReportOptions:
         num_lists: number of worst, best, lost and gained lists per run.
         attention_by: item features to group attention by, in addition to the position.
         attention_lists: number of lists, from the start of the split, in the attention maps.
-        num_buckets: number of groups of categories by training size.
     """
 
     split: str = "test"
@@ -81,7 +74,6 @@ class ReportOptions:
     num_lists: int = 4
     attention_by: tuple[str, ...] = ()
     attention_lists: int = 2000
-    num_buckets: int = 5
 
 
 @dataclass(frozen=True)
@@ -137,20 +129,11 @@ def build_report(
     tasks = next((names for names in map(task_names, opened.values()) if names), ())
     metrics, metric = _metrics(options.metric, tasks)
     results: dict[str, PerListResult] = {}
-    calibration: dict[str, dict[str, CalibrationReport]] = {}
     for name, run in opened.items():
-        by_task = {task: Calibration() for task in tasks or ("",)}
         with console.status(f"evaluating {name}"):
             results[name] = evaluate_run(
-                folder,
-                run,
-                options.split,
-                metrics,
-                options.batch_size,
-                tasks,
-                on_batch=_add_to(by_task),
+                folder, run, options.split, metrics, options.batch_size, tasks
             )
-        calibration[name] = {task: bins.report() for task, bins in by_task.items()}
     base = next(iter(opened)) if len(opened) > 1 else None
     evaluated = EvaluatedRuns(opened, results, base, tasks, metric)
     with console.status("counting categories"):
@@ -159,8 +142,8 @@ def build_report(
     run_parts = []
     for name in opened:
         with console.status(f"analysing {name}"):
-            run_parts.append(_run_part(folder, evaluated, name, calibration[name], options))
-    by_sub = _with_categories(results, categories, "sub")
+            run_parts.append(_run_part(folder, evaluated, name, options))
+    by_sub = {} if categories is None else _by_sub_category(results, categories)
     return Report(
         command=command,
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -170,7 +153,6 @@ def build_report(
         evaluation=compare_results(results, base, category_metric=metric),
         seeds=_seeds(evaluated),
         sub_categories=per_category(by_sub, metric, base) if by_sub else [],
-        sizes=_sizes(evaluated, categories, sizes, options.num_buckets),
         runs=run_parts,
     )
 
@@ -182,10 +164,6 @@ def _metrics(wanted: str | None, tasks: Sequence[str]) -> tuple[tuple[str, ...],
     resolve(bare)
     metrics = tuple(dict.fromkeys([*DEFAULT_NAMES, bare]))
     return metrics, f"{task or tasks[0]}_{bare}" if tasks else bare
-
-
-def _add_to(calibrations: Mapping[str, Calibration]) -> Callable[[str, ListBatch], None]:
-    return lambda task, batch: calibrations[task].add(batch)
 
 
 def _data_part(folder: DataFolder, sizes: Mapping[str, Mapping[str, int]]) -> DataPart:
@@ -208,30 +186,8 @@ def _data_part(folder: DataFolder, sizes: Mapping[str, Mapping[str, int]]) -> Da
     )
 
 
-def _with_categories(results: Results, categories: Categories | None, level: str) -> Results:
-    """The same results grouped by the categories of a level; empty without categories."""
-    if categories is None:
-        return {}
-    column = getattr(categories, level)
-    return {m: dataclasses.replace(result, categories=column) for m, result in results.items()}
-
-
-def _sizes(
-    evaluated: EvaluatedRuns,
-    categories: Categories | None,
-    sizes: Mapping[str, Mapping[str, int]],
-    num_buckets: int,
-) -> dict[str, Any]:
-    return {
-        level: gain_by_size(
-            _with_categories(evaluated.results, categories, level),
-            evaluated.metric,
-            sizes[level],
-            evaluated.baseline,
-            num_buckets,
-        )
-        for level in (LEVELS if categories is not None else ())
-    }
+def _by_sub_category(results: Results, categories: Categories) -> Results:
+    return {m: dataclasses.replace(r, categories=categories.sub) for m, r in results.items()}
 
 
 def _seeds(evaluated: EvaluatedRuns) -> list[SeedsPart]:
@@ -259,7 +215,6 @@ def _run_part(
     folder: DataFolder,
     evaluated: EvaluatedRuns,
     name: str,
-    calibration: dict[str, CalibrationReport],
     options: ReportOptions,
 ) -> RunPart:
     run = evaluated.opened[name]
@@ -289,9 +244,6 @@ def _run_part(
         versions=dict(metrics.get("versions", {})),
         command=f"{command} --config {run.path}/config.yaml --out RUN",
         curves=learning_curves(history, metrics, config) if history else None,
-        probabilities=config.objective.loss == PROBABILITY_LOSS
-        and config.model not in BASELINE_NAMES,
-        calibration=calibration,
         gates=gates,
         attention=attention,
         attention_lists=attention_lists,

@@ -11,11 +11,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from tfr_moe.analysis.calibration import CalibrationReport
 from tfr_moe.analysis.gates import CategoryGate, GateReport
 from tfr_moe.analysis.learning_curves import Curve
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.breakdown import SizeBucket
 from tfr_moe.evaluation.significance import Comparison
 
 try:
@@ -142,37 +140,6 @@ def differences(comparisons: Mapping[str, Mapping[str, Comparison]], metrics: in
     return Drawing(figure, "Differences from the baseline")
 
 
-def by_size(by_run: Mapping[str, Sequence[SizeBucket]], metric: str, level: str) -> Drawing:
-    """The gain over the baseline by training size, or for a single run the metric."""
-    gains = {run: rows for run, rows in by_run.items() if rows[0].difference is not None}
-    figure = go.Figure()
-    for index, (run, rows) in enumerate((gains or by_run).items()):
-        values = [row.mean if row.difference is None else row.difference for row in rows]
-        figure.add_scatter(
-            x=[row.name for row in rows],
-            y=values,
-            error_y=asymmetric([(v, r.low, r.high) for v, r in zip(values, rows, strict=True)]),
-            customdata=[[row.categories, row.evaluated] for row in rows],
-            mode="markers",
-            name=label(run),
-            marker={"symbol": _SYMBOLS[index % len(_SYMBOLS)], "size": 9},
-            hovertemplate="%{y:.4f}<br>%{customdata[0]} categories, %{customdata[1]} lists",
-        )
-    figure.update_layout(
-        legend=LEGEND,
-        showlegend=len(gains) > 1,
-        scattermode="group",
-        height=300,
-        xaxis={"title": "group: training lists per category", "type": "category"},
-        yaxis={
-            "title": label(f"gain in {metric}" if gains else metric),
-            "tickformat": "+.3f" if gains else ".3f",
-            "zeroline": bool(gains),
-        },
-    )
-    return Drawing(figure, f"By training size of {level}")
-
-
 def curves(series: Sequence[Curve], title: str, best_epoch: int, share: bool = False) -> Drawing:
     """Quantities by epoch, the best epoch marked; `share` formats them as percentages."""
     figure = go.Figure()
@@ -287,26 +254,3 @@ def attention(name: str, attention_map: Mapping[str, Any]) -> Drawing:
 
 def _times(lift: float | None) -> str:
     return "–" if lift is None else f"{lift:.2f} times"
-
-
-def calibration(found: CalibrationReport, task: str) -> Drawing:
-    """Observed share of relevant items against the predicted probability."""
-    most = max(max(b.predicted, b.high) for b in found.bins)
-    figure = go.Figure()
-    figure.add_scatter(x=[0, most], y=[0, most], mode="lines", line=_thin_line(), hoverinfo="skip")
-    figure.add_scatter(
-        x=[b.predicted for b in found.bins],
-        y=[b.observed for b in found.bins],
-        error_y=asymmetric([(b.observed, b.low, b.high) for b in found.bins]),
-        customdata=[b.items for b in found.bins],
-        mode="lines+markers",
-        hovertemplate="predicted %{x:.1%}, observed %{y:.1%}<br>%{customdata} items<extra></extra>",
-    )
-    percent = {"tickformat": ".0%", "rangemode": "tozero"}
-    figure.update_layout(
-        showlegend=False,
-        height=300,
-        xaxis={"title": "predicted probability", **percent},
-        yaxis={"title": "observed share of relevant items", **percent},
-    )
-    return Drawing(figure, f"Calibration of {task}" if task else "Calibration")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tfr_moe.analysis.calibration import CalibrationReport
 from tfr_moe.analysis.gates import GateReport
 from tfr_moe.analysis.learning_curves import LearningCurves
 from tfr_moe.analysis.list_examples import ShownList
-from tfr_moe.evaluation.breakdown import CategoryRow, SizeBucket
+from tfr_moe.evaluation.breakdown import CategoryRow
 from tfr_moe.evaluation.evaluate import EvaluationReport
 from tfr_moe.evaluation.significance import Comparison, SeedInterval
 
@@ -71,8 +70,6 @@ class RunPart:
         versions: versions of the libraries.
         command: command line that repeats the training.
         curves: None for a model that is not trained by epochs.
-        probabilities: whether the loss makes scores the logits of probabilities.
-        calibration: by task; "" for a model of one task.
         gates: by name of the gate; empty without experts.
         attention: by grouping a map, see `AttentionMap.as_json`; empty without attention.
         attention_lists: number of lists in the attention maps.
@@ -91,8 +88,6 @@ class RunPart:
     versions: dict[str, str]
     command: str
     curves: LearningCurves | None
-    probabilities: bool
-    calibration: dict[str, CalibrationReport]
     gates: dict[str, GateReport]
     attention: dict[str, Any]
     attention_lists: int
@@ -112,8 +107,6 @@ class Report:
         evaluation: means, intervals, comparisons, and the table of top categories.
         seeds: groups of runs that differ in their seed; empty without such a group.
         sub_categories: table of sub-categories; empty without a hierarchy.
-        sizes: per level (`top`, `sub`) and model, buckets of training size; empty without a
-            hierarchy.
         runs: the runs, the baseline first.
     """
 
@@ -125,5 +118,4 @@ class Report:
     evaluation: EvaluationReport
     seeds: list[SeedsPart]
     sub_categories: list[CategoryRow]
-    sizes: dict[str, dict[str, list[SizeBucket]]]
     runs: list[RunPart]

@@ -29,7 +29,7 @@ from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.serving.client.request import Request, RequestEncoder, load_request
 from tfr_moe.serving.export.parsing import RequestParser
 from tfr_moe.training import LoadedRun
-from tfr_moe.utils.tables import Column, fitted_table
+from tfr_moe.utils.terminal import Column, fitted_table
 
 _EXPERT_LOGITS, _GATE_LOGITS = "expert_logits", "gate_logits"
 _ROUNDING = 1e-3  # of scores in reduced precision, relative

@@ -10,10 +10,9 @@ import yaml
 
 from tfr_moe.config import make_config
 from tfr_moe.report import html, sweep_figures
-from tfr_moe.tuning import formatting, tables
-from tfr_moe.tuning.results import RETRAINED_FILE, SweepSummary
-from tfr_moe.tuning.tables import write_results
-from tfr_moe.utils.io import read_json
+from tfr_moe.tuning import formatting, leaderboard
+from tfr_moe.tuning.leaderboard import write_results
+from tfr_moe.tuning.results import SweepSummary
 
 REPORT_FILE = "report.html"
 MAX_ROWS = 500
@@ -22,7 +21,7 @@ MAX_ROWS = 500
 def write_sweep_report(sweep: str | Path) -> Path:
     """Writes the page and all results of a sweep, finished or not, to its folder.
 
-    See `tfr_moe.tuning.tables.write_results` for the other files. Existing files are replaced.
+    See `tfr_moe.tuning.leaderboard.write_results` for the other files. Existing files are replaced.
 
     Returns:
         The page.
@@ -32,17 +31,12 @@ def write_sweep_report(sweep: str | Path) -> Path:
     """
     summary = write_results(sweep)
     page = summary.path / REPORT_FILE
-    html.write_page(render_sweep(summary, read_json(summary.path / RETRAINED_FILE)), page)
+    html.write_page(render_sweep(summary), page)
     return page
 
 
-def render_sweep(summary: SweepSummary, retrained: Mapping[str, Any] | None = None) -> str:
-    """Renders the page.
-
-    Args:
-        summary: the sweep.
-        retrained: content of `retrained/results.json`; None if the best trial was not retrained.
-    """
+def render_sweep(summary: SweepSummary) -> str:
+    """Renders the page."""
     about = {
         "data": summary.settings.get("data"),
         "space": _name(summary.settings.get("space")),
@@ -57,9 +51,8 @@ def render_sweep(summary: SweepSummary, retrained: Mapping[str, Any] | None = No
         symbols=[formatting.symbol(key) for key in summary.varying],
         headings=[formatting.heading(key) for key in summary.varying],
         seconds=seconds,
-        noise=tables.noise_line(summary),
-        marginals=tables.marginals(summary) if len(summary.varying) > 1 else {},
-        retrained=retrained,
+        noise=leaderboard.noise_line(summary),
+        marginals=leaderboard.marginals(summary) if len(summary.varying) > 1 else {},
         settings=_changed_settings(summary),
         max_rows=MAX_ROWS,
         figures=sweep_figures,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.layers.attention import SelfAttentionEncoder
-from tfr_moe.layers.base import Configured
+from tfr_moe.layers.base import Configured, arguments_of
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
 from tfr_moe.schema import MASK, FeatureSchema, FeatureTables
 
@@ -205,22 +205,16 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         return routed({"logits": scores.logits, **name_routing(scores.routing)})["logits"]
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
+        """The constructor's arguments, each an attribute of that name, ready for JSON."""
+        classes = type(self).mro()
+        classes = classes[: classes.index(FeatureScorer) + 1]
         return {
             "schema": self.schema.model_dump(mode="json", exclude_defaults=True),
             "tables": {
                 "statistics": self.tables.statistics,
                 "vocabularies": dict(self.tables.vocabularies),
             },
-            "embedding_dim": self.embedding_dim,
-            "embedding_l2": self.embedding_l2,
-            "expert_hidden_dims": list(self.expert_hidden_dims),
-            "activation": self.activation,
-            "dropout": self.dropout,
-            "seed": self.seed,
-            "num_outputs": self.num_outputs,
-            "trunk": self.trunk,
-            "ignored_features": list(self.ignored_features),
+            **arguments_of(self, classes, skip=("schema", "tables")),
         }
 
     @classmethod

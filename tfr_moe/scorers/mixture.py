@@ -6,8 +6,6 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers.dispatch import DEFAULT_CAPACITY
-from tfr_moe.layers.experts import Dispatch
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 from tfr_moe.layers.normalization import Norm
@@ -17,6 +15,11 @@ from tfr_moe.scorers.base import FeatureScorer, Scores
 ALL_FEATURES = "all"
 MIXTURE = "mixture"
 """Name of the layer that mixes the experts."""
+_OF_LAYER = (
+    *("num_experts", "top_k", "num_adversarial", "hsc_weight", "adversarial_weight"),
+    *("importance_weight", "gate_learning_rate_multiplier", "noisy_gate"),
+    *("gate_residual", "shared_expert", "expert_norm"),
+)
 
 
 class MixtureScorer(FeatureScorer):
@@ -34,15 +37,11 @@ class MixtureScorer(FeatureScorer):
         hsc_weight: lambda_1; None disables HSC.
         adversarial_weight: lambda_2.
         importance_weight: see `CategoryMixtureOfExperts`.
-        load_weight: see `CategoryMixtureOfExperts`.
         gate_learning_rate_multiplier: see `NoisyTopKGate`.
         noisy_gate: whether the gate adds noise in training.
         gate_residual: see `CategoryMixtureOfExperts`.
         shared_expert: see `CategoryMixtureOfExperts`.
-        expert_norm: `none`, `batch` or `layer`, see `ExpertTowers`, like the next three.
-        dispatch: `sorted` or `grouped`.
-        expert_capacity: slots of a group under `grouped`.
-        jit_compile: whether XLA compiles the experts in training.
+        expert_norm: `norm` of `ExpertTowers`.
         **kwargs: see `FeatureScorer`.
 
     Raises:
@@ -61,15 +60,11 @@ class MixtureScorer(FeatureScorer):
         hsc_weight: float | None = 1e-3,
         adversarial_weight: float = 1e-3,
         importance_weight: float = 0.0,
-        load_weight: float = 0.0,
         gate_learning_rate_multiplier: float = 1.0,
         noisy_gate: bool = True,
         gate_residual: bool = False,
         shared_expert: bool = False,
         expert_norm: Norm = "none",
-        dispatch: Dispatch = "sorted",
-        expert_capacity: int = DEFAULT_CAPACITY,
-        jit_compile: bool = False,
         **kwargs: Any,
     ):
         super().__init__(schema, tables, **kwargs)
@@ -85,32 +80,21 @@ class MixtureScorer(FeatureScorer):
         known = [f.name for f in schema.select("context")]
         if not self.gate_features:
             raise UserError(
-                f"gate_features: names no feature; there are: {', '.join(known)}, "
+                f"gate_features: names no feature; allowed: {', '.join(known)}, "
                 f"or {ALL_FEATURES!r} alone"
             )
         for name in self.gate_features:
             if name not in known and self.gate_features != (ALL_FEATURES,):
                 raise UserError(
-                    f"gate_features: {name!r} is not a context feature; there are: "
+                    f"gate_features: {name!r} is not a context feature; allowed: "
                     f"{', '.join(known)}, or {ALL_FEATURES!r} alone"
                 )
-        self._mixture: dict[str, Any] = {
-            "num_experts": num_experts,
-            "top_k": top_k,
-            "num_adversarial": num_adversarial,
-            "hsc_weight": hsc_weight,
-            "adversarial_weight": adversarial_weight,
-            "importance_weight": importance_weight,
-            "load_weight": load_weight,
-            "gate_learning_rate_multiplier": gate_learning_rate_multiplier,
-            "noisy_gate": noisy_gate,
-            "gate_residual": gate_residual,
-            "shared_expert": shared_expert,
-            "expert_norm": expert_norm,
-            "dispatch": dispatch,
-            "expert_capacity": expert_capacity,
-            "jit_compile": jit_compile,
-        }
+        self.num_experts, self.top_k, self.num_adversarial = num_experts, top_k, num_adversarial
+        self.hsc_weight, self.adversarial_weight = hsc_weight, adversarial_weight
+        self.importance_weight = importance_weight
+        self.gate_learning_rate_multiplier = gate_learning_rate_multiplier
+        self.noisy_gate, self.gate_residual = noisy_gate, gate_residual
+        self.shared_expert, self.expert_norm = shared_expert, expert_norm
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""
@@ -121,7 +105,7 @@ class MixtureScorer(FeatureScorer):
             seed=self.seed,
             num_outputs=self.num_outputs,
             name=MIXTURE,
-            **self._mixture,
+            **{name: getattr(self, name) for name in _OF_LAYER},
         )
         hierarchy = self.schema.hierarchy
         outputs = mixture(
@@ -137,11 +121,3 @@ class MixtureScorer(FeatureScorer):
             return features.items
         blocks = [features.context[name] for name in self.gate_features]
         return blocks[0] if len(blocks) == 1 else tf.concat(blocks, axis=-1)
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {
-            **super().get_config(),
-            "gate_features": list(self.gate_features),
-            **self._mixture,
-        }

@@ -52,19 +52,19 @@ class DomainScorer(FeatureScorer, metaclass=abc.ABCMeta):
                 "schema: domains need `hierarchy`, whose parent category is the domain of a list"
             )
         self.parent, names = top_categories(schema, tables)
-        self.groups: tuple[tuple[str, ...], ...] = tuple((name,) for name in names)
+        self.category_groups: tuple[tuple[str, ...], ...] = tuple((name,) for name in names)
         if category_groups is not None:
-            self.groups = groups_of_categories(category_groups, schema, tables)
+            self.category_groups = groups_of_categories(category_groups, schema, tables)
         self.unknown_share = unknown_share
 
     @property
     def num_domains(self) -> int:
         """Number of domains, including that of unknown categories."""
-        return len(self.groups) + 1
+        return len(self.category_groups) + 1
 
     def of_lists(self, context_features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the numbers of the domains."""
-        layer = CategoryGroups(self.groups, self.unknown_share, self.seed, name="domains")
+        layer = CategoryGroups(self.category_groups, self.unknown_share, self.seed, name="domains")
         return {_DOMAIN: layer(context_features[self.parent])}
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
@@ -76,14 +76,6 @@ class DomainScorer(FeatureScorer, metaclass=abc.ABCMeta):
     @abc.abstractmethod
     def network(self) -> tf.keras.layers.Layer:
         """A new layer: vectors, domains and mask -> logits, or a dict of logits and routing."""
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {
-            **super().get_config(),
-            "category_groups": [list(group) for group in self.groups],
-            "unknown_share": self.unknown_share,
-        }
 
 
 class PLEScorer(DomainScorer):
@@ -111,12 +103,10 @@ class PLEScorer(DomainScorer):
         **kwargs: Any,
     ):
         super().__init__(schema, tables, *args, **kwargs)
-        self._levels: dict[str, Any] = {
-            "tower_hidden_dims": list(tower_hidden_dims),
-            "num_levels": num_levels,
-            "num_domain_experts": num_domain_experts,
-            "num_shared_experts": num_shared_experts,
-        }
+        self.tower_hidden_dims = tuple(tower_hidden_dims)
+        self.num_levels = num_levels
+        self.num_domain_experts = num_domain_experts
+        self.num_shared_experts = num_shared_experts
 
     def network(self) -> ProgressiveExtraction:
         """See `DomainScorer`."""
@@ -128,12 +118,11 @@ class PLEScorer(DomainScorer):
             seed=self.seed,
             num_outputs=self.num_outputs,
             name="ple",
-            **self._levels,
+            tower_hidden_dims=self.tower_hidden_dims,
+            num_levels=self.num_levels,
+            num_domain_experts=self.num_domain_experts,
+            num_shared_experts=self.num_shared_experts,
         )
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {**super().get_config(), **self._levels}
 
 
 class StarScorer(DomainScorer):
@@ -174,11 +163,3 @@ class StarScorer(DomainScorer):
             self.domain_norm,
             name="star",
         )
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {
-            **super().get_config(),
-            "auxiliary_hidden_dims": list(self.auxiliary_hidden_dims),
-            "domain_norm": self.domain_norm,
-        }

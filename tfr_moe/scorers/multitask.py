@@ -12,7 +12,7 @@ from tfr_moe.layers.category_groups import CategoryGroups
 from tfr_moe.layers.category_mmoe import CategoryMMoE
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.task_scores import Combination, CombinedScore, TaskScores
-from tfr_moe.layers.task_sharing import MULTITASK, match_budget
+from tfr_moe.layers.task_sharing import MULTITASK
 from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import FEATURES, ROUTING, TRUNK, FeatureScorer, Routing, Scores
 
@@ -128,7 +128,6 @@ class MultiTaskScorer(FeatureScorer):
             "treating different groups of major product categories as different tasks, within a
             mini-batch".
         tower_hidden_dims: hidden layers of each task's tower, on top of `expert_hidden_dims`.
-        parameter_budget: see `match_budget`; None leaves `expert_hidden_dims` unchanged.
         ordinal_tasks: tasks that keep all outputs if `num_outputs` is above 1; None for all of
             them. The others use the first.
         num_experts: N of `omoe` and `mmoe`.
@@ -150,7 +149,6 @@ class MultiTaskScorer(FeatureScorer):
         tasks: Mapping[str, str | None] | None = None,
         category_groups: int | Sequence[Sequence[str]] | None = None,
         tower_hidden_dims: tuple[int, ...] = (64,),
-        parameter_budget: int | None = None,
         ordinal_tasks: Sequence[str] | None = None,
         num_experts: int = 8,
         l2_weight: float = 1e-3,
@@ -166,11 +164,10 @@ class MultiTaskScorer(FeatureScorer):
         for name in self.tasks:
             if name in (network, *_LAYERS):
                 raise UserError(f"tasks: {name!r} is the name of a layer and can't be a task")
-        self.groups: tuple[tuple[str, ...], ...] = ()
+        self.category_groups: tuple[tuple[str, ...], ...] | None = None
         if category_groups is not None:
-            self.groups = groups_of_categories(category_groups, schema, tables)
+            self.category_groups = groups_of_categories(category_groups, schema, tables)
         self.tower_hidden_dims = tuple(tower_hidden_dims)
-        self.parameter_budget = parameter_budget
         ordinal = self.tasks if ordinal_tasks is None else ordinal_tasks
         self.ordinal_tasks = tuple(ordinal) if self.num_outputs > 1 else ()
         self.num_experts = num_experts
@@ -181,53 +178,47 @@ class MultiTaskScorer(FeatureScorer):
     @property
     def task_names(self) -> list[str]:
         """The names of the towers."""
-        return [f"group_{i}" for i in range(len(self.groups))] or list(self.tasks)
+        return [f"group_{i}" for i in range(len(self.category_groups or ()))] or list(self.tasks)
 
     def network_settings(self) -> dict[str, Any]:
         """The arguments that only the layer of this network has."""
         return {name: getattr(self, name) for name in _SETTINGS.get(self.network, ())}
 
-    def layer_settings(self, input_width: int) -> dict[str, Any]:
-        """The arguments of the layer over input vectors of that width."""
-        sizes: dict[str, Any] = {
+    def layer_settings(self) -> dict[str, Any]:
+        """The arguments of the layer."""
+        return {
             "hidden_dims": self.expert_hidden_dims,
             "tower_hidden_dims": self.tower_hidden_dims,
             "num_outputs": self.num_outputs,
-            **self.network_settings(),
-        }
-        if self.parameter_budget is not None:
-            names, budget = self.task_names, self.parameter_budget
-            sizes = match_budget(self.network, budget, input_width, len(names), **sizes)
-        return {
-            **sizes,
             "activation": self.activation,
             "dropout": self.dropout,
             "seed": self.seed,
             "task_names": self.task_names,
+            **self.network_settings(),
         }
 
     def of_lists(self, context_features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the index of the lists' tasks, where tasks are groups of categories."""
-        if not self.groups or self.schema.hierarchy is None:
+        if not self.category_groups or self.schema.hierarchy is None:
             return {}
         parents = context_features[self.schema.hierarchy.parent]
-        groups = CategoryGroups(self.groups, name="category_groups")(parents)
+        groups = CategoryGroups(self.category_groups, name="category_groups")(parents)
         # Group 0, of all other categories, belongs to the last task.
-        return {_GROUP: tf.math.floormod(groups - 1, len(self.groups))}
+        return {_GROUP: tf.math.floormod(groups - 1, len(self.category_groups))}
 
     def outputs(
         self, features: EncodedFeatures, mask: tf.Tensor, input_width: int
     ) -> tuple[tf.Tensor | dict[str, tf.Tensor], int]:
         """The outputs of a new layer, with logits [B, L, tasks], and its number of experts."""
         layer = MULTITASK[self.network](
-            len(self.task_names), name=self.network, **self.layer_settings(input_width)
+            len(self.task_names), name=self.network, **self.layer_settings()
         )
         return layer(features.items, mask=mask), getattr(layer, "num_experts", 0)
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`; logits [B, L, tasks], with groups of categories [B, L]."""
         scores = Scores.of_layer(*self.outputs(features, mask, input_width))
-        if not self.groups:
+        if not self.category_groups:
             return scores
         task, routing = features.context[_GROUP], scores.routing
         if len(routing) > 1:
@@ -244,7 +235,7 @@ class MultiTaskScorer(FeatureScorer):
     ) -> Any:
         """Raw features and mask [B, L] -> logits [B, L], by task where there are several labels."""
         logits = super().__call__(context_features, example_features, mask)
-        if self.groups:
+        if self.category_groups:
             return logits
         if len(self.tasks) == 1:
             return logits[:, :, 0]
@@ -253,22 +244,6 @@ class MultiTaskScorer(FeatureScorer):
         return {
             name: tf.keras.layers.Activation("linear", name=name, dtype="float32")(score)
             for name, score in scores.items()
-        }
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {
-            **super().get_config(),
-            "network": self.network,
-            "tasks": self.tasks,
-            "category_groups": [list(group) for group in self.groups] or None,
-            "tower_hidden_dims": list(self.tower_hidden_dims),
-            "parameter_budget": self.parameter_budget,
-            "ordinal_tasks": list(self.ordinal_tasks),
-            "num_experts": self.num_experts,
-            "l2_weight": self.l2_weight,
-            "stitch_self_weight": self.stitch_self_weight,
-            "tensor_ranks": list(self.tensor_ranks),
         }
 
 
@@ -286,7 +261,7 @@ class CategoryMMoEScorer(MultiTaskScorer):
         **kwargs: see `MultiTaskScorer`.
 
     Raises:
-        UserError: if the schema has no hierarchy, or for a `parameter_budget`.
+        UserError: if the schema has no hierarchy.
     """
 
     def __init__(
@@ -311,10 +286,6 @@ class CategoryMMoEScorer(MultiTaskScorer):
             raise UserError(
                 "schema: a mixture needs `hierarchy` with its child and parent category"
             )
-        if self.parameter_budget is not None:
-            raise UserError(
-                "parameter_budget: not available for category_mmoe, which computes K of N experts"
-            )
 
     def outputs(
         self, features: EncodedFeatures, mask: tf.Tensor, input_width: int
@@ -322,9 +293,7 @@ class CategoryMMoEScorer(MultiTaskScorer):
         """See `MultiTaskScorer`."""
         hierarchy = self.schema.hierarchy
         assert hierarchy is not None
-        layer = CategoryMMoE(
-            len(self.task_names), name=self.network, **self.layer_settings(input_width)
-        )
+        layer = CategoryMMoE(len(self.task_names), name=self.network, **self.layer_settings())
         outputs = layer(
             features.items,
             features.context[hierarchy.child],
@@ -332,10 +301,6 @@ class CategoryMMoEScorer(MultiTaskScorer):
             mask=mask,
         )
         return outputs, layer.num_experts
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {**super().get_config(), **self.network_settings()}
 
 
 def combined_model(

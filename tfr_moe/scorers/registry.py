@@ -17,7 +17,6 @@ _ENCODER = {
     "attention_heads": "num_heads",
     "attention_hidden_dim": "hidden_dim",
     "attention_residual": "residual",
-    "num_inducing_points": "num_inducing_points",
     "positional_encoding": "positional_encoding",
     "max_positions": "max_positions",
     "dropout": "dropout",

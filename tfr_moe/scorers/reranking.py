@@ -93,14 +93,6 @@ class PRMScorer(FeatureScorer):
         probability = ListLogProbability(name="probability", dtype="float32")
         return Scores(probability(logits, mask=mask))
 
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {
-            **super().get_config(),
-            "personalized": self.personalized,
-            "personal_vector": self.personal_vector,
-        }
-
 
 class DLCMScorer(FeatureScorer):
     """`dlcm`: see `DeepListwiseContext`; `expert_hidden_dims` are those of its ELU layers.
@@ -138,11 +130,3 @@ class DLCMScorer(FeatureScorer):
             name="dlcm",
         )
         return Scores(dlcm(features.items, mask=mask))
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {
-            **super().get_config(),
-            "state_dim": self.state_dim,
-            "num_comparisons": self.num_comparisons,
-        }

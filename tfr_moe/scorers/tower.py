@@ -44,7 +44,7 @@ class TowerScorer(FeatureScorer):
     Args:
         schema: see `FeatureScorer`.
         tables: see `FeatureScorer`.
-        expert_norm: `none`, `batch` or `layer`: of the hidden layers, over valid items.
+        expert_norm: `norm` of `ExpertTowers`.
         **kwargs: see `FeatureScorer`.
     """
 
@@ -75,10 +75,6 @@ class TowerScorer(FeatureScorer):
     def hidden_dims(self, input_width: int) -> tuple[int, ...]:
         """The widths of the hidden layers over an input of `input_width`."""
         return self.expert_hidden_dims
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {**super().get_config(), "expert_norm": self.expert_norm}
 
 
 class WideTowerScorer(TowerScorer):
@@ -115,12 +111,3 @@ class WideTowerScorer(TowerScorer):
         towers = self.top_k * tower_parameters(input_width, self.expert_hidden_dims)
         active = towers + self.gate_width * self.num_experts
         return widened_dims(input_width, self.expert_hidden_dims, active)
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {
-            **super().get_config(),
-            "num_experts": self.num_experts,
-            "top_k": self.top_k,
-            "gate_width": self.gate_width,
-        }

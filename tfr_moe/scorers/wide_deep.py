@@ -110,14 +110,6 @@ class WideDeepScorer(TowerScorer):
             linear += crossed(ids, mask=mask)
         return logits + (linear if self.num_outputs == 1 else tf.expand_dims(linear, -1))
 
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, ready for JSON."""
-        return {
-            **super().get_config(),
-            "wide_crosses": [list(pair) for pair in self.wide_crosses],
-            "cross_buckets": self.cross_buckets,
-        }
-
 
 class ClickModelScorer(FeatureScorer):
     r"""`click_model`: a pointwise model whose last hidden layer is PRM's personalized vector.

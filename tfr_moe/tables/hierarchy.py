@@ -42,13 +42,13 @@ def check_hierarchy(hierarchy: Mapping[str, str], names: Sequence[str]) -> None:
         >>> check_hierarchy({"child": "sub", "parent": "top"}, ["sub", "query"])
         Traceback (most recent call last):
         tfr_moe.errors.UserError: hierarchy parent 'top': must be a categorical context feature; \
-there are: sub, query
+allowed: sub, query
     """
     for role in ("child", "parent"):
         if hierarchy.get(role) not in names:
             raise UserError(
                 f"hierarchy {role} {hierarchy.get(role)!r}: must be a categorical context feature; "
-                f"there are: {', '.join(names) or 'none'}"
+                f"allowed: {', '.join(names) or 'none'}"
             )
 
 

@@ -240,7 +240,7 @@ def _warnings_of_gate(logs: dict[str, Any], suffix: str, config: RunConfig) -> d
     dead = logs.get(f"dead_experts{suffix}", 0)
     if dead >= 1:
         multitask = config.model in MULTITASK_NAMES
-        cure = "use fewer experts" if multitask else "set importance_weight or load_weight"
+        cure = "use fewer experts" if multitask else "set importance_weight"
         warnings["dead"] = (
             f"{dead:.0f} of {config.gate.num_experts} experts get less than 1 % of an equal share "
             f"of the weight of {gate}; {cure}"

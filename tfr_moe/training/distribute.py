@@ -1,13 +1,11 @@
-"""The processes that train together, from `TF_CONFIG` or a specification. Loads no TensorFlow."""
+"""The processes that train together, from `TF_CONFIG`. Loads no TensorFlow."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import socket
 from collections.abc import Mapping
-from contextlib import ExitStack
 from typing import NamedTuple
 
 from tfr_moe.config import RunConfig
@@ -18,7 +16,6 @@ MULTI_WORKER = "MultiWorkerMirroredStrategy"
 ROLES = ("chief", "worker")
 
 _ADDRESS = re.compile(r"[^\s:,=]+:\d{1,5}")
-_CLUSTER_FORM = "ROLE=HOST:PORT,HOST:PORT ..., such as 'worker=a:2222,b:2222'"
 
 
 class ClusterTask(NamedTuple):
@@ -48,77 +45,26 @@ class Cluster(NamedTuple):
     task: ClusterTask
 
     @property
-    def tasks(self) -> list[ClusterTask]:
-        """All tasks, workers first."""
-        return [
-            ClusterTask(role, index)
-            for role in ("worker", "chief")
-            for index in range(len(self.addresses.get(role, ())))
-        ]
-
-    @property
     def leader(self) -> ClusterTask:
         """The task that writes the run: the chief, or the first worker where there is no chief."""
         return ClusterTask("chief" if "chief" in self.addresses else "worker", 0)
 
-    def of(self, task: ClusterTask) -> Cluster:
-        """The same cluster with another task as this process."""
-        return self._replace(task=task)
 
-    def to_json(self) -> str:
-        """The value of `TF_CONFIG`."""
-        task = {"type": self.task.role, "index": self.task.number}
-        return json.dumps({"cluster": self.addresses, "task": task})
-
-
-def _make_cluster(
-    addresses: Mapping[str, tuple[str, ...]], task: ClusterTask, source: str
-) -> Cluster:
+def _check_cluster(addresses: Mapping[str, tuple[str, ...]], task: ClusterTask) -> None:
     for role, of_role in addresses.items():
         if role not in ROLES:
-            raise UserError(f"{source}: unknown role {role!r}; allowed: {', '.join(ROLES)}")
+            raise UserError(f"{TF_CONFIG}: unknown role {role!r}; allowed: {', '.join(ROLES)}")
         for address in of_role:
             if not _ADDRESS.fullmatch(address):
-                raise UserError(f"{source}: {role} {address!r} must be HOST:PORT")
+                raise UserError(f"{TF_CONFIG}: {role} {address!r} must be HOST:PORT")
     every = [address for of_role in addresses.values() for address in of_role]
     repeated = {address for address in every if every.count(address) > 1}
     if repeated:
-        raise UserError(f"{source}: {', '.join(sorted(repeated))} is given twice")
+        raise UserError(f"{TF_CONFIG}: {', '.join(sorted(repeated))} is given twice")
     if len(addresses.get("chief", ())) > 1:
-        raise UserError(f"{source}: there must be one chief")
-    if not addresses.get("worker") and not addresses.get("chief"):
-        raise UserError(f"{source}: there must be a worker")
+        raise UserError(f"{TF_CONFIG}: there must be one chief")
     if not 0 <= task.number < len(addresses.get(task.role, ())):
-        raise UserError(f"{source}: there is no task {task.role}:{task.number} in the cluster")
-    return Cluster({role: tuple(of_role) for role, of_role in addresses.items() if of_role}, task)
-
-
-def parse_cluster(cluster: str, task: str) -> Cluster:
-    """Parses a cluster and the task of this process.
-
-    Args:
-        cluster: `ROLE=HOST:PORT,HOST:PORT ...`.
-        task: `ROLE:NUMBER`.
-
-    Raises:
-        UserError: if they are malformed, or the task is not in the cluster.
-
-    Example:
-        >>> cluster = parse_cluster("worker=a:2222,b:2222", "worker:1")
-        >>> cluster.addresses, cluster.task.number
-        ({'worker': ('a:2222', 'b:2222')}, 1)
-    """
-    addresses: dict[str, tuple[str, ...]] = {}
-    for part in cluster.replace(";", " ").split():
-        role, equals, of_role = part.partition("=")
-        if not equals or role in addresses:
-            raise UserError(f"cluster {cluster!r}: must be {_CLUSTER_FORM}")
-        addresses[role] = tuple(of_role.split(","))
-    role, _, index = task.partition(":")
-    if not index.isdecimal():
-        raise UserError(f"task {task!r}: must be ROLE:NUMBER, such as worker:0")
-    source = f"cluster {cluster!r}, task {task}"
-    return _make_cluster(addresses, ClusterTask(role, int(index)), source)
+        raise UserError(f"{TF_CONFIG}: task {task.role}:{task.number} is not in the cluster")
 
 
 def cluster_from_environment(environment: Mapping[str, str] = os.environ) -> Cluster | None:
@@ -138,6 +84,7 @@ def cluster_from_environment(environment: Mapping[str, str] = os.environ) -> Clu
             role: (of_role,) if isinstance(of_role, str) else tuple(of_role)
             for role, of_role in content.get("cluster", {}).items()
         }
+        addresses = {role: of_role for role, of_role in addresses.items() if of_role}
         if sum(map(len, addresses.values())) < 2:
             return None
         task = ClusterTask(str(content["task"]["type"]), int(content["task"]["index"]))
@@ -145,7 +92,8 @@ def cluster_from_environment(environment: Mapping[str, str] = os.environ) -> Clu
         raise UserError(
             f"{TF_CONFIG}: must be JSON with cluster and task (type, index). Received: {text!r}"
         ) from error
-    return _make_cluster(addresses, task, TF_CONFIG)
+    _check_cluster(addresses, task)
+    return Cluster(addresses, task)
 
 
 def find_cluster(strategy: str | None, cluster: Cluster | None = None) -> Cluster | None:
@@ -153,19 +101,6 @@ def find_cluster(strategy: str | None, cluster: Cluster | None = None) -> Cluste
     if cluster is None and strategy == MULTI_WORKER:
         return cluster_from_environment()
     return cluster
-
-
-def local_cluster(workers: int) -> Cluster:
-    """A cluster on free ports of this machine, from the point of view of its leader."""
-    with ExitStack() as stack:
-
-        def free_address() -> str:
-            reserved = stack.enter_context(socket.socket())
-            reserved.bind(("127.0.0.1", 0))
-            return f"127.0.0.1:{reserved.getsockname()[1]}"
-
-        addresses = {"worker": tuple(free_address() for _ in range(workers))}
-    return Cluster(addresses, ClusterTask("worker", 0))
 
 
 def resolve_strategy(cluster: Cluster | None, strategy: str | None) -> str | None:
@@ -179,7 +114,8 @@ def resolve_strategy(cluster: Cluster | None, strategy: str | None) -> str | Non
         UserError: if the two do not go together.
 
     Example:
-        >>> resolve_strategy(parse_cluster("worker=a:1,b:1", "worker:0"), None)
+        >>> cluster = Cluster({"worker": ("a:1", "b:1")}, ClusterTask("worker", 0))
+        >>> resolve_strategy(cluster, None)
         'MultiWorkerMirroredStrategy'
     """
     if strategy == "ParameterServerStrategy":

@@ -11,7 +11,6 @@ from rich.console import Console
 from tfr_moe import losses, metrics
 from tfr_moe._compat import tf, tfr
 from tfr_moe.config import RunConfig
-from tfr_moe.config.tasks import metric_of
 from tfr_moe.errors import UserError
 from tfr_moe.training.callbacks import (
     DropMissing,
@@ -23,8 +22,6 @@ from tfr_moe.training.callbacks import (
 from tfr_moe.training.optimizers import learning_rate_drop, make_optimizer
 from tfr_moe.training.strategy import ProcessContext, join_cluster, shard_batches
 from tfr_moe.utils.console import progress_bar
-
-_PROFILED_STEPS = (5, 15)  # the first steps trace graphs and fill buffers
 
 
 class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
@@ -62,14 +59,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         self._context = join_cluster(config.training.strategy) if context is None else context
         self.tasks = config.tasks_over(dataset_builder.schema)
         self.monitor = f"val_{config.training.monitor}"
-        self.higher = False
-        if config.training.monitor != "loss":
-            metric = (
-                metric_of(config.training.monitor, self.tasks)
-                if self.tasks
-                else config.training.monitor
-            )
-            self.higher = metrics.higher_is_better(metric)
+        self.higher = config.training.monitor != "loss"
         self.history = RunHistory(
             run,
             self.monitor,
@@ -157,13 +147,8 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
             tf.keras.callbacks.BackupAndRestore(str(self._run / "backup"), delete_checkpoint=False),
         ]
         if self._context.is_leader:
-            callbacks.append(
-                tf.keras.callbacks.TensorBoard(
-                    str(self._run / "tensorboard"),
-                    write_graph=False,
-                    profile_batch=_PROFILED_STEPS if self._config.training.profile else 0,
-                )
-            )
+            logs = str(self._run / "tensorboard")
+            callbacks.append(tf.keras.callbacks.TensorBoard(logs, write_graph=False))
         return [*callbacks, *self._callbacks]
 
     def train_and_validate(self, verbose: int = 0) -> None:

@@ -103,10 +103,6 @@ def check_names(config: RunConfig, schema: FeatureSchema | None = None) -> None:
             metrics.get(name)
             if schema is not None:
                 check_positions([name], schema.position)
-            if loss == "ordinal" and not metrics.supports_ordinal(name):
-                raise UserError(
-                    f"metric {name!r} takes one output per item, loss ordinal has several"
-                )
 
 
 def _graded_labels(folder: DataFolder, config: RunConfig) -> list[str]:

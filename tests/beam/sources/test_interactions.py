@@ -270,14 +270,6 @@ def test_what_cant_be_a_list_is_counted_by_its_reason(tmp_path):
     ]
 
 
-def test_a_robot_keeps_its_earliest_events_and_the_others_are_counted(tmp_path):
-    events = chance_events(300)
-    robot = [{"user": "robot", "item": f"i{n % 40}", "time": n * 60, "paid": 1} for n in range(500)]
-    lists, counts, _ = made(tmp_path, events + robot, max_user_events=50, repeats=True)
-    assert outcomes(counts)["left out: too many of one user"] == 450
-    assert max(row["user_events"] for rows in lists for row in rows) < 50
-
-
 def test_the_same_seed_gives_the_same_bytes_and_the_manifest_describes_the_draw(tmp_path):
     path = logs.write_csv(tmp_path / "events.csv", chance_events(250))
     (tmp_path / "schema.yaml").write_text(yaml.safe_dump(SCHEMA))

@@ -41,12 +41,6 @@ ROWS = [
         {"output": "BL"},
     ),
     ModelCase(
-        "SelfAttentionEncoder by way of points",
-        lambda: layers.SelfAttentionEncoder(**ENCODER, num_inducing_points=3),
-        LISTS,
-        {"output": "BL"},
-    ),
-    ModelCase(
         "SelfAttentionEncoder with dropout",
         lambda: layers.SelfAttentionEncoder(**ENCODER, dropout=0.2),
         LISTS,

@@ -24,7 +24,7 @@ ROWS = [
     scorer(
         "MultiTaskScorer with a conversion",
         lambda: scorers.MultiTaskScorer(
-            TASKS, TABLES, tasks={"purchase": "click", "click": None}, parameter_budget=900, **SMALL
+            TASKS, TABLES, tasks={"purchase": "click", "click": None}, **SMALL
         ),
         BY_TASK,
     ),

@@ -279,6 +279,12 @@ def test_gains_by_hand():
         gain_by_size.gains({"MoE": [better]}, {}, 1)
 
 
+def test_buckets_hold_categories_of_similar_size():
+    categories = np.array(["shoes", "books", "shoes", "tools"])
+    found = gain_by_size.bucketed(categories, {"shoes": 900, "books": 30}, 2)
+    assert found.tolist() == ["2: 900 to 900", "1: 0 to 30", "2: 900 to 900", "1: 0 to 30"]
+
+
 def test_gains_of_many_models_fit_into_a_terminal():
     base = dataclasses.replace(
         result([0.5, 0.5, 0.6, 0.6]), categories=np.array(["p", "p", "q", "q"], object)
@@ -310,7 +316,7 @@ def test_groups_take_their_colours_and_the_rest_is_named():
     assert colour_groups(gates, None)[1] == ["b", "a", "c"]
     found, order = colour_groups(gates, {"Fashion": ["a", "b"]})
     assert (found, order) == (["Fashion", "Fashion", "(others)"], ["Fashion", "(others)"])
-    with pytest.raises(UserError, match="groups: 'd' is no top category; there are: a, b, c"):
+    with pytest.raises(UserError, match="groups: 'd' is no top category; allowed: a, b, c"):
         colour_groups(gates, {"Fashion": ["d"]})
 
 

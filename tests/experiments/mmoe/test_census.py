@@ -18,8 +18,9 @@ from experiments.mmoe.census_training import (
     sample_space,
     train,
 )
+from experiments.mmoe.models import parameter_count
 from tests.experiments.mmoe.rows import write_rows
-from tfr_moe.layers.task_sharing import MULTITASK, parameter_count
+from tfr_moe.layers import MULTITASK
 from tfr_moe.tuning import keras_tuner
 from tfr_moe.utils import read_json
 

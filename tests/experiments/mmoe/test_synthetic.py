@@ -9,6 +9,7 @@ from rich.console import Console
 from experiments.__main__ import main
 from experiments.common.settings import choose
 from experiments.common.study import StudyContext, run_study
+from experiments.mmoe.models import parameter_count
 from experiments.mmoe.synthetic import (
     SyntheticSettings,
     best_rates,
@@ -20,7 +21,6 @@ from experiments.mmoe.synthetic import (
     train_one,
 )
 from tfr_moe.errors import UserError
-from tfr_moe.layers import parameter_count
 from tfr_moe.utils import read_json
 
 TINY = [

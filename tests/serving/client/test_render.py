@@ -19,17 +19,13 @@ def shown(ranking: Ranking) -> list[str]:
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
-def cells(line: str) -> list[str]:
-    return [part.strip() for part in line.strip("│┃").replace("┃", "│").split("│")]
-
-
 def test_items_are_in_rank_order_with_their_fields():
     lines = shown(Ranking("shop", 3, (RankedItem(1, 2.0), RankedItem(0, -0.25))))
     assert lines[0] == "shop version 3"
-    assert cells(lines[2]) == ["rank", "item", "score", "title", "price", "tags"]
-    assert cells(lines[4]) == ["1", "1", "2.0000", "doll", "", "new sale"]
-    assert cells(lines[5]) == ["2", "0", "-0.2500", "[b]ball[/b]", "9.5", ""]
-    assert len(lines) == 7
+    assert lines[1].split() == ["rank", "item", "score", "title", "price", "tags"]
+    assert lines[3].split() == ["1", "1", "2.0000", "doll", "new", "sale"]
+    assert lines[4].split() == ["2", "0", "-0.2500", "[b]ball[/b]", "9.5"]
+    assert len(lines) == 5
 
 
 def test_the_experts_of_the_list_are_below_the_table():
@@ -40,8 +36,8 @@ def test_the_experts_of_the_list_are_below_the_table():
 
 def test_the_experts_of_an_item_are_in_its_row():
     lines = shown(Ranking("shop", 3, (RankedItem(0, 1.0, (Expert(4, 1.0),)),)))
-    assert cells(lines[2])[-1] == "experts (weight)"
-    assert cells(lines[4])[-1] == "4 (1.00)"
+    assert lines[1].endswith("experts (weight)")
+    assert lines[3].endswith("4 (1.00)")
 
 
 def test_json_has_the_same_in_the_same_order():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,6 @@ SETTINGS: dict[str, Any] = {
     "embedding_l2": 0.1,
     "num_adversarial": 1,
     "importance_weight": 0.1,
-    "load_weight": 0.1,
     "tower_hidden_dims": (4,),
     "tensor_ranks": (3, 3, 2),
 }
@@ -117,6 +117,6 @@ def test_the_export_of_a_run_scores_as_evaluate_does(name, folders, tmp_path):
     run = load_run(tmp_path / "run")
     expected = evaluated(run.ranker(), folder, [task.name for task in run.tasks])
     assert_same_scores(version, folder, expected)
-    card = (version / "assets.extra" / "model_card.md").read_text()
-    assert "* validation: 40 lists" in card
-    assert "Of 40 validation lists, 0.0 %" in card
+    details = json.loads((version / "assets.extra" / "details.json").read_text())
+    assert details["config"]["model"] == name
+    assert details["data"]["splits"]["validation"]["lists"] == 40

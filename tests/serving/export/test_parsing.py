@@ -170,17 +170,3 @@ def test_scalar_numerics_are_checked_feature_by_feature():
     assert features["vector"].tolist() == [[[1.0, 2.0]]]
     assert "vector" in refusal(elwc(context, without(item, "vector")), schema=SCALAR)
     assert "age" in refusal(elwc(without(context, "age"), item), schema=SCALAR)
-
-
-def test_items_are_lists_of_one():
-    both = [fill(tf.train.Example(), {**CONTEXT, **ITEM}).SerializeToString()] * 2
-    single = RequestParser(PACKED).items(tf.constant(both))
-    lists = parse(*[elwc(CONTEXT, ITEM)] * 2)
-    assert single.keys() == lists.keys()
-    for name, value in lists.items():
-        np.testing.assert_array_equal(single[name].numpy(), value)
-
-
-def test_no_items_are_filled_up_to_a_padded_one():
-    features = RequestParser(PACKED).items(tf.constant([], tf.string))
-    assert features[MASK].numpy().tolist() == [[False]]

@@ -75,7 +75,6 @@ def test_an_empty_batch_gives_empty_answers(predict, rank, signature):
     }
     assert signature("mixture", "rank")([])["expert_ids"].shape == (0, 2)
     assert signature("itemwise", "rank")([])["expert_ids"].shape == (0, 0, 2)
-    assert signature("plain", "tensorflow/serving/regress")([])["outputs"].shape == (0,)
 
 
 @pytest.mark.parametrize("lists", [[b""], [elwc([])], [elwc([]), elwc([])]])
@@ -120,19 +119,6 @@ def test_a_missing_required_feature_fails_with_its_name(predict):
     del proto.examples[1].features.feature["example_numeric"]
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"required.*price"):
         predict([elwc(shop_items(2)), proto.SerializeToString()])
-
-
-def test_regress_scores_single_items_as_lists_of_one(signature, predict):
-    from tensorflow_serving.apis import input_pb2
-
-    examples = []
-    for item in shop_items(4):
-        proto = input_pb2.ExampleListWithContext.FromString(elwc([item]))
-        merged = proto.context.SerializeToString() + proto.examples[0].SerializeToString()
-        examples.append(merged)
-    regressed = signature("plain", "tensorflow/serving/regress")(examples)["outputs"]
-    expected = predict([elwc([item]) for item in shop_items(4)])["scores"][:, 0]
-    np.testing.assert_allclose(regressed, expected, atol=1e-6)
 
 
 def test_a_list_level_gate_returns_its_experts_once_per_list(signature):

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -204,23 +203,3 @@ def _plain(value: Any) -> Any:
 def _metric_mean(trial: Trial, name: str) -> float | None:
     values = [seed.metrics[name] for seed in trial.seeds if name in seed.metrics]
     return fmean(values) if values else None
-
-
-def print_retrained(content: Mapping[str, Any], console: Console) -> None:
-    """Prints the test metrics of retrained runs.
-
-    Args:
-        content: what `retrain_and_test` returns.
-        console: where to print.
-    """
-    seeds = ", ".join(str(run["seed"]) for run in content["runs"])
-    _line(console, f"trial {content['trial_id']}, retrained with seeds {seeds}, on the test split")
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("metric")
-    for name in ("mean", "95% interval over seeds"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for metric, numbers in content["summary"]["test"].items():
-        low, high = numbers["low"], numbers["high"]
-        interval = "-" if low is None else f"{low:.4f} to {high:.4f}"
-        table.add_row(metric, f"{numbers['mean']:.4f}", interval)
-    console.print(table)

@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from tests.tuning.sweeps import expert_trials, failed, lambda_trials, trial, write_sweep
-from tfr_moe.tuning import tables
+from tfr_moe.tuning import leaderboard
+from tfr_moe.tuning.leaderboard import print_table
 from tfr_moe.tuning.results import summarize_sweep
-from tfr_moe.tuning.tables import print_table
 
 
 def printed(path, width=80):
@@ -63,7 +63,7 @@ def test_csv_has_a_row_for_each_trial_with_means_over_seeds(tmp_path):
         failed("1", {"a": 2, "dims": [8]}, "went wrong, twice"),
     ]
     summary = summarize_sweep(write_sweep(tmp_path / "s", trials))
-    rows = list(csv.DictReader(io.StringIO(tables.to_csv(summary))))
+    rows = list(csv.DictReader(io.StringIO(leaderboard.to_csv(summary))))
     assert rows[0]["rank"] == "1"
     assert rows[0]["dims"] == "[16, 8]"
     assert float(rows[0]["mean"]) == pytest.approx(0.71)
@@ -79,7 +79,7 @@ def test_csv_has_a_row_for_each_trial_with_means_over_seeds(tmp_path):
 
 def test_marginals_are_means_over_the_trials_with_a_value(tmp_path):
     summary = summarize_sweep(write_sweep(tmp_path / "s", expert_trials()))
-    found = tables.marginals(summary)
+    found = leaderboard.marginals(summary)
     # 0.80 + 0.005 K + 0.0001 number; numbers with K = 2 are 0, 1, 4, 5, 8, 9, those with K = 4 the
     # rest.
     assert [(value, count) for value, _, count in found["top_k"]] == [(2, 6), (4, 6)]
@@ -89,4 +89,4 @@ def test_marginals_are_means_over_the_trials_with_a_value(tmp_path):
 
 def test_values_tried_once_have_no_marginals(tmp_path):
     trials = [trial(str(i), {"a": i}, [0.7]) for i in range(3)]
-    assert tables.marginals(summarize_sweep(write_sweep(tmp_path / "s", trials))) == {}
+    assert leaderboard.marginals(summarize_sweep(write_sweep(tmp_path / "s", trials))) == {}
