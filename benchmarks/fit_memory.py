@@ -65,6 +65,7 @@ def main() -> None:
         "batch": {str(b): (base._replace(lists=b), {}) for b in (32, 128, 512)},
         "kind": {
             "bfloat16": (base, {"precision": "mixed_bfloat16"}),
+            "capacity": (base, {"dispatch": "grouped"}),
         },
     }
     if arguments.quick:

@@ -1,11 +1,12 @@
 """Cost of a training step of Keras' `fit`: features, gate, towers, losses, AdamW.
 
-    python benchmarks/fit_step.py [--section marks|growth|others] [--json FILE] [--quick]
+    python benchmarks/fit_step.py [--section marks|growth|others|dispatch] [--json FILE] [--quick]
 
 marks     selected experts against one tower, share of the machine's float32 matmul peak, N = 64
           over N = 10, bfloat16 against float32, beside the same ratio of a plain matmul
 growth    a step by N, K, list length and batch, each against the first of its row
 others    against TFR's own DNN scorer, and an MMoE of Keras' Dense layers, with Keras' AdamW
+dispatch  sorted against grouped, compiled by XLA or not
 
 `fit` is called repeatedly with one batch; the first step of a call is not timed. Contestants take
 turns, see `timing`. The command is the same on a GPU; `machine` in the result lists the devices.
@@ -21,7 +22,7 @@ from timing import machine, parser_of, quartiles, ratio, ratio_line, run_rounds,
 
 from tfr_moe._compat import tf
 
-SECTIONS = ("marks", "growth", "others")
+SECTIONS = ("marks", "growth", "others", "dispatch")
 MOE = "adv_hsc_moe"
 PEAK = "matmul"
 HALF_PEAK = "matmul bfloat16"
@@ -106,6 +107,20 @@ def others(base: Size, arguments: Any) -> dict[str, Any]:
         "dnn / tfr_dnn": ratio(rounds, "dnn", "tfr_dnn"),
         f"{MOE} / dense_mmoe": ratio(rounds, MOE, "dense_mmoe"),
         f"{MOE} / tfr_dnn": ratio(rounds, MOE, "tfr_dnn"),
+    }
+
+
+def dispatch(base: Size, arguments: Any) -> dict[str, Any]:
+    steps = {
+        "segments": fit_step(ours(base, MOE), base),
+        "capacity": fit_step(ours(base, MOE, dispatch="grouped"), base),
+        "capacity, XLA": fit_step(ours(base, MOE, dispatch="grouped", jit_compile=True), base),
+    }
+    rounds = run_rounds(steps, arguments.rounds, arguments.seed)
+    names = [name for name in steps if name != "segments"]
+    return {
+        "seconds": seconds_of(rounds),
+        **{f"{name} / segments": ratio(rounds, name, "segments") for name in names},
     }
 
 

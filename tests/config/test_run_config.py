@@ -104,7 +104,7 @@ REFUSED = {
     "gate=3": r"gate must be a mapping of setting to value, got 3",
     "hsc_on=logits": r"hsc_on is of version 0.1.0 and was removed",
     "own_share=0.5": r"own_share is of version 0.1.0; its name is now stitch_self_weight",
-    "dispatch=capacity": r"dispatch is of version 0.1.0 and was removed",
+    "dispatch=capacity": r"dispatch 'capacity' of version 0.1.0 is now 'grouped'",
     "nonsense": r"setting 'nonsense': must be key=value",
 }
 

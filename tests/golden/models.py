@@ -32,17 +32,23 @@ EXPERTS: dict[str, Any] = {
     "hsc_weight": 20.0,
     "adversarial_weight": 0.2,
 }
+CAPACITY: dict[str, Any] = {"dispatch": "grouped", "expert_capacity": 3}
 RECOMMENDED: dict[str, Any] = {"preset": "recommended", **dict.fromkeys(EXPERTS)}
 """The preset with its own numbers of experts, in place of those of `EXPERTS`."""
 LEVELS: dict[str, Any] = {"loss": "ordinal", "max_label": 4}
 
 MIXTURE: dict[str, dict[str, Any]] = {
+    "capacity": CAPACITY,
     "recommended": RECOMMENDED,
+    "recommended, capacity": {**RECOMMENDED, **CAPACITY},
     "gate_residual": {"gate_residual": True},
     "shared_expert": {"shared_expert": True},
     "attention": {"trunk": "attention"},
     "balance": {"importance_weight": 0.3},
+    "batch norm": {"expert_norm": "batch"},
+    "batch norm, capacity": {"expert_norm": "batch", **CAPACITY},
     "layer norm": {"expert_norm": "layer"},
+    "layer norm, capacity": {"expert_norm": "layer", **CAPACITY},
     "dropout": {"dropout": 0.3},
     "gated by everything": {"gate_features": ("all",)},
     "gated by parent and child": {"gate_features": ("top", "sub")},
@@ -51,6 +57,7 @@ MIXTURE: dict[str, dict[str, Any]] = {
 }
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "dnn, attention": ("dnn", {"trunk": "attention"}),
+    "dnn, batch norm": ("dnn", {"expert_norm": "batch"}),
     "dnn, layer norm": ("dnn", {"expert_norm": "layer"}),
     "dnn, dropout": ("dnn", {"dropout": 0.3}),
     "dnn, levels": ("dnn", LEVELS),

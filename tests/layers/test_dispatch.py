@@ -1,10 +1,225 @@
-"""Rows of valid items, and weights of selected experts."""
+"""Rows, groups, and ExpertTowers in groups: the same results as sorted by expert."""
 
 import numpy as np
 import pytest
 
+from tests.layers.test_experts import random_case, slow_towers
 from tfr_moe._compat import tf
-from tfr_moe.layers.dispatch import put_rows, take_experts, take_rows
+from tfr_moe.layers.dispatch import fill_rows, group_rows, put_rows, take_experts, take_rows
+from tfr_moe.layers.experts import ExpertTowers
+from tfr_moe.layers.mixture import CategoryMixtureOfExperts
+
+
+def towers(**settings):
+    layer = ExpertTowers(6, settings.pop("hidden", (8, 5)), seed=1, **settings)
+    layer.build([None, None, 4])
+    rng = np.random.default_rng(9)
+    for bias in layer.biases:
+        bias.assign(rng.normal(size=bias.shape))
+    return layer
+
+
+def alike(other, **settings):
+    layer = towers(**settings)
+    layer.set_weights(other.get_weights())
+    return layer
+
+
+def skewed(case):
+    """The random case with one expert in nine choices of ten, and expert 5 in none."""
+    inputs, indices, mask = case
+    rng = np.random.default_rng(3)
+    one = np.where(rng.random(indices.shape[:-1]) < 0.9, 2, rng.integers(0, 5, indices.shape[:-1]))
+    return inputs, one[..., np.newaxis].astype(np.int32), mask
+
+
+def result(layer, case, compiled=False, training=True):
+    """Outputs, and gradients of the weights and of the valid inputs."""
+    inputs, indices, mask = (tf.constant(x) for x in case)
+
+    def step():
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            out = layer(inputs, indices, mask=mask, training=training)
+            loss = tf.reduce_sum(tf.sin(out))
+        return out, tape.gradient(loss, [*layer.trainable_variables, inputs])
+
+    out, gradients = tf.function(step, jit_compile=True)() if compiled else step()
+    return [tf.convert_to_tensor(x).numpy() for x in (out, *gradients)]
+
+
+CASES = {
+    "even": random_case(False),
+    "by item": random_case(True),
+    "skewed": skewed(random_case(False, batch=12)),
+    "skewed by item": skewed(random_case(True)),
+    "items alone": random_case(False, size=1),
+    "one list": random_case(False, batch=2),
+    "choices left out": (lambda x, i, m: (x, np.where(i == 3, -1, i), m))(*random_case(False)),
+    "all padding": (lambda x, i, m: (x, i, np.zeros_like(m)))(*random_case(False)),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("capacity", [3, 256])
+def test_results_and_gradients_are_those_of_segments(name, capacity):
+    segments = towers()
+    groups = alike(segments, dispatch="grouped", capacity=capacity)
+    expected = result(segments, CASES[name])
+    # float32 sums in another order
+    for got, wanted in zip(result(groups, CASES[name]), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+    inputs, indices, mask = CASES[name]
+    if (indices >= 0).all():
+        quiet = groups(inputs, indices, mask=tf.constant(mask))
+        np.testing.assert_allclose(quiet, slow_towers(segments, *CASES[name]), 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize(("name", "norm"), [("skewed", "batch"), ("by item", "none")])
+def test_xla_compiles_the_whole_step_to_the_same_results(name, norm):
+    segments = towers(norm=norm)
+    groups = alike(segments, dispatch="grouped", capacity=4, norm=norm)
+    expected = result(segments, CASES[name])
+    for got, wanted in zip(result(groups, CASES[name], compiled=True), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+    for got, wanted in zip(groups.weights, segments.weights, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-6)
+
+
+def test_compiled_towers_give_the_same_in_an_uncompiled_step():
+    segments = towers(norm="layer")
+    compiled = alike(segments, dispatch="grouped", jit_compile=True, norm="layer")
+    for name in ("skewed by item", "all padding"):
+        expected = result(segments, CASES[name])
+        for got, wanted in zip(result(compiled, CASES[name]), expected, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_lists_of_other_lengths_share_compiled_programs():
+    layer = towers(dispatch="grouped", jit_compile=True)
+    sizes = []
+    grouped = layer._grouped
+
+    def counting(rows, *args):
+        sizes.append(rows.shape[0])
+        return grouped(rows, *args)
+
+    layer._grouped = counting
+    for size in (3, 5, 7, 9):
+        layer(*random_case(False, size=size)[:2], training=True)
+    # Once for 64 rows of these lengths, and perhaps once more for any number of rows.
+    assert len(sizes) <= 2
+
+
+def test_hidden_outputs_pass_through_groups():
+    segments = towers(hidden_output=True)
+    groups = alike(segments, hidden_output=True, dispatch="grouped", capacity=4)
+    for got, wanted in zip(
+        result(groups, CASES["even"]), result(segments, CASES["even"]), strict=True
+    ):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_padded_inputs_of_groups_may_hold_anything():
+    inputs, indices, mask = random_case(False)
+    layer = towers(dispatch="grouped", capacity=4, norm="batch")
+    clean = result(layer, (inputs, indices, mask), training=False)
+    soiled = np.where(mask[..., None], inputs, np.nan).astype(np.float32)
+    for got, wanted in zip(
+        result(layer, (soiled, indices, mask), training=False), clean, strict=True
+    ):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_keras_fits_a_mixture_that_xla_compiles_whole_like_one_by_segments():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=[32, 5, 4]).astype(np.float32)
+    gate = rng.normal(size=[32, 3]).astype(np.float32)
+    mask = np.arange(5) < rng.integers(1, 6, [32, 1])
+    y = rng.random([32, 5]).astype(np.float32)
+
+    def losses(compiled, **settings):
+        items = tf.keras.Input([5, 4])
+        by, above = tf.keras.Input([3]), tf.keras.Input([3])
+        valid = tf.keras.Input([5], dtype="bool")
+        moe = CategoryMixtureOfExperts(
+            6, 2, 4, [8], noisy_gate=False, seed=1, adversarial_weight=0.1, **settings
+        )
+        logits = moe(items, by, above, mask=valid)["logits"]
+        model = tf.keras.Model([items, by, above, valid], logits)
+        start = np.random.default_rng(5)
+        for weight in model.trainable_weights:
+            weight.assign(start.normal(size=weight.shape, scale=0.3))
+        model.compile(tf.keras.optimizers.SGD(0.1), "mse", jit_compile=compiled)
+        # All N - K idle experts are drawn: there is no chance in it.
+        return model.fit(
+            [x, gate, gate, mask], y, batch_size=8, epochs=2, shuffle=False, verbose=0,
+            validation_data=([x, gate, gate, mask], y),
+        ).history  # fmt: skip
+
+    segments = losses(False)
+    groups = losses(True, dispatch="grouped", expert_capacity=8)
+    for name in ("loss", "val_loss", "adversarial"):
+        np.testing.assert_allclose(groups[name], segments[name], rtol=1e-4)
+
+
+def test_bad_settings_are_rejected():
+    for settings, message in [
+        ({"norm": "group"}, "norm must be one of"),
+        ({"dispatch": "loop"}, "dispatch must be one of"),
+        ({"capacity": 0}, "capacity must be >= 1"),
+        ({"jit_compile": True}, "jit_compile needs dispatch='grouped'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            ExpertTowers(2, [4], **settings)
+
+
+def choices(kind, rows=40, slots=3, experts=6):
+    rng = np.random.default_rng(1)
+    if kind == "one expert for all":
+        return np.full([rows, 1], 2, np.int32)
+    if kind == "nothing":
+        return np.full([rows, slots], -1, np.int32)
+    chosen = np.argsort(rng.random([rows, experts]), axis=1)[:, :slots].astype(np.int32)
+    if kind == "nine in ten to one, one without":
+        chosen = np.where(rng.random([rows, 1]) < 0.9, 2, chosen % 4)[:, :1].astype(np.int32)
+    chosen[rng.random(len(chosen)) < 0.3] = -1
+    return chosen
+
+
+@pytest.mark.parametrize(
+    "kind", ["even", "nine in ten to one, one without", "one expert for all", "nothing"]
+)
+@pytest.mark.parametrize("capacity", [1, 7, 256])
+def test_every_choice_has_a_place_of_its_own_in_a_group_of_its_expert(kind, capacity):
+    chosen = choices(kind)
+    rows, places, experts = (np.array(x) for x in group_rows(tf.constant(chosen), 6, capacity))
+    assert (np.diff(experts) >= 0).all()
+    seen = set()
+    for row, slot in np.ndindex(chosen.shape):
+        place = places[row, slot]
+        if chosen[row, slot] < 0:
+            assert place == rows.size
+            continue
+        assert rows.ravel()[place] == row
+        assert experts[place // rows.shape[1]] == chosen[row, slot]
+        seen.add(place)
+    assert len(seen) == (chosen >= 0).sum()
+    assert (rows < len(chosen)).sum() == len(seen)
+
+
+def test_the_number_of_groups_is_that_of_the_worst_choice():
+    """Five pairs, two experts, groups of two: 3 groups, needed by 4 pairs and 1 pair."""
+    for kind in ([0, 0, 0, 0, 1], [0, 0, 0, 0, 0], [-1, -1, -1, -1, -1]):
+        assert group_rows(tf.constant(kind)[:, tf.newaxis], 2, 2).rows.shape == (3, 2)
+    counts = group_rows(tf.constant([[0], [0], [0], [1], [1]]), 2, 2).rows.numpy()
+    assert (counts < 5).sum(axis=1).tolist() == [2, 1, 2]
+
+
+def test_no_rows_at_all_make_no_group():
+    groups = group_rows(tf.zeros([0, 3], tf.int32), 4, 16)
+    assert groups.rows.shape[0] == 0
+    assert groups.slots.shape == (0, 3)
 
 
 def test_the_gradient_of_taken_experts_is_dense_and_sums_their_groups():
@@ -15,6 +230,20 @@ def test_the_gradient_of_taken_experts_is_dense_and_sums_their_groups():
     gradient = tape.gradient(loss, weights)
     assert not isinstance(gradient, tf.IndexedSlices)
     assert gradient.numpy().tolist() == [[1, 1], [0, 0], [110, 110]]
+
+
+def test_filled_rows_have_few_lengths_and_at_most_an_eighth_too_many():
+    lengths = {}
+    for count in (0, 1, 64, 65, 1000, 1024, 1025, 1153, 2047, 2048, 5000):
+        rows, chosen = fill_rows(tf.zeros([count, 1]), tf.zeros([count, 1], tf.int32))
+        assert rows.shape[0] == chosen.shape[0] >= count
+        assert (chosen.numpy()[count:] == -1).all()
+        lengths[count] = rows.shape[0]
+        if count > 1024:
+            assert rows.shape[0] <= 1.125 * count
+    assert lengths[0] == lengths[1] == 64
+    assert lengths[1025] == 1152
+    assert lengths[1153] == 1280
 
 
 X = np.arange(24, dtype=np.float32).reshape(2, 4, 3)

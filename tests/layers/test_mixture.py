@@ -264,7 +264,9 @@ def test_arguments_survive_serialization():
     settings = {
         "gate_residual": True,
         "shared_expert": True,
-        "expert_norm": "layer",
+        "expert_norm": "batch",
+        "dispatch": "grouped",
+        "expert_capacity": 7,
         "kernel_initializer": tf.keras.initializers.HeNormal(seed=3),
         "kernel_regularizer": tf.keras.regularizers.L2(0.1),
         "gate_initializer": "ones",
@@ -275,7 +277,11 @@ def test_arguments_survive_serialization():
     copy(*INPUTS)
     for one, other in zip(layer.get_weights(), copy.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert copy.towers.norm == "layer"
+    assert (copy.towers.norm, copy.towers.dispatch, copy.towers.capacity) == (
+        "batch",
+        "grouped",
+        7,
+    )
     assert (copy.parent_gate.kernel.numpy() == 1).all()
     assert (copy.inference_gate.kernel.numpy() == 0).all()
     # One penalty per kernel: of the experts and of the shared one, two layers each.

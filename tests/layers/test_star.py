@@ -57,8 +57,9 @@ def test_all_domains_start_as_the_shared_tower():
     np.testing.assert_allclose(got[..., 0], expected, **CLOSE)
 
 
-def test_towers_equal_a_loop_over_items():
-    towers = StarTowers(D, [7, 4])
+@pytest.mark.parametrize("settings", [{}, {"dispatch": "grouped", "capacity": 3}])
+def test_towers_equal_a_loop_over_items(settings):
+    towers = StarTowers(D, [7, 4], **settings)
     towers.build([None, None, 6])
     scattered(towers)
     expected = np.zeros(MASK.shape)

@@ -23,11 +23,12 @@ def folder(tmp_path_factory):
 
 
 def test_they_reach_the_towers_of_a_mixture_and_survive_its_config(folder):
-    settings = ["dropout=0.2", "expert_norm=layer"]
+    settings = ["dispatch=grouped", "expert_capacity=32", "jit_compile=true", "expert_norm=batch"]
     scorer = make_scorer(folder, load_config(overrides=[*SMALL, *settings]))
     for made in (scorer, type(scorer).from_config(scorer.get_config())):
         towers = towers_of(made.build_model())
-        assert (towers.norm, towers.dropout) == ("layer", 0.2)
+        assert (towers.dispatch, towers.capacity) == ("grouped", 32)
+        assert (towers.norm, towers.jit_compile) == ("batch", True)
 
 
 def test_the_tower_of_a_dnn_is_normalised_too(folder):
@@ -40,8 +41,10 @@ def test_the_tower_of_a_dnn_is_normalised_too(folder):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["model=mmoe", "expert_norm=layer"], "expert_norm is not used by model 'mmoe'"),
-        (["model=dnn", "shared_expert=true"], "shared_expert is not used by model 'dnn'"),
+        (["model=mmoe", "expert_norm=batch"], "expert_norm is not used by model 'mmoe'"),
+        (["model=dnn", "dispatch=grouped"], "dispatch is not used by model 'dnn'"),
+        (["jit_compile=true"], "jit_compile needs dispatch=grouped"),
+        (["expert_capacity=0"], "expert_capacity"),
     ],
 )
 def test_settings_that_do_nothing_are_rejected(settings, message):

@@ -20,7 +20,7 @@ _RUN = _of("objective", "optimization", "data", "training")
 _COMMON = (*_RUN, *_of("features", "attention"), "dropout")
 _TOWER = (*_COMMON, "expert_hidden_dims", "activation")
 _SINGLE = (*_TOWER, "expert_norm")
-_MIXTURE = (*_SINGLE, *_of("gate"), "shared_expert")
+_MIXTURE = (*_SINGLE, *_of("gate"), "shared_expert", "dispatch", "expert_capacity", "jit_compile")
 _HSC, _ADVERSARIAL = _of("hsc"), _of("adversarial")
 _TASKS = (
     *_TOWER,

@@ -60,10 +60,8 @@ _REMOVED: dict[str, Any] = {
     "load_weight": 0.0,
     "parameter_budget": None,
     "profile": False,
-    "dispatch": "segments",
-    "expert_capacity": 256,
-    "jit_compile": False,
 }
+_DISPATCH = {"segments": "sorted", "capacity": "grouped"}
 
 
 class RunConfig(BaseModel):
@@ -298,6 +296,11 @@ def _without_old(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     for name, default in _REMOVED.items():
         if name in current and current.pop(name) != default:
             raise UserError(f"{where}: {name} is of version 0.1.0 and was removed")
+    if current.get("dispatch") == "segments":
+        del current["dispatch"]
+    elif current.get("dispatch") in _DISPATCH:
+        old = current["dispatch"]
+        raise UserError(f"{where}: dispatch {old!r} of version 0.1.0 is now {_DISPATCH[old]!r}")
     return current
 
 

@@ -65,24 +65,43 @@ class GateSettings(Group):
 
 
 class ExpertSettings(Group):
-    """The towers, which are the experts of a mixture."""
+    """The towers, which are the experts of a mixture, and how items are dispatched to them."""
 
     expert_hidden_dims: tuple[int, ...] = Field(
         (1024, 512, 256), description="widths of a tower's hidden layers"
     )
     activation: Activation = Field("relu", description="activation of the hidden layers")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of hidden units dropped in training")
-    expert_norm: Literal["none", "layer"] = Field(
-        "none", description="normalization of a tower's hidden layers"
+    expert_norm: Literal["none", "batch", "layer"] = Field(
+        "none", description="normalization of a tower's hidden layers, over its own valid items"
     )
     shared_expert: bool = Field(
         False, description="one more tower that scores every item beside the selected experts"
+    )
+    dispatch: Literal["sorted", "grouped"] = Field(
+        "sorted",
+        description="how items reach their experts; grouped has shapes that do not depend on the "
+        "gate, for GPUs and XLA; results are the same",
+    )
+    expert_capacity: int = Field(
+        256, ge=1, description="items of one group under dispatch: grouped"
+    )
+    jit_compile: bool = Field(
+        False, description="compile the experts with XLA in training; needs dispatch: grouped"
     )
 
     @field_validator("expert_hidden_dims")
     @classmethod
     def _widths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         return _check_widths("expert_hidden_dims", value)
+
+    @model_validator(mode="after")
+    def _check(self) -> ExpertSettings:
+        if self.jit_compile and self.dispatch != "grouped":
+            raise ValueError(
+                "jit_compile needs dispatch=grouped: shapes under sorted depend on the gate"
+            )
+        return self
 
 
 class HSCSettings(Group):

@@ -1,4 +1,4 @@
-"""Items to experts and back: rows of valid items, and stacked weights."""
+"""Items to experts and back: rows of valid items, groups per expert, and stacked weights."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
+
+DEFAULT_CAPACITY = 256
 
 
 def take_rows(inputs: tf.Tensor, mask: Any = None) -> tuple[tf.Tensor, Any]:
@@ -69,8 +71,79 @@ def where_valid(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.where(tf.reshape(mask, shape), values, tf.zeros([], values.dtype))
 
 
+class Groups(NamedTuple):
+    """Rows in groups of one expert each; see `group_rows`.
+
+    Attributes:
+        rows: int32 [G, C], the row in each slot of each group; T in an empty slot.
+        slots: int32 [T, S], the slot of each selected expert, counted through all groups; G C where
+            nothing is selected.
+        experts: int32 [G], the expert of each group, ascending.
+    """
+
+    rows: tf.Tensor
+    slots: tf.Tensor
+    experts: tf.Tensor
+
+
+def group_rows(selected: tf.Tensor, num_experts: int, capacity: int = DEFAULT_CAPACITY) -> Groups:
+    r"""Puts T rows with S experts each into groups of C slots, every group of one expert.
+
+    An expert with c rows has ceil(c / C) groups, so no row is dropped, however the rows are
+    distributed. There are always
+
+    $$ G = \min\left( TS,\; \lfloor (TS - N) / C \rfloor + N \right) $$
+
+    groups, the largest number that can be needed: all shapes follow from that of `selected`, as XLA
+    requires. Unused groups stay empty.
+
+    Args:
+        selected: int32 [T, S] experts; -1 for none.
+        num_experts: N.
+        capacity: C, at most T S.
+
+    Example:
+        >>> selected = tf.constant([[1], [0], [1], [1], [-1]])
+        >>> groups = group_rows(selected, num_experts=2, capacity=2)
+        >>> groups.rows.numpy().tolist()  # row 1 with expert 0; rows 0, 2 and 3 with expert 1
+        [[1, 5], [0, 2], [3, 5]]
+        >>> groups.slots.numpy().ravel().tolist()
+        [2, 0, 3, 4, 6]
+        >>> groups.experts.numpy().tolist()
+        [0, 1, 1]
+    """
+    num_rows, num_selected = tf.shape(selected)[0], tf.shape(selected)[1]
+    pairs = num_rows * num_selected
+    capacity = tf.maximum(tf.minimum(capacity, pairs), 1)
+    num_groups = tf.minimum(pairs, tf.maximum(pairs - num_experts, 0) // capacity + num_experts)
+    flat = tf.reshape(selected, [-1])
+    # -1 sorts last.
+    keys = tf.where(flat < 0, num_experts, flat)
+    order = tf.argsort(keys, stable=True)
+    counts = tf.math.unsorted_segment_sum(tf.ones_like(keys), keys, num_experts + 1)
+    needed = -(-counts[:-1] // capacity)
+    first = tf.concat([tf.cumsum(needed, exclusive=True), [num_groups]], 0)
+    sorted_keys = tf.gather(keys, order)
+    rank = tf.range(pairs) - tf.gather(tf.cumsum(counts, exclusive=True), sorted_keys)
+    nowhere = num_groups * capacity
+    # Groups of an expert are adjacent, so that its slots are consecutive.
+    slot = tf.where(
+        sorted_keys < num_experts, tf.gather(first, sorted_keys) * capacity + rank, nowhere
+    )
+    # 1 is added because empty slots are filled with zeros.
+    filled = tf.math.unsorted_segment_sum(order // num_selected + 1, slot, nowhere + 1)[:-1]
+    rows = tf.where(filled > 0, filled - 1, num_rows)
+    ends = tf.cumsum(needed)
+    owner = tf.reduce_sum(tf.cast(tf.range(num_groups)[:, tf.newaxis] >= ends, tf.int32), axis=1)
+    return Groups(
+        tf.reshape(rows, [num_groups, capacity]),
+        tf.reshape(tf.gather(slot, tf.math.invert_permutation(order)), [num_rows, num_selected]),
+        tf.minimum(owner, num_experts - 1),
+    )
+
+
 def take_experts(weights: tf.Tensor, experts: tf.Tensor) -> tf.Tensor:
-    """Weights [N, ...] of some experts [G], with a dense gradient.
+    """Weights [N, ...] of the groups' experts [G], with a dense gradient.
 
     The gradient of `tf.gather` would be slices, which an optimizer treats as embedding rows.
 
@@ -88,6 +161,36 @@ def take_experts(weights: tf.Tensor, experts: tf.Tensor) -> tf.Tensor:
         return tf.gather(stacked, experts), gradient
 
     return take(weights)
+
+
+def fill_rows(rows: tf.Tensor, selected: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Appends rows that select no expert, so that XLA compiles few programs.
+
+    The resulting numbers of rows are 64, 128, ... 1,024, then eight between successive powers of
+    two: at most an eighth is added beyond 512 rows.
+
+    Args:
+        rows: [T, n].
+        selected: int32 [T, S].
+
+    Returns:
+        Both, longer.
+
+    Example:
+        >>> rows, selected = fill_rows(tf.ones([1100, 2]), tf.zeros([1100, 3], tf.int32))
+        >>> rows.shape, selected.shape, int(selected[1100, 0])
+        (TensorShape([1152, 2]), TensorShape([1152, 3]), -1)
+    """
+    count = tf.shape(rows)[0]
+    octave = tf.math.log(tf.cast(tf.maximum(count, 1), tf.float64)) / tf.math.log(
+        tf.constant(2.0, tf.float64)
+    )
+    step = 2 ** tf.maximum(tf.cast(tf.floor(octave), tf.int32) - 3, 6)
+    added = tf.maximum(-(-count // step), 1) * step - count
+    return (
+        tf.pad(rows, [[0, added], [0, 0]]),
+        tf.pad(selected, [[0, added], [0, 0]], constant_values=-1),
+    )
 
 
 class Dense(NamedTuple):

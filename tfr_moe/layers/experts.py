@@ -5,20 +5,34 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Sequence
-from typing import Any, get_args
+from functools import cached_property
+from typing import Any, Literal, get_args
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
 from tfr_moe.layers.checks import check_ids, check_items, check_widths, full_mask
 from tfr_moe.layers.dispatch import (
+    DEFAULT_CAPACITY,
     Dense,
+    fill_rows,
+    group_rows,
     put_rows,
     seeded_initializer,
     select_weights,
     selection_of_rows,
+    take_experts,
     take_rows,
+    where_valid,
 )
-from tfr_moe.layers.normalization import Norm, add_norm_weights, normalize
+from tfr_moe.layers.normalization import (
+    ExpertMoments,
+    GroupMoments,
+    Norm,
+    add_norm_weights,
+    normalize,
+)
+
+Dispatch = Literal["sorted", "grouped"]
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -30,13 +44,23 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
     with activation a after every hidden layer and a single linear output ("3 ReLU layers of sizes
     [1024, 512, 256] each", Xiao et al., section III-B). Weights are stacked in variables
     [N, in, out]. The cost is that of the selected experts on valid items, whatever N and the
-    padding: the (item, expert) pairs of a batch are sorted by expert, and each expert runs once as
-    a plain 2-D network over its segment, so no item is dropped however skewed the selection is. A
-    single list, as in most requests, passes through the weights of its experts directly.
+    padding. A single list, as in most requests, passes through the weights of its experts directly;
+    for a batch there are two ways, with the same results and gradients:
+
+    * `dispatch="sorted"`: the (item, expert) pairs are sorted by expert, and each expert runs once
+      as a plain 2-D network over its segment. The sizes of segments depend on the gate, so XLA
+      cannot compile them and a GPU waits for them.
+    * `dispatch="grouped"`: all shapes follow from those of the inputs. Items are put into groups of
+      `capacity` slots, each group of one expert (`group_rows`), and groups pass through the towers
+      as batched products. An expert has as many groups as it needs, so no item is dropped however
+      skewed the selection is; at most N groups are partly filled, and unused groups are computed
+      in vain.
 
     Called without `indices` the layer computes all N experts by batched products. With
     `hidden_output` an expert returns its last hidden layer, activated, in place of a logit, for
-    mixtures with further layers on top.
+    mixtures with further layers on top. With `norm` hidden layers are normalized before their
+    activation, for each expert over its own valid items (see `normalize`); an idle expert that the
+    adversarial loss draws counts the items it was drawn for.
 
     Args:
         num_experts: N.
@@ -46,7 +70,12 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         seed: seed of initialization and dropout.
         hidden_output: whether an expert returns a vector, its last hidden layer.
         num_outputs: logits that an expert gives for an item.
-        norm: `layer` normalizes hidden layers before their activation (see `normalize`).
+        norm: `none`, `batch` or `layer`.
+        dispatch: `sorted` or `grouped`.
+        capacity: slots of a group.
+        jit_compile: whether XLA compiles the towers in training, for `dispatch="grouped"`; they
+            then take the valid items alone, filled up to one of a few numbers. Dropout under XLA
+            ignores the seed.
         kernel_initializer: of each expert's kernels; fans are those of a single expert.
         bias_initializer: of the biases.
         kernel_regularizer: of the stacked kernels.
@@ -54,7 +83,8 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
 
     Raises:
         ValueError: for no expert or output, widths that are not a sequence of positive integers, a
-            `hidden_output` without a hidden layer, an unknown `norm`, or inputs of the wrong shape.
+            `hidden_output` without a hidden layer, an unknown `norm` or `dispatch`, a `capacity`
+            below 1, `jit_compile` with another dispatch, or inputs of the wrong shape.
 
     Example:
         >>> towers = ExpertTowers(num_experts=4, hidden_dims=[8])
@@ -76,6 +106,9 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         hidden_output: bool = False,
         num_outputs: int = 1,
         norm: Norm = "none",
+        dispatch: Dispatch = "sorted",
+        capacity: int = DEFAULT_CAPACITY,
+        jit_compile: bool = False,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
         kernel_regularizer: Any = None,
@@ -83,11 +116,22 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        if norm not in get_args(Norm):
-            raise ValueError(f"norm must be one of {get_args(Norm)}. Received: norm={norm!r}")
-        for name, number in (("num_experts", num_experts), ("num_outputs", num_outputs)):
+        for name, value, known in (("norm", norm, Norm), ("dispatch", dispatch, Dispatch)):
+            if value not in get_args(known):
+                raise ValueError(
+                    f"{name} must be one of {get_args(known)}. Received: {name}={value!r}"
+                )
+        for name, number in (
+            ("capacity", capacity),
+            ("num_experts", num_experts),
+            ("num_outputs", num_outputs),
+        ):
             if number < 1:
                 raise ValueError(f"{name} must be >= 1. Received: {name}={number}")
+        if jit_compile and dispatch != "grouped":
+            raise ValueError(
+                f"jit_compile needs dispatch='grouped'. Received: dispatch={dispatch!r}"
+            )
         self.hidden_dims = check_widths("hidden_dims", hidden_dims)
         if hidden_output and not self.hidden_dims:
             raise ValueError("hidden_output needs a hidden layer. Received: hidden_dims=()")
@@ -98,6 +142,9 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         self.hidden_output = hidden_output
         self.num_outputs = num_outputs
         self.norm = norm
+        self.dispatch = dispatch
+        self.capacity = capacity
+        self.jit_compile = jit_compile
         self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
         self.bias_initializer = tf.keras.initializers.get(bias_initializer)
         self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
@@ -154,7 +201,7 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
                 for all N. At -1 nothing is computed.
             mask: bool, the shape of `inputs` without its last axis, True at valid items; None takes
                 every item as valid.
-            training: whether dropout is active.
+            training: whether dropout is active and moments are those of the batch.
 
         Returns:
             [B, L, S] logits in the layer's compute dtype, with `hidden_output` [B, L, S, h], with
@@ -167,24 +214,26 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
             return put_rows(self._logits(self.all_experts(rows, training)), positions, inputs)
         check_ids("indices", indices, inputs, by_list=False)
         mask = full_mask(inputs, mask)
+        of_any = self._of_groups if self.dispatch == "grouped" else self._of_rows
         if training or len(indices.shape) == 3:
-            return self._of_rows(inputs, indices, mask, training)
+            return of_any(inputs, indices, mask, training)
         return tf.cond(
             tf.shape(indices)[0] == 1,
             lambda: self._of_one_list(inputs, indices[0], mask),
-            lambda: self._of_rows(inputs, indices, mask, training),
+            lambda: of_any(inputs, indices, mask, training),
         )
 
     def _of_one_list(self, inputs: tf.Tensor, selected: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         """Items of a single list through its experts [S]; the cost does not depend on N."""
-        rows, positions = take_rows(inputs, mask)
+        rows, positions = take_rows(inputs, None if self.dispatch == "grouped" else mask)
         stacks = self._stacks(rows.dtype)
         outputs = []
         for slot in range(selected.shape[0]):
             expert = tf.maximum(selected[slot], 0)
             values = self._tower(rows, select_weights(stacks, operator.itemgetter(expert)), False)
             outputs.append(tf.where(selected[slot] >= 0, values, tf.zeros([], rows.dtype)))
-        return put_rows(self._logits(tf.stack(outputs, axis=1)), positions, inputs)
+        restored = put_rows(self._logits(tf.stack(outputs, axis=1)), positions, inputs)
+        return restored if positions is not None else where_valid(restored, mask)
 
     def _of_rows(
         self, inputs: tf.Tensor, indices: tf.Tensor, mask: tf.Tensor, training: bool
@@ -194,11 +243,39 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         selected = selection_of_rows(indices, positions)
         return put_rows(self._logits(self._sorted(rows, selected, training)), positions, inputs)
 
+    def _of_groups(
+        self, inputs: tf.Tensor, indices: tf.Tensor, mask: tf.Tensor, training: bool
+    ) -> tf.Tensor:
+        """Items of any number of lists, in groups of a fixed size."""
+        if training and self.jit_compile:
+            rows, positions = take_rows(inputs, mask)
+            filled, selected = fill_rows(rows, selection_of_rows(indices, positions))
+            values = self._compiled_grouped(filled, selected)[: tf.shape(rows)[0]]
+            return put_rows(self._logits(values), positions, inputs)
+        if len(indices.shape) == 2:
+            indices = tf.repeat(indices[:, tf.newaxis], tf.shape(mask)[1], axis=1)
+        selected = tf.where(mask[..., tf.newaxis], indices, -1)
+        rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
+        values = self._grouped(rows, tf.reshape(selected, [-1, selected.shape[-1]]), training)
+        return put_rows(self._logits(values), None, inputs)
+
     def all_experts(self, rows: tf.Tensor, training: bool = False) -> tf.Tensor:
         """All experts: rows [T, n] shared by all or [T, N, n] one per expert -> [T, N, h]."""
         hidden = rows[tf.newaxis] if len(rows.shape) == 2 else tf.transpose(rows, [1, 0, 2])
         layers = select_weights(self._stacks(rows.dtype), lambda w: w, batched=True)
-        return tf.transpose(self._tower(hidden, layers, training), [1, 0, 2])
+        moments = self._moments(training)
+        values = self._tower(hidden, layers, training, moments)
+        self._learn(moments)
+        return tf.transpose(values, [1, 0, 2])
+
+    @cached_property
+    def _compiled_grouped(self) -> Any:
+        return tf.function(
+            lambda rows, selected: self._grouped(rows, selected, True),
+            jit_compile=True,
+            reduce_retracing=True,
+            autograph=False,
+        )
 
     def _sorted(self, rows: tf.Tensor, selected: tf.Tensor, training: bool) -> tf.Tensor:
         """Rows [T, n] through their experts [T, S] -> [T, S, h], sorted by expert."""
@@ -214,15 +291,35 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         stacks = select_weights(
             self._stacks(rows.dtype), lambda w: tf.unstack(w, num=self.num_experts)
         )
+        moments = self._moments(training)
         outputs = [
-            self._tower(segment, select_weights(stacks, operator.itemgetter(e)), training, stream=e)
+            self._tower(
+                segment, select_weights(stacks, operator.itemgetter(e)), training, moments, stream=e
+            )
             for e, segment in enumerate(segments)
         ]
+        self._learn(moments)
         width = self.kernels[-1].shape[-1]
         zeros = tf.zeros([tf.shape(nothing)[0], width], rows.dtype)
         values = tf.gather(tf.concat([zeros, *outputs], axis=0), tf.math.invert_permutation(order))
         shape = tf.concat([tf.shape(selected), [width]], axis=0)
         return tf.ensure_shape(tf.reshape(values, shape), [None, selected.shape[-1], width])
+
+    def _grouped(self, rows: tf.Tensor, selected: tf.Tensor, training: bool) -> tf.Tensor:
+        """Rows [T, n] through their experts [T, S] -> [T, S, h], in groups of a fixed size."""
+        groups = group_rows(selected, self.num_experts, self.capacity)
+        # Empty slots are computed, but never read.
+        hidden = tf.gather(tf.pad(rows, [[0, 1], [0, 0]]), groups.rows)
+        layers = select_weights(
+            self._stacks(rows.dtype), lambda w: take_experts(w, groups.experts), batched=True
+        )
+        valid = groups.rows < tf.shape(rows)[0]
+        moments = self._moments(training, GroupMoments, groups.experts, valid, self.num_experts)
+        values = self._tower(hidden, layers, training, moments)
+        self._learn(moments)
+        width = self.kernels[-1].shape[-1]
+        values = tf.pad(tf.reshape(values, [-1, width]), [[0, 1], [0, 0]])
+        return tf.gather(values, groups.slots)
 
     def _stacks(self, dtype: Any) -> list[Dense]:
         """All layers as tensors: a gather from a variable would make every later read a copy."""
@@ -237,6 +334,15 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         """The layers to compute with, from those selected for some experts."""
         return layers
 
+    def _moments(
+        self, training: bool, kind: type[ExpertMoments] = ExpertMoments, *args: Any
+    ) -> Any:
+        return kind(*args) if training and self.norm == "batch" else None
+
+    def _learn(self, moments: ExpertMoments | None) -> None:
+        if moments is not None:
+            moments.update(self.norms)
+
     def _logits(self, values: tf.Tensor) -> tf.Tensor:
         """[..., h] as they are, or the single logits [...]."""
         return values if self.hidden_output or self.num_outputs > 1 else values[..., 0]
@@ -246,6 +352,7 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         hidden: tf.Tensor,
         layers: Sequence[Dense],
         training: bool,
+        moments: ExpertMoments | None = None,
         stream: int = 0,
     ) -> tf.Tensor:
         for depth, (kernel, bias, norm) in enumerate(self._effective(layers)):
@@ -254,7 +361,7 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
             hidden = tf.nn.bias_add(hidden, bias) if len(bias.shape) == 1 else hidden + bias
             if self.hidden_output or depth < len(layers) - 1:
                 if norm:
-                    hidden = normalize(hidden, *norm)
+                    hidden = normalize(hidden, norm, moments, depth)
                 hidden = self.activation(hidden)
                 if training and self.dropout > 0:
                     hidden = tf.nn.dropout(hidden, self.dropout, seed=self._draw(depth, stream))

@@ -8,8 +8,9 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
 from tfr_moe.layers.checks import check_items, check_vectors, check_widths, full_mask
+from tfr_moe.layers.dispatch import DEFAULT_CAPACITY
 from tfr_moe.layers.distribute import sum_over_replicas
-from tfr_moe.layers.experts import ExpertTowers
+from tfr_moe.layers.experts import Dispatch, ExpertTowers
 from tfr_moe.layers.gate_metrics import ExpertUsage, TrainingMean
 from tfr_moe.layers.gating import (
     GateOutput,
@@ -72,7 +73,10 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             parent category plus a residual that starts at 0. A category with little data stays with
             its parent. HSC compares the sum with the constraint gate.
         shared_expert: adds the logit of one more expert, which scores every item.
-        expert_norm: `norm` of `ExpertTowers`.
+        expert_norm: see `ExpertTowers`, like the next three.
+        dispatch: `sorted` or `grouped`.
+        expert_capacity: slots of a group under `grouped`.
+        jit_compile: whether XLA compiles the experts in training, under `grouped`.
         kernel_initializer: of the experts' kernels, like the next three.
         bias_initializer: of the experts' biases.
         kernel_regularizer: of the experts' kernels.
@@ -111,6 +115,9 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         gate_residual: bool = False,
         shared_expert: bool = False,
         expert_norm: Norm = "none",
+        dispatch: Dispatch = "sorted",
+        expert_capacity: int = DEFAULT_CAPACITY,
+        jit_compile: bool = False,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
         kernel_regularizer: Any = None,
@@ -137,7 +144,9 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         self.gate_learning_rate_multiplier = gate_learning_rate_multiplier
         self.noisy_gate, self.gate_residual = noisy_gate, gate_residual
         self.shared_expert, self.expert_norm = shared_expert, expert_norm
-        self.dropout, self.seed, self.num_outputs = dropout, seed, num_outputs
+        self.dispatch, self.expert_capacity = dispatch, expert_capacity
+        self.jit_compile, self.dropout = jit_compile, dropout
+        self.seed, self.num_outputs = seed, num_outputs
         self.activation = tf.keras.activations.get(activation)
         self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
         self.bias_initializer = tf.keras.initializers.get(bias_initializer)
@@ -177,7 +186,14 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         if shared_expert:
             self.shared = ItemTower(seed=_later(seed, 1000), name="shared", **towers)
         self.towers = ExpertTowers(
-            num_experts, seed=seed, norm=expert_norm, name="towers", **towers
+            num_experts,
+            seed=seed,
+            norm=expert_norm,
+            dispatch=dispatch,
+            capacity=expert_capacity,
+            jit_compile=jit_compile,
+            name="towers",
+            **towers,
         )
         self.constraint_gate: ConstraintGate | None = None
         if hsc_weight is not None:

@@ -21,7 +21,7 @@ class ItemTower(tf.keras.layers.Layer):
         dropout: share of hidden units dropped in training.
         seed: seed of initialization and dropout.
         num_outputs: logits for each item.
-        norm: see `ExpertTowers`.
+        norm: `none`, `batch` or `layer`, over valid items (see `ExpertTowers`).
         kernel_initializer: of the kernels.
         bias_initializer: of the biases.
         kernel_regularizer: of the kernels.
@@ -71,7 +71,7 @@ class ItemTower(tf.keras.layers.Layer):
         Args:
             inputs: [B, L, n] input vectors.
             mask: bool [B, L], True at valid items; None takes every item as valid.
-            training: whether dropout is active.
+            training: whether dropout is active and moments are those of the batch.
 
         Returns:
             Logits, float32 [B, L], with several outputs [B, L, num_outputs]; 0 at padded items.

@@ -6,6 +6,8 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
+from tfr_moe.layers.dispatch import DEFAULT_CAPACITY
+from tfr_moe.layers.experts import Dispatch
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 from tfr_moe.layers.normalization import Norm
@@ -19,6 +21,7 @@ _OF_LAYER = (
     *("num_experts", "top_k", "num_adversarial", "hsc_weight", "adversarial_weight"),
     *("importance_weight", "gate_learning_rate_multiplier", "noisy_gate"),
     *("gate_residual", "shared_expert", "expert_norm"),
+    *("dispatch", "expert_capacity", "jit_compile"),
 )
 
 
@@ -41,7 +44,10 @@ class MixtureScorer(FeatureScorer):
         noisy_gate: whether the gate adds noise in training.
         gate_residual: see `CategoryMixtureOfExperts`.
         shared_expert: see `CategoryMixtureOfExperts`.
-        expert_norm: `norm` of `ExpertTowers`.
+        expert_norm: `none`, `batch` or `layer`, see `ExpertTowers`, like the next three.
+        dispatch: `sorted` or `grouped`.
+        expert_capacity: slots of a group under `grouped`.
+        jit_compile: whether XLA compiles the experts in training.
         **kwargs: see `FeatureScorer`.
 
     Raises:
@@ -65,6 +71,9 @@ class MixtureScorer(FeatureScorer):
         gate_residual: bool = False,
         shared_expert: bool = False,
         expert_norm: Norm = "none",
+        dispatch: Dispatch = "sorted",
+        expert_capacity: int = DEFAULT_CAPACITY,
+        jit_compile: bool = False,
         **kwargs: Any,
     ):
         super().__init__(schema, tables, **kwargs)
@@ -95,6 +104,8 @@ class MixtureScorer(FeatureScorer):
         self.gate_learning_rate_multiplier = gate_learning_rate_multiplier
         self.noisy_gate, self.gate_residual = noisy_gate, gate_residual
         self.shared_expert, self.expert_norm = shared_expert, expert_norm
+        self.dispatch, self.expert_capacity = dispatch, expert_capacity
+        self.jit_compile = jit_compile
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""

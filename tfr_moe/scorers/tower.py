@@ -44,7 +44,7 @@ class TowerScorer(FeatureScorer):
     Args:
         schema: see `FeatureScorer`.
         tables: see `FeatureScorer`.
-        expert_norm: `norm` of `ExpertTowers`.
+        expert_norm: `none`, `batch` or `layer`: of the hidden layers, over valid items.
         **kwargs: see `FeatureScorer`.
     """
 
