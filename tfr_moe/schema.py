@@ -33,6 +33,7 @@ from tfr_moe.errors import UserError, describe
 Scope = Literal["context", "example"]
 Kind = Literal["numeric", "categorical", "categorical_list"]
 Transform = Literal["none", "log1p"]
+_MISSING = ("mean", "median")
 
 MASK = "example_list_mask"
 PADDING_LABEL = -1.0
@@ -81,9 +82,12 @@ class Feature(BaseModel):
             (up to `max_length` IDs, such as a click history). IDs are strings; integers in the rows
             are written as decimal strings.
         width: number of values of a numeric feature.
-        default: replaces a missing value. A numeric feature without one is required; a missing ID
-            is the empty string, which is out of vocabulary.
-        required: rejects rows without a value; by default True for numerics without a default.
+        default: replaces a missing ID; without it a missing ID is the empty string, which is out
+            of vocabulary.
+        missing: what the model reads for a missing number: `mean` or `median` of the training
+            items (lists, for a context feature), or a number.
+        missing_indicator: adds an input that is 1 where a number is missing, else 0.
+        required: rejects rows without a value.
         transform: `log1p` takes sign(x) log(1 + |x|) before normalisation, for prices and counts.
         hash_buckets: number of buckets into which IDs are hashed; without it a vocabulary is built.
         max_vocabulary: maximum number of IDs in the vocabulary, the most frequent ones.
@@ -98,8 +102,10 @@ class Feature(BaseModel):
     scope: Scope
     kind: Kind
     width: int = Field(1, ge=1)
-    default: float | str | None = None
-    required: bool | None = None
+    default: str | None = None
+    missing: float | str = "mean"
+    missing_indicator: bool = False
+    required: bool = False
     transform: Transform = "none"
     hash_buckets: int | None = Field(None, ge=1)
     max_vocabulary: int | None = Field(None, ge=1)
@@ -107,34 +113,47 @@ class Feature(BaseModel):
     embedding_dim: int | None = Field(None, ge=1)
     max_length: int = Field(20, ge=1)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _numeric_default(cls, data: Any) -> Any:
+        """Reads the `default` of a number as its `missing`."""
+        if isinstance(data, dict) and data.get("kind") == "numeric" and "missing" not in data:
+            default = data.get("default")
+            data = {key: value for key, value in data.items() if key != "default"}
+            return data if default is None else {**data, "missing": default}
+        return data
+
     @model_validator(mode="after")
     def _check_kind(self) -> Feature:
         given = self.model_fields_set
         numeric = self.kind == "numeric"
-        ids_only = {"hash_buckets", "max_vocabulary", "min_count", "embedding_dim"}
-        misplaced = given & (ids_only if numeric else {"width", "transform"})
+        ids_only = {"default", "hash_buckets", "max_vocabulary", "min_count", "embedding_dim"}
+        numbers_only = {"width", "transform", "missing", "missing_indicator"}
+        misplaced = given & (ids_only if numeric else numbers_only)
         if self.kind != "categorical_list":
             misplaced |= given & {"max_length"}
         if misplaced:
             raise ValueError(f"{', '.join(sorted(misplaced))} does not apply to kind {self.kind!r}")
-        if numeric and isinstance(self.default, str):
-            raise ValueError(f"default must be a number for kind 'numeric', got {self.default!r}")
-        if isinstance(self.default, float) and not math.isfinite(self.default):
-            raise ValueError(f"default must be finite, got {self.default}")
-        if not numeric and isinstance(self.default, float):
-            raise ValueError(f"default must be a string for kind {self.kind!r}")
+        missing = self.missing
+        if not (math.isfinite(missing) if isinstance(missing, float) else missing in _MISSING):
+            raise ValueError(f"missing must be mean, median or a number, got {self.missing!r}")
         if self.hash_buckets and given & {"max_vocabulary", "min_count"}:
             raise ValueError("hash_buckets excludes max_vocabulary and min_count")
-        if self.required and self.default is not None:
-            raise ValueError("required excludes default")
+        if self.required and given & {"default", "missing", "missing_indicator"}:
+            raise ValueError("required excludes default, missing and missing_indicator")
         return self
 
     @property
-    def is_required(self) -> bool:
-        """Whether a row without a value is rejected."""
-        if self.required is not None:
-            return self.required
-        return self.kind == "numeric" and self.default is None
+    def missing_number(self) -> float:
+        """What records and requests have for a missing number: NaN where the model replaces it.
+
+        Padding has the same; 0 for a required feature.
+        """
+        if self.required:
+            return 0.0
+        if isinstance(self.missing, str) or self.missing_indicator:
+            return math.nan
+        return self.missing
 
     @property
     def has_vocabulary(self) -> bool:
@@ -320,13 +339,13 @@ class FeatureSchema(BaseModel):
 
         Numerics are float32 of shape [m] (packed) or [width]; IDs are strings of shape [1] or
         [max_length], padded with the empty string. Every spec has a default, which padded items get
-        too; missing values are rejected by the pipeline, the client or the exported graph.
+        too. A missing number is NaN where the model replaces it.
         """
         from tfr_moe._compat import tf
 
         spec: dict[str, Any] = {}
         numerics = list(self.select(scope, "numeric"))
-        defaults = {f.name: [float(f.default or 0.0)] * f.width for f in numerics}
+        defaults = {f.name: [f.missing_number] * f.width for f in numerics}
         if self.packed and numerics:
             flat = [value for f in numerics for value in defaults[f.name]]
             spec[PACKED[scope]] = tf.io.FixedLenFeature([len(flat)], tf.float32, flat)
@@ -335,7 +354,7 @@ class FeatureSchema(BaseModel):
                 spec[f.name] = tf.io.FixedLenFeature([f.width], tf.float32, defaults[f.name])
         for f in self.select(scope, "categorical", "categorical_list"):
             length = f.max_length if f.kind == "categorical_list" else 1
-            default = str(f.default or "")
+            default = f.default or ""
             spec[f.name] = tf.io.FixedLenFeature([length], tf.string, [default] * length)
         return spec
 
@@ -365,7 +384,8 @@ class FeatureTables(NamedTuple):
     """Statistics and vocabularies of the training split.
 
     Attributes:
-        statistics: scope -> column -> {"mean": ..., "std": ...} after its `transform`.
+        statistics: scope -> column -> {"mean": ..., "std": ...} after its `transform`, with the
+            `median` of features that need it.
         vocabularies: feature -> IDs, as a list or as the path of a file with one ID per line.
     """
 

@@ -98,7 +98,7 @@ def model_card(
         metrics="\n".join(_metrics(metrics)),
         coverage=_coverage(sample, known),
         trained=_trained(config.get("list_size"), sample.sizes),
-        required=", ".join(f.name for f in schema.features if f.is_required) or "none",
+        required=", ".join(f.name for f in schema.features if f.required) or "none",
     )
 
 

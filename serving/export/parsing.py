@@ -3,8 +3,8 @@
 `RequestParser` takes serialized protos; `TensorParser` takes one tensor per feature, for callers
 without protos. Both return at least one list of one slot, so that models need no code for empty
 batches: what is missing is padding, False in the mask. Missing optional values take the schema's
-default; a missing required value is an error, here as in the client, because not every caller uses
-our client.
+default, or stay NaN for the model to replace; a missing required value is an error, here as in the
+client, because not every caller uses our client.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RequestParser:
                 feature = self._schema.feature(name)
                 first = ""
                 if feature.kind == "categorical_list":
-                    first = ABSENT if feature.is_required else str(feature.default or "")
+                    first = ABSENT if feature.required else feature.default or ""
                 default = [first] + [""] * (length - 1)
             spec[name] = tf.io.FixedLenFeature(plain.shape, plain.dtype, default)
         return spec
@@ -244,7 +244,7 @@ def complete(schema: FeatureSchema, features: Features) -> Features:
             bool [B, L]. A missing number is NaN, a missing id the empty string.
 
     Returns:
-        The same without missing values.
+        The same without missing IDs; a missing number is NaN where the model replaces it.
 
     Raises:
         tf.errors.InvalidArgumentError: when it runs, naming all required features without a value.
@@ -270,9 +270,9 @@ def complete(schema: FeatureSchema, features: Features) -> Features:
     for scope, rows in real.items():
         for name, columns in _columns(schema, scope):
             missing, filled[name] = _fill(columns, features[name])
-            required = [f.is_required for f in columns]
+            required = [f.required for f in columns]
             if any(required):
-                names += [f.name for f in columns if f.is_required]
+                names += [f.name for f in columns if f.required]
                 of_rows = tf.reshape(missing & rows[..., tf.newaxis], [-1, len(columns)])
                 flags.append(tf.boolean_mask(tf.reduce_any(of_rows, 0), required))
     if not names:
@@ -297,13 +297,13 @@ def _fill(columns: list[Feature], value: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
     kind = columns[0].kind
     if kind == "numeric":
         missing = tf.math.is_nan(value)
-        default = tf.constant([float(f.default or 0.0) for f in columns])
+        default = tf.constant([f.missing_number for f in columns])
         return missing, tf.where(missing, default, value)
     if kind == "categorical_list":
         missing = value[..., :1] == ABSENT
         return missing, tf.where(missing, "", value)
     missing = value == ""
-    return missing, tf.where(missing, str(columns[0].default or ""), value)
+    return missing, tf.where(missing, columns[0].default or "", value)
 
 
 def _check_none(names: list[str], missing: tf.Tensor) -> tf.Operation:

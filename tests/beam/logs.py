@@ -21,7 +21,13 @@ SCHEMA = {
         {"name": "age", "scope": "context", "kind": "numeric"},
         {"name": "history", "scope": "context", "kind": "categorical_list", "max_length": 3},
         {"name": "item", "scope": "example", "kind": "categorical"},
-        {"name": "price", "scope": "example", "kind": "numeric", "transform": "log1p"},
+        {
+            "name": "price",
+            "scope": "example",
+            "kind": "numeric",
+            "transform": "log1p",
+            "required": True,
+        },
         {"name": "score", "scope": "example", "kind": "numeric"},
     ],
 }

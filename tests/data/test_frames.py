@@ -27,8 +27,14 @@ SCHEMA = FeatureSchema.model_validate(
             {"name": "top", "scope": "context", "kind": "categorical"},
             {"name": "sub", "scope": "context", "kind": "categorical"},
             {"name": "brand", "scope": "example", "kind": "categorical"},
-            {"name": "price", "scope": "example", "kind": "numeric", "transform": "log1p"},
-            {"name": "stars", "scope": "example", "kind": "numeric", "default": 3.0},
+            {
+                "name": "price",
+                "scope": "example",
+                "kind": "numeric",
+                "transform": "log1p",
+                "required": True,
+            },
+            {"name": "stars", "scope": "example", "kind": "numeric", "missing": 3.0},
         ],
     }
 )
@@ -249,8 +255,8 @@ def test_numbers_are_checked_by_row():
     [
         (
             {"price": [1.0, None, 2.0, None, 3.0, 4.0]},
-            "column 'price': 2 of 6 rows have no value, the first is row 1; give feature 'price' "
-            "a default in the schema",
+            "column 'price': 2 of 6 rows have no value, the first is row 1; the schema "
+            "requires one",
         ),
         ({"price": list("12345x")}, "row 5: column 'price': expected a number, got 'x'"),
         ({"price": [[1]] * 6}, "column 'price': expected numbers, got values of type list"),

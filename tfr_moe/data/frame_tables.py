@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tfr_moe.data.cache import Dictionary, ParsedSplit
 from tfr_moe.elwc.encoder import ListEncoder
-from tfr_moe.elwc.moments import describe_moments, merge, moments_of, no_moments
+from tfr_moe.elwc.moments import ColumnStatistics, merge
 from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope
 
 _BLOCK = 1 << 16
@@ -24,20 +24,15 @@ def statistics_of(schema: FeatureSchema, split: ParsedSplit) -> Statistics:
 
 
 def _statistics(schema: FeatureSchema, scope: Scope, split: ParsedSplit) -> dict[str, Any]:
-    features = list(schema.select(scope, "numeric"))
-    columns = schema.packed_columns(scope)
+    statistics = ColumnStatistics(schema, scope)
     stored = split.context if scope == "context" else split.example
-    names = [PACKED[scope]] if schema.packed else [feature.name for feature in features]
-    blocks = [stored[name] for name in names] if features else []
-    logarithmic = np.array([f.transform == "log1p" for f in features for _ in f.columns], bool)
-    moments = no_moments(len(columns))
+    names = [feature.name for feature in schema.select(scope, "numeric")]
+    blocks = [stored[name] for name in ([PACKED[scope]] if names and schema.packed else names)]
+    moments = statistics.none()
     for start in range(0, len(blocks[0]) if blocks else 0, _BLOCK):
         parts = [block[start : start + _BLOCK] for block in blocks]
-        values = np.concatenate(parts, axis=1).astype(np.float64)
-        chosen = values[:, logarithmic]
-        values[:, logarithmic] = np.sign(chosen) * np.log1p(np.abs(chosen))
-        moments = merge(moments, moments_of(values))
-    return describe_moments(columns, moments)
+        moments = merge(moments, statistics.of(np.concatenate(parts, axis=1)))
+    return statistics.describe(moments)
 
 
 def vocabularies_of(schema: FeatureSchema, split: ParsedSplit) -> dict[str, list[str]]:

@@ -350,7 +350,9 @@ def _of_scope(name: str, values: NDArray[Any], scope: Scope, lists: Lists) -> ND
         return values[lists.rows]
     first = values[lists.rows[lists.row_splits[:-1]]]
     lengths = np.diff(lists.row_splits)
-    different = values[lists.rows] != np.repeat(first, lengths, axis=0)
+    ordered, expected = values[lists.rows], np.repeat(first, lengths, axis=0)
+    # NaN, a missing number, differs from itself.
+    different = (ordered != expected) & ((ordered == ordered) | (expected == expected))
     if different.ndim == 2:
         different = different.any(axis=1)
     if different.any():

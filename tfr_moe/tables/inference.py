@@ -28,6 +28,8 @@ _POSITION = "looks like the display position, which is no feature; give it as `p
 _BLOCK = 1 << 18
 _SAMPLE = 100_000
 _SKEW = 2.0
+_INDICATED = 0.01
+"""Numbers with a larger share of missing values get an indicator."""
 _CHANCE = 1e-6
 _MIN_POSITIVES = 50
 
@@ -272,8 +274,11 @@ class _Scan:
             feature["transform"] = "log1p"
             reasons.append(f"skewed (mean {sample.mean():.3g}, median {np.median(sample):.3g})")
         if missing.any():
-            feature["default"] = float(f"{present.mean():.6g}")
-            reasons.append(f"{missing.mean():.1%} missing, which become the mean")
+            feature["missing"] = "mean"
+            share = float(missing.mean())
+            if share >= _INDICATED:
+                feature["missing_indicator"] = True
+            reasons.append(f"{share:.1%} missing, which become the mean")
         return feature, "; ".join(reasons)
 
     def _ids(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any], str]:
@@ -318,7 +323,7 @@ class _Scan:
         if is_float and len(present) and (present == present[0]).all():
             feature = {"name": name, "scope": scope, "kind": "numeric", "width": int(present[0])}
             if len(present) < len(lengths):
-                feature["default"] = 0.0
+                feature["missing"] = "mean"
             return feature, f"vectors of {present[0]} numbers; {self._why(scope)}"
         if is_float:
             raise UserError("has arrays of numbers of several lengths")

@@ -125,7 +125,7 @@ def test_wide_and_scalar_features_have_a_tensor_each():
             "labels": ["click"],
             "packed": False,
             "features": [
-                {"name": "vector", "scope": "example", "kind": "numeric", "width": 2},
+                {"name": "vector", "scope": "example", "kind": "numeric", "width": 2, "missing": 0},
                 {"name": "user", "scope": "context", "kind": "numeric", "width": 3},
             ],
         }
