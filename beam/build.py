@@ -7,7 +7,6 @@ source -> GroupRows -> MakeLists -> split -> EncodeLists -> shards
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +16,15 @@ from typing import Any
 
 import apache_beam as beam
 
-from tfr_moe.beam.manifest import Counts, WriteCounts, WriteRejects, manifest, take_counts
+from tfr_moe.beam.manifest import (
+    Counts,
+    WriteCounts,
+    WriteRejects,
+    check_lost,
+    first_reject,
+    manifest,
+    take_counts,
+)
 from tfr_moe.beam.rows import COUNTS
 from tfr_moe.beam.runner import reporting, running
 from tfr_moe.beam.sorted_groups import UseGroups
@@ -40,6 +47,7 @@ from tfr_moe.beam.transforms.shards import (
 )
 from tfr_moe.beam.transforms.statistics import NumericMoments
 from tfr_moe.beam.transforms.vocabulary import WriteVocabularies
+from tfr_moe.elwc.encoded import Labels
 from tfr_moe.elwc.tfrecord import check_checksums
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
@@ -78,6 +86,9 @@ class BuildOptions:
         test_fraction: fraction of lists for the test.
         max_list_size: longer lists keep the items shown first; between 1 and 1000.
         min_list_size: shorter lists are dropped. 1 keeps every list.
+        max_lost: the build stops where more than this share of the rows is rejected, of the lists
+            has rows that disagree about the context, or of the positives is cut by
+            `max_list_size`.
         num_shards: files of the training split, other splits in proportion; None means 8, or more
             where files would exceed some 32 MB of input.
         seed: of the hashes for split, shard and order.
@@ -100,6 +111,7 @@ class BuildOptions:
     test_fraction: float = 0.1
     max_list_size: int = 200
     min_list_size: int = 1
+    max_lost: float = 0.05
     num_shards: int | None = None
     seed: int = 0
     overwrite: bool = False
@@ -114,6 +126,7 @@ class BuildOptions:
             ("test_fraction", 0, 0.5),
             ("max_list_size", 1, 1000),
             ("min_list_size", 1, self.max_list_size),
+            ("max_lost", 0, 1),
             ("num_shards", 1, 99999),
         ):
             value = getattr(self, name)
@@ -156,7 +169,8 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
         The manifest, see docs/data.md.
 
     Raises:
-        UserError: for an invalid source, schema, input file or option, in one line.
+        UserError: for an invalid source, schema, input file or option, or where more than
+            `max_lost` is lost, in one line.
 
     Example:
         manifest = build(BuildOptions("search-logs", "logs/*.csv.gz", "schema.yaml", "data"))
@@ -183,6 +197,7 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
         (folder / _BOUNDS_FILE).unlink(missing_ok=True)
         _check_not_empty(options, folder, counts)
         result = manifest(options, split, source_input, shards, counts, bounds)
+        check_lost(result, options.max_lost, folder)
         schema.save(folder / SCHEMA_FILE)
         names = [*description_files(folder), *shard_files(folder)]
         return write_manifest(folder / MANIFEST_FILE, result, names)
@@ -223,8 +238,8 @@ def _assemble(
     shards: dict[str, int],
     folder: str,
 ) -> None:
-    combine = CombineList(options.max_list_size)
-    make_lists = partial(MakeLists, combine, options.min_list_size)
+    combine = CombineList(options.max_list_size, Labels(schema))
+    make_lists = partial(MakeLists, combine, options.min_list_size, schema)
     rows = pipeline | "Read" >> source_input.rows
     grouped = rows | "GroupRows" >> GroupRows(schema, combine)
     bounds = None
@@ -304,9 +319,7 @@ def _check_not_empty(options: BuildOptions, folder: Path, counts: Counts) -> Non
         raise UserError(f"input {options.input}: there are no rows{why}")
     if counts.get(("lists", SPLITS[0])):
         return
-    for path in sorted(folder.glob("rejects-*.jsonl")):
-        with open(path, encoding="utf-8") as file:
-            first = json.loads(next(file))
+    if first := first_reject(folder):
         raise UserError(
             f"{first['file']}, line {first['line']}: {first['reason']}; "
             f"no row is left for training, {counts['rows', 'read']} were read"

@@ -90,7 +90,7 @@ class PredictOptions:
     beam_args: tuple[str, ...] = ()
 
 
-def predict(options: PredictOptions, progress: ProgressCallback | None = None) -> dict[str, int]:
+def predict(options: PredictOptions, progress: ProgressCallback | None = None) -> dict[str, Any]:
     """Scores all lists and writes `options.out`, which appears only when it is complete.
 
     A file of vectors can be joined to a log, see `join` of the source `search-logs`.
@@ -104,7 +104,7 @@ def predict(options: PredictOptions, progress: ProgressCallback | None = None) -
 
     Returns:
         Numbers of rows `read`, `written`, `rejected` and `cut`, with read = written + rejected +
-        cut, and of `lists`.
+        cut, and of `lists`; `rejects` by reason.
 
     Raises:
         UserError: for invalid input, in one line.
@@ -169,7 +169,7 @@ def _assemble(
     _ = (collections["counts"], scored[COUNTS]) | "WriteCounts" >> WriteCounts(str(folder))
 
 
-def _totals(options: PredictOptions, counts: Counts) -> dict[str, int]:
+def _totals(options: PredictOptions, counts: Counts) -> dict[str, Any]:
     def total(kind: str) -> int:
         return sum(number for key, number in counts.items() if key[0] == kind)
 
@@ -187,7 +187,8 @@ def _totals(options: PredictOptions, counts: Counts) -> dict[str, int]:
     if not found["written"]:
         reasons = "; ".join(sorted(str(key[1]) for key in counts if key[0] == "rejects"))
         raise UserError(f"input {options.input}: no row fits the schema ({reasons})")
-    return found
+    rejects = {str(key[1]): number for key, number in counts.items() if key[0] == "rejects"}
+    return {**found, "rejects": rejects}
 
 
 class ScoreLists(ModelHandler[bytes, list[Any], SavedModel]):
@@ -323,7 +324,7 @@ class _FromTable(beam.PTransform):
         encoder = partial(_ItemEncoder, item_id=self._options.item_id)
         rows = pipeline | "Read" >> self._table.rows
         grouped = rows | "GroupRows" >> GroupRows(schema, combine, encoder)
-        made = grouped.lists | "MakeLists" >> MakeLists(combine, min_list_size=1)
+        made = grouped.lists | "MakeLists" >> MakeLists(combine, 1, schema)
         return {
             "requests": made.lists | "Record" >> beam.Map(_request, list_id=schema.list_id),
             "rejects": grouped.rejects,

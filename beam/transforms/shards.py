@@ -12,7 +12,7 @@ import apache_beam as beam
 from tfr_moe.beam.rows import CountingDoFn
 from tfr_moe.beam.runner import advance
 from tfr_moe.beam.transforms.make_lists import RankedList
-from tfr_moe.elwc.encoder import scope_floats
+from tfr_moe.elwc.encoded import Labels
 from tfr_moe.elwc.splits import (
     FINEST_LEVEL,
     MAX_BUCKETS,
@@ -32,7 +32,6 @@ Shard = tuple[str, int]
 """(split, number)"""
 Record = tuple[int, str, bytes]
 """(hash, list ID, serialized list): records of a shard are sorted by hash, then by list ID."""
-_ZEROS = (bytes(4), b"\0\0\0\x80")  # 0.0 and -0.0
 
 __all__ = [
     "Bounds",
@@ -131,18 +130,17 @@ class EncodeLists(CountingDoFn):
         """Lays out the records on the worker."""
         schema = self._schema
         self._list_id = ids_entry(schema.list_id)
-        numerics = len(schema.packed_columns("example"))
-        self._label = scope_floats(schema, "example").bytes_of(numerics)
+        self._labels = Labels(schema)
 
     def process(self, assigned: tuple[str, RankedList]) -> Iterator[tuple[Shard, Record]]:
         """Encodes one list."""
         split, (list_id, _, (context, _), items) = assigned
         bodies = [body for body, _ in items]
         record = list_record(bodies, context + self._list_id([list_id]))
-        tally, label = self.tally, self._label
+        tally = self.tally
         tally["lists", split] += 1
         tally["items", split] += len(items)
-        tally["positives", split] += sum([body[label] not in _ZEROS for body in bodies])
+        tally["positives", split] += self._labels.positives(items)
         tally["length", len(items)] += 1
         order = list_hash(list_id, self._seed, "order")
         yield (split, order % self._shards[split]), (order, list_id, record)

@@ -94,7 +94,10 @@ def run(tmp_path, pattern, out="data", progress=None, schema=None, **options):
     """Builds `tmp_path / out` from the files; gives the manifest and the folder."""
     path = write_schema(tmp_path, **(schema or {}))
     folder = tmp_path / out
-    made = build(BuildOptions("search-logs", str(pattern), path, folder, **options), progress)
+    made = build(
+        BuildOptions("search-logs", str(pattern), path, folder, **{"max_lost": 1.0, **options}),
+        progress,
+    )
     return made, folder
 
 

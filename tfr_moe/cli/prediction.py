@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SCHEMA_FILE, FeatureSchema
@@ -110,7 +111,7 @@ def predict(
     progress: ProgressCallback | None = None,
     source_modules: Sequence[str] = (),
     vectors: str | None = None,
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """Scores all lists of the input and writes them to `out`.
 
     Args:
@@ -130,7 +131,7 @@ def predict(
         vectors: column for the model's vectors, instead of its scores.
 
     Returns:
-        Numbers of rows `read`, `written`, `rejected`, `cut`, and of `lists`.
+        Numbers of rows `read`, `written`, `rejected`, `cut`, and of `lists`; `rejects` by reason.
 
     Raises:
         UserError: for invalid input, in one line.
