@@ -36,10 +36,17 @@ from tfr_moe.beam.sources.registry import (
     load_source_modules,
     parse_options,
 )
-from tfr_moe.beam.transforms.make_lists import CombineList, GroupRows, MakeLists
+from tfr_moe.beam.transforms.make_lists import (
+    CombineList,
+    EncoderFactory,
+    GroupRows,
+    MakeLists,
+)
 from tfr_moe.beam.transforms.shards import (
     EncodeLists,
+    SplitEncoder,
     TimeBounds,
+    assign_by_column,
     assign_by_file,
     assign_by_hash,
     assign_by_time,
@@ -48,6 +55,7 @@ from tfr_moe.beam.transforms.shards import (
 from tfr_moe.beam.transforms.statistics import NumericMoments
 from tfr_moe.beam.transforms.vocabulary import WriteVocabularies
 from tfr_moe.elwc.encoded import Labels
+from tfr_moe.elwc.encoder import RowEncoder
 from tfr_moe.elwc.tfrecord import check_checksums
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
@@ -82,6 +90,8 @@ class BuildOptions:
             they share.
         split: `time` (earliest lists for training, latest for the test) or `hash` (of the list ID);
             None means `time` if the schema names a time column, else `hash`.
+        split_column: column whose values train, validation and test choose the split of a list,
+            instead of `split`; the first row of a list wins.
         validation_fraction: fraction of lists for validation.
         test_fraction: fraction of lists for the test.
         max_list_size: longer lists keep the items shown first; between 1 and 1000.
@@ -107,6 +117,7 @@ class BuildOptions:
     schema: str | Path | None
     out: str | Path
     split: str | None = None
+    split_column: str | None = None
     validation_fraction: float = 0.1
     test_fraction: float = 0.1
     max_list_size: int = 200
@@ -136,6 +147,8 @@ class BuildOptions:
             raise UserError("validation_fraction and test_fraction leave nothing for training")
         if self.split not in (None, "time", "hash"):
             raise UserError(f"split must be time or hash, got {self.split!r}")
+        if self.split is not None and self.split_column is not None:
+            raise UserError(f"split {self.split}: the column {self.split_column!r} has the splits")
 
     def shards(self, total_bytes: int) -> dict[str, int]:
         """Returns the number of files of each split."""
@@ -221,9 +234,12 @@ def _schema(options: BuildOptions, source: Source, settings: SourceOptions) -> F
 
 def _split_kind(options: BuildOptions, schema: FeatureSchema, source_input: Input) -> str:
     if source_input.split_of is not None:
-        if options.split is not None:
-            raise UserError(f"split {options.split}: the files define the splits")
+        for name in ("split", "split_column"):
+            if getattr(options, name) is not None:
+                raise UserError(f"{name} {getattr(options, name)}: the files define the splits")
         return "files"
+    if options.split_column is not None:
+        return "column"
     if options.split == "time" and schema.time is None:
         raise UserError(f"split time: the schema {options.schema} names no time column")
     return options.split or ("time" if schema.time else "hash")
@@ -241,7 +257,10 @@ def _assemble(
     combine = CombineList(options.max_list_size, Labels(schema))
     make_lists = partial(MakeLists, combine, options.min_list_size, schema)
     rows = pipeline | "Read" >> source_input.rows
-    grouped = rows | "GroupRows" >> GroupRows(schema, combine)
+    encoder: EncoderFactory = RowEncoder
+    if options.split_column is not None:
+        encoder = partial(SplitEncoder, column=options.split_column)
+    grouped = rows | "GroupRows" >> GroupRows(schema, combine, encoder)
     bounds = None
     if split == "time":
         lists = grouped.lists | "ListsForTimes" >> make_lists()
@@ -276,6 +295,8 @@ def _assign(
     """Returns the transform from `RankedList` to (split, `RankedList`)."""
     if source_input.split_of is not None:
         return beam.Map(assign_by_file, source_input.split_of)
+    if options.split_column is not None:
+        return beam.Map(assign_by_column)
     if bounds is not None:
         return beam.Map(assign_by_time, beam.pvalue.AsSingleton(bounds))
     return beam.Map(

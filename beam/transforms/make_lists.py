@@ -304,7 +304,8 @@ class FinishLists(CountingDoFn):
         if part.conflict is not None:
             self.tally["context_conflicts",] += 1
             (one, _), (other, _) = part.conflict
-            for name in differing(self._schema, one, other):
+            # Contexts of the same bytes differ in the split, see `SplitEncoder`.
+            for name in differing(self._schema, one, other) or ["split"]:
                 self.tally["conflict", name] += 1
         items = [values for _, _, values in part.items]
         yield RankedList(list_id, part.time, part.first[1], items)

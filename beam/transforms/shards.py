@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 
@@ -13,6 +14,7 @@ from tfr_moe.beam.rows import CountingDoFn
 from tfr_moe.beam.runner import advance
 from tfr_moe.beam.transforms.make_lists import RankedList
 from tfr_moe.elwc.encoded import Labels
+from tfr_moe.elwc.encoder import EncodedRow, RowEncoder
 from tfr_moe.elwc.splits import (
     FINEST_LEVEL,
     MAX_BUCKETS,
@@ -25,8 +27,9 @@ from tfr_moe.elwc.splits import (
     list_hash,
 )
 from tfr_moe.elwc.tfrecord import write_records
+from tfr_moe.elwc.values import RowError
 from tfr_moe.elwc.wire import ids_entry, list_record
-from tfr_moe.schema import FeatureSchema, shard_file
+from tfr_moe.schema import SPLITS, FeatureSchema, shard_file
 
 Shard = tuple[str, int]
 """(split, number)"""
@@ -35,7 +38,9 @@ Record = tuple[int, str, bytes]
 
 __all__ = [
     "Bounds",
+    "SplitEncoder",
     "TimeBounds",
+    "assign_by_column",
     "assign_by_file",
     "assign_by_hash",
     "assign_by_time",
@@ -107,6 +112,35 @@ def assign_by_hash(
 def assign_by_file(ranked: RankedList, split_of: Callable[[str], str]) -> tuple[str, RankedList]:
     """Returns (split, list), where the list ID names the split of its file."""
     return split_of(ranked.list_id), ranked
+
+
+class SplitEncoder:
+    """Encodes rows as `RowEncoder`, with the split of a column behind the IDs of the context.
+
+    Rows of a list that disagree about it then have different contexts.
+    """
+
+    def __init__(self, schema: FeatureSchema, column: str):
+        self._encode, self._column = RowEncoder(schema), column
+
+    def __call__(self, row: Mapping[str, Any]) -> EncodedRow:
+        """Encodes one row.
+
+        Raises:
+            RowError: naming the invalid column.
+        """
+        split = row.get(self._column)
+        if split not in SPLITS:
+            allowed = ", ".join(SPLITS)
+            raise RowError(f"column {self._column!r}: expected one of {allowed}, got {split!r}")
+        encoded = self._encode(row)
+        body, ids = encoded.context
+        return encoded._replace(context=(body, (*ids, split)))
+
+
+def assign_by_column(ranked: RankedList) -> tuple[str, RankedList]:
+    """Returns (split, list) by the split that `SplitEncoder` found in the first row."""
+    return ranked.context[1][-1], ranked
 
 
 class EncodeLists(CountingDoFn):

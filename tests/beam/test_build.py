@@ -360,3 +360,22 @@ def test_tensorflow_reads_what_write_records_wrote(tmp_path):
     assert [record.numpy() for record in read] == written
     assert [path.name for path in tmp_path.iterdir()] == ["x.tfrecord.gz"]
     assert gzip.decompress((tmp_path / "x.tfrecord.gz").read_bytes())[:8] == bytes(8)
+
+
+def test_a_column_chooses_the_split(tmp_path):
+    rows = logs.log_rows(10)
+    for row in rows:
+        number = int(row["session"][1:])
+        row["part"] = "test" if number < 2 else "validation" if number == 2 else "train"
+    rows[4]["part"] = "train"  # s1, whose first row is for the test
+    rows[-1]["part"] = "dev"
+    path = logs.write_csv(tmp_path / "log.csv", rows)
+    manifest, folder = logs.run(tmp_path, path, split_column="part")
+    assert sorted(logs.list_ids(folder, "test")) == ["s0", "s1"]
+    assert logs.list_ids(folder, "validation") == ["s2"]
+    assert len(logs.list_ids(folder, "train")) == 7
+    assert manifest["rejects"] == {"column 'part': expected one of train, validation, test": 1}
+    assert manifest["conflicting_features"] == {"split": 1}
+    assert manifest["split"] == {"by": "column", "bounds": None}
+    with pytest.raises(UserError, match=r"^split time: the column 'part' has the splits$"):
+        logs.run(tmp_path, path, out="other", split_column="part", split="time")

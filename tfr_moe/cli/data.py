@@ -134,6 +134,12 @@ def build(
         str | None,
         typer.Option("--split", help="time or hash; default: time if the schema has a time column"),
     ] = None,
+    split_column: Annotated[
+        str | None,
+        typer.Option(
+            "--split-column", help="column with train, validation or test, instead of --split"
+        ),
+    ] = None,
     validation_fraction: Annotated[
         float, typer.Option("--validation-fraction", help="fraction of lists")
     ] = 0.1,
@@ -179,6 +185,7 @@ def build(
         schema=schema,
         out=out,
         split=split,
+        split_column=split_column,
         validation_fraction=validation_fraction,
         test_fraction=test_fraction,
         max_list_size=max_list_size,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe.errors import UserError
+from tfr_moe.schema import SPLITS
 from tfr_moe.tables.arrow import Ids, arrow, column_of, encode, to_table
 from tfr_moe.tables.hierarchy import Decision, check_hierarchy, find_hierarchy
 
@@ -290,6 +291,8 @@ class _Scan:
         if name not in self.keep:
             if distinct < 2 and not missing.any():
                 raise UserError("is constant")
+            if {word for word in ids.words if word} <= set(SPLITS):
+                raise UserError("looks like the split of the lists")
             self._check_leak(None, ~missing if missing.any() else None)
         joined = sum(SEPARATOR in str(w) for w in ids.words[: _SAMPLE if distinct else 0])
         scope = self._scope(ids.codes)
