@@ -287,14 +287,14 @@ def _requests(options: PredictOptions) -> _Requests:
 
 def _table(options: PredictOptions) -> Input:
     sizes, schema = match(options.input), options.schema
-    needed = [schema.list_id, options.item_id, *(feature.name for feature in schema.features)]
+    needed = [schema.list_id, options.item_id, *(feature.name for feature in schema.log_features)]
     for path in sizes:
         check_columns(path, columns(path), list(dict.fromkeys(needed)))
     return Input(ReadFiles(sizes, read), list(sizes), sum(sizes.values()))
 
 
 class _ItemEncoder:
-    """Rows -> `EncodedRow`s without labels, with the item ID in place of the IDs to count."""
+    """Rows -> `EncodedRow`s without labels, with the item ID behind the IDs to count."""
 
     def __init__(self, schema: FeatureSchema, item_id: str):
         self._encode = RowEncoder(schema, labelled=False)
@@ -306,8 +306,7 @@ class _ItemEncoder:
             raise RowError(f"column {self._item_id!r}: a value is required")
         encoded = self._encode(row)
         return encoded._replace(
-            context=(encoded.context[0], ()),
-            example=(encoded.example[0], (to_id(self._item_id, value),)),
+            example=(encoded.example[0], (*encoded.example[1], to_id(self._item_id, value))),
         )
 
 
@@ -335,7 +334,7 @@ class _FromTable(beam.PTransform):
 def _request(ranked: RankedList, list_id: str) -> Request:
     bodies = [body for body, _ in ranked.items]
     context = ranked.context[0] + ids_entry(list_id)([ranked.list_id])
-    items = tuple([ids[0] for _, ids in ranked.items])
+    items = tuple([ids[-1] for _, ids in ranked.items])
     return (ranked.list_id, (0, 0), items), list_record(bodies, context)
 
 

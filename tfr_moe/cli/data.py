@@ -214,6 +214,7 @@ def _build_summary(out: Path, manifest: dict[str, Any]) -> list[str]:
     lines += loss_lines("cut", manifest["cut"])
     if manifest["cut_positives"]:
         lines.append(f"  of those cut, {manifest['cut_positives']} have a label above 0")
+    lines += [f"  {number} {name}" for name, number in manifest["noted"].items()]
     return lines + [f"warning: {text}" for text in manifest["warnings"]]
 
 

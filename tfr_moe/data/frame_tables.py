@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import compress
+from itertools import compress, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe.data.cache import Dictionary, ParsedSplit
+from tfr_moe.elwc.categories import most_frequent
 from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.elwc.moments import ColumnStatistics, merge
 from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope
@@ -33,6 +34,34 @@ def _statistics(schema: FeatureSchema, scope: Scope, split: ParsedSplit) -> dict
         parts = [block[start : start + _BLOCK] for block in blocks]
         moments = merge(moments, statistics.of(np.concatenate(parts, axis=1)))
     return statistics.describe(moments)
+
+
+def add_categories(schema: FeatureSchema, split: ParsedSplit) -> int:
+    """Gives lists without a category the most frequent one of their items, as `build` does.
+
+    Returns:
+        The number of lists in which no category has the majority.
+    """
+    assert schema.hierarchy is not None
+    names = schema.hierarchy.parent, schema.hierarchy.child
+    parents, children = (_words(split.example[name]) for name in schema.item_categories)
+    given = list(zip(*(_words(split.context[name]) for name in names), strict=True))
+    lost = 0
+    for i, (start, end) in enumerate(pairwise(split.row_splits.tolist())):
+        if not given[i][1]:
+            pairs = zip(parents[start:end], children[start:end], strict=True)
+            pair, majority = most_frequent(pairs)
+            given[i] = pair or (b"", b"")
+            lost += not majority
+    for name, words in zip(names, zip(*given, strict=True), strict=True):
+        distinct = {word: code for code, word in enumerate(dict.fromkeys(words))}
+        codes = np.array([distinct[word] for word in words], np.int32)[:, None]
+        split.context[name] = Dictionary(codes, np.array(list(distinct), np.object_))
+    return lost
+
+
+def _words(ids: Dictionary) -> list[bytes]:
+    return ids.words[ids.codes[:, 0]].tolist()
 
 
 def vocabularies_of(schema: FeatureSchema, split: ParsedSplit) -> dict[str, list[str]]:

@@ -25,7 +25,12 @@ from tfr_moe.data.columns import (
     read_wide,
 )
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.data.frame_tables import serialized_lists, statistics_of, vocabularies_of
+from tfr_moe.data.frame_tables import (
+    add_categories,
+    serialized_lists,
+    statistics_of,
+    vocabularies_of,
+)
 from tfr_moe.data.limits import (
     DEFAULTS,
     MAX_LIST_SIZE,
@@ -37,6 +42,7 @@ from tfr_moe.data.limits import (
     silent,
 )
 from tfr_moe.data.lists import Lists, group, is_validation
+from tfr_moe.elwc.categories import NO_MAJORITY
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     PACKED,
@@ -49,7 +55,7 @@ from tfr_moe.schema import (
     vocabulary_file,
 )
 from tfr_moe.tables import infer_schema
-from tfr_moe.tables.arrow import column_of, to_table
+from tfr_moe.tables.arrow import Ids, column_of, to_table
 from tfr_moe.utils.io import write_json
 
 if TYPE_CHECKING:
@@ -279,16 +285,23 @@ def parse(
     for name, lists in parts.items():
         list_ids = np.array([text.encode("utf-8") for text in lists.list_ids], np.object_)
         splits[name].context[schema.list_id] = list_ids[:, None]
+    wanted = schema.log_features
     scopes: tuple[Scope, ...] = ("context", "example")
     for scope in scopes:
         _parse_numerics(table, schema, scope, parts, splits, limits)
         for feature in schema.select(scope, "categorical", "categorical_list"):
-            ids = read_ids(feature, column_of(table, feature.name, "feature"))
+            if feature not in wanted and feature.name not in table.column_names:
+                ids = Ids(np.zeros(table.num_rows, np.int32), [""])
+            else:
+                ids = read_ids(feature, column_of(table, feature.name, "feature"))
             words = np.array([str(word).encode("utf-8") for word in ids.words], np.object_)
             for name, lists in parts.items():
                 codes = of_scope(feature.name, ids.codes, scope, lists, limits)
                 values = Dictionary(codes if codes.ndim == 2 else codes[:, None], words)
                 _columns(splits[name], scope)[feature.name] = values
+    for name, made in splits.items() if schema.item_categories else ():
+        lost, count = add_categories(schema, made), len(parts[name].list_ids)
+        limits.log(f"{lost} of {count} {name} {NO_MAJORITY}")
     for name, lowest in _extras(schema, table, labelled):
         numbers = read_numbers(name, column_of(table, name), lowest=lowest).astype(np.float32)
         for split, lists in parts.items():

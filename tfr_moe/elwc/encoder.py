@@ -63,13 +63,11 @@ def scope_floats(schema: FeatureSchema, scope: Scope, labelled: bool = True) -> 
 
 
 def counted_ids(schema: FeatureSchema, scope: Scope) -> list[str]:
-    """Returns the ID features that are counted: those with a vocabulary, and the parent
-    category."""
-    parent = schema.hierarchy.parent if schema.hierarchy else None
+    """Returns the ID features that are counted: those with a vocabulary, and categories."""
+    parent = (schema.hierarchy.parent,) if schema.hierarchy else ()
+    categories = (*parent, *schema.item_categories)
     features = id_features(schema, scope)
-    return [
-        feature.name for feature in features if feature.has_vocabulary or feature.name == parent
-    ]
+    return [f.name for f in features if f.has_vocabulary or f.name in categories]
 
 
 def _extras(schema: FeatureSchema) -> dict[str, float]:

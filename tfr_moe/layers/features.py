@@ -258,7 +258,7 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        schema = self.schema.model_dump(mode="json", exclude_defaults=True)
+        schema = self.schema.as_dict()
         return {**super().get_config(), "schema": schema}
 
     def output_width(self) -> int:

@@ -206,7 +206,7 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, ready for JSON."""
         return {
-            "schema": self.schema.model_dump(mode="json", exclude_defaults=True),
+            "schema": self.schema.as_dict(),
             "tables": {
                 "statistics": self.tables.statistics,
                 "vocabularies": dict(self.tables.vocabularies),
