@@ -146,7 +146,7 @@ class Ranker:
             time: column with the time of the list.
             position: column with the display position, from 1.
             weight: column with the weight of the item in the loss.
-            hierarchy: `{"child": ..., "parent": ...}`; `item.NAME` if items have it; None finds them.
+            hierarchy: `{"child": ..., "parent": ...}`, or `item.NAME`; None finds them.
             ignore: columns that are no features.
             validation_fraction: fraction of lists for validation, where `validation` is None.
             max_list_size: longer lists keep the items shown first.
