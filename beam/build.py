@@ -8,6 +8,7 @@ source -> GroupRows -> MakeLists -> split -> EncodeLists -> shards
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -92,6 +93,8 @@ class BuildOptions:
             None means `time` if the schema names a time column, else `hash`.
         split_column: column whose values train, validation and test choose the split of a list,
             instead of `split`; the first row of a list wins.
+        like: data set whose schema, vocabularies and statistics are taken; all lists are for the
+            test, unless `split_column` says otherwise.
         validation_fraction: fraction of lists for validation.
         test_fraction: fraction of lists for the test.
         max_list_size: longer lists keep the items shown first; between 1 and 1000.
@@ -118,6 +121,7 @@ class BuildOptions:
     out: str | Path
     split: str | None = None
     split_column: str | None = None
+    like: str | Path | None = None
     validation_fraction: float = 0.1
     test_fraction: float = 0.1
     max_list_size: int = 200
@@ -149,6 +153,9 @@ class BuildOptions:
             raise UserError(f"split must be time or hash, got {self.split!r}")
         if self.split is not None and self.split_column is not None:
             raise UserError(f"split {self.split}: the column {self.split_column!r} has the splits")
+        for name in ("schema", "split"):
+            if self.like is not None and getattr(self, name) is not None:
+                raise UserError(f"{name}: is that of like {self.like}")
 
     def shards(self, total_bytes: int) -> dict[str, int]:
         """Returns the number of files of each split."""
@@ -162,9 +169,9 @@ class BuildOptions:
 
     def as_json(self) -> dict[str, Any]:
         """Returns the options as JSON values, for the manifest."""
-        schema = None if self.schema is None else str(self.schema)
+        paths = {name: str(v) for name, v in vars(self).items() if isinstance(v, Path)}
         lists = {name: list(v) for name, v in vars(self).items() if isinstance(v, tuple)}
-        return {**vars(self), "schema": schema, "out": str(self.out), **lists}
+        return {**vars(self), **paths, **lists}
 
 
 def build(options: BuildOptions, progress: ProgressCallback | None = None) -> dict[str, Any]:
@@ -204,6 +211,8 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
             running(options.beam_args, folder) as pipeline,
         ):
             _assemble(pipeline, options, schema, split, source_input, shards, str(folder))
+        if options.like is not None:
+            _copy_tables(Path(options.like), folder)
         _add_empty_files(folder, schema, shards)
         counts = take_counts(folder)
         bounds = read_json(folder / _BOUNDS_FILE)
@@ -225,6 +234,8 @@ def _check_inputs_outside(options: BuildOptions, source_input: Input) -> None:
 
 
 def _schema(options: BuildOptions, source: Source, settings: SourceOptions) -> FeatureSchema:
+    if options.like is not None:
+        return FeatureSchema.load(Path(options.like, SCHEMA_FILE))
     if options.schema is not None:
         return FeatureSchema.load(options.schema)
     if source.schema is None:
@@ -240,6 +251,8 @@ def _split_kind(options: BuildOptions, schema: FeatureSchema, source_input: Inpu
         return "files"
     if options.split_column is not None:
         return "column"
+    if options.like is not None:
+        return "like"
     if options.split == "time" and schema.time is None:
         raise UserError(f"split time: the schema {options.schema} names no time column")
     return options.split or ("time" if schema.time else "hash")
@@ -273,6 +286,17 @@ def _assemble(
     _ = encoded.records | "WriteShards" >> UseGroups(
         partial(write_shard, folder=folder, shards=shards), itemgetter(0, 1)
     )
+    counts = [grouped.counts, made[COUNTS], encoded[COUNTS]]
+    if options.like is None:
+        counts.append(_write_tables(assigned, schema, folder))
+    _ = grouped.rejects | "WriteRejects" >> WriteRejects(source_input.files, folder)
+    _ = tuple(counts) | "WriteCounts" >> WriteCounts(folder)
+
+
+def _write_tables(
+    assigned: beam.PCollection, schema: FeatureSchema, folder: str
+) -> beam.PCollection:
+    """Writes statistics and vocabularies of the training lists; returns the counts of IDs."""
     training = (
         assigned
         | "Training" >> beam.Filter(lambda entry: entry[0] == SPLITS[0])
@@ -283,10 +307,14 @@ def _assemble(
         | "Statistics" >> beam.CombineGlobally(NumericMoments(schema))
         | "WriteStatistics" >> beam.Map(partial(write_json, Path(folder, STATISTICS_FILE)))
     )
-    id_counts = training | "Vocabularies" >> WriteVocabularies(schema, folder)
-    _ = grouped.rejects | "WriteRejects" >> WriteRejects(source_input.files, folder)
-    counts = (grouped.counts, made[COUNTS], encoded[COUNTS], id_counts)
-    _ = counts | "WriteCounts" >> WriteCounts(folder)
+    return training | "Vocabularies" >> WriteVocabularies(schema, folder)
+
+
+def _copy_tables(source: Path, folder: Path) -> None:
+    """Copies statistics and vocabularies of a data set."""
+    for name in set(description_files(source)) - {SCHEMA_FILE}:
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(source / name, folder / name)
 
 
 def _assign(
@@ -297,6 +325,8 @@ def _assign(
         return beam.Map(assign_by_file, source_input.split_of)
     if options.split_column is not None:
         return beam.Map(assign_by_column)
+    if options.like is not None:
+        return beam.Map(lambda ranked: (SPLITS[-1], ranked))
     if bounds is not None:
         return beam.Map(assign_by_time, beam.pvalue.AsSingleton(bounds))
     return beam.Map(
@@ -333,12 +363,13 @@ def _add_empty_files(folder: Path, schema: FeatureSchema, shards: dict[str, int]
 
 
 def _check_not_empty(options: BuildOptions, folder: Path, counts: Counts) -> None:
-    """Raises `UserError` where no list is left for training."""
+    """Raises `UserError` where no list is left for training, or at all where it is not needed."""
     if not counts.get(("rows", "read")):
         found = [f"{key[1]} {key[2]}: {n}" for key, n in counts.items() if key[0] == "source"]
         why = f" ({'; '.join(sorted(found))})" if found else ""
         raise UserError(f"input {options.input}: there are no rows{why}")
-    if counts.get(("lists", SPLITS[0])):
+    needed = SPLITS if options.like is not None else SPLITS[:1]
+    if any(counts.get(("lists", split)) for split in needed):
         return
     if first := first_reject(folder):
         raise UserError(

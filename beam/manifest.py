@@ -171,7 +171,7 @@ def _warnings(options: BuildOptions, splits: dict[str, Any], counts: Counts) -> 
     found = [
         f"the {name} split is empty"
         for name, fraction in fractions.items()
-        if fraction and not splits[name]["lists"]
+        if fraction and not splits[name]["lists"] and options.like is None
     ]
     conflicts = counts.get(("context_conflicts",), 0)
     if conflicts:

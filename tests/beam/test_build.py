@@ -379,3 +379,20 @@ def test_a_column_chooses_the_split(tmp_path):
     assert manifest["split"] == {"by": "column", "bounds": None}
     with pytest.raises(UserError, match=r"^split time: the column 'part' has the splits$"):
         logs.run(tmp_path, path, out="other", split_column="part", split="time")
+
+
+def test_test_lists_with_the_tables_of_another_data_set(tmp_path):
+    _, data = logs.run(tmp_path, logs.write_csv(tmp_path / "log.csv", logs.log_rows(10)))
+    later = logs.write_csv(tmp_path / "later.csv", logs.log_rows(4, items=2))
+    options = BuildOptions("search-logs", str(later), None, tmp_path / "later", like=data)
+    manifest = build(options)
+    assert {name: part["lists"] for name, part in manifest["splits"].items()} == {
+        "train": 0,
+        "validation": 0,
+        "test": 4,
+    }
+    assert manifest["warnings"] == []
+    for name in ("schema.json", "statistics.json", "vocabulary/item.txt", "vocabulary/sub.txt"):
+        assert (tmp_path / "later" / name).read_bytes() == (data / name).read_bytes()
+    with pytest.raises(UserError, match=r"^schema: is that of like data$"):
+        BuildOptions("search-logs", "x", "schema.yaml", "out", like="data")

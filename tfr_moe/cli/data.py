@@ -140,6 +140,12 @@ def build(
             "--split-column", help="column with train, validation or test, instead of --split"
         ),
     ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            "--like", help="data set whose schema and vocabularies are taken, for test lists only"
+        ),
+    ] = None,
     validation_fraction: Annotated[
         float, typer.Option("--validation-fraction", help="fraction of lists")
     ] = 0.1,
@@ -186,6 +192,7 @@ def build(
         out=out,
         split=split,
         split_column=split_column,
+        like=like,
         validation_fraction=validation_fraction,
         test_fraction=test_fraction,
         max_list_size=max_list_size,
