@@ -7,8 +7,8 @@ source -> GroupRows -> MakeLists -> split -> EncodeLists -> shards
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -17,7 +17,15 @@ from typing import Any
 
 import apache_beam as beam
 
-from tfr_moe.beam.manifest import Counts, WriteCounts, WriteRejects, manifest, take_counts
+from tfr_moe.beam.manifest import (
+    Counts,
+    WriteCounts,
+    WriteRejects,
+    check_lost,
+    first_reject,
+    manifest,
+    take_counts,
+)
 from tfr_moe.beam.rows import COUNTS
 from tfr_moe.beam.runner import reporting, running
 from tfr_moe.beam.sorted_groups import UseGroups
@@ -29,10 +37,17 @@ from tfr_moe.beam.sources.registry import (
     load_source_modules,
     parse_options,
 )
-from tfr_moe.beam.transforms.make_lists import CombineList, GroupRows, MakeLists
+from tfr_moe.beam.transforms.make_lists import (
+    CombineList,
+    EncoderFactory,
+    GroupRows,
+    MakeLists,
+)
 from tfr_moe.beam.transforms.shards import (
     EncodeLists,
+    SplitEncoder,
     TimeBounds,
+    assign_by_column,
     assign_by_file,
     assign_by_hash,
     assign_by_time,
@@ -40,6 +55,8 @@ from tfr_moe.beam.transforms.shards import (
 )
 from tfr_moe.beam.transforms.statistics import NumericMoments
 from tfr_moe.beam.transforms.vocabulary import WriteVocabularies
+from tfr_moe.elwc.encoded import Labels
+from tfr_moe.elwc.encoder import RowEncoder
 from tfr_moe.elwc.tfrecord import check_checksums
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
@@ -74,10 +91,17 @@ class BuildOptions:
             they share.
         split: `time` (earliest lists for training, latest for the test) or `hash` (of the list ID);
             None means `time` if the schema names a time column, else `hash`.
+        split_column: column whose values train, validation and test choose the split of a list,
+            instead of `split`; the first row of a list wins.
+        like: data set whose schema, vocabularies and statistics are taken; all lists are for the
+            test, unless `split_column` says otherwise.
         validation_fraction: fraction of lists for validation.
         test_fraction: fraction of lists for the test.
         max_list_size: longer lists keep the items shown first; between 1 and 1000.
         min_list_size: shorter lists are dropped. 1 keeps every list.
+        max_lost: the build stops where more than this share of the rows is rejected, of the lists
+            has rows that disagree about the context, or of the positives is cut by
+            `max_list_size`.
         num_shards: files of the training split, other splits in proportion; None means 8, or more
             where files would exceed some 32 MB of input.
         seed: of the hashes for split, shard and order.
@@ -96,10 +120,13 @@ class BuildOptions:
     schema: str | Path | None
     out: str | Path
     split: str | None = None
+    split_column: str | None = None
+    like: str | Path | None = None
     validation_fraction: float = 0.1
     test_fraction: float = 0.1
     max_list_size: int = 200
     min_list_size: int = 1
+    max_lost: float = 0.05
     num_shards: int | None = None
     seed: int = 0
     overwrite: bool = False
@@ -114,6 +141,7 @@ class BuildOptions:
             ("test_fraction", 0, 0.5),
             ("max_list_size", 1, 1000),
             ("min_list_size", 1, self.max_list_size),
+            ("max_lost", 0, 1),
             ("num_shards", 1, 99999),
         ):
             value = getattr(self, name)
@@ -123,6 +151,11 @@ class BuildOptions:
             raise UserError("validation_fraction and test_fraction leave nothing for training")
         if self.split not in (None, "time", "hash"):
             raise UserError(f"split must be time or hash, got {self.split!r}")
+        if self.split is not None and self.split_column is not None:
+            raise UserError(f"split {self.split}: the column {self.split_column!r} has the splits")
+        for name in ("schema", "split"):
+            if self.like is not None and getattr(self, name) is not None:
+                raise UserError(f"{name}: is that of like {self.like}")
 
     def shards(self, total_bytes: int) -> dict[str, int]:
         """Returns the number of files of each split."""
@@ -136,9 +169,9 @@ class BuildOptions:
 
     def as_json(self) -> dict[str, Any]:
         """Returns the options as JSON values, for the manifest."""
-        schema = None if self.schema is None else str(self.schema)
+        paths = {name: str(v) for name, v in vars(self).items() if isinstance(v, Path)}
         lists = {name: list(v) for name, v in vars(self).items() if isinstance(v, tuple)}
-        return {**vars(self), "schema": schema, "out": str(self.out), **lists}
+        return {**vars(self), **paths, **lists}
 
 
 def build(options: BuildOptions, progress: ProgressCallback | None = None) -> dict[str, Any]:
@@ -156,7 +189,8 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
         The manifest, see docs/data.md.
 
     Raises:
-        UserError: for an invalid source, schema, input file or option, in one line.
+        UserError: for an invalid source, schema, input file or option, or where more than
+            `max_lost` is lost, in one line.
 
     Example:
         manifest = build(BuildOptions("search-logs", "logs/*.csv.gz", "schema.yaml", "data"))
@@ -177,12 +211,15 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
             running(options.beam_args, folder) as pipeline,
         ):
             _assemble(pipeline, options, schema, split, source_input, shards, str(folder))
+        if options.like is not None:
+            _copy_tables(Path(options.like), folder)
         _add_empty_files(folder, schema, shards)
         counts = take_counts(folder)
         bounds = read_json(folder / _BOUNDS_FILE)
         (folder / _BOUNDS_FILE).unlink(missing_ok=True)
         _check_not_empty(options, folder, counts)
         result = manifest(options, split, source_input, shards, counts, bounds)
+        check_lost(result, options.max_lost, folder)
         schema.save(folder / SCHEMA_FILE)
         names = [*description_files(folder), *shard_files(folder)]
         return write_manifest(folder / MANIFEST_FILE, result, names)
@@ -197,6 +234,8 @@ def _check_inputs_outside(options: BuildOptions, source_input: Input) -> None:
 
 
 def _schema(options: BuildOptions, source: Source, settings: SourceOptions) -> FeatureSchema:
+    if options.like is not None:
+        return FeatureSchema.load(Path(options.like, SCHEMA_FILE))
     if options.schema is not None:
         return FeatureSchema.load(options.schema)
     if source.schema is None:
@@ -206,9 +245,14 @@ def _schema(options: BuildOptions, source: Source, settings: SourceOptions) -> F
 
 def _split_kind(options: BuildOptions, schema: FeatureSchema, source_input: Input) -> str:
     if source_input.split_of is not None:
-        if options.split is not None:
-            raise UserError(f"split {options.split}: the files define the splits")
+        for name in ("split", "split_column"):
+            if getattr(options, name) is not None:
+                raise UserError(f"{name} {getattr(options, name)}: the files define the splits")
         return "files"
+    if options.split_column is not None:
+        return "column"
+    if options.like is not None:
+        return "like"
     if options.split == "time" and schema.time is None:
         raise UserError(f"split time: the schema {options.schema} names no time column")
     return options.split or ("time" if schema.time else "hash")
@@ -223,10 +267,13 @@ def _assemble(
     shards: dict[str, int],
     folder: str,
 ) -> None:
-    combine = CombineList(options.max_list_size)
-    make_lists = partial(MakeLists, combine, options.min_list_size)
+    combine = CombineList(options.max_list_size, Labels(schema))
+    make_lists = partial(MakeLists, combine, options.min_list_size, schema)
     rows = pipeline | "Read" >> source_input.rows
-    grouped = rows | "GroupRows" >> GroupRows(schema, combine)
+    encoder: EncoderFactory = RowEncoder
+    if options.split_column is not None:
+        encoder = partial(SplitEncoder, column=options.split_column)
+    grouped = rows | "GroupRows" >> GroupRows(schema, combine, encoder)
     bounds = None
     if split == "time":
         lists = grouped.lists | "ListsForTimes" >> make_lists()
@@ -239,6 +286,17 @@ def _assemble(
     _ = encoded.records | "WriteShards" >> UseGroups(
         partial(write_shard, folder=folder, shards=shards), itemgetter(0, 1)
     )
+    counts = [grouped.counts, made[COUNTS], encoded[COUNTS]]
+    if options.like is None:
+        counts.append(_write_tables(assigned, schema, folder))
+    _ = grouped.rejects | "WriteRejects" >> WriteRejects(source_input.files, folder)
+    _ = tuple(counts) | "WriteCounts" >> WriteCounts(folder)
+
+
+def _write_tables(
+    assigned: beam.PCollection, schema: FeatureSchema, folder: str
+) -> beam.PCollection:
+    """Writes statistics and vocabularies of the training lists; returns the counts of IDs."""
     training = (
         assigned
         | "Training" >> beam.Filter(lambda entry: entry[0] == SPLITS[0])
@@ -249,10 +307,14 @@ def _assemble(
         | "Statistics" >> beam.CombineGlobally(NumericMoments(schema))
         | "WriteStatistics" >> beam.Map(partial(write_json, Path(folder, STATISTICS_FILE)))
     )
-    id_counts = training | "Vocabularies" >> WriteVocabularies(schema, folder)
-    _ = grouped.rejects | "WriteRejects" >> WriteRejects(source_input.files, folder)
-    counts = (grouped.counts, made[COUNTS], encoded[COUNTS], id_counts)
-    _ = counts | "WriteCounts" >> WriteCounts(folder)
+    return training | "Vocabularies" >> WriteVocabularies(schema, folder)
+
+
+def _copy_tables(source: Path, folder: Path) -> None:
+    """Copies statistics and vocabularies of a data set."""
+    for name in set(description_files(source)) - {SCHEMA_FILE}:
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(source / name, folder / name)
 
 
 def _assign(
@@ -261,6 +323,10 @@ def _assign(
     """Returns the transform from `RankedList` to (split, `RankedList`)."""
     if source_input.split_of is not None:
         return beam.Map(assign_by_file, source_input.split_of)
+    if options.split_column is not None:
+        return beam.Map(assign_by_column)
+    if options.like is not None:
+        return beam.Map(lambda ranked: (SPLITS[-1], ranked))
     if bounds is not None:
         return beam.Map(assign_by_time, beam.pvalue.AsSingleton(bounds))
     return beam.Map(
@@ -297,16 +363,15 @@ def _add_empty_files(folder: Path, schema: FeatureSchema, shards: dict[str, int]
 
 
 def _check_not_empty(options: BuildOptions, folder: Path, counts: Counts) -> None:
-    """Raises `UserError` where no list is left for training."""
+    """Raises `UserError` where no list is left for training, or at all where it is not needed."""
     if not counts.get(("rows", "read")):
         found = [f"{key[1]} {key[2]}: {n}" for key, n in counts.items() if key[0] == "source"]
         why = f" ({'; '.join(sorted(found))})" if found else ""
         raise UserError(f"input {options.input}: there are no rows{why}")
-    if counts.get(("lists", SPLITS[0])):
+    needed = SPLITS if options.like is not None else SPLITS[:1]
+    if any(counts.get(("lists", split)) for split in needed):
         return
-    for path in sorted(folder.glob("rejects-*.jsonl")):
-        with open(path, encoding="utf-8") as file:
-            first = json.loads(next(file))
+    if first := first_reject(folder):
         raise UserError(
             f"{first['file']}, line {first['line']}: {first['reason']}; "
             f"no row is left for training, {counts['rows', 'read']} were read"

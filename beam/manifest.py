@@ -17,6 +17,7 @@ import apache_beam as beam
 from tfr_moe.beam.rows import Reject
 from tfr_moe.beam.sorted_groups import UseGroups
 from tfr_moe.beam.sources.registry import Input
+from tfr_moe.errors import UserError
 from tfr_moe.schema import SPLITS, shard_file
 from tfr_moe.utils.io import read_json, write_json
 
@@ -126,7 +127,9 @@ def manifest(
         "rows": rows,
         "rejects": rejects,
         "cut": cut,
+        "cut_positives": counts.get(("cut_positives",), 0),
         "context_conflicts": counts.get(("context_conflicts",), 0),
+        "conflicting_features": _named(counts, "conflict"),
         "ids_with_line_breaks": counts.get(("ids_with_line_breaks",), 0),
         "list_length": _lengths(_named(counts, "length")),
         "max_list_size": options.max_list_size,
@@ -168,12 +171,67 @@ def _warnings(options: BuildOptions, splits: dict[str, Any], counts: Counts) -> 
     found = [
         f"the {name} split is empty"
         for name, fraction in fractions.items()
-        if fraction and not splits[name]["lists"]
+        if fraction and not splits[name]["lists"] and options.like is None
     ]
     conflicts = counts.get(("context_conflicts",), 0)
     if conflicts:
-        found.append(f"{conflicts} lists have rows with different context; the first row wins")
+        features = _listed(_named(counts, "conflict"))
+        found.append(
+            f"{conflicts} lists have rows with different context ({features}); the first row wins"
+        )
     return found
+
+
+def _listed(numbers: dict[str, int]) -> str:
+    """Formats names with their numbers, the largest first."""
+    ordered = sorted(numbers, key=lambda name: -numbers[name])
+    return ", ".join(f"{numbers[name]} {name}" for name in ordered)
+
+
+def first_reject(folder: Path) -> dict[str, Any] | None:
+    """Returns the first rejected row of the first file with rejects."""
+    for path in sorted(folder.glob("rejects-*.jsonl")):
+        with open(path, encoding="utf-8") as file:
+            return json.loads(next(file))
+    return None
+
+
+def check_lost(found: dict[str, Any], limit: float, folder: Path) -> None:
+    """Checks a manifest for the share that is lost.
+
+    Args:
+        found: the manifest.
+        limit: the largest allowed share.
+        folder: has the rejects.
+
+    Raises:
+        UserError: where more of the rows are rejected, of the lists have rows with different
+            context, or of the positives are cut.
+    """
+    rows, splits = found["rows"], found["splits"].values()
+    reject = first_reject(folder)
+    first = f"; the first is {reject['file']}, line {reject['line']}" if reject else ""
+    positives = found["cut_positives"] + sum(split["positives"] for split in splits)
+    for lost, of, what, why in (
+        (rows["rejected"], rows["read"], "rows are rejected", _listed(found["rejects"]) + first),
+        (
+            found["context_conflicts"],
+            sum(split["lists"] for split in splits),
+            "lists have rows with different context",
+            _listed(found["conflicting_features"]),
+        ),
+        (
+            found["cut_positives"],
+            positives,
+            "positives are cut",
+            f"max_list_size is {found['max_list_size']}",
+        ),
+    ):
+        if lost > limit * of:
+            raise UserError(
+                f"{lost} of {of} {what} ({lost / of:.1%}), more than max_lost={limit:g} allows: "
+                f"{why}"
+            )
 
 
 def _versions() -> dict[str, str]:

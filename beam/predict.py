@@ -89,7 +89,7 @@ class PredictOptions:
     beam_args: tuple[str, ...] = ()
 
 
-def predict(options: PredictOptions, progress: ProgressCallback | None = None) -> dict[str, int]:
+def predict(options: PredictOptions, progress: ProgressCallback | None = None) -> dict[str, Any]:
     """Scores all lists and writes `options.out`, which appears only when it is complete.
 
     A file of vectors can be joined to a log, see `join` of the source `search-logs`.
@@ -103,7 +103,7 @@ def predict(options: PredictOptions, progress: ProgressCallback | None = None) -
 
     Returns:
         Numbers of rows `read`, `written`, `rejected` and `cut`, with read = written + rejected +
-        cut, and of `lists`.
+        cut, and of `lists`; `rejects` by reason.
 
     Raises:
         UserError: for invalid input, in one line.
@@ -178,7 +178,7 @@ def _assemble(
     _ = (collections["counts"], scored[COUNTS]) | "WriteCounts" >> WriteCounts(str(folder))
 
 
-def _totals(options: PredictOptions, counts: Counts) -> dict[str, int]:
+def _totals(options: PredictOptions, counts: Counts) -> dict[str, Any]:
     def total(kind: str) -> int:
         return sum(number for key, number in counts.items() if key[0] == kind)
 
@@ -196,7 +196,8 @@ def _totals(options: PredictOptions, counts: Counts) -> dict[str, int]:
     if not found["written"]:
         reasons = "; ".join(sorted(str(key[1]) for key in counts if key[0] == "rejects"))
         raise UserError(f"input {options.input}: no row fits the schema ({reasons})")
-    return found
+    rejects = {str(key[1]): number for key, number in counts.items() if key[0] == "rejects"}
+    return {**found, "rejects": rejects}
 
 
 class _SavedModel:
@@ -314,14 +315,14 @@ def _table(options: PredictOptions) -> Input:
 
 def _search_log(options: PredictOptions) -> Input:
     sizes, schema = match(options.input), options.schema
-    needed = [schema.list_id, options.item_id, *(feature.name for feature in schema.features)]
+    needed = [schema.list_id, options.item_id, *(feature.name for feature in schema.log_features)]
     for path in sizes:
         check_columns(path, columns(path), list(dict.fromkeys(needed)))
     return Input(ReadFiles(sizes, read), list(sizes), sum(sizes.values()))
 
 
 class _ItemEncoder:
-    """Rows -> `EncodedRow`s without labels, with the item ID in place of the IDs to count."""
+    """Rows -> `EncodedRow`s without labels, with the item ID behind the IDs to count."""
 
     def __init__(self, schema: FeatureSchema, item_id: str):
         self._encode = RowEncoder(schema, labelled=False)
@@ -333,8 +334,7 @@ class _ItemEncoder:
             raise RowError(f"column {self._item_id!r}: a value is required")
         encoded = self._encode(row)
         return encoded._replace(
-            context=(encoded.context[0], ()),
-            example=(encoded.example[0], (to_id(self._item_id, value),)),
+            example=(encoded.example[0], (*encoded.example[1], to_id(self._item_id, value))),
         )
 
 
@@ -351,7 +351,7 @@ class _Requests(beam.PTransform):
         encoder = partial(_ItemEncoder, item_id=self._options.item_id)
         rows = pipeline | "Read" >> self._table.rows
         grouped = rows | "GroupRows" >> GroupRows(schema, combine, encoder)
-        made = grouped.lists | "MakeLists" >> MakeLists(combine, min_list_size=1)
+        made = grouped.lists | "MakeLists" >> MakeLists(combine, 1, schema)
         return {
             "requests": made.lists | "Record" >> beam.Map(_request, list_id=schema.list_id),
             "rejects": grouped.rejects,
@@ -362,5 +362,5 @@ class _Requests(beam.PTransform):
 def _request(ranked: RankedList, list_id: str) -> Request:
     bodies = [body for body, _ in ranked.items]
     context = ranked.context[0] + ids_entry(list_id)([ranked.list_id])
-    items = tuple([ids[0] for _, ids in ranked.items])
+    items = tuple([ids[-1] for _, ids in ranked.items])
     return (ranked.list_id, items), list_record(bodies, context)

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -90,17 +92,20 @@ def test_without_a_hierarchy_the_childs_key_is_the_id_itself():
 
 
 @pytest.mark.parametrize(
-    ("feature", "required"),
+    ("feature", "number"),
     [
-        ({"kind": "numeric"}, True),
-        ({"kind": "numeric", "default": 0}, False),
-        ({"kind": "numeric", "required": False}, False),
-        ({"kind": "categorical"}, False),
-        ({"kind": "categorical", "required": True}, True),
+        ({}, math.nan),
+        ({"missing": "median"}, math.nan),
+        ({"missing": 2}, 2.0),
+        ({"default": 2}, 2.0),  # of earlier versions
+        ({"default": None}, math.nan),
+        ({"missing": 2, "missing_indicator": True}, math.nan),
     ],
 )
-def test_numerics_without_a_default_are_required(feature: dict, required: bool):
-    assert Feature(name="x", scope="example", **feature).is_required is required
+def test_the_model_replaces_nan_and_constants_are_stored(feature: dict, number: float):
+    made = Feature(name="x", scope="example", kind="numeric", **feature)
+    np.testing.assert_equal(made.missing_number, number)
+    assert not made.required
 
 
 @pytest.mark.parametrize(
@@ -148,7 +153,7 @@ def test_packed_specs():
         "sub": ("string", [1], [""]),
     }
     assert shapes(s.feature_spec("example")) == {
-        PACKED["example"]: ("float32", [4], [0.0] * 4),
+        PACKED["example"]: ("float32", [4], [pytest.approx(math.nan, nan_ok=True)] * 4),
         "brand": ("string", [1], ["none"]),
         "tags": ("string", [2], ["", ""]),
     }
@@ -156,8 +161,8 @@ def test_packed_specs():
 
 def test_unpacked_specs_name_each_numeric():
     spec = shapes(schema(packed=False).feature_spec("example"))
-    assert spec["price"] == ("float32", [1], [0.0])
-    assert spec["image"] == ("float32", [3], [0.0] * 3)
+    assert spec["price"] == ("float32", [1], [pytest.approx(math.nan, nan_ok=True)])
+    assert spec["image"] == ("float32", [3], [pytest.approx(math.nan, nan_ok=True)] * 3)
     assert PACKED["example"] not in spec
 
 
@@ -194,9 +199,11 @@ def test_bookkeeping_specs():
         ({"kind": "categorical", "max_length": 2}, "max_length does not apply"),
         ({"kind": "categorical", "transform": "log1p"}, "transform does not apply"),
         ({"kind": "numeric", "width": 0}, "width: Input should be greater than or equal to 1"),
-        ({"kind": "numeric", "default": "a"}, "default must be a number"),
-        ({"kind": "categorical", "default": 1.5}, "default must be a string"),
+        ({"kind": "numeric", "default": "a"}, "missing must be mean, median or a number, got 'a'"),
+        ({"kind": "categorical", "default": 1.5}, "default: Input should be a valid string"),
         ({"kind": "numeric", "default": 1, "required": True}, "required excludes default"),
+        ({"kind": "numeric", "default": "x", "missing": 1}, "default does not apply to kind"),
+        ({"kind": "categorical", "missing": "mean"}, "missing does not apply to kind"),
         ({"kind": "categorical", "hash_buckets": 5, "min_count": 2}, "hash_buckets excludes"),
         ({"kind": "numeric", "vocab": 5}, "vocab: unknown key"),
     ],

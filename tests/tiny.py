@@ -24,7 +24,8 @@ SCHEMA = FeatureSchema.model_validate(
             {"name": "clicked", "scope": "context", "kind": "categorical_list",
              "hash_buckets": 20, "max_length": 3},
             {"name": "brand", "scope": "example", "kind": "categorical", "min_count": 1},
-            {"name": "price", "scope": "example", "kind": "numeric", "transform": "log1p"},
+            {"name": "price", "scope": "example", "kind": "numeric", "transform": "log1p",
+             "required": True},
             {"name": "sales", "scope": "example", "kind": "numeric"},
         ],
     }

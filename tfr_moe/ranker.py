@@ -17,7 +17,13 @@ from tfr_moe._compat import tf
 from tfr_moe.baselines import BaselineRun, train_baseline
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config, make_config
 from tfr_moe.data import DataFolder, dataset_builder, open_data
-from tfr_moe.data.frames import MAX_LIST_SIZE, schema_of_frame, scoring_data, training_data
+from tfr_moe.data.frames import (
+    MAX_LIST_SIZE,
+    MAX_LOST,
+    schema_of_frame,
+    scoring_data,
+    training_data,
+)
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import (
     evaluate_run,
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
     from tfr_moe.report.query_explanation import Explanation
 
 _SPLIT = "frame"
+_LOG = make_log(Console(stderr=True))
 
 
 @dataclass(frozen=True)
@@ -62,8 +69,7 @@ class Ranker:
     """A ranking model with `fit`, `evaluate`, `predict` and `rank`.
 
     The same settings and rows give the same model as `tfr-moe build` and `tfr-moe train`, and
-    `save` writes the same run folder. Parameters follow scikit-learn (`get_params`, `set_params`,
-    `clone`), callbacks and `history` follow Keras.
+    `save` writes the same run folder. Parameters follow scikit-learn, `history` follows Keras.
 
     Args:
         model: a name of `tfr-moe models`: a neural ranker, or `lambdamart`, `xgboost`, `svm_rank`.
@@ -123,6 +129,7 @@ class Ranker:
         ignore: Iterable[str] = (),
         validation_fraction: float = 0.1,
         max_list_size: int = MAX_LIST_SIZE,
+        max_lost: float = MAX_LOST,
         callbacks: Sequence[tf.keras.callbacks.Callback] = (),
         verbose: int = 1,
     ) -> Ranker:
@@ -132,18 +139,18 @@ class Ranker:
             train: a pandas, polars or pyarrow data frame with one row per item, or a data-set
                 folder of `tfr-moe build`.
             validation: a frame of the same columns; None takes lists from `train`: the latest ones
-                where `time` is given, else those that a hash of the list ID selects.
-            schema: a `FeatureSchema` or its file; None infers it from `train` and the columns
-                named below.
-            list_id: column that tells which rows form one list.
-            label: column with the relevance, >= 0, or a list of columns for a multi-task model.
+                where `time` is given, else by a hash of the list ID.
+            schema: a `FeatureSchema` or its file; None infers it from `train` and these columns.
+            list_id: column with the ID of the list.
+            label: column with the relevance, >= 0; a list of columns for a multi-task model.
             time: column with the time of the list.
             position: column with the display position, from 1.
             weight: column with the weight of the item in the loss.
-            hierarchy: `{"child": ..., "parent": ...}`, the category columns; None finds them.
+            hierarchy: `{"child": ..., "parent": ...}`, or `item.NAME`; None finds them.
             ignore: columns that are no features.
             validation_fraction: fraction of lists for validation, where `validation` is None.
             max_list_size: longer lists keep the items shown first.
+            max_lost: largest share of positives cut, and of lists with several contexts.
             callbacks: Keras callbacks, called after those of the run.
             verbose: 0 prints nothing.
 
@@ -176,9 +183,8 @@ class Ranker:
         else:
             log = make_log(console)
             found = schema_of_frame(train, schema, named, log)
-            data = training_data(
-                train, validation, found, run, validation_fraction, max_list_size, log
-            )
+            limits = (validation_fraction, max_list_size, max_lost)
+            data = training_data(train, validation, found, run, *limits, log)
         if self.config.model in BASELINE_NAMES:
             train_baseline(data, run, self.config, console)
         else:
@@ -241,12 +247,12 @@ class Ranker:
                 are named `<task>_<metric>`.
             split: split of a data-set folder.
             policy: lists without a relevant item: `skip`, `zero` or `one`.
-            batch_size: lists per batch; does not change the numbers.
+            batch_size: lists per batch.
         """
         run = self.run
         names = metrics or DEFAULT_NAMES
         if not isinstance(data, (str, Path, DataFolder)):
-            data, split = scoring_data(data, run.schema, _SPLIT, labelled=True)[0], _SPLIT
+            data, split = scoring_data(data, run.schema, _SPLIT, True, _LOG)[0], _SPLIT
         result = evaluate_run(open_data(data), run, split, list(names), batch_size)
         return {name: summary.mean for name, summary in summarize(result, policy).items()}
 
@@ -255,10 +261,8 @@ class Ranker:
     ) -> NDArray[np.float32]:
         """Scores the rows of a frame.
 
-        Rows of one list are scored together; they need neither labels nor an order.
-
         Args:
-            frame: a frame with list ID and features.
+            frame: a frame with list ID and features, in any order, without labels.
             task: a label of a multi-task model; None combines its tasks by their weights.
             batch_size: lists per batch.
 
@@ -267,10 +271,9 @@ class Ranker:
             comparable within a list only.
         """
         output = self._output(task)
-        data, lists = scoring_data(frame, self.schema, _SPLIT, labelled=False)
-        found = []
-        for features in dataset_builder(data, batch_size).build_parsed_dataset(_SPLIT):
-            found.append(self._scores(features, output)[features[MASK].numpy()])
+        data, lists = scoring_data(frame, self.schema, _SPLIT, False, _LOG)
+        batches = dataset_builder(data, batch_size).build_parsed_dataset(_SPLIT)
+        found = [self._scores(batch, output)[batch[MASK].numpy()] for batch in batches]
         scores = np.empty(len(lists.rows), np.float32)
         scores[lists.rows] = np.concatenate(found)
         return scores
@@ -382,9 +385,9 @@ class Ranker:
         """
         from tfr_moe.serving.export import export_run
 
-        run = self.run.path
         console = Console(stderr=True, quiet=not verbose)
-        return export_run(run, out, run if self._sampled() else None, version, console)
+        data = self.run.path if self._sampled() else None
+        return export_run(self.run.path, out, data, version, console)
 
 
 def _inputs(schema: FeatureSchema) -> dict[str, tf.TensorSpec]:

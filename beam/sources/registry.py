@@ -129,7 +129,7 @@ def check_columns(path: str, present: set[str], needed: list[str]) -> None:
 def schema_columns(schema: FeatureSchema) -> list[str]:
     """Returns all columns that a schema names: roles, time, features."""
     named = [column for column in (*schema.role_columns(), schema.time) if column]
-    return named + [feature.name for feature in schema.features]
+    return named + [feature.name for feature in schema.log_features]
 
 
 _SOURCES: dict[str, Source] = {}

@@ -10,6 +10,8 @@ import apache_beam as beam
 
 from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowKey, SourceRows
 from tfr_moe.beam.sorted_groups import SortedRuns, groups, is_embedded
+from tfr_moe.elwc.categories import NO_MAJORITY, ListCategory
+from tfr_moe.elwc.encoded import Labels, differing
 from tfr_moe.elwc.encoder import Encoded, EncodedRow, RowEncoder
 from tfr_moe.elwc.values import RowError
 from tfr_moe.schema import FeatureSchema
@@ -43,20 +45,23 @@ class PartialList:
     Attributes:
         first: (key, context) of the first row in the files; None for no rows.
         time: the earliest time.
-        conflict: whether rows differ in their context.
+        conflict: the least and the greatest context where rows differ in it.
         items: [(position, row key, item)], less than twice the maximum.
         cut: number of items dropped.
+        cut_positives: number of those with a label above 0.
     """
 
-    __slots__ = ("_max", "conflict", "cut", "first", "items", "time")
+    __slots__ = ("_labels", "_max", "conflict", "cut", "cut_positives", "first", "items", "time")
 
-    def __init__(self, max_list_size: int):
+    def __init__(self, max_list_size: int, labels: Labels | None = None):
         self._max = max_list_size
+        self._labels = labels
         self.first: tuple[RowKey, Encoded] | None = None
         self.time: float | None = None
-        self.conflict = False
+        self.conflict: tuple[Encoded, Encoded] | None = None
         self.items: list[tuple[float, RowKey, Encoded]] = []
         self.cut = 0
+        self.cut_positives = 0
 
     def add(self, key: RowKey, row: EncodedRow) -> None:
         """Adds one row."""
@@ -70,9 +75,11 @@ class PartialList:
         """Adds the rows of another part."""
         if other.first is not None:
             self._describe(other.first, other.time)
-        self.conflict |= other.conflict
+        if other.conflict is not None:
+            self._differ(*other.conflict)
         self.items += other.items
         self.cut += other.cut
+        self.cut_positives += other.cut_positives
         if len(self.items) >= 2 * self._max:
             self.trim()
 
@@ -82,16 +89,24 @@ class PartialList:
             self.first, self.time = first, time
             return
         if first[1] is not known[1] and first[1] != known[1]:
-            self.conflict = True
+            self._differ(first[1], known[1])
         if first[0] < known[0]:
             self.first = first
         if time is not None and (self.time is None or time < self.time):
             self.time = time
 
+    def _differ(self, *contexts: Encoded) -> None:
+        # Extremes do not depend on the order of arrival.
+        known = (*contexts, *(self.conflict or ()))
+        self.conflict = min(known), max(known)
+
     def trim(self) -> PartialList:
         """Sorts the items and drops those beyond the maximum; returns the list."""
         self.items.sort()
-        self.cut += max(0, len(self.items) - self._max)
+        beyond = self.items[self._max :]
+        self.cut += len(beyond)
+        if beyond and self._labels is not None:
+            self.cut_positives += self._labels.positives([item for _, _, item in beyond])
         del self.items[self._max :]
         return self
 
@@ -104,14 +119,15 @@ class CombineList(beam.CombineFn):
 
     Args:
         max_list_size: maximum number of items.
+        labels: counts the positives among the others, if given.
     """
 
-    def __init__(self, max_list_size: int):
-        self._max = max_list_size
+    def __init__(self, max_list_size: int, labels: Labels | None = None):
+        self._max, self._labels = max_list_size, labels
 
     def create_accumulator(self) -> PartialList:
         """Returns a list without rows."""
-        return PartialList(self._max)
+        return PartialList(self._max, self._labels)
 
     def add_input(self, part: PartialList, other: PartialList) -> PartialList:
         """Adds the rows of one batch."""
@@ -235,16 +251,21 @@ class MakeLists(beam.PTransform):
     Args:
         combine: as for `GroupRows`.
         min_list_size: shorter lists are dropped and counted.
+        schema: of the lists.
         after: a collection of one value that must be available before lists are made, because a
             later step waits for it; lists made earlier would wait in memory.
     """
 
     def __init__(
-        self, combine: CombineList, min_list_size: int, after: beam.PCollection | None = None
+        self,
+        combine: CombineList,
+        min_list_size: int,
+        schema: FeatureSchema,
+        after: beam.PCollection | None = None,
     ):
         super().__init__()
         self._combine, self._after = combine, after
-        self._finish = FinishLists(min_list_size)
+        self._finish = FinishLists(min_list_size, schema)
 
     def expand(self, grouped: beam.PCollection) -> beam.pvalue.DoOutputsTuple:
         """Makes the lists."""
@@ -265,21 +286,33 @@ class FinishLists(CountingDoFn):
 
     Args:
         min_list_size: minimum number of items.
+        schema: of the lists.
     """
 
-    def __init__(self, min_list_size: int):
-        self._min_list_size = min_list_size
+    def __init__(self, min_list_size: int, schema: FeatureSchema):
+        self._min_list_size, self._schema = min_list_size, schema
+        self._category = ListCategory(schema) if schema.item_categories else None
 
     def process(self, keyed: tuple[str, PartialList]) -> Iterator[RankedList]:
         """Finishes one list."""
         list_id, part = keyed
         assert part.first is not None
-        if part.conflict:
-            self.tally["context_conflicts",] += 1
         if part.cut:
             self.tally["cut", "list too long"] += part.cut
+            self.tally["cut_positives",] += part.cut_positives
         if len(part.items) < self._min_list_size:
             self.tally["cut", "list too short"] += len(part.items)
             return
+        if part.conflict is not None:
+            self.tally["context_conflicts",] += 1
+            (one, _), (other, _) = part.conflict
+            # Contexts of the same bytes differ in the split, see `SplitEncoder`.
+            for name in differing(self._schema, one, other) or ["split"]:
+                self.tally["conflict", name] += 1
         items = [values for _, _, values in part.items]
-        yield RankedList(list_id, part.time, part.first[1], items)
+        context = part.first[1]
+        if self._category is not None:
+            context, majority = self._category(context, items)
+            if not majority:
+                self.tally["noted", NO_MAJORITY] += 1
+        yield RankedList(list_id, part.time, context, items)

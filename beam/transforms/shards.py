@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 
 from tfr_moe.beam.rows import CountingDoFn
 from tfr_moe.beam.runner import advance
 from tfr_moe.beam.transforms.make_lists import RankedList
-from tfr_moe.elwc.encoder import scope_floats
+from tfr_moe.elwc.encoded import Labels
+from tfr_moe.elwc.encoder import EncodedRow, RowEncoder
 from tfr_moe.elwc.splits import (
     FINEST_LEVEL,
     MAX_BUCKETS,
@@ -25,18 +27,20 @@ from tfr_moe.elwc.splits import (
     list_hash,
 )
 from tfr_moe.elwc.tfrecord import write_records
+from tfr_moe.elwc.values import RowError
 from tfr_moe.elwc.wire import ids_entry, list_record
-from tfr_moe.schema import FeatureSchema, shard_file
+from tfr_moe.schema import SPLITS, FeatureSchema, shard_file
 
 Shard = tuple[str, int]
 """(split, number)"""
 Record = tuple[int, str, bytes]
 """(hash, list ID, serialized list): records of a shard are sorted by hash, then by list ID."""
-_ZEROS = (bytes(4), b"\0\0\0\x80")  # 0.0 and -0.0
 
 __all__ = [
     "Bounds",
+    "SplitEncoder",
     "TimeBounds",
+    "assign_by_column",
     "assign_by_file",
     "assign_by_hash",
     "assign_by_time",
@@ -110,6 +114,35 @@ def assign_by_file(ranked: RankedList, split_of: Callable[[str], str]) -> tuple[
     return split_of(ranked.list_id), ranked
 
 
+class SplitEncoder:
+    """Encodes rows as `RowEncoder`, with the split of a column behind the IDs of the context.
+
+    Rows of a list that disagree about it then have different contexts.
+    """
+
+    def __init__(self, schema: FeatureSchema, column: str):
+        self._encode, self._column = RowEncoder(schema), column
+
+    def __call__(self, row: Mapping[str, Any]) -> EncodedRow:
+        """Encodes one row.
+
+        Raises:
+            RowError: naming the invalid column.
+        """
+        split = row.get(self._column)
+        if split not in SPLITS:
+            allowed = ", ".join(SPLITS)
+            raise RowError(f"column {self._column!r}: expected one of {allowed}, got {split!r}")
+        encoded = self._encode(row)
+        body, ids = encoded.context
+        return encoded._replace(context=(body, (*ids, split)))
+
+
+def assign_by_column(ranked: RankedList) -> tuple[str, RankedList]:
+    """Returns (split, list) by the split that `SplitEncoder` found in the first row."""
+    return ranked.context[1][-1], ranked
+
+
 class EncodeLists(CountingDoFn):
     """(split, `RankedList`) -> (shard, record).
 
@@ -131,18 +164,17 @@ class EncodeLists(CountingDoFn):
         """Lays out the records on the worker."""
         schema = self._schema
         self._list_id = ids_entry(schema.list_id)
-        numerics = len(schema.packed_columns("example"))
-        self._label = scope_floats(schema, "example").bytes_of(numerics)
+        self._labels = Labels(schema)
 
     def process(self, assigned: tuple[str, RankedList]) -> Iterator[tuple[Shard, Record]]:
         """Encodes one list."""
         split, (list_id, _, (context, _), items) = assigned
         bodies = [body for body, _ in items]
         record = list_record(bodies, context + self._list_id([list_id]))
-        tally, label = self.tally, self._label
+        tally = self.tally
         tally["lists", split] += 1
         tally["items", split] += len(items)
-        tally["positives", split] += sum([body[label] not in _ZEROS for body in bodies])
+        tally["positives", split] += self._labels.positives(items)
         tally["length", len(items)] += 1
         order = list_hash(list_id, self._seed, "order")
         yield (split, order % self._shards[split]), (order, list_id, record)

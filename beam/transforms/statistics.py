@@ -6,37 +6,25 @@ from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 
 from tfr_moe.beam.transforms.make_lists import RankedList
 from tfr_moe.elwc.encoder import scope_floats
-from tfr_moe.elwc.moments import Moments, describe_moments, merge, moments_of, no_moments
+from tfr_moe.elwc.moments import ColumnStatistics, Moments, merge
 from tfr_moe.schema import FeatureSchema, Scope
 
 Statistics = dict[str, dict[str, dict[str, float]]]
 _BATCH = 4096
 
 
-class _Scope:
-    """Columns of one scope and how to read them."""
+class _Scope(ColumnStatistics):
+    """Statistics of one scope, from the encoded rows."""
 
     def __init__(self, schema: FeatureSchema, scope: Scope):
-        self.columns = schema.packed_columns(scope)
+        super().__init__(schema, scope)
         self._block = scope_floats(schema, scope)
-        self._logarithmic = np.array(
-            [
-                f.transform == "log1p"
-                for f in schema.select(scope, "numeric")
-                for _ in range(f.width)
-            ],
-            dtype=bool,
-        )
 
     def moments(self, bodies: list[bytes]) -> Moments:
-        matrix = self._block.values(bodies)[:, : len(self.columns)].astype(np.float64)
-        chosen = matrix[:, self._logarithmic]
-        matrix[:, self._logarithmic] = np.sign(chosen) * np.log1p(np.abs(chosen))
-        return moments_of(matrix)
+        return self.of(self._block.values(bodies)[:, : len(self.columns)])
 
 
 Pending = list[tuple[Moments, list[bytes]]]
@@ -66,7 +54,7 @@ class NumericMoments(beam.CombineFn):
 
     def create_accumulator(self) -> Pending:
         """Returns moments of no rows."""
-        return [(no_moments(len(scope.columns)), []) for scope in self._scopes]
+        return [(scope.none(), []) for scope in self._scopes]
 
     def add_input(self, pending: Pending, ranked: RankedList) -> Pending:
         """Adds one list."""
@@ -99,6 +87,4 @@ class NumericMoments(beam.CombineFn):
     def extract_output(self, pending: Pending) -> Statistics:
         """Returns scope -> column -> count, mean, std, min, max."""
         named = zip(("context", "example"), self._scopes, self.compact(pending), strict=True)
-        return {
-            name: describe_moments(scope.columns, moments) for name, scope, (moments, _) in named
-        }
+        return {name: scope.describe(moments) for name, scope, (moments, _) in named}

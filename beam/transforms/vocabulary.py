@@ -31,7 +31,8 @@ def _extractor(schema: FeatureSchema, feature: Feature) -> _Extract:
     if schema.hierarchy is not None and feature.name == schema.hierarchy.child:
 
         def key(ids: tuple[Any, ...]) -> str:
-            return schema.lookup_key(feature, dict(zip(names, ids, strict=True)))
+            # A chosen split may follow the IDs, see `SplitEncoder`.
+            return schema.lookup_key(feature, dict(zip(names, ids, strict=False)))
 
         return lambda rows: [key(ids) for ids in rows if ids[at]]
     if feature.kind == "categorical_list":

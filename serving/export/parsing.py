@@ -1,8 +1,9 @@
 """Parses requests into the model's inputs, with TensorFlow's ops. A request carries raw values.
 
 At least one list of one slot is returned, so that models need no code for empty batches: what is
-missing is padding, False in the mask. Missing optional values take the schema's default; a missing
-required value is an error, here as in the client, because not every caller uses our client.
+missing is padding, False in the mask. Missing optional values take the schema's default, or stay
+NaN for the model to replace; a missing required value is an error, here as in the client, because
+not every caller uses our client.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class RequestParser:
                 feature = self._schema.feature(name)
                 first = ""
                 if feature.kind == "categorical_list":
-                    first = ABSENT if feature.is_required else str(feature.default or "")
+                    first = ABSENT if feature.required else feature.default or ""
                 default = [first] + [""] * (length - 1)
             spec[name] = tf.io.FixedLenFeature(plain.shape, plain.dtype, default)
         return spec
@@ -107,7 +108,7 @@ def complete(schema: FeatureSchema, features: Features) -> Features:
             bool [B, L]. A missing number is NaN, a missing id the empty string.
 
     Returns:
-        The same without missing values.
+        The same without missing IDs; a missing number is NaN where the model replaces it.
 
     Raises:
         tf.errors.InvalidArgumentError: when it runs, naming all required features without a value.
@@ -133,15 +134,59 @@ def complete(schema: FeatureSchema, features: Features) -> Features:
     for scope, rows in real.items():
         for name, columns in _columns(schema, scope):
             missing, filled[name] = _fill(columns, features[name])
-            required = [f.is_required for f in columns]
+            required = [f.required for f in columns]
             if any(required):
-                names += [f.name for f in columns if f.is_required]
+                names += [f.name for f in columns if f.required]
                 of_rows = tf.reshape(missing & rows[..., tf.newaxis], [-1, len(columns)])
                 flags.append(tf.boolean_mask(tf.reduce_any(of_rows, 0), required))
+    filled = add_categories(schema, filled)
     if not names:
         return filled
     with tf.control_dependencies([_check_none(names, tf.concat(flags, 0))]):
         return {name: tf.identity(value) for name, value in filled.items()}
+
+
+def add_categories(schema: FeatureSchema, features: Features) -> Features:
+    """Gives lists without a category the most frequent one of their items, as training data has it.
+
+    Of equally frequent categories the first one wins.
+
+    Args:
+        schema: does nothing unless its hierarchy is `from: majority`.
+        features: as for `complete`.
+
+    Example:
+        >>> category = {"scope": "example", "kind": "categorical"}
+        >>> schema = FeatureSchema(
+        ...     list_id="query",
+        ...     labels=["click"],
+        ...     hierarchy={"child": "item.sub", "parent": "item.top", "from": "majority"},
+        ...     features=[{"name": "top", **category}, {"name": "sub", **category}],
+        ... )
+        >>> ids = {name: tf.constant([[[name + "1"], [name + "2"], [name + "2"]]])
+        ...        for name in ("top", "sub")}
+        >>> empty = {"list_top": tf.constant([[""]]), "list_sub": tf.constant([[""]])}
+        >>> features = {MASK: tf.constant([[True] * 3]), **ids, **empty}
+        >>> add_categories(schema, features)["list_sub"].numpy().tolist()
+        [[b'sub2']]
+    """
+    tree = schema.hierarchy
+    if tree is None or not schema.item_categories:
+        return features
+    parents, children = (features[name][..., 0] for name in schema.item_categories)
+    real = features[MASK] & (children != "")
+    keys = tf.strings.to_hash_bucket_fast(tf.strings.join([parents, children], "\0"), 1 << 62)
+    same = (keys[:, :, tf.newaxis] == keys[:, tf.newaxis, :]) & real[:, tf.newaxis, :]
+    counts = tf.where(real, tf.reduce_sum(tf.cast(same, tf.int32), -1), 0)
+    first = tf.argmax(counts, axis=1)
+    missing = (features[tree.child] == "") & tf.reduce_any(real, 1, keepdims=True)
+    derived = {
+        name: tf.where(
+            missing, tf.gather(of_items, first, batch_dims=1)[:, tf.newaxis], features[name]
+        )
+        for name, of_items in ((tree.parent, parents), (tree.child, children))
+    }
+    return {**features, **derived}
 
 
 def _columns(schema: FeatureSchema, scope: Scope) -> Iterator[tuple[str, list[Feature]]]:
@@ -160,13 +205,13 @@ def _fill(columns: list[Feature], value: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
     kind = columns[0].kind
     if kind == "numeric":
         missing = tf.math.is_nan(value)
-        default = tf.constant([float(f.default or 0.0) for f in columns])
+        default = tf.constant([f.missing_number for f in columns])
         return missing, tf.where(missing, default, value)
     if kind == "categorical_list":
         missing = value[..., :1] == ABSENT
         return missing, tf.where(missing, "", value)
     missing = value == ""
-    return missing, tf.where(missing, str(columns[0].default or ""), value)
+    return missing, tf.where(missing, columns[0].default or "", value)
 
 
 def _check_none(names: list[str], missing: tf.Tensor) -> tf.Operation:

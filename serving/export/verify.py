@@ -21,7 +21,7 @@ from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK, FeatureSchema
 
-from .parsing import Features
+from .parsing import Features, add_categories
 from .signatures import (
     DEFAULT,
     EXPERT_IDS,
@@ -156,12 +156,13 @@ def reference_batches(
 
 def _parsed(schema: FeatureSchema, lists: Sequence[bytes]) -> Features:
     try:
-        return tfr.data.parse_from_example_list(
+        features = tfr.data.parse_from_example_list(
             tf.constant(lists),
             context_feature_spec=schema.feature_spec("context"),
             example_feature_spec=schema.feature_spec("example"),
             mask_feature_name=MASK,
         )
+        return add_categories(schema, features)
     except tf.errors.OpError as error:
         reason = " ".join(str(error.message).split())
         raise UserError(f"a warm-up list does not fit the schema: {reason}") from error

@@ -49,7 +49,7 @@ def example_lists(schema: FeatureSchema) -> list[bytes]:
     parser, encoder = RowParser(schema), ListEncoder(schema)
 
     def row(scope: Scope) -> Values:
-        required = {f.name: _placeholder(f) for f in schema.select(scope) if f.is_required}
+        required = {f.name: _placeholder(f) for f in schema.select(scope) if f.required}
         return parser.values(scope, required)
 
     return [encoder.encode("", row("context"), [row("example")] * size) for size in _SIZES]

@@ -21,7 +21,13 @@ SCHEMA = {
         {"name": "age", "scope": "context", "kind": "numeric"},
         {"name": "history", "scope": "context", "kind": "categorical_list", "max_length": 3},
         {"name": "item", "scope": "example", "kind": "categorical"},
-        {"name": "price", "scope": "example", "kind": "numeric", "transform": "log1p"},
+        {
+            "name": "price",
+            "scope": "example",
+            "kind": "numeric",
+            "transform": "log1p",
+            "required": True,
+        },
         {"name": "score", "scope": "example", "kind": "numeric"},
     ],
 }
@@ -88,7 +94,10 @@ def run(tmp_path, pattern, out="data", progress=None, schema=None, **options):
     """Builds `tmp_path / out` from the files; gives the manifest and the folder."""
     path = write_schema(tmp_path, **(schema or {}))
     folder = tmp_path / out
-    made = build(BuildOptions("search-logs", str(pattern), path, folder, **options), progress)
+    made = build(
+        BuildOptions("search-logs", str(pattern), path, folder, **{"max_lost": 1.0, **options}),
+        progress,
+    )
     return made, folder
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.beam import logs
 from tfr_moe.beam import BuildOptions, build
 from tfr_moe.elwc import tfrecord as tfrecords
+from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
 
@@ -269,9 +270,38 @@ def test_the_first_of_several_contexts_is_kept_and_the_list_counted(tmp_path):
     logs.write_csv(tmp_path / "log.csv", rows)
     manifest, folder = logs.run(tmp_path, tmp_path / "log.csv")
     assert manifest["context_conflicts"] == 1
-    assert "1 lists have rows with different context" in manifest["warnings"][0]
+    warning = "1 lists have rows with different context (1 age); the first row wins"
+    assert manifest["warnings"][0] == warning
+    with pytest.raises(UserError) as caught:
+        logs.run(tmp_path, tmp_path / "log.csv", out="strict", max_lost=0.09)
+    assert str(caught.value) == (
+        "1 of 10 lists have rows with different context (10.0%), more than max_lost=0.09 allows: "
+        "1 age"
+    )
     ages = json.loads((folder / "statistics.json").read_text())["context"]["age"]
     assert ages["min"] == 20.5 and ages["max"] < 77.0
+
+
+def test_a_build_stops_where_much_is_rejected_or_cut(tmp_path):
+    rows = logs.log_rows(10)
+    rows[4]["price"], rows[5]["price"], rows[8]["score"] = "", "cheap", "9,5"
+    path = logs.write_csv(tmp_path / "log.csv", rows)
+    with pytest.raises(UserError) as caught:
+        logs.run(tmp_path, path, max_lost=0.05)
+    assert str(caught.value) == (
+        "3 of 30 rows are rejected (10.0%), more than max_lost=0.05 allows: 1 column 'price': a "
+        "value is required, 1 column 'price': expected a number, 1 column 'score': expected a "
+        f"number; the first is {path}, line 6"
+    )
+    assert not (tmp_path / "data").exists()
+    rows = logs.log_rows(10)
+    for row in rows:
+        row["purchase"] = int(row["position"] == (3 if row["session"] == "s1" else 1))
+    path = logs.write_csv(tmp_path / "log.csv", rows)
+    with pytest.raises(UserError, match=r"^1 of 10 positives are cut .*: max_list_size is 2$"):
+        logs.run(tmp_path, path, max_lost=0.05, max_list_size=2)
+    manifest, _ = logs.run(tmp_path, path, max_lost=0.1, max_list_size=2)
+    assert (manifest["cut_positives"], manifest["cut"]) == (1, {"list too long": 10})
 
 
 def test_an_id_with_a_line_break_is_out_of_vocabulary_and_counted(tmp_path):
@@ -330,3 +360,39 @@ def test_tensorflow_reads_what_write_records_wrote(tmp_path):
     assert [record.numpy() for record in read] == written
     assert [path.name for path in tmp_path.iterdir()] == ["x.tfrecord.gz"]
     assert gzip.decompress((tmp_path / "x.tfrecord.gz").read_bytes())[:8] == bytes(8)
+
+
+def test_a_column_chooses_the_split(tmp_path):
+    rows = logs.log_rows(10)
+    for row in rows:
+        number = int(row["session"][1:])
+        row["part"] = "test" if number < 2 else "validation" if number == 2 else "train"
+    rows[4]["part"] = "train"  # s1, whose first row is for the test
+    rows[-1]["part"] = "dev"
+    path = logs.write_csv(tmp_path / "log.csv", rows)
+    manifest, folder = logs.run(tmp_path, path, split_column="part")
+    assert sorted(logs.list_ids(folder, "test")) == ["s0", "s1"]
+    assert logs.list_ids(folder, "validation") == ["s2"]
+    assert len(logs.list_ids(folder, "train")) == 7
+    assert manifest["rejects"] == {"column 'part': expected one of train, validation, test": 1}
+    assert manifest["conflicting_features"] == {"split": 1}
+    assert manifest["split"] == {"by": "column", "bounds": None}
+    with pytest.raises(UserError, match=r"^split time: the column 'part' has the splits$"):
+        logs.run(tmp_path, path, out="other", split_column="part", split="time")
+
+
+def test_test_lists_with_the_tables_of_another_data_set(tmp_path):
+    _, data = logs.run(tmp_path, logs.write_csv(tmp_path / "log.csv", logs.log_rows(10)))
+    later = logs.write_csv(tmp_path / "later.csv", logs.log_rows(4, items=2))
+    options = BuildOptions("search-logs", str(later), None, tmp_path / "later", like=data)
+    manifest = build(options)
+    assert {name: part["lists"] for name, part in manifest["splits"].items()} == {
+        "train": 0,
+        "validation": 0,
+        "test": 4,
+    }
+    assert manifest["warnings"] == []
+    for name in ("schema.json", "statistics.json", "vocabulary/item.txt", "vocabulary/sub.txt"):
+        assert (tmp_path / "later" / name).read_bytes() == (data / name).read_bytes()
+    with pytest.raises(UserError, match=r"^schema: is that of like data$"):
+        BuildOptions("search-logs", "x", "schema.yaml", "out", like="data")

@@ -95,7 +95,8 @@ def test_scores_of_a_table_are_those_of_evaluate(run, expected, tmp_path):
     table = write_table(tmp_path / "rows.csv", table_rows())
     counts = predict(run, None, str(table), tmp_path / "s.csv", item_id="sku", batch_size=6)
     rows = len(table_rows())
-    assert counts == {"read": rows, "written": rows, "rejected": 0, "cut": 0, "lists": LISTS}
+    totals = {"read": rows, "written": rows, "rejected": 0, "cut": 0, "lists": LISTS, "rejects": {}}
+    assert counts == totals
     assert_scores_are(read(tmp_path / "s.csv"), expected, LISTS)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "s.csv"]
 

@@ -52,6 +52,7 @@ def test_the_source_of_the_page_builds(page, tmp_path, monkeypatch):
         tmp_path / "data",
         validation_fraction=0.0,
         test_fraction=0.0,
+        max_lost=0.25,
     )
     manifest = build(options)
     assert manifest["rows"] == {"read": 4, "written": 3, "rejected": 1, "cut": 0}

@@ -27,8 +27,14 @@ SCHEMA = FeatureSchema.model_validate(
             {"name": "top", "scope": "context", "kind": "categorical"},
             {"name": "sub", "scope": "context", "kind": "categorical"},
             {"name": "brand", "scope": "example", "kind": "categorical"},
-            {"name": "price", "scope": "example", "kind": "numeric", "transform": "log1p"},
-            {"name": "stars", "scope": "example", "kind": "numeric", "default": 3.0},
+            {
+                "name": "price",
+                "scope": "example",
+                "kind": "numeric",
+                "transform": "log1p",
+                "required": True,
+            },
+            {"name": "stars", "scope": "example", "kind": "numeric", "missing": 3.0},
         ],
     }
 )
@@ -149,11 +155,29 @@ def test_without_time_a_hash_of_the_list_id_decides():
 
 def test_long_lists_are_cut_and_lost_positives_counted():
     lines = []
-    data = training_data(frame(), frame(), SCHEMA, "run", max_list_size=2, log=lines.append)
+    arguments = (frame(), frame(), SCHEMA, "run", 0.1, 2)
+    data = training_data(*arguments, max_lost=0.4, log=lines.append)
     assert data.splits["train"].row_splits[-1] == 5
     # List a loses its third item, which was bought.
-    warning = "1 train items are beyond max_list_size=2 and are cut, 1 of them with a label above 0"
-    assert lines == [f"warning: {warning}", f"warning: {warning.replace('train', 'validation')}"]
+    lost = "1 of 3 train items with a label above 0 are cut by max_list_size=2"
+    assert lines[:2] == [
+        "warning: 1 train items are beyond max_list_size=2",
+        f"warning: {lost}",
+    ]
+    assert len(lines) == 4
+    with pytest.raises(UserError, match=rf"^{lost} \(33.3%\), more than max_lost=0.05 allows$"):
+        training_data(*arguments)
+
+
+def test_few_lists_may_differ_in_their_context_and_the_first_row_wins():
+    rows = frame().assign(top=list("tutvuw"))
+    lines = []
+    data = training_data(rows, rows, SCHEMA, "run", max_lost=0.7, log=lines.append)
+    context = data.splits["train"].context
+    words = context["top"].words.numpy()[context["top"].codes.numpy()[:, 0]]
+    names = context["q"].numpy()[:, 0]
+    assert dict(zip(names, words, strict=True)) == {b"a": b"u", b"b": b"t", b"c": b"t"}
+    assert "2 of 3 lists have several values of the context feature 'top'" in lines[0]
 
 
 class Streamed:
@@ -249,8 +273,8 @@ def test_numbers_are_checked_by_row():
     [
         (
             {"price": [1.0, None, 2.0, None, 3.0, 4.0]},
-            "column 'price': 2 of 6 rows have no value, the first is row 1; give feature 'price' "
-            "a default in the schema",
+            "column 'price': 2 of 6 rows have no value, the first is row 1; the schema "
+            "requires one",
         ),
         ({"price": list("12345x")}, "row 5: column 'price': expected a number, got 'x'"),
         ({"price": [[1]] * 6}, "column 'price': expected numbers, got values of type list"),
@@ -263,8 +287,8 @@ def test_numbers_are_checked_by_row():
         ),
         (
             {"top": ["t", "u", "t", "v", "u", "w"]},
-            "column 'top': a context feature has one value per list, but 2 of 3 lists have "
-            "several; the first is list 'a' at row 3",
+            "2 of 3 lists have several values of the context feature 'top'; the first is list 'a' "
+            "at row 3 (66.7%), more than max_lost=0.05 allows",
         ),
         ({"brand": [["k"]] * 6}, "column 'brand': expected IDs, got values of type list"),
         ({"price": [1, "a", 2.5, 1, 1, 1]}, "column 'price': has values of several types"),

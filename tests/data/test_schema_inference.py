@@ -97,7 +97,8 @@ def test_skewed_numbers_take_the_logarithm():
 def test_missing_numbers_become_the_mean():
     price = np.where(np.arange(ROWS) < 24, np.nan, 1.0 + np.arange(ROWS) % 2)
     decisions, schema = inferred(frame(price=price))
-    assert schema.feature("price").default == 1.5
+    assert schema.feature("price").missing == "mean"
+    assert schema.feature("price").missing_indicator
     assert "10.0% missing" in decisions["price"].reason
 
 

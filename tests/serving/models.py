@@ -16,7 +16,7 @@ SHOP = FeatureSchema.model_validate(
             {"name": "top", "scope": "context", "kind": "categorical"},
             {"name": "sub", "scope": "context", "kind": "categorical"},
             {"name": "age", "scope": "context", "kind": "numeric", "default": 40.0},
-            {"name": "price", "scope": "example", "kind": "numeric"},
+            {"name": "price", "scope": "example", "kind": "numeric", "required": True},
             {"name": "stars", "scope": "example", "kind": "numeric", "default": 3.0},
             {"name": "brand", "scope": "example", "kind": "categorical"},
             {"name": "tags", "scope": "example", "kind": "categorical_list", "max_length": 3},

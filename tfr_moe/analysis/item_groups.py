@@ -93,6 +93,7 @@ class Bands:
         if schema.packed:
             self._column = schema.packed_columns("example").index(feature.name)
         values = np.concatenate([self._values(f)[f[MASK]] for f in sample])
+        values = values[~np.isnan(values)]
         shares = np.linspace(0, 1, NUM_BANDS + 1)[1:-1]
         self._bounds = np.unique(np.quantile(values, shares)) if len(values) else np.zeros(0)
         shown = [f"{bound:.4g}" for bound in self._bounds]
@@ -106,9 +107,10 @@ class Bands:
         return features[PACKED["example"]][..., self._column]
 
     def __call__(self, features: Features) -> Array:
-        """See `Grouping`; a value on a bound is in the band above it."""
-        bands = np.searchsorted(self._bounds, self._values(features), side="right")
-        return np.where(features[MASK], bands, -1)
+        """See `Grouping`; a value on a bound is in the band above it, a missing one in none."""
+        values = self._values(features)
+        bands = np.searchsorted(self._bounds, values, side="right")
+        return np.where(features[MASK] & ~np.isnan(values), bands, -1)
 
 
 def grouping_of(schema: FeatureSchema, name: str, sample: Iterable[Features]) -> Grouping:

@@ -99,7 +99,7 @@ def fetch(dataset: tf.data.Dataset, numbers: Iterable[int]) -> Iterator[tuple[in
 def _cell(value: Any) -> str | float:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
-    return round(float(value), 6)
+    return "" if np.isnan(value) else round(float(value), 6)
 
 
 def _columns(features: Mapping[str, Array], schema: FeatureSchema, scope: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tfr_moe._compat import tf
 from tfr_moe.data import DataFolder, dataset_builder
 from tfr_moe.errors import UserError
+from tfr_moe.layers.features import complete_numbers
 from tfr_moe.schema import (
     MASK,
     PACKED,
@@ -134,7 +135,8 @@ class Column(NamedTuple):
 class TabularEncoder:
     """Parsed lists -> rows of float32, one per valid item, in the order of the lists.
 
-    A numeric feature is transformed as in the schema (`log1p` or unchanged), not scaled. An ID
+    A numeric feature is transformed as in the schema (`log1p` or unchanged), not scaled; missing
+    values are replaced as for the neural models. An ID
     becomes its index in the vocabulary, from 1 up, or its hash bucket; the child category is looked
     up with its parent. A `categorical_list` becomes the number of its IDs and its first ID.
 
@@ -165,6 +167,7 @@ class TabularEncoder:
         self._features = [feature for feature in schema.features if feature.name not in ignored]
         if not self._features:
             raise UserError("ignored_features: contains all features, at least one is needed")
+        self._statistics = tables.statistics
         self._lookups: dict[str, Any] = {}
         sizes: dict[str, int] = {}
         for feature in self._features:
@@ -218,10 +221,7 @@ class TabularEncoder:
             values = parsed[PACKED[scope]][..., before : before + feature.width]
         else:
             values = parsed[feature.name]
-        values = tf.cast(values, tf.float32)
-        if feature.transform == "log1p":
-            values = tf.sign(values) * tf.math.log1p(tf.abs(values))
-        return values
+        return complete_numbers(feature, self._statistics.get(scope, {}), values)
 
 
 def _lookup(feature: Feature, tables: FeatureTables) -> tuple[Any, int]:
@@ -246,10 +246,12 @@ def _columns(feature: Feature, sizes: dict[str, int], statistics: Any) -> list[C
             Column(f"{feature.name} (first)", sizes[feature.name]),
         ]
     found = [statistics.get(column, {}) for column in feature.columns]
-    return [
+    numbers = [
         Column(name, None, float(of.get("mean", 0.0)), float(of.get("std", 1.0)) or 1.0)
         for name, of in zip(feature.columns, found, strict=True)
     ]
+    indicator = [Column(f"{feature.name} (missing)", None)]
+    return numbers + (indicator if feature.missing_indicator else [])
 
 
 class Rows(NamedTuple):

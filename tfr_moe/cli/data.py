@@ -134,6 +134,18 @@ def build(
         str | None,
         typer.Option("--split", help="time or hash; default: time if the schema has a time column"),
     ] = None,
+    split_column: Annotated[
+        str | None,
+        typer.Option(
+            "--split-column", help="column with train, validation or test, instead of --split"
+        ),
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(
+            "--like", help="data set whose schema and vocabularies are taken, for test lists only"
+        ),
+    ] = None,
     validation_fraction: Annotated[
         float, typer.Option("--validation-fraction", help="fraction of lists")
     ] = 0.1,
@@ -146,6 +158,14 @@ def build(
     min_list_size: Annotated[
         int, typer.Option("--min-list-size", help="shorter lists are dropped and counted")
     ] = 1,
+    max_lost: Annotated[
+        float,
+        typer.Option(
+            "--max-lost",
+            help="stop where more than this share of rows is rejected, of lists has rows with "
+            "different context, or of positives is cut",
+        ),
+    ] = 0.05,
     num_shards: Annotated[
         int | None,
         typer.Option("--num-shards", help="number of training files; default: 8 or more"),
@@ -171,10 +191,13 @@ def build(
         schema=schema,
         out=out,
         split=split,
+        split_column=split_column,
+        like=like,
         validation_fraction=validation_fraction,
         test_fraction=test_fraction,
         max_list_size=max_list_size,
         min_list_size=min_list_size,
+        max_lost=max_lost,
         num_shards=num_shards,
         seed=seed,
         overwrite=overwrite,
@@ -184,16 +207,28 @@ def build(
     )
     with progress_bar(stderr(), "building") as progress:
         manifest = run_build(options, progress)
-    stderr().print(_build_summary(out, manifest), soft_wrap=True, highlight=False)
+    for line in _build_summary(out, manifest):
+        stderr().print(line, soft_wrap=True, highlight=False, markup=False)
 
 
-def _build_summary(out: Path, manifest: dict[str, Any]) -> str:
+def _build_summary(out: Path, manifest: dict[str, Any]) -> list[str]:
     rows = manifest["rows"]
     splits = ", ".join(f"{name} {part['lists']}" for name, part in manifest["splits"].items())
     text = f"wrote {out}: {rows['written']} of {rows['read']} rows in lists: {splits}"
     if rows["rejected"] or rows["cut"]:
         text += f"; {rows['rejected']} rows rejected (see rejects-*.jsonl), {rows['cut']} cut"
-    return text
+    lines = [text, *loss_lines("rejected", manifest["rejects"])]
+    lines += loss_lines("cut", manifest["cut"])
+    if manifest["cut_positives"]:
+        lines.append(f"  of those cut, {manifest['cut_positives']} have a label above 0")
+    lines += [f"  {number} {name}" for name, number in manifest["noted"].items()]
+    return lines + [f"warning: {text}" for text in manifest["warnings"]]
+
+
+def loss_lines(what: str, reasons: dict[str, int]) -> list[str]:
+    """Returns a line for each reason, the most frequent first."""
+    ordered = sorted(reasons, key=lambda reason: -reasons[reason])
+    return [f"  {what} {reasons[reason]}: {reason}" for reason in ordered]
 
 
 def rerank_data(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tfr_moe.config import load_config
 from tfr_moe.errors import UserError
@@ -144,7 +144,7 @@ def predict(
     progress: ProgressCallback | None = None,
     source_modules: Sequence[str] = (),
     vectors: str | None = None,
-) -> dict[str, int]:
+) -> dict[str, Any]:
     """Scores all lists of the input and writes them to `out`.
 
     Args:
@@ -164,7 +164,7 @@ def predict(
         vectors: column for the model's vectors, instead of its scores.
 
     Returns:
-        Numbers of rows `read`, `written`, `rejected`, `cut`, and of `lists`.
+        Numbers of rows `read`, `written`, `rejected`, `cut`, and of `lists`; `rejects` by reason.
 
     Raises:
         UserError: for invalid input, in one line.

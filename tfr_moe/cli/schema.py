@@ -33,7 +33,10 @@ def schema(
         str | None, typer.Option("--position", help="column of the display position")
     ] = None,
     weight: Annotated[str | None, typer.Option("--weight", help="column of the weight")] = None,
-    child: Annotated[str | None, typer.Option("--child", help="column of the sub-category")] = None,
+    child: Annotated[
+        str | None,
+        typer.Option("--child", help="column of the sub-category; item.NAME if items have it"),
+    ] = None,
     parent: Annotated[
         str | None, typer.Option("--parent", help="column of the top category")
     ] = None,

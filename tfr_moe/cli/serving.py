@@ -247,6 +247,7 @@ def predict(
 
     Example: tfr-moe predict --run runs/moe --input items.csv --out scores.csv
     """
+    from tfr_moe.cli.data import loss_lines
     from tfr_moe.cli.prediction import predict as run_predict
     from tfr_moe.utils.console import progress_bar
 
@@ -270,4 +271,5 @@ def predict(
     text = f"wrote {out}: {rows['written']} of {rows['read']} rows in {rows['lists']} lists"
     if rows["rejected"] or rows["cut"]:
         text += f"; {rows['rejected']} rows rejected (see {out}.rejects.jsonl), {rows['cut']} cut"
-    stderr().print(text, soft_wrap=True, highlight=False)
+    for line in (text, *loss_lines("rejected", rows["rejects"])):
+        stderr().print(line, soft_wrap=True, highlight=False, markup=False)

@@ -100,7 +100,7 @@ def _read_lists(feature: Feature, column: pa.ChunkedArray) -> Ids:
         raise
     lengths = np.bincount(row_of[present], minlength=len(lengths))
     missing = np.flatnonzero(_concatenated(pc.is_null(column).chunks))
-    if feature.is_required and len(missing):
+    if feature.required and len(missing):
         raise row_error(int(missing[0]), f"column {feature.name!r}: a value is required")
     return _last_entries(feature, Ids(codes[present], words), lengths, missing)
 
@@ -109,7 +109,7 @@ def _last_entries(
     feature: Feature, flat: Ids, lengths: NDArray[np.int64], missing: NDArray[np.int64]
 ) -> Ids:
     """The last `max_length` IDs of each row, padded with '' at the end."""
-    words = [*flat.words, "", str(feature.default or "")]
+    words = [*flat.words, "", feature.default or ""]
     codes = np.append(flat.codes, np.int32(len(words) - 2))
     size = np.minimum(lengths, feature.max_length)
     position = np.arange(feature.max_length)
@@ -136,7 +136,7 @@ def read_numbers(
     Args:
         name: of the column.
         column: numbers, booleans, or text with numbers.
-        default: replaces missing values; None rejects them.
+        default: replaces missing values, may be NaN; None rejects them.
         lowest: the least allowed value.
         remedy: what the error about missing values advises.
 
@@ -200,10 +200,11 @@ def read_wide(feature: Feature, column: pa.ChunkedArray) -> Floats:
     """Reads a numeric feature as float64 [rows, width].
 
     Raises:
-        UserError: for missing values without a default, or other numbers of values than `width`.
+        UserError: for missing values of a required feature, or other numbers of values than
+            `width`.
     """
-    remedy = f"; give feature {feature.name!r} a default in the schema"
-    default = None if feature.is_required else float(feature.default or 0.0)
+    remedy = "; the schema requires one"
+    default = None if feature.required else feature.missing_number
     if feature.width == 1:
         return read_numbers(feature.name, column, default, remedy=remedy)[:, None]
     if not _is_list(column.type):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import compress
+from itertools import compress, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe.data.cache import Dictionary, ParsedSplit
+from tfr_moe.elwc.categories import most_frequent
 from tfr_moe.elwc.encoder import ListEncoder
-from tfr_moe.elwc.moments import describe_moments, merge, moments_of, no_moments
+from tfr_moe.elwc.moments import ColumnStatistics, merge
 from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope
 
 _BLOCK = 1 << 16
@@ -24,20 +25,43 @@ def statistics_of(schema: FeatureSchema, split: ParsedSplit) -> Statistics:
 
 
 def _statistics(schema: FeatureSchema, scope: Scope, split: ParsedSplit) -> dict[str, Any]:
-    features = list(schema.select(scope, "numeric"))
-    columns = schema.packed_columns(scope)
+    statistics = ColumnStatistics(schema, scope)
     stored = split.context if scope == "context" else split.example
-    names = [PACKED[scope]] if schema.packed else [feature.name for feature in features]
-    blocks = [stored[name] for name in names] if features else []
-    logarithmic = np.array([f.transform == "log1p" for f in features for _ in f.columns], bool)
-    moments = no_moments(len(columns))
+    names = [feature.name for feature in schema.select(scope, "numeric")]
+    blocks = [stored[name] for name in ([PACKED[scope]] if names and schema.packed else names)]
+    moments = statistics.none()
     for start in range(0, len(blocks[0]) if blocks else 0, _BLOCK):
         parts = [block[start : start + _BLOCK] for block in blocks]
-        values = np.concatenate(parts, axis=1).astype(np.float64)
-        chosen = values[:, logarithmic]
-        values[:, logarithmic] = np.sign(chosen) * np.log1p(np.abs(chosen))
-        moments = merge(moments, moments_of(values))
-    return describe_moments(columns, moments)
+        moments = merge(moments, statistics.of(np.concatenate(parts, axis=1)))
+    return statistics.describe(moments)
+
+
+def add_categories(schema: FeatureSchema, split: ParsedSplit) -> int:
+    """Gives lists without a category the most frequent one of their items, as `build` does.
+
+    Returns:
+        The number of lists in which no category has the majority.
+    """
+    assert schema.hierarchy is not None
+    names = schema.hierarchy.parent, schema.hierarchy.child
+    parents, children = (_words(split.example[name]) for name in schema.item_categories)
+    given = list(zip(*(_words(split.context[name]) for name in names), strict=True))
+    lost = 0
+    for i, (start, end) in enumerate(pairwise(split.row_splits.tolist())):
+        if not given[i][1]:
+            pairs = zip(parents[start:end], children[start:end], strict=True)
+            pair, majority = most_frequent(pairs)
+            given[i] = pair or (b"", b"")
+            lost += not majority
+    for name, words in zip(names, zip(*given, strict=True), strict=True):
+        distinct = {word: code for code, word in enumerate(dict.fromkeys(words))}
+        codes = np.array([distinct[word] for word in words], np.int32)[:, None]
+        split.context[name] = Dictionary(codes, np.array(list(distinct), np.object_))
+    return lost
+
+
+def _words(ids: Dictionary) -> list[bytes]:
+    return ids.words[ids.codes[:, 0]].tolist()
 
 
 def vocabularies_of(schema: FeatureSchema, split: ParsedSplit) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -25,8 +25,24 @@ from tfr_moe.data.columns import (
     read_wide,
 )
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.data.frame_tables import serialized_lists, statistics_of, vocabularies_of
+from tfr_moe.data.frame_tables import (
+    add_categories,
+    serialized_lists,
+    statistics_of,
+    vocabularies_of,
+)
+from tfr_moe.data.limits import (
+    DEFAULTS,
+    MAX_LIST_SIZE,
+    MAX_LOST,
+    Limits,
+    Log,
+    cut,
+    of_scope,
+    silent,
+)
 from tfr_moe.data.lists import Lists, group, is_validation
+from tfr_moe.elwc.categories import NO_MAJORITY
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     PACKED,
@@ -39,13 +55,12 @@ from tfr_moe.schema import (
     vocabulary_file,
 )
 from tfr_moe.tables import infer_schema
-from tfr_moe.tables.arrow import column_of, to_table
+from tfr_moe.tables.arrow import Ids, column_of, to_table
 from tfr_moe.utils.io import write_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MAX_LIST_SIZE = 200
 _SAMPLE_LISTS = 256
 _SHARDS = 8  # the default of `build`
 
@@ -138,7 +153,7 @@ def schema_of_frame(
     frame: Any,
     schema: FeatureSchema | str | Path | None,
     roles: Mapping[str, Any],
-    log: Callable[[str], None],
+    log: Log,
 ) -> FeatureSchema:
     """Returns the given schema, or infers that of a frame and logs which columns are no features.
 
@@ -173,7 +188,8 @@ def training_data(
     path: str | Path,
     validation_fraction: float = 0.1,
     max_list_size: int = MAX_LIST_SIZE,
-    log: Callable[[str], None] | None = None,
+    max_lost: float = MAX_LOST,
+    log: Log | None = None,
 ) -> FrameData:
     """Makes the data set of a training run.
 
@@ -185,11 +201,14 @@ def training_data(
         path: the folder of the run.
         validation_fraction: fraction of lists for validation, where `validation` is None.
         max_list_size: longer lists keep the items shown first.
-        log: prints a line, here on items that were cut.
+        max_lost: the largest allowed share of positives that are cut, and of lists whose rows
+            disagree about a context feature; the first row wins.
+        log: prints a line, here on what is lost.
 
     Raises:
         UserError: for a frame that does not fit the schema, or without lists for one of the splits.
     """
+    limits = Limits(max_list_size, max_lost, log or silent)
     table = to_table(train, frame_columns(schema))
     lists = group(table, schema)
     if validation is None:
@@ -202,41 +221,19 @@ def training_data(
         for name, part in parts.items():
             if not part.list_ids:
                 raise UserError(f"{name} has no lists; give a validation frame, or more lists")
-        splits = parse(table, schema, _cut(table, schema, parts, max_list_size, log))
+        splits = parse(table, schema, cut(table, schema, parts, limits), limits=limits)
     else:
         parts = {"train": lists.in_record_order(_SHARDS)}
-        splits = parse(table, schema, _cut(table, schema, parts, max_list_size, log))
+        splits = parse(table, schema, cut(table, schema, parts, limits), limits=limits)
         with _naming("validation"):
             table = to_table(validation, frame_columns(schema))
             parts = {"validation": group(table, schema).in_record_order(1)}
-            splits |= parse(table, schema, _cut(table, schema, parts, max_list_size, log))
+            splits |= parse(table, schema, cut(table, schema, parts, limits), limits=limits)
     tables = FeatureTables(
         statistics_of(schema, splits["train"]), vocabularies_of(schema, splits["train"])
     )
     samples = serialized_lists(schema, splits["validation"], _SAMPLE_LISTS)
     return FrameData(schema, splits, tables, path, samples)
-
-
-def _cut(
-    table: pa.Table,
-    schema: FeatureSchema,
-    parts: Mapping[str, Lists],
-    max_list_size: int,
-    log: Callable[[str], None] | None,
-) -> dict[str, Lists]:
-    """Cuts lists to `max_list_size` and logs how many items, and positives, that loses."""
-    if max_list_size < 1:
-        raise UserError(f"max_list_size must be >= 1, got {max_list_size}")
-    shorter = {}
-    for name, lists in parts.items():
-        shorter[name], lost = lists.cut(max_list_size)
-        if len(lost) and log is not None:
-            labels = read_numbers(schema.label, column_of(table, schema.label), lowest=0.0)
-            log(
-                f"warning: {len(lost)} {name} items are beyond max_list_size={max_list_size} and "
-                f"are cut, {int((labels[lost] > 0).sum())} of them with a label above 0"
-            )
-    return shorter
 
 
 @contextmanager
@@ -249,7 +246,7 @@ def _naming(frame: str) -> Iterator[None]:
 
 
 def scoring_data(
-    frame: Any, schema: FeatureSchema, split: str, labelled: bool
+    frame: Any, schema: FeatureSchema, split: str, labelled: bool, log: Log = silent
 ) -> tuple[FrameData, Lists]:
     """Makes a data set of one split to evaluate or score, and its lists.
 
@@ -258,18 +255,23 @@ def scoring_data(
         schema: of the model.
         split: name of the split.
         labelled: whether labels, position and weight are read.
+        log: prints a line.
 
     Raises:
         UserError: for a frame that does not fit the schema.
     """
     table = to_table(frame, frame_columns(schema, labelled))
     lists = group(table, schema, labelled)
-    splits = parse(table, schema, {split: lists}, labelled)
+    splits = parse(table, schema, {split: lists}, labelled, Limits(log=log))
     return FrameData(schema, splits, FeatureTables({}, {}), ""), lists
 
 
 def parse(
-    table: pa.Table, schema: FeatureSchema, parts: Mapping[str, Lists], labelled: bool = True
+    table: pa.Table,
+    schema: FeatureSchema,
+    parts: Mapping[str, Lists],
+    labelled: bool = True,
+    limits: Limits = DEFAULTS,
 ) -> dict[str, ParsedSplit]:
     """Checks and converts all columns, each once for all splits.
 
@@ -283,16 +285,23 @@ def parse(
     for name, lists in parts.items():
         list_ids = np.array([text.encode("utf-8") for text in lists.list_ids], np.object_)
         splits[name].context[schema.list_id] = list_ids[:, None]
+    wanted = schema.log_features
     scopes: tuple[Scope, ...] = ("context", "example")
     for scope in scopes:
-        _parse_numerics(table, schema, scope, parts, splits)
+        _parse_numerics(table, schema, scope, parts, splits, limits)
         for feature in schema.select(scope, "categorical", "categorical_list"):
-            ids = read_ids(feature, column_of(table, feature.name, "feature"))
+            if feature not in wanted and feature.name not in table.column_names:
+                ids = Ids(np.zeros(table.num_rows, np.int32), [""])
+            else:
+                ids = read_ids(feature, column_of(table, feature.name, "feature"))
             words = np.array([str(word).encode("utf-8") for word in ids.words], np.object_)
             for name, lists in parts.items():
-                codes = _of_scope(feature.name, ids.codes, scope, lists)
+                codes = of_scope(feature.name, ids.codes, scope, lists, limits)
                 values = Dictionary(codes if codes.ndim == 2 else codes[:, None], words)
                 _columns(splits[name], scope)[feature.name] = values
+    for name, made in splits.items() if schema.item_categories else ():
+        lost, count = add_categories(schema, made), len(parts[name].list_ids)
+        limits.log(f"{lost} of {count} {name} {NO_MAJORITY}")
     for name, lowest in _extras(schema, table, labelled):
         numbers = read_numbers(name, column_of(table, name), lowest=lowest).astype(np.float32)
         for split, lists in parts.items():
@@ -319,6 +328,7 @@ def _parse_numerics(
     scope: Scope,
     parts: Mapping[str, Lists],
     splits: Mapping[str, ParsedSplit],
+    limits: Limits,
 ) -> None:
     features = list(schema.select(scope, "numeric"))
     width = sum(feature.width for feature in features)
@@ -332,35 +342,9 @@ def _parse_numerics(
     for feature in features:
         values = read_wide(feature, column_of(table, feature.name, "feature")).astype(np.float32)
         for name, lists in parts.items():
-            selected = _of_scope(feature.name, values, scope, lists)
+            selected = of_scope(feature.name, values, scope, lists, limits)
             if schema.packed:
                 packed[name][:, start : start + feature.width] = selected
             else:
                 _columns(splits[name], scope)[feature.name] = selected
         start += feature.width
-
-
-def _of_scope(name: str, values: NDArray[Any], scope: Scope, lists: Lists) -> NDArray[Any]:
-    """The values of the items, or of the lists, whose rows must agree.
-
-    Raises:
-        UserError: if the rows of a list differ in a context feature.
-    """
-    if scope == "example":
-        return values[lists.rows]
-    first = values[lists.rows[lists.row_splits[:-1]]]
-    lengths = np.diff(lists.row_splits)
-    different = values[lists.rows] != np.repeat(first, lengths, axis=0)
-    if different.ndim == 2:
-        different = different.any(axis=1)
-    if different.any():
-        list_of_item = np.repeat(np.arange(len(lengths)), lengths)
-        items = np.flatnonzero(different)
-        row = int(lists.rows[items].min())
-        at = int(list_of_item[items[np.argmin(lists.rows[items])]])
-        raise UserError(
-            f"column {name!r}: a context feature has one value per list, but "
-            f"{len(np.unique(list_of_item[items]))} of {len(lengths)} lists have several; the "
-            f"first is list {lists.list_ids[at]!r} at row {row}"
-        )
-    return first

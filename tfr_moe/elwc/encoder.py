@@ -63,13 +63,11 @@ def scope_floats(schema: FeatureSchema, scope: Scope, labelled: bool = True) -> 
 
 
 def counted_ids(schema: FeatureSchema, scope: Scope) -> list[str]:
-    """Returns the ID features that are counted: those with a vocabulary, and the parent
-    category."""
-    parent = schema.hierarchy.parent if schema.hierarchy else None
+    """Returns the ID features that are counted: those with a vocabulary, and categories."""
+    parent = (schema.hierarchy.parent,) if schema.hierarchy else ()
+    categories = (*parent, *schema.item_categories)
     features = id_features(schema, scope)
-    return [
-        feature.name for feature in features if feature.has_vocabulary or feature.name == parent
-    ]
+    return [f.name for f in features if f.has_vocabulary or f.name in categories]
 
 
 def _extras(schema: FeatureSchema) -> dict[str, float]:
@@ -159,20 +157,20 @@ class _Numbers:
         self.single = all(feature.width == 1 for feature in numerics)
         columns = [*(feature.name for feature in numerics), *extras]
         self._get = _getter(columns)
-        self._defaults = [None if f.is_required else float(f.default or 0.0) for f in numerics]
-        self._defaults += [None] * len(extras)
+        self._missing = [None if f.required else f.missing_number for f in numerics]
+        self._missing += [None] * len(extras)
         self._lowest = list(extras.values())
         self._extras = slice(len(numerics), None)
 
     def read(self, row: Mapping[str, Any]) -> list[float]:
         """Returns the numbers of a row; raises one of `_INVALID` where one of them is invalid."""
         raw = self._get(row)
+        missing = []
         try:
             numbers = list(map(float, raw))
         except (TypeError, ValueError):
-            raw = tuple(
-                [d if is_missing(v) else v for v, d in zip(raw, self._defaults, strict=True)]
-            )
+            missing = [i for i, value in enumerate(raw) if is_missing(value)]
+            raw = tuple([0.0 if is_missing(value) else value for value in raw])
             numbers = list(map(float, raw))
         try:
             text = "".join(raw)
@@ -183,6 +181,11 @@ class _Numbers:
             raise ValueError
         if any(map(lt, numbers[self._extras], self._lowest)):
             raise ValueError
+        for i in missing:
+            number = self._missing[i]
+            if number is None:
+                raise ValueError
+            numbers[i] = number
         return numbers
 
 

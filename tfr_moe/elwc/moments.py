@@ -1,34 +1,29 @@
-"""Count, mean, standard deviation and extremes of columns, mergeable over blocks of rows."""
+"""Statistics of numeric columns, mergeable over blocks of rows; shared by `build` and frames."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import Counter
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tfr_moe.schema import FeatureSchema, Scope
+
+_DROPPED_BITS = 12
+
 
 class Moments(NamedTuple):
-    """Number of rows and, per column, mean, sum of squared differences from it, extremes; [m]."""
+    """Number of rows; per column number, mean, sum of squared differences from it, and extremes
+    of the present values, [m]; and for columns with a median how often each value occurs."""
 
     rows: int
+    present: NDArray[np.int64]
     mean: NDArray[np.float64]
     m2: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-
-
-def no_moments(width: int) -> Moments:
-    """Returns the moments of no rows."""
-    zero = np.zeros(width)
-    return Moments(0, zero, zero, np.full(width, np.inf), np.full(width, -np.inf))
-
-
-def moments_of(rows: NDArray[np.float64]) -> Moments:
-    """Returns the moments of a matrix [rows, m] with at least one row."""
-    mean = rows.mean(axis=0)
-    m2 = np.square(rows - mean).sum(axis=0)
-    return Moments(len(rows), mean, m2, rows.min(axis=0), rows.max(axis=0))
+    values: dict[int, Counter[float]]
 
 
 def merge(one: Moments, other: Moments) -> Moments:
@@ -44,34 +39,109 @@ def merge(one: Moments, other: Moments) -> Moments:
         >>> both.rows, float(both.mean[0]), float(both.m2[0])
         (3, 4.0, 26.0)
     """
-    count = one.rows + other.rows
     if not one.rows or not other.rows:
         return one if one.rows else other
+    count = one.present + other.present
+    share = other.present / np.maximum(count, 1)
     delta = other.mean - one.mean
     return Moments(
+        one.rows + other.rows,
         count,
-        one.mean + delta * (other.rows / count),
-        one.m2 + other.m2 + np.square(delta) * (one.rows * other.rows / count),
+        one.mean + delta * share,
+        one.m2 + other.m2 + np.square(delta) * (one.present * share),
         np.minimum(one.low, other.low),
         np.maximum(one.high, other.high),
+        {i: seen + other.values[i] for i, seen in one.values.items()},
     )
 
 
-def describe_moments(columns: list[str], moments: Moments) -> dict[str, dict[str, float]]:
-    """Returns count, mean, std, min and max by column; nothing for no rows."""
-    if not moments.rows:
-        return {}
-    std = np.sqrt(moments.m2 / moments.rows)
-    return {
-        column: {
-            "count": moments.rows,
-            "mean": _rounded(moments.mean[i]),
-            "std": _rounded(std[i]),
-            "min": _rounded(moments.low[i]),
-            "max": _rounded(moments.high[i]),
+def moments_of(rows: NDArray[np.float64]) -> Moments:
+    """Returns the moments of a matrix [rows, m] in which NaN is a missing value."""
+    missing = np.isnan(rows)
+    if not missing.any() and len(rows):
+        count = np.full(rows.shape[1], len(rows))
+        mean = rows.mean(axis=0)
+        m2 = np.square(rows - mean).sum(axis=0)
+        return Moments(len(rows), count, mean, m2, rows.min(axis=0), rows.max(axis=0), {})
+    count = len(rows) - missing.sum(axis=0)
+    mean = np.where(missing, 0.0, rows).sum(axis=0) / np.maximum(count, 1)
+    m2 = np.where(missing, 0.0, np.square(rows - mean)).sum(axis=0)
+    low = np.where(missing, np.inf, rows).min(axis=0, initial=np.inf)
+    high = np.where(missing, -np.inf, rows).max(axis=0, initial=-np.inf)
+    return Moments(len(rows), count, mean, m2, low, high, {})
+
+
+class ColumnStatistics:
+    """Statistics of the numeric columns of one scope, in blocks of stored values.
+
+    Args:
+        schema: of the features.
+        scope: of the features.
+
+    Example:
+        >>> feature = {"name": "price", "scope": "example", "kind": "numeric", "missing": "median"}
+        >>> schema = FeatureSchema(list_id="query", labels=["click"], features=[feature])
+        >>> statistics = ColumnStatistics(schema, "example")
+        >>> block = statistics.of(np.array([[1.0], [9.0], [np.nan], [2.0]], np.float32))
+        >>> statistics.describe(block)["price"]["median"]
+        2.0
+    """
+
+    def __init__(self, schema: FeatureSchema, scope: Scope):
+        self.columns = schema.packed_columns(scope)
+        features = [f for f in schema.select(scope, "numeric") for _ in f.columns]
+        self._logarithmic = np.array([f.transform == "log1p" for f in features], bool)
+        self._medians = [i for i, f in enumerate(features) if f.missing == "median"]
+
+    def none(self) -> Moments:
+        """Returns the moments of no rows."""
+        return self.of(np.zeros((0, len(self.columns)), np.float32))
+
+    def of(self, rows: NDArray[np.float32]) -> Moments:
+        """Returns the moments, after the transforms, of stored values [rows, m]."""
+        matrix = rows.astype(np.float64)
+        chosen = matrix[:, self._logarithmic]
+        matrix[:, self._logarithmic] = np.sign(chosen) * np.log1p(np.abs(chosen))
+        values = {i: _counted(rows[:, i]) for i in self._medians}
+        return moments_of(matrix)._replace(values=values)
+
+    def describe(self, moments: Moments) -> dict[str, dict[str, float]]:
+        """Returns count, mean, std, min and max by column; nothing for no rows.
+
+        Columns have `missing`, the number of rows without a value, and the `median` of the stored
+        values where they apply. All are 0 for a column without any value.
+        """
+        if not moments.rows:
+            return {}
+        return {column: self._column(moments, i) for i, column in enumerate(self.columns)}
+
+    def _column(self, moments: Moments, i: int) -> dict[str, float]:
+        count = int(moments.present[i])
+        numbers: dict[str, Any] = {
+            "mean": moments.mean[i],
+            "std": np.sqrt(moments.m2[i] / max(count, 1)),
+            "min": moments.low[i] if count else 0.0,
+            "max": moments.high[i] if count else 0.0,
         }
-        for i, column in enumerate(columns)
-    }
+        if i in moments.values:
+            numbers["median"] = _median(moments.values[i])
+        missing = {"missing": moments.rows - count} if count < moments.rows else {}
+        return {"count": count, **missing, **{name: _rounded(v) for name, v in numbers.items()}}
+
+
+def _counted(column: NDArray[np.float32]) -> Counter[float]:
+    """Counts values to 12 significant bits, which bounds their number whatever the rows."""
+    present = np.ascontiguousarray(column[~np.isnan(column)])
+    bits = present.view(np.uint32) >> _DROPPED_BITS << _DROPPED_BITS
+    values, counts = np.unique(bits.astype(np.uint32).view(np.float32), return_counts=True)
+    return Counter(dict(zip(values.tolist(), counts.tolist(), strict=True)))
+
+
+def _median(counts: Counter[float]) -> float:
+    """The median, the lower one of two."""
+    values = sorted(counts)
+    below = np.cumsum([counts[value] for value in values])
+    return values[int(np.searchsorted(below, below[-1] / 2))] if values else 0.0
 
 
 def _rounded(value: float) -> float:

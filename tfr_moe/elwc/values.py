@@ -175,15 +175,15 @@ def converter(feature: Feature) -> Callable[[Any], Any]:
     name = feature.name
     missing: Any
     if feature.kind == "numeric":
-        number = float(feature.default or 0.0)
+        number = feature.missing_number
         missing = number if feature.width == 1 else [number] * feature.width
     else:
-        text = str(feature.default or "")
+        text = feature.default or ""
         missing = text if feature.kind == "categorical" else ([text] if text else [])
 
     def convert(value: Any) -> Any:
         if is_missing(value):
-            if feature.is_required:
+            if feature.required:
                 raise RowError(f"column {name!r}: a value is required")
             return missing
         if feature.kind == "numeric":

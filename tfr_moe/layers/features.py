@@ -22,6 +22,41 @@ def _divisor(mean: float, std: float) -> float:
     return std if std > max(1e-7 * abs(mean), 1e-30) else 1.0
 
 
+def complete_numbers(
+    feature: Feature, statistics: Mapping[str, Mapping[str, float]], value: tf.Tensor
+) -> tf.Tensor:
+    """Transforms a numeric and replaces its missing values, which are NaN.
+
+    Args:
+        feature: the numeric.
+        statistics: column -> mean, and median where the feature asks for it.
+        value: [..., width] as stored.
+
+    Returns:
+        float32 [..., width], and with a `missing_indicator` one number more.
+
+    Example:
+        >>> price = Feature(name="p", scope="example", kind="numeric", missing_indicator=True)
+        >>> complete_numbers(price, {"p": {"mean": 2.5}}, tf.constant([[4.0], [float("nan")]]))
+        <tf.Tensor: shape=(2, 2), dtype=float32, numpy=
+        array([[4. , 0. ],
+               [2.5, 1. ]], dtype=float32)>
+    """
+    value = tf.cast(value, tf.float32)
+    missing = tf.math.is_nan(value)
+    if feature.missing == "median":
+        value = tf.where(missing, [statistics[c]["median"] for c in feature.columns], value)
+    elif feature.missing != "mean":
+        value = tf.where(missing, feature.missing, value)
+    if feature.transform == "log1p":
+        value = tf.sign(value) * tf.math.log1p(tf.abs(value))
+    if feature.missing == "mean" and not feature.required:
+        value = tf.where(missing, [statistics[c]["mean"] for c in feature.columns], value)
+    if not feature.missing_indicator:
+        return value
+    return tf.concat([value, tf.cast(missing[..., :1], tf.float32)], axis=-1)
+
+
 class EncodedFeatures(NamedTuple):
     """Dense features.
 
@@ -47,7 +82,8 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
       category is looked up as the pair `parent > child`.
     * A `categorical_list` is the mean of the embeddings of its IDs; 0 for an empty one.
     * A numeric is transformed, standardized by the training statistics, and clipped to +-10, so
-      that one corrupt value cannot overflow the towers.
+      that one corrupt value cannot overflow the towers. NaN is a missing value, see
+      `complete_numbers`; an indicator of missing values stays 0 or 1.
 
     Args:
         schema: the schema, or its `model_dump()`.
@@ -109,6 +145,10 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
             for column in self.schema.packed_columns(scope):
                 if not {"mean", "std"} <= set(self.statistics.get(scope, {}).get(column, {})):
                     raise UserError(f"statistics: no mean and std of {scope} column {column!r}")
+        for feature in self.schema.features:
+            for column in feature.columns if feature.missing == "median" else []:
+                if "median" not in self.statistics[feature.scope][column]:
+                    raise UserError(f"statistics: no median of {feature.scope} column {column!r}")
 
     def _lookup(self, feature: Feature) -> Any:
         if feature.hash_buckets:
@@ -208,24 +248,24 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
 
     def _normalize(self, scope: Scope, feature: Feature, value: Any) -> Any:
         statistics = [self.statistics[scope][column] for column in feature.columns]
-        means = tf.constant([s["mean"] for s in statistics], tf.float32)
-        stds = tf.constant([_divisor(s["mean"], s["std"]) for s in statistics], tf.float32)
-        value = tf.cast(value, tf.float32)
-        if feature.transform == "log1p":
-            value = tf.sign(value) * tf.math.log1p(tf.abs(value))
+        # An indicator of missing values, the last number, stays as it is.
+        means = [s["mean"] for s in statistics] + [0.0] * feature.missing_indicator
+        stds = [_divisor(s["mean"], s["std"]) for s in statistics]
+        stds += [1.0] * feature.missing_indicator
+        value = complete_numbers(feature, self.statistics[scope], value)
         value = tf.clip_by_value((value - means) / stds, -NORMALIZED_LIMIT, NORMALIZED_LIMIT)
         return tf.cast(value, self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
-        schema = self.schema.model_dump(mode="json", exclude_defaults=True)
+        schema = self.schema.as_dict()
         return {**super().get_config(), "schema": schema}
 
     def output_width(self) -> int:
         """The width n of X."""
         widths = {name: layer.output_dim for name, layer in self.embeddings.items()}
         parts = (f for f in self.schema.features if f.name not in self.left_out)
-        return sum(widths.get(f.name, f.width) for f in parts)
+        return sum(widths.get(f.name, f.width + f.missing_indicator) for f in parts)
 
 
 _PRIME = 1_000_003

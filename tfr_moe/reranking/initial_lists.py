@@ -25,7 +25,6 @@ from tfr_moe.schema import (
     PACKED,
     SCHEMA_FILE,
     STATISTICS_FILE,
-    Feature,
     FeatureSchema,
     description_files,
     shard_file,
@@ -113,14 +112,11 @@ def with_initial_list(schema: FeatureSchema) -> FeatureSchema:
     """
     if SCORE in [feature.name for feature in schema.features]:
         raise UserError(f"the data has a feature {SCORE!r} already; use the original data set")
-    score = Feature.model_validate({"name": SCORE, "scope": "example", "kind": "numeric"})
+    score = {"name": SCORE, "scope": "example", "kind": "numeric", "required": True}
     return FeatureSchema.model_validate(
         {
-            **schema.model_dump(mode="json", exclude_defaults=True),
-            "features": [
-                feature.model_dump(mode="json", exclude_defaults=True)
-                for feature in (*schema.features, score)
-            ],
+            **schema.as_dict(),
+            "features": [*schema.as_dict()["features"], score],
             "position": schema.position or POSITION,
         }
     )

@@ -209,7 +209,7 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         classes = type(self).mro()
         classes = classes[: classes.index(FeatureScorer) + 1]
         return {
-            "schema": self.schema.model_dump(mode="json", exclude_defaults=True),
+            "schema": self.schema.as_dict(),
             "tables": {
                 "statistics": self.tables.statistics,
                 "vocabularies": dict(self.tables.vocabularies),

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from tfr_moe.errors import UserError
 
 _CATEGORY_NAME = re.compile(r"categ|cat(_|\d|$)|depart|segment|taxonomy|^(sub|top)(_|$)", re.I)
+ITEM = "item."
+"""Begins the name of a feature of the items in a hierarchy."""
 _AGREEMENT = 0.9
 _LISTS_PER_CHILD = 4
 
@@ -30,6 +32,30 @@ class Decision(NamedTuple):
     outcome: str
     reason: str
     warning: bool = False
+
+
+def choose_hierarchy(
+    given: Mapping[str, str] | None,
+    context: Mapping[str, NDArray[np.int32]],
+    items: Mapping[str, NDArray[np.int32]],
+) -> tuple[dict[str, str] | None, list[Decision]]:
+    """Returns the given hierarchy, or else one of the lists, or else one of their items.
+
+    Args:
+        given: child and parent, `item.NAME` for those of the items; None finds them.
+        context: categorical context feature -> its value in each list.
+        items: categorical item feature -> its value in each row.
+
+    Raises:
+        UserError: for a child or parent that is no categorical context feature.
+    """
+    if given is not None:
+        if given.get("child", "").startswith(ITEM):
+            return {**given, "from": "majority"}, []
+        check_hierarchy(given, list(context))
+        return dict(given), []
+    found = find_hierarchy(context)
+    return found if found[0] is not None else item_hierarchy(items)
 
 
 def check_hierarchy(hierarchy: Mapping[str, str], names: Sequence[str]) -> None:
@@ -85,6 +111,32 @@ def find_hierarchy(
         decisions[0]._replace(outcome="hierarchy"),
         *decisions[1:],
     ]
+
+
+def item_hierarchy(
+    codes: Mapping[str, NDArray[np.int32]],
+) -> tuple[dict[str, str] | None, list[Decision]]:
+    """Selects child and parent among features of the items that are called categories.
+
+    Args:
+        codes: categorical item feature -> its value in each row.
+
+    Returns:
+        As `find_hierarchy`; the category of a list is that of most of its items.
+
+    Example:
+        >>> sub = np.array([0, 1, 2] * 4)
+        >>> item_hierarchy({"category_2": sub, "category_1": sub // 2})[0]
+        {'child': 'item.category_2', 'parent': 'item.category_1', 'from': 'majority'}
+    """
+    named = {name: values for name, values in codes.items() if _CATEGORY_NAME.search(name)}
+    found, decisions = find_hierarchy(named)
+    if found is None:
+        return None, []
+    return {
+        **{role: f"{ITEM}{name}" for role, name in found.items()},
+        "from": "majority",
+    }, [d._replace(reason=f"{d.reason}; of the items, by majority") for d in decisions]
 
 
 def _determines(children: NDArray[np.int32], parents: NDArray[np.int32]) -> bool:

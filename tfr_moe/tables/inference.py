@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tfr_moe.errors import UserError
 from tfr_moe.tables.arrow import Ids, arrow, column_of, encode, to_table
-from tfr_moe.tables.hierarchy import Decision, check_hierarchy, find_hierarchy
+from tfr_moe.tables.hierarchy import ITEM, Decision, choose_hierarchy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,9 +25,12 @@ _RESERVED = ("context_numeric", "example_numeric", "example_list_mask")
 _ID_NAME = re.compile(r"(^|_)(id|ids|uuid|key|code)$", re.IGNORECASE)
 _POSITION_NAME = re.compile(r"^(display_)?(position|rank|slot)$", re.IGNORECASE)
 _POSITION = "looks like the display position, which is no feature; give it as `position`"
+_SPLITS = {"train", "validation", "test"}
 _BLOCK = 1 << 18
 _SAMPLE = 100_000
 _SKEW = 2.0
+_INDICATED = 0.01
+"""Numbers with a larger share of missing values get an indicator."""
 _CHANCE = 1e-6
 _MIN_POSITIVES = 50
 
@@ -132,7 +135,9 @@ def infer_schema(
     table = to_table(frame)
     for name, role in named.items():
         column_of(table, name, role)
-    for name in (*ignore, *keep, *(hierarchy or {}).values()):
+    given = {role: name for role, name in (hierarchy or {}).items() if role != "from"}
+    categories = [name.removeprefix(ITEM) for name in given.values()]
+    for name in (*ignore, *keep, *categories):
         column_of(table, name)
     if not table.num_rows:
         raise UserError("the data frame has no rows")
@@ -142,7 +147,7 @@ def infer_schema(
             f"list_id {list_id!r}: every list has one row, so scopes cannot be inferred"
         )
     relevant = {name: _numbers(table, name) > 0 for name in labels}
-    scan = _Scan(lists, relevant, set(keep) | set((hierarchy or {}).values()))
+    scan = _Scan(lists, relevant, set(keep) | set(categories))
     features: dict[str, dict[str, Any]] = {}
     decisions: list[Decision] = []
     for name in table.column_names:
@@ -161,15 +166,15 @@ def infer_schema(
             features[name] = feature
     if not features:
         raise UserError("no column is left as a feature; name the columns to use with `keep`")
-    context = {n: codes for n, codes in scan.codes.items() if features[n]["scope"] == "context"}
-    if hierarchy is not None:
-        check_hierarchy(hierarchy, list(context))
-    found, more = find_hierarchy({n: codes[lists.first_rows] for n, codes in context.items()})
-    chosen = found if hierarchy is None else dict(hierarchy)
-    decisions += more if hierarchy is None else []
+    scopes: dict[str, dict[str, NDArray[np.int32]]] = {"context": {}, "example": {}}
+    for name, codes in scan.codes.items():
+        scope = features[name]["scope"]
+        scopes[scope][name] = codes[lists.first_rows] if scope == "context" else codes
+    chosen, more = choose_hierarchy(hierarchy, scopes["context"], scopes["example"])
+    decisions += more
     if chosen:
         # Gates compare the two, which needs embeddings of one width.
-        child, parent = features[chosen["child"]], features[chosen["parent"]]
+        child, parent = (features[chosen[r].removeprefix(ITEM)] for r in ("child", "parent"))
         parent["embedding_dim"] = child["embedding_dim"]
     ordered = sorted(features.values(), key=lambda feature: feature["scope"] != "context")
     schema = {
@@ -272,8 +277,11 @@ class _Scan:
             feature["transform"] = "log1p"
             reasons.append(f"skewed (mean {sample.mean():.3g}, median {np.median(sample):.3g})")
         if missing.any():
-            feature["default"] = float(f"{present.mean():.6g}")
-            reasons.append(f"{missing.mean():.1%} missing, which become the mean")
+            feature["missing"] = "mean"
+            share = float(missing.mean())
+            if share >= _INDICATED:
+                feature["missing_indicator"] = True
+            reasons.append(f"{share:.1%} missing, which become the mean")
         return feature, "; ".join(reasons)
 
     def _ids(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any], str]:
@@ -285,6 +293,8 @@ class _Scan:
         if name not in self.keep:
             if distinct < 2 and not missing.any():
                 raise UserError("is constant")
+            if {word for word in ids.words if word} <= _SPLITS:
+                raise UserError("looks like the split of the lists")
             self._check_leak(None, ~missing if missing.any() else None)
         joined = sum(SEPARATOR in str(w) for w in ids.words[: _SAMPLE if distinct else 0])
         scope = self._scope(ids.codes)
@@ -318,7 +328,7 @@ class _Scan:
         if is_float and len(present) and (present == present[0]).all():
             feature = {"name": name, "scope": scope, "kind": "numeric", "width": int(present[0])}
             if len(present) < len(lengths):
-                feature["default"] = 0.0
+                feature["missing"] = "mean"
             return feature, f"vectors of {present[0]} numbers; {self._why(scope)}"
         if is_float:
             raise UserError("has arrays of numbers of several lengths")

@@ -65,7 +65,13 @@ def test_lines_that_cant_be_parsed_carry_the_reason(tmp_path):
         "expected feature:value, got '7'",
     ]
     options = BuildOptions(
-        "letor", str(path), None, tmp_path / "data", settings=("num_features=3",), split="hash"
+        "letor",
+        str(path),
+        None,
+        tmp_path / "data",
+        settings=("num_features=3",),
+        split="hash",
+        max_lost=0.6,
     )
     manifest = build(options)
     assert manifest["rows"] == {"read": 9, "written": 4, "rejected": 5, "cut": 0}

@@ -80,6 +80,7 @@ def test_a_nested_log_builds_and_empty_lists_are_rejected_and_counted(tmp_path):
     options = BuildOptions(
         "search-logs", str(path), tmp_path / "schema.yaml", tmp_path / "data",
         settings=("items=response.items",), validation_fraction=0.0, test_fraction=0.0,
+        max_lost=0.5,
     )  # fmt: skip
     manifest = build(options)
     assert manifest["rows"] == {"read": 6, "written": 3, "rejected": 3, "cut": 0}
@@ -146,7 +147,7 @@ def test_rows_that_cant_be_merged_reach_the_rejects(tmp_path):
     (tmp_path / "schema.yaml").write_text(yaml.safe_dump({**SCHEMA, "features": features}))
     options = BuildOptions(
         "search-logs", str(path), tmp_path / "schema.yaml", tmp_path / "data",
-        settings=("grades=click:1,purchase:3", "merge=item"),
+        settings=("grades=click:1,purchase:3", "merge=item"), max_lost=0.6,
         validation_fraction=0.0, test_fraction=0.0,
     )  # fmt: skip
     manifest = build(options)

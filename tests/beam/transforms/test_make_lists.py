@@ -59,7 +59,7 @@ def test_the_first_context_and_the_earliest_time_win_in_any_order():
         for cut in range(4):
             made = combined(9, [order[:cut], order[cut:]])
             assert made.first == ((0, 1, 0), (b"", ("a",)))
-            assert (made.time, made.conflict) == (5.0, True)
+            assert (made.time, made.conflict) == (5.0, ((b"", ("a",)), (b"", ("b",))))
 
 
 @pytest.mark.parametrize("parts", [[[item(1, 1), item(2, 2)]], [[item(1, 1)], [item(2, 2)]]])

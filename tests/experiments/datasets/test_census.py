@@ -61,7 +61,9 @@ def test_labels_follow_the_rules_of_the_tasks_and_are_no_features(tmp_path):
 
 def test_a_line_of_another_width_is_rejected_with_its_place(tmp_path):
     path = written(tmp_path / "census.data", line(), "1, 2, 3.\n", line())
-    options = BuildOptions("census", str(path), None, tmp_path / "data", split="hash", seed=2)
+    options = BuildOptions(
+        "census", str(path), None, tmp_path / "data", split="hash", seed=2, max_lost=0.4
+    )
     manifest = build(options)
     assert manifest["rows"] == {"read": 3, "written": 2, "rejected": 1, "cut": 0}
     assert manifest["rejects"] == {"has 3 values, Census-Income has 42": 1}

@@ -110,7 +110,12 @@ def test_lines_that_cant_be_taken_apart_are_rejected_with_place_and_reason(tmp_p
         "7\t1\thigh\t-1\t2\tORD\t0_1",
     ]
     options = BuildOptions(
-        "jdsearch", str(written(tmp_path, lines)), None, tmp_path / "data", seed=3
+        "jdsearch",
+        str(written(tmp_path, lines)),
+        None,
+        tmp_path / "data",
+        seed=3,
+        max_lost=0.5,
     )
     manifest = build(options)
     assert manifest["rows"] == {"read": 12, "written": 6, "rejected": 6, "cut": 0}

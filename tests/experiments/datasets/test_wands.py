@@ -71,7 +71,9 @@ def test_pairs_that_name_nothing_known_are_rejected_with_their_place(folder):
 
 
 def test_a_data_set_has_a_list_for_each_judged_query(folder):
-    manifest = build(BuildOptions("wands", str(folder), None, folder / "data", seed=1))
+    manifest = build(
+        BuildOptions("wands", str(folder), None, folder / "data", seed=1, max_lost=0.5)
+    )
     assert sum(split["lists"] for split in manifest["splits"].values()) == 2
     assert manifest["rows"] == {"read": 7, "written": 4, "rejected": 3, "cut": 0}
     assert manifest["source_counts"]["products"] == {"read": 6, "kept": 5, "duplicate": 1}

@@ -17,10 +17,10 @@ PLAIN: dict[str, Any] = {
     "list_id": "session",
     "labels": ["bought"],
     "features": [
-        {"name": "age", "scope": "context", "kind": "numeric"},
+        {"name": "age", "scope": "context", "kind": "numeric", "required": True},
         {"name": "country", "scope": "context", "kind": "categorical", "default": "xx"},
-        {"name": "price", "scope": "example", "kind": "numeric"},
-        {"name": "vector", "scope": "example", "kind": "numeric", "width": 2},
+        {"name": "price", "scope": "example", "kind": "numeric", "required": True},
+        {"name": "vector", "scope": "example", "kind": "numeric", "width": 2, "required": True},
         {"name": "stars", "scope": "example", "kind": "numeric", "default": 3.0},
         {"name": "brand", "scope": "example", "kind": "categorical", "required": True},
         {"name": "tags", "scope": "example", "kind": "categorical_list", "max_length": 2},

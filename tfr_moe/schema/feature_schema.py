@@ -20,146 +20,20 @@ of the data-set folder, so that pipeline, training, export and client agree.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tfr_moe.errors import UserError, describe
-
-Scope = Literal["context", "example"]
-Kind = Literal["numeric", "categorical", "categorical_list"]
-Transform = Literal["none", "log1p"]
-
-MASK = "example_list_mask"
-PADDING_LABEL = -1.0
-PACKED = {"context": "context_numeric", "example": "example_numeric"}
-PAIR_SEPARATOR = " > "
-
-# The data-set folder.
-SCHEMA_FILE = "schema.json"
-MANIFEST_FILE = "manifest.json"
-STATISTICS_FILE = "statistics.json"
-SPLITS = ("train", "validation", "test")
+from tfr_moe.schema.feature import ITEM, OF_ITEMS, Feature, Hierarchy, Kind, Scope, list_category
+from tfr_moe.schema.names import MASK, PACKED, PADDING_LABEL, PAIR_SEPARATOR
 
 
 class SchemaError(UserError):
     """An inconsistent schema; the message names the feature."""
-
-
-def vocabulary_file(feature: str) -> str:
-    """Returns the path of the vocabulary of a feature in a data-set folder."""
-    return f"vocabulary/{feature}.txt"
-
-
-def shard_file(split: str, shard: int, num_shards: int) -> str:
-    """Returns the name of a TFRecord file, such as `train-00000-of-00008.tfrecord.gz`."""
-    return f"{split}-{shard:05d}-of-{num_shards:05d}.tfrecord.gz"
-
-
-def description_files(folder: Path) -> list[str]:
-    """The paths of schema, statistics and vocabularies inside a data-set folder."""
-    vocabularies = sorted(path.name for path in folder.glob("vocabulary/*.txt"))
-    return [SCHEMA_FILE, STATISTICS_FILE, *(f"vocabulary/{name}" for name in vocabularies)]
-
-
-def shard_files(folder: Path, split: str = "*") -> list[str]:
-    """The sorted names of the TFRecord files of a split, or of all splits, in a folder."""
-    return sorted(path.name for path in folder.glob(f"{split}-*-of-*.tfrecord.gz"))
-
-
-class Feature(BaseModel):
-    """One feature.
-
-    Attributes:
-        name: the column's name in the rows and, unless packed, in the records.
-        scope: `context` for one value per list, `example` for one value per item.
-        kind: `numeric` (float32, `width` values), `categorical` (one ID) or `categorical_list`
-            (up to `max_length` IDs, such as a click history). IDs are strings; integers in the rows
-            are written as decimal strings.
-        width: number of values of a numeric feature.
-        default: replaces a missing value. A numeric feature without one is required; a missing ID
-            is the empty string, which is out of vocabulary.
-        required: rejects rows without a value; by default True for numerics without a default.
-        transform: `log1p` takes sign(x) log(1 + |x|) before normalisation, for prices and counts.
-        hash_buckets: number of buckets into which IDs are hashed; without it a vocabulary is built.
-        max_vocabulary: maximum number of IDs in the vocabulary, the most frequent ones.
-        min_count: IDs with fewer occurrences in the training split are out of vocabulary.
-        embedding_dim: width of the embedding; by default the `embedding_dim` of the run.
-        max_length: maximum number of IDs of a `categorical_list`, the last ones.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
-    scope: Scope
-    kind: Kind
-    width: int = Field(1, ge=1)
-    default: float | str | None = None
-    required: bool | None = None
-    transform: Transform = "none"
-    hash_buckets: int | None = Field(None, ge=1)
-    max_vocabulary: int | None = Field(None, ge=1)
-    min_count: int = Field(1, ge=1)
-    embedding_dim: int | None = Field(None, ge=1)
-    max_length: int = Field(20, ge=1)
-
-    @model_validator(mode="after")
-    def _check_kind(self) -> Feature:
-        given = self.model_fields_set
-        numeric = self.kind == "numeric"
-        ids_only = {"hash_buckets", "max_vocabulary", "min_count", "embedding_dim"}
-        misplaced = given & (ids_only if numeric else {"width", "transform"})
-        if self.kind != "categorical_list":
-            misplaced |= given & {"max_length"}
-        if misplaced:
-            raise ValueError(f"{', '.join(sorted(misplaced))} does not apply to kind {self.kind!r}")
-        if numeric and isinstance(self.default, str):
-            raise ValueError(f"default must be a number for kind 'numeric', got {self.default!r}")
-        if isinstance(self.default, float) and not math.isfinite(self.default):
-            raise ValueError(f"default must be finite, got {self.default}")
-        if not numeric and isinstance(self.default, float):
-            raise ValueError(f"default must be a string for kind {self.kind!r}")
-        if self.hash_buckets and given & {"max_vocabulary", "min_count"}:
-            raise ValueError("hash_buckets excludes max_vocabulary and min_count")
-        if self.required and self.default is not None:
-            raise ValueError("required excludes default")
-        return self
-
-    @property
-    def is_required(self) -> bool:
-        """Whether a row without a value is rejected."""
-        if self.required is not None:
-            return self.required
-        return self.kind == "numeric" and self.default is None
-
-    @property
-    def has_vocabulary(self) -> bool:
-        """Whether IDs are looked up in a vocabulary file (else numeric or hashed)."""
-        return self.kind != "numeric" and self.hash_buckets is None
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of a numeric feature's values: its name, or `a[0]`, `a[1]`, ... if it is wide."""
-        if self.width == 1:
-            return [self.name]
-        return [f"{self.name}[{i}]" for i in range(self.width)]
-
-
-class Hierarchy(BaseModel):
-    """The category tree: `child` is the sub-category (SC), `parent` the top category (TC).
-
-    Both are categorical context features. A child name may occur under several parents, so the pair
-    `parent > child` is the key by which a child is looked up or hashed.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    child: str
-    parent: str
 
 
 class FeatureSchema(BaseModel):
@@ -199,6 +73,27 @@ class FeatureSchema(BaseModel):
     hierarchy: Hierarchy | None = None
     packed: bool = True
 
+    @model_validator(mode="before")
+    @classmethod
+    def _add_categories(cls, data: Any) -> Any:
+        """Adds the categories of lists that come from their items."""
+        tree = data.get("hierarchy") if isinstance(data, dict) else None
+        if not isinstance(tree, dict) or tree.get("from") is None:
+            return data
+        features = [dict(f) for f in data.get("features", ())]
+        names = {}
+        for role in ("parent", "child"):
+            column = str(tree.get(role))
+            if column.startswith(ITEM):
+                features.append(list_category(features, role, column))
+                column = OF_ITEMS + column.removeprefix(ITEM)
+            elif not column.startswith(OF_ITEMS):
+                raise ValueError(
+                    f"hierarchy.{role}: with `from`, expected item.NAME, got {column!r}"
+                )
+            names[role] = column
+        return {**data, "features": features, "hierarchy": {**tree, **names}}
+
     @model_validator(mode="after")
     def _check_names(self) -> FeatureSchema:
         seen: set[str] = {MASK, *PACKED.values()}
@@ -228,6 +123,20 @@ class FeatureSchema(BaseModel):
     def role_columns(self) -> list[str]:
         """Returns the columns stored beside the features: list ID, labels, position, weight."""
         return [c for c in (self.list_id, *self.labels, self.position, self.weight) if c]
+
+    @property
+    def item_categories(self) -> tuple[str, ...]:
+        """The item features, parent and child, whose majority is the category of the list."""
+        if self.hierarchy is None or self.hierarchy.source is None:
+            return ()
+        tree = self.hierarchy
+        return tree.parent.removeprefix(OF_ITEMS), tree.child.removeprefix(OF_ITEMS)
+
+    @property
+    def log_features(self) -> list[Feature]:
+        """The features that a log must have: without categories that come from the items."""
+        made = [f"{OF_ITEMS}{name}" for name in self.item_categories]
+        return [feature for feature in self.features if feature.name not in made]
 
     @classmethod
     def load(cls, path: str | Path) -> FeatureSchema:
@@ -277,7 +186,11 @@ class FeatureSchema(BaseModel):
 
     def to_json(self) -> str:
         """Returns the schema as JSON text, without default values."""
-        return json.dumps(self.model_dump(mode="json", exclude_defaults=True), indent=1)
+        return json.dumps(self.as_dict(), indent=1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the schema as JSON values, without default values."""
+        return self.model_dump(mode="json", exclude_defaults=True, by_alias=True)
 
     def save(self, path: str | Path) -> None:
         """Writes the schema as JSON; `load` reads it back equal."""
@@ -320,13 +233,13 @@ class FeatureSchema(BaseModel):
 
         Numerics are float32 of shape [m] (packed) or [width]; IDs are strings of shape [1] or
         [max_length], padded with the empty string. Every spec has a default, which padded items get
-        too; missing values are rejected by the pipeline, the client or the exported graph.
+        too. A missing number is NaN where the model replaces it.
         """
         from tfr_moe._compat import tf
 
         spec: dict[str, Any] = {}
         numerics = list(self.select(scope, "numeric"))
-        defaults = {f.name: [float(f.default or 0.0)] * f.width for f in numerics}
+        defaults = {f.name: [f.missing_number] * f.width for f in numerics}
         if self.packed and numerics:
             flat = [value for f in numerics for value in defaults[f.name]]
             spec[PACKED[scope]] = tf.io.FixedLenFeature([len(flat)], tf.float32, flat)
@@ -335,7 +248,7 @@ class FeatureSchema(BaseModel):
                 spec[f.name] = tf.io.FixedLenFeature([f.width], tf.float32, defaults[f.name])
         for f in self.select(scope, "categorical", "categorical_list"):
             length = f.max_length if f.kind == "categorical_list" else 1
-            default = str(f.default or "")
+            default = f.default or ""
             spec[f.name] = tf.io.FixedLenFeature([length], tf.string, [default] * length)
         return spec
 
@@ -365,7 +278,8 @@ class FeatureTables(NamedTuple):
     """Statistics and vocabularies of the training split.
 
     Attributes:
-        statistics: scope -> column -> {"mean": ..., "std": ...} after its `transform`.
+        statistics: scope -> column -> {"mean": ..., "std": ...} after its `transform`, with the
+            `median` of features that need it.
         vocabularies: feature -> IDs, as a list or as the path of a file with one ID per line.
     """
 

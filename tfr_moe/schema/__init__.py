@@ -1,0 +1,41 @@
+"""FeatureSchema, the description of a data set, and the names of its files and columns."""
+
+from tfr_moe.schema.feature import Feature, Hierarchy, Kind, Scope, Transform
+from tfr_moe.schema.feature_schema import FeatureSchema, FeatureTables, SchemaError
+from tfr_moe.schema.names import (
+    MANIFEST_FILE,
+    MASK,
+    PACKED,
+    PADDING_LABEL,
+    PAIR_SEPARATOR,
+    SCHEMA_FILE,
+    SPLITS,
+    STATISTICS_FILE,
+    description_files,
+    shard_file,
+    shard_files,
+    vocabulary_file,
+)
+
+__all__ = [
+    "MANIFEST_FILE",
+    "MASK",
+    "PACKED",
+    "PADDING_LABEL",
+    "PAIR_SEPARATOR",
+    "SCHEMA_FILE",
+    "SPLITS",
+    "STATISTICS_FILE",
+    "Feature",
+    "FeatureSchema",
+    "FeatureTables",
+    "Hierarchy",
+    "Kind",
+    "SchemaError",
+    "Scope",
+    "Transform",
+    "description_files",
+    "shard_file",
+    "shard_files",
+    "vocabulary_file",
+]

@@ -1,0 +1,144 @@
+"""Features and the category tree of a schema."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Scope = Literal["context", "example"]
+Kind = Literal["numeric", "categorical", "categorical_list"]
+Transform = Literal["none", "log1p"]
+
+ITEM = "item."
+OF_ITEMS = "list_"
+_MISSING = ("mean", "median")
+
+
+class Feature(BaseModel):
+    """One feature.
+
+    Attributes:
+        name: the column's name in the rows and, unless packed, in the records.
+        scope: `context` for one value per list, `example` for one value per item.
+        kind: `numeric` (float32, `width` values), `categorical` (one ID) or `categorical_list`
+            (up to `max_length` IDs, such as a click history). IDs are strings; integers in the rows
+            are written as decimal strings.
+        width: number of values of a numeric feature.
+        default: replaces a missing ID; without it a missing ID is the empty string, which is out
+            of vocabulary.
+        missing: what the model reads for a missing number: `mean` or `median` of the training
+            items (lists, for a context feature), or a number.
+        missing_indicator: adds an input that is 1 where a number is missing, else 0.
+        required: rejects rows without a value.
+        transform: `log1p` takes sign(x) log(1 + |x|) before normalisation, for prices and counts.
+        hash_buckets: number of buckets into which IDs are hashed; without it a vocabulary is built.
+        max_vocabulary: maximum number of IDs in the vocabulary, the most frequent ones.
+        min_count: IDs with fewer occurrences in the training split are out of vocabulary.
+        embedding_dim: width of the embedding; by default the `embedding_dim` of the run.
+        max_length: maximum number of IDs of a `categorical_list`, the last ones.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
+    scope: Scope
+    kind: Kind
+    width: int = Field(1, ge=1)
+    default: str | None = None
+    missing: float | str = "mean"
+    missing_indicator: bool = False
+    required: bool = False
+    transform: Transform = "none"
+    hash_buckets: int | None = Field(None, ge=1)
+    max_vocabulary: int | None = Field(None, ge=1)
+    min_count: int = Field(1, ge=1)
+    embedding_dim: int | None = Field(None, ge=1)
+    max_length: int = Field(20, ge=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numeric_default(cls, data: Any) -> Any:
+        """Reads the `default` of a number as its `missing`."""
+        if isinstance(data, dict) and data.get("kind") == "numeric" and "missing" not in data:
+            default = data.get("default")
+            data = {key: value for key, value in data.items() if key != "default"}
+            return data if default is None else {**data, "missing": default}
+        return data
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Feature:
+        given = self.model_fields_set
+        numeric = self.kind == "numeric"
+        ids_only = {"default", "hash_buckets", "max_vocabulary", "min_count", "embedding_dim"}
+        numbers_only = {"width", "transform", "missing", "missing_indicator"}
+        misplaced = given & (ids_only if numeric else numbers_only)
+        if self.kind != "categorical_list":
+            misplaced |= given & {"max_length"}
+        if misplaced:
+            raise ValueError(f"{', '.join(sorted(misplaced))} does not apply to kind {self.kind!r}")
+        missing = self.missing
+        if not (math.isfinite(missing) if isinstance(missing, float) else missing in _MISSING):
+            raise ValueError(f"missing must be mean, median or a number, got {self.missing!r}")
+        if self.hash_buckets and given & {"max_vocabulary", "min_count"}:
+            raise ValueError("hash_buckets excludes max_vocabulary and min_count")
+        if self.required and given & {"default", "missing", "missing_indicator"}:
+            raise ValueError("required excludes default, missing and missing_indicator")
+        return self
+
+    @property
+    def missing_number(self) -> float:
+        """What records and requests have for a missing number: NaN where the model replaces it.
+
+        Padding has the same; 0 for a required feature.
+        """
+        if self.required:
+            return 0.0
+        if isinstance(self.missing, str) or self.missing_indicator:
+            return math.nan
+        return self.missing
+
+    @property
+    def has_vocabulary(self) -> bool:
+        """Whether IDs are looked up in a vocabulary file (else numeric or hashed)."""
+        return self.kind != "numeric" and self.hash_buckets is None
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of a numeric feature's values: its name, or `a[0]`, `a[1]`, ... if it is wide."""
+        if self.width == 1:
+            return [self.name]
+        return [f"{self.name}[{i}]" for i in range(self.width)]
+
+
+class Hierarchy(BaseModel):
+    """The category tree: `child` is the sub-category (SC), `parent` the top category (TC).
+
+    Both are categorical context features. A child name may occur under several parents, so the pair
+    `parent > child` is the key by which a child is looked up or hashed.
+
+    Attributes:
+        child: feature with the sub-category; `item.NAME`, with `from: majority`, for a category of
+            the items: a list has the most frequent pair of its items in context features
+            `list_NAME`, which the schema adds.
+        parent: the same for the top category.
+        source: `from`: `majority`, or nothing.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    child: str
+    parent: str
+    source: Literal["majority"] | None = Field(None, alias="from")
+
+
+def list_category(features: list[dict[str, Any]], role: str, column: str) -> dict[str, Any]:
+    """Returns the context feature for a category of the items."""
+    name = column.removeprefix(ITEM)
+    for feature in features:
+        kinds = feature.get("scope"), feature.get("kind")
+        if feature.get("name") == name and kinds == ("example", "categorical"):
+            of_item = {k: v for k, v in feature.items() if k not in ("required", "default")}
+            return {**of_item, "name": f"{OF_ITEMS}{name}", "scope": "context"}
+    raise ValueError(f"hierarchy.{role} must be a categorical item feature, got {column!r}")

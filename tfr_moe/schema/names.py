@@ -1,0 +1,37 @@
+"""Names of files in a data set and of columns in its records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+MASK = "example_list_mask"
+PADDING_LABEL = -1.0
+PACKED = {"context": "context_numeric", "example": "example_numeric"}
+PAIR_SEPARATOR = " > "
+
+# The data-set folder.
+SCHEMA_FILE = "schema.json"
+MANIFEST_FILE = "manifest.json"
+STATISTICS_FILE = "statistics.json"
+SPLITS = ("train", "validation", "test")
+
+
+def vocabulary_file(feature: str) -> str:
+    """Returns the path of the vocabulary of a feature in a data-set folder."""
+    return f"vocabulary/{feature}.txt"
+
+
+def shard_file(split: str, shard: int, num_shards: int) -> str:
+    """Returns the name of a TFRecord file, such as `train-00000-of-00008.tfrecord.gz`."""
+    return f"{split}-{shard:05d}-of-{num_shards:05d}.tfrecord.gz"
+
+
+def description_files(folder: Path) -> list[str]:
+    """The paths of schema, statistics and vocabularies inside a data-set folder."""
+    vocabularies = sorted(path.name for path in folder.glob("vocabulary/*.txt"))
+    return [SCHEMA_FILE, STATISTICS_FILE, *(f"vocabulary/{name}" for name in vocabularies)]
+
+
+def shard_files(folder: Path, split: str = "*") -> list[str]:
+    """The sorted names of the TFRecord files of a split, or of all splits, in a folder."""
+    return sorted(path.name for path in folder.glob(f"{split}-*-of-*.tfrecord.gz"))
