@@ -8,6 +8,7 @@ from typing import Any
 
 from tfr_moe.errors import UserError
 from tfr_moe.utils.digests import check_model_files
+from tfr_moe.utils.failures import load_saved_model, reason_of
 
 
 class SavedModel:
@@ -22,13 +23,11 @@ class SavedModel:
     """
 
     def __init__(self, folder: str, element: str):
-        from tfr_moe._compat import tf
-
         if not Path(folder, "saved_model.pb").is_file():
             raise UserError(f"model {folder}: there is no saved_model.pb on this worker")
         check_model_files(Path(folder))
         self._folder, self._element = folder, element
-        self._model = tf.saved_model.load(folder)
+        self._model = load_saved_model(folder)
 
     def __call__(self, batch: Sequence[bytes] | Sequence[str]) -> dict[str, Any]:
         """Returns the outputs for a batch, by name, as lists with one entry per element.
@@ -43,6 +42,7 @@ class SavedModel:
         try:
             outputs: Mapping[str, Any] = signature(**{name: tf.constant(list(batch), tf.string)})
         except tf.errors.OpError as error:
-            reason = " ".join(str(error.message).split("<stack traces")[0].split())
-            raise UserError(f"model {self._folder}: rejects {self._element}: {reason}") from None
+            raise UserError(
+                f"model {self._folder}: rejects {self._element}: {reason_of(error)}"
+            ) from None
         return {name: output.numpy().tolist() for name, output in outputs.items()}

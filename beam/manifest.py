@@ -80,7 +80,7 @@ class WriteCounts(beam.PTransform):
 def take_counts(folder: Path) -> Counts:
     """Reads and removes the file of `WriteCounts`."""
     path = folder / _COUNTS_FILE
-    counts = {tuple(key): number for key, number in read_json(path)}
+    counts = {tuple(key): number for key, number in read_json(path, list)}
     path.unlink()
     return counts
 

@@ -17,6 +17,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tfr_moe.beam.sorted_groups import sort_in
 from tfr_moe.errors import UserError
 from tfr_moe.utils.console import ProgressCallback
+from tfr_moe.utils.failures import file_failure
 
 _STEP = " [while running"
 _USER_ERROR = re.compile(r"tfr_moe\.errors\.UserError: (.*?)(?: \[while running|$)", re.MULTILINE)
@@ -44,7 +45,7 @@ def running(
             with _only_news(), _rare_collections(), pipeline:
                 yield pipeline
     except Exception as error:
-        message = _user_message(error)
+        message = _user_message(error) or file_failure(error)
         if message is None:
             raise
         raise UserError(message) from None

@@ -7,9 +7,10 @@ of the bytes, all little-endian.
 from __future__ import annotations
 
 import gzip
+import math
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -100,10 +101,10 @@ def _exactly(name: str, file: IO[bytes], size: int) -> bytes:
 
 
 class ListIds:
-    """Reads list ID and item IDs of a serialized `ExampleListWithContext`.
+    """Reads list ID and item IDs of a serialized `ExampleListWithContext`, and checks its numbers.
 
     Args:
-        schema: names the list ID.
+        schema: names the list ID and the numeric features.
         item_id: name of the example feature with the item ID.
     """
 
@@ -112,12 +113,15 @@ class ListIds:
 
         self._parse = input_pb2.ExampleListWithContext.FromString
         self._list_id, self._item_id = schema.list_id, item_id
+        self._context_numbers = schema.stored_numbers("context")
+        self._example_numbers = schema.stored_numbers("example")
 
     def __call__(self, record: bytes) -> tuple[str, list[str]]:
         """Returns (list ID, item IDs).
 
         Raises:
-            UserError: if the bytes are no such message, or an ID is missing.
+            UserError: if the bytes are no such message, an ID is missing, or a number is NaN or
+                infinite.
         """
         from google.protobuf.message import DecodeError
 
@@ -125,6 +129,9 @@ class ListIds:
             message = self._parse(record)
         except DecodeError:
             raise UserError("not an ExampleListWithContext") from None
+        _check_finite(message.context, self._context_numbers, "context")
+        for number, example in enumerate(message.examples, start=1):
+            _check_finite(example, self._example_numbers, f"item {number}")
         items = [
             self._id(example, self._item_id, f"item {number}")
             for number, example in enumerate(message.examples, start=1)
@@ -138,3 +145,13 @@ class ListIds:
         if len(values) != 1:
             raise UserError(f"{where}: feature {name!r} must hold one ID, it holds {len(values)}")
         return values[0].decode("utf-8", "replace")
+
+
+def _check_finite(example: Any, stored: Mapping[str, Sequence[str]], where: str) -> None:
+    features = example.features.feature
+    for name, columns in stored.items():
+        values = features[name].float_list.value if name in features else ()
+        for number, value in enumerate(values):
+            if not math.isfinite(value):
+                column = columns[number] if number < len(columns) else name
+                raise UserError(f"{where}: column {column!r} holds a NaN or infinite value")

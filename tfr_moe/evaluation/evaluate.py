@@ -35,6 +35,7 @@ from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun, load_run
 from tfr_moe.training.run_folder import CONFIG_FILE
 from tfr_moe.utils.console import progress_bar
+from tfr_moe.utils.failures import file_errors
 
 POLICIES = get_args(Policy)
 
@@ -131,16 +132,17 @@ def evaluate_run(
         )
     dataset = dataset_builder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
     scorer = scorer_of(loaded)
-    if not tasks:
-        batches = score_dataset(scorer, dataset, loaded.schema)
-        of_one = ({"": batch} for batch in batches)
-        watched = (batch[""] for batch in _with_callback(of_one, on_batch))
-        return evaluate_lists(watched, metrics)
-    outputs: dict[str, str | None] = dict.fromkeys(tasks)
-    if of_run:
-        outputs = {task: SCORES if combined else f"{SCORES}_{task}" for task in tasks}
-    by_task = score_tasks(scorer, dataset, loaded.schema, outputs)
-    return evaluate_tasks(_with_callback(by_task, on_batch), tasks, metrics)
+    with file_errors(f"data {data.path}"):
+        if not tasks:
+            batches = score_dataset(scorer, dataset, loaded.schema)
+            of_one = ({"": batch} for batch in batches)
+            watched = (batch[""] for batch in _with_callback(of_one, on_batch))
+            return evaluate_lists(watched, metrics)
+        outputs: dict[str, str | None] = dict.fromkeys(tasks)
+        if of_run:
+            outputs = {task: SCORES if combined else f"{SCORES}_{task}" for task in tasks}
+        by_task = score_tasks(scorer, dataset, loaded.schema, outputs)
+        return evaluate_tasks(_with_callback(by_task, on_batch), tasks, metrics)
 
 
 def _with_callback(

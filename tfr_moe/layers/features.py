@@ -12,6 +12,7 @@ from tfr_moe.layers.base import Configured
 from tfr_moe.layers.dispatch import seeded_initializer
 from tfr_moe.layers.distribute import mean_over_items
 from tfr_moe.schema import PACKED, PAIR_SEPARATOR, Feature, FeatureSchema, Scope
+from tfr_moe.utils.digests import sha256_of
 
 NORMALIZED_LIMIT = 10.0
 
@@ -20,6 +21,22 @@ def _divisor(mean: float, std: float) -> float:
     """The deviation to divide by: 1 for a column that is constant within float32 precision."""
     # float32 resolves 6e-8 of a value and has nothing much below 1e-38.
     return std if std > max(1e-7 * abs(mean), 1e-30) else 1.0
+
+
+_contents: dict[Path, list[str]] = {}
+
+
+def _name_of_content(path: Path) -> str:
+    """The name of a file, spelled differently for each content that it has had in this process.
+
+    TensorFlow shares lookup tables by the name of their file as long as the process lives, also
+    after the file was replaced.
+    """
+    digests = _contents.setdefault(path.absolute(), [])
+    digest = sha256_of(path)
+    if digest not in digests:
+        digests.append(digest)
+    return f"{path.parent}/{'./' * digests.index(digest)}{path.name}"
 
 
 class EncodedFeatures(NamedTuple):
@@ -121,6 +138,8 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
                 raise UserError(f"feature {feature.name!r}: no vocabulary file {vocabulary}")
             if Path(vocabulary).stat().st_size == 0:
                 vocabulary = []
+            else:
+                vocabulary = _name_of_content(Path(vocabulary))
         # A lookup needs an entry; a blank cannot occur, since values are stripped.
         return tf.keras.layers.StringLookup(
             vocabulary=vocabulary or [" "], name=f"{feature.name}_lookup"
