@@ -67,7 +67,7 @@ class PredictOptions:
         vectors: column for the vectors of a model that returns `vectors` [B, L, d], instead of its
             scores.
         source: name of a source; None for a table with one row per item, as `search-logs`.
-        settings: options of the source, `key=value`.
+        settings: options of another source, `key=value`.
         source_modules: modules to import first, which register sources.
         batch_size: lists scored per call.
         max_list_size: longer lists of a table keep the items shown first.
@@ -272,6 +272,12 @@ def _requests(options: PredictOptions) -> _Requests:
     Raises:
         UserError: for invalid input: no file, a missing column, an unknown source.
     """
+    if options.settings and options.source in (None, "search-logs"):
+        name = options.settings[0].partition("=")[0]
+        raise UserError(
+            f"setting {name!r}: does not apply to predict, which reads the rows of a table as they "
+            "are; apply it when the table is made, or name another source"
+        )
     if options.source is None and is_tfrecord(options.input):
         sizes = match(options.input)
         return _Requests(_FromRecords(options, list(sizes)), list(sizes), sum(sizes.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from tfr_moe.utils.failures import file_failure
 
 _STEP = " [while running"
 _USER_ERROR = re.compile(r"tfr_moe\.errors\.UserError: (.*?)(?: \[while running|$)", re.MULTILINE)
+_OS_ERROR = re.compile(r"(\[Errno \d+\] .*?)(?: \[while running|$)", re.MULTILINE)
 
 _listener: Callable[[str, int], None] | None = None
 
@@ -45,10 +47,11 @@ def running(
             with _only_news(), _rare_collections(), pipeline:
                 yield pipeline
     except Exception as error:
-        message = _user_message(error) or file_failure(error)
+        message = _user_message(error)
         if message is None:
             raise
-        raise UserError(message) from None
+        is_of_disk = not isinstance(error, UserError) and os.sep not in message
+        raise UserError(f"{folder}: {message}" if folder and is_of_disk else message) from None
 
 
 @contextmanager
@@ -94,14 +97,18 @@ def _only_news() -> Iterator[None]:
 
 
 def _user_message(error: Exception) -> str | None:
-    """Returns the message of a `UserError` raised by a step, None for any other error.
+    """Returns the line of an error of the user, a file or the disk in a step, else None.
 
     Beam appends the name of the step; other processes send only the text of the traceback.
     """
     if isinstance(error, UserError):
         return str(error).split(_STEP)[0]
-    found = _USER_ERROR.search(str(error))
-    return found[1] if found else None
+    text = str(error)
+    if found := _USER_ERROR.search(text):
+        return found[1]
+    if found := _OS_ERROR.search(text):
+        return file_failure(OSError(found[1]))
+    return file_failure(error)
 
 
 @contextmanager

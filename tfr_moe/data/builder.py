@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import glob
 from collections.abc import Sequence
 from typing import Any
 
@@ -151,7 +152,7 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
     def _read(self, split: str, list_size: int | None = None, **kwargs: Any) -> tf.data.Dataset:
         context, example = column_specs(self.schema)
         dataset = tfr.data.build_ranking_dataset(
-            self.folder.files(split),
+            [glob.escape(file) for file in self.folder.files(split)],
             data_format=tfr.data.ELWC,
             batch_size=self.batch_size,
             context_feature_spec=context,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -85,6 +86,8 @@ def prepared(run: Path, folder: DataFolder, config: RunConfig) -> Iterator[None]
             configuration on this data that can be resumed.
     """
     check_not_finished(run)
+    if glob.escape(str(run)) != str(run):
+        raise UserError(f"run {run}: the path contains *, ? or [, which TensorFlow cannot read")
     existed = run.is_dir()
     make_folder(run, f"run {run}")
     new = not (run / CONFIG_FILE).is_file()

@@ -65,7 +65,7 @@ def _os_failure(error: OSError) -> str | None:
         named = found[3].strip("'") if found[3] else None
         number, reason = int(found[1]), found[2].strip()
     else:
-        return None
+        return reason_of(error)
     if number in _NOT_OF_FILES:
         return None
     return f"{named}: {reason}" if named else reason
