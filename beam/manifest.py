@@ -17,6 +17,7 @@ import apache_beam as beam
 from tfr_moe.beam.rows import Reject
 from tfr_moe.beam.sorted_groups import UseGroups
 from tfr_moe.beam.sources.registry import Input
+from tfr_moe.elwc.order import OrderSums
 from tfr_moe.schema import SPLITS, shard_file
 from tfr_moe.utils.io import read_json, write_json
 
@@ -173,7 +174,8 @@ def _warnings(options: BuildOptions, splits: dict[str, Any], counts: Counts) -> 
     conflicts = counts.get(("context_conflicts",), 0)
     if conflicts:
         found.append(f"{conflicts} lists have rows with different context; the first row wins")
-    return found
+    leak = OrderSums(**_named(counts, "order")).warning()
+    return [*found, leak] if leak else found
 
 
 def _versions() -> dict[str, str]:

@@ -29,7 +29,7 @@ from tfr_moe.schema import FeatureSchema
 
 from .client import RankingClient, Tls
 from .client.channel import open_channel
-from .client.client import PREDICT
+from .client.client import PREDICT, deadline
 from .client.request import Request, RequestEncoder, predict_request
 
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9, "max": 100.0}
@@ -129,7 +129,10 @@ def prepare(
 
 
 def send(
-    channel: grpc.Channel, messages: Sequence[bytes], due: NDArray[np.float64], timeout: float = 5.0
+    channel: grpc.Channel,
+    messages: Sequence[bytes],
+    due: NDArray[np.float64],
+    timeout: float | None = 5.0,
 ) -> LoadResult:
     """Sends a message at each time and waits until all are answered or timed out.
 
@@ -137,7 +140,7 @@ def send(
         channel: to the server, without retries.
         messages: sent one after the other, and again from the first.
         due: seconds from the start, ascending.
-        timeout: seconds after which a request counts as an error.
+        timeout: seconds after which a request counts as an error; None for no deadline.
     """
     predict = channel.unary_unary(PREDICT)
     finished = np.full(len(due), np.nan)
@@ -207,7 +210,7 @@ def run_load_test(
         rates: requests per second, one run each.
         seconds: duration of each run.
         signature: `rank` or `serving_default`.
-        timeout: seconds after which a request counts as an error.
+        timeout: seconds after which a request counts as an error; infinity for no deadline.
         seed: of the times at which requests are due.
         tls: encrypts the connection.
         progress: called with the number of finished runs and of all.
@@ -216,22 +219,23 @@ def run_load_test(
         The arguments, the sizes of the lists, and `results`: the `LoadResult.summary` of each rate.
 
     Raises:
-        UserError: for a rate or a duration without any load.
+        UserError: for a rate or a duration without any load, or a timeout that is not above 0.
         RequestError: if the target does not answer.
     """
+    limit = deadline(timeout)
     due = {rate: arrivals(rate, seconds, seed) for rate in rates}
     messages = prepare(target, model, requests, signature, tls=tls)
     results = []
     with open_channel(target, tls=tls, attempts=1) as channel:
         for rate, times in due.items():
-            results.append({"rate": rate, **send(channel, messages, times, timeout).summary()})
+            results.append({"rate": rate, **send(channel, messages, times, limit).summary()})
             progress(len(results), len(due))
     sizes = [len(request.items) for request in requests]
     return {
         "target": target,
         "model": model,
         "signature": signature,
-        "timeout": timeout,
+        "timeout": limit,
         "seed": seed,
         "lists": {
             "count": len(sizes),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 
@@ -13,6 +14,7 @@ from tfr_moe.beam.rows import CountingDoFn
 from tfr_moe.beam.runner import advance
 from tfr_moe.beam.transforms.make_lists import RankedList
 from tfr_moe.elwc.encoder import scope_floats
+from tfr_moe.elwc.order import OrderSums
 from tfr_moe.elwc.splits import (
     FINEST_LEVEL,
     MAX_BUCKETS,
@@ -134,6 +136,17 @@ class EncodeLists(CountingDoFn):
         numerics = len(schema.packed_columns("example"))
         self._label = scope_floats(schema, "example").bytes_of(numerics)
 
+    def start_bundle(self) -> None:
+        """Resets the counters."""
+        super().start_bundle()
+        self._order = OrderSums()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Yields the counts of the bundle, with the sums over the order of its lists."""
+        for name, value in vars(self._order).items():
+            self.tally["order", name] += value
+        yield from super().finish_bundle()
+
     def process(self, assigned: tuple[str, RankedList]) -> Iterator[tuple[Shard, Record]]:
         """Encodes one list."""
         split, (list_id, _, (context, _), items) = assigned
@@ -142,7 +155,10 @@ class EncodeLists(CountingDoFn):
         tally, label = self.tally, self._label
         tally["lists", split] += 1
         tally["items", split] += len(items)
-        tally["positives", split] += sum([body[label] not in _ZEROS for body in bodies])
+        relevant = [body[label] not in _ZEROS for body in bodies]
+        tally["positives", split] += sum(relevant)
+        if self._schema.position is None:
+            self._order.add_list(relevant)
         tally["length", len(items)] += 1
         order = list_hash(list_id, self._seed, "order")
         yield (split, order % self._shards[split]), (order, list_id, record)

@@ -185,6 +185,8 @@ def build(
     with progress_bar(stderr(), "building") as progress:
         manifest = run_build(options, progress)
     stderr().print(_build_summary(out, manifest), soft_wrap=True, highlight=False)
+    for warning in manifest["warnings"]:
+        stderr().print(f"warning: {warning}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _build_summary(out: Path, manifest: dict[str, Any]) -> str:

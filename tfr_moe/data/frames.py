@@ -27,6 +27,7 @@ from tfr_moe.data.columns import (
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.data.frame_tables import serialized_lists, statistics_of, vocabularies_of
 from tfr_moe.data.lists import Lists, group, is_validation
+from tfr_moe.elwc.order import OrderSums
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     PACKED,
@@ -210,6 +211,11 @@ def training_data(
             table = to_table(validation, frame_columns(schema))
             parts = {"validation": group(table, schema).in_record_order(1)}
             splits |= parse(table, schema, _cut(table, schema, parts, max_list_size, log))
+    if schema.position is None and log is not None:
+        order = OrderSums()
+        order.add(splits["train"].example[schema.label][:, 0] > 0, splits["train"].row_splits)
+        if leak := order.warning():
+            log(f"warning: {leak}")
     tables = FeatureTables(
         statistics_of(schema, splits["train"]), vocabularies_of(schema, splits["train"])
     )
