@@ -247,24 +247,34 @@ def run_load_test(
 
 
 def latency_table(report: Mapping[str, Any]) -> Table:
-    """The results of `run_load_test` as a table; its caption warns of requests sent late."""
+    """The results of `run_load_test` as a table, with errors and late requests in its caption."""
     title = f"{report['model']} at {report['target']}: latency in ms from the due time"
-    table = Table(title=title, title_justify="left", caption_justify="left")
+    table = Table(
+        title=title,
+        title_justify="left",
+        caption_justify="left",
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
     for column in ("rate/s", "sent", "errors", "answers/s", *PERCENTILES):
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
+    notes = []
     for entry in report["results"]:
-        errors = ", ".join(f"{count} {code}" for code, count in entry["errors"].items()) or "0"
+        errors = ", ".join(f"{count} {code}" for code, count in entry["errors"].items())
+        if errors:
+            notes.append(f"errors at {entry['rate']:g}/s: {errors}")
         latencies = [entry["latency_ms"][name] for name in PERCENTILES]
         table.add_row(
             f"{entry['rate']:g}",
             str(entry["sent"]),
-            errors,
+            str(sum(entry["errors"].values())),
             f"{entry['throughput']:.1f}",
             *("-" if value is None else f"{value:.1f}" for value in latencies),
         )
     if any(entry["send_lag_ms_p99"] > _LATE_MS for entry in report["results"]):
-        table.caption = (
+        notes.append(
             f"warning: requests were sent more than {_LATE_MS:g} ms late; this machine is too slow "
             "or too busy for the rate"
         )
+    table.caption = "\n".join(notes) or None
     return table
