@@ -17,6 +17,7 @@ import apache_beam as beam
 from tfr_moe.beam.rows import Reject
 from tfr_moe.beam.sorted_groups import UseGroups
 from tfr_moe.beam.sources.registry import Input
+from tfr_moe.elwc.order import OrderSums
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SPLITS, shard_file
 from tfr_moe.utils.io import read_json, write_json
@@ -81,7 +82,7 @@ class WriteCounts(beam.PTransform):
 def take_counts(folder: Path) -> Counts:
     """Reads and removes the file of `WriteCounts`."""
     path = folder / _COUNTS_FILE
-    counts = {tuple(key): number for key, number in read_json(path)}
+    counts = {tuple(key): number for key, number in read_json(path, list)}
     path.unlink()
     return counts
 
@@ -179,7 +180,8 @@ def _warnings(options: BuildOptions, splits: dict[str, Any], counts: Counts) -> 
         found.append(
             f"{conflicts} lists have rows with different context ({features}); the first row wins"
         )
-    return found
+    leak = OrderSums(**_named(counts, "order")).warning()
+    return [*found, leak] if leak else found
 
 
 def _listed(numbers: dict[str, int]) -> str:

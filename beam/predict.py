@@ -39,6 +39,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.console import ProgressCallback
 from tfr_moe.utils.digests import check_model_files
+from tfr_moe.utils.failures import load_saved_model, reason_of
 from tfr_moe.utils.io import working_directory
 
 __all__ = ["PredictOptions", "predict"]
@@ -65,7 +66,7 @@ class PredictOptions:
             scores.
         tasks: tasks that the model returns `scores_<task>` for, beside `scores`.
         source: name of a source; None for a table with one row per item, as `search-logs`.
-        settings: options of the source, `key=value`.
+        settings: options of another source, `key=value`.
         source_modules: modules to import first, which register sources.
         batch_size: lists scored per call.
         max_list_size: longer lists keep the items shown first.
@@ -211,13 +212,11 @@ class _SavedModel:
     """
 
     def __init__(self, folder: str):
-        from tfr_moe._compat import tf
-
         if not Path(folder, "saved_model.pb").is_file():
             raise UserError(f"model {folder}: there is no saved_model.pb on this worker")
         check_model_files(Path(folder))
         self._folder = folder
-        self._model = tf.saved_model.load(folder)
+        self._model = load_saved_model(folder)
 
     def __call__(self, batch: Sequence[bytes]) -> dict[str, Any]:
         """Returns the outputs for a batch, by name, as lists with one entry per element.
@@ -232,8 +231,7 @@ class _SavedModel:
         try:
             outputs: Mapping[str, Any] = signature(**{name: tf.constant(list(batch), tf.string)})
         except tf.errors.OpError as error:
-            reason = " ".join(str(error.message).split("<stack traces")[0].split())
-            raise UserError(f"model {self._folder}: rejects a list: {reason}") from None
+            raise UserError(f"model {self._folder}: rejects a list: {reason_of(error)}") from None
         return {name: output.numpy().tolist() for name, output in outputs.items()}
 
 
@@ -306,6 +304,12 @@ def _table(options: PredictOptions) -> Input:
     Raises:
         UserError: for invalid input: no file, a missing column, an unknown source.
     """
+    if options.settings and options.source in (None, "search-logs"):
+        name = options.settings[0].partition("=")[0]
+        raise UserError(
+            f"setting {name!r}: does not apply to predict, which reads the rows of a table as they "
+            "are; apply it when the table is made, or name another source"
+        )
     if options.source in (None, "search-logs"):
         return _search_log(options)
     source = get_source(options.source or "")

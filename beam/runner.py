@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,9 +18,11 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tfr_moe.beam.sorted_groups import sort_in
 from tfr_moe.errors import UserError
 from tfr_moe.utils.console import ProgressCallback
+from tfr_moe.utils.failures import file_failure
 
 _STEP = " [while running"
 _USER_ERROR = re.compile(r"tfr_moe\.errors\.UserError: (.*?)(?: \[while running|$)", re.MULTILINE)
+_OS_ERROR = re.compile(r"(\[Errno \d+\] .*?)(?: \[while running|$)", re.MULTILINE)
 
 _listener: Callable[[str, int], None] | None = None
 
@@ -47,7 +50,8 @@ def running(
         message = _user_message(error)
         if message is None:
             raise
-        raise UserError(message) from None
+        is_of_disk = not isinstance(error, UserError) and os.sep not in message
+        raise UserError(f"{folder}: {message}" if folder and is_of_disk else message) from None
 
 
 @contextmanager
@@ -93,14 +97,18 @@ def _only_news() -> Iterator[None]:
 
 
 def _user_message(error: Exception) -> str | None:
-    """Returns the message of a `UserError` raised by a step, None for any other error.
+    """Returns the line of an error of the user, a file or the disk in a step, else None.
 
     Beam appends the name of the step; other processes send only the text of the traceback.
     """
     if isinstance(error, UserError):
         return str(error).split(_STEP)[0]
-    found = _USER_ERROR.search(str(error))
-    return found[1] if found else None
+    text = str(error)
+    if found := _USER_ERROR.search(text):
+        return found[1]
+    if found := _OS_ERROR.search(text):
+        return file_failure(OSError(found[1]))
+    return file_failure(error)
 
 
 @contextmanager

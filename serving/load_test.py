@@ -29,7 +29,7 @@ from tfr_moe.schema import FeatureSchema
 
 from .client import RankingClient, Tls
 from .client.channel import open_channel
-from .client.client import PREDICT
+from .client.client import PREDICT, deadline
 from .client.request import Request, RequestEncoder, predict_request
 
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9, "max": 100.0}
@@ -129,7 +129,10 @@ def prepare(
 
 
 def send(
-    channel: grpc.Channel, messages: Sequence[bytes], due: NDArray[np.float64], timeout: float = 5.0
+    channel: grpc.Channel,
+    messages: Sequence[bytes],
+    due: NDArray[np.float64],
+    timeout: float | None = 5.0,
 ) -> LoadResult:
     """Sends a message at each time and waits until all are answered or timed out.
 
@@ -137,7 +140,7 @@ def send(
         channel: to the server, without retries.
         messages: sent one after the other, and again from the first.
         due: seconds from the start, ascending.
-        timeout: seconds after which a request counts as an error.
+        timeout: seconds after which a request counts as an error; None for no deadline.
     """
     predict = channel.unary_unary(PREDICT)
     finished = np.full(len(due), np.nan)
@@ -207,7 +210,7 @@ def run_load_test(
         rates: requests per second, one run each.
         seconds: duration of each run.
         signature: `rank` or `serving_default`.
-        timeout: seconds after which a request counts as an error.
+        timeout: seconds after which a request counts as an error; infinity for no deadline.
         seed: of the times at which requests are due.
         tls: encrypts the connection.
         progress: called with the number of finished runs and of all.
@@ -216,22 +219,23 @@ def run_load_test(
         The arguments, the sizes of the lists, and `results`: the `LoadResult.summary` of each rate.
 
     Raises:
-        UserError: for a rate or a duration without any load.
+        UserError: for a rate or a duration without any load, or a timeout that is not above 0.
         RequestError: if the target does not answer.
     """
+    limit = deadline(timeout)
     due = {rate: arrivals(rate, seconds, seed) for rate in rates}
     messages = prepare(target, model, requests, signature, tls=tls)
     results = []
     with open_channel(target, tls=tls, attempts=1) as channel:
         for rate, times in due.items():
-            results.append({"rate": rate, **send(channel, messages, times, timeout).summary()})
+            results.append({"rate": rate, **send(channel, messages, times, limit).summary()})
             progress(len(results), len(due))
     sizes = [len(request.items) for request in requests]
     return {
         "target": target,
         "model": model,
         "signature": signature,
-        "timeout": timeout,
+        "timeout": limit,
         "seed": seed,
         "lists": {
             "count": len(sizes),
@@ -243,24 +247,34 @@ def run_load_test(
 
 
 def latency_table(report: Mapping[str, Any]) -> Table:
-    """The results of `run_load_test` as a table; its caption warns of requests sent late."""
+    """The results of `run_load_test` as a table, with errors and late requests in its caption."""
     title = f"{report['model']} at {report['target']}: latency in ms from the due time"
-    table = Table(title=title, title_justify="left", caption_justify="left")
+    table = Table(
+        title=title,
+        title_justify="left",
+        caption_justify="left",
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
     for column in ("rate/s", "sent", "errors", "answers/s", *PERCENTILES):
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
+    notes = []
     for entry in report["results"]:
-        errors = ", ".join(f"{count} {code}" for code, count in entry["errors"].items()) or "0"
+        errors = ", ".join(f"{count} {code}" for code, count in entry["errors"].items())
+        if errors:
+            notes.append(f"errors at {entry['rate']:g}/s: {errors}")
         latencies = [entry["latency_ms"][name] for name in PERCENTILES]
         table.add_row(
             f"{entry['rate']:g}",
             str(entry["sent"]),
-            errors,
+            str(sum(entry["errors"].values())),
             f"{entry['throughput']:.1f}",
             *("-" if value is None else f"{value:.1f}" for value in latencies),
         )
     if any(entry["send_lag_ms_p99"] > _LATE_MS for entry in report["results"]):
-        table.caption = (
+        notes.append(
             f"warning: requests were sent more than {_LATE_MS:g} ms late; this machine is too slow "
             "or too busy for the rate"
         )
+    table.caption = "\n".join(notes) or None
     return table

@@ -15,6 +15,7 @@ from tensorflow_serving.apis import predict_pb2
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.utils.digests import check_model_files
+from tfr_moe.utils.failures import load_saved_model
 
 from .client.protos import fill_tensor
 from .versions import (
@@ -63,7 +64,7 @@ class ServedModel:
         self.version = int(folder.name)
         check_model_files(folder)
         self.signatures = signatures_of(load_meta_graph(folder))
-        self._loaded = tf.saved_model.load(str(folder))
+        self._loaded = load_saved_model(folder)
         warmup = folder / EXTRA / WARMUP_FILE
         for request in read_warmup(warmup) if warmup.is_file() else []:
             self.predict(request)

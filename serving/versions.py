@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tfr_moe.errors import UserError
+from tfr_moe.utils.failures import reading
 
 SAVED_MODEL = "saved_model.pb"
 EXTRA = "assets.extra"
@@ -55,12 +56,17 @@ def models_of(root: Path) -> dict[str, list[int]]:
 
 
 def load_meta_graph(path: Path) -> Any:
-    """The `MetaGraphDef` of the SavedModel in the folder `path`."""
+    """The `MetaGraphDef` of the SavedModel in the folder `path`.
+
+    Raises:
+        UserError: if the file is missing or no SavedModel.
+    """
     from tensorflow.core.protobuf import saved_model_pb2
 
     saved = saved_model_pb2.SavedModel()
-    saved.ParseFromString((path / SAVED_MODEL).read_bytes())
-    return saved.meta_graphs[0]
+    with reading(f"model {path}: {SAVED_MODEL}"):
+        saved.ParseFromString((path / SAVED_MODEL).read_bytes())
+        return saved.meta_graphs[0]
 
 
 def signatures_of(meta_graph: Any) -> dict[str, Any]:
@@ -79,9 +85,7 @@ def read_warmup(path: Path) -> list[Any]:
 
     from tfr_moe._compat import tf
 
-    try:
+    with reading(f"warm-up file {path}"):
         records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
         logs = [prediction_log_pb2.PredictionLog.FromString(record) for record in records]
-    except (tf.errors.OpError, ValueError, OSError) as error:
-        raise UserError(f"warm-up file {path}: cannot be read ({type(error).__name__})") from error
     return [log.predict_log.request for log in logs if log.HasField("predict_log")]

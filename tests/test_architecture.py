@@ -26,7 +26,8 @@ GROUPS = {
 RULES = {
     "__init__": "_compat errors schema ranker",
     "_compat errors": "",
-    "utils tables": "errors",
+    "tables": "errors",
+    "utils": "_compat errors",
     "schema": "_compat errors tables",
     "elwc": "errors schema",
     "config": "errors schema utils",

@@ -38,7 +38,7 @@ from tfr_moe.schema import MASK, FeatureSchema, shard_file
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
 from tfr_moe.training import train as train_model
-from tfr_moe.training.callbacks import HISTORY_FILE
+from tfr_moe.training.callbacks import read_history
 from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE
 from tfr_moe.utils.console import make_log
 from tfr_moe.utils.io import atomic_directory, read_json, write_json
@@ -223,7 +223,7 @@ class Ranker:
         """
         run = self.run
         best = {"epoch": run.metrics["best_epoch"], **run.metrics["best"]}
-        epochs = read_json(run.path / HISTORY_FILE) or [best]
+        epochs = read_history(run.path) or [best]
         history = tf.keras.callbacks.History()
         history.epoch = [entry["epoch"] - 1 for entry in epochs]
         names = dict.fromkeys(name for entry in epochs for name in entry if name != "epoch")

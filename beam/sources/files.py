@@ -5,10 +5,12 @@ Rows come from CSV, TSV, JSON lines or Parquet; sources of other formats read `l
 
 from __future__ import annotations
 
+import glob
 import gzip
 import io
 import itertools
 import json
+import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -39,6 +41,8 @@ level, or a partial of one."""
 def match(pattern: str, argument: str = "input") -> dict[str, int]:
     """Returns the sorted paths matching a pattern, or several separated by commas, and their sizes.
 
+    The name of an existing file or folder stands for itself, whatever characters it has.
+
     Args:
         pattern: the pattern.
         argument: its name, for messages.
@@ -57,6 +61,12 @@ def match(pattern: str, argument: str = "input") -> dict[str, int]:
 
 
 def _matched(pattern: str, argument: str) -> dict[str, int]:
+    if os.path.isfile(pattern):
+        return {pattern: os.path.getsize(pattern)}
+    folder, name = os.path.split(pattern)
+    if glob.escape(folder) != folder and os.path.isdir(folder):
+        paths = glob.glob(os.path.join(glob.escape(folder), name))
+        return {path: os.path.getsize(path) for path in paths if os.path.isfile(path)}
     try:
         matches = FileSystems.match([pattern])[0].metadata_list
     except (BeamIOError, ValueError) as error:

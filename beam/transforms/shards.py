@@ -15,6 +15,7 @@ from tfr_moe.beam.runner import advance
 from tfr_moe.beam.transforms.make_lists import RankedList
 from tfr_moe.elwc.encoded import Labels
 from tfr_moe.elwc.encoder import EncodedRow, RowEncoder
+from tfr_moe.elwc.order import OrderSums
 from tfr_moe.elwc.splits import (
     FINEST_LEVEL,
     MAX_BUCKETS,
@@ -166,6 +167,17 @@ class EncodeLists(CountingDoFn):
         self._list_id = ids_entry(schema.list_id)
         self._labels = Labels(schema)
 
+    def start_bundle(self) -> None:
+        """Resets the counters."""
+        super().start_bundle()
+        self._order = OrderSums()
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Yields the counts of the bundle, with the sums over the order of its lists."""
+        for name, value in vars(self._order).items():
+            self.tally["order", name] += value
+        yield from super().finish_bundle()
+
     def process(self, assigned: tuple[str, RankedList]) -> Iterator[tuple[Shard, Record]]:
         """Encodes one list."""
         split, (list_id, _, (context, _), items) = assigned
@@ -174,7 +186,10 @@ class EncodeLists(CountingDoFn):
         tally = self.tally
         tally["lists", split] += 1
         tally["items", split] += len(items)
-        tally["positives", split] += self._labels.positives(items)
+        relevant = self._labels.relevant(items)
+        tally["positives", split] += sum(relevant)
+        if self._schema.position is None:
+            self._order.add_list(relevant)
         tally["length", len(items)] += 1
         order = list_hash(list_id, self._seed, "order")
         yield (split, order % self._shards[split]), (order, list_id, record)

@@ -48,6 +48,20 @@ def check_timeout(timeout: Any) -> float:
     return float(timeout)
 
 
+def deadline(timeout: Any) -> float | None:
+    """The timeout for gRPC: in seconds, or None for an infinite one.
+
+    Raises:
+        UserError: as `check_timeout`.
+
+    Example:
+        >>> deadline(5), deadline(float("inf"))
+        (5.0, None)
+    """
+    seconds = check_timeout(timeout)
+    return None if seconds > _NO_DEADLINE else seconds
+
+
 class _Deadline:
     """The time by which an operation must be done, over all of its calls."""
 
@@ -57,7 +71,8 @@ class _Deadline:
 
     def remaining(self) -> float | None:
         """Seconds left; None where there is no deadline."""
-        return None if self.timeout > _NO_DEADLINE else max(0.0, self._end - time.monotonic())
+        limited = deadline(self.timeout) is not None
+        return max(0.0, self._end - time.monotonic()) if limited else None
 
 
 class RankingClient:

@@ -24,6 +24,7 @@ from tfr_moe.serving.client.channel import open_channel
 from tfr_moe.serving.client.request import Request
 from tfr_moe.serving.dev_server import DevServer
 from tfr_moe.serving.load_test import (
+    PERCENTILES,
     LoadResult,
     arrivals,
     data_requests,
@@ -150,11 +151,29 @@ def test_the_table_has_errors_and_a_warning_of_late_requests():
         result = LoadResult(2.0, np.arange(1.0, 101.0), {"UNAVAILABLE": 3}, milliseconds)
         results = [{"rate": 10.0, **result.summary()}]
         text = printed({"model": "shop", "target": "h:1", "results": results})
-        row = next(line for line in text.splitlines() if "UNAVAILABLE" in line)
-        cells = [cell.strip() for cell in row.strip("│").split("│")]
         latencies = ["50.5", "95.0", "99.0", "99.9", "100.0"]
-        assert cells == ["10", "103", "3 UNAVAILABLE", "50.0", *latencies]
+        rows = [line.split() for line in text.splitlines()]
+        assert ["10", "103", "3", "50.0", *latencies] in rows
+        assert "errors at 10/s: 3 UNAVAILABLE" in text
         assert ("too slow or too busy" in " ".join(text.split())) == late
+
+
+def test_the_table_cuts_nothing_in_80_columns():
+    latency = dict.fromkeys(("mean", *PERCENTILES), 1234.5)
+    entry = {
+        "rate": 2000.0,
+        "sent": 123456,
+        "errors": {"DEADLINE_EXCEEDED": 1200, "UNAVAILABLE": 33},
+        "throughput": 1999.9,
+        "latency_ms": latency,
+        "send_lag_ms_p99": 0.0,
+    }
+    console = Console(width=80, record=True, file=io.StringIO())
+    target = "ranking-production.eu-west-1.example.com:8500"
+    console.print(latency_table({"model": "shop", "target": target, "results": [entry]}))
+    text = console.export_text()
+    assert "…" not in text and target in text
+    assert "errors at 2000/s: 1200 DEADLINE_EXCEEDED, 33 UNAVAILABLE" in text
 
 
 def test_requests_are_the_lists_of_a_data_set_without_their_labels(tmp_path: Path):

@@ -54,7 +54,13 @@ class LambdaMART:
 
 
 def load(path: Path) -> LambdaMART:
-    """Reads a file of `LambdaMART.save`."""
+    """Reads a file of `LambdaMART.save`.
+
+    Raises:
+        ValueError: if the file is truncated, which LightGBM does not notice.
+    """
+    if "end of parameters" not in path.read_text(encoding="utf-8"):
+        raise ValueError("the file is truncated")
     return LambdaMART(library("lightgbm", "LightGBM").Booster(model_file=str(path)))
 
 

@@ -17,20 +17,19 @@ from tfr_moe.baselines import boosting, lambdamart, svm_rank
 from tfr_moe.baselines.rows import RowRanker, Rows, TabularEncoder, write_rows
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data import DataFolder, open_data
-from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.schema import MASK, FeatureSchema
 from tfr_moe.training.distribute import Cluster
 from tfr_moe.training.run import train
 from tfr_moe.training.run_folder import (
     CONFIG_FILE,
-    METRICS_FILE,
     check_run_files,
     finish,
     prepared,
+    read_metrics,
 )
 from tfr_moe.utils.console import progress_bar
-from tfr_moe.utils.io import read_json
+from tfr_moe.utils.failures import file_errors, reading
 
 MODULES: dict[str, ModuleType] = {
     "lambdamart": lambdamart,
@@ -124,6 +123,7 @@ def train_baseline(
     settings = module.settings_of(config.baseline.library_parameters, config.seed)
     started = time.monotonic()
     with (
+        file_errors(f"run {run}"),
         prepared(run, folder, config),
         tempfile.TemporaryDirectory(prefix=".rows-", dir=run) as scratch,
     ):
@@ -176,12 +176,11 @@ def load_baseline(path: str | Path) -> BaselineRun:
         UserError: if there is none, or its library is not installed.
     """
     path = Path(path)
-    result = read_json(path / METRICS_FILE)
-    if result is None:
-        raise UserError(f"run {path}: is not finished; re-run the same training command")
+    result = read_metrics(path)
     check_run_files(path)
     config = load_config(path / CONFIG_FILE)
     module, folder = MODULES[config.model], DataFolder(path)
     encoder = TabularEncoder(folder.schema, folder.tables(), config.features.ignored_features)
-    ranker = module.load(path / module.FILE)
+    with reading(f"run {path}: {module.FILE}"):
+        ranker = module.load(path / module.FILE)
     return BaselineRun(path, config, folder.schema, ranker, encoder, result)

@@ -15,6 +15,7 @@ from tfr_moe.cli import check, data, listings, models, reports, serving
 from tfr_moe.cli.options import Seed
 from tfr_moe.cli.schema import schema
 from tfr_moe.errors import EXIT_INTERRUPTED, EXIT_USAGE, UserError, error_line
+from tfr_moe.utils.failures import file_failure
 
 app = typer.Typer(
     name="tfr-moe",
@@ -82,7 +83,10 @@ app.command()(listings.settings)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line; exits with 0 on success, with 2 and one line after a user error."""
+    """Runs the command line.
+
+    Exits with 0 on success, with 2 and one line after a user error or one of files or the disk.
+    """
     # Hides the notices of TensorFlow's runtime.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     command = typer.main.get_command(app)
@@ -101,7 +105,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # Click's own errors (unknown option, missing value) share no importable base across
         # the versions of typer, which may carry its own copy of click.
         if not hasattr(error, "format_message"):
-            raise
+            failure = file_failure(error)
+            if failure is None:
+                raise
+            _fail(failure)
         path = getattr(getattr(error, "ctx", None), "command_path", "tfr-moe")
         _fail(f"{error.format_message()} (see {path} --help)")
     if code == EXIT_INTERRUPTED:  # from here or from typer, which prints nothing

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import glob
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.utils.failures import GRAPH_ERROR
 
 
 def column_specs(schema: FeatureSchema) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -19,6 +23,35 @@ def column_specs(schema: FeatureSchema) -> tuple[dict[str, Any], dict[str, Any]]
         **schema.bookkeeping_spec("example"),
     }
     return context, example
+
+
+def check_finite(
+    parsed: dict[str, tf.Tensor], schema: FeatureSchema, where: str
+) -> dict[str, tf.Tensor]:
+    """Returns parsed lists unchanged, after a check that all of their numbers are finite.
+
+    A single NaN would turn the weights of a model into NaN, and an infinite value is clipped. NaN
+    is allowed where it stands for a missing value that the model replaces.
+
+    Args:
+        parsed: the columns of a batch of lists by name.
+        schema: names the features, labels, position and weight.
+        where: the data set and split, for the message.
+
+    Raises:
+        tf.errors.InvalidArgumentError: naming the feature; `file_errors` makes it a `UserError`.
+    """
+    stored = schema.stored_numbers("context") | schema.stored_numbers("example")
+    numerics = [feature for feature in schema.features if feature.kind == "numeric"]
+    replaced = {c for f in numerics if math.isnan(f.missing_number) for c in f.columns}
+    for name, values in stored.items():
+        axes = list(range(parsed[name].shape.rank - 1))
+        missing = tf.math.is_nan(parsed[name]) & [value in replaced for value in values]
+        finite = tf.reduce_all(tf.math.is_finite(parsed[name]) | missing, axes)
+        culprit = tf.gather(values, tf.argmin(tf.cast(finite, tf.int32)))
+        message = [f"{GRAPH_ERROR}{where}: column ", culprit, " holds a NaN or infinite value"]
+        tf.debugging.Assert(tf.reduce_all(finite), [tf.strings.join(message)])
+    return parsed
 
 
 class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
@@ -127,8 +160,8 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
 
     def _read(self, split: str, list_size: int | None = None, **kwargs: Any) -> tf.data.Dataset:
         context, example = column_specs(self.schema)
-        return tfr.data.build_ranking_dataset(
-            self.folder.files(split),
+        dataset = tfr.data.build_ranking_dataset(
+            [glob.escape(file) for file in self.folder.files(split)],
             data_format=tfr.data.ELWC,
             batch_size=self.batch_size,
             context_feature_spec=context,
@@ -139,6 +172,9 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
             reader_args=["GZIP"],
             **kwargs,
         )
+        where = f"data {self.folder.path}: split {split}"
+        check = functools.partial(check_finite, schema=self.schema, where=where)
+        return dataset.map(check, num_parallel_calls=tf.data.AUTOTUNE)
 
     def _split(self, parsed: dict[str, Any]) -> tuple[dict[str, Any], Any, dict[str, Any]]:
         schema = self.schema

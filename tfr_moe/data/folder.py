@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import json
 import shutil
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
+from pydantic import BaseModel, FiniteFloat, NonNegativeInt
+
+from tfr_moe.elwc.tfrecord import read_records
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     MANIFEST_FILE,
@@ -22,7 +25,18 @@ from tfr_moe.schema import (
     shard_files,
     vocabulary_file,
 )
-from tfr_moe.utils.digests import check_files, digest_files, fingerprint
+from tfr_moe.utils.digests import ManifestForm, check_files, digest_files, fingerprint
+from tfr_moe.utils.failures import reading
+from tfr_moe.utils.io import read_json
+
+
+class _Split(BaseModel):
+    lists: NonNegativeInt | None = None
+
+
+class _Manifest(ManifestForm):
+    splits: dict[str, _Split] | None = None
+    notes: dict[str, Any] | None = None
 
 
 class DataFolder:
@@ -53,7 +67,7 @@ class DataFolder:
 
     def _check_files(self, shards: Sequence[str] = ()) -> None:
         """Checks sizes, and the contents of the description and of some shards."""
-        digests = self._manifest.get("files")
+        digests = self.manifest.get("files")
         if digests is None:
             return
         contents = {*description_files(self.path), *shards}
@@ -68,7 +82,7 @@ class DataFolder:
         Raises:
             UserError: naming the first file that differs, or if there are no digests.
         """
-        if "files" not in self._manifest:
+        if self.manifest.get("files") is None:
             raise UserError(f"data {self.path}: {MANIFEST_FILE} has no digests; build it again")
         self._check_files(shard_files(self.path))
 
@@ -79,7 +93,7 @@ class DataFolder:
         Without a manifest, the contents of schema, statistics and vocabularies and the names and
         sizes of the shards.
         """
-        recorded = self._manifest.get("fingerprint")
+        recorded = self.manifest.get("fingerprint")
         if recorded is not None:
             return recorded
         digests = digest_files(self.path, description_files(self.path))
@@ -91,23 +105,12 @@ class DataFolder:
     @cached_property
     def statistics(self) -> dict[str, dict[str, dict[str, float]]]:
         """Scope -> column -> count, mean, std, min, max over the training split."""
-        return self._json(STATISTICS_FILE)
+        return read_json(self.path / STATISTICS_FILE, dict[str, dict[str, dict[str, FiniteFloat]]])
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """Counts, splits, options and versions of the build."""
-        return self._json(MANIFEST_FILE)
-
-    @property
-    def _manifest(self) -> dict[str, Any]:
-        """The manifest; empty if there is none."""
-        return self.manifest if (self.path / MANIFEST_FILE).is_file() else {}
-
-    def _json(self, name: str) -> dict[str, Any]:
-        try:
-            return json.loads((self.path / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"data {self.path}: {name} cannot be read ({error})") from error
+        """Counts, splits, options and versions of the build; empty if there is no manifest."""
+        return read_json(self.path / MANIFEST_FILE, _Manifest) or {}
 
     def tables(self) -> FeatureTables:
         """Statistics and vocabulary paths, for the feature encoder.
@@ -127,21 +130,31 @@ class DataFolder:
         return FeatureTables(self.statistics, paths)
 
     def files(self, split: str) -> list[str]:
-        """The record files of a split, in order.
+        """The record files of a split, in order, after a check of their contents.
 
         Raises:
-            UserError: for an unknown split, or one without records.
+            UserError: for an unknown split, one without records, or a broken file.
         """
         if split not in SPLITS:
             raise UserError(f"split {split!r} is unknown; allowed: {', '.join(SPLITS)}")
-        files = [str(self.path / name) for name in shard_files(self.path, split)]
-        if not files:
+        names = shard_files(self.path, split)
+        if not names:
             raise UserError(f"data {self.path}: no {split}-*.tfrecord.gz files")
-        return files
+        self._check_shards(names)
+        return [str(self.path / name) for name in names]
+
+    def _check_shards(self, names: Sequence[str]) -> None:
+        """Reads record files once, by their digests or, where there are none, their checksums."""
+        if self.manifest.get("files") is not None:
+            self._check_files(names)
+            return
+        for name in names:
+            path = self.path / name
+            _check_records(str(path), path.stat().st_mtime_ns)
 
     def num_lists(self, split: str) -> int | None:
         """Number of lists of a split by the manifest; None without a manifest."""
-        return self._manifest.get("splits", {}).get(split, {}).get("lists")
+        return (self.manifest.get("splits") or {}).get(split, {}).get("lists")
 
     def check_lists(self, split: str) -> None:
         """Checks that a split has a list.
@@ -150,18 +163,15 @@ class DataFolder:
             UserError: for an unknown split, or one without files or lists.
         """
         for path in self.files(split):
-            try:
-                with gzip.open(path) as records:
-                    if records.read(1):
-                        return
-            except (OSError, EOFError) as error:
-                raise UserError(f"data {path}: cannot be read ({error})") from error
+            with gzip.open(path) as records:
+                if records.read(1):
+                    return
         raise UserError(f"data {self.path}: split {split!r} has no lists")
 
     @property
     def notes(self) -> dict[str, Any]:
         """Notes on how the data was made, such as that negatives were sampled."""
-        return self._manifest.get("notes", {})
+        return self.manifest.get("notes") or {}
 
     def copy_description(self, target: Path) -> None:
         """Copies schema, statistics and vocabularies, from which a model can be rebuilt."""
@@ -171,6 +181,20 @@ class DataFolder:
         for path in self.tables().vocabularies.values():
             (target / "vocabulary").mkdir(exist_ok=True)
             shutil.copy(str(path), target / "vocabulary")
+
+
+@lru_cache(maxsize=4096)
+def _check_records(path: str, modified: int) -> None:
+    """Reads a record file to its end; `modified` makes the entry of a replaced file invalid."""
+    with reading(path), gzip.open(path) as file:
+        if not Path(path).stat().st_size:
+            raise ValueError("the file is empty")
+        if find_spec("google_crc32c") is None:  # gzip has a checksum, too
+            while file.read(1 << 20):
+                pass
+        else:
+            for _ in read_records(cast("IO[bytes]", file), path):
+                pass
 
 
 def open_data(data: str | Path | DataFolder) -> DataFolder:

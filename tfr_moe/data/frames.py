@@ -43,6 +43,7 @@ from tfr_moe.data.limits import (
 )
 from tfr_moe.data.lists import Lists, group, is_validation
 from tfr_moe.elwc.categories import NO_MAJORITY
+from tfr_moe.elwc.order import OrderSums
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     PACKED,
@@ -229,6 +230,11 @@ def training_data(
             table = to_table(validation, frame_columns(schema))
             parts = {"validation": group(table, schema).in_record_order(1)}
             splits |= parse(table, schema, cut(table, schema, parts, limits), limits=limits)
+    if schema.position is None:
+        order = OrderSums()
+        order.add(splits["train"].example[schema.label][:, 0] > 0, splits["train"].row_splits)
+        if leak := order.warning():
+            limits.log(f"warning: {leak}")
     tables = FeatureTables(
         statistics_of(schema, splits["train"]), vocabularies_of(schema, splits["train"])
     )

@@ -30,8 +30,12 @@ class Labels:
 
     def positives(self, items: Iterable[Encoded]) -> int:
         """Returns the number of items with a label above 0."""
+        return sum(self.relevant(items))
+
+    def relevant(self, items: Iterable[Encoded]) -> list[bool]:
+        """Returns for each item whether its label is above 0."""
         label = self._label
-        return sum([body[label] not in _ZEROS for body, _ in items])
+        return [body[label] not in _ZEROS for body, _ in items]
 
 
 def entries(body: bytes) -> list[bytes]:

@@ -7,14 +7,17 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 from rich.console import Console
 
 from tfr_moe.baselines import BaselineRun, load_baseline
 from tfr_moe.config import BASELINE_NAMES, load_config
 from tfr_moe.data import DataFolder, dataset_builder
+from tfr_moe.elwc.order import OrderSums
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.breakdown import CategoryRow, per_category
 from tfr_moe.evaluation.results import (
@@ -35,6 +38,7 @@ from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun, load_run
 from tfr_moe.training.run_folder import CONFIG_FILE
 from tfr_moe.utils.console import progress_bar
+from tfr_moe.utils.failures import file_errors
 
 POLICIES = get_args(Policy)
 
@@ -131,16 +135,17 @@ def evaluate_run(
         )
     dataset = dataset_builder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
     scorer = scorer_of(loaded)
-    if not tasks:
-        batches = score_dataset(scorer, dataset, loaded.schema)
-        of_one = ({"": batch} for batch in batches)
-        watched = (batch[""] for batch in _with_callback(of_one, on_batch))
-        return evaluate_lists(watched, metrics)
-    outputs: dict[str, str | None] = dict.fromkeys(tasks)
-    if of_run:
-        outputs = {task: SCORES if combined else f"{SCORES}_{task}" for task in tasks}
-    by_task = score_tasks(scorer, dataset, loaded.schema, outputs)
-    return evaluate_tasks(_with_callback(by_task, on_batch), tasks, metrics)
+    with file_errors(f"data {data.path}"):
+        if not tasks:
+            batches = score_dataset(scorer, dataset, loaded.schema)
+            of_one = ({"": batch} for batch in batches)
+            watched = (batch[""] for batch in _with_callback(of_one, on_batch))
+            return evaluate_lists(watched, metrics)
+        outputs: dict[str, str | None] = dict.fromkeys(tasks)
+        if of_run:
+            outputs = {task: SCORES if combined else f"{SCORES}_{task}" for task in tasks}
+        by_task = score_tasks(scorer, dataset, loaded.schema, outputs)
+        return evaluate_tasks(_with_callback(by_task, on_batch), tasks, metrics)
 
 
 def _with_callback(
@@ -152,6 +157,14 @@ def _with_callback(
             for task, batch in by_task.items():
                 on_batch(task, batch)
         yield by_task
+
+
+def _count_order(order: OrderSums, counted: str, task: str, batch: ListBatch) -> None:
+    if task != counted:
+        return
+    lengths = batch.mask.sum(axis=1)
+    row_splits = np.concatenate([[0], np.cumsum(lengths)])
+    order.add(batch.labels[batch.mask] > 0, row_splits)
 
 
 def _configured_tasks(run: Path, schema: FeatureSchema) -> tuple[str, ...]:
@@ -198,6 +211,7 @@ def evaluate_runs(
     folder = DataFolder(data)
     check_positions(names, folder.schema.position)
     folder.files(split)
+    order = OrderSums()
     named = run_names([*([baseline] if baseline else []), *runs])
     tasks = {name: _configured_tasks(run, folder.schema) for name, run in named.items()}
     labels = next((of_run for of_run in tasks.values() if of_run), ())
@@ -205,11 +219,17 @@ def evaluate_runs(
     with progress_bar(console, "evaluating") as move:
         for number, (name, run) in enumerate(named.items()):
             move(number, len(named), f"evaluating {name}")
-            results[name] = evaluate_run(folder, run, split, names, batch_size, labels)
+            count = None if number else partial(_count_order, order, labels[0] if labels else "")
+            results[name] = evaluate_run(
+                folder, run, split, names, batch_size, labels, on_batch=count
+            )
             if tasks[name]:
                 results[f"{name} (combined)"] = evaluate_run(
                     folder, run, split, names, batch_size, labels, combined=True
                 )
+    leak = None if folder.schema.position else order.warning()
+    if leak:
+        console.print(f"warning: split {split}: {leak}", soft_wrap=True, highlight=False)
     base = next((name for name, run in named.items() if run == baseline), None)
     return compare_results(results, base, policy)
 

@@ -12,6 +12,7 @@ from tfr_moe.layers.base import Configured
 from tfr_moe.layers.dispatch import seeded_initializer
 from tfr_moe.layers.distribute import mean_over_items
 from tfr_moe.schema import PACKED, PAIR_SEPARATOR, Feature, FeatureSchema, Scope
+from tfr_moe.utils.digests import sha256_of
 
 NORMALIZED_LIMIT = 10.0
 
@@ -55,6 +56,22 @@ def complete_numbers(
     if not feature.missing_indicator:
         return value
     return tf.concat([value, tf.cast(missing[..., :1], tf.float32)], axis=-1)
+
+
+_contents: dict[Path, list[str]] = {}
+
+
+def _name_of_content(path: Path) -> str:
+    """The name of a file, spelled differently for each content that it has had in this process.
+
+    TensorFlow shares lookup tables by the name of their file as long as the process lives, also
+    after the file was replaced.
+    """
+    digests = _contents.setdefault(path.absolute(), [])
+    digest = sha256_of(path)
+    if digest not in digests:
+        digests.append(digest)
+    return f"{path.parent}/{'./' * digests.index(digest)}{path.name}"
 
 
 class EncodedFeatures(NamedTuple):
@@ -161,6 +178,8 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
                 raise UserError(f"feature {feature.name!r}: no vocabulary file {vocabulary}")
             if Path(vocabulary).stat().st_size == 0:
                 vocabulary = []
+            else:
+                vocabulary = _name_of_content(Path(vocabulary))
         # A lookup needs an entry; a blank cannot occur, since values are stripped.
         return tf.keras.layers.StringLookup(
             vocabulary=vocabulary or [" "], name=f"{feature.name}_lookup"

@@ -44,8 +44,7 @@ from tfr_moe.report.model import DataPart, Report, RunPart, SeedsPart
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
-from tfr_moe.training.callbacks import HISTORY_FILE
-from tfr_moe.utils.io import read_json
+from tfr_moe.training.callbacks import read_history
 
 Results: TypeAlias = Mapping[str, PerListResult]
 Opened: TypeAlias = "LoadedRun | BaselineRun"
@@ -167,7 +166,7 @@ def _metrics(wanted: str | None, tasks: Sequence[str]) -> tuple[tuple[str, ...],
 
 
 def _data_part(folder: DataFolder, sizes: Mapping[str, Mapping[str, int]]) -> DataPart:
-    manifest = read_json(folder.path / "manifest.json") or {}
+    manifest = folder.manifest
     kinds = [feature.kind for feature in folder.schema.features]
     tree = folder.schema.hierarchy
     splits = {
@@ -219,7 +218,7 @@ def _run_part(
 ) -> RunPart:
     run = evaluated.opened[name]
     config, metrics = run.config, run.metrics
-    history = read_json(run.path / HISTORY_FILE) or []
+    history = read_history(run.path)
     builder = ElwcDatasetBuilder(folder, options.batch_size, tasks=evaluated.tasks)
     dataset = builder.build_evaluation_dataset(options.split)
     gates: dict[str, GateReport] = {}

@@ -31,7 +31,7 @@ from tfr_moe.schema import (
     shard_files,
 )
 from tfr_moe.scorers.multitask import SCORES
-from tfr_moe.training.run import METRICS_FILE
+from tfr_moe.training.run_folder import METRICS_FILE
 from tfr_moe.utils.console import progress_bar
 from tfr_moe.utils.digests import write_manifest
 from tfr_moe.utils.io import atomic_directory, check_free, make_folder, read_json, write_json

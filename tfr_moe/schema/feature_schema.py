@@ -221,6 +221,18 @@ class FeatureSchema(BaseModel):
         """Returns the columns of the packed numerics of a scope; `a[0]`, `a[1]` where a is wide."""
         return [column for f in self.select(scope, "numeric") for column in f.columns]
 
+    def stored_numbers(self, scope: Scope) -> dict[str, list[str]]:
+        """Returns the float features of the records of a scope, with a name for each value."""
+        numerics = list(self.select(scope, "numeric"))
+        if self.packed and numerics:
+            stored = {PACKED[scope]: self.packed_columns(scope)}
+        else:
+            stored = {feature.name: feature.columns for feature in numerics}
+        if scope == "example":
+            roles = (*self.labels, self.position, self.weight)
+            stored |= {name: [name] for name in roles if name}
+        return stored
+
     def lookup_key(self, feature: Feature, values: Mapping[str, Any]) -> str:
         """Returns the text by which an ID is looked up: the pair for the child category."""
         text = values[feature.name]

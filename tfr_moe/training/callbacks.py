@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.console import Console
 
 from tfr_moe._compat import tf
@@ -35,6 +36,22 @@ def weights_path(run: Path, epoch: int) -> Path:
     return run / "checkpoints" / f"epoch-{epoch:04d}" / "weights"
 
 
+class _Epoch(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float]
+
+    epoch: PositiveInt
+
+
+def read_history(run: Path) -> list[dict[str, Any]]:
+    """The entries of `history.json` by epoch; empty if there is no such file.
+
+    Raises:
+        UserError: if it cannot be read.
+    """
+    return read_json(run / HISTORY_FILE, list[_Epoch]) or []
+
+
 class RunHistory(tf.keras.callbacks.Callback):
     """Writes `history.json`, saves the weights of the best epoch, and stops training early.
 
@@ -57,7 +74,7 @@ class RunHistory(tf.keras.callbacks.Callback):
         self._monitor = monitor
         self._higher = higher
         self._patience = patience
-        self.epochs: list[dict[str, Any]] = read_json(run / HISTORY_FILE) or []
+        self.epochs = read_history(run)
         self._is_first_epoch = True
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:

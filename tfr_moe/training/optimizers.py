@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfr_moe._compat import tf
+from tfr_moe._compat import tf, warm_up_compiler
 from tfr_moe.config import RunConfig
 
 _COMPILED_SIZE = 1 << 16
@@ -82,6 +82,7 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         )
         self.compiled_size = compiled_size
         self.lazy_size = lazy_size
+        warm_up_compiler()
         self._shrink_compiled = tf.function(self._shrink, jit_compile=True, autograph=False)
 
     def _apply_weight_decay(self, variables: Any) -> None:

@@ -30,15 +30,15 @@ from tfr_moe.training.distribute import Cluster, find_cluster, with_strategy
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run_folder import (
     CONFIG_FILE,
-    METRICS_FILE,
     check_not_finished,
     check_run_files,
     check_same_settings,
     finish,
     prepared,
+    read_metrics,
 )
 from tfr_moe.training.strategy import ProcessContext, join_cluster, translate_cluster_errors
-from tfr_moe.utils.io import read_json
+from tfr_moe.utils.failures import file_errors, reading
 
 
 class LoadedRun(NamedTuple):
@@ -185,7 +185,8 @@ def train(
     config = with_strategy(config, cluster)
     context = join_cluster(config.training.strategy, cluster)
     started = time.monotonic()
-    with translate_cluster_errors(context):
+    # A lost peer is reported first, as what it is.
+    with file_errors(f"run {run}"), translate_cluster_errors(context):
         config = with_max_label(folder, config)
         check_names(config, folder.schema)
         folder_of_run = (
@@ -308,11 +309,7 @@ def load_run(path: str | Path) -> LoadedRun:
     path = Path(path)
     if not (path / CONFIG_FILE).is_file():
         raise UserError(f"run {path}: no such run ({CONFIG_FILE} is missing)")
-    result = read_json(path / METRICS_FILE)
-    if result is None:
-        raise UserError(
-            f"run {path}: is not finished; re-run the same training command to resume it"
-        )
+    result = read_metrics(path)
     check_run_files(path)
     config = load_config(path / CONFIG_FILE)
     if config.model in BASELINE_NAMES:
@@ -327,5 +324,8 @@ def load_run(path: str | Path) -> LoadedRun:
     finally:
         tf.keras.mixed_precision.set_global_policy(policy)
     weights = weights_path(path, result["best_epoch"])
-    model.load_weights(str(weights)).expect_partial()
+    with reading(f"run {path}: the checkpoint {weights.relative_to(path)}"):
+        status = model.load_weights(str(weights))
+        status.expect_partial()
+        status.assert_existing_objects_matched()
     return LoadedRun(path, config, folder.schema, single_score(model), result)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, PositiveInt
 
 from tfr_moe.config import RunConfig, load_config
 from tfr_moe.data import DataFolder
@@ -14,11 +17,20 @@ from tfr_moe.errors import UserError
 from tfr_moe.schema import MANIFEST_FILE, description_files, shard_files
 from tfr_moe.training.callbacks import HISTORY_FILE
 from tfr_moe.training.strategy import LOST_PEERS
-from tfr_moe.utils.digests import check_files, write_manifest
+from tfr_moe.utils.digests import ManifestForm, check_files, recorded_files, write_manifest
 from tfr_moe.utils.io import make_folder, read_json, write_json
 
 CONFIG_FILE = "config.yaml"
 METRICS_FILE = "metrics.json"
+
+
+class _Data(BaseModel):
+    path: str
+    fingerprint: str
+
+
+class _RunManifest(ManifestForm):
+    data: _Data | None = None
 
 
 def check_not_finished(run: Path) -> None:
@@ -53,7 +65,7 @@ def check_same_data(run: Path, folder: DataFolder) -> None:
     Raises:
         UserError: naming both data sets.
     """
-    before = (read_json(run / MANIFEST_FILE) or {}).get("data")
+    before = (read_json(run / MANIFEST_FILE, _RunManifest) or {}).get("data")
     if before is not None and before["fingerprint"] != folder.fingerprint:
         raise UserError(
             f"run {run}: was started on other data ({before['path']}, fingerprint "
@@ -74,6 +86,8 @@ def prepared(run: Path, folder: DataFolder, config: RunConfig) -> Iterator[None]
             configuration on this data that can be resumed.
     """
     check_not_finished(run)
+    if glob.escape(str(run)) != str(run):
+        raise UserError(f"run {run}: the path contains *, ? or [, which TensorFlow cannot read")
     existed = run.is_dir()
     make_folder(run, f"run {run}")
     new = not (run / CONFIG_FILE).is_file()
@@ -125,5 +139,24 @@ def check_run_files(run: Path) -> None:
     Raises:
         UserError: naming the first file that is missing or differs.
     """
-    digests = (read_json(run / MANIFEST_FILE) or {}).get("files", {})
+    digests = recorded_files(run / MANIFEST_FILE)
     check_files(run, digests, "run", digests)
+
+
+class _Metrics(BaseModel):
+    best_epoch: PositiveInt
+    best: dict[str, float]
+
+
+def read_metrics(run: Path) -> dict[str, Any]:
+    """The content of `metrics.json`.
+
+    Raises:
+        UserError: if the run is not finished, or the file cannot be read.
+    """
+    result = read_json(run / METRICS_FILE, _Metrics)
+    if result is None:
+        raise UserError(
+            f"run {run}: is not finished; re-run the same training command to resume it"
+        )
+    return result

@@ -9,6 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypedDict
 
+from pydantic import BaseModel
+
 from tfr_moe.errors import UserError
 from tfr_moe.utils.io import read_json, write_json
 
@@ -22,6 +24,20 @@ class FileDigest(TypedDict):
 
 FileDigests = Mapping[str, FileDigest]
 """Path within a folder -> digest."""
+
+
+class _Digest(BaseModel):
+    bytes: int
+    sha256: str
+
+
+class ManifestForm(BaseModel):
+    """The entries of every manifest; each kind of folder adds others."""
+
+    fingerprint: str | None = None
+    files: dict[str, _Digest] | None = None
+
+
 MODEL_MANIFEST = "assets.extra/manifest.json"
 """Path of the manifest within an exported model, where TensorFlow Serving ignores it."""
 
@@ -41,7 +57,7 @@ def digest_files(folder: Path, names: Iterable[str]) -> dict[str, FileDigest]:
         'e3b0c442'
     """
     return {
-        name: {"bytes": (folder / name).stat().st_size, "sha256": _sha256_now(folder / name)}
+        name: {"bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)}
         for name in sorted(names)
     }
 
@@ -109,8 +125,17 @@ def check_model_files(folder: Path) -> None:
     Raises:
         UserError: naming the first file that is missing or differs.
     """
-    digests = (read_json(folder / MODEL_MANIFEST) or {}).get("files", {})
+    digests = recorded_files(folder / MODEL_MANIFEST)
     check_files(folder, digests, "model", digests)
+
+
+def recorded_files(manifest: Path) -> FileDigests:
+    """The digests of a manifest; empty if it is not there or has none.
+
+    Raises:
+        UserError: if the manifest cannot be read.
+    """
+    return (read_json(manifest, ManifestForm) or {}).get("files") or {}
 
 
 def _problem(path: Path, digest: FileDigest, contents: bool) -> str | None:
@@ -119,12 +144,13 @@ def _problem(path: Path, digest: FileDigest, contents: bool) -> str | None:
     size = path.stat().st_size
     if size != digest["bytes"]:
         return f"has {size:,} bytes instead of {digest['bytes']:,}"
-    if contents and _sha256_now(path) != digest["sha256"]:
+    if contents and sha256_of(path) != digest["sha256"]:
         return "has been changed"
     return None
 
 
-def _sha256_now(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, read once for each of its sizes and times of change."""
     stat = path.stat()
     return _sha256(str(path), stat.st_size, stat.st_mtime_ns, stat.st_ino)
 

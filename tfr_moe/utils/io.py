@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tfr_moe.errors import UserError
+from pydantic import TypeAdapter, ValidationError
+
+from tfr_moe.errors import UserError, describe
 
 
 @contextmanager
@@ -157,6 +159,31 @@ def write_json(path: Path, data: Any) -> None:
     os.replace(temporary, path)
 
 
-def read_json(path: Path) -> Any:
-    """Reads JSON; None if the file does not exist."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+def read_json(path: Path, form: Any = dict[str, Any]) -> Any:
+    """Reads JSON; None if the file does not exist.
+
+    Args:
+        path: the file.
+        form: the type that its content must have, by pydantic's rules.
+
+    Raises:
+        UserError: if it cannot be read, or naming the entry that is of another type.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "sizes.json"
+        >>> write_json(path, {"a": 3})
+        >>> read_json(path, dict[str, int])
+        {'a': 3}
+    """
+    if not path.is_file():
+        return None
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        TypeAdapter(form).validate_python(data)
+    except ValidationError as error:
+        raise UserError(f"{path}: {describe(error, data)}") from error
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or f"not valid JSON: {error}"
+        raise UserError(f"{path}: cannot be read ({reason})") from error
+    return data

@@ -1,0 +1,156 @@
+"""Errors of files, disks and broken formats as one line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tfr_moe.errors import UserError
+
+GRAPH_ERROR = "invalid input: "
+"""The start of the messages of assertions in graphs, by which `file_failure` finds them."""
+
+_GRAPH_ERROR = re.compile(re.escape(GRAPH_ERROR) + r"[^\]\n]*")
+_NOT_OF_FILES = {errno.EPIPE, errno.EINTR, errno.EAGAIN}
+_NODE = re.compile(r"\{\{.*?\}\}|\[\[.*?\]\]|\[Op:\w+\]")
+_NOISE = ("Graph execution error", "Detected at node", "<stack traces", "File ", "total number of")
+_OS_ERROR = re.compile(r"\[Errno (\d+)\] ([^:\[]+)(?:: ('[^']*'))?")
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns the message of any error in one line, without TensorFlow's nodes and stack traces.
+
+    Example:
+        >>> reason_of(ValueError("{{node Read}} no such\\n  file [Op:ReadFile]"))
+        'no such file'
+    """
+    text = _NODE.sub("", str(getattr(error, "message", None) or error))
+    lines = [line.strip() for line in text.splitlines()]
+    frames = [number for number, line in enumerate(lines) if line.startswith(_NOISE)]
+    useful = [line for line in lines[frames[-1] + 1 if frames else 0 :] if line] or lines
+    return " ".join(" ".join(useful).split()).strip(" ;") or type(error).__name__
+
+
+def file_failure(error: BaseException) -> str | None:
+    """Returns one line for an error of a file or of the system; None for any other error.
+
+    These are errors of the operating system (no space, no permission, no such file), those of them
+    that TensorFlow reports, a lack of memory, and values in records that a graph has rejected.
+
+    Example:
+        >>> file_failure(FileNotFoundError(2, "No such file or directory", "data/a.csv"))
+        'data/a.csv: No such file or directory'
+    """
+    if isinstance(error, MemoryError):
+        return f"out of memory ({reason_of(error)})"
+    if isinstance(error, OSError):
+        return _os_failure(error)
+    if "tensorflow" in sys.modules:
+        return _tensorflow_failure(error)
+    return None
+
+
+def _os_failure(error: OSError) -> str | None:
+    """The line of an `OSError`, also of one that Beam has made again from its text alone."""
+    if error.errno is not None and error.strerror:
+        named = None if error.filename is None else os.fsdecode(error.filename)
+        number, reason = error.errno, error.strerror
+    elif found := _OS_ERROR.search(str(error)):
+        named = found[3].strip("'") if found[3] else None
+        number, reason = int(found[1]), found[2].strip()
+    else:
+        return reason_of(error)
+    if number in _NOT_OF_FILES:
+        return None
+    return f"{named}: {reason}" if named else reason
+
+
+def _tensorflow_failure(error: BaseException) -> str | None:
+    """The line of an error of TensorFlow about files, or of an assertion about their content."""
+    from tfr_moe._compat import tf
+
+    kinds = tf.errors
+    if not isinstance(error, kinds.OpError):
+        return None
+    if found := _GRAPH_ERROR.search(error.message):
+        return found[0]
+    # Invalid arguments and internal errors are defects of the program.
+    of_files = (
+        kinds.NotFoundError,
+        kinds.PermissionDeniedError,
+        kinds.ResourceExhaustedError,
+        kinds.DataLossError,
+        kinds.OutOfRangeError,
+        kinds.FailedPreconditionError,
+        kinds.AlreadyExistsError,
+    )
+    is_unknown = error.error_code == kinds.UNKNOWN and "Traceback" not in error.message
+    return reason_of(error) if is_unknown or isinstance(error, of_files) else None
+
+
+@contextmanager
+def file_errors(what: str) -> Iterator[None]:
+    """Turns errors of files inside the block into one line.
+
+    Args:
+        what: is read or written, for the message, such as `run shop/moe`.
+
+    Raises:
+        UserError: for what `file_failure` describes.
+
+    Example:
+        >>> with file_errors("run shop/moe"):
+        ...     raise OSError(28, "No space left on device")
+        Traceback (most recent call last):
+        tfr_moe.errors.UserError: run shop/moe: No space left on device
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        reason = file_failure(error)
+        if reason is None:
+            raise
+        raise UserError(reason if GRAPH_ERROR in reason else f"{what}: {reason}") from error
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turns every error inside the block, which only loads a file, into one line.
+
+    Libraries raise all kinds of errors over a broken file of their own format.
+
+    Raises:
+        UserError: with the reason.
+
+    Example:
+        >>> with reading("run shop/moe: model.txt"):
+        ...     raise IndexError("no tree")
+        Traceback (most recent call last):
+        tfr_moe.errors.UserError: run shop/moe: model.txt cannot be read (no tree)
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{what} cannot be read ({reason_of(error)})") from error
+
+
+def load_saved_model(folder: str | Path) -> Any:
+    """Loads a SavedModel.
+
+    Raises:
+        UserError: if it cannot be loaded, whatever of it is missing or broken.
+    """
+    from tfr_moe._compat import tf
+
+    with reading(f"model {folder}: the SavedModel"):
+        return tf.saved_model.load(str(folder))
