@@ -97,6 +97,7 @@ def ours(size: Size, model: str, **settings: Any) -> Any:
     config = make_config(
         {
             "model": model,
+            **({"preset": "paper"} if model in PRESET_MODELS else {}),
             "embedding_dim": EMBEDDING,
             "expert_hidden_dims": size.hidden,
             "num_experts": size.experts,

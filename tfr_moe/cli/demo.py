@@ -14,7 +14,6 @@ from rich.console import Console
 
 from tfr_moe.baselines import train_any
 from tfr_moe.config import BASELINE_NAMES, RunConfig, applicable, make_config
-from tfr_moe.config.presets import PRESETS
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError
@@ -34,9 +33,8 @@ METRIC = "session_auc"
 
 
 def demo_config(model: str, seed: int) -> RunConfig:
-    """The recommended settings with small towers, to train in minutes on two cores."""
+    """The default settings with small towers, to train in minutes on two cores."""
     settings = {
-        **PRESETS["recommended"],
         "seed": seed,
         "expert_hidden_dims": (64, 32),
         "embedding_dim": 8,
