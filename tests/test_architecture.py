@@ -24,7 +24,7 @@ GROUPS = {
 
 # part or parts: what they may import
 RULES = {
-    "__init__": "_compat errors schema ranker",
+    "__init__": "_compat errors schema ranker comparison",
     "_compat errors": "",
     "utils tables": "errors",
     "schema": "_compat errors tables",
@@ -45,7 +45,8 @@ RULES = {
     "serving.export": "MODEL training serving serving.client",
     "report": "RUN analysis tuning serving.client serving.export",
     "ranker": "RUN report serving.client serving.export tables",
-    "cli": "RUN tables analysis reranking tuning beam report synthetic query_categories "
+    "comparison": "RUN report",
+    "cli": "RUN comparison tables analysis reranking tuning beam report synthetic query_categories "
     "serving serving.client serving.export",
 }
 

@@ -49,8 +49,7 @@ def test_a_setting_that_the_model_does_not_use_is_rejected_by_name(name):
 
 def test_dnn_has_no_gate():
     expected = (
-        "top_k is not used by model 'dnn', "
-        "whose settings are listed by `tfr-moe settings dnn`"
+        "top_k is not used by model 'dnn', whose settings are listed by `tfr-moe settings dnn`"
     )
     with pytest.raises(UserError, match=expected):
         load_config(model="dnn", top_k=3)

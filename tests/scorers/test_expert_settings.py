@@ -9,7 +9,13 @@ from tfr_moe.errors import UserError
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.training.run import make_scorer
 
-SMALL = ["shared_expert=false", "num_experts=4", "top_k=2", "expert_hidden_dims=[8]", "embedding_dim=4"]
+SMALL = [
+    "shared_expert=false",
+    "num_experts=4",
+    "top_k=2",
+    "expert_hidden_dims=[8]",
+    "embedding_dim=4",
+]
 
 
 def towers_of(model):

@@ -46,7 +46,8 @@ def train(
         typer.Option("--set", help="a setting, key=value; see `tfr-moe settings`; repeatable"),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option("--preset", help="settings by name: recommended (the defaults) or paper")
+        str | None,
+        typer.Option("--preset", help="settings by name: recommended (the defaults) or paper"),
     ] = None,
     profile: Annotated[
         bool,

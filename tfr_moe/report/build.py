@@ -16,7 +16,6 @@ from rich.console import Console
 from tfr_moe._compat import tf
 from tfr_moe.analysis.attention import POSITIONS, attended, encoder_of, gather_maps
 from tfr_moe.analysis.calibration import Calibration, CalibrationReport
-from tfr_moe.analysis.gates import GateReport, gate_reports
 from tfr_moe.analysis.item_groups import Grouping, Positions, grouping_of
 from tfr_moe.analysis.learning_curves import learning_curves
 from tfr_moe.analysis.list_examples import ShownList, extremes, fetch, show_list
@@ -39,6 +38,7 @@ from tfr_moe.evaluation.evaluate import (
     scorer_of,
     task_names,
 )
+from tfr_moe.evaluation.leaderboard import Leaderboard
 from tfr_moe.evaluation.results import PerListResult, summarize
 from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.evaluation.significance import alignment, compare, seed_interval
@@ -46,9 +46,11 @@ from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.report.model import DataPart, Report, RunPart, SeedsPart
 from tfr_moe.schema import FeatureSchema
+from tfr_moe.scorers.gate_maps import GateReport, gate_reports
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
 from tfr_moe.training.callbacks import HISTORY_FILE
+from tfr_moe.training.collapsed_gates import collapsed_gates
 from tfr_moe.utils.io import read_json
 
 Results: TypeAlias = Mapping[str, PerListResult]
@@ -110,21 +112,23 @@ class EvaluatedRuns:
 
 def build_report(
     data: str | Path,
-    runs: Sequence[Path],
+    runs: Sequence[Path] | Mapping[str, Path],
     baseline: Path | None = None,
     options: ReportOptions | None = None,
     command: str = "",
     console: Console | None = None,
+    leaderboard: Leaderboard | None = None,
 ) -> Report:
     """Evaluates runs on a data set and collects everything the report shows.
 
     Args:
         data: the data-set folder.
-        runs: folders of finished runs of any model.
+        runs: folders of finished runs of any model, or a name for each.
         baseline: the run that others are compared with; None for the first of several runs.
         options: see `ReportOptions`.
         command: command line to print at the end of the report.
         console: destination of progress output; None for stderr.
+        leaderboard: of a comparison that the runs are the best of.
 
     Raises:
         UserError: if a run or the split does not exist, or the metric is unknown.
@@ -132,7 +136,10 @@ def build_report(
     console, options = console or Console(stderr=True), options or ReportOptions()
     folder = DataFolder(data)
     folder.files(options.split)
-    named = run_names([*([baseline] if baseline else []), *runs])
+    if isinstance(runs, Mapping):
+        named = dict(runs)
+    else:
+        named = run_names([*([baseline] if baseline else []), *runs])
     opened = {name: open_run(run) for name, run in named.items()}
     tasks = next((names for names in map(task_names, opened.values()) if names), ())
     metrics, metric = _metrics(options.metric, tasks)
@@ -172,6 +179,7 @@ def build_report(
         sub_categories=per_category(by_sub, metric, base) if by_sub else [],
         sizes=_sizes(evaluated, categories, sizes, options.num_buckets),
         runs=run_parts,
+        leaderboard=leaderboard,
     )
 
 
@@ -293,6 +301,7 @@ def _run_part(
         and config.model not in BASELINE_NAMES,
         calibration=calibration,
         gates=gates,
+        warnings=collapsed_gates(gates, config),
         attention=attention,
         attention_lists=attention_lists,
         lists=lists_of(evaluated, name, dataset, options.num_lists),

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfr_moe.analysis.calibration import CalibrationReport
-from tfr_moe.analysis.gates import GateReport
 from tfr_moe.analysis.learning_curves import LearningCurves
 from tfr_moe.analysis.list_examples import ShownList
 from tfr_moe.evaluation.breakdown import CategoryRow, SizeBucket
 from tfr_moe.evaluation.evaluate import EvaluationReport
+from tfr_moe.evaluation.leaderboard import Leaderboard
 from tfr_moe.evaluation.significance import Comparison, SeedInterval
+from tfr_moe.scorers.gate_maps import GateReport
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class RunPart:
         probabilities: whether the loss makes scores the logits of probabilities.
         calibration: by task; "" for a model of one task.
         gates: by name of the gate; empty without experts.
+        warnings: what has collapsed in the gates, and what to change.
         attention: by grouping a map, see `AttentionMap.as_json`; empty without attention.
         attention_lists: number of lists in the attention maps.
         lists: example lists by kind: `worst` and `best` by `Report.metric`, and `lost` and `gained`
@@ -94,6 +96,7 @@ class RunPart:
     probabilities: bool
     calibration: dict[str, CalibrationReport]
     gates: dict[str, GateReport]
+    warnings: list[str]
     attention: dict[str, Any]
     attention_lists: int
     lists: dict[str, list[ShownList]]
@@ -115,6 +118,7 @@ class Report:
         sizes: per level (`top`, `sub`) and model, buckets of training size; empty without a
             hierarchy.
         runs: the runs, the baseline first.
+        leaderboard: of a comparison that the runs are the best of; None for runs as given.
     """
 
     command: str
@@ -127,3 +131,4 @@ class Report:
     sub_categories: list[CategoryRow]
     sizes: dict[str, dict[str, list[SizeBucket]]]
     runs: list[RunPart]
+    leaderboard: Leaderboard | None = None
