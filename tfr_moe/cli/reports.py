@@ -133,7 +133,7 @@ def report(
     split: Split = "test",
     metric: Annotated[
         str | None,
-        typer.Option("--metric", help="metric of categories and lists; see `tfr-moe metrics`"),
+        typer.Option("--metric", help="metric of categories and lists; default: session_auc"),
     ] = None,
     lists: Annotated[
         int, typer.Option("--lists", help="number of worst, best, lost and gained lists", min=0)
@@ -234,7 +234,8 @@ def explain(
     from tfr_moe.evaluation.evaluate import plain
     from tfr_moe.report.query_explanation import explain_request, render
 
-    explanation = explain_request(run, request)
+    with stderr().status(f"explaining with {run}"):
+        explanation = explain_request(run, request)
     if as_json:
         print(json.dumps(plain(explanation), indent=1))
         return

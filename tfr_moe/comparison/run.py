@@ -13,7 +13,7 @@ from tfr_moe.config import MODELS as ALL_MODELS
 from tfr_moe.config import MULTITASK_NAMES, load_config
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.evaluate import evaluate_run, plain
+from tfr_moe.evaluation.evaluate import counted, evaluate_run, plain
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.metrics.naming import check_positions
@@ -137,16 +137,23 @@ def _check(models: Sequence[str], metric: str, folder: DataFolder) -> None:
 
 def _leaderboard(plan: Plan, runs: Mapping[str, Sequence[Path]], console: Console) -> Leaderboard:
     results: dict[str, dict[str, list[PerListResult]]] = {}
-    total, done = 2 * sum(map(len, runs.values())), 0
     with progress_bar(console, "evaluating") as move:
         for split in ("validation", "test"):
-            results[split] = {model: [] for model in runs}
-            for model, of_model in runs.items():
-                for run in of_model:
-                    move(done, total, f"evaluating {model} on {split}")
-                    result = evaluate_run(plan.data, run, split, [plan.metric])
-                    results[split][model].append(result)
-                    done += 1
+            lists = plan.data.num_lists(split) or 0
+            count = counted(move, lists * sum(map(len, runs.values())))
+            results[split] = {
+                model: [
+                    evaluate_run(
+                        plan.data,
+                        run,
+                        split,
+                        [plan.metric],
+                        on_batch=count(f"evaluating {model} on {split}"),
+                    )
+                    for run in of_model
+                ]
+                for model, of_model in runs.items()
+            }
     finished = {
         model: {str(run.relative_to(plan.out / "runs")): trained(run) for run in of_model}
         for model, of_model in runs.items()

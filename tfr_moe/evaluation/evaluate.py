@@ -34,7 +34,7 @@ from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun, load_run
 from tfr_moe.training.run_folder import CONFIG_FILE
-from tfr_moe.utils.console import progress_bar
+from tfr_moe.utils.console import ProgressCallback, progress_bar
 
 POLICIES = get_args(Policy)
 
@@ -154,6 +154,35 @@ def _with_callback(
         yield by_task
 
 
+def counted(
+    move: ProgressCallback, total: int
+) -> Callable[[str], Callable[[str, ListBatch], None]]:
+    """Moves a progress bar by the lists of several evaluations.
+
+    Args:
+        move: moves the bar.
+        total: number of lists of all evaluations; 0 if it is not known.
+
+    Returns:
+        A function from the text of an evaluation to its `on_batch`.
+    """
+    done = 0
+
+    def count(stage: str) -> Callable[[str, ListBatch], None]:
+        counted_task: str | None = None  # the first one of several
+
+        def on_batch(task: str, batch: ListBatch) -> None:
+            nonlocal done, counted_task
+            counted_task = counted_task or task
+            if task == counted_task:
+                done += len(batch.list_ids)
+                move(done, total or None, stage)
+
+        return on_batch
+
+    return count
+
+
 def _configured_tasks(run: Path, schema: FeatureSchema) -> tuple[str, ...]:
     """The names of the tasks in the configuration of a run; empty without tasks or run."""
     if not (run / CONFIG_FILE).is_file():
@@ -202,13 +231,17 @@ def evaluate_runs(
     tasks = {name: _configured_tasks(run, folder.schema) for name, run in named.items()}
     labels = next((of_run for of_run in tasks.values() if of_run), ())
     results = {}
+    passes = len(named) + sum(map(bool, tasks.values()))
     with progress_bar(console, "evaluating") as move:
-        for number, (name, run) in enumerate(named.items()):
-            move(number, len(named), f"evaluating {name}")
-            results[name] = evaluate_run(folder, run, split, names, batch_size, labels)
+        count = counted(move, (folder.num_lists(split) or 0) * passes)
+        for name, run in named.items():
+            watch = count(f"evaluating {name}")
+            results[name] = evaluate_run(
+                folder, run, split, names, batch_size, labels, on_batch=watch
+            )
             if tasks[name]:
                 results[f"{name} (combined)"] = evaluate_run(
-                    folder, run, split, names, batch_size, labels, combined=True
+                    folder, run, split, names, batch_size, labels, combined=True, on_batch=watch
                 )
     base = next((name for name, run in named.items() if run == baseline), None)
     return compare_results(results, base, policy)

@@ -32,6 +32,7 @@ from tfr_moe.evaluation.breakdown import (
 )
 from tfr_moe.evaluation.evaluate import (
     compare_results,
+    counted,
     evaluate_run,
     open_run,
     run_names,
@@ -51,6 +52,7 @@ from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
 from tfr_moe.training.callbacks import HISTORY_FILE
 from tfr_moe.training.collapsed_gates import collapsed_gates
+from tfr_moe.utils.console import progress_bar
 from tfr_moe.utils.io import read_json
 
 Results: TypeAlias = Mapping[str, PerListResult]
@@ -145,9 +147,10 @@ def build_report(
     metrics, metric = _metrics(options.metric, tasks)
     results: dict[str, PerListResult] = {}
     calibration: dict[str, dict[str, CalibrationReport]] = {}
-    for name, run in opened.items():
-        by_task = {task: Calibration() for task in tasks or ("",)}
-        with console.status(f"evaluating {name}"):
+    with progress_bar(console, "evaluating") as move:
+        count = counted(move, (folder.num_lists(options.split) or 0) * len(opened))
+        for name, run in opened.items():
+            by_task = {task: Calibration() for task in tasks or ("",)}
             results[name] = evaluate_run(
                 folder,
                 run,
@@ -155,17 +158,18 @@ def build_report(
                 metrics,
                 options.batch_size,
                 tasks,
-                on_batch=_add_to(by_task),
+                on_batch=_add_to(by_task, count(f"evaluating {name}")),
             )
-        calibration[name] = {task: bins.report() for task, bins in by_task.items()}
+            calibration[name] = {task: bins.report() for task, bins in by_task.items()}
     base = next(iter(opened)) if len(opened) > 1 else None
     evaluated = EvaluatedRuns(opened, results, base, tasks, metric)
     with console.status("counting categories"):
         sizes = training_sizes(folder)
         categories = categories_of(folder, options.split)
     run_parts = []
-    for name in opened:
-        with console.status(f"analysing {name}"):
+    with progress_bar(console, "analysing") as move:
+        for number, name in enumerate(opened):
+            move(number, len(opened), f"analysing {name}")
             run_parts.append(_run_part(folder, evaluated, name, calibration[name], options))
     by_sub = _with_categories(results, categories, "sub")
     return Report(
@@ -192,8 +196,14 @@ def _metrics(wanted: str | None, tasks: Sequence[str]) -> tuple[tuple[str, ...],
     return metrics, f"{task or tasks[0]}_{bare}" if tasks else bare
 
 
-def _add_to(calibrations: Mapping[str, Calibration]) -> Callable[[str, ListBatch], None]:
-    return lambda task, batch: calibrations[task].add(batch)
+def _add_to(
+    calibrations: Mapping[str, Calibration], count: Callable[[str, ListBatch], None]
+) -> Callable[[str, ListBatch], None]:
+    def add(task: str, batch: ListBatch) -> None:
+        calibrations[task].add(batch)
+        count(task, batch)
+
+    return add
 
 
 def _data_part(folder: DataFolder, sizes: Mapping[str, Mapping[str, int]]) -> DataPart:
