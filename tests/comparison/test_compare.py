@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 import tfr_moe
-from tests.tiny import write_data_folder
+from tests.tiny import SCHEMA, write_data_folder
 from tfr_moe.comparison import training
 from tfr_moe.errors import UserError
 
@@ -36,6 +36,15 @@ def test_a_comparison_reports_and_does_not_train_again(folder, tmp_path, monkeyp
     assert tfr_moe.compare(folder, out, report=False, **arguments) == board
     with pytest.raises(UserError, match="holds a comparison made with"):
         tfr_moe.compare(folder, out, metric="ndcg", **arguments)
+
+
+@pytest.mark.parametrize("model", ["moe", "ple", "star"])
+def test_a_model_that_needs_a_hierarchy_is_rejected_before_any_is_trained(tmp_path, model):
+    schema = SCHEMA.model_copy(update={"hierarchy": None})
+    write_data_folder(tmp_path / "data", 8, 4, 4, schema=schema)
+    with pytest.raises(UserError, match=f"{model}: .*hierarchy"):
+        tfr_moe.compare(tmp_path / "data", tmp_path / "out", ["svm_rank", model], console=QUIET)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 
 from tfr_moe.comparison.training import LEARNING_RATES, Plan, train_models, trained
+from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES, load_config
 from tfr_moe.config import MODELS as ALL_MODELS
-from tfr_moe.config import MULTITASK_NAMES, load_config
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import counted, evaluate_run, plain
@@ -18,6 +18,7 @@ from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.metrics.naming import check_positions
 from tfr_moe.metrics.per_list import resolve
+from tfr_moe.training.run import make_scorer
 from tfr_moe.training.run_folder import CONFIG_FILE
 from tfr_moe.utils.console import progress_bar
 from tfr_moe.utils.io import make_folder, read_json, write_json
@@ -42,10 +43,10 @@ def claim(out: Path, note: str, options: Mapping[str, Any], kind: str) -> None:
     before = read_json(out / note)
     if before is not None:
         if before != options:
-            raise UserError(f"{out}: holds a {kind} made with {before}; choose another --out")
+            raise UserError(f"{out}: holds a {kind} made with {before}; choose another folder")
         return
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out}: exists and holds no {kind}; choose another --out")
+        raise UserError(f"{out}: exists and holds no {kind}; choose another folder")
     make_folder(out, str(out))
     write_json(out / note, options)
 
@@ -115,6 +116,8 @@ def compare(
         None if budget is None else seconds_of(budget),
     )
     plan.check()
+    for model in plan.models:
+        _check_data(plan, model)
     claim(out, NOTE_FILE, options, "comparison")
     runs = train_models(plan, console)
     board = _leaderboard(plan, runs, console)
@@ -133,6 +136,17 @@ def _check(models: Sequence[str], metric: str, folder: DataFolder) -> None:
             raise UserError(f"model {model!r}: must be one of {', '.join(allowed)}")
     resolve(metric)
     check_positions([metric], folder.schema.position)
+
+
+def _check_data(plan: Plan, model: str) -> None:
+    """Rejects a model that does not fit the data before the others are trained."""
+    if model in BASELINE_NAMES:
+        return
+    config = plan.config(model, plan.rates(model)[-1], plan.seed)
+    try:
+        make_scorer(plan.data, config)
+    except UserError as error:
+        raise UserError(f"{model}: {error}") from error
 
 
 def _leaderboard(plan: Plan, runs: Mapping[str, Sequence[Path]], console: Console) -> Leaderboard:
