@@ -9,7 +9,7 @@ from tfr_moe.evaluation.evaluate import counted
 from tfr_moe.utils import console as module
 
 
-def test_a_file_gets_a_line_after_ten_seconds_and_then_every_thirty(monkeypatch):
+def test_a_file_gets_a_line_ten_seconds_into_a_stage_and_then_every_thirty(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
     out = io.StringIO()
@@ -17,11 +17,14 @@ def test_a_file_gets_a_line_after_ten_seconds_and_then_every_thirty(monkeypatch)
         for seconds in range(75):
             now[0] = float(seconds)
             move(1000 * seconds, 80_000)
-        move(1, None, "writing")
+        for seconds in range(75, 86):
+            now[0] = float(seconds)
+            move(seconds - 75, None, "writing")
     assert out.getvalue().splitlines() == [
         "building the data set: 10,000 of 80,000 (12%), 10 s",
         "building the data set: 40,000 of 80,000 (50%), 40 s",
         "building the data set: 70,000 of 80,000 (88%), 70 s",
+        "writing: 10, 85 s",
     ]
 
 

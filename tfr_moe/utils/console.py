@@ -21,7 +21,7 @@ _FIRST_LINE, _NEXT_LINE = 10.0, 30.0
 def progress_bar(console: Console, description: str) -> Iterator[ProgressCallback]:
     """Shows a progress bar until the block ends, also by an exception.
 
-    What is no terminal gets a line instead: one after ten seconds, then one every thirty.
+    What is no terminal gets a line instead: ten seconds into each stage, then every thirty.
 
     Args:
         console: where to draw.
@@ -54,11 +54,14 @@ def progress_bar(console: Console, description: str) -> Iterator[ProgressCallbac
 
 def _line_printer(console: Console, description: str) -> ProgressCallback:
     started = time.monotonic()
-    due = started + _FIRST_LINE
+    due, last = started + _FIRST_LINE, 0
 
     def move(done: int, total: int | None = None, stage: str = description) -> None:
-        nonlocal due
+        nonlocal due, last
         now = time.monotonic()
+        if done < last:  # another stage, such as the next epoch
+            due = now + _FIRST_LINE
+        last = done
         if now < due:
             return
         due = now + _NEXT_LINE
