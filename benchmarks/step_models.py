@@ -11,6 +11,7 @@ import numpy as np
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.config import make_config
+from tfr_moe.config.presets import PRESET_MODELS
 from tfr_moe.schema import MASK, FeatureSchema, FeatureTables
 from tfr_moe.scorers import create
 from tfr_moe.training import make_optimizer
@@ -97,6 +98,7 @@ def ours(size: Size, model: str, **settings: Any) -> Any:
     config = make_config(
         {
             "model": model,
+            **({"preset": "paper"} if model in PRESET_MODELS else {}),
             "embedding_dim": EMBEDDING,
             "expert_hidden_dims": size.hidden,
             "num_experts": size.experts,

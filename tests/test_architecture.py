@@ -24,7 +24,7 @@ GROUPS = {
 
 # part or parts: what they may import
 RULES = {
-    "__init__": "_compat errors schema ranker",
+    "__init__": "_compat errors schema ranker comparison",
     "_compat errors": "",
     "tables": "errors",
     "utils": "_compat errors",
@@ -46,7 +46,8 @@ RULES = {
     "serving.export": "MODEL training serving serving.client",
     "report": "RUN analysis tuning serving.client serving.export",
     "ranker": "RUN report serving.client serving.export tables",
-    "cli": "RUN tables analysis reranking tuning beam report synthetic "
+    "comparison": "RUN report",
+    "cli": "RUN comparison tables analysis reranking tuning beam report synthetic "
     "serving serving.client serving.export",
 }
 

@@ -209,7 +209,7 @@ def test_parameters_are_those_of_scikit_learn():
 
 
 def test_presets_and_lists_without_schema(frame):
-    assert Ranker("moe", preset="recommended").config.gate.num_experts == 20
+    assert Ranker("moe", preset="paper").config.gate.num_experts == 10
     # Without a schema it is inferred.
     roles = {"list_id": "query_id", "label": "purchase", "time": "time", "position": "position"}
     ranker = Ranker("svm_rank").fit(frame, **roles, ignore=["click"], verbose=0)
@@ -228,7 +228,7 @@ ROLES = {"list_id": "query_id", "label": "purchase"}
     ("call", "message"),
     [
         (lambda f: Ranker("moa"), "Ranker: model must be one of"),
-        (lambda f: Ranker("dnn", top_k=2), "Ranker: top_k is not used by model 'dnn'"),
+        (lambda f: Ranker("dnn", top_k=3), "Ranker: top_k is not used by model 'dnn'"),
         (lambda f: Ranker("dnn").predict(f), "the ranker is not fitted; call fit"),
         (lambda f: Ranker("dnn").fit(f, list_id="query_id"), "label: name the column, or give"),
         (

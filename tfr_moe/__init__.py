@@ -29,12 +29,14 @@ _SUBMODULES = (
     "tuning",
 )
 
-__all__ = ["FeatureSchema", "Ranker", "UserError", "__version__", *_SUBMODULES]
+__all__ = ["FeatureSchema", "Ranker", "UserError", "__version__", "compare", *_SUBMODULES]
 
 
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"tfr_moe.{name}")
+    if name == "compare":
+        return importlib.import_module("tfr_moe.comparison").compare
     if name == "Ranker":
         return importlib.import_module("tfr_moe.ranker").Ranker
     raise AttributeError(f"module 'tfr_moe' has no attribute {name!r}")

@@ -1,7 +1,7 @@
 """Our own comparisons: any models under the same settings, and variants beyond the paper.
 
-`compare-models` has a row for each model that takes a category tree or none, with the library's
-defaults; towers, embeddings and the loss come from `with_settings`. `adv-hsc-moe-variants` changes
+`compare-models` has a row for each model that takes a category tree or none, with the first paper's
+settings; towers, embeddings and the loss come from `with_settings`. `adv-hsc-moe-variants` changes
 one setting of a mixture at a time. `complete-journey` compares towers of equal cost on the lists of
 `experiments.datasets.complete_journey`.
 """

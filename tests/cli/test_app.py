@@ -43,15 +43,10 @@ def test_a_demo_below_a_file_is_refused_in_one_line(tmp_path, capsys):
     assert ended(capsys, "demo", "--out", out) == (2, "", message)
 
 
-@pytest.mark.parametrize("model", demo.MODELS)
-def test_settings_of_the_demo_are_valid_for_each_of_its_models(model):
-    assert demo.demo_config(model, seed=3).model == model
-
-
 def test_the_commands_are_these():
     assert list(GROUP.commands) == [
         *("synth", "build", "check", "schema"),
-        *("train", "evaluate", "tune", "report", "explain"),
+        *("train", "evaluate", "compare", "tune", "report", "explain"),
         *("export", "serve", "rank", "predict", "load-test"),
         *("rerank-data", "demo"),
         *("models", "losses", "metrics", "settings"),

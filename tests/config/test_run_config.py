@@ -13,18 +13,21 @@ from tfr_moe.config import (
     load_config,
     make_config,
 )
+from tfr_moe.config.presets import PRESETS
 from tfr_moe.config.settings import Activation
 from tfr_moe.errors import UserError
 
 
-def test_defaults_are_those_of_the_paper():
+def test_defaults_are_the_recommended_settings():
     config = RunConfig()
     assert (config.gate.num_experts, config.gate.top_k, config.adversarial.num_adversarial) == (
-        10,
-        4,
+        20,
+        2,
         1,
     )
-    assert (config.hsc.hsc_weight, config.adversarial.adversarial_weight) == (1e-3, 1e-3)
+    assert (config.hsc.hsc_weight, config.adversarial.adversarial_weight) == (0.1, 1e-3)
+    assert (config.gate.importance_weight, config.gate.gate_learning_rate_multiplier) == (0.01, 5)
+    assert config.gate.gate_residual and config.experts.shared_expert
     assert config.experts.expert_hidden_dims == (1024, 512, 256)
     assert (
         config.features.embedding_dim,
@@ -38,23 +41,33 @@ def test_a_setting_that_the_model_does_not_use_is_rejected_by_name(name):
     for setting in set(SETTINGS) - set(MODELS[name].settings):
         default = MODELS[name].default(setting)
         other = {"bool": not default, "str": "other"}.get(type(default).__name__, 7)
-        with pytest.raises(UserError, match=rf"\b{setting}\b"):
-            make_config({"model": name, setting: other})
+        if other != PRESETS["paper"].get(setting):
+            with pytest.raises(UserError, match=rf"\b{setting}\b"):
+                make_config({"model": name, setting: other})
         assert make_config({"model": name, setting: default}).model == name
 
 
 def test_dnn_has_no_gate():
     expected = (
-        "gate_residual is not used by model 'dnn', "
-        "whose settings are listed by `tfr-moe settings dnn`"
+        "top_k is not used by model 'dnn', whose settings are listed by `tfr-moe settings dnn`"
     )
     with pytest.raises(UserError, match=expected):
-        load_config(model="dnn", gate_residual=True)
+        load_config(model="dnn", top_k=3)
 
 
 def test_settings_of_version_0_1_at_their_defaults_are_ignored():
     old = {"model": "moe", "own_share": 0.9, "dispatch": "segments", "hsc_on": "probabilities"}
     assert make_config(old) == make_config({"model": "moe"})
+
+
+def test_a_run_of_version_0_1_loads_with_the_settings_that_its_model_does_not_use():
+    """Its config.yaml holds all settings, at the defaults of that version."""
+    old = {"num_experts": 10, "top_k": 4, "hsc_weight": 1e-3, "gate_residual": False}
+    assert make_config({"model": "dnn", **old}) == make_config({"model": "dnn"})
+    assert make_config({"model": "lambdamart", **old}) == make_config({"model": "lambdamart"})
+    assert make_config({"model": "moe", **old}).gate.num_experts == 10
+    with pytest.raises(UserError, match="top_k is not used by model 'dnn'"):
+        make_config({"model": "dnn", **old, "top_k": 3})
 
 
 def test_settings_may_come_in_groups():
@@ -91,8 +104,8 @@ def test_a_number_with_an_exponent_is_a_number():
 
 
 REFUSED = {
-    "top_k=11": r"top_k must be <= num_experts = 10, got 11",
-    "num_adversarial=7": r"num_adversarial must be <= num_experts - top_k = 6, got 7",
+    "top_k=21": r"top_k must be <= num_experts = 20, got 21",
+    "num_adversarial=19": r"num_adversarial must be <= num_experts - top_k = 18, got 19",
     "learning_rat=1": r"unknown key 'learning_rat'; did you mean 'learning_rate'\?",
     "zzz=1": r"unknown key 'zzz'; allowed: model, ",
     "monitor=mrr": r"monitor must be loss or one of metrics \(session_auc, ndcg\), got 'mrr'",

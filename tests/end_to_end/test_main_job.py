@@ -94,9 +94,10 @@ def listening(server):
 def test_the_demo_prints_its_results_and_resumes(capsys, tmp_path):
     out = tmp_path / "demo"
     first = run(capsys, "demo", "--out", out, "--sessions", 1500)
-    verdict = first.out[first.out.index("is served: it has the best validation session_auc") :]
+    verdict = first.out[first.out.index("Ship ") :]
+    assert "is served: the best of the neural models by validation session_auc" in verdict
     assert "Try next:" in first.out
-    assert (out / "evaluation.json").exists()
+    assert (out / "comparison" / "leaderboard.json").exists()
     again = run(capsys, "demo", "--out", out, "--sessions", 1500)
-    assert "training" not in again.err
+    assert "epoch 1/" not in again.err
     assert again.out.endswith(verdict)

@@ -12,6 +12,7 @@ from tests.tiny import SCHEMA, TASKS
 from tfr_moe import losses
 from tfr_moe._compat import tf
 from tfr_moe.config import MODEL_NAMES, MULTITASK_NAMES, applicable, make_config
+from tfr_moe.config.presets import PRESET_MODELS
 from tfr_moe.schema import MASK
 from tfr_moe.scorers import create
 
@@ -88,7 +89,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 def build(case: str) -> tf.keras.Model:
     """The model of a case, initialised under its seed."""
     name, given = CASES[case]
-    settings = {"model": name, **WIDTHS, **EXPERTS, **given}
+    preset = {"preset": "paper"} if name in PRESET_MODELS else {}
+    settings = {"model": name, **preset, **WIDTHS, **EXPERTS, **given}
     if "preset" in given:
         settings = {key: value for key, value in settings.items() if value is not None}
     config = make_config(applicable(name, settings))

@@ -19,7 +19,13 @@ NEURAL: dict[str, Any] = {**SMALL, "num_epochs": 2}
 TREES = {"num_iterations": 10, "min_data_in_leaf": 5, "num_leaves": 7}
 CASES: dict[str, dict[str, Any]] = {
     "dnn": NEURAL,
-    "adv_hsc_moe": {**NEURAL, "num_experts": 4, "top_k": 2, "hsc_weight": 0.1},
+    "adv_hsc_moe": {
+        **NEURAL,
+        "preset": "paper",
+        "num_experts": 4,
+        "top_k": 2,
+        "hsc_weight": 0.1,
+    },
     "mmoe": {**NEURAL, "tower_hidden_dims": (4,)},
     "lambdamart": {"library_parameters": TREES},
 }

@@ -26,8 +26,8 @@ def root(tmp_path_factory):
     write_data_folder(folder / "data", 48, 16, 40)
     kinds = {
         "dnn": {"model": "dnn"},
-        "moe": {"model": "adv_hsc_moe"},
-        "residual": {"model": "adv_hsc_moe", "gate_residual": True},
+        "moe": {"model": "adv_hsc_moe", "preset": "paper"},
+        "residual": {"model": "adv_hsc_moe"},
     }
     for name, kind in kinds.items():
         settings = {**SETTINGS, **kind, "num_epochs": 1}

@@ -9,7 +9,13 @@ from tfr_moe.errors import UserError
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.training.run import make_scorer
 
-SMALL = ["num_experts=4", "top_k=2", "expert_hidden_dims=[8]", "embedding_dim=4"]
+SMALL = [
+    "shared_expert=false",
+    "num_experts=4",
+    "top_k=2",
+    "expert_hidden_dims=[8]",
+    "embedding_dim=4",
+]
 
 
 def towers_of(model):
@@ -33,7 +39,7 @@ def test_they_reach_the_towers_of_a_mixture_and_survive_its_config(folder):
 
 def test_the_tower_of_a_dnn_is_normalised_too(folder):
     scorer = make_scorer(
-        folder, load_config(model="dnn", overrides=[*SMALL[2:], "expert_norm=layer"])
+        folder, load_config(model="dnn", overrides=[*SMALL[3:], "expert_norm=layer"])
     )
     assert towers_of(scorer.build_model()).norm == "layer"
 

@@ -89,7 +89,12 @@ def test_a_mixture_over_a_schema_without_hierarchy_is_rejected(settings):
 def test_without_hierarchy_a_gate_of_named_features_needs_no_constraint():
     tables = TABLES._replace(vocabularies={**TABLES.vocabularies, "sub": ["x", "y", "z"]})
     model = MixtureScorer(
-        without_hierarchy(), tables, **GATED, gate_features=("sub", "top"), hsc_weight=None
+        without_hierarchy(),
+        tables,
+        **GATED,
+        gate_features=("sub", "top"),
+        hsc_weight=None,
+        gate_residual=False,
     ).build_model()
     assert model(raw_batch()).shape == [5, 4]
 

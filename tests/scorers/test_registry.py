@@ -5,6 +5,7 @@ import pytest
 from tests.scorers.batch import RERANKING, TABLES
 from tests.tiny import SCHEMA
 from tfr_moe.config import MODEL_NAMES, make_config
+from tfr_moe.config.presets import PRESET_MODELS
 from tfr_moe.errors import UserError
 from tfr_moe.layers import CategoryMixtureOfExperts, ItemTower
 from tfr_moe.scorers import MixtureScorer, TowerScorer, WideTowerScorer, create
@@ -74,19 +75,11 @@ def test_every_name_takes_all_settings_of_a_run(name, scorer):
     assert made.embedding_dim == 3
 
 
-def test_defaults_are_the_papers():
-    config = create("adv_hsc_moe", SCHEMA, TABLES, make_config({}).model_dump()).get_config()
-    expected = {
-        "num_experts": 10,
-        "top_k": 4,
-        "num_adversarial": 1,
-        "hsc_weight": 1e-3,
-        "adversarial_weight": 1e-3,
-        "expert_hidden_dims": [1024, 512, 256],
-        "embedding_dim": 16,
-        "gate_features": ["sub"],
-    }
-    assert {name: config[name] for name in expected} == expected
+@pytest.mark.parametrize("name", PRESET_MODELS)
+def test_a_scorer_has_the_defaults_of_a_run(name):
+    settings = make_config({"model": name, "seed": 1}).flat()
+    bare = create(name, SCHEMA, TABLES, {"seed": 1}).get_config()
+    assert bare == create(name, SCHEMA, TABLES, settings).get_config()
 
 
 @pytest.mark.parametrize("name", MODEL_NAMES)

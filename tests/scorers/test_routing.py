@@ -31,7 +31,7 @@ def test_the_explanation_has_the_models_logits_and_weights_that_sum_to_one(gate_
 
 
 def test_the_explained_experts_make_up_the_logits():
-    """The towers of the named experts, weighed as said, give the score again."""
+    """The towers of the named experts, weighed as said, and the shared one are the score."""
     model = create("moe", SCHEMA, TABLES, GATED).build_model()
     inputs = raw_batch()
     explained = explanation_model(model)(inputs)
@@ -39,6 +39,7 @@ def test_the_explained_experts_make_up_the_logits():
     towers = model.get_layer("mixture").towers
     each = towers(vectors, explained["expert_ids"], mask=inputs[MASK])
     mixed = tf.reduce_sum(each * explained["expert_weights"][:, tf.newaxis, :], axis=-1)
+    mixed += model.get_layer("mixture").shared(vectors, mask=inputs[MASK])
     np.testing.assert_allclose(mixed, explained["logits"], rtol=1e-6)
 
 

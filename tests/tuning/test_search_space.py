@@ -166,7 +166,7 @@ REJECTED = {
     "a single value": ({"top_k": 3}, "top_k: must be a list of values or a range. Received: 3"),
     "a wrong value": ({"top_k": ["two"]}, "top_k: .*integer.*Received: 'two'"),
     "a value out of range": ({"hsc_weight": [-1]}, "hsc_weight: .*greater than or equal to 0"),
-    "too many experts": ({"top_k": [2, 40]}, "top_k must be <= num_experts = 10, got 40"),
+    "too many experts": ({"top_k": [2, 40]}, "top_k must be <= num_experts = 20, got 40"),
     "the same twice": ({"hsc_weight": [0.1, "1e-1"]}, "values must differ"),
     "a bad range": ({"hsc_weight": {"min": 1, "max": 0}}, "min must be < max, got 1 and 0"),
     "a log of 0": (

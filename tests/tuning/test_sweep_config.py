@@ -35,7 +35,7 @@ REJECTED = {
     "an unknown key": ({"spce": 1}, r"unknown key 'spce'; did you mean 'space'\?"),
     "a run's setting": ({"top_k": 1}, "'top_k'; it is a setting of runs: set it below base"),
     "an unknown setting": ({"base": {"topk": 1}}, r"base: unknown key 'topk'; did you mean 'top_k"),
-    "a bad setting": ({"base": {"top_k": 11}}, "base: top_k must be <= num_experts = 10, got 11"),
+    "a bad setting": ({"base": {"top_k": 21}}, "base: top_k must be <= num_experts = 20, got 21"),
     "no space": ({}, "space: Field required"),
     "an algorithm": ({"algorithm": "grit"}, "algorithm: Input should be 'grid', 'random'"),
     "no limit": ({"algorithm": "random"}, "max_trials is needed by algorithm 'random'"),

@@ -48,7 +48,7 @@ def demo(
 ) -> None:
     """Run the complete workflow once on synthetic logs.
 
-    Logs, data set, three models, comparison, export, server, one query.
+    Logs, data set, four models, comparison, export, server, one query.
 
     Example: tfr-moe demo --out demo
     """
@@ -66,6 +66,7 @@ app.command()(check.check)
 app.command()(schema)
 app.command()(models.train)
 app.command()(models.evaluate)
+app.command()(reports.compare)
 app.command()(reports.tune)
 app.command()(reports.report)
 app.command()(reports.explain)

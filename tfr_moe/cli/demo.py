@@ -12,40 +12,28 @@ from typing import Any
 
 from rich.console import Console
 
-from tfr_moe.baselines import train_any
-from tfr_moe.config import BASELINE_NAMES, RunConfig, applicable, make_config
-from tfr_moe.config.presets import PRESETS
+from tfr_moe.comparison import claim, compare
+from tfr_moe.config import BASELINE_NAMES
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.evaluate import EvaluationReport, evaluate_runs, to_json
-from tfr_moe.evaluation.significance import Comparison
-from tfr_moe.evaluation.tables import render as render_evaluation
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.serving.export import export_run
 from tfr_moe.synthetic import SearchLogOptions, generate
-from tfr_moe.training.run_folder import METRICS_FILE
 from tfr_moe.utils.console import progress_bar
-from tfr_moe.utils.io import make_folder, read_json, write_json
+from tfr_moe.utils.io import write_json
 
 MODELS = ("dnn", "adv_hsc_moe", "wide_dnn", "lambdamart")
-BASELINE = "dnn"
-METRIC = "session_auc"
-
-
-def demo_config(model: str, seed: int) -> RunConfig:
-    """The recommended settings with small towers, to train in minutes on two cores."""
-    settings = {
-        **PRESETS["recommended"],
-        "seed": seed,
-        "expert_hidden_dims": (64, 32),
-        "embedding_dim": 8,
-        "embedding_l2": 1e-3,
-        "learning_rate": 1e-3,
-        "num_epochs": 12,
-        "early_stopping_patience": 2,
-    }
-    return make_config({"model": model, **applicable(model, settings)})
+SETTINGS = {
+    "expert_hidden_dims": (64, 32),
+    "embedding_dim": 8,
+    "embedding_l2": 1e-3,
+    "learning_rate": 1e-3,
+    "library_parameters": {"learning_rate": 0.05},
+    "num_epochs": 12,
+    "early_stopping_patience": 2,
+}
+"""Small towers and fixed learning rates, to train in minutes on two cores."""
 
 
 @contextmanager
@@ -57,7 +45,7 @@ def _step(console: Console, text: str) -> Iterator[None]:
 
 
 def run_demo(out: str | Path, sessions: int = 12_000, seed: int = 0) -> None:
-    """Makes logs, data, four runs, a comparison, an export and one answered query below `out`.
+    """Makes logs, data, a comparison of four models, an export and one answered query below `out`.
 
     The same call resumes an interrupted demo. The neural model that is best on the validation split
     is exported.
@@ -72,66 +60,38 @@ def run_demo(out: str | Path, sessions: int = 12_000, seed: int = 0) -> None:
     """
     out = Path(out)
     console = Console(stderr=True)
-    _claim(out, {"sessions": sessions, "seed": seed})
-    logs, data, runs, models = (out / name for name in ("logs", "data", "runs", "models"))
+    claim(out, "demo.json", {"sessions": sessions, "seed": seed}, "demo")
+    logs, data, models = (out / name for name in ("logs", "data", "models"))
     if not logs.exists():
-        with _step(console, f"1/6 search logs of {sessions} sessions"):
+        with _step(console, f"1/5 search logs of {sessions} sessions"):
             _make_logs(logs, sessions, seed, console)
     if not data.exists():
-        with _step(console, "2/6 logs to a data set, with Apache Beam"):
+        with _step(console, "2/5 logs to a data set, with Apache Beam"):
             _build_data(logs, data, console)
-    for model in MODELS:
-        if not (runs / model / "metrics.json").exists():
-            with _step(console, f"3/6 training {model}"):
-                train_any(data, runs / model, demo_config(model, seed), console)
-    with _step(console, "4/6 comparison on the test split"):
-        report = _compare(data, runs, out / "evaluation.json")
-    served = best_model(runs)
-    if not (models / served / "1").exists():
-        with _step(console, f"5/6 export of {served}, checked in a fresh process"):
-            export_run(runs / served, models / served, data, version=1, console=console)
-    with _step(console, "6/6 local server, and one query over gRPC"):
-        _query(data, models, served, out / "request.json")
-    difference = report.comparisons[served][METRIC] if served != BASELINE else None
-    print(f"\n{verdict(served, difference)}")
-    _farewell(out, served)
-
-
-def best_model(runs: Path) -> str:
-    """The neural model with the highest validation metric."""
-    best = {
-        model: read_json(runs / model / METRICS_FILE)["best"][f"val_{METRIC}"]
-        for model in MODELS
-        if model not in BASELINE_NAMES
-    }
-    return max(best, key=lambda model: best[model])
-
-
-def verdict(served: str, difference: Comparison | None) -> str:
-    """What is served and why, and its difference from the baseline on test, None for itself."""
-    chosen = f"{served} is served: it has the best validation {METRIC} of the neural models."
-    if difference is None:
-        return chosen
-    low, high = difference.low, difference.high
-    significance = "significant" if low > 0 or high < 0 else "not significant"
-    return (
-        f"{chosen}\nTest {METRIC} minus that of {BASELINE}: {difference.difference:+.4f} "
-        f"[{low:+.4f}, {high:+.4f}], {significance} over lists\n"
-        "(one training run each: seed variance is not included)."
-    )
-
-
-def _claim(out: Path, options: dict[str, Any]) -> None:
-    note = out / "demo.json"
-    before = read_json(note)
-    if before is not None:
-        if before != options:
-            raise UserError(f"{out}: holds a demo made with {before}; choose another --out")
-        return
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out}: exists and holds no demo; choose another --out")
-    make_folder(out, str(out))
-    write_json(note, options)
+    with _step(console, "3/5 training and comparison of four models"):
+        board = compare(
+            data,
+            out / "comparison",
+            MODELS,
+            settings=SETTINGS,
+            min_seeds=1,
+            budget=0,
+            seed=seed,
+            report=False,
+            console=console,
+        )
+    best = next(entry for entry in board.entries if entry.model not in BASELINE_NAMES)
+    run = out / "comparison" / "runs" / best.best_run
+    if not (models / best.model / "1").exists():
+        with _step(console, f"4/5 export of {best.model}, checked in a fresh process"):
+            export_run(run, models / best.model, data, version=1, console=console)
+    with _step(console, "5/5 local server, and one query over gRPC"):
+        _query(data, models, best.model, out / "request.json")
+    tables = Console()
+    tables.print(board.table(tables.width))
+    print(f"\n{board.verdict}")
+    print(f"{best.model} is served: the best of the neural models by validation {board.metric}.")
+    _farewell(out, best.model, run)
 
 
 def _make_logs(logs: Path, sessions: int, seed: int, console: Console) -> None:
@@ -150,14 +110,6 @@ def _build_data(logs: Path, data: Path, console: Console) -> None:
     )
     with progress_bar(console, "building") as progress:
         build(options, progress)
-
-
-def _compare(data: Path, runs: Path, target: Path) -> EvaluationReport:
-    others = [runs / model for model in MODELS if model != BASELINE]
-    report = evaluate_runs(data, others, baseline=runs / BASELINE)
-    write_json(target, to_json(report))
-    render_evaluation(report, Console(), max_categories=10)
-    return report
 
 
 def example_request(data: DataFolder, split: str = "test") -> dict[str, Any]:
@@ -186,17 +138,17 @@ def _query(data: Path, models: Path, served: str, request_file: Path) -> None:
         console.print(render(ranking, request.items, console.width))
 
 
-def _farewell(out: Path, served: str) -> None:
-    folder = shlex.quote(str(out))
+def _farewell(out: Path, served: str, run: Path) -> None:
+    folder, best = shlex.quote(str(out)), shlex.quote(str(run))
     print(
         f"""
-In {folder}: logs/, data/ (ExampleListWithContext), runs/ (one folder a model), evaluation.json,
-models/{served}/1 (SavedModel for TF Serving), request.json.
+In {folder}: logs/, data/ (ExampleListWithContext), comparison/ (leaderboard.json, and a run of each
+model), models/{served}/1 (SavedModel for TF Serving), request.json.
 
 Try next:
-  tensorboard --logdir {folder}/runs
-  tfr-moe train --data {folder}/data --model moe --out {folder}/runs/moe --set learning_rate=1e-3
-  tfr-moe evaluate --data {folder}/data --run {folder}/runs/moe --baseline {folder}/runs/dnn
+  tensorboard --logdir {folder}/comparison/runs
+  tfr-moe train --data {folder}/data --model moe --out {folder}/moe --set learning_rate=1e-3
+  tfr-moe evaluate --data {folder}/data --run {folder}/moe --baseline {best}
   tfr-moe serve --models {folder}/models &
   tfr-moe rank --target localhost:8500 --model {served} --request {folder}/request.json"""
     )

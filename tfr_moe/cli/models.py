@@ -38,7 +38,8 @@ def train(
         typer.Option("--set", help="a setting, key=value; see `tfr-moe settings`; repeatable"),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option("--preset", help="settings by name: paper or recommended")
+        str | None,
+        typer.Option("--preset", help="settings by name: recommended (the defaults) or paper"),
     ] = None,
 ) -> None:
     """Train a model.

@@ -1,4 +1,4 @@
-"""Commands that search settings and report runs: tune, report, explain."""
+"""Commands that search, compare and report: tune, compare, report, explain."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tfr_moe.cli.options import BatchSize, Data, Split, reject_with, stderr
+from tfr_moe.cli.options import BatchSize, Data, Seed, Split, reject_with, stderr
 from tfr_moe.errors import UserError
 
 
@@ -57,6 +57,56 @@ def tune(
     )
 
 
+def compare(
+    data: Data,
+    out: Annotated[Path, typer.Option("--out", help="folder of the comparison")],
+    models: Annotated[
+        str,
+        typer.Option("--models", help="names of `tfr-moe models`, with commas"),
+    ] = "lambdamart,dnn,wide_dnn,adv_hsc_moe,ple,star",
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            help="training time, such as 90s, 30m or 2h: as many seeds as fit, from 2 to 10; "
+            "default: 3 seeds",
+        ),
+    ] = None,
+    metric: Annotated[
+        str, typer.Option("--metric", help="metric to select and compare models by")
+    ] = "session_auc",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="a setting of all models that use it, key=value; repeatable"),
+    ] = None,
+    seed: Seed = 1,
+) -> None:
+    """Train several models and say which to ship.
+
+    Each selects its learning rate on validation and is trained with several seeds. The test split
+    is read once, for a leaderboard with intervals. Re-running the same command resumes.
+
+    Example: tfr-moe compare --data data --out comparison --budget 30m
+    """
+    from tfr_moe.comparison import compare as compare_models
+    from tfr_moe.utils.settings import parse_pairs
+
+    board = compare_models(
+        data,
+        out,
+        models.split(","),
+        settings=parse_pairs(settings or []),
+        metric=metric,
+        budget=budget,
+        seed=seed,
+        console=stderr(),
+    )
+    console = Console()
+    console.print(board.table(console.width))
+    print(f"\n{board.verdict}")
+    stderr().print(f"wrote {out}/report.html", soft_wrap=True, highlight=False)
+
+
 def report(
     data: Annotated[
         Path | None, typer.Option("--data", help="data-set folder made by `tfr-moe build`")
@@ -76,7 +126,7 @@ def report(
     split: Split = "test",
     metric: Annotated[
         str | None,
-        typer.Option("--metric", help="metric of categories and lists; see `tfr-moe metrics`"),
+        typer.Option("--metric", help="metric of categories and lists; default: session_auc"),
     ] = None,
     lists: Annotated[
         int, typer.Option("--lists", help="number of worst, best, lost and gained lists", min=0)
@@ -170,7 +220,8 @@ def explain(
     from tfr_moe.evaluation.evaluate import plain
     from tfr_moe.report.query_explanation import explain_request, render
 
-    explanation = explain_request(run, request)
+    with stderr().status(f"explaining with {run}"):
+        explanation = explain_request(run, request)
     if as_json:
         print(json.dumps(plain(explanation), indent=1))
         return

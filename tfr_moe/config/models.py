@@ -108,6 +108,7 @@ MODELS: dict[str, ModelSpec] = {
         "one tower with the active parameters of the mixture",
         (*_SINGLE, "num_experts", "top_k"),
         "tfr_moe.scorers.tower:WideTowerScorer",
+        defaults={"top_k": 3},  # the two active experts of the mixture and its shared one
     ),
     "moe": _mixture("N towers, of which a gate selects K", hsc_weight=None, num_adversarial=0),
     "adv_moe": _mixture("moe with AdvLoss", *_ADVERSARIAL, hsc_weight=None),
@@ -184,13 +185,29 @@ MODELS: dict[str, ModelSpec] = {
         "a network per task from one factored tensor", "tensor_factorization", "tensor_ranks"
     ),
     "omoe": _multi_task(
-        "experts with one gate for all tasks", "omoe", "num_experts", dense_gate=True
+        "experts with one gate for all tasks",
+        "omoe",
+        "num_experts",
+        defaults={"num_experts": 10},
+        dense_gate=True,
     ),
-    "mmoe": _multi_task("experts with a gate per task", "mmoe", "num_experts", dense_gate=True),
+    "mmoe": _multi_task(
+        "experts with a gate per task",
+        "mmoe",
+        "num_experts",
+        defaults={"num_experts": 10},
+        dense_gate=True,
+    ),
     "category_mmoe": ModelSpec(
         "experts with a category gate per task",
         (*_TASKS, *_CATEGORY_GATES),
         "tfr_moe.scorers.multitask:CategoryMMoEScorer",
+        defaults={
+            "num_experts": 10,
+            "top_k": 4,
+            "gate_learning_rate_multiplier": 1.0,
+            "hsc_weight": 1e-3,
+        },
         kind="multi_task",
     ),
     "lambdamart": _baseline("LightGBM's LambdaMART"),

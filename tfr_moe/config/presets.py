@@ -1,12 +1,12 @@
-"""Settings of the mixture family by name: the paper's, and those that were found to work.
+"""Settings of the mixture family by name.
 
-`recommended` is what docs/results.md ends in: many experts of which few are active, so that the
-mixture knows more than it computes, and one more that scores every item, so that none has to learn
-what all lists have in common; a gate that begins as the top category's and learns how a
-sub-category differs, and a stronger HSC, both so that small categories learn from their siblings;
+`recommended` is the defaults, which docs/results.md ends in: many experts of which few are active,
+so that the mixture knows more than it computes, and one more that scores every item, so that none
+has to learn what all lists have in common; a gate that begins as the top category's and learns how
+a sub-category differs, and a stronger HSC, both so that small categories learn from their siblings;
 noise and a little balance, so that no expert is left behind; a gate that learns faster than the
 towers, because it sees each category seldom. Towers, embeddings and the learning rate follow the
-data, so they are not in it.
+data: their defaults are the paper's. `paper` has all settings of the first paper.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ PRESET_MODELS = ("dnn", "wide_dnn", "moe", "adv_moe", "hsc_moe", "adv_hsc_moe")
 """Models that take presets; `dnn` and `wide_dnn` so that they can be compared under the same."""
 
 PRESETS: dict[str, dict[str, Any]] = {
+    "recommended": {},
     "paper": {
         "num_experts": 10,
         "top_k": 4,
@@ -29,23 +30,13 @@ PRESETS: dict[str, dict[str, Any]] = {
         "importance_weight": 0.0,
         "noisy_gate": True,
         "gate_learning_rate_multiplier": 1.0,
+        "gate_residual": False,
+        "shared_expert": False,
         "expert_hidden_dims": (1024, 512, 256),
         "embedding_dim": 16,
         "activation": "relu",
         "optimizer": "adamw",
         "learning_rate": 1e-4,
-    },
-    "recommended": {
-        "num_experts": 20,
-        "top_k": 2,
-        "num_adversarial": 1,
-        "hsc_weight": 0.1,
-        "adversarial_weight": 1e-3,
-        "importance_weight": 0.01,
-        "noisy_gate": True,
-        "gate_learning_rate_multiplier": 5.0,
-        "gate_residual": True,
-        "shared_expert": True,
     },
 }
 
@@ -61,8 +52,8 @@ def preset_settings(name: str, model: str | None = None) -> dict[str, Any]:
         UserError: for an unknown name, or a model that presets are not for.
 
     Example:
-        >>> preset_settings("recommended", "adv_hsc_moe")["top_k"]
-        2
+        >>> preset_settings("paper", "adv_hsc_moe")["top_k"]
+        4
     """
     if name not in PRESETS:
         raise UserError(f"preset {name!r}: must be one of {', '.join(PRESETS)}")

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from tfr_moe.config.models import MODELS, ModelSpec
-from tfr_moe.config.presets import preset_settings
+from tfr_moe.config.presets import PRESETS, preset_settings
 from tfr_moe.config.settings import (
     GROUPS,
     SETTINGS,
@@ -68,8 +68,8 @@ class RunConfig(BaseModel):
     """The settings of one training run.
 
     Settings live in groups by concern (`config.gate.top_k`); files and the command line use their
-    flat names (`top_k`). Defaults are those of the first paper, or the model's own
-    (`ModelSpec.defaults`).
+    flat names (`top_k`). Defaults are the settings that docs/results.md recommends, or the model's
+    own (`ModelSpec.defaults`); those of the first paper are the preset `paper`.
 
     Raises:
         pydantic.ValidationError: for an unknown setting, a value that does not fit, or a setting
@@ -301,6 +301,11 @@ def _without_old(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     elif current.get("dispatch") in _DISPATCH:
         old = current["dispatch"]
         raise UserError(f"{where}: dispatch {old!r} of version 0.1.0 is now {_DISPATCH[old]!r}")
+    # Files of version 0.1.0 hold all settings, and its defaults were the paper's.
+    model = MODELS.get(current.get("model", "adv_hsc_moe"))
+    for name, default in PRESETS["paper"].items():
+        if model and name not in model.settings and current.get(name, ()) == default:
+            del current[name]
     return current
 
 

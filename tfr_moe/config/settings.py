@@ -47,20 +47,20 @@ def _check_widths(name: str, widths: tuple[int, ...]) -> tuple[int, ...]:
 class GateSettings(Group):
     """The gate: how many experts there are, which it selects, and how it is trained."""
 
-    num_experts: int = Field(10, ge=1, description="N, the number of experts")
-    top_k: int = Field(4, ge=1, description="K, the number of experts selected for a list")
+    num_experts: int = Field(20, ge=1, description="N, the number of experts")
+    top_k: int = Field(2, ge=1, description="K, the number of experts selected for a list")
     gate_features: tuple[str, ...] | None = Field(
         None, description="context features the gate sees, or [all]; null: the child category"
     )
     gate_residual: bool = Field(
-        False, description="gate = gate of the parent category + residual of the child's"
+        True, description="gate = gate of the parent category + residual of the child's"
     )
     noisy_gate: bool = Field(True, description="add noise to the gate's logits in training")
     gate_learning_rate_multiplier: float = Field(
-        1.0, gt=0, description="learning rate of the gates over that of the rest"
+        5.0, gt=0, description="learning rate of the gates over that of the rest"
     )
     importance_weight: float = Field(
-        0.0, ge=0, description="weight of the balance of gate weight between experts"
+        0.01, ge=0, description="weight of the balance of gate weight between experts"
     )
 
 
@@ -76,7 +76,7 @@ class ExpertSettings(Group):
         "none", description="normalization of a tower's hidden layers, over its own valid items"
     )
     shared_expert: bool = Field(
-        False, description="one more tower that scores every item beside the selected experts"
+        True, description="one more tower that scores every item beside the selected experts"
     )
     dispatch: Literal["sorted", "grouped"] = Field(
         "sorted",
@@ -107,7 +107,7 @@ class ExpertSettings(Group):
 class HSCSettings(Group):
     """The hierarchical soft constraint."""
 
-    hsc_weight: float = Field(1e-3, ge=0, description="lambda_1, weight of HSC")
+    hsc_weight: float = Field(0.1, ge=0, description="lambda_1, weight of HSC")
 
 
 class AdversarialSettings(Group):

@@ -37,7 +37,7 @@ from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun, load_run
 from tfr_moe.training.run_folder import CONFIG_FILE
-from tfr_moe.utils.console import progress_bar
+from tfr_moe.utils.console import ProgressCallback, progress_bar
 from tfr_moe.utils.failures import file_errors
 
 POLICIES = get_args(Policy)
@@ -167,6 +167,43 @@ def _count_order(order: OrderSums, counted: str, task: str, batch: ListBatch) ->
     order.add(batch.labels[batch.mask] > 0, row_splits)
 
 
+def _all_of(*callbacks: Callable[[str, ListBatch], None]) -> Callable[[str, ListBatch], None]:
+    def on_batch(task: str, batch: ListBatch) -> None:
+        for callback in callbacks:
+            callback(task, batch)
+
+    return on_batch
+
+
+def counted(
+    move: ProgressCallback, total: int
+) -> Callable[[str], Callable[[str, ListBatch], None]]:
+    """Moves a progress bar by the lists of several evaluations.
+
+    Args:
+        move: moves the bar.
+        total: number of lists of all evaluations; 0 if it is not known.
+
+    Returns:
+        A function from the text of an evaluation to its `on_batch`.
+    """
+    done = 0
+
+    def count(stage: str) -> Callable[[str, ListBatch], None]:
+        counted_task: str | None = None  # the first one of several
+
+        def on_batch(task: str, batch: ListBatch) -> None:
+            nonlocal done, counted_task
+            counted_task = counted_task or task
+            if task == counted_task:
+                done += len(batch.list_ids)
+                move(done, total or None, stage)
+
+        return on_batch
+
+    return count
+
+
 def _configured_tasks(run: Path, schema: FeatureSchema) -> tuple[str, ...]:
     """The names of the tasks in the configuration of a run; empty without tasks or run."""
     if not (run / CONFIG_FILE).is_file():
@@ -215,17 +252,25 @@ def evaluate_runs(
     named = run_names([*([baseline] if baseline else []), *runs])
     tasks = {name: _configured_tasks(run, folder.schema) for name, run in named.items()}
     labels = next((of_run for of_run in tasks.values() if of_run), ())
-    results = {}
+    results: dict[str, PerListResult] = {}
+    count_order = partial(_count_order, order, labels[0] if labels else "")
+    passes = len(named) + sum(map(bool, tasks.values()))
     with progress_bar(console, "evaluating") as move:
-        for number, (name, run) in enumerate(named.items()):
-            move(number, len(named), f"evaluating {name}")
-            count = None if number else partial(_count_order, order, labels[0] if labels else "")
+        count = counted(move, (folder.num_lists(split) or 0) * passes)
+        for name, run in named.items():
+            watch = count(f"evaluating {name}")
             results[name] = evaluate_run(
-                folder, run, split, names, batch_size, labels, on_batch=count
+                folder,
+                run,
+                split,
+                names,
+                batch_size,
+                labels,
+                on_batch=watch if results else _all_of(watch, count_order),
             )
             if tasks[name]:
                 results[f"{name} (combined)"] = evaluate_run(
-                    folder, run, split, names, batch_size, labels, combined=True
+                    folder, run, split, names, batch_size, labels, combined=True, on_batch=watch
                 )
     leak = None if folder.schema.position else order.warning()
     if leak:

@@ -15,7 +15,6 @@ from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.analysis.attention import POSITIONS, attended, encoder_of, gather_maps
-from tfr_moe.analysis.gates import GateReport, gate_reports
 from tfr_moe.analysis.item_groups import Grouping, Positions, grouping_of
 from tfr_moe.analysis.learning_curves import learning_curves
 from tfr_moe.analysis.list_examples import ShownList, extremes, fetch, show_list
@@ -29,12 +28,14 @@ from tfr_moe.evaluation.breakdown import (
 )
 from tfr_moe.evaluation.evaluate import (
     compare_results,
+    counted,
     evaluate_run,
     open_run,
     run_names,
     scorer_of,
     task_names,
 )
+from tfr_moe.evaluation.leaderboard import Leaderboard
 from tfr_moe.evaluation.results import PerListResult, summarize
 from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.evaluation.significance import alignment, compare, seed_interval
@@ -42,9 +43,12 @@ from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.metrics.per_list import resolve
 from tfr_moe.report.model import DataPart, Report, RunPart, SeedsPart
 from tfr_moe.schema import FeatureSchema
+from tfr_moe.scorers.gate_maps import GateReport, gate_reports
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
 from tfr_moe.training.callbacks import read_history
+from tfr_moe.training.collapsed_gates import collapsed_gates
+from tfr_moe.utils.console import progress_bar
 
 Results: TypeAlias = Mapping[str, PerListResult]
 Opened: TypeAlias = "LoadedRun | BaselineRun"
@@ -101,21 +105,23 @@ class EvaluatedRuns:
 
 def build_report(
     data: str | Path,
-    runs: Sequence[Path],
+    runs: Sequence[Path] | Mapping[str, Path],
     baseline: Path | None = None,
     options: ReportOptions | None = None,
     command: str = "",
     console: Console | None = None,
+    leaderboard: Leaderboard | None = None,
 ) -> Report:
     """Evaluates runs on a data set and collects everything the report shows.
 
     Args:
         data: the data-set folder.
-        runs: folders of finished runs of any model.
+        runs: folders of finished runs of any model, or a name for each.
         baseline: the run that others are compared with; None for the first of several runs.
         options: see `ReportOptions`.
         command: command line to print at the end of the report.
         console: destination of progress output; None for stderr.
+        leaderboard: of a comparison that the runs are the best of.
 
     Raises:
         UserError: if a run or the split does not exist, or the metric is unknown.
@@ -123,15 +129,20 @@ def build_report(
     console, options = console or Console(stderr=True), options or ReportOptions()
     folder = DataFolder(data)
     folder.files(options.split)
-    named = run_names([*([baseline] if baseline else []), *runs])
+    if isinstance(runs, Mapping):
+        named = dict(runs)
+    else:
+        named = run_names([*([baseline] if baseline else []), *runs])
     opened = {name: open_run(run) for name, run in named.items()}
     tasks = next((names for names in map(task_names, opened.values()) if names), ())
     metrics, metric = _metrics(options.metric, tasks)
     results: dict[str, PerListResult] = {}
-    for name, run in opened.items():
-        with console.status(f"evaluating {name}"):
+    with progress_bar(console, "evaluating") as move:
+        count = counted(move, (folder.num_lists(options.split) or 0) * len(opened))
+        for name, run in opened.items():
+            watch = count(f"evaluating {name}")
             results[name] = evaluate_run(
-                folder, run, options.split, metrics, options.batch_size, tasks
+                folder, run, options.split, metrics, options.batch_size, tasks, on_batch=watch
             )
     base = next(iter(opened)) if len(opened) > 1 else None
     evaluated = EvaluatedRuns(opened, results, base, tasks, metric)
@@ -139,8 +150,9 @@ def build_report(
         sizes = training_sizes(folder)
         categories = categories_of(folder, options.split)
     run_parts = []
-    for name in opened:
-        with console.status(f"analysing {name}"):
+    with progress_bar(console, "analysing") as move:
+        for number, name in enumerate(opened):
+            move(number, len(opened), f"analysing {name}")
             run_parts.append(_run_part(folder, evaluated, name, options))
     by_sub = {} if categories is None else _by_sub_category(results, categories)
     return Report(
@@ -153,6 +165,7 @@ def build_report(
         seeds=_seeds(evaluated),
         sub_categories=per_category(by_sub, metric, base) if by_sub else [],
         runs=run_parts,
+        leaderboard=leaderboard,
     )
 
 
@@ -244,6 +257,7 @@ def _run_part(
         command=f"{command} --config {run.path}/config.yaml --out RUN",
         curves=learning_curves(history, metrics, config) if history else None,
         gates=gates,
+        warnings=collapsed_gates(gates, config),
         attention=attention,
         attention_lists=attention_lists,
         lists=lists_of(evaluated, name, dataset, options.num_lists),

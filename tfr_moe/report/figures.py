@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
-from tfr_moe.analysis.gates import CategoryGate, GateReport
 from tfr_moe.analysis.learning_curves import Curve
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.significance import Comparison
+from tfr_moe.scorers.gate_maps import CategoryGate, GateReport
 
 try:
     import plotly.graph_objects as go

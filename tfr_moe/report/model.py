@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tfr_moe.analysis.gates import GateReport
 from tfr_moe.analysis.learning_curves import LearningCurves
 from tfr_moe.analysis.list_examples import ShownList
 from tfr_moe.evaluation.breakdown import CategoryRow
 from tfr_moe.evaluation.evaluate import EvaluationReport
+from tfr_moe.evaluation.leaderboard import Leaderboard
 from tfr_moe.evaluation.significance import Comparison, SeedInterval
+from tfr_moe.scorers.gate_maps import GateReport
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class RunPart:
         command: command line that repeats the training.
         curves: None for a model that is not trained by epochs.
         gates: by name of the gate; empty without experts.
+        warnings: what has collapsed in the gates, and what to change.
         attention: by grouping a map, see `AttentionMap.as_json`; empty without attention.
         attention_lists: number of lists in the attention maps.
         lists: example lists by kind: `worst` and `best` by `Report.metric`, and `lost` and `gained`
@@ -89,6 +91,7 @@ class RunPart:
     command: str
     curves: LearningCurves | None
     gates: dict[str, GateReport]
+    warnings: list[str]
     attention: dict[str, Any]
     attention_lists: int
     lists: dict[str, list[ShownList]]
@@ -108,6 +111,7 @@ class Report:
         seeds: groups of runs that differ in their seed; empty without such a group.
         sub_categories: table of sub-categories; empty without a hierarchy.
         runs: the runs, the baseline first.
+        leaderboard: of a comparison that the runs are the best of; None for runs as given.
     """
 
     command: str
@@ -119,3 +123,4 @@ class Report:
     seeds: list[SeedsPart]
     sub_categories: list[CategoryRow]
     runs: list[RunPart]
+    leaderboard: Leaderboard | None = None

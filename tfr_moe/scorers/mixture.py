@@ -60,16 +60,16 @@ class MixtureScorer(FeatureScorer):
         tables: FeatureTables,
         *,
         gate_features: tuple[str, ...] | None = None,
-        num_experts: int = 10,
-        top_k: int = 4,
+        num_experts: int = 20,
+        top_k: int = 2,
         num_adversarial: int = 1,
-        hsc_weight: float | None = 1e-3,
+        hsc_weight: float | None = 0.1,
         adversarial_weight: float = 1e-3,
-        importance_weight: float = 0.0,
-        gate_learning_rate_multiplier: float = 1.0,
+        importance_weight: float = 0.01,
+        gate_learning_rate_multiplier: float = 5.0,
         noisy_gate: bool = True,
-        gate_residual: bool = False,
-        shared_expert: bool = False,
+        gate_residual: bool = True,
+        shared_expert: bool = True,
         expert_norm: Norm = "none",
         dispatch: Dispatch = "sorted",
         expert_capacity: int = DEFAULT_CAPACITY,
@@ -81,7 +81,8 @@ class MixtureScorer(FeatureScorer):
         needs_hierarchy = gate_features is None or hsc_weight is not None or gate_residual
         if hierarchy is None and needs_hierarchy:
             raise UserError(
-                "schema: a mixture needs `hierarchy` with its child and parent category"
+                "schema: a mixture needs `hierarchy` with its child and parent category; only moe "
+                "and adv_moe work without, with gate_features and gate_residual: false"
             )
         if gate_features is None and hierarchy is not None:
             gate_features = (hierarchy.child,)

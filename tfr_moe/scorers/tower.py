@@ -78,7 +78,7 @@ class TowerScorer(FeatureScorer):
 
 
 class WideTowerScorer(TowerScorer):
-    """`wide_dnn`: one tower with the active parameters of a mixture: its K towers and its gate.
+    """`wide_dnn`: one tower with the active parameters of a mixture: K towers and its gate.
 
     It tells whether the gain of a mixture over `dnn` comes from its capacity or from its gates.
 
@@ -86,7 +86,7 @@ class WideTowerScorer(TowerScorer):
         schema: see `FeatureScorer`.
         tables: see `FeatureScorer`.
         num_experts: N of that mixture.
-        top_k: K of that mixture.
+        top_k: K of that mixture, and 1 more for its shared expert.
         gate_width: width of that mixture's gate input; None takes `embedding_dim`.
         **kwargs: see `FeatureScorer`.
     """
@@ -96,8 +96,8 @@ class WideTowerScorer(TowerScorer):
         schema: FeatureSchema,
         tables: FeatureTables,
         *args: Any,
-        num_experts: int = 10,
-        top_k: int = 4,
+        num_experts: int = 20,
+        top_k: int = 3,
         gate_width: int | None = None,
         **kwargs: Any,
     ):

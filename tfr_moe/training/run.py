@@ -25,7 +25,9 @@ from tfr_moe.layers.outputs import single_score
 from tfr_moe.metrics.naming import check_positions
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers import FeatureScorer, combined_model, create
+from tfr_moe.scorers.gate_maps import gate_reports
 from tfr_moe.training.callbacks import weights_path
+from tfr_moe.training.collapsed_gates import warn_of_gates
 from tfr_moe.training.distribute import Cluster, find_cluster, with_strategy
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run_folder import (
@@ -39,6 +41,8 @@ from tfr_moe.training.run_folder import (
 )
 from tfr_moe.training.strategy import ProcessContext, join_cluster, translate_cluster_errors
 from tfr_moe.utils.failures import file_errors, reading
+
+_CHECKED_BATCHES = 200  # of validation lists, for the check of the gates
 
 
 class LoadedRun(NamedTuple):
@@ -200,6 +204,8 @@ def train(
             pipeline = fit(folder, builder, config, run, console, make_pipeline, context)
     result = _result(pipeline, config, folder, time.monotonic() - started)
     if context.is_leader:
+        dataset = builder.build_evaluation_dataset("validation").take(_CHECKED_BATCHES)
+        warn_of_gates(gate_reports(pipeline.model, dataset, folder.schema), config, console)
         weights = weights_path(run, result["best_epoch"])
         finish(run, folder, result, weights.parent.glob(f"{weights.name}.*"))
         shutil.rmtree(run / "backup", ignore_errors=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -92,3 +93,21 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, Any]:
         {'top_k': 2, 'model': 'mmoe'}
     """
     return dict(map(parse_pair, pairs))
+
+
+def seconds_of(duration: str | float) -> float:
+    """Reads a duration: a number of seconds, or a text with its unit.
+
+    Raises:
+        UserError: for another text.
+
+    Example:
+        >>> seconds_of("90s"), seconds_of("30m"), seconds_of("1.5h"), seconds_of(5)
+        (90.0, 1800.0, 5400.0, 5.0)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", str(duration))
+    if match is not None:
+        return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
+    if isinstance(duration, str):
+        raise UserError(f"duration {duration!r}: must be a number with s, m or h, such as 30m")
+    return float(duration)

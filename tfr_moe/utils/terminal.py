@@ -34,6 +34,7 @@ def fitted_table(
     title: str | None = None,
     caption: str = "",
     grouped: bool = False,
+    hint: str = "use --json",
 ) -> Table:
     """Makes a table of the columns that fit, and names the hidden ones in its caption.
 
@@ -45,6 +46,7 @@ def fitted_table(
         title: text above the table.
         caption: text below the table.
         grouped: whether to leave a line where the text of the first column changes.
+        hint: where the hidden columns are.
 
     Example:
         >>> columns = [Column("item", ["a b"], False), Column("price", ["1"]), Column("x", ["2"])]
@@ -60,7 +62,7 @@ def fitted_table(
         else:
             hidden.append(column.title)
     if hidden:
-        caption = f"{caption}\nhidden columns: {', '.join(hidden)} (use --json)".strip()
+        caption = f"{caption}\nhidden columns: {', '.join(hidden)} ({hint})".strip()
     table = Table(
         title=None if title is None else Text(title),
         caption=caption or None,

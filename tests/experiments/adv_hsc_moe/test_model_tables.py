@@ -20,6 +20,7 @@ from experiments.common.tuned_runs import best_rates
 from tests import tiny
 from tests.evaluation.lists import result
 from tfr_moe.config import load_config
+from tfr_moe.config.presets import preset_settings
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import evaluate_run, summarize, training_sizes
@@ -51,15 +52,11 @@ def test_every_row_has_a_config_with_the_papers_settings(folder):
     for row in table.rows:
         config = load_config(CONFIGS / folder / f"{row.config}.yaml")
         assert config.model == row.config
-        assert (config.gate.num_experts, config.gate.top_k, config.adversarial.num_adversarial) == (
-            10,
-            4,
-            1,
-        )
-        assert (config.hsc.hsc_weight, config.adversarial.adversarial_weight) == (1e-3, 1e-3)
-        assert config.experts.expert_hidden_dims == (1024, 512, 256)
-        assert config.features.embedding_dim == (64 if folder == "table4" else 16)
-        assert (config.optimization.optimizer, config.optimization.learning_rate) == ("adamw", 1e-4)
+        expected = {
+            **preset_settings("paper", config.model),
+            "embedding_dim": 64 if folder == "table4" else 16,
+        }
+        assert {name: config.flat()[name] for name in expected} == expected
         assert row.paper is None or len(row.paper) == columns
         assert row.paper_p is None or len(row.paper_p) == len(table.metrics)
         assert row.against is None or row.against in names
@@ -78,7 +75,11 @@ def test_sweeps_have_the_papers_settings_and_take_others():
             == config.base.adversarial.adversarial_weight
             == lambdas[name]
         )
-        assert config.base.experts.expert_hidden_dims == (1024, 512, 256)
+        base, lambdas_of = config.base.flat(), ("hsc_weight", "adversarial_weight")
+        expected = preset_settings("paper", config.base.model)
+        assert {n: base[n] for n in expected if n not in lambdas_of} == {
+            n: value for n, value in expected.items() if n not in lambdas_of
+        }
     settings = SweepSettings(
         runs=2,
         with_settings={"expert_hidden_dims": [4]},

@@ -13,6 +13,7 @@ from experiments.datasets.complete_journey.lists import schema as journey_schema
 from experiments.studies.comparisons import CONFIGS
 from tests import tiny
 from tfr_moe.config import load_config
+from tfr_moe.config.presets import PRESET_MODELS
 
 
 def test_a_variant_is_the_start_with_one_thing_changed():
@@ -40,12 +41,14 @@ def test_a_variant_is_the_start_with_one_thing_changed():
     assert several == {"start_attention", "few_experts"}
 
 
-def test_the_models_are_compared_under_the_defaults():
+def test_the_models_are_compared_under_the_papers_settings():
     folder = CONFIGS / "models"
     table = load_table(folder, ModelTable)
     assert {p.stem for p in folder.iterdir()} == {"table", *(row.config for row in table.rows)}
     for row in table.rows:
-        assert load_config(folder / f"{row.config}.yaml") == load_config(None, model=row.config)
+        papers = {"preset": "paper"} if row.config in PRESET_MODELS else {}
+        expected = load_config(None, model=row.config, **papers)
+        assert load_config(folder / f"{row.config}.yaml") == expected
 
 
 def test_the_towers_of_the_complete_journey_cost_the_same():

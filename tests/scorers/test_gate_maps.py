@@ -8,9 +8,9 @@ import pytest
 from tests.scorers.batch import RERANKING, TABLES, raw_batch
 from tests.tiny import SCHEMA
 from tfr_moe._compat import tf
-from tfr_moe.analysis.gates import GateBatch, GateMap, gate_reports
 from tfr_moe.schema import MASK
 from tfr_moe.scorers import create, explanation_model
+from tfr_moe.scorers.gate_maps import GateBatch, GateMap, gate_reports
 
 MASK_2 = np.array([[True, True, True], [True, False, False]])
 NAMES = np.array(["a", "a"], object), np.array(["x", "y"], object)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tfr_moe._compat import tf
-from tfr_moe.evaluation.scoring import strings
-from tfr_moe.metrics.per_list import Array
 from tfr_moe.schema import MASK, FeatureSchema
 from tfr_moe.scorers.base import explanation_model, name_routing, num_experts, routing_of
+
+Array = NDArray[Any]
 
 DEAD_SHARE = 0.01
 """An expert below this part of a uniform share is dead, as in the training metrics."""
@@ -224,6 +225,12 @@ class GateMap:
         )
 
 
+def _names(tensor: tf.Tensor) -> Array:
+    """[B, 1] strings -> [B] str."""
+    values = tensor.numpy().reshape(-1)
+    return np.array([value.decode("utf-8", errors="replace") for value in values], dtype=object)
+
+
 def gate_choices(
     model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema
 ) -> Iterator[dict[str, GateBatch]]:
@@ -248,8 +255,8 @@ def gate_choices(
 
     tree = schema.hierarchy
     for features, *_ in dataset:
-        parents = None if tree is None else strings(features[tree.parent])
-        children = None if tree is None else strings(features[tree.child])
+        parents = None if tree is None else _names(features[tree.parent])
+        children = None if tree is None else _names(features[tree.child])
         yield {
             task: GateBatch(
                 choice.expert_ids.numpy(),

@@ -1,0 +1,63 @@
+"""`compare` with rankers that train in a moment: leaderboard, report, resuming."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+import tfr_moe
+from tests.tiny import SCHEMA, write_data_folder
+from tfr_moe.comparison import training
+from tfr_moe.errors import UserError
+
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_data_folder(tmp_path_factory.mktemp("compare") / "data", 60, 30, 30)
+
+
+def test_a_comparison_reports_and_does_not_train_again(folder, tmp_path, monkeypatch):
+    out = tmp_path / "both"
+    arguments = {"models": ["lambdamart", "svm_rank"], "budget": "0s", "console": QUIET}
+    board = tfr_moe.compare(folder, out, **arguments)
+    assert {entry.model for entry in board.entries} == {"lambdamart", "svm_rank"}
+    assert board.tower is None and board.tree == board.ship == board.entries[0].model
+    assert [len(entry.runs) for entry in board.entries] == [2, 2]
+    assert json.loads((out / "leaderboard.json").read_text())["verdict"] == board.verdict
+    page = (out / "report.html").read_text()
+    assert "<h2>Leaderboard</h2>" in page and board.verdict.splitlines()[0] in page
+
+    def fail(*_):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(training, "train_any", fail)
+    assert tfr_moe.compare(folder, out, report=False, **arguments) == board
+    with pytest.raises(UserError, match="holds a comparison made with"):
+        tfr_moe.compare(folder, out, metric="ndcg", **arguments)
+
+
+@pytest.mark.parametrize("model", ["moe", "ple", "star"])
+def test_a_model_that_needs_a_hierarchy_is_rejected_before_any_is_trained(tmp_path, model):
+    schema = SCHEMA.model_copy(update={"hierarchy": None})
+    write_data_folder(tmp_path / "data", 8, 4, 4, schema=schema)
+    with pytest.raises(UserError, match=f"{model}: .*hierarchy"):
+        tfr_moe.compare(tmp_path / "data", tmp_path / "out", ["svm_rank", model], console=QUIET)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"models": ["dnm"]}, "model 'dnm': must be one of dnn,"),
+        ({"models": ["mmoe"]}, "model 'mmoe': must be one of"),
+        ({"metric": "ndgc"}, "ndgc"),
+        ({"budget": "30"}, "duration '30': must be a number with s, m or h, such as 30m"),
+    ],
+)
+def test_invalid_arguments_are_rejected_before_a_folder_is_made(folder, tmp_path, changes, message):
+    arguments = {"models": ["dnn"], "console": QUIET, **changes}
+    with pytest.raises(UserError, match=message):
+        tfr_moe.compare(folder, tmp_path / "out", **arguments)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,89 @@
+"""Which runs a comparison trains: learning rates, seeds within the budget, settings."""
+
+import pytest
+
+from tfr_moe.comparison.training import Plan, best_rate, train_models
+from tfr_moe.errors import UserError
+from tfr_moe.utils.console import make_log
+from tfr_moe.utils.io import write_json
+
+MODELS = ("dnn", "svm_rank")
+
+
+def plan_of(out, **changes):
+    arguments = {"models": MODELS, "settings": {}, "metric": "ndcg", "learning_rates": (0.1, 0.2)}
+    return Plan(None, out, **{**arguments, **changes})
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """A folder in which runs of 12 seeds are finished: 10 s each, the second rate better."""
+    plan = plan_of(tmp_path)
+    for seed in range(1, 13):
+        for model in MODELS:
+            for rate in plan.rates(model):
+                run = plan.run(model, rate, seed)
+                run.mkdir(parents=True)
+                best = {"val_ndcg": 0.5 + (rate or 0)}
+                write_json(
+                    run / "metrics.json", {"monitor": "val_ndcg", "best": best, "seconds": 10.0}
+                )
+    return tmp_path
+
+
+def seeds_of(plan):
+    runs = train_models(plan, make_log)
+    assert [run.name for run in runs["dnn"]][:2] == ["lr-0.2-seed-1", "lr-0.2-seed-2"]
+    assert runs["svm_rank"][0].name == "seed-1"
+    assert len(runs["dnn"]) == len(runs["svm_rank"])
+    return len(runs["dnn"])
+
+
+@pytest.mark.parametrize(
+    ("budget", "seeds"), [(None, 3), (0, 2), (69, 2), (70, 3), (90, 4), (10_000, 10)]
+)
+def test_the_budget_says_how_many_seeds_there_are(finished, budget, seeds):
+    # The rates take 10 + 10 + 10 s, each further seed of both models 20 s: 70 s are three seeds.
+    assert seeds_of(plan_of(finished, budget=budget)) == seeds
+
+
+def test_one_seed_is_enough_where_asked_for(finished):
+    assert seeds_of_one(plan_of(finished, budget=0, min_seeds=1)) == 1
+
+
+def seeds_of_one(plan):
+    return len(train_models(plan, make_log)["dnn"])
+
+
+def test_the_rate_is_that_of_the_best_validation_metric(finished):
+    assert best_rate(plan_of(finished), "dnn", make_log) == 0.2
+    fixed = plan_of(finished, settings={"learning_rate": 0.5})
+    assert best_rate(fixed, "dnn", make_log) is None
+    assert fixed.config("dnn", None, 1).optimization.learning_rate == 0.5
+
+
+def test_each_model_takes_the_settings_that_it_uses(tmp_path):
+    plan = plan_of(
+        tmp_path,
+        models=("dnn", "moe", "lambdamart", "ple"),
+        settings={"top_k": 3, "preset": "paper", "library_parameters": {"num_leaves": 7}},
+    )
+    plan.check()
+    moe = plan.config("moe", 0.1, 5)
+    assert (moe.gate.top_k, moe.gate.num_experts, moe.seed) == (3, 10, 5)
+    assert (moe.training.monitor, moe.optimization.learning_rate) == ("ndcg", 0.1)
+    parameters = plan.config("lambdamart", 0.03, 1).baseline.library_parameters
+    assert parameters == {"num_leaves": 7, "learning_rate": 0.03}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"top_k": 3}, "top_k: no model of the comparison uses it"),
+        ({"tok_k": 3}, "unknown key 'tok_k'"),
+        ({"monitor": "ndcg"}, "monitor: is no setting of a comparison, but an argument of it"),
+    ],
+)
+def test_settings_that_do_not_fit_are_rejected_before_training(tmp_path, settings, message):
+    with pytest.raises(UserError, match=message):
+        plan_of(tmp_path, settings=settings).check()

@@ -1,0 +1,40 @@
+"""Progress: lines in files, by a clock that the test moves."""
+
+import io
+
+from rich.console import Console
+
+from tests.evaluation.lists import one_list
+from tfr_moe.evaluation.evaluate import counted
+from tfr_moe.utils import console as module
+
+
+def test_a_file_gets_a_line_ten_seconds_into_a_stage_and_then_every_thirty(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    out = io.StringIO()
+    with module.progress_bar(Console(file=out, width=20), "building the data set") as move:
+        for seconds in range(75):
+            now[0] = float(seconds)
+            move(1000 * seconds, 80_000)
+        for seconds in range(75, 86):
+            now[0] = float(seconds)
+            move(seconds - 75, None, "writing")
+    assert out.getvalue().splitlines() == [
+        "building the data set: 10,000 of 80,000 (12%), 10 s",
+        "building the data set: 40,000 of 80,000 (50%), 40 s",
+        "building the data set: 70,000 of 80,000 (88%), 70 s",
+        "writing: 10, 85 s",
+    ]
+
+
+def test_lists_of_several_evaluations_are_counted_once_for_all_tasks():
+    moves = []
+    count = counted(lambda *values: moves.append(values), 4)
+    batch = one_list([1.0, 2.0], [0.0, 1.0])
+    for name in ("first", "second"):
+        on_batch = count(name)
+        for _ in range(2):
+            on_batch("click", batch)
+            on_batch("purchase", batch)
+    assert moves == [(1, 4, "first"), (2, 4, "first"), (3, 4, "second"), (4, 4, "second")]

@@ -1,0 +1,11 @@
+"""Comparison of the models that a team would try on one data set: what to ship, and how sure."""
+
+from tfr_moe.utils.lazy import lazy_names
+
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "run": ("MODELS", "claim", "compare"),
+        "training": ("Plan", "train_models"),
+    },
+)

@@ -1,0 +1,198 @@
+"""`compare`: trains, evaluates and reports the models of a comparison in one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from tfr_moe.comparison.training import LEARNING_RATES, Plan, train_models, trained
+from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES, load_config
+from tfr_moe.config import MODELS as ALL_MODELS
+from tfr_moe.data import DataFolder
+from tfr_moe.errors import UserError
+from tfr_moe.evaluation.evaluate import counted, evaluate_run, plain
+from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
+from tfr_moe.evaluation.results import PerListResult
+from tfr_moe.metrics.naming import check_positions
+from tfr_moe.metrics.per_list import resolve
+from tfr_moe.training.run import make_scorer
+from tfr_moe.training.run_folder import CONFIG_FILE
+from tfr_moe.utils.console import progress_bar
+from tfr_moe.utils.io import make_folder, read_json, write_json
+from tfr_moe.utils.settings import seconds_of
+
+MODELS = ("lambdamart", "dnn", "wide_dnn", "adv_hsc_moe", "ple", "star")
+NOTE_FILE = "comparison.json"
+
+
+def claim(out: Path, note: str, options: Mapping[str, Any], kind: str) -> None:
+    """Makes a folder for something that is resumed, or checks that it holds it already.
+
+    Args:
+        out: the folder.
+        note: name of the file in it that has the options.
+        options: what must be the same to resume.
+        kind: what the folder holds, in messages.
+
+    Raises:
+        UserError: if the folder holds something else.
+    """
+    before = read_json(out / note)
+    if before is not None:
+        if before != options:
+            raise UserError(f"{out}: holds a {kind} made with {before}; choose another folder")
+        return
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out}: exists and holds no {kind}; choose another folder")
+    make_folder(out, str(out))
+    write_json(out / note, options)
+
+
+def compare(
+    data: str | Path,
+    out: str | Path,
+    models: Sequence[str] = MODELS,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    metric: str = "session_auc",
+    budget: str | float | None = None,
+    learning_rates: Sequence[float] = LEARNING_RATES,
+    min_seeds: int = 2,
+    seed: int = 1,
+    report: bool = True,
+    console: Console | None = None,
+) -> Leaderboard:
+    """Trains models on a data set and says which to ship; the same call resumes.
+
+    Each model selects its learning rate on the validation split, is trained with several seeds, and
+    is evaluated once on the test split. The folder then holds `runs/`, `leaderboard.json` and
+    `report.html` with the best run of each model.
+
+    Args:
+        data: a data-set folder with train, validation and test split.
+        out: folder of the comparison.
+        models: names of single-label models and baselines.
+        settings: settings of all models by flat name; each takes those that it uses. With a
+            `learning_rate` there is no search for it.
+        metric: metric that models are selected and compared by.
+        budget: training time, as `30m` or in seconds: as many seeds as fit, from `min_seeds` to 10.
+            None for three seeds.
+        learning_rates: those that neural models select from.
+        min_seeds: number of seeds whatever the budget.
+        seed: the first seed.
+        report: whether to write the report page.
+        console: where progress is printed; None for stderr.
+
+    Returns:
+        The leaderboard.
+
+    Raises:
+        UserError: for models, settings, data or a folder that do not fit.
+    """
+    console = console or Console(stderr=True)
+    folder, out = DataFolder(data), Path(out)
+    for split in ("train", "validation", "test"):
+        folder.check_lists(split)
+    _check(models, metric, folder)
+    options = {
+        "data": folder.fingerprint,
+        "settings": plain(dict(settings or {})),
+        "metric": metric,
+        "learning_rates": list(learning_rates),
+        "seed": seed,
+    }
+    plan = Plan(
+        folder,
+        out,
+        tuple(dict.fromkeys(models)),
+        settings or {},
+        metric,
+        tuple(learning_rates),
+        seed,
+        min_seeds,
+        None if budget is None else seconds_of(budget),
+    )
+    plan.check()
+    for model in plan.models:
+        _check_data(plan, model)
+    claim(out, NOTE_FILE, options, "comparison")
+    runs = train_models(plan, console)
+    board = _leaderboard(plan, runs, console)
+    write_json(out / "leaderboard.json", plain(board))
+    if report:
+        _report(plan, board, console)
+    return board
+
+
+def _check(models: Sequence[str], metric: str, folder: DataFolder) -> None:
+    if not models:
+        raise UserError("models: there is none to compare")
+    allowed = [name for name in ALL_MODELS if name not in MULTITASK_NAMES]
+    for model in models:
+        if model not in allowed:
+            raise UserError(f"model {model!r}: must be one of {', '.join(allowed)}")
+    resolve(metric)
+    check_positions([metric], folder.schema.position)
+
+
+def _check_data(plan: Plan, model: str) -> None:
+    """Rejects a model that does not fit the data before the others are trained."""
+    if model in BASELINE_NAMES:
+        return
+    config = plan.config(model, plan.rates(model)[-1], plan.seed)
+    try:
+        make_scorer(plan.data, config)
+    except UserError as error:
+        raise UserError(f"{model}: {error}") from error
+
+
+def _leaderboard(plan: Plan, runs: Mapping[str, Sequence[Path]], console: Console) -> Leaderboard:
+    results: dict[str, dict[str, list[PerListResult]]] = {}
+    with progress_bar(console, "evaluating") as move:
+        for split in ("validation", "test"):
+            lists = plan.data.num_lists(split) or 0
+            count = counted(move, lists * sum(map(len, runs.values())))
+            results[split] = {
+                model: [
+                    evaluate_run(
+                        plan.data,
+                        run,
+                        split,
+                        [plan.metric],
+                        on_batch=count(f"evaluating {model} on {split}"),
+                    )
+                    for run in of_model
+                ]
+                for model, of_model in runs.items()
+            }
+    finished = {
+        model: {str(run.relative_to(plan.out / "runs")): trained(run) for run in of_model}
+        for model, of_model in runs.items()
+    }
+    rates = {model: _rate(of_model[0]) for model, of_model in runs.items()}
+    return make_leaderboard(plan.metric, results["validation"], results["test"], finished, rates)
+
+
+def _rate(run: Path) -> float | None:
+    flat = load_config(run / CONFIG_FILE).flat(used=True)
+    return flat.get("learning_rate") or flat["library_parameters"].get("learning_rate")
+
+
+def _report(plan: Plan, board: Leaderboard, console: Console) -> None:
+    from tfr_moe.report.build import ReportOptions, build_report
+    from tfr_moe.report.html import render_report, write_page
+
+    runs = {entry.model: plan.out / "runs" / entry.best_run for entry in board.entries}
+    base = board.tower or board.tree or board.ship
+    content = build_report(
+        plan.data.path,
+        {base: runs[base], **runs},
+        options=ReportOptions(metric=plan.metric),
+        command=f"tfr-moe compare --data {plan.data.path} --out {plan.out}",
+        console=console,
+        leaderboard=board,
+    )
+    write_page(render_report(content), plan.out / "report.html")
