@@ -67,7 +67,7 @@ def test_the_model_of_the_example_trains(example):
 def test_the_settings_of_the_example_are_those_of_its_row(example):
     assert example["config"].features.embedding_dim == 8
     with pytest.raises(UserError, match="top_k is not used by model 'fm'"):
-        example["make_config"]({"model": "fm", "top_k": 2})
+        example["make_config"]({"model": "fm", "top_k": 3})
 
 
 def test_the_test_of_the_example_passes(example):

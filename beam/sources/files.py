@@ -75,6 +75,11 @@ def _matched(pattern: str, argument: str) -> dict[str, int]:
     return {m.path: m.size_in_bytes for m in matches}
 
 
+def exists(path: str) -> bool:
+    """Returns whether the file exists."""
+    return bool(FileSystems.exists(path))
+
+
 @contextmanager
 def open_file(path: str) -> Iterator[IO[bytes]]:
     """Opens a file, decompressing gzip.

@@ -9,7 +9,14 @@ from functools import partial
 from pydantic import Field
 
 from tfr_moe.beam.rows import RawRow
-from tfr_moe.beam.sources.files import ReadFiles, first_line, is_valid_text, lines
+from tfr_moe.beam.sources.files import (
+    ReadFiles,
+    exists,
+    first_line,
+    is_valid_text,
+    lines,
+    open_file,
+)
 from tfr_moe.beam.sources.registry import Input, SplitFiles, SplitOptions, register, split_of
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
@@ -42,14 +49,14 @@ def letor_schema(pattern: str, options: LetorOptions) -> FeatureSchema:
 
 @register("letor", LetorOptions, letor_schema)
 def letor(pattern: str, schema: FeatureSchema, options: LetorOptions) -> Input:
-    """SVMLight files with qid.
+    """SVMLight files with qid, or with the sizes of the queries in FILE.query.
 
     The format of MSLR-WEB30K, Yahoo, Istella and LightGBM's examples. Columns are `qid`,
     `relevance`, `features` (all; feature k at index k - 1) and `f1`, `f2`, ...; features missing in
     a line are 0. With `validation` and `test` the files define the splits.
 
     Raises:
-        UserError: if no file matches, or a file has no qid.
+        UserError: if no file matches, a file has neither qid nor sizes, or the sizes don't add up.
     """
     files = SplitFiles(pattern, options)
     known = re.compile(rf"({QUERY}|{GRADE}|{FEATURES}|f[1-9]\d*)$")
@@ -61,7 +68,7 @@ def letor(pattern: str, schema: FeatureSchema, options: LetorOptions) -> Input:
     widths = [feature.width for feature in schema.features if feature.name == FEATURES]
     singles = [feature.name for feature in schema.features if feature.name != FEATURES]
     for path in files.sizes:
-        _check_qid(path)
+        _sizes(path)
     width = max(widths, default=0)
     reader = partial(_read, width=width, singles=singles, null=options.null, files=files)
     return Input(
@@ -84,9 +91,24 @@ def _highest(path: str) -> int:
     return highest
 
 
-def _check_qid(path: str) -> None:
-    if not _QID.search(first_line(path)):
-        raise UserError(f"{path}: line 1 has no qid")
+def _sizes(path: str) -> list[int] | None:
+    """Returns the sizes of the queries, None where each line has its qid."""
+    if _QID.search(first_line(path)):
+        return None
+    candidates = [f"{path.removesuffix('.gz')}.query", f"{path}.query"]
+    for name in candidates:
+        if exists(name):
+            return _read_sizes(name)
+    raise UserError(f"{path}: line 1 has no qid, and there is no file {candidates[0]} with sizes")
+
+
+def _read_sizes(path: str) -> list[int]:
+    with open_file(path) as file:
+        texts = file.read().decode("ascii", "replace").split()
+    for number, text in enumerate(texts, start=1):
+        if not text.isascii() or not text.isdigit() or int(text) < 1:
+            raise UserError(f"{path}: entry {number}: expected the size of a query, got {text!r}")
+    return [int(text) for text in texts]
 
 
 def _read(
@@ -97,16 +119,36 @@ def _read(
     null: float,
     files: SplitFiles,
 ) -> Iterator[RawRow]:
+    sizes = _sizes(path)
+    queries = None if sizes is None else _numbered(path, sizes)
+    count = 0
     for number, text in lines(path):
         if text.lstrip().startswith("#"):
             continue
+        count += 1
         try:
             values = _values(text, width, singles, null)
+            if queries is not None:
+                values[QUERY] = next(queries)
             if QUERY in values:
                 values[QUERY] = files.list_id(path, str(values[QUERY]))
             yield RawRow(index, number, values)
         except _LineError as error:
+            if queries is not None:
+                next(queries)
             yield RawRow(index, number, repr(text), str(error))
+    if sizes is not None and count != sum(sizes):
+        raise UserError(
+            f"{path}: has {count} rows, the sizes of its queries add up to {sum(sizes)}"
+        )
+
+
+def _numbered(path: str, sizes: list[int]) -> Iterator[str]:
+    name = path.rpartition("/")[2].removesuffix(".gz")
+    for query, size in enumerate(sizes, start=1):
+        for _ in range(size):
+            yield f"{name}-{query}"
+    raise UserError(f"{path}: has more rows than the sizes of its queries, {sum(sizes)}")
 
 
 class _LineError(Exception):

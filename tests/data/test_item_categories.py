@@ -9,9 +9,9 @@ from tfr_moe._compat import tf
 from tfr_moe.data.frames import parse, training_data
 from tfr_moe.data.lists import group
 from tfr_moe.elwc.values import decode_list
-from tfr_moe.schema import MASK, FeatureSchema, SchemaError
+from tfr_moe.schema import FeatureSchema, SchemaError
 from tfr_moe.serving.client.request import RequestEncoder
-from tfr_moe.serving.export.parsing import RequestParser, TensorParser
+from tfr_moe.serving.export.parsing import RequestParser
 from tfr_moe.tables.arrow import to_table
 from tfr_moe.utils.io import read_json
 
@@ -111,17 +111,11 @@ def test_requests_get_the_category_of_training():
         for rows in by_list.values()
     ]
     served = RequestParser(schema()).lists(tf.constant(requests))
-    plain = {f.name: served[f.name][..., 0] for f in schema().features if f.kind != "numeric"}
-    plain |= {name: tf.fill([4], "") for name in ("list_top", "list_sub")}
-    numbers = {"age": tf.fill([4], 30.0), "price": served["example_numeric"][..., 0]}
-    sizes = {"list_size": tf.reduce_sum(tf.cast(served[MASK], tf.int32), 1)}
-    tensors = TensorParser(schema()).lists({**plain, **numbers, **sizes})
     for role, column in enumerate(("list_top", "list_sub")):
         trained = split.context[column]
         expected = [pair.split(">")[role].encode() for _, pair in LISTS.values()]
         assert trained.words[trained.codes[:, 0]].tolist() == expected
-        for features in (served, tensors):
-            assert features[column].numpy()[:, 0].tolist() == expected
+        assert served[column].numpy()[:, 0].tolist() == expected
     own = encode({"age": 30, "list_top": "B", "list_sub": "z"}, [{"top": "A", "sub": "x"}])
     found = RequestParser(schema()).lists(tf.constant([own]))
     assert found["list_sub"].numpy().tolist() == [[b"z"]]

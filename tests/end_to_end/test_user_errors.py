@@ -103,8 +103,8 @@ def test_unknown_source(capsys, folder):
 @pytest.mark.parametrize(
     ("pair", "message"),
     [
-        ("num_adversarial=7", "num_adversarial must be <= num_experts - top_k = 6, got 7"),
-        ("top_k=11", "top_k must be <= num_experts = 10, got 11"),
+        ("num_adversarial=19", "num_adversarial must be <= num_experts - top_k = 18, got 19"),
+        ("top_k=21", "top_k must be <= num_experts = 20, got 21"),
         ("lerning_rate=1", "unknown key 'lerning_rate'; did you mean 'learning_rate'?"),
         ("model=bert", "config: model must be one of dnn"),
         ("loss=foo", "loss 'foo' is unknown; allowed: sigmoid_cross_entropy"),

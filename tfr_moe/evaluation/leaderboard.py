@@ -13,7 +13,7 @@ from rich.table import Table
 from tfr_moe.config import BASELINE_NAMES
 from tfr_moe.evaluation.results import PerListResult, summarize
 from tfr_moe.evaluation.significance import Comparison, compare
-from tfr_moe.utils.tables import Column, fitted_table
+from tfr_moe.utils.terminal import Column, fitted_table
 
 TOWERS = ("dnn", "wide_dnn", "mlp")
 """The single towers."""

@@ -182,7 +182,6 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
             name=name,
         )
 
-    @tf.autograph.experimental.do_not_convert
     def __call__(
         self,
         context_features: Mapping[str, tf.Tensor],

@@ -7,13 +7,7 @@ __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "callbacks": ("best_epoch", "gate_warnings", "weights_path"),
-        "distribute": (
-            "Cluster",
-            "ClusterTask",
-            "cluster_from_environment",
-            "local_cluster",
-            "parse_cluster",
-        ),
+        "distribute": ("Cluster", "ClusterTask", "cluster_from_environment"),
         "optimizers": ("FusedAdamW", "make_optimizer"),
         "pipeline": ("RankingPipeline",),
         "run": (

@@ -158,7 +158,10 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
             train = shard_batches(self._dataset_builder.build_train_dataset(), self._context)
             valid = shard_batches(self._dataset_builder.build_valid_dataset(), self._context)
             with progress_bar(self._console, "training") as self._move_bar:
-                self.model.fit(
+                # Keras' layers of single operations must be made with AutoGraph: only `fit` is
+                # without it.
+                fit = tf.autograph.experimental.do_not_convert(self.model.fit)
+                fit(
                     train,
                     epochs=self._hparams.num_epochs,
                     steps_per_epoch=self._hparams.steps_per_epoch or self._num_batches(train),

@@ -233,7 +233,6 @@ def make_builder(
     )
 
 
-@tf.autograph.experimental.do_not_convert
 def fit(
     folder: DataFolder,
     builder: ElwcDatasetBuilder,

@@ -1,3 +1,4 @@
+import gzip
 from dataclasses import replace
 
 import pytest
@@ -54,6 +55,16 @@ def test_a_given_schema_may_name_single_features(tmp_path):
         values(tmp_path, tmp_path / "a.txt", schema=schema)
 
 
+def test_sizes_of_the_queries_may_be_in_a_separate_file(tmp_path):
+    with gzip.open(tmp_path / "rank.train.gz", "wt") as file:
+        file.write("1 1:1\n0 1:2\nbad\n0 1:4\n")
+    (tmp_path / "rank.train.query").write_text("1\n3\n")
+    rows = values(tmp_path, tmp_path / "rank.train.gz")
+    assert [row.error or row.values["qid"] for row in rows[:2]] == ["rank.train-1", "rank.train-2"]
+    # A line that can't be read still is one of its query.
+    assert rows[3].values["qid"] == "rank.train-2"
+
+
 def test_lines_that_cant_be_parsed_carry_the_reason(tmp_path):
     text = TEXT + "1 qid:12 x:1\n1 qid:12 4:1\n1 qid:12 1:one\n1 qid:12 7\n1 1:1\n"
     path = written(tmp_path / "a.txt", text)
@@ -78,9 +89,22 @@ def test_lines_that_cant_be_parsed_carry_the_reason(tmp_path):
     assert manifest["rejects"]["column 'qid': a value is required"] == 1
 
 
-def test_files_without_qid_are_rejected(tmp_path):
-    with pytest.raises(UserError, match="line 1 has no qid"):
-        values(tmp_path, written(tmp_path / "a.txt", "1 1:1\n0 1:2\n"))
+@pytest.mark.parametrize(
+    "sizes, message",
+    [
+        (None, r"line 1 has no qid, and there is no file .*a.txt.query with sizes"),
+        ("1\n", "has more rows than the sizes of its queries, 1"),
+        ("2\n5\n", "has 3 rows, the sizes of its queries add up to 7"),
+        ("2\nmany\n", "a.txt.query: entry 2: expected the size of a query, got 'many'"),
+    ],
+)
+def test_sizes_that_dont_add_up_are_rejected(tmp_path, sizes, message):
+    path = written(tmp_path / "a.txt", "1 1:1\n0 1:2\n0 1:4\n")
+    if sizes is not None:
+        (tmp_path / "a.txt.query").write_text(sizes)
+    with pytest.raises(UserError, match=message) as caught:
+        values(tmp_path, path)
+    assert "\n" not in str(caught.value)
 
 
 def test_files_without_a_feature_are_rejected(tmp_path):

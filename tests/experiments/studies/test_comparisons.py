@@ -32,11 +32,11 @@ def test_a_variant_is_the_start_with_one_thing_changed():
         for name, its in settings.items()
         if name not in (*others, "paper", "paper_shared_residual")
     }
-    assert len(changed) == 15
+    assert len(changed) == 14
     assert min(map(len, changed.values())) == 1
     assert changed["recommended"] == {"shared_expert", "gate_residual"}
     distinct = {frozenset({k: settings[n][k] for k in c}.items()) for n, c in changed.items()}
-    assert len(distinct) == 15
+    assert len(distinct) == 14
     several = {name for name, keys in changed.items() if len(keys) > 2}
     assert several == {"start_attention", "few_experts"}
 

@@ -91,7 +91,7 @@ def test_a_warm_up_file_has_at_most_1000_records(tmp_path: Path):
 
 def test_an_unreadable_warm_up_file_is_named(tmp_path: Path):
     (tmp_path / "w").write_bytes(b"no records" * 9)
-    with pytest.raises(UserError, match=r"warm-up file .*/w: cannot be read"):
+    with pytest.raises(UserError, match=r"warm-up file .*/w cannot be read"):
         read_warmup(tmp_path / "w")
 
 
