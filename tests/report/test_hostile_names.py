@@ -1,5 +1,6 @@
 """Names that look like markup, templates or scripts are plain text on every kind of page."""
 
+import itertools
 import json
 import re
 import shutil
@@ -26,7 +27,7 @@ EXECUTED = 'document.title="executed"'
 TOPS = ["<!--<script>", f"</script><script>{EXECUTED}</script>"]
 SUBS = [f"\"'><img src=x onerror='{EXECUTED}'>", "{{7*7}}{% raw %}{# ${7*7}", "日本語ö" * 60]
 BRANDS = ["\u202eevil\u200f עברית", "a\u2028b&amp;&lt;", "<b>%{x}</b><br>$x$"]
-RUN = f"<!--<script>\"'{{{{7*7}}}}<img src=x onerror={EXECUTED}>"
+RUN = f"<!--<script>\"'{{{{7+7}}}}<img src=x onerror={EXECUTED}>"
 
 
 def hostile_lists(count, seed):
@@ -60,6 +61,13 @@ def pages(tmp_path_factory):
             folder / RUN / "lines",
             [(dict.fromkeys(values, value), i) for i, value in enumerate(values)],
         ),
+        "heat map": sweep_page(
+            folder / RUN / "grid",
+            [
+                ({TOPS[0]: row, SUBS[0]: column}, i)
+                for i, (row, column) in enumerate(itertools.product((1, 2), (3, 4)))
+            ],
+        ),
     }
     for name, text in texts.items():
         write_page(text, folder / f"{name}.html")
@@ -72,23 +80,25 @@ def sweep_page(path, settings):
     return render_sweep(summarize_sweep(write_sweep(path, trials, metric="session_auc", data=RUN)))
 
 
-KINDS = ["single", "comparison", "one setting", "lines"]
+DRAWN = ["single", "comparison", "heat map"]
+KINDS = [*DRAWN, "one setting", "lines"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_page_parses_and_all_names_are_text(pages, kind):
     text = pages[kind].read_text(encoding="utf-8")
     page = Page(text)
-    assert len(page.scripts) == 3  # the figures' data, Plotly, the page's script
+    # The figures' data, Plotly where there is a figure, the page's script.
+    assert len(page.scripts) == (3 if kind in DRAWN else 2)
     assert not page.handlers
     assert all(link.startswith(("#", "data:")) for link in page.links)
-    assert "{{7*7}}" in page.text
-    names = {"single": SUBS, "comparison": SUBS, "one setting": [], "lines": [*TOPS, *SUBS]}[kind]
-    for name in names:
+    assert "{{7+7}}" in page.text
+    names = {"single": SUBS, "comparison": SUBS, "lines": [*TOPS, *SUBS]}
+    for name in names.get(kind, []):
         assert any(name in cell for cell in page.cells), name
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", DRAWN)
 def test_the_embedded_data_is_intact(pages, kind):
     text = pages[kind].read_text(encoding="utf-8")
     data = re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)[1]
@@ -108,7 +118,7 @@ def test_nothing_is_executed(chromium, pages, tmp_path, kind):
     title = re.search("<title>(.*?)</title>", printed, re.DOTALL)[1]
     assert title != "executed"
     assert "<img" not in re.sub("<script.*?</script>", "", printed, flags=re.DOTALL)
-    assert 'class="plot js-plotly-plot"' in printed
+    assert ('class="plot js-plotly-plot"' in printed) == (kind in DRAWN)
 
 
 def test_numbers_that_are_no_numbers_stay_valid_json(tmp_path):

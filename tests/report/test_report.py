@@ -75,7 +75,8 @@ def test_the_page_needs_no_network_and_has_all_its_figures(made):
     assert '<meta name="viewport"' in text
     specs = figures_of(text)
     assert set(specs) == {name for name in page.ids if name.startswith("figure-")}
-    heat = [f for f in specs.values() if f["data"][0]["type"] == "heatmap"]
+    in_order = [specs[name] for name in sorted(specs, key=lambda name: int(name.split("-")[1]))]
+    heat = [f for f in in_order if f["data"][0]["type"] == "heatmap"]
     assert [len(figure["data"][0]["z"]) for figure in heat] == [2, 4]
     assert (
         heat[0]["data"][0]["z"][0] == found["runs"][1]["gates"][""]["top_categories"][0]["weights"]

@@ -97,10 +97,12 @@ def heat_map_of(summary: SweepSummary) -> Drawing | None:
         [["not run" if e is None else hint(e, summary.varying) for e in row] for row in grid],
         named_axis(
             [formatting.format_value(v) for v in across],
-            title=formatting.heading(pair[0]),
+            title=label(formatting.heading(pair[0])),
             side="top",
         ),
-        named_axis([formatting.format_value(v) for v in down], title=formatting.heading(pair[1])),
+        named_axis(
+            [formatting.format_value(v) for v in down], title=label(formatting.heading(pair[1]))
+        ),
         height,
         colorscale="Viridis",
         reversescale=not summary.higher,
