@@ -36,6 +36,15 @@ def test_shares_worked_out_by_hand():
     assert order.squares == round((1 + 0 + 0.5625) * UNIT)
 
 
+def test_lists_added_together_count_as_lists_added_one_by_one():
+    rng = np.random.default_rng(3)
+    lists = [(rng.random(size) < 0.3).tolist() for size in rng.integers(0, 12, 500)]
+    one_by_one = OrderSums()
+    for relevant in lists:
+        one_by_one.add_list(relevant)
+    assert sums(*lists) == one_by_one
+
+
 def test_a_random_order_is_not_reported_and_a_telling_one_is():
     rng = np.random.default_rng(0)
     random = [rng.permutation([1, 0, 0, 0, 0]).tolist() for _ in range(5000)]

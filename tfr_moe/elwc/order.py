@@ -43,8 +43,20 @@ class OrderSums:
             relevant: of each item, list after list, in the order of the records, [items].
             row_splits: offset of each list in `relevant`, [lists + 1].
         """
-        for start, end in zip(row_splits[:-1].tolist(), row_splits[1:].tolist(), strict=True):
-            self.add_list(relevant[start:end].tolist())
+        sizes, starts = np.diff(row_splits), row_splits[:-1]
+        positions = np.arange(len(relevant)) - np.repeat(starts, sizes)
+
+        def totals(values: NDArray[np.int64]) -> NDArray[np.int64]:
+            return np.diff(np.concatenate([[0], np.cumsum(values)])[row_splits])
+
+        counts, sums = totals(relevant.astype(np.int64)), totals(np.where(relevant, positions, 0))
+        pairs = counts * (sizes - counts)
+        defined = pairs > 0
+        counts, sums, pairs = counts[defined], sums[defined], pairs[defined]
+        shares = 1.0 - (sums - counts * (counts - 1) / 2) / pairs
+        self.lists += len(shares)
+        self.shares += int(np.rint(shares * UNIT).astype(np.int64).sum())
+        self.squares += int(np.rint(shares * shares * UNIT).astype(np.int64).sum())
 
     def add_list(self, relevant: Sequence[bool]) -> None:
         """Adds the items of one list, in the order of the record."""

@@ -248,32 +248,27 @@ def evaluate_runs(
     folder = DataFolder(data)
     check_positions(names, folder.schema.position)
     folder.files(split)
-    order = OrderSums()
+    order = OrderSums() if folder.schema.position is None else None
     named = run_names([*([baseline] if baseline else []), *runs])
     tasks = {name: _configured_tasks(run, folder.schema) for name, run in named.items()}
     labels = next((of_run for of_run in tasks.values() if of_run), ())
     results: dict[str, PerListResult] = {}
-    count_order = partial(_count_order, order, labels[0] if labels else "")
     passes = len(named) + sum(map(bool, tasks.values()))
     with progress_bar(console, "evaluating") as move:
         count = counted(move, (folder.num_lists(split) or 0) * passes)
         for name, run in named.items():
             watch = count(f"evaluating {name}")
+            both = watch
+            if order is not None and not results:
+                both = _all_of(watch, partial(_count_order, order, labels[0] if labels else ""))
             results[name] = evaluate_run(
-                folder,
-                run,
-                split,
-                names,
-                batch_size,
-                labels,
-                on_batch=watch if results else _all_of(watch, count_order),
+                folder, run, split, names, batch_size, labels, on_batch=both
             )
             if tasks[name]:
                 results[f"{name} (combined)"] = evaluate_run(
                     folder, run, split, names, batch_size, labels, combined=True, on_batch=watch
                 )
-    leak = None if folder.schema.position else order.warning()
-    if leak:
+    if order is not None and (leak := order.warning()):
         console.print(f"warning: split {split}: {leak}", soft_wrap=True, highlight=False)
     base = next((name for name, run in named.items() if run == baseline), None)
     return compare_results(results, base, policy)
