@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
@@ -43,10 +43,19 @@ def arguments_of(owner: Any, classes: Sequence[type], skip: Sequence[str] = ()) 
     return config
 
 
+def without_autograph(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A `call` that Keras traces as it is; Keras reads its arguments from the signature."""
+    plain: Any = tf.autograph.experimental.do_not_convert(call)
+    plain.__signature__ = inspect.signature(call)
+    return plain
+
+
 class Configured:
     """A mix-in for Keras layers, losses and metrics: `get_config` is the constructor's arguments.
 
-    Each argument must be kept as the attribute of the same name.
+    Each argument must be kept as the attribute of the same name. `call` is traced without
+    AutoGraph, whose conversion takes most of the time in which the first model of a process is
+    built: write control flow over tensors with `tf.cond` and `tf.while_loop`.
 
     Example:
         >>> class Scaled(Configured, tf.keras.layers.Layer):
@@ -56,6 +65,11 @@ class Configured:
         >>> Scaled([1.0, 2.0]).get_config()["factors"]
         [1.0, 2.0]
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "call" in vars(cls):
+            cls.call = without_autograph(vars(cls)["call"])  # type: ignore[attr-defined]
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, those of base classes included."""

@@ -7,6 +7,7 @@ these outputs; metrics, evaluation, export and serving use their expected grade.
 from __future__ import annotations
 
 from tfr_moe._compat import tf
+from tfr_moe.layers.base import without_autograph
 
 
 def expected_grade(logits: tf.Tensor) -> tf.Tensor:
@@ -65,6 +66,7 @@ class ListLogProbability(tf.keras.layers.Layer):
         [[0.5, 0.5, 1.0]]
     """
 
+    @without_autograph
     def call(self, logits: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
         """Logits [B, L] and mask [B, L] -> float32 log P [B, L], 0 at padded items."""
         logits = tf.cast(logits, tf.float32)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tfr_moe._compat import tf
 from tfr_moe.config.tasks import check_conditions
-from tfr_moe.layers.base import Configured
+from tfr_moe.layers.base import Configured, without_autograph
 
 Combination = Literal["probability", "logit"]
 
@@ -142,6 +142,7 @@ class CombinedScore(tf.keras.layers.Layer):
         self.combination = combination
         self.ordinal_tasks = tuple(ordinal_tasks)
 
+    @without_autograph
     def call(self, scores: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Scores by task, all of one shape -> the combined score of that shape, float32."""
         total: tf.Tensor | float = 0.0

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
+from tfr_moe.layers.base import without_autograph
 from tfr_moe.layers.checks import check_items, full_mask
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.normalization import Norm
@@ -63,6 +64,7 @@ class ItemTower(tf.keras.layers.Layer):
             dtype=self.dtype_policy,
         )
 
+    @without_autograph
     def call(
         self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
     ) -> tf.Tensor:
