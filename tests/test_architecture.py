@@ -308,6 +308,7 @@ KERAS = ("keras", "tf_keras", "tensorflow_ranking", "keras_tuner")
         ("tfr_moe", HEAVY),
         ("tfr_moe.schema", HEAVY),
         ("tfr_moe.elwc.values", HEAVY),
+        ("tfr_moe.data.folder", HEAVY),
         ("tfr_moe.cli", HEAVY),
         ("tfr_moe.beam.build", KERAS),
         ("tfr_moe.serving.client", (*KERAS, "tensorflow", "tensorflow_serving")),

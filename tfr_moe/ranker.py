@@ -16,7 +16,8 @@ from rich.console import Console
 from tfr_moe._compat import tf
 from tfr_moe.baselines import BaselineRun, train_baseline
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config, make_config
-from tfr_moe.data import DataFolder, dataset_builder, open_data
+from tfr_moe.data.cache import dataset_builder
+from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.data.frames import (
     MAX_LIST_SIZE,
     MAX_LOST,

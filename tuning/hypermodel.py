@@ -12,8 +12,9 @@ from rich.console import Console
 
 from tfr_moe._compat import import_keras_tuner, tf
 from tfr_moe.config import BASELINE_NAMES, RunConfig, make_config
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.cache import CachedDatasetBuilder, ParsedSplit
+from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.training.pipeline import RankingPipeline

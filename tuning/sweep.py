@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tfr_moe.config import BASELINE_NAMES
-from tfr_moe.data import DataFolder
+from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.training.run import check_names
 from tfr_moe.utils.console import make_log

@@ -17,8 +17,9 @@ from rich.console import Console
 from tfr_moe._compat import tf
 from tfr_moe.baselines import load_baseline, train_baseline
 from tfr_moe.config import BASELINE_NAMES, RunConfig
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.cache import SPLITS, in_memory, map_split, write_parsed
+from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.results import evaluate_lists
 from tfr_moe.evaluation.results import summarize as average

@@ -12,7 +12,8 @@ from typing import Any
 from rich.console import Console
 
 from tfr_moe._compat import tf
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.data.builder import ElwcDatasetBuilder
+from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SCHEMA_FILE, FeatureSchema
 from tfr_moe.scorers import explanation_model

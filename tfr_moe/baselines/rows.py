@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe._compat import tf
-from tfr_moe.data import DataFolder, dataset_builder
+from tfr_moe.data.cache import dataset_builder
+from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.layers.features import complete_numbers
 from tfr_moe.schema import (

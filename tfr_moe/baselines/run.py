@@ -16,7 +16,7 @@ from tfr_moe._compat import tf
 from tfr_moe.baselines import boosting, lambdamart, svm_rank
 from tfr_moe.baselines.rows import RowRanker, Rows, TabularEncoder, write_rows
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
-from tfr_moe.data import DataFolder, open_data
+from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.schema import MASK, FeatureSchema
 from tfr_moe.training.distribute import Cluster

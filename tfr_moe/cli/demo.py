@@ -14,7 +14,8 @@ from rich.console import Console
 
 from tfr_moe.comparison import claim, compare
 from tfr_moe.config import BASELINE_NAMES
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.data.builder import ElwcDatasetBuilder
+from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema

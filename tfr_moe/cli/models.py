@@ -59,12 +59,15 @@ def train(
 
     process = cluster_from_environment()
     run_config = _with_cluster(run_config, process)
+    from tfr_moe.data import DataFolder
+
+    folder = DataFolder(data)
 
     def train_it() -> dict[str, Any]:
-        # Imported late: an invalid setting fails before TensorFlow is loaded.
+        # Imported late: an invalid setting or data set fails before TensorFlow is loaded.
         from tfr_moe.baselines import train_any
 
-        return train_any(data, out, run_config, stderr(), process)
+        return train_any(folder, out, run_config, stderr(), process)
 
     if process is None:
         _print_result(train_it(), out)
@@ -158,12 +161,14 @@ def evaluate(
     Example: tfr-moe evaluate --data data --run runs/moe --baseline runs/dnn
     """
     from tfr_moe.data import DataFolder
+
+    folder = DataFolder(data)
     from tfr_moe.evaluation.evaluate import evaluate_runs, to_json
     from tfr_moe.evaluation.tables import render
 
-    result = evaluate_runs(data, run, baseline, split, metric, policy, batch_size, stderr())
+    result = evaluate_runs(folder, run, baseline, split, metric, policy, batch_size, stderr())
     render(result, Console())
-    notes = DataFolder(data).notes
+    notes = folder.notes
     if "negatives" in notes:
         print(f"Negatives of these lists: {notes['negatives']}.")
     if json_file is not None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from tfr_moe.comparison.training import LEARNING_RATES, Plan, train_models, trained
 from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES, load_config
 from tfr_moe.config import MODELS as ALL_MODELS
-from tfr_moe.data import DataFolder
+from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import counted, evaluate_run, plain
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard

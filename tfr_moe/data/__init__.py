@@ -1,30 +1,23 @@
 """Data-set folders, and their records as `tf.data` for TFR's pipelines."""
 
-from tfr_moe.data.builder import ElwcDatasetBuilder
-from tfr_moe.data.cache import (
-    SPLITS,
-    CachedDatasetBuilder,
-    ParsedSplit,
-    cached_builder,
-    dataset_builder,
-    in_memory,
-    map_split,
-    parse_split,
-    write_parsed,
-)
-from tfr_moe.data.folder import DataFolder, open_data
+from tfr_moe.utils.lazy import lazy_names
 
-__all__ = [
-    "SPLITS",
-    "CachedDatasetBuilder",
-    "DataFolder",
-    "ElwcDatasetBuilder",
-    "ParsedSplit",
-    "cached_builder",
-    "dataset_builder",
-    "in_memory",
-    "map_split",
-    "open_data",
-    "parse_split",
-    "write_parsed",
-]
+# A missing or broken data set is reported before TensorFlow is loaded.
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "builder": ("ElwcDatasetBuilder",),
+        "cache": (
+            "SPLITS",
+            "CachedDatasetBuilder",
+            "ParsedSplit",
+            "cached_builder",
+            "dataset_builder",
+            "in_memory",
+            "map_split",
+            "parse_split",
+            "write_parsed",
+        ),
+        "folder": ("DataFolder", "open_data"),
+    },
+)

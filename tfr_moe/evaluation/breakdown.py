@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tfr_moe._compat import tf, tfr
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.data.builder import ElwcDatasetBuilder
+from tfr_moe.data.folder import DataFolder
 from tfr_moe.evaluation.results import PerListResult, Policy
 from tfr_moe.evaluation.scoring import strings
 from tfr_moe.evaluation.significance import alignment

@@ -16,7 +16,8 @@ from rich.console import Console
 
 from tfr_moe.baselines import BaselineRun, load_baseline
 from tfr_moe.config import BASELINE_NAMES, load_config
-from tfr_moe.data import DataFolder, dataset_builder
+from tfr_moe.data.cache import dataset_builder
+from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.elwc.order import OrderSums
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.breakdown import CategoryRow, per_category
@@ -212,7 +213,7 @@ def _configured_tasks(run: Path, schema: FeatureSchema) -> tuple[str, ...]:
 
 
 def evaluate_runs(
-    data: str | Path,
+    data: str | Path | DataFolder,
     runs: Sequence[Path],
     baseline: Path | None = None,
     split: str = "test",
@@ -227,7 +228,7 @@ def evaluate_runs(
     also by their combined score.
 
     Args:
-        data: the data-set folder.
+        data: the data set, or its folder.
         runs: folders of runs.
         baseline: folder of the run that the others are compared with; also evaluated.
         split: train, validation or test.
@@ -245,7 +246,7 @@ def evaluate_runs(
     names = tuple(metrics or DEFAULT_NAMES)
     for name in names:
         resolve(name)
-    folder = DataFolder(data)
+    folder = open_data(data)
     check_positions(names, folder.schema.position)
     folder.files(split)
     order = OrderSums() if folder.schema.position is None else None

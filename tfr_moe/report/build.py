@@ -19,7 +19,8 @@ from tfr_moe.analysis.item_groups import Grouping, Positions, grouping_of
 from tfr_moe.analysis.learning_curves import learning_curves
 from tfr_moe.analysis.list_examples import ShownList, extremes, fetch, show_list
 from tfr_moe.baselines import BaselineRun
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.data.builder import ElwcDatasetBuilder
+from tfr_moe.data.folder import DataFolder
 from tfr_moe.evaluation.breakdown import (
     Categories,
     categories_of,

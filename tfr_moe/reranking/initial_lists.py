@@ -16,7 +16,8 @@ from rich.console import Console
 from tfr_moe._compat import tf, tfr
 from tfr_moe.baselines import train_any
 from tfr_moe.config import RunConfig
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.data.builder import ElwcDatasetBuilder
+from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import inference_function, open_run, scorer_of
 from tfr_moe.schema import (

@@ -18,8 +18,9 @@ from tfr_moe import losses, metrics
 from tfr_moe._compat import tf, tfr
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.config.tasks import Task
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder, dataset_builder, open_data
-from tfr_moe.data.cache import SPLITS, cached_builder
+from tfr_moe.data.builder import ElwcDatasetBuilder
+from tfr_moe.data.cache import SPLITS, cached_builder, dataset_builder
+from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
 from tfr_moe.layers.outputs import single_score
 from tfr_moe.metrics.naming import check_positions

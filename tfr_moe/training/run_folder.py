@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, PositiveInt
 
 from tfr_moe.config import RunConfig, load_config
-from tfr_moe.data import DataFolder
+from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MANIFEST_FILE, description_files, shard_files
 from tfr_moe.training.callbacks import HISTORY_FILE
