@@ -47,7 +47,7 @@ def test_the_commands_are_these():
     assert list(GROUP.commands) == [
         *("synth", "build", "check", "drift", "schema"),
         *("train", "evaluate", "compare", "tune", "report", "explain"),
-        *("export", "serve", "rank", "predict", "load-test"),
+        *("export", "serve", "rank", "predict", "load-test", "publish"),
         *("rerank-data", "demo"),
         *("models", "losses", "metrics", "settings"),
     ]
