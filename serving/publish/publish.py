@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import islice
@@ -14,13 +13,13 @@ from rich.console import Console
 
 from tfr_moe.analysis.drift import measure_drift
 from tfr_moe.analysis.drift_limits import DriftLimits
-from tfr_moe.config.tasks import Task
+from tfr_moe.config import load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import plain
 from tfr_moe.metrics.naming import check_positions
 from tfr_moe.metrics.per_list import resolve
-from tfr_moe.training import load_run
+from tfr_moe.training.run_folder import config_of
 from tfr_moe.utils.console import make_log
 from tfr_moe.utils.failures import file_errors
 from tfr_moe.utils.io import make_folder, working_directory, write_json
@@ -107,7 +106,8 @@ def publish(
     """
     console = console or Console(stderr=True)
     to, folder = Path(to), DataFolder(data)
-    loaded = load_run(run)
+    tasks = load_config(config_of(Path(run))).tasks_over(folder.schema)
+    labels = [task.name for task in tasks] or [folder.schema.label]
     resolve(metric)
     check_positions([metric], folder.schema.position)
     folder.check_lists(split)
@@ -127,14 +127,17 @@ def publish(
         if reference is not None:
             add(_drift_check(reference, folder, limits))
         candidate = export_run(run, aside / name, data, version, console)
-        _check_candidate(
-            candidate,
-            None if live is None else to / str(live),
-            folder,
-            split,
-            (loaded.tasks, metric, margin, category_margin, max_ratio),
-            add,
-        )
+        served = ServedModel(name, candidate)
+        add(golden_check(served, candidate, None if live is None else to / str(live)))
+        if live is not None:
+            add(size_check(candidate, to / str(live), max_ratio))
+            both = served, ServedModel(name, to / str(live))
+            add(latency_check(*both, _spread_lists(folder, split), max_ratio))
+            results = [evaluate_served(model, folder, split, labels, metric) for model in both]
+            for label in labels:
+                of_label = f"{label}_{metric}"
+                for check in quality_checks(*results, of_label, margin, category_margin):
+                    add(check)
         decision = Decision(
             all(check.passed for check in checks),
             version,
@@ -153,30 +156,10 @@ def publish(
     return decision
 
 
-def _check_candidate(
-    candidate: Path,
-    live: Path | None,
-    data: DataFolder,
-    split: str,
-    settings: tuple[tuple[Task, ...], str, float, float, float],
-    add: Callable[[Check], None],
-) -> None:
-    tasks, metric, margin, category_margin, max_ratio = settings
-    served = ServedModel(candidate.parent.name, candidate)
-    add(golden_check(served, candidate, live))
-    if live is None:
-        return
-    add(size_check(candidate, live, max_ratio))
-    of_live = ServedModel(live.parent.name, live)
-    records = ElwcDatasetBuilder(data).serialized_lists(split)
-    lists = [record.numpy() for record in islice(iter(records), _SAMPLE_LISTS)]
-    add(latency_check(served, of_live, spread_by_size(lists), max_ratio))
-    labels = [task.name for task in tasks] or [data.schema.label]
-    results = [evaluate_served(m, data, split, labels, metric) for m in (served, of_live)]
-    for label in labels:
-        name = f"{label}_{metric}"
-        for check in quality_checks(results[0], results[1], name, margin, category_margin):
-            add(check)
+def _spread_lists(folder: DataFolder, split: str) -> list[bytes]:
+    """Records of all sizes among the first ones."""
+    records = ElwcDatasetBuilder(folder).serialized_lists(split)
+    return spread_by_size([record.numpy() for record in islice(iter(records), _SAMPLE_LISTS)])
 
 
 def _drift_check(reference: str | Path, data: DataFolder, limits: DriftLimits | None) -> Check:

@@ -373,6 +373,6 @@ def _row(
         if value is not None and limit is not None and value > limit + allowance:
             exceeded[name] = limit + allowance
     return DriftRow(
-        column, category, *lists, of_index, shift, missing[1], missing[0], unknown[1], unknown[0],
-        exceeded,
+        column, category, lists[0], lists[1], of_index, shift, missing[1], missing[0], unknown[1],
+        unknown[0], exceeded,
     )  # fmt: skip

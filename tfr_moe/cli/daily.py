@@ -93,6 +93,8 @@ def publish(
         return
     if run is None or data is None:
         raise UserError(f"{'--run' if run is None else '--data'}: is required without --rollback")
+    if limits is not None and reference is None:
+        raise UserError("--limits: needs --reference, from which drift is measured")
     from tfr_moe.analysis.drift_limits import DriftLimits
     from tfr_moe.serving.publish import publish as publish_run
 

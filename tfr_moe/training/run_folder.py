@@ -79,11 +79,11 @@ def check_same_data(run: Path, folder: DataFolder, start: Path | None = None) ->
         UserError: naming both data sets, or the run that it was started from.
     """
     manifest = _read_manifest(run)
-    source = manifest.get("start")
-    if source != _identity(start):
+    source, now = manifest.get("start") or {}, _identity(start) or {}
+    if source.get("fingerprint") != now.get("fingerprint"):
+        before, given = (part.get("path", "random weights") for part in (source, now))
         raise UserError(
-            f"run {run}: was started from {'random weights' if source is None else source['path']},"
-            f" not from {'random weights' if start is None else start}; choose another folder"
+            f"run {run}: was started from {before}, not from {given}; choose another folder"
         )
     before = manifest.get("data")
     if before is not None and before["fingerprint"] != folder.fingerprint:

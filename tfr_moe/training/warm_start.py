@@ -91,7 +91,10 @@ class WarmStart:
             UserError: naming the feature, or the role, that the schema has changed.
         """
         self._check_schema(folder.schema, f"data {folder.path}")
-        merged = {scope: dict(columns) for scope, columns in folder.tables().statistics.items()}
+        merged = {
+            scope: {column: dict(numbers) for column, numbers in columns.items()}
+            for scope, columns in folder.tables().statistics.items()
+        }
         for scope, columns in self._statistics.items():
             known = {c: s for c, s in columns.items() if c in merged.get(scope, {})}
             merged.setdefault(scope, {}).update({c: s for c, s in known.items() if s["std"] > 0})
