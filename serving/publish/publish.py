@@ -133,10 +133,10 @@ def publish(
             add(size_check(candidate, to / str(live), max_ratio))
             both = served, ServedModel(name, to / str(live))
             add(latency_check(*both, _spread_lists(folder, split), max_ratio))
-            results = [evaluate_served(model, folder, split, labels, metric) for model in both]
+            now, before = (evaluate_served(m, folder, split, labels, metric) for m in both)
             for label in labels:
                 of_label = f"{label}_{metric}"
-                for check in quality_checks(*results, of_label, margin, category_margin):
+                for check in quality_checks(now, before, of_label, margin, category_margin):
                     add(check)
         decision = Decision(
             all(check.passed for check in checks),

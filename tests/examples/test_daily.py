@@ -25,6 +25,7 @@ def test_three_days_of_which_the_last_is_broken(repository, tmp_path):
     rules = ["--publish", "margin=1", "category-margin=1", "max-ratio=9"]
 
     def run(day: str, log: pd.DataFrame) -> int:
+        log = log.assign(purchased=log["purchased"].astype(int))
         log.to_csv(tmp_path / f"{day}.csv", index=False)
         places_of_day = ["--logs", tmp_path / f"{day}.csv", *places]
         config = ["--config", tmp_path / "config.yaml"]

@@ -9,12 +9,12 @@ from rich.console import Console
 
 from tests.tiny import SCHEMA, SMALL, TASKS, small_config, write_data_folder
 from tfr_moe.cli import main
-from tfr_moe.config import load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.base import FEATURES
 from tfr_moe.training import LoadedRun, WarmStart, load_run, make_scorer, train, warm_start
+from tfr_moe.training.run_folder import check_same_data
 
 QUIET = Console(quiet=True)
 LISTS = {"train": 40, "validation": 20, "test": 20}
@@ -183,9 +183,7 @@ def test_the_command_starts_from_the_run_with_its_settings(run, data, tmp_path, 
     assert json.loads((out / "manifest.json").read_text())["start"]["path"] == str(run)
     for one, other in zip(scores(after.model, data), scores(before.model, data), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
-    # What is left of a killed run is resumed from the same start only.
-    (out / "metrics.json").unlink()
-    config = load_config(out / "config.yaml")
+    # A killed run is resumed from the same start only.
+    check_same_data(out, DataFolder(data), run)
     with pytest.raises(UserError, match=r"was started from .*monday, not from random weights"):
-        train(data, out, config, QUIET)
-    train(data, out, config, QUIET, start=run)
+        check_same_data(out, DataFolder(data))
