@@ -21,7 +21,13 @@ from tfr_moe import Ranker
 from tfr_moe.synthetic import SearchLogOptions, generate
 
 METRIC = "val_session_auc"
-SETTINGS = {"expert_hidden_dims": (64, 32), "learning_rate": 1e-3, "batch_size": 128}
+SETTINGS = {
+    "num_experts": 8,
+    "expert_hidden_dims": (32, 16),
+    "embedding_dim": 8,
+    "learning_rate": 2e-3,
+    "batch_size": 64,
+}
 
 
 def main() -> None:
@@ -53,7 +59,7 @@ def main() -> None:
             }
             found.append({"seed": seed, **curves, "reached": reached})
             for name, curve in curves.items():
-                print(seed, name, *(f"{value:.4f}" for value in curve), "epoch", reached[name])
+                print(seed, name, *(f"{v:.4f}" for v in curve), "epoch", reached[name], flush=True)
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -183,8 +183,10 @@ class DataFolder:
     def copy_description(self, target: Path) -> None:
         """Copies schema, statistics and vocabularies, from which a model can be rebuilt."""
         target.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(self.path / SCHEMA_FILE, target / SCHEMA_FILE)
-        write_json(target / STATISTICS_FILE, self.statistics)
+        for name in (SCHEMA_FILE, STATISTICS_FILE):
+            shutil.copyfile(self.path / name, target / name)
+        if read_json(self.path / STATISTICS_FILE) != self.statistics:  # `with_statistics`
+            write_json(target / STATISTICS_FILE, self.statistics)
         for path in self.tables().vocabularies.values():
             (target / "vocabulary").mkdir(exist_ok=True)
             shutil.copy(str(path), target / "vocabulary")

@@ -66,14 +66,14 @@ class WarmStart:
         UserError: if there is none.
 
     Example:
-        start = WarmStart("runs/monday")
-        train("data/tuesday", "runs/tuesday", load_run("runs/monday").config, start=start)
+        config = load_config("runs/monday/config.yaml")
+        train("data/tuesday", "runs/tuesday", config, start="runs/monday")
     """
 
     def __init__(self, run: str | Path):
         self.path = Path(run)
         source = load_run(self.path)
-        self._config, self._schema = source.config, source.schema
+        self._schema = source.schema
         folder = DataFolder(self.path)
         self._statistics = folder.statistics
         self._groups = _groups_of(folder, source.config)
@@ -129,10 +129,11 @@ class WarmStart:
         """
         encoders = _encoders_of(model)
         variables = {variable.name: variable for variable in model.variables}
-        for layer, encoder in encoders.items():
-            for name in encoder.embeddings.keys() - self._encoders[layer].embeddings.keys():
-                del variables[encoder.embeddings[name].embeddings.name]
-        for name in variables.keys() ^ self._variables.keys():
+        for layer in encoders.keys() & self._encoders.keys():
+            now, before = encoders[layer].embeddings, self._encoders[layer].embeddings
+            for name in now.keys() - before.keys():
+                del variables[now[name].embeddings.name]
+        for name in sorted(variables.keys() ^ self._variables.keys()):
             raise UserError(
                 f"run {self.path}: {name.partition(':')[0]} is a weight of "
                 f"{'the new model' if name in variables else 'this run'} only; start from a run "
