@@ -156,7 +156,8 @@ def quality_checks(
         of_category: m_c, in each top category.
     """
     values = aligned_values([candidate, live], metric)
-    d, h, count = _bounds(values[0] - values[1])
+    differences = values[0] - values[1]
+    d, h, count = _bounds(differences)
     numbers = {
         "lists": count,
         "candidate": float(values[0].mean()) if count else None,
@@ -172,11 +173,9 @@ def quality_checks(
     yield Check(metric, d - h >= -margin, text, numbers)
     if candidate.categories is None:
         return
-    for category in np.unique(candidate.categories.astype(str)):
-        chosen = candidate.select(candidate.categories == category)
-        other = live.select(np.isin(live.list_ids, chosen.list_ids))
-        values = aligned_values([chosen, other], metric)
-        d, h, count = _bounds(values[0] - values[1])
+    categories = candidate.categories.astype(str)[~np.isnan(candidate.metric(metric))]
+    for category in np.unique(categories):
+        d, h, count = _bounds(differences[categories == category])
         if count < 2:
             continue
         decided = h <= of_category / 2
