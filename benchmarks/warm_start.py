@@ -4,8 +4,8 @@
 
 A generated log is cut into two overlapping windows by time, of 80 % of the sessions each, the
 second starting after the first 20 %. `before` is trained on the first window, `scratch` and `warm`
-on the second, whose validation lists are the latest. The epoch is named in which each reaches the
-best validation metric of `scratch`.
+on the second, whose validation lists are the latest, `warm` also with a quarter of the learning
+rate. The epoch is named in which each reaches the best validation metric of `scratch`.
 """
 
 from __future__ import annotations
@@ -50,8 +50,11 @@ def main() -> None:
             before = Ranker(**settings).fit(first, schema=schema, verbose=0)
             scratch = Ranker(**settings).fit(second, schema=schema, verbose=0)
             curves = {"scratch": scratch.history.history[METRIC]}
-            warm = before.set_params(warm_start=True).fit(second, verbose=0)
-            curves["warm"] = warm.history.history[METRIC]
+            before.save(Path(folder) / f"run-{seed}")
+            for name, factor in (("warm", 1.0), ("warm, rate / 4", 0.25)):
+                rate = factor * SETTINGS["learning_rate"]
+                warm = Ranker.load(before.run.path).set_params(warm_start=True, learning_rate=rate)
+                curves[name] = warm.fit(second, verbose=0).history.history[METRIC]
             best = max(curves["scratch"])
             reached = {
                 name: next((n for n, v in enumerate(curve, 1) if v >= best), None)
