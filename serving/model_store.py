@@ -84,7 +84,7 @@ class ServedModel:
             )
         definition = self.signatures[signature]
         names = _output_names(request.output_filter, definition.outputs)
-        outputs = self._run(signature, _inputs(request, definition.inputs))
+        outputs = self.run(signature, _inputs(request, definition.inputs))
         response = predict_pb2.PredictResponse()
         for name in names:
             fill_tensor(response.outputs[name], outputs[name].numpy())
@@ -97,7 +97,12 @@ class ServedModel:
         model_spec.version.value = self.version
         model_spec.signature_name = signature
 
-    def _run(self, signature: str, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    def run(self, signature: str, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Runs a signature on its inputs by name.
+
+        Raises:
+            RejectedError: for inputs that the model cannot read.
+        """
         try:
             return self._loaded.signatures[signature](**inputs)
         except tf.errors.OpError as error:

@@ -44,11 +44,12 @@ RULES = {
     "synthetic serving.client": "FORMAT",
     "serving": "FORMAT _compat data serving.client",  # development server, load test
     "serving.export": "MODEL training serving serving.client",
+    "serving.publish": "RUN analysis serving serving.client serving.export",
     "report": "RUN analysis tuning serving.client serving.export",
     "ranker": "RUN report serving.client serving.export tables",
     "comparison": "RUN report",
     "cli": "RUN comparison tables analysis reranking tuning beam report synthetic "
-    "serving serving.client serving.export",
+    "serving serving.client serving.export serving.publish",
 }
 
 # packages: the parts that may import them

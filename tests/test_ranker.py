@@ -184,6 +184,17 @@ def test_save_and_load(ranker, frame, tmp_path):
         ranker.save(tmp_path / "run")
 
 
+def test_a_warm_start_continues_from_the_fitted_model(ranker, frame, tmp_path):
+    ranker.save(tmp_path / "run")
+    next_day = Ranker.load(tmp_path / "run")
+    next_day.set_params(warm_start=True, num_epochs=1, learning_rate=1e-9)
+    # Fewer lists: vocabularies in another order, other statistics; the schema is kept.
+    rows = frame[frame["query_id"].isin(frame["query_id"].unique()[:40])]
+    expected = next_day.predict(rows)
+    np.testing.assert_allclose(next_day.fit(rows, verbose=0).predict(rows), expected, atol=1e-5)
+    assert next_day.run.metrics["best_epoch"] == 1
+
+
 @pytest.mark.slow
 def test_export_is_verified_on_lists_of_the_frame(ranker, tmp_path, capfd):
     version = ranker.export(tmp_path / "models" / "shop")
@@ -200,7 +211,9 @@ def test_export_is_verified_on_lists_of_the_frame(ranker, tmp_path, capfd):
 
 def test_parameters_are_those_of_scikit_learn():
     ranker = Ranker("moe", top_k=2, expert_hidden_dims=(8, 4))
-    assert ranker.get_params() == {"model": "moe", "top_k": 2, "expert_hidden_dims": (8, 4)}
+    assert ranker.get_params() == {
+        "model": "moe", "top_k": 2, "expert_hidden_dims": (8, 4), "warm_start": False
+    }  # fmt: skip
     copy = clone(ranker)
     assert copy is not ranker and copy.get_params() == ranker.get_params()
     assert copy.set_params(top_k=3).config.gate.top_k == 3

@@ -10,6 +10,9 @@ from pydantic import ValidationError
 EXIT_USAGE = 2
 """Exit code after a user error."""
 
+EXIT_REJECTED = 3
+"""Exit code of a check that did not pass: drift above a limit, or a model not published."""
+
 EXIT_PEER_LOST = 75
 """Exit code of training whose peers are gone: re-running the same command resumes the run."""
 

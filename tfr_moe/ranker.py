@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from tfr_moe._compat import tf
-from tfr_moe.baselines import BaselineRun, train_baseline
-from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config, make_config
+from tfr_moe.baselines import BaselineRun, train_any
+from tfr_moe.config import RunConfig, load_config, make_config
 from tfr_moe.data.cache import dataset_builder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.data.frames import (
@@ -29,6 +29,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.evaluation import (
     evaluate_run,
     inference_function,
+    input_specs,
     open_run,
     scorer_of,
     summarize,
@@ -38,7 +39,6 @@ from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.schema import MASK, FeatureSchema, shard_file
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
-from tfr_moe.training import train as train_model
 from tfr_moe.training.callbacks import read_history
 from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE
 from tfr_moe.utils.console import make_log
@@ -74,6 +74,7 @@ class Ranker:
 
     Args:
         model: a name of `tfr-moe models`: a neural ranker, or `lambdamart`, `xgboost`, `svm_rank`.
+        warm_start: whether `fit` of a fitted ranker starts from its weights (`WarmStart`).
         **settings: settings by their flat names, see `tfr-moe settings MODEL`, and `preset`.
 
     Raises:
@@ -88,23 +89,23 @@ class Ranker:
         {'price': 10}
     """
 
-    def __init__(self, model: str = "adv_hsc_moe", **settings: Any):
-        self._configure({"model": model, **settings})
+    def __init__(self, model: str = "adv_hsc_moe", warm_start: bool = False, **settings: Any):
+        self._configure({"model": model, **settings}, warm_start)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._run: LoadedRun | BaselineRun | None = None
         self._score: Callable[..., Any] | None = None
 
-    def _configure(self, params: dict[str, Any]) -> None:
+    def _configure(self, params: dict[str, Any], warm_start: bool) -> None:
         self.config: RunConfig = make_config(params, "Ranker")
-        self._params = params
+        self._params, self.warm_start = params, warm_start
 
     def __repr__(self) -> str:
         settings = "".join(f", {k}={v!r}" for k, v in self._params.items() if k != "model")
         return f"Ranker({self.config.model!r}{settings})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Returns the model's name and the settings as given; `deep` is ignored."""
-        return dict(self._params)
+        """Returns the arguments of the constructor as given; `deep` is ignored."""
+        return {**self._params, "warm_start": self.warm_start}
 
     def set_params(self, **params: Any) -> Ranker:
         """Changes the model or settings for the next `fit`.
@@ -112,7 +113,8 @@ class Ranker:
         Raises:
             UserError: as the constructor.
         """
-        self._configure({**self._params, **params})
+        params = {**self.get_params(), **params}
+        self._configure(params, params.pop("warm_start"))
         return self
 
     def fit(
@@ -141,7 +143,8 @@ class Ranker:
                 folder of `tfr-moe build`.
             validation: a frame of the same columns; None takes lists from `train`: the latest ones
                 where `time` is given, else by a hash of the list ID.
-            schema: a `FeatureSchema` or its file; None infers it from `train` and these columns.
+            schema: a `FeatureSchema` or its file; None infers it from `train` and these columns, or
+                with `warm_start` keeps that of the fitted model.
             list_id: column with the ID of the list.
             label: column with the relevance, >= 0; a list of columns for a multi-task model.
             time: column with the time of the list.
@@ -161,8 +164,6 @@ class Ranker:
         Raises:
             UserError: in one line, for data or settings that do not fit.
         """
-        if callbacks and self.config.model in BASELINE_NAMES:
-            raise UserError(f"callbacks: model {self.config.model!r} is not trained by Keras")
         console = Console(stderr=True, quiet=not verbose)
         roles: dict[str, Any] = {
             "list_id": list_id,
@@ -176,6 +177,7 @@ class Ranker:
         named = {role: column for role, column in roles.items() if column is not None}
         folder = tempfile.TemporaryDirectory(prefix="tfr_moe-")
         run = Path(folder.name) / "run"
+        start = self._run.path if self._run is not None and self.warm_start else None
         if isinstance(train, (str, Path, DataFolder)):
             given = {**named, "schema": schema, "validation": validation}
             for name in (name for name, value in given.items() if value is not None):
@@ -183,13 +185,12 @@ class Ranker:
             data: DataFolder = open_data(train)
         else:
             log = make_log(console)
+            if start is not None and not named:
+                schema = schema or self.schema
             found = schema_of_frame(train, schema, named, log)
             limits = (validation_fraction, max_list_size, max_lost)
             data = training_data(train, validation, found, run, *limits, log)
-        if self.config.model in BASELINE_NAMES:
-            train_baseline(data, run, self.config, console)
-        else:
-            train_model(data, run, self.config, console, callbacks=callbacks)
+        train_any(data, run, self.config, console, callbacks=callbacks, start=start)
         self._open(run, folder)
         return self
 
@@ -335,8 +336,8 @@ class Ranker:
 
     def _scores(self, features: Mapping[str, Any], output: str | None) -> NDArray[np.float32]:
         if self._score is None:
-            self._score = inference_function(scorer_of(self.run), _inputs(self.schema))
-        scores = self._score({name: features[name] for name in _inputs(self.schema)})
+            self._score = inference_function(scorer_of(self.run), input_specs(self.schema))
+        scores = self._score({name: features[name] for name in input_specs(self.schema)})
         return np.asarray(scores if output is None else scores[output], np.float32)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -389,13 +390,3 @@ class Ranker:
         console = Console(stderr=True, quiet=not verbose)
         data = self.run.path if self._sampled() else None
         return export_run(self.run.path, out, data, version, console)
-
-
-def _inputs(schema: FeatureSchema) -> dict[str, tf.TensorSpec]:
-    """Specs of the inputs of a model, for any number of lists and items."""
-    specs = {MASK: tf.TensorSpec([None, None], tf.bool)}
-    for name, spec in schema.feature_spec("context").items():
-        specs[name] = tf.TensorSpec([None, *spec.shape], spec.dtype)
-    for name, spec in schema.feature_spec("example").items():
-        specs[name] = tf.TensorSpec([None, None, *spec.shape], spec.dtype)
-    return specs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from tfr_moe.baselines import boosting, lambdamart, svm_rank
 from tfr_moe.baselines.rows import RowRanker, Rows, TabularEncoder, write_rows
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data.folder import DataFolder, open_data
+from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.schema import MASK, FeatureSchema
 from tfr_moe.training.distribute import Cluster
@@ -162,11 +163,21 @@ def train_any(
     config: RunConfig,
     console: Console | None = None,
     cluster: Cluster | None = None,
+    callbacks: Sequence[tf.keras.callbacks.Callback] = (),
+    start: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Trains a baseline or a neural model; see `train_baseline` and `tfr_moe.training.train`."""
-    if config.model in BASELINE_NAMES:
-        return train_baseline(data, run, config, console)
-    return train(data, run, config, console, cluster)
+    """Trains a baseline or a neural model; see `train_baseline` and `tfr_moe.training.train`.
+
+    Raises:
+        UserError: as these, and for callbacks or a run to start from with a baseline.
+    """
+    if config.model not in BASELINE_NAMES:
+        return train(data, run, config, console, cluster, callbacks, start)
+    if callbacks:
+        raise UserError(f"callbacks: model {config.model!r} is not trained by Keras")
+    if start is not None:
+        raise UserError(f"run {start}: model {config.model!r} cannot start from another run")
+    return train_baseline(data, run, config, console)
 
 
 def load_baseline(path: str | Path) -> BaselineRun:

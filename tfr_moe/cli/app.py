@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from tfr_moe import __version__
-from tfr_moe.cli import check, data, listings, models, reports, serving
+from tfr_moe.cli import check, daily, data, listings, models, reports, serving
 from tfr_moe.cli.options import Seed
 from tfr_moe.cli.schema import schema
 from tfr_moe.errors import EXIT_INTERRUPTED, EXIT_USAGE, UserError, error_line
@@ -63,6 +63,7 @@ _OPEN = {"allow_extra_args": True, "ignore_unknown_options": False}
 app.command()(data.synth)
 app.command(cls=data.BuildCommand, context_settings=_OPEN)(data.build)
 app.command()(check.check)
+app.command()(daily.drift)
 app.command()(schema)
 app.command()(models.train)
 app.command()(models.evaluate)
@@ -75,6 +76,7 @@ app.command()(serving.serve)
 app.command()(serving.rank)
 app.command(context_settings=_OPEN)(serving.predict)
 app.command()(serving.load_test)
+app.command()(daily.publish)
 app.command()(data.rerank_data)
 app.command()(demo)
 app.command()(listings.models)
@@ -86,7 +88,8 @@ app.command()(listings.settings)
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line.
 
-    Exits with 0 on success, with 2 and one line after a user error or one of files or the disk.
+    Exits with 0 on success, with 2 and one line after a user error or one of files or the disk,
+    with 3 after a check that did not pass.
     """
     # Hides the notices of TensorFlow's runtime.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -41,6 +41,10 @@ def train(
         str | None,
         typer.Option("--preset", help="settings by name: recommended (the defaults) or paper"),
     ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option("--from", help="a finished run: start from its weights, with its settings"),
+    ] = None,
 ) -> None:
     """Train a model.
 
@@ -54,6 +58,10 @@ def train(
         *([] if preset is None else [f"preset={preset}"]),
         *(settings or []),
     ]
+    if start is not None and config is None:
+        from tfr_moe.training.run_folder import config_of
+
+        config = config_of(start)
     run_config = load_config(config, settings, **({} if model is None else {"model": model}))
     from tfr_moe.training.distribute import cluster_from_environment
 
@@ -67,7 +75,7 @@ def train(
         # Imported late: an invalid setting or data set fails before TensorFlow is loaded.
         from tfr_moe.baselines import train_any
 
-        return train_any(folder, out, run_config, stderr(), process)
+        return train_any(folder, out, run_config, stderr(), process, start=start)
 
     if process is None:
         _print_result(train_it(), out)

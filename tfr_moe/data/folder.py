@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gzip
 import shutil
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ from tfr_moe.schema import (
 )
 from tfr_moe.utils.digests import ManifestForm, check_files, digest_files, fingerprint
 from tfr_moe.utils.failures import reading
-from tfr_moe.utils.io import read_json
+from tfr_moe.utils.io import read_json, write_json
 
 
 class _Split(BaseModel):
@@ -173,11 +174,19 @@ class DataFolder:
         """Notes on how the data was made, such as that negatives were sampled."""
         return self.manifest.get("notes") or {}
 
+    def with_statistics(self, statistics: dict[str, dict[str, dict[str, float]]]) -> DataFolder:
+        """The same data set, by which a model normalizes numerics by other statistics."""
+        other = copy.copy(self)
+        other.fingerprint, other.statistics = self.fingerprint, statistics
+        return other
+
     def copy_description(self, target: Path) -> None:
         """Copies schema, statistics and vocabularies, from which a model can be rebuilt."""
         target.mkdir(parents=True, exist_ok=True)
         for name in (SCHEMA_FILE, STATISTICS_FILE):
             shutil.copyfile(self.path / name, target / name)
+        if read_json(self.path / STATISTICS_FILE) != self.statistics:  # `with_statistics`
+            write_json(target / STATISTICS_FILE, self.statistics)
         for path in self.tables().vocabularies.values():
             (target / "vocabulary").mkdir(exist_ok=True)
             shutil.copy(str(path), target / "vocabulary")

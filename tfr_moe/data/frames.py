@@ -6,6 +6,7 @@ NumPy, by the rules of `tfr-moe build`: the same rows give the same lists in the
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,6 +124,13 @@ class FrameData(DataFolder):
         for name in sorted(self.splits):
             digest.update(np.asarray(self.splits[name].row_splits).tobytes())
         return digest.hexdigest()[:16]
+
+    def with_statistics(self, statistics: dict[str, dict[str, dict[str, float]]]) -> DataFolder:
+        """See `DataFolder`."""
+        other = copy.copy(self)
+        other.fingerprint = self.fingerprint
+        other._tables = FeatureTables(statistics, self._tables.vocabularies)
+        return other
 
     def copy_description(self, target: Path) -> None:
         """Writes schema, statistics, vocabularies and the sample of validation lists."""

@@ -19,6 +19,7 @@ __all__, __getattr__, __dir__ = lazy_names(
             "make_scorer",
             "train",
         ),
+        "warm_start": ("WarmStart",),
         "strategy": ("LostWorkersError", "ProcessContext", "join_cluster"),
     },
 )

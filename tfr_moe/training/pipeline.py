@@ -43,6 +43,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         steps: number of steps of an epoch, if known, for the progress bar.
         context: strategy and cluster of this process; None creates those of the configuration.
         callbacks: called after those of the run.
+        initialize: sets the weights of the new model; None leaves them random.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         steps: int | None = None,
         context: ProcessContext | None = None,
         callbacks: Sequence[tf.keras.callbacks.Callback] = (),
+        initialize: Callable[[tf.keras.Model], None] | None = None,
     ):
         self._context = join_cluster(config.training.strategy) if context is None else context
         self.tasks = config.tasks_over(dataset_builder.schema)
@@ -84,6 +86,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         self._strategy = self._context.strategy
         self._config = config
         self._callbacks = list(callbacks)
+        self._initialize = initialize
         self._max_label = config.objective.max_label
         self._run = run
         self._console = console or Console(stderr=True)
@@ -94,6 +97,8 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
     def compiled_model(self) -> tf.keras.Model:
         """The model, compiled as `train_and_validate` compiles it, for a custom `fit`."""
         model = self._model_builder.build()
+        if self._initialize is not None:
+            self._initialize(model)
         model.compile(
             optimizer=make_optimizer(self._config),
             loss=self.build_loss(),

@@ -32,10 +32,10 @@ from tfr_moe.training.collapsed_gates import warn_of_gates
 from tfr_moe.training.distribute import Cluster, find_cluster, with_strategy
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run_folder import (
-    CONFIG_FILE,
     check_not_finished,
     check_run_files,
     check_same_settings,
+    config_of,
     finish,
     prepared,
     read_metrics,
@@ -160,6 +160,7 @@ def train(
     console: Console | None = None,
     cluster: Cluster | None = None,
     callbacks: Sequence[tf.keras.callbacks.Callback] = (),
+    start: str | Path | None = None,
 ) -> dict[str, Any]:
     """Trains one model on a data set; the same call resumes an interrupted run.
 
@@ -172,6 +173,7 @@ def train(
             folders. Only the leader of the cluster writes the run. None to read `TF_CONFIG` under a
             strategy over several processes, and otherwise for this process alone.
         callbacks: called after those of the run.
+        start: a finished run to start from, in place of random weights; see `WarmStart`.
 
     Returns:
         The content of `metrics.json`.
@@ -194,14 +196,23 @@ def train(
     with file_errors(f"run {run}"), translate_cluster_errors(context):
         config = with_max_label(folder, config)
         check_names(config, folder.schema)
+        make_pipeline = functools.partial(RankingPipeline, callbacks=callbacks)
+        if start is not None:
+            from tfr_moe.training.warm_start import WarmStart  # reads runs by this module
+
+            source = WarmStart(start)
+            folder = source.described(folder)
+            apply = functools.partial(source.apply, folder=folder, config=config)
+            make_pipeline = functools.partial(make_pipeline, initialize=apply)
         folder_of_run = (
-            prepared(run, folder, config) if context.is_leader else contextlib.nullcontext()
+            prepared(run, folder, config, None if start is None else Path(start))
+            if context.is_leader
+            else contextlib.nullcontext()
         )
         with folder_of_run:
             context.barrier()
             check_same_settings(run, config)
             builder = make_builder(folder, config)
-            make_pipeline = functools.partial(RankingPipeline, callbacks=callbacks)
             pipeline = fit(folder, builder, config, run, console, make_pipeline, context)
     result = _result(pipeline, config, folder, time.monotonic() - started)
     if context.is_leader:
@@ -313,11 +324,10 @@ def load_run(path: str | Path) -> LoadedRun:
         UserError: if there is no finished run in the folder.
     """
     path = Path(path)
-    if not (path / CONFIG_FILE).is_file():
-        raise UserError(f"run {path}: no such run ({CONFIG_FILE} is missing)")
+    config_file = config_of(path)
     result = read_metrics(path)
     check_run_files(path)
-    config = load_config(path / CONFIG_FILE)
+    config = load_config(config_file)
     if config.model in BASELINE_NAMES:
         raise UserError(
             f"run {path}: {config.model} is not a neural model; it can be evaluated, not exported"

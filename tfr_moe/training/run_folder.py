@@ -24,6 +24,18 @@ CONFIG_FILE = "config.yaml"
 METRICS_FILE = "metrics.json"
 
 
+def config_of(run: Path) -> Path:
+    """The file with the configuration of a run.
+
+    Raises:
+        UserError: if there is no run in the folder.
+    """
+    path = run / CONFIG_FILE
+    if not path.is_file():
+        raise UserError(f"run {run}: no such run ({CONFIG_FILE} is missing)")
+    return path
+
+
 class _Data(BaseModel):
     path: str
     fingerprint: str
@@ -31,6 +43,7 @@ class _Data(BaseModel):
 
 class _RunManifest(ManifestForm):
     data: _Data | None = None
+    start: _Data | None = None
 
 
 def check_not_finished(run: Path) -> None:
@@ -59,13 +72,20 @@ def check_same_settings(run: Path, config: RunConfig) -> None:
             )
 
 
-def check_same_data(run: Path, folder: DataFolder) -> None:
-    """Checks that a run was started on the same data, by content.
+def check_same_data(run: Path, folder: DataFolder, start: Path | None = None) -> None:
+    """Checks that a run was started on the same data, by content, and from the same weights.
 
     Raises:
-        UserError: naming both data sets.
+        UserError: naming both data sets, or the run that it was started from.
     """
-    before = (read_json(run / MANIFEST_FILE, _RunManifest) or {}).get("data")
+    manifest = _read_manifest(run)
+    source, now = manifest.get("start") or {}, _identity(start) or {}
+    if source.get("fingerprint") != now.get("fingerprint"):
+        before, given = (part.get("path", "random weights") for part in (source, now))
+        raise UserError(
+            f"run {run}: was started from {before}, not from {given}; choose another folder"
+        )
+    before = manifest.get("data")
     if before is not None and before["fingerprint"] != folder.fingerprint:
         raise UserError(
             f"run {run}: was started on other data ({before['path']}, fingerprint "
@@ -74,8 +94,22 @@ def check_same_data(run: Path, folder: DataFolder) -> None:
         )
 
 
+def _read_manifest(run: Path) -> dict[str, Any]:
+    return read_json(run / MANIFEST_FILE, _RunManifest) or {}
+
+
+def _identity(start: Path | None) -> dict[str, str] | None:
+    """What identifies the run that another one starts from, by content."""
+    if start is None:
+        return None
+    fingerprint = _read_manifest(start).get("fingerprint") or ""
+    return {"path": str(start.resolve()), "fingerprint": fingerprint}
+
+
 @contextlib.contextmanager
-def prepared(run: Path, folder: DataFolder, config: RunConfig) -> Iterator[None]:
+def prepared(
+    run: Path, folder: DataFolder, config: RunConfig, start: Path | None = None
+) -> Iterator[None]:
     """Makes the folder of a run, or checks that the run can be resumed.
 
     If the block rejects the configuration or the data before there is anything to resume, a folder
@@ -93,12 +127,12 @@ def prepared(run: Path, folder: DataFolder, config: RunConfig) -> Iterator[None]
     new = not (run / CONFIG_FILE).is_file()
     if not new:
         check_same_settings(run, config)
-        check_same_data(run, folder)
+        check_same_data(run, folder, start)
     elif any(run.iterdir()):
         raise UserError(f"run {run}: the folder is not empty and holds no run")
     try:
         folder.copy_description(run)
-        _write_manifest(run, folder, [])
+        _write_manifest(run, folder, [], _identity(start))
         config.save(run / CONFIG_FILE)
         yield
     except LOST_PEERS:
@@ -121,14 +155,17 @@ def finish(run: Path, folder: DataFolder, result: Mapping[str, Any], files: Iter
         files: the files of the trained model, in the folder of the run.
     """
     names = [str(file.relative_to(run)) for file in files]
-    _write_manifest(run, folder, [CONFIG_FILE, *names])
+    _write_manifest(run, folder, [CONFIG_FILE, *names], _read_manifest(run).get("start"))
     write_json(run / METRICS_FILE, result)
 
 
-def _write_manifest(run: Path, folder: DataFolder, names: Iterable[str]) -> None:
+def _write_manifest(
+    run: Path, folder: DataFolder, names: Iterable[str], start: Mapping[str, str] | None
+) -> None:
     data = {"path": str(folder.path.resolve()), "fingerprint": folder.fingerprint}
+    values = {"format": 1, "data": data, **({"start": start} if start else {})}
     described = [*description_files(run), *shard_files(run)]
-    write_manifest(run / MANIFEST_FILE, {"format": 1, "data": data}, [*described, *names])
+    write_manifest(run / MANIFEST_FILE, values, [*described, *names])
 
 
 def check_run_files(run: Path) -> None:

@@ -1,0 +1,216 @@
+"""The publish gate: its rule by hand, a bad run is held back, and a kill leaves nothing behind."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from tests.tiny import SMALL, lists, small_config, write_data_folder
+from tfr_moe.cli import main
+from tfr_moe.errors import UserError
+from tfr_moe.evaluation import PerListResult
+from tfr_moe.serving.export import export_run
+from tfr_moe.serving.publish import publish, roll_back
+from tfr_moe.serving.publish.checks import quality_checks
+from tfr_moe.serving.versions import models_of, versions_of
+from tfr_moe.training import train
+
+QUIET = Console(quiet=True)
+
+
+def result(values, categories=None):
+    count = len(values)
+    return PerListResult(
+        list_ids=np.array([f"l{i}" for i in range(count)], object),
+        values={"mrr": np.array(values, float)},
+        nothing_relevant={"mrr": np.zeros(count, bool)},
+        num_items=np.full(count, 3),
+        num_relevant=np.ones(count, int),
+        categories=None if categories is None else np.array(categories, object),
+    )
+
+
+def checked(candidate, live, categories=None, margin=0.01, of_category=0.05):
+    both = result(candidate, categories), result(live, categories)
+    return list(quality_checks(*both, "mrr", margin, of_category))
+
+
+def test_the_lower_bound_by_hand():
+    # Differences 0.1, 0, 0.1, 0: mean 0.05, standard error 0.05 / sqrt(3), t(0.95, 3) = 2.3534.
+    half_width = 2.353363 * 0.05 / 3**0.5
+    (check,) = checked([0.6, 0.5, 0.6, 0.5], [0.5] * 4, margin=0.0)
+    assert check.numbers["lower_bound"] == pytest.approx(0.05 - half_width, abs=1e-6)
+    assert not check.passed
+    # The half-width shrinks with the root of the number of lists.
+    assert f"undecided, needs about {4 * (half_width / 0.05) ** 2:.0f} lists" in check.text
+    (check,) = checked([0.6, 0.5, 0.6, 0.5], [0.5] * 4, margin=0.02)
+    assert check.passed
+
+
+def test_equal_versions_pass_and_single_lists_decide_nothing():
+    (check,) = checked([0.5, 1.0, 0.2], [0.5, 1.0, 0.2], margin=0.0)
+    assert check.passed and check.numbers["lower_bound"] == 0.0
+    assert not checked([1.0], [0.5])[0].passed
+
+
+def test_a_category_that_becomes_worse_holds_a_better_model_back():
+    categories = ["a"] * 400 + ["b"] * 100 + ["c"] * 3
+    candidate = np.r_[np.full(400, 0.6), np.full(100, 0.4), 0.0, 1.0, 0.4]
+    passed = {c.name: c.passed for c in checked(candidate, [0.5] * 503, categories)}
+    # Three lists cannot show that c is worse.
+    assert passed == {"mrr": True, "mrr in a": True, "mrr in b": False, "mrr in c": True}
+    worse = np.r_[np.full(500, 0.6), 0.0, 0.01, 0.02]
+    assert not checked(worse, [0.5] * 503, categories)[-1].passed
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_data_folder(tmp_path_factory.mktemp("data") / "set", 150, 30, 120)
+
+
+@pytest.fixture(scope="module")
+def runs(data, tmp_path_factory):
+    """A trained run, and one whose weights are random."""
+    folder = tmp_path_factory.mktemp("runs")
+    settings = {**SMALL, "model": "dnn", "num_epochs": 4}
+    train(data, folder / "good", small_config(settings), QUIET)
+    none = {**settings, "num_epochs": 1, "learning_rate": 1e-9}
+    train(data, folder / "bad", small_config(none), QUIET)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def exported(data, runs, tmp_path_factory):
+    """The export of the good run, as version 1."""
+    return export_run(runs / "good", tmp_path_factory.mktemp("models") / "shop", data)
+
+
+def command(*arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(["publish", *map(str, arguments)])
+    return ended.value.code
+
+
+def decisions(to):
+    return [json.loads(path.read_text()) for path in sorted((to / "decisions").iterdir())]
+
+
+def test_a_bad_run_is_not_published_and_an_equal_one_is(
+    data, runs, exported, tmp_path, monkeypatch, capsys
+):
+    to = tmp_path / "models" / "shop"
+    with monkeypatch.context() as patch:  # the export is made once
+        patch.setattr(publish_package(), "export_run", copy_of(exported))
+        assert command("--run", runs / "good", "--to", to, "--data", data) == 0
+    assert versions_of(to) == [1]
+    inside = json.loads((to / "1" / "assets.extra" / "decision.json").read_text())
+    assert inside == decisions(to)[0]
+    assert (inside["published"], inside["live"], len(inside["checks"])) == (True, None, 1)
+
+    before = {path: path.stat().st_mtime_ns for path in (to / "1").rglob("*")}
+    capsys.readouterr()
+    assert command("--run", runs / "bad", "--to", to, "--data", data, "--max-ratio", 9) == 3
+    printed = capsys.readouterr().err
+    assert "FAILED  purchase_ndcg_10: -0." in printed
+    assert f"not published: {to}/2" in printed
+    rejected = decisions(to)[-1]
+    assert (rejected["published"], rejected["live"], rejected["version"]) == (False, 1, 2)
+    failed = {c["name"] for c in rejected["checks"] if not c["passed"]}
+    assert "purchase_ndcg_10" in failed and failed.isdisjoint({"size", "golden requests"})
+    assert before == {path: path.stat().st_mtime_ns for path in (to / "1").rglob("*")}
+
+    # The same model is not worse.
+    shop = to.resolve()
+    monkeypatch.setattr(publish_package(), "export_run", copy_of(exported))
+    decision = publish(runs / "good", shop, data, max_ratio=9.0, margin=0.0, console=QUIET)
+    assert decision.published and versions_of(to) == [1, 2]
+    quality = {c.name: c.numbers for c in decision.checks}["purchase_ndcg_10"]
+    assert quality["difference"] == 0.0 and quality["lists"] == 120
+    assert models_of(to.parent) == {"shop": [1, 2]}
+    assert not list(to.parent.glob(".*"))
+
+    # Drift, size and latency each hold it back alone.
+    cents = write_data_folder(tmp_path / "cents", 150, 30, 120, lists=in_cents)
+    decision = publish(
+        runs / "good", shop, cents, reference=data, max_ratio=1e-3, margin=1.0,
+        category_margin=1.0, console=QUIET,
+    )  # fmt: skip
+    assert {c.name for c in decision.checks if not c.passed} == {"drift", "size", "latency"}
+
+    assert command("--to", to, "--rollback") == 0
+    assert versions_of(to) == [1] and versions_of(to / "retired") == [2]
+    decision = publish(runs / "good", shop, data, max_ratio=9.0, margin=0.0, console=QUIET)
+    assert decision.version == 3  # no number is used twice
+
+
+def publish_package():
+    return sys.modules["tfr_moe.serving.publish.publish"]
+
+
+def copy_of(exported):
+    def export(run, out, data, version, console):
+        return shutil.copytree(exported, out / str(version))
+
+    return export
+
+
+def in_cents(count, seed):
+    for list_id, context, items in lists(count, seed):
+        for item in items:
+            item["price"] *= 100
+        yield list_id, context, items
+
+
+def test_mistakes_are_one_line(data, runs, tmp_path, capsys):
+    to = tmp_path / "shop"
+    assert command("--to", to, "--run", runs / "good") == 2
+    assert capsys.readouterr().err == "error: --data: is required without --rollback\n"
+    assert command("--to", to, "--rollback", "--data", data) == 2
+    assert capsys.readouterr().err == "error: --data cannot be combined with --rollback\n"
+    with pytest.raises(UserError, match="there is no version to go back to, it has no version"):
+        roll_back(to)
+    assert not to.exists()
+
+
+KILLED = """
+import os, shutil, signal, sys
+from tfr_moe.serving.publish import publish
+module = sys.modules["tfr_moe.serving.publish.publish"]
+exported, run, to, data, point = sys.argv[1:]
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def export(run, out, data, version, console):
+    folder = shutil.copytree(exported, out / str(version))
+    return die() if point == "exported" else folder
+
+rename = os.rename
+module.export_run = export
+if point == "before":
+    os.rename = die
+elif point == "after":
+    os.rename = lambda *names: (rename(*names), die())
+publish(run, to, data)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_publication_leaves_the_folder_as_it_was_or_complete(
+    data, runs, exported, tmp_path, monkeypatch
+):
+    to = tmp_path / "models" / "shop"
+    for point, versions in (("exported", []), ("before", []), ("after", [1])):
+        arguments = [exported, runs / "good", to, data, point]
+        code = [sys.executable, "-c", KILLED, *map(str, arguments)]
+        assert subprocess.run(code, capture_output=True, check=False).returncode == -9
+        assert (versions_of(to) if to.is_dir() else []) == versions
+    assert json.loads((to / "1" / "assets.extra" / "decision.json").read_text())["published"]
+    monkeypatch.setattr(publish_package(), "export_run", copy_of(exported))
+    decision = publish(runs / "good", to, data, max_ratio=9.0, console=QUIET)
+    assert decision.published and decision.live == 1
+    assert not list(to.parent.glob(".*"))

@@ -1,0 +1,83 @@
+"""Limits of drift, from a YAML file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tfr_moe.errors import UserError, describe
+from tfr_moe.utils.settings import load_yaml
+
+
+class Limits(BaseModel):
+    """The largest allowed drift of a column; None for no limit.
+
+    Attributes:
+        psi: population stability index. By a rule of thumb of credit scoring, 0.1 to 0.25 is a
+            small change, and more a large one.
+        mean_shift: difference of the means, in standard deviations of the reference.
+        missing: difference of the shares of missing values.
+        out_of_vocabulary: increase of the share of IDs outside the reference's vocabulary.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    psi: float | None = Field(0.25, ge=0)
+    mean_shift: float | None = Field(0.5, ge=0)
+    missing: float | None = Field(0.05, ge=0)
+    out_of_vocabulary: float | None = Field(0.2, ge=0)
+
+
+class DriftLimits(Limits):
+    """Limits of all columns, with exceptions by column.
+
+    Attributes:
+        min_lists: top categories with fewer lists in either data set are not compared on their own.
+        columns: column -> the limits that differ for it.
+
+    Example:
+        >>> limits = DriftLimits(psi=0.3, columns={"item_id": {"psi": None}})
+        >>> limits.of("item_id").psi, limits.of("price[1]").psi
+        (None, 0.3)
+    """
+
+    min_lists: int = Field(300, ge=1)
+    columns: dict[str, Limits] = {}
+
+    @classmethod
+    def load(cls, path: str | Path) -> DriftLimits:
+        """Reads limits from YAML.
+
+        Raises:
+            UserError: naming the file and the invalid entry.
+        """
+        try:
+            data = load_yaml(Path(path).read_text(encoding="utf-8")) or {}
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise UserError(f"limits {path}: {describe(error, data)}") from error
+        except OSError as error:
+            raise UserError(f"limits {path}: cannot be read ({error.strerror})") from error
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            line = " ".join(str(error).split())
+            raise UserError(f"limits {path}: not valid YAML ({line})") from error
+
+    def of(self, column: str) -> Limits:
+        """The limits of a column; `a` is also that of `a[0]`, `a[1]`, ..."""
+        name = column.partition("[")[0]
+        special = self.columns.get(name)
+        explicit = {} if special is None else special.model_dump(exclude_unset=True)
+        return Limits(**{**{n: getattr(self, n) for n in Limits.model_fields}, **explicit})
+
+    def check_names(self, names: Collection[str]) -> None:
+        """Checks that all columns with limits exist.
+
+        Raises:
+            UserError: naming the first that does not.
+        """
+        for name in self.columns:
+            if name not in names:
+                raise UserError(f"limits: column {name!r} is unknown; allowed: {', '.join(names)}")

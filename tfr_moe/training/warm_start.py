@@ -1,0 +1,289 @@
+"""Weights of a new run from those of a finished one, by variable, vocabulary entry and feature."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tfr_moe._compat import tf
+from tfr_moe.config import RunConfig
+from tfr_moe.data.folder import DataFolder
+from tfr_moe.errors import UserError
+from tfr_moe.layers.features import FeatureEncoder
+from tfr_moe.schema import PAIR_SEPARATOR, FeatureSchema, Scope
+from tfr_moe.scorers.base import find_layer
+from tfr_moe.training.run import load_run, make_scorer
+
+Array = NDArray[Any]
+Groups = Sequence[Sequence[str]]
+
+_NEW = -1
+_SAME = ("scope", "kind", "width", "missing", "missing_indicator", "transform", "hash_buckets")
+"""What of a feature the meaning of its weights depends on."""
+_OF_DOMAINS = re.compile(
+    r"star/(norm/(domain_|moving_)|towers/(kernel|bias)_|domain_embedding)"
+    r"|ple/(level_\d+/(gate_kernel|domain_experts)|towers)"
+)
+"""Variables whose first axis is that of the domains, with several slots for each in some."""
+_LAST_OF_DOMAINS = re.compile(r"ple/level_\d+/shared_gate_kernel")
+_LINEAR = re.compile(r"kernel|factor1")
+"""Weights that multiply features: 0 for a new feature leaves the scores as they were."""
+
+
+class _Width(NamedTuple):
+    """The input vector of an encoder: its old width, and the old column of each new one."""
+
+    before: int
+    columns: Array
+
+
+class WarmStart:
+    """The model that a run starts from, in place of random weights.
+
+    Weights are taken by the name of their variable. Rows of embeddings follow the entries of the
+    vocabularies, slots of domains (`ple`, `star`) their categories:
+
+    * an entry of both vocabularies keeps its row, wherever it is now;
+    * a new entry starts as the row of entries out of vocabulary, a new domain as that of unknown
+      categories;
+    * a new sub-category starts as the mean of the sub-categories of its top category, if there are
+      any. Gates are linear in the embedding, so its gate starts at the mean of their logits;
+    * a new feature has weights 0 where it enters, so that the scores are those of before.
+
+    Numerics are normalized by the statistics of the earlier run, for which its weights were
+    trained, and only new features by those of the data. A model that has seen no step yet therefore
+    scores lists as the earlier one does, but for new sub-categories. The optimizer starts afresh.
+
+    Args:
+        run: folder of a finished run of a neural model.
+
+    Raises:
+        UserError: if there is none.
+
+    Example:
+        config = load_config("runs/monday/config.yaml")
+        train("data/tuesday", "runs/tuesday", config, start="runs/monday")
+    """
+
+    def __init__(self, run: str | Path):
+        self.path = Path(run)
+        source = load_run(self.path)
+        self._schema = source.schema
+        folder = DataFolder(self.path)
+        self._statistics = folder.statistics
+        self._groups = _groups_of(folder, source.config)
+        self._variables = {variable.name: variable for variable in source.model.variables}
+        self._encoders = _encoders_of(source.model)
+        ple = find_layer(source.model, "ple")
+        self._domain_experts = 1 if ple is None else ple.num_domain_experts
+
+    def described(self, folder: DataFolder) -> DataFolder:
+        """The data set with the statistics of the earlier run for the features of both.
+
+        A column without variance in the earlier data has had no influence: it gets new statistics.
+
+        Raises:
+            UserError: naming the feature, or the role, that the schema has changed.
+        """
+        self._check_schema(folder.schema, f"data {folder.path}")
+        merged = {
+            scope: {column: dict(numbers) for column, numbers in columns.items()}
+            for scope, columns in folder.tables().statistics.items()
+        }
+        for scope, columns in self._statistics.items():
+            known = {c: s for c, s in columns.items() if c in merged.get(scope, {})}
+            merged.setdefault(scope, {}).update({c: s for c, s in known.items() if s["std"] > 0})
+        return folder.with_statistics(merged)
+
+    def _check_schema(self, schema: FeatureSchema, where: str) -> None:
+        run = f"run {self.path}"
+        now = {feature.name: feature for feature in schema.features}
+        for feature in self._schema.features:
+            if feature.name not in now:
+                raise UserError(
+                    f"{where}: has no feature {feature.name!r}, which {run} was trained on; keep "
+                    "it in the schema, its values may be missing"
+                )
+            for name in _SAME:
+                old, new = getattr(feature, name), getattr(now[feature.name], name)
+                if old != new:
+                    raise UserError(
+                        f"{where}: feature {feature.name!r} has {name}={new!r}, in {run} "
+                        f"{name}={old!r}; only a new run can start with that"
+                    )
+        for name in ("labels", "hierarchy", "packed"):
+            if getattr(schema, name) != getattr(self._schema, name):
+                raise UserError(f"{where}: has other {name} than {run}")
+
+    def apply(self, model: tf.keras.Model, folder: DataFolder, config: RunConfig) -> None:
+        """Sets the weights of a model that was built for a data set of `described`.
+
+        Raises:
+            UserError: naming the variable that only one of the two models has, or whose shape
+                follows neither from vocabularies, nor features, nor domains.
+        """
+        encoders = _encoders_of(model)
+        variables = {variable.name: variable for variable in model.variables}
+        for layer in encoders.keys() & self._encoders.keys():
+            now, before = encoders[layer].embeddings, self._encoders[layer].embeddings
+            for name in now.keys() - before.keys():
+                del variables[now[name].embeddings.name]
+        for name in sorted(variables.keys() ^ self._variables.keys()):
+            raise UserError(
+                f"run {self.path}: {name.partition(':')[0]} is a weight of "
+                f"{'the new model' if name in variables else 'this run'} only; start from a run "
+                "of the same model and settings"
+            )
+        rows, widths = self._of_encoders(encoders, f"data {folder.path}")
+        domains = self._domains(folder, config)
+        for name, variable in variables.items():
+            value = rows.get(name)
+            if value is None:
+                value = self._by_domain(name, self._variables[name].numpy(), domains)
+            variable.assign(self._widened(variable, value, widths))
+
+    def _of_encoders(
+        self, encoders: Mapping[str, FeatureEncoder], where: str
+    ) -> tuple[dict[str, Array], list[_Width]]:
+        """The embeddings by the names of their variables, and the changes of the input vectors."""
+        rows, widths = {}, []
+        for layer, encoder in encoders.items():
+            before = self._encoders[layer]
+            for name, embedding in encoder.embeddings.items():
+                if name in before.embeddings and encoder.schema.feature(name).has_vocabulary:
+                    tree = encoder.schema.hierarchy
+                    rows[embedding.embeddings.name] = _rows(
+                        before.embeddings[name].embeddings.numpy(),
+                        before.lookups[name].get_vocabulary(),
+                        encoder.lookups[name].get_vocabulary(),
+                        is_child=tree is not None and tree.child == name,
+                    )
+            widths.append(_columns(before, encoder, where))
+        return rows, sorted(widths, key=lambda width: -width.before)
+
+    def _domains(self, folder: DataFolder, config: RunConfig) -> Array | None:
+        """The old domain of each new one, 0 for new ones; None if they are the same, or none.
+
+        Raises:
+            UserError: if domains or tasks are groups of several categories, and have changed.
+        """
+        now, before = _groups_of(folder, config), self._groups
+        if now == before:
+            return None
+        if any(len(group) != 1 for group in (*now, *before)) or config.spec.kind == "multi_task":
+            raise UserError(
+                f"category_groups: data {folder.path} gives other groups than run {self.path}; "
+                "name the groups in the settings of both"
+            )
+        number = {group[0]: index for index, group in enumerate(before, start=1)}
+        return np.array([0, *(number.get(group[0], 0) for group in now)])
+
+    def _by_domain(self, name: str, value: Array, domains: Array | None) -> Array:
+        last = _LAST_OF_DOMAINS.match(name) is not None
+        if domains is None or not (last or _OF_DOMAINS.match(name)):
+            return value
+        slots = self._domain_experts if last or "domain_experts" in name else 1
+        axis = value.ndim - 1 if last else 0
+        index = (domains[:, np.newaxis] * slots + np.arange(slots)).ravel()
+        rest = np.arange((len(self._groups) + 1) * slots, value.shape[axis])
+        return np.take(value, np.concatenate([index, rest]), axis=axis)
+
+    def _widened(self, variable: Any, value: Array, widths: Sequence[_Width]) -> Array:
+        """The value with slots for new features along the axis of the input vector."""
+        shape = tuple(variable.shape)
+        axes = [a for a, (n, o) in enumerate(zip(shape, value.shape, strict=True)) if n != o]
+        if not axes:
+            return value
+        for width in widths:
+            more, axis = len(width.columns) - width.before, axes[0]
+            if (
+                more > 0
+                and len(axes) == 1
+                and shape[axis] - value.shape[axis] == more
+                and value.shape[axis] >= width.before
+            ):
+                tail = np.arange(width.before, value.shape[axis])
+                columns = np.concatenate([width.columns, tail])
+                start = variable.numpy()
+                if _LINEAR.search(variable.name):
+                    start = np.zeros_like(start)
+                known = columns != _NEW
+                start = np.moveaxis(start, axis, 0).copy()
+                start[known] = np.moveaxis(value, axis, 0)[columns[known]]
+                return np.moveaxis(start, 0, axis)
+        raise UserError(
+            f"run {self.path}: {variable.name.partition(':')[0]} has shape "
+            f"{list(value.shape)}, the model {list(shape)}; start from a run of the same settings"
+        )
+
+
+def _encoders_of(model: tf.keras.Model) -> dict[str, FeatureEncoder]:
+    return {layer.name: layer for layer in model.layers if isinstance(layer, FeatureEncoder)}
+
+
+def _groups_of(folder: DataFolder, config: RunConfig) -> Groups:
+    """The groups of categories that are the domains or tasks of a model; none for most models."""
+    return getattr(make_scorer(folder, config), "category_groups", None) or ()
+
+
+def _rows(before: Array, old: Sequence[str], new: Sequence[str], is_child: bool) -> Array:
+    """The rows of the entries of a new vocabulary, the first of each being out of vocabulary."""
+    number = {word: row for row, word in enumerate(old)}
+    rows = np.array([number.get(word, _NEW) for word in new])
+    rows[0] = 0
+    result = before[np.maximum(rows, 0)]
+    if is_child and (rows == _NEW).any():
+        parents: dict[str, list[int]] = {}
+        for row, word in enumerate(old[1:], start=1):
+            parents.setdefault(word.partition(PAIR_SEPARATOR)[0], []).append(row)
+        for row in np.flatnonzero(rows == _NEW):
+            siblings = parents.get(new[row].partition(PAIR_SEPARATOR)[0])
+            if siblings:
+                result[row] = before[siblings].mean(axis=0)
+    return result
+
+
+def _layout(encoder: FeatureEncoder) -> list[tuple[str, int]]:
+    """Names and widths of the blocks of the input vector, in its order."""
+    blocks = []
+    scopes: tuple[Scope, ...] = ("example", "context")
+    for scope in scopes:
+        for kinds in (("categorical", "categorical_list"), ("numeric",)):
+            for feature in encoder.schema.select(scope, *kinds):
+                if feature.name not in encoder.left_out:
+                    width = feature.width + feature.missing_indicator
+                    if feature.kind != "numeric":
+                        width = encoder.embeddings[feature.name].output_dim
+                    blocks.append((feature.name, width))
+    return blocks
+
+
+def _columns(before: FeatureEncoder, now: FeatureEncoder, where: str) -> _Width:
+    """The old column of each column of the input vector.
+
+    Raises:
+        UserError: for features in another order, or with embeddings of another width.
+    """
+    first, total = {}, 0
+    for name, width in _layout(before):
+        first[name] = total, width
+        total += width
+    columns = []
+    for name, width in _layout(now):
+        start, old = first.get(name, (_NEW, width))
+        if old != width:
+            raise UserError(
+                f"{where}: feature {name!r} has embeddings of width {width}, the run it starts "
+                f"from has {old}"
+            )
+        columns.append(np.full(width, _NEW) if start == _NEW else start + np.arange(width))
+    index = np.concatenate(columns)
+    known = index[index != _NEW]
+    if not np.array_equal(known, np.arange(total)):
+        raise UserError(f"{where}: its features are in another order than in the run")
+    return _Width(total, index)
