@@ -147,9 +147,8 @@ def run_one(settings: Mapping[str, Any], job: Job) -> Result:
     ranker = Ranker(**MODELS[job["model"]], seed=job["seed"])
     ranker.fit(train, schema=schema, verbose=0)
     truth = ranker.evaluate(test.assign(click=test.relevance), ["ndcg"])["ndcg"]
-    clicks = ranker.evaluate(test, ["ndcg"])["ndcg"]
     curve = ranker.run.metrics.get("position_bias", {}).get("")
-    return {"ndcg": truth, "click_ndcg": clicks, "curve": curve}
+    return {"ndcg": truth, "curve": curve}
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -177,7 +176,7 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         by_cell.setdefault((row["strength"], row["model"]), []).append(row)
     content: dict[str, Any] = {}
     for (strength, model), cell in by_cell.items():
-        of_model = {name: interval([row[name] for row in cell]) for name in ("ndcg", "click_ndcg")}
+        of_model = {"ndcg": interval([row["ndcg"] for row in cell])}
         if model in PAIRS:
             without = by_cell[strength, PAIRS[model]]
             pairs = zip(cell, without, strict=True)
@@ -191,14 +190,13 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _table(content: Mapping[str, Any]) -> Table:
     table = Table(title="NDCG against the true utility, mean over seeds [95 %]")
-    for name in ("strength", "model", "true NDCG", "gain by the bias", "NDCG of clicks"):
+    for name in ("strength", "model", "true NDCG", "gain by the bias"):
         table.add_column(name, no_wrap=True)
     for strength, models in content.items():
         for model in MODELS:
             cell = models[model]
             gain = "{:+.4f} ± {:.4f}".format(*cell["gain"]) if "gain" in cell else ""
-            values = ["{:.4f} ± {:.4f}".format(*cell[n]) for n in ("ndcg", "click_ndcg")]
-            table.add_row(strength, model, values[0], gain, values[1])
+            table.add_row(strength, model, "{:.4f} ± {:.4f}".format(*cell["ndcg"]), gain)
     return table
 
 

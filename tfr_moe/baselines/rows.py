@@ -362,7 +362,7 @@ def _arrays(
     if schema.weight is not None:
         weights = tf.boolean_mask(parsed[schema.weight][..., 0], mask).numpy()
     positions = np.zeros_like(labels)
-    if with_positions:
+    if with_positions and schema.position:
         positions = tf.boolean_mask(parsed[schema.position][..., 0], mask).numpy()
     sizes = np.sum(mask.numpy(), axis=1, dtype=np.int64)
     return {

@@ -189,7 +189,7 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
 
     def _features_and_labels(self, parsed: dict[str, Any]) -> tuple[Any, ...]:
         features, labels, extras = self._split(parsed)
-        if self.with_position:
+        if self.with_position and self.schema.position:
             features[self.schema.position] = extras[self.schema.position]
         if self.schema.weight is None:
             return features, labels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -248,18 +249,21 @@ def log_variation(folder: DataFolder, config: RunConfig, console: Console) -> No
 
 
 def bias_by_position(
-    model: tf.keras.Model, folder: DataFolder
+    model: tf.keras.Model, weights: Path | None, folder: DataFolder
 ) -> dict[str, dict[str, list[float]]]:
     """The mean bias of the first training lists by position, relative to the first position.
 
     Args:
         model: of `with_position_bias`.
+        weights: a checkpoint of the model, which is loaded; None for its weights as they are.
         folder: its data.
 
     Returns:
         By task, "" for a single one: `position`, `bias` and the number of `items`. The exponential
         of a bias is the odds of a click at that position over those at the first.
     """
+    if weights is not None:
+        model.load_weights(str(weights))
     tasks = sorted(model.output) if isinstance(model.output, Mapping) else [""]
     last = model.bias.get_layer(_TOWER).max_positions
     sums, counts = np.zeros([last + 1, len(tasks)]), np.zeros(last + 1)

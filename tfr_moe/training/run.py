@@ -209,12 +209,11 @@ def train(
             pipeline = fit(folder, builder, config, run, console, make_pipeline, context)
     result = _result(pipeline, config, folder, time.monotonic() - started)
     if context.is_leader:
+        weights = weights_path(run, result["best_epoch"])
         if config.bias.position_bias:
-            pipeline.model.load_weights(str(weights_path(run, result["best_epoch"])))
-            result["position_bias"] = bias_by_position(pipeline.model, folder)
+            result["position_bias"] = bias_by_position(pipeline.model, weights, folder)
         dataset = builder.build_evaluation_dataset("validation").take(_CHECKED_BATCHES)
         warn_of_gates(gate_reports(pipeline.model, dataset, folder.schema), config, console)
-        weights = weights_path(run, result["best_epoch"])
         finish(run, folder, result, weights.parent.glob(f"{weights.name}.*"))
         shutil.rmtree(run / "backup", ignore_errors=True)
     else:

@@ -29,7 +29,6 @@ def test_gains_are_paired_by_seed():
         {
             "strength": 1.0,
             "model": model,
-            "click_ndcg": 0.5,
             "ndcg": 0.8 + 0.1 * seed + (0.01 * seed if model == "DNN, tower" else 0.0),
             "curve": {"bias": [0.0, -0.5 * seed]},
         }
