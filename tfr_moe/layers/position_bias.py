@@ -30,6 +30,7 @@ class PositionBiasTower(Configured, tf.keras.layers.Layer):
         seed: seed of initialization and dropout.
         embeddings_initializer: of e; None for a normal distribution of deviation 1.
         kernel_initializer: of W.
+        output_initializer: of v.
         embeddings_regularizer: of e.
         kernel_regularizer: of W and v.
 
@@ -48,6 +49,7 @@ class PositionBiasTower(Configured, tf.keras.layers.Layer):
         seed: int | None = None,
         embeddings_initializer: Any = None,
         kernel_initializer: Any = "glorot_uniform",
+        output_initializer: Any = "zeros",
         embeddings_regularizer: Any = None,
         kernel_regularizer: Any = None,
         **kwargs: Any,
@@ -63,6 +65,7 @@ class PositionBiasTower(Configured, tf.keras.layers.Layer):
         wide = tf.keras.initializers.RandomNormal(stddev=1.0)
         self.embeddings_initializer = tf.keras.initializers.get(embeddings_initializer or wide)
         self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
+        self.output_initializer = tf.keras.initializers.get(output_initializer)
         self.embeddings_regularizer = tf.keras.regularizers.get(embeddings_regularizer)
         self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
         self.drop = tf.keras.layers.Dropout(dropout, seed=seed, dtype="float32")
@@ -85,7 +88,7 @@ class PositionBiasTower(Configured, tf.keras.layers.Layer):
         self.output_kernel = self.add_weight(
             "output_kernel",
             [self.hidden_dim, self.num_tasks],
-            initializer="zeros",
+            initializer=seeded_initializer(self.output_initializer, self.seed),
             regularizer=self.kernel_regularizer,
         )
         super().build(input_shape)

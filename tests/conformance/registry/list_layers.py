@@ -26,7 +26,8 @@ ROWS = [
     ),
     ModelCase(
         "PositionBiasTower",
-        lambda: layers.PositionBiasTower(2, max_positions=3, dropout=0.2),
+        # At zero, as by default, nothing would depend on anything.
+        lambda: layers.PositionBiasTower(2, 3, dropout=0.2, output_initializer="uniform"),
         {"positions": places(5), "presentation": floats("BL", 2), "mask": mask()},
         {"output": "BL"},
         draws=True,
