@@ -95,6 +95,20 @@ def test_the_other_objective_of_xgboost_is_another_model(runs, data, tmp_path):
     assert np.abs(scores[0] - scores[1]).max() > 0.1
 
 
+def test_lightgbm_takes_positions_off_the_gradients(runs, data, tmp_path):
+    biased = config("lambdamart").replace(position_bias=("position",))
+    train_baseline(data, tmp_path / "positions", biased, QUIET)
+    features, *_ = next(iter(ElwcDatasetBuilder(DataFolder(data)).build_evaluation_dataset("test")))
+    scores = [
+        load_baseline(run).score(features).numpy()
+        for run in (runs / "lambdamart", tmp_path / "positions")
+    ]
+    assert np.abs(scores[0] - scores[1]).max() > 0.01
+    positioned = write_rows(DataFolder(data), "test", tmp_path, lambda *_: None, (), True)
+    expected = np.concatenate([np.arange(1, size + 1) for size in positioned.sizes])
+    np.testing.assert_array_equal(positioned.positions, expected)
+
+
 def test_rows_are_the_valid_items_in_the_order_of_the_lists(data, tmp_path):
     folder = DataFolder(data)
     rows = write_rows(folder, "train", tmp_path, lambda done, total: None)
@@ -128,7 +142,7 @@ def test_rows_are_the_valid_items_in_the_order_of_the_lists(data, tmp_path):
 
 def test_blocks_are_whole_lists():
     one = np.ones(12, np.float32)
-    rows = Rows(one[:, None], one, one, np.array([5, 1, 4, 2]), [])
+    rows = Rows(one[:, None], one, one, np.array([5, 1, 4, 2]), [], one)
     assert [(at.start, at.stop) for at in rows.blocks(5)] == [(0, 5), (5, 10), (10, 12)]
 
 

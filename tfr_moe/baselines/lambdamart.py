@@ -104,7 +104,8 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
     """Boosts until LightGBM's validation NDCG no longer improves.
 
     That NDCG, which counts lists without a relevant item as 1, is used for early stopping
-    only.
+    only. With positions (`position_bias`) LightGBM learns a bias of each in the gradients, which
+    the scores do not contain.
 
     Args:
         train: the training rows, binned by LightGBM block by block.
@@ -139,6 +140,7 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
             label=whole_grades(rows.labels, _MAX_GRADE, "lambdamart"),
             weight=rows.weights if rows.weighted else None,
             group=rows.sizes,
+            position=rows.positions.astype(np.int32) if rows.positioned else None,
             reference=reference,
             feature_name=[f"column_{i}" for i in range(len(rows.columns))],
             categorical_feature=[i for i, c in enumerate(rows.columns) if c.size is not None],

@@ -264,6 +264,7 @@ class Rows(NamedTuple):
         weights: [T] float32, 1 if the schema has no weight.
         sizes: [n] int64, number of items of each list.
         columns: the columns of `values`.
+        positions: [T] float32, 0 where they are not used.
     """
 
     values: NDArray[np.float32]
@@ -271,6 +272,12 @@ class Rows(NamedTuple):
     weights: NDArray[np.float32]
     sizes: NDArray[np.int64]
     columns: list[Column]
+    positions: NDArray[np.float32]
+
+    @property
+    def positioned(self) -> bool:
+        """Whether the rows have positions."""
+        return bool(self.positions.any())
 
     @property
     def weighted(self) -> bool:
@@ -287,7 +294,7 @@ class Rows(NamedTuple):
 
         Example:
             >>> one = np.ones(5, np.float32)
-            >>> rows = Rows(one[:, None], one, one, np.array([2, 2, 1]), [])
+            >>> rows = Rows(one[:, None], one, one, np.array([2, 2, 1]), [], one)
             >>> list(rows.blocks(3))
             [slice(0, 4, None), slice(4, 5, None)]
         """
@@ -305,6 +312,7 @@ def write_rows(
     out: Path,
     move: Callable[[int, int | None], None],
     ignored: Sequence[str] = (),
+    with_positions: bool = False,
 ) -> Rows:
     """Reads a split once, batch by batch, and writes its rows below `out`.
 
@@ -314,18 +322,19 @@ def write_rows(
         out: an existing folder.
         move: called with the number of lists done and of all lists, None if unknown.
         ignored: names of features that are not used.
+        with_positions: whether the rows have the display positions.
 
     Raises:
         UserError: if the split has no items.
     """
     encoder = TabularEncoder(folder.schema, folder.tables(), ignored)
-    paths = {name: out / f"{split}.{name}" for name in ("values", "labels", "weights", "sizes")}
+    paths = {name: out / f"{split}.{name}" for name in Rows._fields if name != "columns"}
     files: dict[str, IO[bytes]] = {name: path.open("wb") for name, path in paths.items()}
     try:
         done = 0
         dataset = dataset_builder(folder, _BATCH_SIZE).build_parsed_dataset(split)
         for parsed in dataset:
-            for name, array in _arrays(folder, encoder, parsed).items():
+            for name, array in _arrays(folder, encoder, parsed, with_positions).items():
                 array.tofile(files[name])
             done += int(parsed[MASK].shape[0])
             move(done, folder.num_lists(split))
@@ -341,19 +350,26 @@ def write_rows(
         np.memmap(paths["weights"], np.float32, "r"),
         np.fromfile(paths["sizes"], np.int64),
         encoder.columns,
+        np.memmap(paths["positions"], np.float32, "r"),
     )
 
 
-def _arrays(folder: DataFolder, encoder: TabularEncoder, parsed: dict[str, Any]) -> dict[str, Any]:
+def _arrays(
+    folder: DataFolder, encoder: TabularEncoder, parsed: dict[str, Any], with_positions: bool
+) -> dict[str, Any]:
     schema, mask = folder.schema, parsed[MASK]
     labels = tf.boolean_mask(parsed[schema.label][..., 0], mask).numpy()
     weights = np.ones_like(labels)
     if schema.weight is not None:
         weights = tf.boolean_mask(parsed[schema.weight][..., 0], mask).numpy()
+    positions = np.zeros_like(labels)
+    if with_positions and schema.position:
+        positions = tf.boolean_mask(parsed[schema.position][..., 0], mask).numpy()
     sizes = np.sum(mask.numpy(), axis=1, dtype=np.int64)
     return {
         "values": encoder(parsed, mask),
         "labels": labels,
         "weights": weights,
+        "positions": positions,
         "sizes": sizes[sizes > 0],
     }

@@ -21,6 +21,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.schema import MASK, FeatureSchema
 from tfr_moe.training.distribute import Cluster
+from tfr_moe.training.position_bias import check_position_bias
 from tfr_moe.training.run import train
 from tfr_moe.training.run_folder import (
     CONFIG_FILE,
@@ -91,7 +92,10 @@ def mean_metric(ranker: RowRanker, rows: Rows, name: str = METRIC) -> float:
 
 def _rows(folder: DataFolder, split: str, out: Path, config: RunConfig, console: Console) -> Rows:
     with progress_bar(console, f"reading {split}") as move:
-        return write_rows(folder, split, out, move, config.features.ignored_features)
+        with_positions = split == "train" and bool(config.bias.position_bias)
+        return write_rows(
+            folder, split, out, move, config.features.ignored_features, with_positions
+        )
 
 
 def train_baseline(
@@ -108,7 +112,8 @@ def train_baseline(
     Args:
         data: the data-set folder, or an open data set.
         run: folder of the run; made if it does not exist.
-        config: its `seed`, `library_parameters` and `ignored_features` are used.
+        config: its `seed`, `library_parameters`, `ignored_features` and, for LightGBM,
+            `position_bias` are used.
         console: where progress is printed; None for stderr.
 
     Returns:
@@ -120,6 +125,7 @@ def train_baseline(
     console = console or Console(stderr=True)
     run, folder = Path(run), open_data(data)
     folder.files("validation")
+    check_position_bias(config, folder.schema)
     module = MODULES[config.model]
     settings = module.settings_of(config.baseline.library_parameters, config.seed)
     started = time.monotonic()

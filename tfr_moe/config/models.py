@@ -17,7 +17,7 @@ def _of(*groups: str, without: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 
 _RUN = _of("objective", "optimization", "data", "training")
-_COMMON = (*_RUN, *_of("features", "attention"), "dropout")
+_COMMON = (*_RUN, *_of("features", "attention", "bias"), "dropout")
 _TOWER = (*_COMMON, "expert_hidden_dims", "activation")
 _SINGLE = (*_TOWER, "expert_norm")
 _MIXTURE = (*_SINGLE, *_of("gate"), "shared_expert", "dispatch", "expert_capacity", "jit_compile")
@@ -86,8 +86,8 @@ def _multi_task(summary: str, network: str, *settings: str, **facts: Any) -> Mod
     )
 
 
-def _baseline(summary: str) -> ModelSpec:
-    return ModelSpec(summary, _BASELINE, kind="baseline")
+def _baseline(summary: str, *settings: str) -> ModelSpec:
+    return ModelSpec(summary, (*_BASELINE, *settings), kind="baseline")
 
 
 _LISTWISE: dict[str, Any] = {"optimizer": "adam", "learning_rate": 1e-3, "loss": "softmax_loss"}
@@ -210,7 +210,7 @@ MODELS: dict[str, ModelSpec] = {
         },
         kind="multi_task",
     ),
-    "lambdamart": _baseline("LightGBM's LambdaMART"),
+    "lambdamart": _baseline("LightGBM's LambdaMART", "position_bias"),
     "xgboost": _baseline("XGBoost's ranker"),
     "svm_rank": _baseline("scikit-learn's linear pairwise ranker"),
 }

@@ -25,6 +25,7 @@ from tfr_moe.config.settings import (
     AdversarialSettings,
     AttentionSettings,
     BaselineSettings,
+    BiasSettings,
     DataSettings,
     DomainSettings,
     ExpertSettings,
@@ -96,6 +97,7 @@ class RunConfig(BaseModel):
     domains: DomainSettings = DomainSettings()
     rerankers: RerankerSettings = RerankerSettings()
     features: FeatureSettings = FeatureSettings()
+    bias: BiasSettings = BiasSettings()
     objective: LossSettings = LossSettings()
     optimization: OptimizerSettings = OptimizerSettings()
     data: DataSettings = DataSettings()

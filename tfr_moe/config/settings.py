@@ -136,7 +136,9 @@ class AttentionSettings(Group):
         "none", description="encoding of the position in the initial list"
     )
     max_positions: int = Field(
-        200, ge=1, description="positions with a learned encoding; later ones share the last"
+        200,
+        ge=1,
+        description="positions with a learned encoding or bias; later ones share the last",
     )
 
 
@@ -237,6 +239,19 @@ class FeatureSettings(Group):
     )
 
 
+class BiasSettings(Group):
+    """The bias of clicks by position."""
+
+    position_bias: tuple[str, ...] = Field(
+        (),
+        description="the position column, and features of the presentation, whose bias is learned "
+        "beside the scores and left out of the served model; []: none",
+    )
+    position_dropout: float = Field(
+        0.1, ge=0, lt=1, description="share of training lists without the position bias"
+    )
+
+
 class LossSettings(Group):
     """The training loss."""
 
@@ -334,6 +349,7 @@ GROUPS: dict[str, type[Group]] = {
     "domains": DomainSettings,
     "rerankers": RerankerSettings,
     "features": FeatureSettings,
+    "bias": BiasSettings,
     "objective": LossSettings,
     "optimization": OptimizerSettings,
     "data": DataSettings,

@@ -71,6 +71,8 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         seed: random seed of the shuffle.
         tasks: labels that are returned as a dict by name, for multi-task models; by default the
             primary label is returned.
+        with_position: whether the features of training and validation batches have the position
+            [B, L, 1].
 
     Example:
         builder = ElwcDatasetBuilder(DataFolder("data"), batch_size=128)
@@ -86,6 +88,7 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         repeat: bool = False,
         seed: int | None = None,
         tasks: Sequence[str] = (),
+        with_position: bool = False,
     ):
         self.folder = folder
         self.schema: FeatureSchema = folder.schema
@@ -95,6 +98,7 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         self.repeat = repeat
         self.seed = seed
         self.tasks = tuple(tasks)
+        self.with_position = with_position
 
     @tf.autograph.experimental.do_not_convert
     def build_train_dataset(self) -> tf.data.Dataset:
@@ -185,6 +189,8 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
 
     def _features_and_labels(self, parsed: dict[str, Any]) -> tuple[Any, ...]:
         features, labels, extras = self._split(parsed)
+        if self.with_position and self.schema.position:
+            features[self.schema.position] = extras[self.schema.position]
         if self.schema.weight is None:
             return features, labels
         return features, labels, tf.squeeze(extras[self.schema.weight], axis=-1)

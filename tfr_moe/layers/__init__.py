@@ -18,6 +18,7 @@ from tfr_moe.layers.multi_task import MMoE, OMoE, SharedBottom, SingleTask, Task
 from tfr_moe.layers.normalization import PartitionedNormalization
 from tfr_moe.layers.outputs import ListLogProbability
 from tfr_moe.layers.ple import ProgressiveExtraction
+from tfr_moe.layers.position_bias import PositionBiasTower
 from tfr_moe.layers.positional_encoding import (
     PositionEncoding,
     positions_in_list,
@@ -67,6 +68,7 @@ __all__ = [
     "NoisyTopKGate",
     "OMoE",
     "PartitionedNormalization",
+    "PositionBiasTower",
     "PositionEncoding",
     "ProgressiveExtraction",
     "SelfAttentionEncoder",

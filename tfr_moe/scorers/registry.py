@@ -26,7 +26,7 @@ _NOT_OF_SCORERS = {
     "score_combination",
     *(
         name
-        for group in ("attention", "objective", "optimization", "data", "training")
+        for group in ("attention", "bias", "objective", "optimization", "data", "training")
         for name in GROUPS[group].model_fields
     ),
 }

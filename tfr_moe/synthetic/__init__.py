@@ -57,7 +57,7 @@ Example:
 from __future__ import annotations
 
 from .options import FORMATS, SearchLogOptions, parse_options
-from .sessions import Chunk, SessionGenerator
+from .sessions import Chunk, SessionGenerator, thresholds
 from .world import COMPONENTS, World, build_world
 from .writing import COLUMNS, Progress, generate, search_log_schema
 
@@ -74,4 +74,5 @@ __all__ = [
     "generate",
     "parse_options",
     "search_log_schema",
+    "thresholds",
 ]

@@ -20,6 +20,7 @@ from tfr_moe.training.callbacks import (
     TaskMeans,
 )
 from tfr_moe.training.optimizers import learning_rate_drop, make_optimizer
+from tfr_moe.training.position_bias import with_position_bias
 from tfr_moe.training.strategy import ProcessContext, join_cluster, shard_batches
 from tfr_moe.utils.console import progress_bar
 
@@ -99,6 +100,8 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         model = self._model_builder.build()
         if self._initialize is not None:
             self._initialize(model)
+        if self._config.bias.position_bias:
+            model = with_position_bias(model, self._dataset_builder.folder, self._config)
         model.compile(
             optimizer=make_optimizer(self._config),
             loss=self.build_loss(),

@@ -31,6 +31,7 @@ from tfr_moe.training.callbacks import weights_path
 from tfr_moe.training.collapsed_gates import warn_of_gates
 from tfr_moe.training.distribute import Cluster, find_cluster, with_strategy
 from tfr_moe.training.pipeline import RankingPipeline
+from tfr_moe.training.position_bias import bias_by_position, check_position_bias, log_variation
 from tfr_moe.training.run_folder import (
     check_not_finished,
     check_run_files,
@@ -108,6 +109,8 @@ def check_names(config: RunConfig, schema: FeatureSchema | None = None) -> None:
             metrics.get(name)
             if schema is not None:
                 check_positions([name], schema.position)
+    if schema is not None:
+        check_position_bias(config, schema)
 
 
 def _graded_labels(folder: DataFolder, config: RunConfig) -> list[str]:
@@ -210,15 +213,19 @@ def train(
             else contextlib.nullcontext()
         )
         with folder_of_run:
+            if config.bias.position_bias and context.is_leader:
+                log_variation(folder, config, console)
             context.barrier()
             check_same_settings(run, config)
             builder = make_builder(folder, config)
             pipeline = fit(folder, builder, config, run, console, make_pipeline, context)
     result = _result(pipeline, config, folder, time.monotonic() - started)
     if context.is_leader:
+        weights = weights_path(run, result["best_epoch"])
+        if config.bias.position_bias:
+            result["position_bias"] = bias_by_position(pipeline.model, weights, folder)
         dataset = builder.build_evaluation_dataset("validation").take(_CHECKED_BATCHES)
         warn_of_gates(gate_reports(pipeline.model, dataset, folder.schema), config, console)
-        weights = weights_path(run, result["best_epoch"])
         finish(run, folder, result, weights.parent.glob(f"{weights.name}.*"))
         shutil.rmtree(run / "backup", ignore_errors=True)
     else:
@@ -242,6 +249,7 @@ def make_builder(
         repeat=config.training.steps_per_epoch is not None,
         seed=config.seed,
         tasks=[task.name for task in config.tasks_over(folder.schema)],
+        with_position=bool(config.bias.position_bias),
     )
 
 

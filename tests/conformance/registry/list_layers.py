@@ -25,6 +25,14 @@ ROWS = [
         {"output": "BL"},
     ),
     ModelCase(
+        "PositionBiasTower",
+        # At zero, as by default, nothing would depend on anything.
+        lambda: layers.PositionBiasTower(2, 3, dropout=0.2, output_initializer="uniform"),
+        {"positions": places(5), "presentation": floats("BL", 2), "mask": mask()},
+        {"output": "BL"},
+        draws=True,
+    ),
+    ModelCase(
         # NaN at padded items is for the encoder to keep out.
         "EncoderBlock",
         lambda: layers.EncoderBlock(num_heads=2, hidden_dim=5, residual=False),

@@ -1,0 +1,121 @@
+"""The additive bias of display positions, which is part of a model in training only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfr_moe._compat import tf
+from tfr_moe.layers.base import Configured
+from tfr_moe.layers.dispatch import seeded_initializer
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class PositionBiasTower(Configured, tf.keras.layers.Layer):
+    r"""Computes how much the presentation of an item adds to its logits.
+
+    $$ b_t(p, x) = v_t^T \, \text{relu}(e_p + W x) $$
+
+    for task t, an embedding e_p of the display position p and the other presentation features x:
+    the shallow tower of Zhao et al. 2019, "Recommending what video to watch next"
+    (https://doi.org/10.1145/3298689.3346997). The loss is that of the logits s_t + b_t; the score,
+    in metrics and in a served model, is s_t alone, as in PAL (Guo et al. 2019,
+    https://doi.org/10.1145/3298689.3347033). v starts at zero. In training the term of a share
+    `dropout` of the lists is 0, so that s must explain these lists by itself.
+
+    Args:
+        num_tasks: number of terms for each item.
+        max_positions: number of positions with an embedding; later ones share the last.
+        hidden_dim: width of e_p.
+        dropout: share of lists without the term in training.
+        seed: seed of initialization and dropout.
+        embeddings_initializer: of e; None for a normal distribution of deviation 1.
+        kernel_initializer: of W.
+        output_initializer: of v.
+        embeddings_regularizer: of e.
+        kernel_regularizer: of W and v.
+
+    Example:
+        >>> tower = PositionBiasTower()
+        >>> tower(tf.constant([[1.0, 2.0, 3.0]])).numpy().tolist()  # before training
+        [[[0.0], [0.0], [0.0]]]
+    """
+
+    def __init__(
+        self,
+        num_tasks: int = 1,
+        max_positions: int = 200,
+        hidden_dim: int = 16,
+        dropout: float = 0.1,
+        seed: int | None = None,
+        embeddings_initializer: Any = None,
+        kernel_initializer: Any = "glorot_uniform",
+        output_initializer: Any = "zeros",
+        embeddings_regularizer: Any = None,
+        kernel_regularizer: Any = None,
+        **kwargs: Any,
+    ):
+        # A half-precision position would be rounded.
+        super().__init__(autocast=False, **kwargs)
+        self.num_tasks = num_tasks
+        self.max_positions = max_positions
+        self.hidden_dim = hidden_dim
+        self.dropout = dropout
+        self.seed = seed
+        # Embeddings far apart: terms of different positions are learned apart, within few steps.
+        wide = tf.keras.initializers.RandomNormal(stddev=1.0)
+        self.embeddings_initializer = tf.keras.initializers.get(embeddings_initializer or wide)
+        self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
+        self.output_initializer = tf.keras.initializers.get(output_initializer)
+        self.embeddings_regularizer = tf.keras.regularizers.get(embeddings_regularizer)
+        self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
+        self.drop = tf.keras.layers.Dropout(dropout, seed=seed, dtype="float32")
+        self.project = tf.keras.layers.Dense(
+            hidden_dim,
+            use_bias=False,
+            kernel_initializer=seeded_initializer(self.kernel_initializer, seed),
+            kernel_regularizer=self.kernel_regularizer,
+            dtype=self.dtype_policy,
+        )
+
+    def build(self, input_shape: Any) -> None:
+        """Creates e, with a row for a missing position, and v."""
+        self.embeddings = self.add_weight(
+            "embeddings",
+            [self.max_positions + 1, self.hidden_dim],
+            initializer=seeded_initializer(self.embeddings_initializer, self.seed),
+            regularizer=self.embeddings_regularizer,
+        )
+        self.output_kernel = self.add_weight(
+            "output_kernel",
+            [self.hidden_dim, self.num_tasks],
+            initializer=seeded_initializer(self.output_initializer, self.seed),
+            regularizer=self.kernel_regularizer,
+        )
+        super().build(input_shape)
+
+    def call(
+        self,
+        positions: tf.Tensor,
+        presentation: tf.Tensor | None = None,
+        mask: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> tf.Tensor:
+        """Computes the terms.
+
+        Args:
+            positions: [B, L], from 1; below 1 for a missing one.
+            presentation: x, [B, L, n]; None for none.
+            mask: bool [B, L], True at valid items; None takes every item as valid.
+            training: whether lists are dropped.
+
+        Returns:
+            float32 [B, L, num_tasks], 0 at padded items.
+        """
+        rows = tf.cast(tf.clip_by_value(positions, 0, self.max_positions), tf.int32)
+        hidden = tf.cast(tf.gather(self.embeddings, rows), self.compute_dtype)
+        if presentation is not None:
+            hidden += self.project(tf.cast(presentation, self.compute_dtype))
+        terms = tf.cast(tf.nn.relu(hidden) @ self.output_kernel, tf.float32)
+        kept = self.drop(tf.ones([tf.shape(positions)[0], 1, 1]), training=training) > 0
+        valid = kept if mask is None else kept & tf.expand_dims(mask, -1)
+        return tf.where(valid, terms, 0.0)
