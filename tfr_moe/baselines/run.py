@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines import boosting, lambdamart, svm_rank
-from tfr_moe.baselines.rows import RowRanker, Rows, TabularEncoder, write_rows
+from tfr_moe.baselines.rows import RowRanker, Rows, TabularEncoder, tabular_encoder, write_rows
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data import DataFolder, open_data
 from tfr_moe.metrics.per_list import ListBatch, resolve
@@ -90,7 +90,7 @@ def mean_metric(ranker: RowRanker, rows: Rows, name: str = METRIC) -> float:
 
 def _rows(folder: DataFolder, split: str, out: Path, config: RunConfig, console: Console) -> Rows:
     with progress_bar(console, f"reading {split}") as move:
-        return write_rows(folder, split, out, move, config.features.ignored_features)
+        return write_rows(folder, split, out, move, config.features)
 
 
 def train_baseline(
@@ -107,7 +107,7 @@ def train_baseline(
     Args:
         data: the data-set folder, or an open data set.
         run: folder of the run; made if it does not exist.
-        config: its `seed`, `library_parameters` and `ignored_features` are used.
+        config: its `seed`, `library_parameters` and settings of features are used.
         console: where progress is printed; None for stderr.
 
     Returns:
@@ -180,7 +180,7 @@ def load_baseline(path: str | Path) -> BaselineRun:
     check_run_files(path)
     config = load_config(path / CONFIG_FILE)
     module, folder = MODULES[config.model], DataFolder(path)
-    encoder = TabularEncoder(folder.schema, folder.tables(), config.features.ignored_features)
+    encoder = tabular_encoder(folder, config.features)
     with reading(f"run {path}: {module.FILE}"):
         ranker = module.load(path / module.FILE)
     return BaselineRun(path, config, folder.schema, ranker, encoder, result)
