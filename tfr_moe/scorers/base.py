@@ -214,9 +214,8 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         scores = self.score(EncodedFeatures(items, context), mask, width)
         logits = scores.logits
         if self.category_head:
-            head = CategoryHead(
-                *encoder.category_sizes(), num_outputs=self.num_outputs, name=CATEGORY_HEAD
-            )
+            sizes = encoder.category_sizes()
+            head = CategoryHead(sizes[0], sizes[1], self.num_outputs, name=CATEGORY_HEAD)
             logits += head(features.items, features.categories, mask=mask)
         if not scores.routing:
             return logits
