@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 
@@ -11,6 +12,7 @@ from tfr_moe.baselines import load_baseline, rows, train_baseline
 from tfr_moe.baselines.rows import Rows, write_rows
 from tfr_moe.baselines.run import MODULES
 from tfr_moe.config import BASELINE_NAMES, make_config
+from tfr_moe.config.settings import FeatureSettings
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import evaluate_runs
@@ -111,12 +113,15 @@ def test_lightgbm_takes_positions_off_the_gradients(runs, data, tmp_path):
 
 def test_rows_are_the_valid_items_in_the_order_of_the_lists(data, tmp_path):
     folder = DataFolder(data)
-    rows = write_rows(folder, "train", tmp_path, lambda done, total: None)
+    settings = FeatureSettings(list_relative=True)
+    rows = write_rows(folder, "train", tmp_path, lambda done, total: None, settings)
     names = [column.name for column in rows.columns]
     assert names == [
         "brand",
         "price",
         "sales",
+        "price (rank)",
+        "sales (rank)",
         "top",
         "sub",
         "age",
@@ -130,14 +135,18 @@ def test_rows_are_the_valid_items_in_the_order_of_the_lists(data, tmp_path):
         own = rows.values[start : start + len(numbers)]
         np.testing.assert_allclose(own[:, 1], np.log1p(numbers[:, 0]), rtol=1e-6)
         np.testing.assert_array_equal(own[:, 2], numbers[:, 1])
+        lists = np.where(mask)[0]
+        sales = pd.Series(numbers[:, 1]).groupby(lists)
+        ranks = (sales.rank() - 1) / (sales.transform("size") - 1)
+        np.testing.assert_allclose(own[:, 4], ranks, rtol=1e-6)
         ids = features["clicked"].numpy()
-        np.testing.assert_array_equal(own[:, 6], ((ids != b"").sum(axis=1))[np.where(mask)[0]])
+        np.testing.assert_array_equal(own[:, 8], ((ids != b"").sum(axis=1))[lists])
         np.testing.assert_array_equal(
             rows.labels[start : start + len(numbers)], labels.numpy()[mask]
         )
         start += len(numbers)
     assert start == len(rows.labels) == rows.sizes.sum()
-    assert set(rows.values[:, 3]) == {1.0, 2.0}
+    assert set(rows.values[:, 5]) == {1.0, 2.0}
 
 
 def test_blocks_are_whole_lists():

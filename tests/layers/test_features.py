@@ -8,7 +8,8 @@ import pytest
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers.features import CrossedWeights, FeatureEncoder
+from tfr_moe.layers.crossed_weights import CrossedWeights
+from tfr_moe.layers.features import FeatureEncoder
 from tfr_moe.schema import FeatureSchema
 
 ONE_LIST = tf.constant([[True, True]])
@@ -359,3 +360,49 @@ def test_the_order_within_a_pair_counts_and_several_pairs_add_up():
 def test_no_pair_is_rejected():
     with pytest.raises(ValueError, match="crosses must name a pair of features"):
         CrossedWeights([])
+
+
+# ------------------------------------------------------------------------- numbers among their list
+
+
+PRICE = {"example": {"price": {"mean": 10.0, "std": 2.0}}}
+ABOVE_AND_BELOW = tf.constant([[[8.0], [12.0], [99.0]], [[7.0], [7.0], [7.0]]])
+
+
+def relative_encoder(**settings):
+    schema = schema_of(example("price", "numeric"), context("top"))
+    return encoder_of(
+        schema, PRICE, {"top": ["a"]}, list_relative=True, embedding_dim=1, **settings
+    )
+
+
+def test_numbers_are_followed_by_their_ranks_in_the_list():
+    encoder = relative_encoder()
+    set_table(encoder, "top", [[0.0], [5.0]])
+    mask = tf.constant([[True, True, False], [True, True, True]])
+    lists = {"top": strings(["a"], ["a"])}
+    items = encoder(lists, {"example_numeric": ABOVE_AND_BELOW}, mask).items
+    # 8 is the smaller of two, the third item is padding; three equal prices share the middle
+    np.testing.assert_array_equal(items[0, :2], [[-1.0, 0.0, 5.0], [1.0, 1.0, 5.0]])
+    np.testing.assert_array_equal(items[1], [[-1.5, 0.5, 5.0]] * 3)
+    assert encoder.output_width() == 3
+
+
+def test_left_out_numbers_and_marks_of_missing_ones_have_no_rank():
+    features = [example("price", "numeric", missing_indicator=True), example("sales", "numeric")]
+    statistics = {"example": {**PRICE["example"], "sales": {"mean": 0.0, "std": 1.0}}}
+    encoder = encoder_of(schema_of(*features), statistics, list_relative=True, left_out=["sales"])
+    numbers = tf.constant([[[math.nan, 3.0], [14.0, 4.0]]])
+    items = encoder({}, {"example_numeric": numbers}, ONE_LIST).items
+    # a missing price is the mean of the training split
+    np.testing.assert_array_equal(items, [[[0.0, 1.0, 0.0], [2.0, 0.0, 1.0]]])
+    assert encoder.output_width() == 3
+
+
+def test_categories_are_numbered_as_their_embeddings():
+    schema = schema_of(context("top"), context("sub"), hierarchy={"parent": "top", "child": "sub"})
+    encoder = encoder_of(schema, vocabularies={"top": ["a", "b"], "sub": ["a > x", "b > x"]})
+    lists = {"top": strings(["a"], ["b"], ["b"]), "sub": strings(["x"], ["x"], ["y"])}
+    got = encoder(lists, {}, tf.ones([3, 1], tf.bool)).categories
+    np.testing.assert_array_equal(got, [[1, 1], [2, 2], [2, 0]])
+    assert encoder.category_sizes() == (3, 3)

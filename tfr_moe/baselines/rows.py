@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe._compat import tf
+from tfr_moe.config.settings import FeatureSettings
 from tfr_moe.data.cache import dataset_builder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.layers.features import complete_numbers
+from tfr_moe.layers.list_relative import list_ranks
 from tfr_moe.schema import (
     MASK,
     PACKED,
@@ -145,6 +147,7 @@ class TabularEncoder:
         schema: schema of the data.
         tables: statistics and vocabularies of the training split.
         ignored: names of features that are not used.
+        list_relative: whether to add the `list_ranks` of the items' numerics.
 
     Raises:
         UserError: if no feature is left, or an ignored feature does not exist.
@@ -161,13 +164,22 @@ class TabularEncoder:
         array([[3.]], dtype=float32)
     """
 
-    def __init__(self, schema: FeatureSchema, tables: FeatureTables, ignored: Sequence[str] = ()):
+    def __init__(
+        self,
+        schema: FeatureSchema,
+        tables: FeatureTables,
+        ignored: Sequence[str] = (),
+        list_relative: bool = False,
+    ):
         self.schema = schema
         for name in ignored:
             schema.feature(name)
         self._features = [feature for feature in schema.features if feature.name not in ignored]
         if not self._features:
             raise UserError("ignored_features: contains all features, at least one is needed")
+        self._compared = [
+            f for f in self._select("example") if list_relative and f.kind == "numeric"
+        ]
         self._statistics = tables.statistics
         self._lookups: dict[str, Any] = {}
         sizes: dict[str, int] = {}
@@ -179,6 +191,10 @@ class TabularEncoder:
         for scope in scopes:
             for feature in self._select(scope):
                 self.columns += _columns(feature, sizes, tables.statistics.get(scope, {}))
+            if scope == "example":
+                # Mean and deviation of evenly spread ranks.
+                names = [column for feature in self._compared for column in feature.columns]
+                self.columns += [Column(f"{n} (rank)", None, 0.5, 12**-0.5) for n in names]
 
     def __call__(self, parsed: dict[str, Any], mask: Any) -> NDArray[np.float32]:
         """Features as parsed by `schema.feature_spec`, and mask [B, L] -> [T, columns]."""
@@ -187,6 +203,9 @@ class TabularEncoder:
             for feature in self._select("example")
             for block in self._blocks(feature, "example", parsed)
         ]
+        if self._compared:
+            numbers = [self._numbers(f, "example", parsed)[..., : f.width] for f in self._compared]
+            blocks.append(tf.boolean_mask(list_ranks(tf.concat(numbers, axis=-1), mask), mask))
         rows = tf.where(mask)[:, 0]
         blocks += [
             tf.gather(block, rows)
@@ -306,12 +325,19 @@ class Rows(NamedTuple):
             start = int(ends[at])
 
 
+def tabular_encoder(folder: DataFolder, features: FeatureSettings) -> TabularEncoder:
+    """The encoder of a data set."""
+    return TabularEncoder(
+        folder.schema, folder.tables(), features.ignored_features, features.list_relative
+    )
+
+
 def write_rows(
     folder: DataFolder,
     split: str,
     out: Path,
     move: Callable[[int, int | None], None],
-    ignored: Sequence[str] = (),
+    features: FeatureSettings,
     with_positions: bool = False,
 ) -> Rows:
     """Reads a split once, batch by batch, and writes its rows below `out`.
@@ -321,13 +347,13 @@ def write_rows(
         split: name of the split.
         out: an existing folder.
         move: called with the number of lists done and of all lists, None if unknown.
-        ignored: names of features that are not used.
+        features: which features are used.
         with_positions: whether the rows have the display positions.
 
     Raises:
         UserError: if the split has no items.
     """
-    encoder = TabularEncoder(folder.schema, folder.tables(), ignored)
+    encoder = tabular_encoder(folder, features)
     paths = {name: out / f"{split}.{name}" for name in Rows._fields if name != "columns"}
     files: dict[str, IO[bytes]] = {name: path.open("wb") for name, path in paths.items()}
     try:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines import boosting, lambdamart, svm_rank
-from tfr_moe.baselines.rows import RowRanker, Rows, TabularEncoder, write_rows
+from tfr_moe.baselines.rows import RowRanker, Rows, TabularEncoder, tabular_encoder, write_rows
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
@@ -93,9 +93,7 @@ def mean_metric(ranker: RowRanker, rows: Rows, name: str = METRIC) -> float:
 def _rows(folder: DataFolder, split: str, out: Path, config: RunConfig, console: Console) -> Rows:
     with progress_bar(console, f"reading {split}") as move:
         with_positions = split == "train" and bool(config.bias.position_bias)
-        return write_rows(
-            folder, split, out, move, config.features.ignored_features, with_positions
-        )
+        return write_rows(folder, split, out, move, config.features, with_positions)
 
 
 def train_baseline(
@@ -112,7 +110,7 @@ def train_baseline(
     Args:
         data: the data-set folder, or an open data set.
         run: folder of the run; made if it does not exist.
-        config: its `seed`, `library_parameters`, `ignored_features` and, for LightGBM,
+        config: its `seed`, `library_parameters`, settings of features and, for LightGBM,
             `position_bias` are used.
         console: where progress is printed; None for stderr.
 
@@ -197,7 +195,7 @@ def load_baseline(path: str | Path) -> BaselineRun:
     check_run_files(path)
     config = load_config(path / CONFIG_FILE)
     module, folder = MODULES[config.model], DataFolder(path)
-    encoder = TabularEncoder(folder.schema, folder.tables(), config.features.ignored_features)
+    encoder = tabular_encoder(folder, config.features)
     with reading(f"run {path}: {module.FILE}"):
         ranker = module.load(path / module.FILE)
     return BaselineRun(path, config, folder.schema, ranker, encoder, result)

@@ -19,7 +19,7 @@ def _of(*groups: str, without: tuple[str, ...] = ()) -> tuple[str, ...]:
 _RUN = _of("objective", "optimization", "data", "training")
 _COMMON = (*_RUN, *_of("features", "attention", "bias"), "dropout")
 _TOWER = (*_COMMON, "expert_hidden_dims", "activation")
-_SINGLE = (*_TOWER, "expert_norm")
+_SINGLE = (*_TOWER, "expert_norm", "category_head")
 _MIXTURE = (*_SINGLE, *_of("gate"), "shared_expert", "dispatch", "expert_capacity", "jit_compile")
 _HSC, _ADVERSARIAL = _of("hsc"), _of("adversarial")
 _TASKS = (
@@ -32,7 +32,10 @@ _CATEGORY_GATES = (
     *("num_experts", "top_k", "noisy_gate", "gate_learning_rate_multiplier"),
     *_HSC,
 )
-_BASELINE = ("library_parameters", "ignored_features", "batch_size", "monitor", "metrics")
+_BASELINE = (
+    *("library_parameters", "ignored_features", "list_relative"),
+    *("batch_size", "monitor", "metrics"),
+)
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,11 @@ class ExpertSettings(Group):
     shared_expert: bool = Field(
         True, description="one more tower that scores every item beside the selected experts"
     )
+    category_head: bool = Field(
+        False,
+        description="add a linear score whose weights are those of the parent category and a "
+        "difference of the child's",
+    )
     dispatch: Literal["sorted", "grouped"] = Field(
         "sorted",
         description="how items reach their experts; grouped has shapes that do not depend on the "
@@ -236,6 +241,10 @@ class FeatureSettings(Group):
     embedding_l2: float = Field(0.0, ge=0, description="decay of the embeddings in use")
     ignored_features: tuple[str, ...] = Field(
         (), description="features that the items' vectors leave out"
+    )
+    list_relative: bool = Field(
+        False,
+        description="vectors also have the rank of each number of an item within its list",
     )
 
 

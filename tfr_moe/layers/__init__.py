@@ -2,10 +2,12 @@
 
 from tfr_moe.layers.attention import EncoderBlock, SelfAttentionEncoder
 from tfr_moe.layers.category_groups import CategoryGroups
+from tfr_moe.layers.category_head import CategoryHead
 from tfr_moe.layers.category_mmoe import CategoryMMoE
+from tfr_moe.layers.crossed_weights import CrossedWeights
 from tfr_moe.layers.dlcm import DeepListwiseContext
 from tfr_moe.layers.experts import ExpertTowers
-from tfr_moe.layers.features import CrossedWeights, EncodedFeatures, FeatureEncoder
+from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
 from tfr_moe.layers.gate_metrics import ExpertUsage, GateMonitor, TrainingMean, expert_correlation
 from tfr_moe.layers.gating import (
     GateOutput,
@@ -46,6 +48,7 @@ __all__ = [
     "MULTITASK",
     "AdversarialExpertPenalty",
     "CategoryGroups",
+    "CategoryHead",
     "CategoryMMoE",
     "CategoryMixtureOfExperts",
     "CombinedScore",

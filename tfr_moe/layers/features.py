@@ -1,4 +1,4 @@
-"""Raw features to dense inputs, by a schema: embeddings, normalized numerics, crosses of IDs."""
+"""Raw features to dense inputs, by a schema: embeddings and normalized numerics."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.layers.base import Configured
 from tfr_moe.layers.dispatch import seeded_initializer
 from tfr_moe.layers.distribute import mean_over_items
+from tfr_moe.layers.list_relative import list_ranks
 from tfr_moe.schema import PACKED, PAIR_SEPARATOR, Feature, FeatureSchema, Scope
 from tfr_moe.utils.digests import sha256_of
 
@@ -78,12 +79,16 @@ class EncodedFeatures(NamedTuple):
     """Dense features.
 
     Attributes:
-        items: [B, L, n] input vectors X: features of the item, then those of its list.
+        items: [B, L, n] input vectors X: features of the item, `list_ranks` of its numerics if
+            asked for, then features of its list.
         context: feature -> [B, w], the blocks of X that belong to the list.
+        categories: int64 [B, 2], the numbers of the parent and the child category of each list, 0
+            for unknown ones; [B, 0] without a hierarchy.
     """
 
     items: tf.Tensor
     context: dict[str, tf.Tensor]
+    categories: tf.Tensor | None = None
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -111,6 +116,7 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
             over valid items. Only rows that were looked up decay, whatever the vocabulary size.
         seed: seed of the initialization of embeddings.
         left_out: features that are not part of X.
+        list_relative: whether X also has the `list_ranks` of the items' numerics.
         embeddings_initializer: of all embeddings.
         embeddings_regularizer: of all embeddings, over whole tables; see `embedding_l2` for rows.
 
@@ -127,6 +133,7 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         embedding_l2: float = 0.0,
         seed: int | None = None,
         left_out: Sequence[str] = (),
+        list_relative: bool = False,
         embeddings_initializer: Any = "uniform",
         embeddings_regularizer: Any = None,
         **kwargs: Any,
@@ -142,6 +149,7 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         self.embedding_l2 = embedding_l2
         self.seed = seed
         self.left_out = tuple(left_out)
+        self.list_relative = list_relative
         self.embeddings_initializer = tf.keras.initializers.get(embeddings_initializer)
         self.embeddings_regularizer = tf.keras.regularizers.get(embeddings_regularizer)
         self._check_left_out()
@@ -215,7 +223,10 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         Returns:
             `EncodedFeatures` in the layer's compute dtype.
         """
-        of_list = self._blocks("context", context, context)
+        of_list = {
+            name: tf.cast(block, self.compute_dtype)
+            for name, block in self._blocks("context", context, context).items()
+        }
         of_item = self._blocks("example", example, context)
         list_size = tf.shape(mask)[1]
         spread = {
@@ -224,6 +235,10 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
             if name not in self.left_out
         }
         blocks = [block for name, block in of_item.items() if name not in self.left_out]
+        if compared := self._compared():
+            numbers = [of_item[feature.name][..., : feature.width] for feature in compared]
+            blocks.append(list_ranks(tf.concat(numbers, axis=-1), mask))
+        blocks = [tf.cast(block, self.compute_dtype) for block in blocks]
         items = tf.concat([*blocks, *spread.values()], axis=-1)
         ids = [f.name for f in self.schema.features if f.kind != "numeric"]
         if training and self.embedding_l2 > 0 and ids:
@@ -236,7 +251,12 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
                 ]
             )
             self.add_loss(self.embedding_l2 * mean_over_items(norms, mask))
-        return EncodedFeatures(items, of_list)
+        return EncodedFeatures(items, of_list, self._categories(context, mask))
+
+    def _compared(self) -> list[Feature]:
+        """The numerics whose ranks in the list are part of X."""
+        numerics = self.schema.select("example", "numeric") if self.list_relative else ()
+        return [feature for feature in numerics if feature.name not in self.left_out]
 
     def _blocks(
         self, scope: Scope, features: Mapping[str, Any], context: Mapping[str, Any]
@@ -254,14 +274,32 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
             blocks[feature.name] = self._normalize(scope, feature, value)
         return blocks
 
-    def _embed(self, feature: Feature, ids: Any, context: Mapping[str, Any]) -> Any:
+    def category_sizes(self) -> tuple[int, ...]:
+        """How many numbers the parent and the child category have; empty without a hierarchy."""
+        return tuple(self.embeddings[name].input_dim for name in self._category_names())
+
+    def _category_names(self) -> tuple[str, ...]:
         hierarchy = self.schema.hierarchy
-        if hierarchy is not None and feature.name == hierarchy.child:
+        return () if hierarchy is None else (hierarchy.parent, hierarchy.child)
+
+    def _categories(self, context: Mapping[str, Any], mask: tf.Tensor) -> tf.Tensor:
+        names = self._category_names()
+        if not names:
+            return tf.zeros([tf.shape(mask)[0], 0], tf.int64)
+        return tf.concat([self._numbers_of(n, context[n], context) for n in names], axis=1)
+
+    def _numbers_of(self, name: str, ids: Any, context: Mapping[str, Any]) -> Any:
+        """The rows of the IDs in the feature's embedding table."""
+        hierarchy = self.schema.hierarchy
+        if hierarchy is not None and name == hierarchy.child:
             ids = tf.strings.join([context[hierarchy.parent], ids], PAIR_SEPARATOR)
-        vectors = self.embeddings[feature.name](self.lookups[feature.name](ids))
+        return self.lookups[name](ids)
+
+    def _embed(self, feature: Feature, ids: Any, context: Mapping[str, Any]) -> Any:
+        vectors = self.embeddings[feature.name](self._numbers_of(feature.name, ids, context))
         if feature.kind == "categorical":
             return tf.squeeze(vectors, axis=-2)
-        present = tf.cast(_present(ids), vectors.dtype)[..., tf.newaxis]
+        present = tf.cast(tf.strings.length(ids) > 0, vectors.dtype)[..., tf.newaxis]
         count = tf.reduce_sum(present, axis=-2)
         return tf.math.divide_no_nan(tf.reduce_sum(vectors * present, axis=-2), count)
 
@@ -272,8 +310,7 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         stds = [_divisor(s["mean"], s["std"]) for s in statistics]
         stds += [1.0] * feature.missing_indicator
         value = complete_numbers(feature, self.statistics[scope], value)
-        value = tf.clip_by_value((value - means) / stds, -NORMALIZED_LIMIT, NORMALIZED_LIMIT)
-        return tf.cast(value, self.compute_dtype)
+        return tf.clip_by_value((value - means) / stds, -NORMALIZED_LIMIT, NORMALIZED_LIMIT)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
@@ -284,92 +321,5 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         """The width n of X."""
         widths = {name: layer.output_dim for name, layer in self.embeddings.items()}
         parts = (f for f in self.schema.features if f.name not in self.left_out)
-        return sum(widths.get(f.name, f.width + f.missing_indicator) for f in parts)
-
-
-_PRIME = 1_000_003
-
-
-@tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class CrossedWeights(Configured, tf.keras.layers.Layer):
-    r"""The wide part of Wide & Deep: a weight for each pair of IDs that occur together.
-
-    $$ y = \sum_{(a, b)} \sum_{u \in x_a, v \in x_b} w_{h(u, v)} $$
-
-    over the pairs of features (a, b): the cross-product transformations of Cheng et al. 2016, "Wide
-    & Deep Learning for Recommender Systems" (https://arxiv.org/abs/1606.07792). h hashes a pair of
-    IDs into the buckets of its pair of features; an empty ID counts as missing.
-
-    Args:
-        crosses: pairs of feature names.
-        num_buckets: buckets for each pair of features.
-        seed: seed of the initialization of the weights.
-        kernel_initializer: of the weights.
-        kernel_regularizer: of the weights.
-
-    Raises:
-        ValueError: for no pair.
-
-    Example:
-        >>> wide = CrossedWeights([["segment", "brand"]], num_buckets=100)
-        >>> ids = {"segment": tf.constant([["young"]]), "brand": tf.constant([[["a"], ["b"]]])}
-        >>> wide(ids, mask=tf.constant([[True, True]])).shape
-        TensorShape([1, 2])
-    """
-
-    def __init__(
-        self,
-        crosses: Sequence[Sequence[str]],
-        num_buckets: int = 10_000,
-        seed: int | None = None,
-        kernel_initializer: Any = "uniform",
-        kernel_regularizer: Any = None,
-        **kwargs: Any,
-    ):
-        super().__init__(**kwargs)
-        if not crosses:
-            raise ValueError("crosses must name a pair of features. Received: crosses=()")
-        self.crosses = tuple((first, second) for first, second in crosses)
-        self.num_buckets = num_buckets
-        self.seed = seed
-        self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
-        self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
-
-    def build(self, input_shape: Any) -> None:
-        """Creates the weights [crosses, num_buckets]."""
-        self.crossed = self.add_weight(
-            "crossed",
-            [len(self.crosses), self.num_buckets],
-            initializer=seeded_initializer(self.kernel_initializer, self.seed),
-            regularizer=self.kernel_regularizer,
-        )
-        super().build(input_shape)
-
-    def call(self, features: Mapping[str, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
-        """Sums up the weights of the pairs of IDs.
-
-        Args:
-            features: string IDs by feature, [B, m] of the list or [B, L, m] of the items.
-            mask: bool [B, L].
-
-        Returns:
-            float32 [B, L], 0 at padded items.
-        """
-        total = tf.zeros(tf.shape(mask), tf.float32)
-        for number, pair in enumerate(self.crosses):
-            first, second = (self._of_items(features[name]) for name in pair)
-            left = tf.strings.to_hash_bucket_fast(first, 2**31 - 1)[..., :, tf.newaxis]
-            right = tf.strings.to_hash_bucket_fast(second, 2**31 - 1)[..., tf.newaxis, :]
-            buckets = tf.math.floormod(left * _PRIME + right, self.num_buckets)
-            weights = tf.cast(tf.gather(self.crossed[number], buckets), tf.float32)
-            present = _present(first)[..., :, tf.newaxis] & _present(second)[..., tf.newaxis, :]
-            total += tf.reduce_sum(tf.where(present, weights, 0.0), axis=[-2, -1])
-        return tf.where(mask, total, 0.0)
-
-    @staticmethod
-    def _of_items(ids: tf.Tensor) -> tf.Tensor:
-        return ids if len(ids.shape) == 3 else ids[:, tf.newaxis, :]
-
-
-def _present(ids: tf.Tensor) -> tf.Tensor:
-    return tf.strings.length(ids) > 0
+        width = sum(widths.get(f.name, f.width + f.missing_indicator) for f in parts)
+        return width + sum(feature.width for feature in self._compared())

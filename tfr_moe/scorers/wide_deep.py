@@ -8,8 +8,9 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
+from tfr_moe.layers.crossed_weights import CrossedWeights
 from tfr_moe.layers.experts import ExpertTowers
-from tfr_moe.layers.features import CrossedWeights, EncodedFeatures
+from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.tower import ItemTower
 from tfr_moe.schema import FeatureSchema, FeatureTables, Kind
 from tfr_moe.scorers.base import FeatureScorer, Scores, find_layer

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.config import BASELINE_NAMES, RunConfig
-from tfr_moe.data import DataFolder, dataset_builder
+from tfr_moe.data.cache import dataset_builder
+from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.layers.features import FeatureEncoder
 from tfr_moe.layers.position_bias import PositionBiasTower

@@ -46,7 +46,6 @@ def _parser() -> argparse.ArgumentParser:
         "--exponent", type=float, default=0.0, help="popularity exponent of negatives; 0: uniform"
     )
     parser.add_argument("--tree", choices=TREES, default="department", help="category tree")
-    parser.add_argument("--list-relative", action="store_true", help="add ranks and deviations")
     defaults = ListOptions()
     for name in ("first_week", "last_train_week", "first_test_week", "last_week"):
         flag = f"--{name.replace('_', '-')}"
@@ -79,7 +78,6 @@ def _options(arguments: argparse.Namespace) -> ListOptions:
             for split in SPLITS
             if (number := getattr(arguments, f"{split}_lists")) is not None
         ),
-        list_relative=arguments.list_relative,
         num_full_pool_lists=arguments.full_pool_lists,
     )
     weeks = (1, options.first_week, options.last_train_week + 1, options.first_test_week)

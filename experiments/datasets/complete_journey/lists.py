@@ -29,7 +29,6 @@ from experiments.datasets.complete_journey.features import (
     Numeric,
 )
 from experiments.datasets.complete_journey.hashing import SUBSET, hash_bits
-from experiments.datasets.complete_journey.relative import relative_features
 from experiments.datasets.complete_journey.source import (
     DEMOGRAPHICS,
     UNKNOWN,
@@ -62,7 +61,6 @@ class ListOptions:
             training and test are for validation.
         num_lists: maximum number of lists of each split, chosen by a hash: a smaller subset is part
             of a larger one. A split that is not named has all.
-        list_relative: whether to add rank and deviation of each feature in its list.
         num_full_pool_lists: number of test lists that are written a second time with all products
             of their pool as candidates.
     """
@@ -73,7 +71,6 @@ class ListOptions:
     first_test_week: int = 46
     last_week: int = 53
     num_lists: tuple[tuple[str, int], ...] = ()
-    list_relative: bool = False
     num_full_pool_lists: int = 0
 
     def weeks(self) -> range:
@@ -155,9 +152,6 @@ class ListMaker:
     def _table(self, lists: Lists, candidates: Candidates) -> pa.Table:
         context = self._history.context(lists)
         examples = self._history.examples(lists, context, candidates, self._promotions)
-        if self._options.list_relative and len(candidates):
-            starts = np.flatnonzero(np.diff(candidates.list_index, prepend=-1))
-            examples |= relative_features(examples, starts)
         columns: dict[str, pa.Array] = {}
         for name, array in self._list_columns(lists, context).items():
             columns[name] = _repeated(array, candidates.list_index)
@@ -218,7 +212,7 @@ def write_lists(maker: ListMaker, options: ListOptions, out: Path) -> Iterator[s
             _write(table, out / name)
             _count(maker.counts, "full pool", table)
             yield name
-    schema(options.list_relative).save(out / "schema.json")
+    schema().save(out / "schema.json")
 
 
 def _write(table: pa.Table, path: Path) -> None:
@@ -231,7 +225,7 @@ def _count(counts: Counter[str], name: str, table: pa.Table) -> None:
     counts[f"{name} positives written"] += int(table["purchase"].to_numpy().sum())
 
 
-def schema(list_relative: bool) -> FeatureSchema:
+def schema() -> FeatureSchema:
     """Returns the schema of the rows."""
 
     def numeric(feature: Numeric, scope: str) -> dict[str, Any]:
@@ -245,9 +239,6 @@ def schema(list_relative: bool) -> FeatureSchema:
     features += [category(n, embedding_dim=4) for n in (*DEMOGRAPHICS, "hour", "weekday")]
     features += [numeric(feature, "context") for feature in CONTEXT_FEATURES]
     features += [numeric(feature, "example") for feature in EXAMPLE_FEATURES]
-    if list_relative:
-        names = relative_features({f.name: np.zeros(1) for f in EXAMPLE_FEATURES}, np.zeros(1, int))
-        features += [numeric(Numeric(name), "example") for name in names]
     return FeatureSchema.model_validate(
         {
             "list_id": "list_id",

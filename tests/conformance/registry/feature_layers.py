@@ -23,10 +23,15 @@ ROWS = [
     ModelCase(
         "FeatureEncoder",
         lambda: layers.FeatureEncoder(
-            SCHEMA, TABLES.statistics, TABLES.vocabularies, embedding_dim=4, embedding_l2=0.1
+            SCHEMA,
+            TABLES.statistics,
+            TABLES.vocabularies,
+            embedding_dim=4,
+            embedding_l2=0.1,
+            list_relative=True,
         ),
         {**CONTEXT, **EXAMPLE, "mask": mask()},
-        {"items": "BL", "age": "B", "top": "B", "sub": "B", "clicked": "B"},
+        {"items": "BL", "age": "B", "top": "B", "sub": "B", "clicked": "B", "categories": "B"},
         call=encode,
     ),
     ModelCase(

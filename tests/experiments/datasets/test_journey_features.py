@@ -18,7 +18,6 @@ from experiments.datasets.complete_journey.candidates import (
 )
 from experiments.datasets.complete_journey.features import EXAMPLE_FEATURES, History
 from experiments.datasets.complete_journey.lists import ListOptions
-from experiments.datasets.complete_journey.relative import rank_and_deviation, relative_features
 from tests.experiments.datasets.journey_tables import (
     maker,
     product,
@@ -226,7 +225,6 @@ def test_features_do_change_with_the_week_before(world):
 
 def test_a_shuffled_list_has_the_same_features_to_the_bit(world):
     purchases, catalogue, promoted, lists, candidates = world
-    starts = np.flatnonzero(np.diff(candidates.list_index, prepend=-1))
     # The bought products first, as in the leak that this test guards against.
     order = np.lexsort((~candidates.purchased, candidates.list_index))
     first = Candidates(
@@ -234,36 +232,6 @@ def test_a_shuffled_list_has_the_same_features_to_the_bit(world):
     )
     _, features = examples(*world)
     _, sorted_features = examples(purchases, catalogue, promoted, lists, first)
-    features |= relative_features(features, starts)
-    sorted_features |= relative_features(sorted_features, starts)
-    assert len(features) == 17 + 17 + 13
+    assert len(features) == 17
     for name, values in features.items():
         np.testing.assert_array_equal(values[order], sorted_features[name], err_msg=name)
-
-
-def test_ranks_and_deviations_by_hand():
-    # Lists 1, 2, 2, 7 (mean 3, deviation sqrt(22 / 4)) and 5, 5.
-    values = np.array([2.0, 7.0, 1.0, 2.0, 5.0, 5.0])
-    rank, deviation = rank_and_deviation(values, np.array([0, 4]))
-    np.testing.assert_allclose(rank, [0.5, 1.0, 0.0, 0.5, 0.5, 0.5])
-    np.testing.assert_allclose(
-        deviation, np.array([-1, 4, -2, -1, 0, 0]) / np.array([math.sqrt(5.5)] * 4 + [1] * 2)
-    )
-
-
-def test_equal_values_have_no_deviation_whatever_the_rounding():
-    rank, deviation = rank_and_deviation(np.full(7, 0.1), np.array([0]))
-    assert rank.tolist() == [0.5] * 7
-    assert deviation.tolist() == [0.0] * 7
-
-
-def test_shuffling_changes_no_bit_of_ranks_and_deviations():
-    dice = np.random.default_rng(2)
-    values = dice.lognormal(size=(500, 20))
-    order = dice.permuted(np.tile(np.arange(20), (500, 1)), axis=1)
-    starts = np.arange(0, 10_000, 20)
-    straight = rank_and_deviation(values.ravel(), starts)
-    shuffled = rank_and_deviation(np.take_along_axis(values, order, axis=1).ravel(), starts)
-    for one, other in zip(straight, shuffled, strict=True):
-        moved = np.take_along_axis(one.reshape(500, 20), order, axis=1)
-        np.testing.assert_array_equal(moved.ravel(), other)

@@ -208,10 +208,10 @@ def package(tmp_path_factory) -> Path:
 COMMAND = ["--first-week=9", "--last-train-week=11", "--first-test-week=13", "--last-week=14"]
 
 
-@pytest.mark.parametrize("relative", [False, True])
-def test_the_command_writes_rows_that_fit_the_schema(package, tmp_path, relative, capsys):
+@pytest.mark.parametrize("full_pool", [False, True])
+def test_the_command_writes_rows_that_fit_the_schema(package, tmp_path, full_pool, capsys):
     out = tmp_path / "lists"
-    extra = ["--list-relative", "--full-pool-lists=5"] if relative else []
+    extra = ["--full-pool-lists=5"] if full_pool else []
     assert main(["--data", str(package), "--out", str(out), *COMMAND, *extra]) == 0
     names = sorted(path.name for path in (out / "rows").iterdir())
     assert names == [
@@ -221,8 +221,8 @@ def test_the_command_writes_rows_that_fit_the_schema(package, tmp_path, relative
         "validation-week-12.parquet",
     ]
     stored = FeatureSchema.load(out / "schema.json")
-    assert stored == schema(relative)
-    assert len(list(stored.select("example"))) == (47 if relative else 17)
+    assert stored == schema()
+    assert len(list(stored.select("example"))) == 17
     frame = pd.concat(pd.read_parquet(out / "rows" / name) for name in names)
     counts = json.loads((out / "lists.json").read_text())["counts"]
     splits = ("train", "validation", "test")
@@ -233,7 +233,7 @@ def test_the_command_writes_rows_that_fit_the_schema(package, tmp_path, relative
         assert parser.row(row).example["purchase"] == row["purchase"]
     printed = capsys.readouterr().out
     assert "--validation-fraction 0." in printed
-    if relative:
+    if full_pool:
         full = pd.concat(map(pd.read_parquet, sorted((out / "full_pool").iterdir())))
         assert full.list_id.nunique() == 5
         assert set(full.list_id) <= set(frame.list_id)
@@ -247,7 +247,7 @@ def test_the_order_of_the_input_changes_nothing():
     dice = np.random.default_rng(0)
 
     def table(*rows: list[dict]):
-        return maker(rows[0], rows[1], ListOptions(list_relative=True), rows[2]).week(12)
+        return maker(rows[0], rows[1], ListOptions(), rows[2]).week(12)
 
     shuffled = ([rows[i] for i in dice.permutation(len(rows))] for rows in (products, sales))
     assert table(products, sales, promotions).equals(table(*shuffled, promotions[::-1]))
@@ -300,7 +300,7 @@ def test_lists_of_the_real_sample(real_data):
     assert purchases.counts["purchase rows read"] == 75_000
     people = pd.read_csv(folder / "demographics.csv.gz")
     promotions = Promotions([], catalogue, purchases.store_ids)
-    lists = ListMaker(purchases, catalogue, promotions, people, ListOptions(list_relative=True))
+    lists = ListMaker(purchases, catalogue, promotions, people, ListOptions())
     frame = lists.week(20).to_pandas()
     assert frame.list_id.nunique() > 500
     sizes = frame.groupby("list_id").agg({"purchase": "sum", "product_id": ["size", "nunique"]})

@@ -58,24 +58,34 @@ def test_the_towers_of_the_complete_journey_cost_the_same():
     configs = {
         row.config: load_config(folder / f"{row.config}.yaml").model_dump() for row in table.rows
     }
-    # 19 numbers, two categories of 8 and nine IDs of 4 are an item's vector of 71 values.
-    schema = journey_schema(list_relative=False)
+    # 19 numbers, the ranks of the 17 of items, two categories of 8 and nine IDs of 4 are an item's
+    # vector of 88 values.
+    schema = journey_schema()
     widths = [feature.embedding_dim or 8 for feature in schema.select("context", "categorical")]
     width = sum(widths) + sum(1 for feature in schema.features if feature.kind == "numeric")
-    assert width == 71
+    width += len(list(schema.select("example", "numeric")))
+    assert width == 88
 
     def cost(hidden: list[int]) -> int:
         return sum(a * b for a, b in itertools.pairwise([width, *hidden, 1]))
 
     moe, wide = configs["moe"], configs["wide_dnn"]
-    assert cost(moe["expert_hidden_dims"]) == 71 * 64 + 64 * 32 + 32
+    assert cost(moe["expert_hidden_dims"]) == 88 * 64 + 64 * 32 + 32
     assert cost(configs["dnn"]["expert_hidden_dims"]) == pytest.approx(
         moe["top_k"] * cost(moe["expert_hidden_dims"]), rel=0.02
     )
     assert wide["top_k"] == moe["num_experts"] == 2.5 * moe["top_k"]
-    for name in ("dnn", "wide_dnn", "adv_hsc_moe"):
-        for key in ("loss", "batch_size", "num_epochs", "embedding_dim", "monitor"):
-            assert configs[name][key] == moe[key]
+    recommended = configs["recommended"]
+    assert (recommended["top_k"], recommended["shared_expert"]) == (2, True)
+    assert 3 * cost(recommended["expert_hidden_dims"]) == pytest.approx(
+        moe["top_k"] * cost(moe["expert_hidden_dims"]), rel=0.02
+    )
+    for name in ("dnn", "moe", "recommended"):
+        assert configs[f"{name}_head"] == {**configs[name], "category_head": True}
+    assert configs.pop("lambdamart")["list_relative"]
+    for settings in configs.values():
+        for key in ("loss", "batch_size", "num_epochs", "embedding_dim", "list_relative"):
+            assert settings[key] == moe[key]
 
 
 def test_a_baseline_has_no_learning_rate_to_choose(tmp_path):
