@@ -211,17 +211,20 @@ def explain(
     request: Annotated[
         Path, typer.Option("--request", help='JSON: {"context": ..., "items": [...]}, as for rank')
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of tables")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="also write an HTML page")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of text")] = False,
 ) -> None:
-    """Explain the scores of one query: gate, experts, terms.
+    """Explain the order of one query's items: experts, features, what would change it.
 
-    Example: tfr-moe explain --run runs/moe --request request.json
+    Example: tfr-moe explain --run runs/moe --request request.json --out query.html
     """
     from tfr_moe.evaluation.evaluate import plain
     from tfr_moe.report.query_explanation import explain_request, render
 
     with stderr().status(f"explaining with {run}"):
         explanation = explain_request(run, request)
+    if out is not None:
+        explanation.save(out)
     if as_json:
         print(json.dumps(plain(explanation), indent=1))
         return
