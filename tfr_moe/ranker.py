@@ -40,10 +40,12 @@ from tfr_moe.training import LoadedRun
 from tfr_moe.training import train as train_model
 from tfr_moe.training.callbacks import read_history
 from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE
-from tfr_moe.utils.console import make_log
+from tfr_moe.utils.console import make_log, progress_bar
 from tfr_moe.utils.io import atomic_directory, read_json, write_json
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tfr_moe.report.query_explanation import Explanation
 
 _SPLIT = "frame"
@@ -251,9 +253,8 @@ class Ranker:
         """
         run = self.run
         names = metrics or DEFAULT_NAMES
-        if not isinstance(data, (str, Path, DataFolder)):
-            data, split = scoring_data(data, run.schema, _SPLIT, True, _LOG)[0], _SPLIT
-        result = evaluate_run(open_data(data), run, split, list(names), batch_size)
+        folder, split = self._labelled(data, split)
+        result = evaluate_run(folder, run, split, list(names), batch_size)
         return {name: summary.mean for name, summary in summarize(result, policy).items()}
 
     def predict(
@@ -311,7 +312,10 @@ class Ranker:
     def explain(
         self, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
     ) -> Explanation:
-        """Explains the scores of one request: gates, experts, terms of each score.
+        """Explains the order of one request's items: what puts each ahead of the next.
+
+        Returns:
+            The explanation: `print` it, `save` it as a page, or read its fields.
 
         Raises:
             UserError: for an invalid request, or one without items.
@@ -322,6 +326,55 @@ class Ranker:
         if not items:
             raise UserError("items: there are none to explain")
         return explain_query(self.run, Request(context, items))
+
+    def importance(
+        self,
+        data: Any,
+        metric: str = "ndcg_10",
+        *,
+        split: str = "validation",
+        lists: int = 2000,
+        repeats: int = 3,
+        seed: int = 0,
+        batch_size: int = 128,
+    ) -> pd.DataFrame:
+        """Measures what a metric loses when the values of each feature are shuffled between lists.
+
+        See `tfr_moe.analysis.importance.feature_importance`.
+
+        Args:
+            data: a frame with the columns of the training frame, or a data-set folder. Take lists
+                that the model was not trained on.
+            metric: a metric; for several tasks `<task>_<metric>`.
+            split: split of a data-set folder.
+            lists: number of lists, from the first.
+            repeats: number of shuffles of each feature.
+            seed: random seed of the shuffles.
+            batch_size: lists per batch.
+
+        Returns:
+            A row for each feature over all lists (`category` is ""), most important first, then for
+            each feature and top category: `feature`, `category`, `drop`, `low`, `high` (95 %
+            interval over lists), `lists`, and `p_value` of equal drops in all categories. Its
+            `attrs["findings"]` says in sentences what matters.
+
+        Raises:
+            UserError: for data that does not fit, or if pandas is not installed.
+        """
+        from tfr_moe.analysis.importance import feature_importance
+
+        folder, split = self._labelled(data, split)
+        with progress_bar(Console(stderr=True), "importance of features") as move:
+            found = feature_importance(
+                self.run, folder, split, metric, lists, repeats, seed, batch_size, move
+            )
+        return found.frame()
+
+    def _labelled(self, data: Any, split: str) -> tuple[DataFolder, str]:
+        """A data-set folder and its split, or a labelled frame as one."""
+        if isinstance(data, (str, Path, DataFolder)):
+            return open_data(data), split
+        return scoring_data(data, self.run.schema, _SPLIT, True, _LOG)[0], _SPLIT
 
     def _output(self, task: str | None) -> str | None:
         """The output of the model with the scores; None for a model with one output."""

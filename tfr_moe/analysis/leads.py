@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -57,7 +58,9 @@ class ScoreTerms:
         if isinstance(loaded, BaselineRun):
             return
         ranker = loaded.ranker()
-        outputs = dict(ranker.output) if isinstance(ranker.output, dict) else {SCORES: ranker.output}
+        outputs = (
+            dict(ranker.output) if isinstance(ranker.output, dict) else {SCORES: ranker.output}
+        )
         explained = explanation_model(loaded.model)
         if explained is not None:
             outputs |= name_routing(routing_of(explained.output))
@@ -166,7 +169,7 @@ class Lead:
 
 
 class _Change(NamedTuple):
-    """A possible change of the next item: feature, new value, and the item that it is taken from."""
+    """A possible change of the next item: feature, value, and the item that it is taken from."""
 
     feature: str
     value: Any
@@ -194,7 +197,7 @@ def explain_leads(
         raw: the items of the request.
         terms: names of the terms of the score.
     """
-    pairs = [_pair(items, a, b, len(order) - 1) for a, b in zip(order, order[1:], strict=False)]
+    pairs = [_pair(items, a, b, len(order) - 1) for a, b in itertools.pairwise(order)]
     requests = [_substituted(items, pair) for pair in pairs]
     if not requests:
         return []

@@ -54,7 +54,7 @@ def score_dataset(
         UserError: if the extras have no list ID or position of the schema.
     """
     for features, labels, extras, scores in _scored(model, dataset, schema):
-        yield _batch(features, labels, extras, scores, schema)
+        yield list_batch(features, labels, extras, scores, schema)
 
 
 def score_tasks(
@@ -77,7 +77,7 @@ def score_tasks(
     """
     for features, labels, extras, scores in _scored(model, dataset, schema):
         yield {
-            task: _batch(
+            task: list_batch(
                 features, labels[task], extras, scores if name is None else scores[name], schema
             )
             for task, name in outputs.items()
@@ -110,9 +110,10 @@ def _scored(
         yield features, labels, extras, infer(features)
 
 
-def _batch(
+def list_batch(
     features: Any, labels: Any, extras: Any, scores: Any, schema: FeatureSchema
 ) -> ListBatch:
+    """Tensors of an element, see `score_dataset`, with their scores [B, L], as NumPy arrays."""
     parent = schema.hierarchy.parent if schema.hierarchy else None
     shape = tuple(scores.shape)
     return ListBatch(

@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from tfr_moe._compat import tf
-from tfr_moe.analysis.leads import SHARED, FeatureShare, Lead, ScoreTerms, SumOf, explain_leads
+from tfr_moe.analysis.leads import Lead, ScoreTerms, SumOf, explain_leads
 from tfr_moe.analysis.substitution import Substitutions
 from tfr_moe.baselines import BaselineRun
 from tfr_moe.errors import UserError
@@ -108,8 +108,10 @@ class Explanation:
         from tfr_moe.report.html import render as render_page
         from tfr_moe.report.html import write_page
 
-        content = {"explanation": self, "value": value_text, "digits": digits(self)}
-        write_page(render_page("explain.html", **content), Path(path))
+        functions = (value_text, experts_text, finding, item_fields, reason, changes, method)
+        content = {function.__name__: function for function in functions}
+        page = render_page("explain.html", explanation=self, digits=digits(self), **content)
+        write_page(page, Path(path))
 
 
 def explain_request(run: str | Path, request: str | Path) -> Explanation:
@@ -180,7 +182,8 @@ def _weights(ids: Array, weights: Array) -> dict[int, float] | list[dict[int, fl
     """Expert -> weight of a choice [K], or for each item of a choice [L, K]."""
     if ids.ndim == 1:
         return {int(i): float(w) for i, w in zip(ids, weights, strict=True)}
-    return [{int(i): float(w) for i, w in zip(*row, strict=True)} for row in zip(ids, weights)]
+    rows = zip(ids, weights, strict=True)
+    return [{int(i): float(w) for i, w in zip(*row, strict=True)} for row in rows]
 
 
 def _names(schema: FeatureSchema, items: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -231,43 +234,69 @@ def signed_terms(terms: Mapping[str, float], decimals: int) -> str:
 
 def experts_text(weights: Mapping[int, float]) -> str:
     """The selected experts: `3 (61 %), 0 (39 %)`."""
-    return ", ".join(f"{expert} ({weight:.0%})".replace("%", " %") for expert, weight in weights.items())
+    return ", ".join(
+        f"{expert} ({weight:.0%})".replace("%", " %") for expert, weight in weights.items()
+    )
+
+
+def decisive(explanation: Explanation) -> dict[str, float]:
+    """Feature -> its part of the sum of all absolute shares, largest first."""
+    sums: dict[str, float] = {}
+    for lead in explanation.leads:
+        for feature in lead.features:
+            sums[feature.feature] = sums.get(feature.feature, 0.0) + abs(feature.share)
+    total = sum(sums.values()) or 1.0
+    return dict(sorted(((n, v / total) for n, v in sums.items()), key=lambda entry: -entry[1]))
+
+
+def finding(explanation: Explanation) -> str:
+    """Says which features decide the order."""
+    main = [f"{name} ({100 * part:.0f} %)" for name, part in decisive(explanation).items()][:3]
+    if not main:
+        return "No feature differs between neighbours in the order."
+    return f"Most of the order is due to {', '.join(main)}."
 
 
 def reason(lead: Lead) -> str:
     """What puts the item ahead: the features with at least a quarter of the lead, three at most."""
     main = [f for f in lead.features if f.share >= max(lead.lead, 1e-12) / 4][:3]
     if not main:
-        return "no feature in particular" if lead.features else "equal features: the request's order"
-    return "; ".join(f"{f.feature} {value_text(f.ahead)} against {value_text(f.behind)}" for f in main)
+        return "no single feature" if lead.features else "the order of the request: equal features"
+    texts = (f"{f.feature} {value_text(f.ahead)} against {value_text(f.behind)}" for f in main)
+    return "; ".join(texts)
 
 
 def changes(explanation: Explanation, lead: Lead) -> str:
     """What would put the next item ahead."""
-    behind = explanation.items[lead.rank].title
-    if not lead.swaps:
-        return f"No single feature of {behind} would put it ahead."
-    ways = " or ".join(f"{swap.feature} {value_text(swap.value)}" for swap in lead.swaps)
-    return f"{behind.capitalize()} would be ahead with {ways}."
+    ahead, behind = explanation.items[lead.rank - 1 : lead.rank + 1]
+    # The name of the other item is nothing that could change.
+    swaps = [swap for swap in lead.swaps if not ahead.name or str(swap.value) != ahead.name]
+    if not swaps:
+        return f"No single feature of {behind.title} would put it ahead."
+    ways = ", or ".join(f"{swap.feature} {value_text(swap.value)}" for swap in swaps)
+    return f"{behind.title.capitalize()} would be ahead with {ways}."
+
+
+_SUMS = {
+    "experts": "The score is the sum of experts, each its weight times its own score; their parts "
+    "are exact. ",
+    "tasks": "The score is the weighted sum of the tasks; their parts are exact. ",
+    "": "",
+}
 
 
 def method(explanation: Explanation) -> str:
     """How to read the contributions."""
-    sums = {
-        "experts": "The score is the sum of the experts' scores times their weights: parts are exact. ",
-        "tasks": "The score is the weighted sum of the tasks' scores: parts are exact. ",
-        "": "",
-    }
     place = (
-        ""
-        if explanation.pointwise
-        else " Scores depend on the other items: what is left when all features are replaced is "
-        "the share of the place in the list."
+        " Scores depend on the other items: what remains with all features replaced is due to the "
+        "place in the list."
     )
     return (
-        f"{sums[explanation.sum_of]}Features: what the score loses when they are replaced one "
-        "after the other by those of the next item, averaged over orders (Shapley values). They "
-        f"add up to the lead.{place}"
+        f"{_SUMS[explanation.sum_of]}A feature's share is what the score loses when it is replaced "
+        "by that of the next item, averaged over the orders in which features are replaced "
+        "(Shapley value); shares add up to the lead. A change would put an item ahead if its "
+        "feature had the value of the item above or, for a number, a value on the way there."
+        f"{'' if explanation.pointwise else place}"
     )
 
 
@@ -286,7 +315,7 @@ def render(explanation: Explanation, width: int | None = None) -> Iterator[Rende
         yield Text(f"query: {', '.join(pairs)}")
     for name, weights in explanation.gates.items():
         yield Text(f"{f'experts of {name}' if name else 'experts'}: {experts_text(weights)}")
-    yield Text("")
+    yield Text(f"{finding(explanation)}\n")
     columns = _columns(explanation, decimals)
     yield fitted_table(columns, always=3, width=width)
     for lead in explanation.leads:
@@ -309,11 +338,23 @@ def _columns(explanation: Explanation, decimals: int) -> list[Column]:
     for gate in items[0].gates:
         title = f"experts of {gate}" if gate else "experts"
         columns.append(Column(title, [experts_text(item.gates[gate]) for item in items], False))
-    for name in dict.fromkeys(name for item in items for name in item.item):
+    for name in item_fields(explanation):
         values = [item.item.get(name) for item in items]
         numeric = all(value is None or isinstance(value, int | float) for value in values)
         columns.append(Column(name, list(map(value_text, values)), numeric))
     return columns
+
+
+def item_fields(explanation: Explanation) -> list[str]:
+    """The fields of the items, those that decide the order first, without that of their names."""
+    items = explanation.items
+    names = dict.fromkeys([*decisive(explanation), *(n for item in items for n in item.item)])
+    named = all(item.name for item in items)
+    return [
+        name
+        for name in names
+        if not named or [str(item.item.get(name)) for item in items] != [i.name for i in items]
+    ]
 
 
 def _lead(explanation: Explanation, lead: Lead, decimals: int) -> Iterator[RenderableType]:

@@ -323,9 +323,7 @@ def combined_model(
         A model with the same inputs and variables and the outputs `scores`, combined, and
         `scores_<task>`, all [B, L].
     """
-    layer = CombinedScore(
-        weights, combination, ordinal_tasks, name=COMBINED, dtype="float32"
-    )
+    layer = CombinedScore(weights, combination, ordinal_tasks, name=COMBINED, dtype="float32")
     outputs = {SCORES: layer({name: model.output[name] for name in weights})}
     outputs |= {f"{SCORES}_{name}": model.output[name] for name in weights}
     return tf.keras.Model(model.input, outputs, name=model.name)
