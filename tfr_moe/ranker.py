@@ -28,6 +28,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.evaluation import (
     evaluate_run,
     inference_function,
+    input_specs,
     open_run,
     scorer_of,
     summarize,
@@ -38,7 +39,7 @@ from tfr_moe.schema import MASK, FeatureSchema, shard_file
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
 from tfr_moe.training import train as train_model
-from tfr_moe.training.callbacks import read_history
+from tfr_moe.training.callbacks import keras_history
 from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE
 from tfr_moe.utils.console import make_log, progress_bar
 from tfr_moe.utils.io import atomic_directory, read_json, write_json
@@ -219,18 +220,8 @@ class Ranker:
 
     @property
     def history(self) -> tf.keras.callbacks.History:
-        """Losses and metrics by epoch, as `Model.fit` returns them.
-
-        A baseline has one epoch: its best round.
-        """
-        run = self.run
-        best = {"epoch": run.metrics["best_epoch"], **run.metrics["best"]}
-        epochs = read_history(run.path) or [best]
-        history = tf.keras.callbacks.History()
-        history.epoch = [entry["epoch"] - 1 for entry in epochs]
-        names = dict.fromkeys(name for entry in epochs for name in entry if name != "epoch")
-        history.history = {name: [e.get(name, np.nan) for e in epochs] for name in names}
-        return history
+        """Losses and metrics by epoch, as of Keras; a baseline has one epoch, its best round."""
+        return keras_history(self.run.path, self.run.metrics)
 
     def evaluate(
         self,
@@ -251,10 +242,9 @@ class Ranker:
             policy: lists without a relevant item: `skip`, `zero` or `one`.
             batch_size: lists per batch.
         """
-        run = self.run
         names = metrics or DEFAULT_NAMES
         folder, split = self._labelled(data, split)
-        result = evaluate_run(folder, run, split, list(names), batch_size)
+        result = evaluate_run(folder, self.run, split, list(names), batch_size)
         return {name: summary.mean for name, summary in summarize(result, policy).items()}
 
     def predict(
@@ -312,66 +302,32 @@ class Ranker:
     def explain(
         self, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
     ) -> Explanation:
-        """Explains the order of one request's items: what puts each ahead of the next.
-
-        Returns:
-            The explanation: `print` it, `save` it as a page, or read its fields.
+        """Explains the order of one request's items; `print` the result, or `save` it as a page.
 
         Raises:
             UserError: for an invalid request, or one without items.
         """
         from tfr_moe.report.query_explanation import explain_query
-        from tfr_moe.serving.client.request import Request
 
-        if not items:
-            raise UserError("items: there are none to explain")
-        return explain_query(self.run, Request(context, items))
+        return explain_query(self.run, context, items)
 
-    def importance(
-        self,
-        data: Any,
-        metric: str = "ndcg_10",
-        *,
-        split: str = "validation",
-        lists: int = 2000,
-        repeats: int = 3,
-        seed: int = 0,
-        batch_size: int = 128,
-    ) -> pd.DataFrame:
-        """Measures what a metric loses when the values of each feature are shuffled between lists.
-
-        See `tfr_moe.analysis.importance.feature_importance`.
+    def importance(self, data: Any, *, split: str = "validation", **settings: Any) -> pd.DataFrame:
+        """Measures what a metric loses when each feature is shuffled between lists.
 
         Args:
-            data: a frame with the columns of the training frame, or a data-set folder. Take lists
-                that the model was not trained on.
-            metric: a metric; for several tasks `<task>_<metric>`.
+            data: a labelled frame of lists that the model was not trained on, or a data-set folder.
             split: split of a data-set folder.
-            lists: number of lists, from the first.
-            repeats: number of shuffles of each feature.
-            seed: random seed of the shuffles.
-            batch_size: lists per batch.
-
-        Returns:
-            A row for each feature over all lists (`category` is ""), most important first, then for
-            each feature and top category: `feature`, `category`, `drop`, `low`, `high` (95 %
-            interval over lists), `lists`, and `p_value` of equal drops in all categories. Its
-            `attrs["findings"]` says in sentences what matters.
-
-        Raises:
-            UserError: for data that does not fit, or if pandas is not installed.
+            **settings: `metric`, `max_lists`, `repeats` and `seed`, see
+                `tfr_moe.analysis.importance`, whose `Importance.frame` is returned.
         """
         from tfr_moe.analysis.importance import feature_importance
 
         folder, split = self._labelled(data, split)
         with progress_bar(Console(stderr=True), "importance of features") as move:
-            found = feature_importance(
-                self.run, folder, split, metric, lists, repeats, seed, batch_size, move
-            )
-        return found.frame()
+            return feature_importance(self.run, folder, split, **settings, move=move).frame()
 
     def _labelled(self, data: Any, split: str) -> tuple[DataFolder, str]:
-        """A data-set folder and its split, or a labelled frame as one."""
+        """A data-set folder or labelled frame, and the name of its split."""
         if isinstance(data, (str, Path, DataFolder)):
             return open_data(data), split
         return scoring_data(data, self.run.schema, _SPLIT, True, _LOG)[0], _SPLIT
@@ -387,8 +343,8 @@ class Ranker:
 
     def _scores(self, features: Mapping[str, Any], output: str | None) -> NDArray[np.float32]:
         if self._score is None:
-            self._score = inference_function(scorer_of(self.run), _inputs(self.schema))
-        scores = self._score({name: features[name] for name in _inputs(self.schema)})
+            self._score = inference_function(scorer_of(self.run), input_specs(self.schema))
+        scores = self._score({name: features[name] for name in input_specs(self.schema)})
         return np.asarray(scores if output is None else scores[output], np.float32)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
@@ -441,13 +397,3 @@ class Ranker:
         console = Console(stderr=True, quiet=not verbose)
         data = self.run.path if self._sampled() else None
         return export_run(self.run.path, out, data, version, console)
-
-
-def _inputs(schema: FeatureSchema) -> dict[str, tf.TensorSpec]:
-    """Specs of the inputs of a model, for any number of lists and items."""
-    specs = {MASK: tf.TensorSpec([None, None], tf.bool)}
-    for name, spec in schema.feature_spec("context").items():
-        specs[name] = tf.TensorSpec([None, *spec.shape], spec.dtype)
-    for name, spec in schema.feature_spec("example").items():
-        specs[name] = tf.TensorSpec([None, None, *spec.shape], spec.dtype)
-    return specs

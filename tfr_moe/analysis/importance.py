@@ -112,7 +112,11 @@ class Importance:
         return min(0.0, *ends, 0.0), max(0.0, *ends, 0.0)
 
     def frame(self) -> pd.DataFrame:
-        """The table of `Ranker.importance`.
+        """A data frame with a row for each feature over all lists, whose `category` is "".
+
+        Rows for each feature and top category follow. Columns are `feature`, `category`, those of
+        `Drop`, and the `p_value` of equal drops in all categories; `attrs["findings"]` has
+        `findings`.
 
         Raises:
             UserError: if pandas is not installed.
@@ -139,9 +143,8 @@ class Importance:
         count = f"{len(significant)} of {len(self.features)} features have a significant importance"
         drop = first.overall
         lines = [
-            f"{first.feature} matters most: without its order {self.metric} falls by "
-            f"{drop.drop:.4f} (95 % interval {drop.low:.4f} to {drop.high:.4f}) from "
-            f"{self.mean:.4f}. {count}."
+            f"{first.feature} matters most: shuffled, it costs {drop.drop:.4f} of {self.mean:.4f} "
+            f"{self.metric} (95 % interval {drop.low:.4f} to {drop.high:.4f}). {count}."
         ]
         if len(first.categories) < 2:
             return lines
@@ -153,8 +156,8 @@ class Importance:
             )
         else:
             lines.append(
-                "No significant difference of importance between top categories: on these lists "
-                "nothing shows that categories need experts of their own."
+                "No significant difference of importance between top categories: these "
+                f"{self.evaluated:,} lists do not show that categories need experts of their own."
             )
         return lines
 

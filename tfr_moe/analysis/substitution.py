@@ -58,7 +58,8 @@ class ShapleyValues:
         self._ranks = np.argsort(orders, axis=1)
         sets = self._ranks[:, np.newaxis, :] < np.arange(count + 1)[:, np.newaxis]
         self.replaced: Bools
-        self.replaced, index = np.unique(sets.reshape(-1, count), axis=0, return_inverse=True)
+        rows = sets.reshape(len(orders) * (count + 1), count)
+        self.replaced, index = np.unique(rows, axis=0, return_inverse=True)
         self._index = index.reshape(sets.shape[:2])
 
     def __call__(self, values: Floats) -> Floats:

@@ -40,6 +40,7 @@ __all__, __getattr__, __dir__ = lazy_names(
         ),
         "scoring": (
             "inference_function",
+            "input_specs",
             "score_dataset",
             "score_tasks",
             "strings",

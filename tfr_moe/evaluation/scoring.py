@@ -84,6 +84,16 @@ def score_tasks(
         }
 
 
+def input_specs(schema: FeatureSchema) -> dict[str, tf.TensorSpec]:
+    """Specs of the inputs of a model, for any number of lists and items."""
+    specs = {MASK: tf.TensorSpec([None, None], tf.bool)}
+    for name, spec in schema.feature_spec("context").items():
+        specs[name] = tf.TensorSpec([None, *spec.shape], spec.dtype)
+    for name, spec in schema.feature_spec("example").items():
+        specs[name] = tf.TensorSpec([None, None, *spec.shape], spec.dtype)
+    return specs
+
+
 def inference_function(model: Callable[..., Any], features_spec: Any) -> Callable[..., Any]:
     """Traces a Keras model as a graph in inference mode; returns any other function unchanged."""
     if not isinstance(model, tf.keras.Model):

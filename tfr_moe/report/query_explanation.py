@@ -24,7 +24,7 @@ from tfr_moe.metrics.per_list import Array
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.base import routing_of
 from tfr_moe.scorers.multitask import SCORES
-from tfr_moe.serving.client.request import Request, RequestEncoder, load_request
+from tfr_moe.serving.client.request import RequestEncoder, load_request
 from tfr_moe.serving.export.parsing import RequestParser
 from tfr_moe.training import LoadedRun
 from tfr_moe.utils.terminal import Column, fitted_table
@@ -126,33 +126,42 @@ def explain_request(run: str | Path, request: str | Path) -> Explanation:
     """
     loaded = open_run(run)
     query = load_request(request, loaded.schema)
-    if not query.items:
-        raise UserError(f"request {request}: has no items to explain")
-    return explain_query(loaded, query)
+    try:
+        return explain_query(loaded, *query)
+    except UserError as error:
+        raise UserError(f"request {request}: {error}") from error
 
 
-def explain_query(loaded: LoadedRun | BaselineRun, query: Request) -> Explanation:
-    """Explains how a loaded run orders the items of a request, of which there must be one."""
-    record = RequestEncoder(loaded.schema).encode(query.context, query.items)
+def explain_query(
+    loaded: LoadedRun | BaselineRun, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
+) -> Explanation:
+    """Explains how a loaded run orders the items of a request.
+
+    Raises:
+        UserError: for an invalid request, or one without items.
+    """
+    record = RequestEncoder(loaded.schema).encode(context, items)
+    if not items:
+        raise UserError("items: there are none to explain")
     parsed = RequestParser(loaded.schema).lists(tf.constant([record]))
     features = {name: value.numpy() for name, value in parsed.items()}
     score = ScoreTerms(loaded)
     # Without the axis of lists: [L, ...] by item, [...] by list.
     outputs = {name: value[0] for name, value in score.outputs(features).items()}
-    items = Substitutions(score, loaded.schema, features)
-    order = np.argsort(-items.values[:, 0], kind="stable").tolist()
-    raw = [dict(item) for item in query.items]
+    scored = Substitutions(score, loaded.schema, features)
+    order = np.argsort(-scored.values[:, 0], kind="stable").tolist()
+    raw = [dict(item) for item in items]
     gates = {name: _weights(*choice) for name, choice in routing_of(outputs).items()}
-    used = items.values[:, 1:].any(axis=0)
+    used = scored.values[:, 1:].any(axis=0)
     names = _names(loaded.schema, raw)
     explained = [
         ExplainedItem(
             rank=rank,
             index=index,
             name=names[index],
-            score=float(items.values[index, 0]),
+            score=float(scored.values[index, 0]),
             terms={
-                name: float(items.values[index, 1 + i])
+                name: float(scored.values[index, 1 + i])
                 for i, name in enumerate(score.names)
                 if used[i]
             },
@@ -169,12 +178,12 @@ def explain_query(loaded: LoadedRun | BaselineRun, query: Request) -> Explanatio
     return Explanation(
         run=str(loaded.path),
         model=loaded.config.model,
-        context=dict(query.context),
+        context=dict(context),
         gates={name: of for name, of in gates.items() if isinstance(of, dict)},
         sum_of=score.sum_of,
-        pointwise=items.pointwise,
+        pointwise=scored.pointwise,
         items=explained,
-        leads=explain_leads(items, order[: MOST_LEADS + 1], raw, score.names),
+        leads=explain_leads(scored, order[: MOST_LEADS + 1], raw, score.names),
     )
 
 
