@@ -58,7 +58,7 @@ def run_of(folder):
 
 
 def test_an_unused_feature_has_none_and_the_only_one_all(run_of, folder):
-    found = feature_importance(run_of(lambda c: c["sales"]), folder, repeats=12, batch_size=50)
+    found = feature_importance(run_of(lambda c: c["sales"]), folder, repeats=4, batch_size=50)
     by_name = {feature.feature: feature.overall for feature in found.features}
     assert set(by_name) == {"top + sub", "age", "clicked", "brand", "price", "sales"}
     assert found.features[0].feature == "sales"
@@ -69,7 +69,7 @@ def test_an_unused_feature_has_none_and_the_only_one_all(run_of, folder):
     # One item of n is relevant: in random order its discount is the mean of those of all ranks.
     sizes = [len(items) for _, _, items in lists(COUNT, SEED)]
     random = np.mean([np.mean(1 / np.log2(2 + np.arange(size))) for size in sizes])
-    error = 0.25 / np.sqrt(COUNT * 12)
+    error = 0.25 / np.sqrt(COUNT * 4)
     assert found.mean - by_name["sales"].drop == pytest.approx(random, abs=4 * error)
     assert by_name["sales"].low < by_name["sales"].drop < by_name["sales"].high
 
@@ -77,7 +77,7 @@ def test_an_unused_feature_has_none_and_the_only_one_all(run_of, folder):
 def test_importance_differs_between_categories_whose_weights_differ(run_of, folder):
     # Index 1 of the vocabulary is category a, where the cheapest item sells.
     of_category = run_of(lambda c: np.where(c["top"] == 1, -c["price"], c["sales"]))
-    found = feature_importance(of_category, folder, batch_size=50)
+    found = feature_importance(of_category, folder, repeats=2)
     by_name = {feature.feature: feature for feature in found.features}
     for name, used, other in (("price", "a", "b"), ("sales", "b", "a")):
         drops = by_name[name].categories

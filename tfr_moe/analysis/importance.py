@@ -338,13 +338,14 @@ def feature_importance(
     groups = feature_groups(folder.schema)
     losses = []
     for number, names in enumerate(groups):
-        shuffled = np.zeros(len(sample.values))
+        loss = np.zeros(len(sample.values))
         for repeat in range(repeats):
-            shuffled += sample.shuffled(names, np.random.default_rng([seed, repeat, number]))
+            rng = np.random.default_rng([seed, repeat, number])
+            loss += sample.values - sample.shuffled(names, rng)
             if move is not None:
                 done = number * repeats + repeat + 1
                 move(done, len(groups) * repeats, f"shuffling {' + '.join(names)}")
-        losses.append(sample.values - shuffled / repeats)
+        losses.append(loss / repeats)
     return _importance(sample, groups, losses, repeats)
 
 
