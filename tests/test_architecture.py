@@ -45,7 +45,7 @@ RULES = {
     "serving": "FORMAT _compat data serving.client",  # development server, load test
     "serving.export": "MODEL training serving serving.client",
     "report": "RUN analysis tuning serving.client serving.export",
-    "ranker": "RUN report serving.client serving.export tables",
+    "ranker": "RUN analysis report serving.client serving.export tables",
     "comparison": "RUN report",
     "cli": "RUN comparison tables analysis reranking tuning beam report synthetic "
     "serving serving.client serving.export",

@@ -117,14 +117,9 @@ class Importance:
         Rows for each feature and top category follow. Columns are `feature`, `category`, those of
         `Drop`, and the `p_value` of equal drops in all categories; `attrs["findings"]` has
         `findings`.
-
-        Raises:
-            UserError: if pandas is not installed.
         """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise UserError(f"a data frame needs pandas ({error}): pip install pandas") from error
+        import pandas as pd
+
         whole = [("", f, f.overall) for f in self.features]
         parts = [(name, f, drop) for f in self.features for name, drop in f.categories.items()]
         rows = [

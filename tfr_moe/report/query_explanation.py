@@ -382,4 +382,4 @@ def _lead(explanation: Explanation, lead: Lead, decimals: int) -> Iterator[Rende
     if not explanation.pointwise:
         lines.append(f"{lead.place:+.{decimals}f}  place in the list")
     lines.append(changes(explanation, lead))
-    yield from (Padding(Text(line), (0, 0, 0, 2)) for line in lines)
+    yield from (Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines)
