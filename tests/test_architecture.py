@@ -46,7 +46,7 @@ RULES = {
     "serving.export": "MODEL training serving serving.client",
     "serving.publish": "RUN analysis serving serving.client serving.export",
     "report": "RUN analysis tuning serving.client serving.export",
-    "ranker": "RUN report serving.client serving.export tables",
+    "ranker": "RUN analysis report serving.client serving.export tables",
     "comparison": "RUN report",
     "cli": "RUN comparison tables analysis reranking tuning beam report synthetic "
     "serving serving.client serving.export serving.publish",

@@ -268,6 +268,17 @@ def test_user_errors_are_one_line(frame, call, message):
     assert "\n" not in str(caught.value)
 
 
+def test_importance_of_a_frame_and_of_a_folder(command, ranker, frame):
+    latest = frame[frame.time >= 1_700_000_000 + 60 * 63]
+    found = ranker.importance(latest, metric="ndcg", repeats=1)
+    other = ranker.importance(command / "data", metric="ndcg", repeats=1)
+    assert set(found.feature) == set(other.feature) >= {"price", "sales", "top + sub"}
+    assert found.lists.max() == other.lists.max() == latest.query_id.nunique()
+    assert (found.drop(columns="feature").columns == other.columns[1:]).all()
+    with pytest.raises(UserError, match="metric 'accuracy' is unknown"):
+        ranker.importance(latest, metric="accuracy")
+
+
 def test_requests_and_tasks_are_checked(ranker):
     with pytest.raises(UserError, match=r"items\[0\]: unknown feature 'prize'"):
         ranker.rank(CONTEXT, [{"prize": 1.0}])

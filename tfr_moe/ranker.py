@@ -39,12 +39,14 @@ from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.schema import MASK, FeatureSchema, shard_file
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
-from tfr_moe.training.callbacks import read_history
+from tfr_moe.training.callbacks import keras_history
 from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE
-from tfr_moe.utils.console import make_log
+from tfr_moe.utils.console import make_log, progress_bar
 from tfr_moe.utils.io import atomic_directory, read_json, write_json
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from tfr_moe.report.query_explanation import Explanation
 
 _SPLIT = "frame"
@@ -219,18 +221,8 @@ class Ranker:
 
     @property
     def history(self) -> tf.keras.callbacks.History:
-        """Losses and metrics by epoch, as `Model.fit` returns them.
-
-        A baseline has one epoch: its best round.
-        """
-        run = self.run
-        best = {"epoch": run.metrics["best_epoch"], **run.metrics["best"]}
-        epochs = read_history(run.path) or [best]
-        history = tf.keras.callbacks.History()
-        history.epoch = [entry["epoch"] - 1 for entry in epochs]
-        names = dict.fromkeys(name for entry in epochs for name in entry if name != "epoch")
-        history.history = {name: [e.get(name, np.nan) for e in epochs] for name in names}
-        return history
+        """Losses and metrics by epoch, as of Keras; a baseline has one epoch, its best round."""
+        return keras_history(self.run.path, self.run.metrics)
 
     def evaluate(
         self,
@@ -251,11 +243,9 @@ class Ranker:
             policy: lists without a relevant item: `skip`, `zero` or `one`.
             batch_size: lists per batch.
         """
-        run = self.run
         names = metrics or DEFAULT_NAMES
-        if not isinstance(data, (str, Path, DataFolder)):
-            data, split = scoring_data(data, run.schema, _SPLIT, True, _LOG)[0], _SPLIT
-        result = evaluate_run(open_data(data), run, split, list(names), batch_size)
+        folder, split = self._labelled(data, split)
+        result = evaluate_run(folder, self.run, split, list(names), batch_size)
         return {name: summary.mean for name, summary in summarize(result, policy).items()}
 
     def predict(
@@ -313,17 +303,35 @@ class Ranker:
     def explain(
         self, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
     ) -> Explanation:
-        """Explains the scores of one request: gates, experts, terms of each score.
+        """Explains the order of one request's items; `print` the result, or `save` it as a page.
 
         Raises:
             UserError: for an invalid request, or one without items.
         """
         from tfr_moe.report.query_explanation import explain_query
-        from tfr_moe.serving.client.request import Request
 
-        if not items:
-            raise UserError("items: there are none to explain")
-        return explain_query(self.run, Request(context, items))
+        return explain_query(self.run, context, items)
+
+    def importance(self, data: Any, *, split: str = "validation", **settings: Any) -> pd.DataFrame:
+        """Measures what a metric loses when each feature is shuffled between lists.
+
+        Args:
+            data: a labelled frame of lists that the model was not trained on, or a data-set folder.
+            split: split of a data-set folder.
+            **settings: `metric`, `max_lists`, `repeats` and `seed`, see
+                `tfr_moe.analysis.importance`, whose `Importance.frame` is returned.
+        """
+        from tfr_moe.analysis.importance import feature_importance
+
+        folder, split = self._labelled(data, split)
+        with progress_bar(Console(stderr=True), "importance of features") as move:
+            return feature_importance(self.run, folder, split, **settings, move=move).frame()
+
+    def _labelled(self, data: Any, split: str) -> tuple[DataFolder, str]:
+        """A data-set folder or labelled frame, and the name of its split."""
+        if isinstance(data, (str, Path, DataFolder)):
+            return open_data(data), split
+        return scoring_data(data, self.run.schema, _SPLIT, True, _LOG)[0], _SPLIT
 
     def _output(self, task: str | None) -> str | None:
         """The output of the model with the scores; None for a model with one output."""

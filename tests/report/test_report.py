@@ -17,7 +17,8 @@ def made(root):
     page, numbers = root / "report.html", root / "report.json"
     with pytest.raises(SystemExit) as caught:
         main(["report", "--data", str(root / "data"), "--run", str(root / "dnn"), "--run",
-              str(root / "moe"), "--out", str(page), "--json", str(numbers)])  # fmt: skip
+              str(root / "moe"), "--out", str(page), "--json", str(numbers),
+              "--importance", "12"])  # fmt: skip
     assert caught.value.code == 0
     return page.read_text(encoding="utf-8"), json.loads(numbers.read_text())
 
@@ -58,6 +59,8 @@ def test_each_run_has_gates_curves_and_lists_where_they_apply(made):
     assert sum(moe["gates"][""]["utilisation"]) == pytest.approx(1)
     assert {c["name"] for c in moe["curves"]["shares"]} == {"hsc_share", "adversarial_share"}
     assert len(moe["lists"]["worst"]) == 4
+    assert [run["importance"]["lists"] for run in (dnn, moe)] == [12, 12]
+    assert page.count("<h3>Importance of features</h3>") == 2
     assert moe["settings"]["num_experts"] == 4
     for run in found["runs"]:
         items = [item for shown in run["lists"]["worst"] for item in shown["items"]]

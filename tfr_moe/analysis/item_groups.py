@@ -10,7 +10,7 @@ import numpy as np
 
 from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import Array
-from tfr_moe.schema import MASK, PACKED, Feature, FeatureSchema
+from tfr_moe.schema import MASK, Feature, FeatureSchema
 
 Features: TypeAlias = Mapping[str, Array]
 
@@ -88,10 +88,7 @@ class Bands:
     """
 
     def __init__(self, schema: FeatureSchema, feature: Feature, sample: Iterable[Features]):
-        self._name = feature.name
-        self._column = None
-        if schema.packed:
-            self._column = schema.packed_columns("example").index(feature.name)
+        self._name, self._part = schema.stored_at(feature.name)
         values = np.concatenate([self._values(f)[f[MASK]] for f in sample])
         values = values[~np.isnan(values)]
         shares = np.linspace(0, 1, NUM_BANDS + 1)[1:-1]
@@ -102,9 +99,7 @@ class Bands:
         ]
 
     def _values(self, features: Features) -> Array:
-        if self._column is None:
-            return features[self._name][..., 0]
-        return features[PACKED["example"]][..., self._column]
+        return features[self._name][..., self._part][..., 0]
 
     def __call__(self, features: Features) -> Array:
         """See `Grouping`; a value on a bound is in the band above it, a missing one in none."""

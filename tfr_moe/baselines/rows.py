@@ -19,7 +19,6 @@ from tfr_moe.layers.features import complete_numbers
 from tfr_moe.layers.list_relative import list_ranks
 from tfr_moe.schema import (
     MASK,
-    PACKED,
     PAIR_SEPARATOR,
     Feature,
     FeatureSchema,
@@ -232,15 +231,8 @@ class TabularEncoder:
         return [tf.reduce_sum(present, axis=-1, keepdims=True), first]
 
     def _numbers(self, feature: Feature, scope: Scope, parsed: dict[str, Any]) -> Any:
-        if self.schema.packed:
-            before = 0
-            for other in self.schema.select(scope, "numeric"):
-                if other.name == feature.name:
-                    break
-                before += other.width
-            values = parsed[PACKED[scope]][..., before : before + feature.width]
-        else:
-            values = parsed[feature.name]
+        stored, part = self.schema.stored_at(feature.name)
+        values = parsed[stored][..., part]
         return complete_numbers(feature, self._statistics.get(scope, {}), values)
 
 

@@ -6,13 +6,16 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from tfr_moe.cli.options import BatchSize, Data, Seed, Split, reject_with, stderr
 from tfr_moe.errors import UserError
+
+if TYPE_CHECKING:
+    from tfr_moe.report.build import ReportOptions
 
 
 def tune(
@@ -135,6 +138,15 @@ def report(
         list[str] | None,
         typer.Option("--by", help="item feature for attention maps; repeatable"),
     ] = None,
+    importance: Annotated[
+        int,
+        typer.Option(
+            "--importance",
+            help="number of validation lists for the importance of features, such as 2000; "
+            "0: leave it out",
+            min=0,
+        ),
+    ] = 0,
     batch_size: BatchSize = 128,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="also write the content as JSON")
@@ -157,6 +169,7 @@ def report(
                 "--baseline": baseline,
                 "--metric": metric,
                 "--by": by,
+                "--importance": importance or None,
                 "--json": json_file,
             },
         )
@@ -166,7 +179,12 @@ def report(
         raise UserError("--data and --run, or --sweep, are required (see tfr-moe report --help)")
     if out is None:
         raise UserError("--out is required: the HTML file to write")
-    _report_runs(data, run, out, baseline, split, metric, lists, by, batch_size, json_file)
+    from tfr_moe.report.build import ReportOptions
+
+    options = ReportOptions(
+        split, metric, batch_size, lists, tuple(by or ()), importance=importance
+    )
+    _report_runs(data, run, out, baseline, options, json_file)
 
 
 def _report_runs(
@@ -174,21 +192,16 @@ def _report_runs(
     runs: list[Path],
     out: Path,
     baseline: Path | None,
-    split: str,
-    metric: str | None,
-    lists: int,
-    by: list[str] | None,
-    batch_size: int,
+    options: ReportOptions,
     json_file: Path | None,
 ) -> None:
     from tfr_moe.evaluation.evaluate import plain
-    from tfr_moe.report.build import ReportOptions, build_report
+    from tfr_moe.report.build import build_report
     from tfr_moe.report.html import render_report, write_page
 
     for flag, path in (("--out", out), ("--json", json_file)):
         if path is not None and not path.parent.is_dir():
             raise UserError(f"{flag} {path}: there is no folder {path.parent}")
-    options = ReportOptions(split, metric, batch_size, lists, tuple(by or ()))
     command = shlex.join(["tfr-moe", *sys.argv[1:]])
     content = build_report(data, runs, baseline, options, command, stderr())
     write_page(render_report(content), out)
@@ -211,17 +224,20 @@ def explain(
     request: Annotated[
         Path, typer.Option("--request", help='JSON: {"context": ..., "items": [...]}, as for rank')
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of tables")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="also write an HTML page")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of text")] = False,
 ) -> None:
-    """Explain the scores of one query: gate, experts, terms.
+    """Explain the order of one query's items: experts, features, what would change it.
 
-    Example: tfr-moe explain --run runs/moe --request request.json
+    Example: tfr-moe explain --run runs/moe --request request.json --out query.html
     """
     from tfr_moe.evaluation.evaluate import plain
     from tfr_moe.report.query_explanation import explain_request, render
 
     with stderr().status(f"explaining with {run}"):
         explanation = explain_request(run, request)
+    if out is not None:
+        explanation.save(out)
     if as_json:
         print(json.dumps(plain(explanation), indent=1))
         return

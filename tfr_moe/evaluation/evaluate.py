@@ -94,6 +94,14 @@ def task_names(loaded: LoadedRun | BaselineRun) -> tuple[str, ...]:
     return () if isinstance(loaded, BaselineRun) else tuple(task.name for task in loaded.tasks)
 
 
+def check_schema(loaded: LoadedRun | BaselineRun, data: DataFolder) -> None:
+    """Raises a UserError for a run that was trained with another schema than that of the data."""
+    if loaded.schema != data.schema:
+        raise UserError(
+            f"run {loaded.path}: was trained with another schema than that of {data.path}"
+        )
+
+
 def evaluate_run(
     data: DataFolder,
     run: str | Path | LoadedRun | BaselineRun,
@@ -122,10 +130,7 @@ def evaluate_run(
             undefined on the data.
     """
     loaded = open_run(run) if isinstance(run, (str, Path)) else run
-    if loaded.schema != data.schema:
-        raise UserError(
-            f"run {loaded.path}: was trained with another schema than that of {data.path}"
-        )
+    check_schema(loaded, data)
     check_positions(metrics, data.schema.position)
     of_run = task_names(loaded)
     tasks = tuple(tasks) or of_run

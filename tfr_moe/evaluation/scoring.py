@@ -54,7 +54,7 @@ def score_dataset(
         UserError: if the extras have no list ID or position of the schema.
     """
     for features, labels, extras, scores in _scored(model, dataset, schema):
-        yield _batch(features, labels, extras, scores, schema)
+        yield list_batch(features, labels, extras, scores, schema)
 
 
 def score_tasks(
@@ -77,11 +77,21 @@ def score_tasks(
     """
     for features, labels, extras, scores in _scored(model, dataset, schema):
         yield {
-            task: _batch(
+            task: list_batch(
                 features, labels[task], extras, scores if name is None else scores[name], schema
             )
             for task, name in outputs.items()
         }
+
+
+def input_specs(schema: FeatureSchema) -> dict[str, tf.TensorSpec]:
+    """Specs of the inputs of a model, for any number of lists and items."""
+    specs = {MASK: tf.TensorSpec([None, None], tf.bool)}
+    for name, spec in schema.feature_spec("context").items():
+        specs[name] = tf.TensorSpec([None, *spec.shape], spec.dtype)
+    for name, spec in schema.feature_spec("example").items():
+        specs[name] = tf.TensorSpec([None, None, *spec.shape], spec.dtype)
+    return specs
 
 
 def inference_function(model: Callable[..., Any], features_spec: Any) -> Callable[..., Any]:
@@ -120,9 +130,10 @@ def _scored(
         yield features, labels, extras, infer(features)
 
 
-def _batch(
+def list_batch(
     features: Any, labels: Any, extras: Any, scores: Any, schema: FeatureSchema
 ) -> ListBatch:
+    """Tensors of an element, see `score_dataset`, with their scores [B, L], as NumPy arrays."""
     parent = schema.hierarchy.parent if schema.hierarchy else None
     shape = tuple(scores.shape)
     return ListBatch(

@@ -142,15 +142,19 @@ class CombinedScore(tf.keras.layers.Layer):
         self.combination = combination
         self.ordinal_tasks = tuple(ordinal_tasks)
 
-    @without_autograph
-    def call(self, scores: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Scores by task, all of one shape -> the combined score of that shape, float32."""
-        total: tf.Tensor | float = 0.0
+    def terms(self, scores: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The summand of each task."""
+        terms = {}
         for name, weight in self.weights_of_tasks.items():
             score = tf.cast(scores[name], tf.float32)
             unchanged = self.combination == "logit" or name in self.ordinal_tasks
-            total += weight * (score if unchanged else tf.sigmoid(score))
-        return total
+            terms[name] = weight * (score if unchanged else tf.sigmoid(score))
+        return terms
+
+    @without_autograph
+    def call(self, scores: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Scores by task, all of one shape -> the combined score of that shape, float32."""
+        return sum(self.terms(scores).values())
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""

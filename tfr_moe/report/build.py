@@ -15,6 +15,7 @@ from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.analysis.attention import POSITIONS, attended, encoder_of, gather_maps
+from tfr_moe.analysis.importance import feature_importance
 from tfr_moe.analysis.item_groups import Grouping, Positions, grouping_of
 from tfr_moe.analysis.learning_curves import learning_curves
 from tfr_moe.analysis.list_examples import ShownList, extremes, fetch, show_list
@@ -70,6 +71,7 @@ class ReportOptions:
         num_lists: number of worst, best, lost and gained lists per run.
         attention_by: item features to group attention by, in addition to the position.
         attention_lists: number of lists, from the start of the split, in the attention maps.
+        importance: number of validation lists for the importance of features; 0 leaves it out.
     """
 
     split: str = "test"
@@ -78,6 +80,7 @@ class ReportOptions:
     num_lists: int = 4
     attention_by: tuple[str, ...] = ()
     attention_lists: int = 2000
+    importance: int = 0
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,8 @@ def build_report(
         for number, name in enumerate(opened):
             move(number, len(opened), f"analysing {name}")
             run_parts.append(_run_part(folder, evaluated, name, options))
+    if options.importance:
+        run_parts = [_with_importance(folder, opened, part, options, console) for part in run_parts]
     by_sub = {} if categories is None else _by_sub_category(results, categories)
     return Report(
         command=command,
@@ -263,6 +268,24 @@ def _run_part(
         attention_lists=attention_lists,
         lists=lists_of(evaluated, name, dataset, options.num_lists),
     )
+
+
+def _with_importance(
+    folder: DataFolder,
+    opened: Mapping[str, Opened],
+    part: RunPart,
+    options: ReportOptions,
+    console: Console,
+) -> RunPart:
+    with progress_bar(console, f"importance of features for {part.name}") as move:
+        found = feature_importance(
+            opened[part.name],
+            folder,
+            max_lists=options.importance,
+            batch_size=options.batch_size,
+            move=move,
+        )
+    return dataclasses.replace(part, importance=found)
 
 
 def attention_maps(

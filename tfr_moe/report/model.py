@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tfr_moe.analysis.importance import Importance
 from tfr_moe.analysis.learning_curves import LearningCurves
 from tfr_moe.analysis.list_examples import ShownList
 from tfr_moe.evaluation.breakdown import CategoryRow
@@ -77,6 +78,7 @@ class RunPart:
         attention_lists: number of lists in the attention maps.
         lists: example lists by kind: `worst` and `best` by `Report.metric`, and `lost` and `gained`
             furthest below and above the baseline; the last two are empty without a baseline.
+        importance: of the features; None if it was not asked for.
     """
 
     name: str
@@ -95,6 +97,7 @@ class RunPart:
     attention: dict[str, Any]
     attention_lists: int
     lists: dict[str, list[ShownList]]
+    importance: Importance | None = None
 
 
 @dataclass(frozen=True)

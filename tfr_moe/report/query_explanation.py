@@ -1,68 +1,38 @@
-"""Explains the scores of one query: gates, logits of the experts, terms of each score."""
+"""One query explained: as data, as text of 80 columns and as a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from tfr_moe._compat import tf
+from tfr_moe.analysis.leads import Lead, ScoreTerms, SumOf, explain_leads
+from tfr_moe.analysis.substitution import Substitutions
 from tfr_moe.baselines import BaselineRun
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import open_run
 from tfr_moe.metrics.per_list import Array
-from tfr_moe.schema import MASK
-from tfr_moe.scorers.base import (
-    explanation_model,
-    find_layer,
-    item_vectors,
-    name_routing,
-    routing_of,
-)
-from tfr_moe.scorers.mixture import MIXTURE
+from tfr_moe.schema import FeatureSchema
+from tfr_moe.scorers.base import routing_of
 from tfr_moe.scorers.multitask import SCORES
-from tfr_moe.serving.client.request import Request, RequestEncoder, load_request
+from tfr_moe.serving.client.request import RequestEncoder, load_request
 from tfr_moe.serving.export.parsing import RequestParser
 from tfr_moe.training import LoadedRun
 from tfr_moe.utils.terminal import Column, fitted_table
 
-_EXPERT_LOGITS, _GATE_LOGITS = "expert_logits", "gate_logits"
-_ROUNDING = 1e-3  # of scores in reduced precision, relative
-
-
-@dataclass(frozen=True)
-class Choice:
-    """An expert that a gate selected.
-
-    Attributes:
-        expert: its number.
-        weight: P_i.
-    """
-
-    expert: int
-    weight: float
-
-
-@dataclass(frozen=True)
-class Contribution:
-    """The term of an expert in an item's score.
-
-    Attributes:
-        expert: its number.
-        weight: P_i.
-        logit: E_i(X), the expert's score of the item.
-        part: P_i E_i(X).
-    """
-
-    expert: int
-    weight: float
-    logit: float
-    part: float
+MOST_LEADS = 10
+_MOST_FEATURES = 4  # of a lead, in the terminal
+_MOST_TEXT = 28
+_WIDTH = 80
 
 
 @dataclass(frozen=True)
@@ -72,25 +42,28 @@ class ExplainedItem:
     Attributes:
         rank: 1 is first.
         index: its index in the request, from 0.
+        name: the value of the first ID in which all items differ; "" without one.
         score: of the model.
+        terms: term -> its part of the score; they add up to it. Empty where it is no sum.
         tasks: score of each task; empty for a model of one task.
-        gates: the item's own choice by gate; empty where all items of a list share it.
-        contributions: the terms of the score by expert, heaviest weight first; empty where the
-            score is not a weighted sum of experts.
-        rest: the score minus the contributions, such as the term of a shared expert.
-        idle: scores of the inactive experts, by number.
+        gates: gate -> expert -> weight of the item's own choice; empty where all items of a list
+            share it.
         item: the item of the request.
     """
 
     rank: int
     index: int
+    name: str
     score: float
+    terms: dict[str, float]
     tasks: dict[str, float]
-    gates: dict[str, list[Choice]]
-    contributions: list[Contribution]
-    rest: float
-    idle: dict[int, float]
+    gates: dict[str, dict[int, float]]
     item: dict[str, Any]
+
+    @property
+    def title(self) -> str:
+        """Index and name."""
+        return f"item {self.index}" + (f" ({short(self.name)})" if self.name else "")
 
 
 @dataclass(frozen=True)
@@ -101,28 +74,48 @@ class Explanation:
         run: folder of the run.
         model: name of the model.
         context: of the request.
-        gates: the choice for the list by gate, "" for a single gate; empty without experts, or
-            where each item has its own choice.
-        gate_logits: logits of all experts without noise, where a single gate selects them per list.
+        gates: gate -> expert -> weight, heaviest first; "" for a single gate. Empty without
+            experts, or where each item has its own choice.
+        sum_of: what the score is the sum of: `experts`, `tasks`, or "" where it is no sum.
+        pointwise: whether the score of an item does not depend on the other items.
         items: best first.
-        note: what can't be explained for this model, or empty.
+        leads: of the first items, at most ten, over the next one.
     """
 
     run: str
     model: str
     context: dict[str, Any]
-    gates: dict[str, list[Choice]]
-    gate_logits: list[float]
+    gates: dict[str, dict[int, float]]
+    sum_of: SumOf
+    pointwise: bool
     items: list[ExplainedItem]
-    note: str
+    leads: list[Lead]
+
+    def __str__(self) -> str:
+        """The text of `tfr-moe explain`, 80 columns wide."""
+        console = Console(file=io.StringIO(), width=_WIDTH)
+        with console.capture() as text:
+            for part in render(self, _WIDTH):
+                console.print(part, highlight=False)
+        return text.get().rstrip()
+
+    def save(self, path: str | Path) -> None:
+        """Writes the page of `tfr-moe explain --out`.
+
+        Raises:
+            UserError: if the file cannot be written, or `tfr_moe[report]` is not installed.
+        """
+        from tfr_moe.report.html import render as render_page
+        from tfr_moe.report.html import write_page
+
+        functions = (value_text, experts_text, finding, item_fields, reason, changes, method)
+        content = {function.__name__: function for function in functions}
+        page = render_page("explain.html", explanation=self, digits=digits(self), **content)
+        write_page(page, Path(path))
 
 
 def explain_request(run: str | Path, request: str | Path) -> Explanation:
-    r"""Explains how a run scores a request.
-
-    For `moe` and its family the score of an item is split into its terms (Xiao et al. 2021, eq. 7),
-
-    $$ \hat{y} = \sum_{i \in U_{topK}} P_i(x^{sc}) E_i(X) $$
+    """Explains how a run orders the items of a request.
 
     Args:
         run: folder of a finished run of any model.
@@ -133,177 +126,260 @@ def explain_request(run: str | Path, request: str | Path) -> Explanation:
     """
     loaded = open_run(run)
     query = load_request(request, loaded.schema)
-    if not query.items:
-        raise UserError(f"request {request}: has no items to explain")
-    return explain_query(loaded, query)
+    try:
+        return explain_query(loaded, *query)
+    except UserError as error:
+        raise UserError(f"request {request}: {error}") from error
 
 
-def explain_query(loaded: LoadedRun | BaselineRun, query: Request) -> Explanation:
-    """Explains how a loaded run scores a request with at least one item; see `explain_request`."""
-    record = RequestEncoder(loaded.schema).encode(query.context, query.items)
-    outputs = _outputs(loaded, RequestParser(loaded.schema).lists(tf.constant([record])))
+def explain_query(
+    loaded: LoadedRun | BaselineRun, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
+) -> Explanation:
+    """Explains how a loaded run orders the items of a request.
+
+    Raises:
+        UserError: for an invalid request, or one without items.
+    """
+    record = RequestEncoder(loaded.schema).encode(context, items)
+    if not items:
+        raise UserError("items: there are none to explain")
+    parsed = RequestParser(loaded.schema).lists(tf.constant([record]))
+    features = {name: value.numpy() for name, value in parsed.items()}
+    score = ScoreTerms(loaded)
     # Without the axis of lists: [L, ...] by item, [...] by list.
-    values = {name: value[0] for name, value in outputs.items()}
-    scores = values[SCORES]
-    routing = routing_of(values)
-    items = []
-    for rank, index in enumerate(np.argsort(-scores, kind="stable"), start=1):
-        terms, rest, idle = _terms(values, index)
-        items.append(
-            ExplainedItem(
-                rank=rank,
-                index=int(index),
-                score=float(scores[index]),
-                tasks={
-                    name.removeprefix(f"{SCORES}_"): float(value[index])
-                    for name, value in values.items()
-                    if name.startswith(f"{SCORES}_")
-                },
-                gates={
-                    name: _choices(choice.expert_ids[index], choice.expert_weights[index])
-                    for name, choice in routing.items()
-                    if choice.expert_ids.ndim == 2
-                },
-                contributions=terms,
-                rest=rest,
-                idle=idle,
-                item=dict(query.items[index]),
-            )
+    outputs = {name: value[0] for name, value in score.outputs(features).items()}
+    scored = Substitutions(score, loaded.schema, features)
+    order = np.argsort(-scored.values[:, 0], kind="stable").tolist()
+    raw = [dict(item) for item in items]
+    gates = {name: _weights(*choice) for name, choice in routing_of(outputs).items()}
+    used = scored.values[:, 1:].any(axis=0)
+    names = _names(loaded.schema, raw)
+    explained = [
+        ExplainedItem(
+            rank=rank,
+            index=index,
+            name=names[index],
+            score=float(scored.values[index, 0]),
+            terms={
+                name: float(scored.values[index, 1 + i])
+                for i, name in enumerate(score.names)
+                if used[i]
+            },
+            tasks={
+                name.removeprefix(f"{SCORES}_"): float(value[index])
+                for name, value in outputs.items()
+                if name.startswith(f"{SCORES}_")
+            },
+            gates={name: of[index] for name, of in gates.items() if isinstance(of, list)},
+            item=raw[index],
         )
-    note = ""
-    if not routing:
-        note = "The model has no experts: its scores have no terms."
-    elif _EXPERT_LOGITS not in values:
-        note = (
-            "Scores are not a weighted sum of experts: the model has further layers on top of them."
-        )
+        for rank, index in enumerate(order, start=1)
+    ]
     return Explanation(
         run=str(loaded.path),
         model=loaded.config.model,
-        context=query.context,
-        gates={
-            name: _choices(choice.expert_ids, choice.expert_weights)
-            for name, choice in routing.items()
-            if choice.expert_ids.ndim == 1
-        },
-        gate_logits=values[_GATE_LOGITS].tolist() if _GATE_LOGITS in values else [],
-        items=items,
-        note=note,
+        context=dict(context),
+        gates={name: of for name, of in gates.items() if isinstance(of, dict)},
+        sum_of=score.sum_of,
+        pointwise=scored.pointwise,
+        items=explained,
+        leads=explain_leads(scored, order[: MOST_LEADS + 1], raw, score.names),
     )
 
 
-def _outputs(loaded: LoadedRun | BaselineRun, features: Any) -> dict[str, Array]:
-    """Scores and routing, and the logits of gate and experts where they make up the score."""
-    if isinstance(loaded, BaselineRun):
-        return {SCORES: np.asarray(loaded.score(features))}
-    ranker = loaded.ranker()
-    outputs = dict(ranker.output) if isinstance(ranker.output, dict) else {SCORES: ranker.output}
-    explained = explanation_model(loaded.model)
-    if explained is not None:
-        outputs |= name_routing(routing_of(explained.output)) | _mixture_logits(loaded.model)
-    values = tf.keras.Model(ranker.input, outputs)(features, training=False)
-    return {name: np.asarray(value) for name, value in values.items()}
+def _weights(ids: Array, weights: Array) -> dict[int, float] | list[dict[int, float]]:
+    """Expert -> weight of a choice [K], or for each item of a choice [L, K]."""
+    if ids.ndim == 1:
+        return {int(i): float(w) for i, w in zip(ids, weights, strict=True)}
+    rows = zip(ids, weights, strict=True)
+    return [{int(i): float(w) for i, w in zip(*row, strict=True)} for row in rows]
 
 
-def _mixture_logits(model: tf.keras.Model) -> dict[str, tf.Tensor]:
-    """`expert_logits` [B, L, N] of all experts, and `gate_logits` [B, N] for a gate per list.
+def _names(schema: FeatureSchema, items: Sequence[Mapping[str, Any]]) -> list[str]:
+    for feature in schema.select("example", "categorical"):
+        names = [str(item.get(feature.name) or "") for item in items]
+        if len(set(names)) == len(names) > 1:
+            return names
+    return [""] * len(items)
 
-    Empty for a model whose score is not the weighted sum of its experts' logits.
+
+def short(text: str) -> str:
+    """Cuts a text.
+
+    Example:
+        >>> short("a" * 40)
+        'aaaaaaaaaaaaaaaaaaaaaaaaaaa…'
     """
-    mixture = find_layer(model, MIXTURE)
-    if mixture is None or mixture.num_outputs > 1:
-        return {}
-    logits = {
-        _EXPERT_LOGITS: mixture.towers(item_vectors(model), None, mask=model.input[MASK]),
-        _GATE_LOGITS: mixture.output[_GATE_LOGITS],
-    }
-    if len(logits[_GATE_LOGITS].shape) == 3:
-        del logits[_GATE_LOGITS]
-    return logits
+    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"
 
 
-def _choices(ids: Array, weights: Array) -> list[Choice]:
-    return [Choice(int(i), float(w)) for i, w in zip(ids, weights, strict=True)]
+def value_text(value: Any) -> str:
+    """Formats the value of a feature.
+
+    Example:
+        >>> value_text(1234567.0), value_text(0.123456), value_text(["a", "b"]), value_text(None)
+        ('1,234,567', '0.1235', 'a, b', 'missing')
+    """
+    if isinstance(value, list | tuple):
+        return short(", ".join(map(value_text, value))) or "none"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if math.isnan(value):
+            return "missing"
+        whole = float(value).is_integer() or abs(value) >= 1e4
+        return f"{value:,.0f}" if whole else f"{value:.4g}"
+    return short(str(value)) if value not in (None, "") else "missing"
 
 
-def _terms(
-    values: Mapping[str, Array], index: int
-) -> tuple[list[Contribution], float, dict[int, float]]:
-    """The terms of an item's score, the rest of the score, and the scores of inactive experts."""
-    if _EXPERT_LOGITS not in values:
-        return [], 0.0, {}
-    logits = values[_EXPERT_LOGITS][index].astype(np.float64)
-    ids, weights = routing_of(values)[""]
-    if ids.ndim == 2:
-        ids, weights = ids[index], weights[index]
-    terms = [
-        Contribution(int(i), float(w), float(logits[i]), float(w * logits[i]))
-        for i, w in zip(ids, weights, strict=True)
-    ]
-    rest = float(values[SCORES][index]) - sum(term.part for term in terms)
-    idle = {i: float(logits[i]) for i in range(len(logits)) if i not in ids}
-    return terms, rest, idle
+def digits(explanation: Explanation) -> int:
+    """Decimals that show the smallest lead: 3 to 6."""
+    smallest = min((lead.lead for lead in explanation.leads if lead.lead > 0), default=1.0)
+    return min(6, max(3, 1 - math.floor(math.log10(smallest))))
+
+
+def signed_terms(terms: Mapping[str, float], decimals: int) -> str:
+    """Terms with their sign: `expert 3 +0.180, shared expert -0.020`."""
+    return ", ".join(f"{name} {value:+.{decimals}f}" for name, value in terms.items())
+
+
+def experts_text(weights: Mapping[int, float]) -> str:
+    """The selected experts: `3 (61 %), 0 (39 %)`."""
+    return ", ".join(
+        f"{expert} ({weight:.0%})".replace("%", " %") for expert, weight in weights.items()
+    )
+
+
+def decisive(explanation: Explanation) -> dict[str, float]:
+    """Feature -> its part of the sum of all absolute shares, largest first."""
+    sums: dict[str, float] = {}
+    for lead in explanation.leads:
+        for feature in lead.features:
+            sums[feature.feature] = sums.get(feature.feature, 0.0) + abs(feature.share)
+    total = sum(sums.values()) or 1.0
+    return dict(sorted(((n, v / total) for n, v in sums.items()), key=lambda entry: -entry[1]))
+
+
+def finding(explanation: Explanation) -> str:
+    """Says which features decide the order."""
+    main = [f"{name} ({100 * part:.0f} %)" for name, part in decisive(explanation).items()][:3]
+    if not main:
+        return "No feature differs between neighbours in the order."
+    return f"Most of the order is due to {', '.join(main)}."
+
+
+def reason(lead: Lead) -> str:
+    """What puts the item ahead: the features with at least a quarter of the lead, three at most."""
+    main = [f for f in lead.features if f.share >= max(lead.lead, 1e-12) / 4][:3]
+    if not main:
+        return "no single feature" if lead.features else "the order of the request: equal features"
+    texts = (f"{f.feature} {value_text(f.ahead)} against {value_text(f.behind)}" for f in main)
+    return "; ".join(texts)
+
+
+def changes(explanation: Explanation, lead: Lead) -> str:
+    """What would put the next item ahead."""
+    ahead, behind = explanation.items[lead.rank - 1 : lead.rank + 1]
+    # The name of the other item is nothing that could change.
+    swaps = [swap for swap in lead.swaps if not ahead.name or str(swap.value) != ahead.name]
+    if not swaps:
+        return f"No single feature of {behind.title} would put it ahead."
+    ways = ", or ".join(f"{swap.feature} {value_text(swap.value)}" for swap in swaps)
+    return f"{behind.title.capitalize()} would be ahead with {ways}."
+
+
+_SUMS = {
+    "experts": "The score is the sum of experts, each its weight times its own score; their parts "
+    "are exact. ",
+    "tasks": "The score is the weighted sum of the tasks; their parts are exact. ",
+    "": "",
+}
+
+
+def method(explanation: Explanation) -> str:
+    """How to read the contributions."""
+    place = (
+        " Scores depend on the other items: what remains with all features replaced is due to the "
+        "place in the list."
+    )
+    return (
+        f"{_SUMS[explanation.sum_of]}A feature's share is what the score loses when it is replaced "
+        "by that of the next item, averaged over the orders in which features are replaced "
+        "(Shapley value); shares add up to the lead. A change would put an item ahead if its "
+        "feature had the value of the item above or, for a number, a value on the way there."
+        f"{'' if explanation.pointwise else place}"
+    )
 
 
 def render(explanation: Explanation, width: int | None = None) -> Iterator[RenderableType]:
-    """Renders an explanation for the terminal: gates, scores with their terms, inactive experts.
+    """Renders an explanation for the terminal: the order, and what puts each item ahead.
 
     Args:
         explanation: of a query.
         width: columns of the terminal; fields of the items that do not fit are named below the
             table. None shows all.
     """
-    for name, choices in explanation.gates.items():
-        title = f"gate of {name}" if name else "gate"
-        yield Text(f"{title}: experts (weight) {_listed(choices)}")
-    if explanation.gate_logits:
-        logits = ", ".join(f"{i}: {value:.3f}" for i, value in enumerate(explanation.gate_logits))
-        yield Text(f"gate logits by expert: {logits}")
-    terms = any(item.contributions for item in explanation.items)
-    yield Text(
-        f"{explanation.model}: {'score = sum of weight x expert logit' if terms else 'scores'}"
-    )
-    columns = _score_columns(explanation)
-    names = dict.fromkeys(name for item in explanation.items for name in item.item)
-    fields = [
-        Column(name, [str(item.item.get(name, "")) for item in explanation.items], numeric=False)
-        for name in names
-    ]
-    yield fitted_table([*columns, *fields], always=len(columns), width=width)
-    if any(item.idle for item in explanation.items):
-        yield Text("scores of the inactive experts:")
-        for item in explanation.items:
-            logits = ", ".join(f"#{expert} {logit:.3f}" for expert, logit in item.idle.items())
-            yield Text(f"item {item.index}: {logits}")
-    if explanation.note:
-        yield Text(explanation.note)
+    decimals = digits(explanation)
+    yield Text(f"{explanation.model}: why {len(explanation.items)} items are in this order")
+    if explanation.context:
+        pairs = (f"{name} {value_text(value)}" for name, value in explanation.context.items())
+        yield Text(f"query: {', '.join(pairs)}")
+    for name, weights in explanation.gates.items():
+        yield Text(f"{f'experts of {name}' if name else 'experts'}: {experts_text(weights)}")
+    yield Text(f"{finding(explanation)}\n")
+    columns = _columns(explanation, decimals)
+    yield fitted_table(columns, always=3, width=width)
+    for lead in explanation.leads:
+        yield Text("")
+        yield from _lead(explanation, lead, decimals)
+    if explanation.leads:
+        yield Text("")
+        yield Text(method(explanation))
 
 
-def _listed(choices: list[Choice]) -> str:
-    return ", ".join(f"{choice.expert} ({choice.weight:.3f})" for choice in choices)
-
-
-def _score_columns(explanation: Explanation) -> list[Column]:
-    """Rank, item and score, and what the score consists of."""
+def _columns(explanation: Explanation, decimals: int) -> list[Column]:
     items = explanation.items
     columns = [
         Column("rank", [str(item.rank) for item in items]),
-        Column("item", [str(item.index) for item in items]),
-        Column("score", [f"{item.score:.4f}" for item in items]),
+        Column("item", [item.title.removeprefix("item ") for item in items], numeric=False),
+        Column("score", [f"{item.score:.{decimals}f}" for item in items]),
     ]
     for task in items[0].tasks:
-        columns.append(Column(task, [f"{item.tasks[task]:.4f}" for item in items]))
-    if items[0].contributions:
-        terms = ["\n".join(map(_term_text, item.contributions)) for item in items]
-        columns.append(Column("#expert: weight x logit", terms))
-    if any(abs(item.rest) > _ROUNDING * max(1.0, abs(item.score)) for item in items):
-        columns.append(Column("rest", [f"{item.rest:+.3f}" for item in items]))
-    for name in items[0].gates:
-        title = f"gate of {name}" if name else "gate"
-        experts = [_listed(item.gates[name]).replace(", ", "\n") for item in items]
-        columns.append(Column(title, experts))
+        columns.append(Column(f"{task} score", [f"{item.tasks[task]:.4f}" for item in items]))
+    for gate in items[0].gates:
+        title = f"experts of {gate}" if gate else "experts"
+        columns.append(Column(title, [experts_text(item.gates[gate]) for item in items], False))
+    for name in item_fields(explanation):
+        values = [item.item.get(name) for item in items]
+        numeric = all(value is None or isinstance(value, int | float) for value in values)
+        columns.append(Column(name, list(map(value_text, values)), numeric))
     return columns
 
 
-def _term_text(term: Contribution) -> str:
-    return f"#{term.expert}: {term.weight:.2f} x {term.logit:.3f} = {term.part:+.3f}"
+def item_fields(explanation: Explanation) -> list[str]:
+    """The fields of the items, those that decide the order first, without that of their names."""
+    items = explanation.items
+    names = dict.fromkeys([*decisive(explanation), *(n for item in items for n in item.item)])
+    named = all(item.name for item in items)
+    return [
+        name
+        for name in names
+        if not named or [str(item.item.get(name)) for item in items] != [i.name for i in items]
+    ]
+
+
+def _lead(explanation: Explanation, lead: Lead, decimals: int) -> Iterator[RenderableType]:
+    ahead, behind = explanation.items[lead.rank - 1 : lead.rank + 1]
+    yield Text(f"{lead.rank} {ahead.title} over {behind.title}: {lead.lead:+.{decimals}f}")
+    lines = []
+    if lead.terms:
+        lines.append(f"{explanation.sum_of}: {signed_terms(lead.terms, decimals)}")
+    shown = lead.features[:_MOST_FEATURES]
+    for f in shown:
+        values = f"{value_text(f.ahead)} against {value_text(f.behind)}"
+        lines.append(f"{f.share:+.{decimals}f}  {f.feature}: {values}")
+    if len(lead.features) > len(shown):
+        rest = sum(f.share for f in lead.features[len(shown) :])
+        lines.append(f"{rest:+.{decimals}f}  {len(lead.features) - len(shown)} other features")
+    if not explanation.pointwise:
+        lines.append(f"{lead.place:+.{decimals}f}  place in the list")
+    lines.append(changes(explanation, lead))
+    yield from (Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines)

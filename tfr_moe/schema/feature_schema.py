@@ -221,6 +221,24 @@ class FeatureSchema(BaseModel):
         """Returns the columns of the packed numerics of a scope; `a[0]`, `a[1]` where a is wide."""
         return [column for f in self.select(scope, "numeric") for column in f.columns]
 
+    def stored_at(self, name: str) -> tuple[str, slice]:
+        """Returns the parsed tensor that holds a feature, and its part of the last axis.
+
+        Example:
+            >>> numbers = [{"name": n, "scope": "example", "kind": "numeric"} for n in "ab"]
+            >>> FeatureSchema(list_id="q", labels=["y"], features=numbers).stored_at("b")
+            ('example_numeric', slice(1, 2, None))
+        """
+        feature = self.feature(name)
+        if feature.kind != "numeric" or not self.packed:
+            return name, slice(None)
+        before = 0
+        for other in self.select(feature.scope, "numeric"):
+            if other.name == name:
+                break
+            before += other.width
+        return PACKED[feature.scope], slice(before, before + feature.width)
+
     def stored_numbers(self, scope: Scope) -> dict[str, list[str]]:
         """Returns the float features of the records of a scope, with a name for each value."""
         numerics = list(self.select(scope, "numeric"))

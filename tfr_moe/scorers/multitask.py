@@ -16,7 +16,9 @@ from tfr_moe.layers.task_sharing import MULTITASK
 from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import FEATURES, ROUTING, TRUNK, FeatureScorer, Routing, Scores
 
-_LAYERS = (FEATURES, TRUNK, ROUTING, "task_scores", "combined_score", "category_groups")
+COMBINED = "combined_score"
+"""Name of the layer that combines the scores of the tasks."""
+_LAYERS = (FEATURES, TRUNK, ROUTING, "task_scores", COMBINED, "category_groups")
 _GROUP = "group of the list"
 _SETTINGS = {
     "l2_constrained": ("l2_weight",),
@@ -321,9 +323,7 @@ def combined_model(
         A model with the same inputs and variables and the outputs `scores`, combined, and
         `scores_<task>`, all [B, L].
     """
-    layer = CombinedScore(
-        weights, combination, ordinal_tasks, name="combined_score", dtype="float32"
-    )
+    layer = CombinedScore(weights, combination, ordinal_tasks, name=COMBINED, dtype="float32")
     outputs = {SCORES: layer({name: model.output[name] for name in weights})}
     outputs |= {f"{SCORES}_{name}": model.output[name] for name in weights}
     return tf.keras.Model(model.input, outputs, name=model.name)

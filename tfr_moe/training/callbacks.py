@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,21 @@ def read_history(run: Path) -> list[dict[str, Any]]:
         UserError: if it cannot be read.
     """
     return read_json(run / HISTORY_FILE, list[_Epoch]) or []
+
+
+def keras_history(run: Path, metrics: Mapping[str, Any]) -> tf.keras.callbacks.History:
+    """Losses and metrics by epoch, as `Model.fit` returns them; one epoch for a baseline.
+
+    Args:
+        run: folder of the run.
+        metrics: the content of its `metrics.json`.
+    """
+    epochs = read_history(run) or [{"epoch": metrics["best_epoch"], **metrics["best"]}]
+    history = tf.keras.callbacks.History()
+    history.epoch = [entry["epoch"] - 1 for entry in epochs]
+    names = dict.fromkeys(name for entry in epochs for name in entry if name != "epoch")
+    history.history = {name: [e.get(name, math.nan) for e in epochs] for name in names}
+    return history
 
 
 class RunHistory(tf.keras.callbacks.Callback):

@@ -1,0 +1,383 @@
+"""Importance of features: what a ranking metric loses when the values of a feature are shuffled.
+
+Permutation importance (Breiman 2001; Fisher et al. 2019, https://arxiv.org/abs/1801.01489), for any
+model: it needs scores alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from tfr_moe._compat import tf
+from tfr_moe.baselines import BaselineRun
+from tfr_moe.data.cache import dataset_builder
+from tfr_moe.data.folder import DataFolder
+from tfr_moe.errors import UserError
+from tfr_moe.evaluation.evaluate import check_schema, scorer_of, task_names
+from tfr_moe.evaluation.results import t_interval
+from tfr_moe.evaluation.scoring import inference_function, list_batch
+from tfr_moe.metrics.naming import check_positions
+from tfr_moe.metrics.per_list import Array, Floats, ListBatch, PerListMetric, resolve
+from tfr_moe.schema import FeatureSchema, Scope
+from tfr_moe.scorers.multitask import SCORES
+from tfr_moe.training import LoadedRun
+from tfr_moe.utils.console import ProgressCallback
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+METRIC = "ndcg_10"
+MAX_LISTS = 2000
+REPEATS = 3
+SIGNIFICANCE = 0.05
+MIN_LISTS = 20
+"""Evaluated lists of a category that is shown and compared."""
+
+
+@dataclass(frozen=True)
+class Drop:
+    """What the metric loses, as a mean over lists with its 95 % t interval.
+
+    Attributes:
+        drop: mean over lists of the metric minus its mean over repeats with the feature shuffled.
+        low: lower end of the interval; NaN below two lists.
+        high: upper end.
+        lists: number of lists.
+    """
+
+    drop: float
+    low: float
+    high: float
+    lists: int
+
+    @property
+    def significant(self) -> bool:
+        """Whether the interval is above 0."""
+        return self.low > 0
+
+
+@dataclass(frozen=True)
+class FeatureImportance:
+    """The importance of a feature, or of features that are shuffled together.
+
+    Attributes:
+        feature: name, or names with ` + `.
+        overall: over all lists.
+        categories: top category -> over its lists; empty without a hierarchy.
+        p_value: that the drop is the same in all categories (Brown and Forsythe's F test),
+            corrected for the number of features (Benjamini and Hochberg); NaN below two categories.
+    """
+
+    feature: str
+    overall: Drop
+    categories: dict[str, Drop]
+    p_value: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether the importance differs between categories."""
+        return self.p_value < SIGNIFICANCE
+
+
+@dataclass(frozen=True)
+class Importance:
+    """Importance of all features for one model.
+
+    Attributes:
+        metric: the metric, `<task>_<metric>` for a task.
+        mean: its mean with all features as they are.
+        lists: number of lists that were scored.
+        evaluated: number of lists on which the metric is defined.
+        repeats: number of shuffles of each feature.
+        features: most important first.
+    """
+
+    metric: str
+    mean: float
+    lists: int
+    evaluated: int
+    repeats: int
+    features: list[FeatureImportance]
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Lowest and highest end of the intervals, and 0."""
+        drops = [feature.overall for feature in self.features]
+        ends = [end for d in drops for end in (d.drop, d.low, d.high) if not np.isnan(end)]
+        return min(0.0, *ends, 0.0), max(0.0, *ends, 0.0)
+
+    def frame(self) -> pd.DataFrame:
+        """A data frame with a row for each feature over all lists, whose `category` is "".
+
+        Rows for each feature and top category follow. Columns are `feature`, `category`, those of
+        `Drop`, and the `p_value` of equal drops in all categories; `attrs["findings"]` has
+        `findings`.
+        """
+        import pandas as pd
+
+        whole = [("", f, f.overall) for f in self.features]
+        parts = [(name, f, drop) for f in self.features for name, drop in f.categories.items()]
+        rows = [
+            {"feature": f.feature, "category": name, **vars(drop), "p_value": f.p_value}
+            for name, f, drop in [*whole, *parts]
+        ]
+        frame = pd.DataFrame(rows)
+        frame.attrs["findings"] = self.findings()
+        return frame
+
+    def findings(self) -> list[str]:
+        """Says in sentences what matters, and whether categories differ in it."""
+        first, significant = self.features[0], [f for f in self.features if f.overall.significant]
+        if not significant:
+            return ["No feature has a significant importance."]
+        count = f"{len(significant)} of {len(self.features)} features have a significant importance"
+        drop = first.overall
+        lines = [
+            f"{first.feature} matters most: shuffled, it costs {drop.drop:.4f} of {self.mean:.4f} "
+            f"{self.metric} (95 % interval {drop.low:.4f} to {drop.high:.4f}). {count}."
+        ]
+        if len(first.categories) < 2:
+            return lines
+        differing = [_range(feature) for feature in significant if feature.differs]
+        if differing:
+            lines.append(
+                f"Importance differs between top categories for {'; '.join(differing)}. "
+                "Categories weigh features differently, which is the reason for a gate."
+            )
+        else:
+            lines.append(
+                "No significant difference of importance between top categories: these "
+                f"{self.evaluated:,} lists do not show that categories need experts of their own."
+            )
+        return lines
+
+
+def _range(feature: FeatureImportance) -> str:
+    """A feature with the categories in which it matters least and most."""
+    drops = sorted(feature.categories.items(), key=lambda entry: entry[1].drop)
+    (low, least), (high, most) = drops[0], drops[-1]
+    return f"{feature.feature} ({low} {least.drop:+.4f} to {high} {most.drop:+.4f})"
+
+
+def feature_groups(schema: FeatureSchema) -> list[tuple[str, ...]]:
+    """The features, those of the category tree together: only their pairs have a meaning."""
+    tree = schema.hierarchy
+    joint = [(tree.parent, tree.child), schema.item_categories] if tree else []
+    groups = [group for group in joint if group]
+    tied = {name for group in groups for name in group}
+    return [*groups, *((f.name,) for f in schema.features if f.name not in tied)]
+
+
+def brown_forsythe(groups: Sequence[Floats]) -> float:
+    r"""P value of equal means of groups whose variances may differ (Brown and Forsythe 1974).
+
+    $$ F = \frac{\sum_g n_g (\bar{x}_g - \bar{x})^2}{\sum_g (1 - n_g / n) s_g^2} $$
+
+    Groups may have no variance at all; 1 if none of them has, and all means are equal.
+
+    Example:
+        >>> round(brown_forsythe([np.array([0.1, 0.2, 0.3]), np.array([0.5, 0.6, 0.7])]), 4)
+        0.008
+    """
+    sizes = np.array([len(group) for group in groups], np.float64)
+    means = np.array([group.mean() for group in groups])
+    between = float(sizes @ (means - sizes @ means / sizes.sum()) ** 2)
+    parts = (1 - sizes / sizes.sum()) * [group.var(ddof=1) for group in groups]
+    within = float(parts.sum())
+    if within <= 1e-24:
+        return 1.0 if between <= 1e-24 else 0.0
+    freedom = within**2 / float(np.sum(parts**2 / (sizes - 1)))
+    return float(stats.f.sf(between / within, len(groups) - 1, freedom))
+
+
+class _Sample:
+    """The first lists of a split in memory, scored with features shuffled between lists.
+
+    Values of items go to items, those of lists to lists. They stay within their top category, so
+    that a category does not get prices of another one; the categories themselves are shuffled
+    between all lists.
+    """
+
+    def __init__(
+        self,
+        run: LoadedRun | BaselineRun,
+        folder: DataFolder,
+        split: str,
+        metric: str,
+        max_lists: int,
+        batch_size: int,
+    ):
+        self._schema = schema = folder.schema
+        self.metric, task, self._per_list = _resolved(metric, task_names(run))
+        check_positions([self._per_list.name], schema.position)
+        builder = dataset_builder(folder, batch_size, tasks=(task,) if task else ())
+        dataset = builder.build_evaluation_dataset(split)
+        infer = inference_function(scorer_of(run), dataset.element_spec[0])
+        output = f"{SCORES}_{task}" if task else None
+        self._infer = infer if output is None else lambda features: infer(features)[output]
+        self._features: list[dict[str, Any]] = []
+        self._batches: list[ListBatch] = []
+        left = max_lists
+        for element in dataset.take(-(-max_lists // batch_size)):
+            first = tf.nest.map_structure(lambda part, most=left: part[:most], element)
+            features, labels, extras = first
+            labels = labels[task] if task else labels
+            scores = self._infer(features)
+            self._features.append(features)
+            self._batches.append(list_batch(features, labels, extras, scores, schema))
+            left -= len(self._batches[-1].labels)
+        if not self._batches:
+            raise UserError(f"data {folder.path}: split {split!r} has no lists")
+        self.values = np.concatenate([self._per_list(batch) for batch in self._batches])
+        parts = [batch.categories for batch in self._batches if batch.categories is not None]
+        self.categories = np.concatenate(parts).astype(str) if parts else None
+
+    def shuffled(self, names: Sequence[str], rng: np.random.Generator) -> Floats:
+        """The metric of each list with the values of some features shuffled."""
+        features = [dict(batch) for batch in self._features]
+        for scope in {self._schema.feature(name).scope for name in names}:
+            rows = self._permutation(scope, names, rng)
+            for name in names:
+                if self._schema.feature(name).scope == scope:
+                    self._replace(features, name, rows)
+        batches = zip(features, self._batches, strict=True)
+        return np.concatenate(
+            [
+                self._per_list(replace(batch, scores=np.asarray(self._infer(part))))
+                for part, batch in batches
+            ]
+        )
+
+    def _permutation(
+        self, scope: Scope, names: Sequence[str], rng: np.random.Generator
+    ) -> NDArray[np.intp]:
+        """From which row each row takes its values: of all lists, or of all items."""
+        groups = np.zeros(len(self.values), np.int64)
+        tree = self._schema.hierarchy
+        if self.categories is not None and tree is not None and tree.parent not in names:
+            groups = np.unique(self.categories, return_inverse=True)[1].reshape(-1)
+        if scope == "example":
+            groups = np.repeat(groups, np.concatenate([b.mask.sum(axis=1) for b in self._batches]))
+        rows = np.empty(len(groups), np.intp)
+        rows[np.argsort(groups, kind="stable")] = np.lexsort([rng.random(len(groups)), groups])
+        return rows
+
+    def _replace(self, features: list[dict[str, Any]], name: str, rows: NDArray[np.intp]) -> None:
+        """Replaces a feature in all batches by its values in other rows."""
+        tensor, part = self._schema.stored_at(name)
+        stored = [np.array(batch[tensor]) for batch in features]
+        real = [batch.mask for batch in self._batches]
+        if self._schema.feature(name).scope == "context":
+            real = [mask[:, 0] | True for mask in real]
+        flat = np.concatenate([values[at] for values, at in zip(stored, real, strict=True)])
+        flat[:, part] = flat[rows][:, part]
+        ends = np.cumsum([at.sum() for at in real])[:-1]
+        for batch, values, at, new in zip(
+            features, stored, real, np.split(flat, ends), strict=True
+        ):
+            values[at] = new
+            batch[tensor] = tf.constant(values)
+
+
+def _resolved(metric: str, tasks: Sequence[str]) -> tuple[str, str, PerListMetric]:
+    """The full name of a metric, its task ("" without tasks), and the metric itself."""
+    task = next((name for name in tasks if metric.startswith(f"{name}_")), *tasks[:1] or [""])
+    bare = resolve(metric.removeprefix(f"{task}_"))
+    return f"{task}_{bare.name}" if task else bare.name, task, bare
+
+
+def feature_importance(
+    run: LoadedRun | BaselineRun,
+    folder: DataFolder,
+    split: str = "validation",
+    metric: str = METRIC,
+    max_lists: int = MAX_LISTS,
+    repeats: int = REPEATS,
+    seed: int = 0,
+    batch_size: int = 128,
+    move: ProgressCallback | None = None,
+) -> Importance:
+    r"""Measures what a metric loses when the values of each feature are shuffled between lists.
+
+    $$ I_j = \frac{1}{n} \sum_{l=1}^{n} \Big( m_l - \frac{1}{R} \sum_{r=1}^{R} m_l^{(j, r)} \Big) $$
+
+    with m_l the metric of list l and m_l^(j, r) that in shuffle r of feature j. Values of items go
+    to other items, those of lists to other lists, within a top category; the features of the
+    category tree are shuffled together, between all lists. Intervals are paired t intervals over
+    lists.
+
+    Args:
+        run: a run of any model.
+        folder: the data set.
+        split: its split.
+        metric: a metric; for several tasks `<task>_<metric>`, by default that of the first task.
+        max_lists: number of lists from the start of the split, which are held in memory.
+        repeats: R.
+        seed: random seed of the shuffles.
+        batch_size: lists per batch.
+        move: called with the number of shuffles done, of all, and a text.
+
+    Raises:
+        UserError: for data of another schema, an unknown metric or split, or numbers below 1.
+    """
+    for name, number in (("lists", max_lists), ("repeats", repeats)):
+        if number < 1:
+            raise UserError(f"{name}: must be >= 1. Received: {number}")
+    check_schema(run, folder)
+    sample = _Sample(run, folder, split, metric, max_lists, batch_size)
+    groups = feature_groups(folder.schema)
+    losses = []
+    for number, names in enumerate(groups):
+        loss = np.zeros(len(sample.values))
+        for repeat in range(repeats):
+            rng = np.random.default_rng([seed, repeat, number])
+            loss += sample.values - sample.shuffled(names, rng)
+            if move is not None:
+                done = number * repeats + repeat + 1
+                move(done, len(groups) * repeats, f"shuffling {' + '.join(names)}")
+        losses.append(loss / repeats)
+    return _importance(sample, groups, losses, repeats)
+
+
+def _importance(
+    sample: _Sample, groups: Sequence[tuple[str, ...]], losses: Sequence[Floats], repeats: int
+) -> Importance:
+    evaluated = ~np.isnan(sample.values)
+    selected: dict[str, Array] = {}
+    if sample.categories is not None:
+        names, counts = np.unique(sample.categories[evaluated], return_counts=True)
+        for i in np.argsort(-counts, kind="stable"):
+            if counts[i] >= MIN_LISTS:
+                selected[str(names[i])] = evaluated & (sample.categories == names[i])
+    p_values = np.full(len(groups), np.nan)
+    if len(selected) > 1:
+        of_categories = [[loss[at] for at in selected.values()] for loss in losses]
+        p_values = stats.false_discovery_control([brown_forsythe(parts) for parts in of_categories])
+    features = [
+        FeatureImportance(
+            " + ".join(names),
+            _drop(loss[evaluated]),
+            {name: _drop(loss[at]) for name, at in selected.items()},
+            float(p_value),
+        )
+        for names, loss, p_value in zip(groups, losses, p_values, strict=True)
+    ]
+    return Importance(
+        metric=sample.metric,
+        mean=float(np.mean(sample.values[evaluated])) if evaluated.any() else float("nan"),
+        lists=len(evaluated),
+        evaluated=int(evaluated.sum()),
+        repeats=repeats,
+        features=sorted(features, key=lambda feature: -feature.overall.drop),
+    )
+
+
+def _drop(losses: Floats) -> Drop:
+    mean, _, low, high = t_interval(losses)
+    return Drop(mean, low, high, len(losses))
