@@ -183,6 +183,7 @@ BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
         (BOMB, "aliases expand to more than 1,000,000 values"),
         ("model: &a [*a]", "an alias is part of the value that it names"),
         ("model: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("model: dnn\nseed: 1\nseed: 2\n", "key 'seed' occurs twice, again in line 3"),
     ],
 )
 def test_a_config_that_explodes_is_rejected_in_one_line(tmp_path, text, reason):

@@ -25,18 +25,19 @@ def check(
 
     if not path.is_dir():
         raise UserError(f"{path}: no such folder")
-    if (path / MODEL_MANIFEST).is_file():
-        kind, manifest = "model", read_json(path / MODEL_MANIFEST)
+    if (path / "saved_model.pb").is_file():
+        kind, manifest = "model", read_json(path / MODEL_MANIFEST) or {}
     else:
         manifest = read_json(path / MANIFEST_FILE)
         if manifest is None:
             raise UserError(
-                f"{path}: holds no {MANIFEST_FILE}, so it is no data set, run or exported version"
+                f"{path}: holds no {MANIFEST_FILE}, so it is no data set, run or exported version "
+                "(MODELS/NAME/VERSION)"
             )
         kind = "run" if "data" in manifest else "data"
     digests = manifest.get("files")
     if digests is None:
-        raise UserError(f"{path}: its manifest has no digests; make the {kind} again to have them")
+        raise UserError(f"{path}: has no digests to compare with; make the {kind} again")
     if kind == "data":
         from tfr_moe.data import DataFolder
 

@@ -40,7 +40,7 @@ from tfr_moe.config.settings import (
 from tfr_moe.config.tasks import Task, check_conditions, metric_of, resolve_tasks
 from tfr_moe.errors import UserError, describe
 from tfr_moe.schema import FeatureSchema
-from tfr_moe.utils.settings import load_yaml, parse_pairs
+from tfr_moe.utils.settings import parse_pairs, read_yaml
 
 _RENAMED = {
     "own_share": ("stitch_self_weight", 0.9),
@@ -272,14 +272,7 @@ def _unknown(key: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = load_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"config {path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"config {path}: not valid YAML ({' '.join(str(error).split())})"
-        ) from error
+    data = read_yaml(path, "config")
     if data is None:
         return {}
     if not isinstance(data, dict):

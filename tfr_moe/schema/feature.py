@@ -45,7 +45,7 @@ class Feature(BaseModel):
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
     scope: Scope
     kind: Kind
-    width: int = Field(1, ge=1)
+    width: int = Field(1, ge=1, le=65_536)
     default: str | None = None
     missing: float | str = "mean"
     missing_indicator: bool = False
