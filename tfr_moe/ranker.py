@@ -39,9 +39,9 @@ from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
 from tfr_moe.training import train as train_model
 from tfr_moe.training.callbacks import read_history
-from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE
+from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE, write_metrics
 from tfr_moe.utils.console import make_log
-from tfr_moe.utils.io import atomic_directory, read_json, write_json
+from tfr_moe.utils.io import atomic_directory, read_json
 
 if TYPE_CHECKING:
     from tfr_moe.report.query_explanation import Explanation
@@ -349,7 +349,7 @@ class Ranker:
             shutil.copytree(run, partial, dirs_exist_ok=True)
             if self._sampled():
                 result = read_json(run / METRICS_FILE)
-                write_json(partial / METRICS_FILE, {**result, "data": str(path.resolve())})
+                write_metrics(partial, {**result, "data": str(path.resolve())})
         self._open(path)
 
     def _sampled(self) -> bool:

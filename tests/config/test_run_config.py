@@ -158,6 +158,8 @@ def test_removed_settings_are_ignored_at_their_defaults_and_rejected_otherwise(t
         ("batch_size=1000000000000", "less than or equal to 1000000"),
         ("list_size=1000000000000", "less than or equal to 1000000"),
         ("activation=rely", "'relu', 'elu'"),
+        ("num_experts=1000000000", "less than or equal to 10000"),
+        ("embedding_dim=1000000000", "less than or equal to 65536"),
     ],
 )
 def test_a_value_outside_the_limits_of_its_field_is_rejected_with_them(setting, allowed):

@@ -20,15 +20,15 @@ def check(
     Example: tfr-moe check data
     """
     from tfr_moe.schema import MANIFEST_FILE
-    from tfr_moe.utils.digests import MODEL_MANIFEST, check_files
+    from tfr_moe.utils.digests import MODEL_MANIFEST, ManifestForm, check_files
     from tfr_moe.utils.io import read_json
 
     if not path.is_dir():
         raise UserError(f"{path}: no such folder")
     if (path / "saved_model.pb").is_file():
-        kind, manifest = "model", read_json(path / MODEL_MANIFEST) or {}
+        kind, manifest = "model", read_json(path / MODEL_MANIFEST, ManifestForm) or {}
     else:
-        manifest = read_json(path / MANIFEST_FILE)
+        manifest = read_json(path / MANIFEST_FILE, ManifestForm)
         if manifest is None:
             raise UserError(
                 f"{path}: holds no {MANIFEST_FILE}, so it is no data set, run or exported version "
