@@ -176,10 +176,10 @@ class Ranker:
         folder = tempfile.TemporaryDirectory(prefix="tfr_moe-")
         run = Path(folder.name) / "run"
         if isinstance(train, (str, Path, DataFolder)):
+            data: DataFolder = open_data(train)
             given = {**named, "schema": schema, "validation": validation}
             for name in (name for name, value in given.items() if value is not None):
                 raise UserError(f"{name}: a data-set folder has it already. Received: {name}")
-            data: DataFolder = open_data(train)
         else:
             log = make_log(console)
             found = schema_of_frame(train, schema, named, log)

@@ -110,6 +110,8 @@ class RunConfig(BaseModel):
         settings = {**data}
         name = settings.pop("model", "adv_hsc_moe")
         if name not in MODELS:
+            if close := difflib.get_close_matches(str(name), MODELS, n=1):
+                raise ValueError(f"model {name!r} is unknown; did you mean {close[0]!r}?")
             raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}")
         top = {"model": name} | ({"seed": settings.pop("seed")} if "seed" in settings else {})
         groups: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
