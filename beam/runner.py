@@ -77,10 +77,11 @@ def _pipeline(beam_args: tuple[str, ...]) -> beam.Pipeline:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Drops the traceback of a `UserError`, whose line is enough, and RunInference's notice that it
-    cannot measure memory, which it logs wherever torch is not installed."""
-    of_user = record.exc_info and isinstance(record.exc_info[1], UserError)
-    return not of_user and "memory usage cannot be fetched" not in record.getMessage()
+    """Drops tracebacks of errors whose line is enough, and RunInference's notice that it cannot
+    measure memory, which it logs wherever torch is not installed."""
+    error = record.exc_info and record.exc_info[1]
+    has_line = isinstance(error, Exception) and _user_message(error) is not None
+    return not has_line and "memory usage cannot be fetched" not in record.getMessage()
 
 
 @contextmanager

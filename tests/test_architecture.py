@@ -28,7 +28,7 @@ RULES = {
     "_compat errors": "",
     "tables": "errors",
     "utils": "_compat errors",
-    "schema": "_compat errors tables",
+    "schema": "_compat errors tables utils",
     "elwc": "errors schema",
     "config": "errors schema utils",
     "layers": "FORMAT _compat config",

@@ -240,7 +240,7 @@ ROLES = {"list_id": "query_id", "label": "purchase"}
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda f: Ranker("moa"), "Ranker: model must be one of"),
+        (lambda f: Ranker("moa"), "Ranker: model 'moa' is unknown; did you mean 'moe'"),
         (lambda f: Ranker("dnn", top_k=3), "Ranker: top_k is not used by model 'dnn'"),
         (lambda f: Ranker("dnn").predict(f), "the ranker is not fitted; call fit"),
         (lambda f: Ranker("dnn").fit(f, list_id="query_id"), "label: name the column, or give"),

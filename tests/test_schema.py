@@ -294,6 +294,13 @@ def test_a_saved_schema_loads_equal(tmp_path: Path):
         ("", "mapping"),
         ("- a\n- b\n", "mapping"),
         ("a: [1\n", "YAML"),
+        ("list_id: q\nlist_id: r\nlabels: [c]\n", "key 'list_id' occurs twice, again in line 2"),
+        ("a: &a [1, *a]\n", "an alias is part of the value"),
+        (
+            "list_id: q\nlabels: [c]\n"
+            "features: [{name: p, scope: example, kind: numeric, width: 1000000000000}]",
+            "width: Input should be less than or equal to 65536",
+        ),
         (
             "list_id: q\nlabels: [c]\nfeatures: [{name: p, scope: x, kind: numeric}]",
             "feature 'p': scope",

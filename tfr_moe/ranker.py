@@ -39,6 +39,11 @@ from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.schema import MASK, FeatureSchema, shard_file
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
+from tfr_moe.training import train as train_model
+from tfr_moe.training.callbacks import read_history
+from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE, write_metrics
+from tfr_moe.utils.console import make_log
+from tfr_moe.utils.io import atomic_directory, read_json
 from tfr_moe.training.callbacks import keras_history
 from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE
 from tfr_moe.utils.console import make_log, progress_bar
@@ -181,10 +186,10 @@ class Ranker:
         run = Path(folder.name) / "run"
         start = self._run.path if self._run is not None and self.warm_start else None
         if isinstance(train, (str, Path, DataFolder)):
+            data: DataFolder = open_data(train)
             given = {**named, "schema": schema, "validation": validation}
             for name in (name for name, value in given.items() if value is not None):
                 raise UserError(f"{name}: a data-set folder has it already. Received: {name}")
-            data: DataFolder = open_data(train)
         else:
             log = make_log(console)
             if start is not None and not named:
@@ -359,7 +364,7 @@ class Ranker:
             shutil.copytree(run, partial, dirs_exist_ok=True)
             if self._sampled():
                 result = read_json(run / METRICS_FILE)
-                write_json(partial / METRICS_FILE, {**result, "data": str(path.resolve())})
+                write_metrics(partial, {**result, "data": str(path.resolve())})
         self._open(path)
 
     def _sampled(self) -> bool:

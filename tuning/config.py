@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from tfr_moe.config import SETTINGS, RunConfig, make_config
 from tfr_moe.errors import UserError, describe
-from tfr_moe.utils.settings import parse_pair
+from tfr_moe.utils.settings import parse_pair, read_yaml
 
 Direction = Literal["max", "min"]
 Algorithm = Literal["grid", "random", "hyperband", "bayesian"]
@@ -165,13 +165,7 @@ def load_sweep_config(path: str | Path, overrides: Sequence[str] = ()) -> SweepC
         UserError: if the file cannot be read or is invalid.
     """
     path = Path(path)
-    try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"sweep config {path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        line = " ".join(str(error).split())
-        raise UserError(f"sweep config {path}: not valid YAML ({line})") from error
+    data = read_yaml(path, "sweep config")
     data = {} if data is None else data
     if isinstance(data, dict):
         for pair in overrides:

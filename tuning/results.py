@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from scipy import stats
 
 from tfr_moe.config import RunConfig, make_config
 from tfr_moe.errors import UserError
+from tfr_moe.utils.settings import read_yaml
 
 from .dimensions import settings_above
 from .formatting import sort_key
@@ -169,12 +169,12 @@ def summarize_sweep(sweep: str | Path) -> SweepSummary:
 
 
 def _sweep_settings(sweep: Path) -> dict[str, Any]:
+    settings = read_yaml(sweep / SWEEP_FILE, "sweep")
     try:
-        settings = yaml.safe_load((sweep / SWEEP_FILE).read_text(encoding="utf-8"))
         objective = settings["objective"]
         if objective["direction"] not in ("max", "min") or not isinstance(objective["name"], str):
             raise ValueError("objective: direction must be max or min")
-    except (OSError, yaml.YAMLError, TypeError, KeyError, ValueError) as error:
+    except (TypeError, KeyError, ValueError) as error:
         raise UserError(
             f"sweep {sweep}: {SWEEP_FILE} is not valid ({' '.join(str(error).split())})"
         ) from error

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import apache_beam as beam
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from tfr_moe.beam.rows import COUNTS, CountingDoFn, RawRow, RowKey
 from tfr_moe.beam.transforms.joins import JoinByKey, join_key, row_time
 from tfr_moe.elwc.values import RowError, is_missing, to_id, to_number
 from tfr_moe.errors import UserError, describe
+from tfr_moe.utils.settings import read_yaml
 
 _DAY = 86400.0
 
@@ -106,14 +106,7 @@ def load_features(path: str) -> list[HistoryFeature]:
     Raises:
         UserError: naming the file and the invalid feature.
     """
-    try:
-        data = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"history_features {path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"history_features {path}: not valid YAML ({' '.join(str(error).split())})"
-        ) from error
+    data = read_yaml(Path(path), "history_features")
     try:
         features = TypeAdapter(list[HistoryFeature]).validate_python(data)
     except ValidationError as error:

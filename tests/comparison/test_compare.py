@@ -6,9 +6,12 @@ import pytest
 from rich.console import Console
 
 import tfr_moe
-from tests.tiny import SCHEMA, write_data_folder
+from tests.tiny import SCHEMA, shop_log, write_data_folder
+from tfr_moe import Ranker
 from tfr_moe.comparison import training
+from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
+from tfr_moe.schema import SPLITS
 
 QUIET = Console(quiet=True)
 
@@ -36,6 +39,35 @@ def test_a_comparison_reports_and_does_not_train_again(folder, tmp_path, monkeyp
     assert tfr_moe.compare(folder, out, report=False, **arguments) == board
     with pytest.raises(UserError, match="holds a comparison made with"):
         tfr_moe.compare(folder, out, metric="ndcg", **arguments)
+
+
+def test_data_frames_are_compared_as_the_folder_of_the_same_lists(tmp_path):
+    train, test = shop_log(60, seed=1), shop_log(20, seed=2)
+    arguments = {
+        "models": ["svm_rank"],
+        "console": QUIET,
+        "report": False,
+        "test": test,
+        "validation": shop_log(20, seed=3),
+        "list_id": "search_id",
+        "label": "purchased",
+        "time": "date",
+    }
+    board = tfr_moe.compare(train, tmp_path / "out", **arguments)
+    folder = DataFolder(tmp_path / "out" / "data")
+    folder.check()
+    assert [folder.num_lists(split) for split in SPLITS] == [60, 20, 20]
+    assert tfr_moe.compare(train, tmp_path / "out", **arguments) == board
+    (entry,) = board.entries
+    runs = [Ranker.load(tmp_path / "out" / "runs" / run) for run in entry.runs]
+    expected = [run.evaluate(test, ["session_auc"])["session_auc"] for run in runs]
+    assert entry.test == pytest.approx(sum(expected) / len(runs), abs=1e-9)
+    with pytest.raises(UserError, match="holds a comparison made with"):
+        tfr_moe.compare(train[: len(train) // 2], tmp_path / "out", **arguments)
+    with pytest.raises(UserError, match="test: with a data frame, give the frame with the test"):
+        tfr_moe.compare(train, tmp_path / "out", list_id="search_id", label="purchased")
+    with pytest.raises(UserError, match="label: a data-set folder has it already"):
+        tfr_moe.compare(folder.path, tmp_path / "out", label="purchased")
 
 
 @pytest.mark.parametrize("model", ["moe", "ple", "star"])

@@ -158,6 +158,8 @@ def test_removed_settings_are_ignored_at_their_defaults_and_rejected_otherwise(t
         ("batch_size=1000000000000", "less than or equal to 1000000"),
         ("list_size=1000000000000", "less than or equal to 1000000"),
         ("activation=rely", "'relu', 'elu'"),
+        ("num_experts=1000000000", "less than or equal to 10000"),
+        ("embedding_dim=1000000000", "less than or equal to 65536"),
     ],
 )
 def test_a_value_outside_the_limits_of_its_field_is_rejected_with_them(setting, allowed):
@@ -183,6 +185,7 @@ BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
         (BOMB, "aliases expand to more than 1,000,000 values"),
         ("model: &a [*a]", "an alias is part of the value that it names"),
         ("model: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("model: dnn\nseed: 1\nseed: 2\n", "key 'seed' occurs twice, again in line 3"),
     ],
 )
 def test_a_config_that_explodes_is_rejected_in_one_line(tmp_path, text, reason):

@@ -100,6 +100,32 @@ def test_a_cache_is_written_once_and_anew_when_the_data_is_another(folder, tmp_p
     assert map_split(cache, SCHEMA, "train").row_splits.shape == (11,)
 
 
+def change_a_column(cache):
+    path = max(cache.rglob("*.bin"), key=lambda path: path.stat().st_size)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        change_a_column,
+        lambda cache: (cache / "train" / "0.bin").unlink(),
+        lambda cache: (cache / "columns.json").write_text("{}"),
+        lambda cache: (cache / "index.json").write_text("{"),
+    ],
+    ids=["changed", "missing", "columns", "index"],
+)
+def test_a_broken_cache_is_written_again(folder, tmp_path, spoil):
+    cache = write_parsed(folder, tmp_path / "cache")
+    spoil(cache)
+    mapped = map_split(write_parsed(folder, cache), SCHEMA, "train")
+    whole = parse_split(folder, "train")
+    for name, values in (whole.context | whole.example).items():
+        np.testing.assert_array_equal((mapped.context | mapped.example)[name], values)
+
+
 def test_ids_that_get_longer_from_chunk_to_chunk_are_kept_whole(folder, tmp_path, monkeypatch):
     """Query ids have 4 bytes, then 5: the column is widened while it grows."""
     monkeypatch.setattr("tfr_moe.data.cache._BATCH", 4)

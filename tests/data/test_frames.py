@@ -304,7 +304,7 @@ def test_other_errors_say_what_is_wrong():
     cases = [
         (
             lambda: parsed(frame().drop(columns="brand")),
-            "feature 'brand' is missing; the frame has",
+            "feature 'brand' is missing; there are",
         ),
         (lambda: parsed(frame().iloc[:0]), "the data frame has no rows"),
         (lambda: parsed({"q": [1]}), "a data frame must be of pandas, polars or pyarrow"),

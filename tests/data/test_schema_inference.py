@@ -134,6 +134,8 @@ def test_many_ids_get_wider_embeddings_and_rare_ones_no_entry():
         ([None] * ROWS, "has no values"),
         ([f"row-{i}" for i in range(ROWS)], "looks like an ID or free text: 240 distinct values"),
         (pd.Timestamp("2024-01-01"), "is a time"),
+        ([f"2024-01-01 {i // 60:02}:{i % 60:02}" for i in range(ROWS)], "is a time; give it as"),
+        ([f"{i},50 €" for i in range(ROWS)], "is text that looks like numbers"),
         ([{"a": 1}] * ROWS, "has type struct"),
     ],
 )
@@ -193,7 +195,7 @@ def test_a_position_is_no_feature():
 @pytest.mark.parametrize(
     ("roles", "message"),
     [
-        ({"label": "bought"}, "label 'bought' is missing; the frame has: q, buy"),
+        ({"label": "bought"}, "label 'bought' is missing; there are: q, buy"),
         ({"ignore": ["x"]}, "column 'x' is missing"),
         ({"hierarchy": {"child": "sub", "parent": "age"}}, "hierarchy parent 'age': must be"),
         ({"ignore": ["sub", "top", "age", "brand_id", "price"]}, "no column is left as a feature"),

@@ -144,15 +144,25 @@ def test_rounding_errors_are_no_difference():
 
 
 def test_an_interval_over_seeds_and_lists_by_hand():
-    a, b = np.array([[1.0, 3.0], [3.0, 5.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
-    # Run means 2, 4 and 1/2, 1/2: V_a = 2 / 2, V_b = 0. Differences over lists 3/2 and 7/2: 2 / 2,
-    # less the residuals of b, four of +-1/2: 1 / (2 * 2). V = 1 + 3/4, D = 5/2.
-    freedom = 1.75**2 / (1.0**2 + 0.75**2)
-    half_width = stats.t.ppf(0.975, freedom) * np.sqrt(1.75)
+    a, b = np.array([[1.0, 3.0], [3.0, 5.0]]), np.array([[0.0, 1.0], [2.0, 1.0]])
+    # Run means 2, 4 and 1/2, 3/2: V_a = 2 / 2, V_b = 1/2 / 2. Differences over lists 1, 3: 2 / 2,
+    # less the residuals of b, four of +-1/2: 1 / (2 * 2). V = 1 + 1/4 + 3/4, D = 2.
+    freedom = 2**2 / (1.0**2 + 0.25**2 + 0.75**2)
+    half_width = stats.t.ppf(0.975, freedom) * np.sqrt(2)
     found = difference_interval(a, b)
-    assert (found.low, found.high) == pytest.approx((2.5 - half_width, 2.5 + half_width))
-    assert found.p_value == pytest.approx(2 * stats.t.sf(2.5 / np.sqrt(1.75), freedom))
+    assert (found.low, found.high) == pytest.approx((2 - half_width, 2 + half_width))
+    assert found.p_value == pytest.approx(2 * stats.t.sf(np.sqrt(2), freedom))
     assert found.includes_seeds
+
+
+def test_an_interval_where_one_model_does_not_vary_by_seed_by_hand():
+    a, b = np.array([[1.0, 3.0], [3.0, 5.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
+    # V_a = 2 / 2 and V_l = 2 / 2 - 1 / (2 * 2), each with one degree of freedom; D = 5/2.
+    found = difference_interval(a, b)
+    half_width = stats.t.ppf(0.975, 1) * np.sqrt(1.75)
+    assert (found.low, found.high) == pytest.approx((2.5 - half_width, 2.5 + half_width))
+    assert found.p_value == pytest.approx(2 * stats.t.sf(2.5 / np.sqrt(1.75), 1))
+    assert difference_interval(a + 1e17, b).p_value == 0.0
 
 
 def test_one_run_on_either_side_gives_an_interval_over_lists_only():

@@ -27,12 +27,25 @@ EXECUTED = 'document.title="executed"'
 TOPS = ["<!--<script>", f"</script><script>{EXECUTED}</script>"]
 SUBS = [f"\"'><img src=x onerror='{EXECUTED}'>", "{{7*7}}{% raw %}{# ${7*7}", "日本語ö" * 60]
 BRANDS = ["\u202eevil\u200f עברית", "a\u2028b&amp;&lt;", "<b>%{x}</b><br>$x$"]
+BEGINNINGS = [
+    "</td>",
+    "-->",
+    "]]>",
+    "</style>",
+    "\\u003cscript>",
+    "{%",
+    "<svg/onload=x>",
+    "&#60;b>",
+]
+ENDINGS = ["<!--", "'", '"', "`${x}`", "\\"]
+MORE = [f"{a}{EXECUTED}{b}" for a in BEGINNINGS for b in ENDINGS] + ["</p>\x7f", "=1+1"]
 RUN = f"<!--<script>\"'{{{{7+7}}}}<img src=x onerror={EXECUTED}>"
 
 
 def hostile_lists(count, seed):
     for number, (list_id, context, items) in enumerate(lists(count, seed)):
-        context = {**context, "top": TOPS[number % 2], "sub": SUBS[number % 3]}
+        subs = [*SUBS, *MORE[::5]]
+        context = {**context, "top": TOPS[number % 2], "sub": subs[number % len(subs)]}
         items = [
             {**item, "brand": BRANDS[(number + i) % len(BRANDS)]} for i, item in enumerate(items)
         ]
@@ -50,7 +63,8 @@ def pages(tmp_path_factory):
     shutil.copytree(folder / RUN, folder / f"{RUN}2")
     single = build_report(data, [folder / RUN], command=EXECUTED, console=quiet)
     both = build_report(data, [folder / RUN, folder / f"{RUN}2"], command=TOPS[1], console=quiet)
-    values = [*TOPS, *SUBS, *BRANDS]
+    values = [*TOPS, *SUBS, *BRANDS, *MORE]
+    assert len(values) == 50
     texts = {
         "single": render_report(single),
         "comparison": render_report(both),
@@ -93,7 +107,7 @@ def test_the_page_parses_and_all_names_are_text(pages, kind):
     assert not page.handlers
     assert all(link.startswith(("#", "data:")) for link in page.links)
     assert "{{7+7}}" in page.text
-    names = {"single": SUBS, "comparison": SUBS, "lines": [*TOPS, *SUBS]}
+    names = {"single": SUBS, "comparison": SUBS, "lines": [*TOPS, *SUBS, *MORE]}
     for name in names.get(kind, []):
         assert any(name in cell for cell in page.cells), name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -170,6 +171,27 @@ def test_check_names_every_file_of_a_run_and_of_an_export_with_one_flipped_byte(
             assert ended.value.code == 2
             assert f"{name} has been changed" in capsys.readouterr().err
             (folder / name).write_bytes(content)
+        manifest.write_text(manifest.read_text().replace('"bytes"', '"bites"', 1))
+        with pytest.raises(SystemExit) as ended:
+            main(["check", str(folder)])
+        assert ended.value.code == 2
+        assert re.fullmatch(r"error: .*manifest\.json: files: .*\n", capsys.readouterr().err)
+    assert "metrics.json" in json.loads((trained / "manifest.json").read_text())["files"]
+
+
+def test_check_says_where_there_is_nothing_to_compare_with(tmp_path, capsys):
+    version = tmp_path / "models" / "shop" / "1"
+    version.mkdir(parents=True)
+    (version / "saved_model.pb").write_bytes(b"")
+    for folder, words in (
+        (version, "has no digests to compare with; make the model again"),
+        (version.parent, "no data set, run or exported version (MODELS/NAME/VERSION)"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["check", str(folder)])
+        assert ended.value.code == 2
+        message = capsys.readouterr().err
+        assert words in message and message.count("\n") == 1
 
 
 def test_a_run_is_not_resumed_on_data_of_other_content(original, tmp_path):

@@ -76,11 +76,12 @@ def test_a_run_whose_name_tensorflow_cannot_read_is_rejected_first(tmp_path):
     assert not (tmp_path / "a[1]").exists()
 
 
-def test_a_full_disk_ends_a_build_in_one_line_and_leaves_nothing(log, tmp_path):
+def test_a_full_disk_ends_a_build_in_one_line_and_leaves_nothing(log, tmp_path, caplog):
     with files_of_at_most(100), pytest.raises(UserError, match="File too large") as raised:
         build(log)
     assert "\n" not in str(raised.value) and str(tmp_path) in str(raised.value)
     assert not [path for path in tmp_path.iterdir() if "data" in path.name]
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_full_disk_ends_a_command_in_one_line(tmp_path, capsys):
@@ -88,7 +89,8 @@ def test_a_full_disk_ends_a_command_in_one_line(tmp_path, capsys):
         main(["synth", "--out", str(tmp_path / "logs"), "--set", "sessions=20"])
     printed = capsys.readouterr()
     assert ended.value.code == 2
-    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
+    assert printed.err == f"error: {tmp_path / 'logs'}: File too large\n"
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

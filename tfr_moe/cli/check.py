@@ -20,23 +20,24 @@ def check(
     Example: tfr-moe check data
     """
     from tfr_moe.schema import MANIFEST_FILE
-    from tfr_moe.utils.digests import MODEL_MANIFEST, check_files
+    from tfr_moe.utils.digests import MODEL_MANIFEST, ManifestForm, check_files
     from tfr_moe.utils.io import read_json
 
     if not path.is_dir():
         raise UserError(f"{path}: no such folder")
-    if (path / MODEL_MANIFEST).is_file():
-        kind, manifest = "model", read_json(path / MODEL_MANIFEST)
+    if (path / "saved_model.pb").is_file():
+        kind, manifest = "model", read_json(path / MODEL_MANIFEST, ManifestForm) or {}
     else:
-        manifest = read_json(path / MANIFEST_FILE)
+        manifest = read_json(path / MANIFEST_FILE, ManifestForm)
         if manifest is None:
             raise UserError(
-                f"{path}: holds no {MANIFEST_FILE}, so it is no data set, run or exported version"
+                f"{path}: holds no {MANIFEST_FILE}, so it is no data set, run or exported version "
+                "(MODELS/NAME/VERSION)"
             )
         kind = "run" if "data" in manifest else "data"
     digests = manifest.get("files")
     if digests is None:
-        raise UserError(f"{path}: its manifest has no digests; make the {kind} again to have them")
+        raise UserError(f"{path}: has no digests to compare with; make the {kind} again")
     if kind == "data":
         from tfr_moe.data import DataFolder
 

@@ -73,7 +73,7 @@ def schema(
         ignore=ignore or (),
         keep=keep or (),
     )
-    features = FeatureSchema.model_validate(inference.schema).features
+    made = FeatureSchema.model_validate(inference.schema)
     try:
         out.write_text(schema_yaml(inference, input_file.name), encoding="utf-8")
     except OSError as error:
@@ -83,12 +83,14 @@ def schema(
         line = f"warning: column {decision.column!r}: {decision.reason}"
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     ignored = sum(decision.outcome == "ignored" for decision in inference.decisions)
-    console.print(
-        f"wrote {out}: {len(features)} features, {ignored} columns ignored, from "
+    tree = f"{made.hierarchy.child} in {made.hierarchy.parent}" if made.hierarchy else "none"
+    for line in (
+        f"list: {made.list_id}; label: {', '.join(made.labels)}; time: {made.time or 'none'}; "
+        f"category: {tree}",
+        f"wrote {out}: {len(made.features)} features, {ignored} columns ignored, from "
         f"{table.num_rows} rows",
-        soft_wrap=True,
-        highlight=False,
-    )
+    ):
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _usual(flag: str, usual: Sequence[str], names: Sequence[str]) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,9 @@ from rich.console import Console
 from tfr_moe.comparison.training import LEARNING_RATES, Plan, train_models, trained
 from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES, load_config
 from tfr_moe.config import MODELS as ALL_MODELS
+from tfr_moe.data.folder import DataFolder, open_data
+from tfr_moe.data.frame_folder import write_frames
+from tfr_moe.data.frames import schema_of_frame
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import counted, evaluate_run, plain
@@ -18,10 +24,11 @@ from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.metrics.naming import check_positions
 from tfr_moe.metrics.per_list import resolve
+from tfr_moe.schema import SPLITS, FeatureSchema
 from tfr_moe.training.run import make_scorer
 from tfr_moe.training.run_folder import CONFIG_FILE
-from tfr_moe.utils.console import progress_bar
-from tfr_moe.utils.io import make_folder, read_json, write_json
+from tfr_moe.utils.console import make_log, progress_bar
+from tfr_moe.utils.io import atomic_directory, make_folder, read_json, write_json
 from tfr_moe.utils.settings import seconds_of
 
 MODELS = ("lambdamart", "dnn", "wide_dnn", "adv_hsc_moe", "ple", "star")
@@ -52,10 +59,13 @@ def claim(out: Path, note: str, options: Mapping[str, Any], kind: str) -> None:
 
 
 def compare(
-    data: str | Path,
+    data: Any,
     out: str | Path,
     models: Sequence[str] = MODELS,
     *,
+    test: Any = None,
+    validation: Any = None,
+    schema: FeatureSchema | str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     metric: str = "session_auc",
     budget: str | float | None = None,
@@ -64,6 +74,7 @@ def compare(
     seed: int = 1,
     report: bool = True,
     console: Console | None = None,
+    **roles: Any,
 ) -> Leaderboard:
     """Trains models on a data set and says which to ship; the same call resumes.
 
@@ -72,9 +83,14 @@ def compare(
     `report.html` with the best run of each model.
 
     Args:
-        data: a data-set folder with train, validation and test split.
+        data: a data-set folder with train, validation and test split, or a data frame with the
+            training lists, as `Ranker.fit` takes it.
         out: folder of the comparison.
         models: names of single-label models and baselines.
+        test: with a data frame, the frame with the test lists.
+        validation: with a data frame, the frame with the validation lists; None takes them from
+            `data`: the latest tenth where `time` is given, else by a hash of the list ID.
+        schema: with a data frame, its schema; None infers it from `data` and `roles`.
         settings: settings of all models by flat name; each takes those that it uses. With a
             `learning_rate` there is no search for it.
         metric: metric that models are selected and compared by.
@@ -85,6 +101,7 @@ def compare(
         seed: the first seed.
         report: whether to write the report page.
         console: where progress is printed; None for stderr.
+        **roles: with a data frame, `list_id`, `label`, `time` and so on of `Ranker.fit`.
 
     Returns:
         The leaderboard.
@@ -92,39 +109,72 @@ def compare(
     Raises:
         UserError: for models, settings, data or a folder that do not fit.
     """
-    console = console or Console(stderr=True)
-    folder, out = DataFolder(data), Path(out)
-    for split in ("train", "validation", "test"):
-        folder.check_lists(split)
-    _check(models, metric, folder)
-    options = {
-        "data": folder.fingerprint,
-        "settings": plain(dict(settings or {})),
-        "metric": metric,
-        "learning_rates": list(learning_rates),
-        "seed": seed,
-    }
-    plan = Plan(
-        folder,
-        out,
-        tuple(dict.fromkeys(models)),
-        settings or {},
-        metric,
-        tuple(learning_rates),
-        seed,
-        min_seeds,
-        None if budget is None else seconds_of(budget),
-    )
-    plan.check()
-    for model in plan.models:
-        _check_data(plan, model)
-    claim(out, NOTE_FILE, options, "comparison")
+    console, out = console or Console(stderr=True), Path(out)
+    with tempfile.TemporaryDirectory(prefix="tfr_moe-") as scratch:
+        frames = {"test": test, "validation": validation, "schema": schema}
+        folder = _open(data, Path(scratch) / "data", frames, roles, console)
+        _check(models, metric, folder)
+        options = {
+            "data": folder.fingerprint,
+            "settings": plain(dict(settings or {})),
+            "metric": metric,
+            "learning_rates": list(learning_rates),
+            "seed": seed,
+        }
+        plan = Plan(
+            folder,
+            out,
+            tuple(dict.fromkeys(models)),
+            settings or {},
+            metric,
+            tuple(learning_rates),
+            seed,
+            min_seeds,
+            None if budget is None else seconds_of(budget),
+        )
+        plan.check()
+        for model in plan.models:
+            _check_data(plan, model)
+        claim(out, NOTE_FILE, options, "comparison")
+        if folder.path.parent == Path(scratch):
+            plan = replace(plan, data=_keep(folder, out / "data"))
     runs = train_models(plan, console)
     board = _leaderboard(plan, runs, console)
     write_json(out / "leaderboard.json", plain(board))
     if report:
         _report(plan, board, console)
     return board
+
+
+def _open(
+    data: Any,
+    out: Path,
+    frames: Mapping[str, Any],
+    roles: Mapping[str, Any],
+    console: Console,
+) -> DataFolder:
+    """Opens a data-set folder; a data frame is written to `out` first."""
+    if isinstance(data, (str, Path, DataFolder)):
+        for name in (name for name, value in {**frames, **roles}.items() if value is not None):
+            raise UserError(f"{name}: a data-set folder has it already. Received: {name}")
+        folder = open_data(data)
+    elif frames["test"] is None:
+        raise UserError("test: with a data frame, give the frame with the test lists too")
+    else:
+        log = make_log(console)
+        schema = schema_of_frame(data, frames["schema"], roles, log)
+        folder = write_frames(out, data, frames["validation"], frames["test"], schema, log)
+    for split in SPLITS:
+        folder.check_lists(split)
+    return folder
+
+
+def _keep(folder: DataFolder, out: Path) -> DataFolder:
+    """Copies a data set to the comparison, unless it has it from an earlier call."""
+    if not out.is_dir():
+        with atomic_directory(out) as partial:
+            shutil.copytree(folder.path, partial, dirs_exist_ok=True)
+    return DataFolder(out)
 
 
 def _check(models: Sequence[str], metric: str, folder: DataFolder) -> None:

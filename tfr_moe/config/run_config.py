@@ -41,7 +41,7 @@ from tfr_moe.config.settings import (
 from tfr_moe.config.tasks import Task, check_conditions, metric_of, resolve_tasks
 from tfr_moe.errors import UserError, describe
 from tfr_moe.schema import FeatureSchema
-from tfr_moe.utils.settings import load_yaml, parse_pairs
+from tfr_moe.utils.settings import parse_pairs, read_yaml
 
 _RENAMED = {
     "own_share": ("stitch_self_weight", 0.9),
@@ -112,6 +112,8 @@ class RunConfig(BaseModel):
         settings = {**data}
         name = settings.pop("model", "adv_hsc_moe")
         if name not in MODELS:
+            if close := difflib.get_close_matches(str(name), MODELS, n=1):
+                raise ValueError(f"model {name!r} is unknown; did you mean {close[0]!r}?")
             raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}")
         top = {"model": name} | ({"seed": settings.pop("seed")} if "seed" in settings else {})
         groups: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
@@ -274,14 +276,7 @@ def _unknown(key: str) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = load_yaml(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"config {path}: cannot be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"config {path}: not valid YAML ({' '.join(str(error).split())})"
-        ) from error
+    data = read_yaml(path, "config")
     if data is None:
         return {}
     if not isinstance(data, dict):

@@ -47,7 +47,7 @@ def _check_widths(name: str, widths: tuple[int, ...]) -> tuple[int, ...]:
 class GateSettings(Group):
     """The gate: how many experts there are, which it selects, and how it is trained."""
 
-    num_experts: int = Field(20, ge=1, description="N, the number of experts")
+    num_experts: int = Field(20, ge=1, le=10_000, description="N, the number of experts")
     top_k: int = Field(2, ge=1, description="K, the number of experts selected for a list")
     gate_features: tuple[str, ...] | None = Field(
         None, description="context features the gate sees, or [all]; null: the child category"
@@ -236,7 +236,7 @@ class FeatureSettings(Group):
     """The input vectors."""
 
     embedding_dim: int = Field(
-        16, ge=1, description="width of embeddings without a width in the schema"
+        16, ge=1, le=65_536, description="width of embeddings without a width in the schema"
     )
     embedding_l2: float = Field(0.0, ge=0, description="decay of the embeddings in use")
     ignored_features: tuple[str, ...] = Field(

@@ -19,11 +19,12 @@ from tfr_moe.data.builder import ElwcDatasetBuilder, column_specs
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK, FeatureSchema
-from tfr_moe.utils.io import atomic_directory, read_json
+from tfr_moe.utils.digests import ManifestForm, check_files, write_manifest
+from tfr_moe.utils.io import atomic_directory, read_json, write_json
 
 SPLITS = ("train", "validation")
 """The splits that training reads; the test split is never opened."""
-_INDEX = "index.json"
+_INDEX, _COLUMNS = "index.json", "columns.json"
 _BATCH = 512
 _LENGTHS = "lengths"
 CACHE_FOLDER = "parsed"
@@ -156,14 +157,13 @@ def write_parsed(folder: DataFolder, target: Path) -> Path:
     At most a few hundred lists are in memory.
 
     Returns:
-        `target`, which appears only when complete.
+        `target`, which appears only when complete. Files that have been changed are written again.
 
     Raises:
         UserError: for a split without lists, or a folder that cannot be written.
     """
-    index = _fingerprint(folder)
-    existing = read_json(target / _INDEX)
-    if existing is not None and existing["of"] == index:
+    source = _fingerprint(folder)
+    if _is_current(target, source):
         return target
     descriptions: dict[str, Any] = {}
     with atomic_directory(target, overwrite=_INDEX) as partial:
@@ -176,14 +176,25 @@ def write_parsed(folder: DataFolder, target: Path) -> Path:
                         columns[name] = _Column(partial / split / f"{len(columns)}.bin")
                     columns[name].add(values)
             descriptions[split] = [[name, c.description()] for name, c in columns.items()]
-        text = json.dumps({"of": index, "splits": descriptions})
-        (partial / _INDEX).write_text(text, encoding="utf-8")
+        write_json(partial / _COLUMNS, descriptions)
+        names = [str(path.relative_to(partial)) for path in partial.rglob("*") if path.is_file()]
+        write_manifest(partial / _INDEX, {"of": source}, names)
     return target
+
+
+def _is_current(parsed: Path, source: Mapping[str, Any]) -> bool:
+    """Whether the files are those of `write_parsed` of this source, with all their contents."""
+    try:
+        index = read_json(parsed / _INDEX, ManifestForm) or {}
+        check_files(parsed, index["files"], "cache", index["files"])
+    except (KeyError, UserError):  # of an earlier version, or broken: it is written again
+        return False
+    return index.get("of") == source
 
 
 def map_split(parsed: Path, schema: FeatureSchema, split: str) -> ParsedSplit:
     """Memory-maps a split of the files of `write_parsed`."""
-    descriptions = read_json(parsed / _INDEX)["splits"][split]
+    descriptions = read_json(parsed / _COLUMNS)[split]
     columns = {
         name: _mapped(parsed / split / f"{number}.bin", np.dtype(d["dtype"]), d["shape"])
         for number, (name, d) in enumerate(descriptions)

@@ -59,7 +59,12 @@ class DataFolder:
     def __init__(self, path: str | Path):
         self.path = Path(path)
         if not self.path.is_dir():
-            raise UserError(f"data {self.path}: no such folder")
+            what = (
+                "is a file; build a data set from it first"
+                if self.path.exists()
+                else "no such folder"
+            )
+            raise UserError(f"data {self.path}: {what}")
         for name in (SCHEMA_FILE, STATISTICS_FILE):
             if not (self.path / name).is_file():
                 raise UserError(f"data {self.path}: {name} is missing; build the data set first")

@@ -315,7 +315,8 @@ def parse(
                 _columns(splits[name], scope)[feature.name] = values
     for name, made in splits.items() if schema.item_categories else ():
         lost, count = add_categories(schema, made), len(parts[name].list_ids)
-        limits.log(f"{lost} of {count} {name} {NO_MAJORITY}")
+        if lost:
+            limits.log(f"{lost} of {count} {name} {NO_MAJORITY}")
     for name, lowest in _extras(schema, table, labelled):
         numbers = read_numbers(name, column_of(table, name), lowest=lowest).astype(np.float32)
         for split, lists in parts.items():

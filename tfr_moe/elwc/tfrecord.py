@@ -33,8 +33,8 @@ def check_checksums() -> None:
         ) from None
     if google_crc32c.implementation == "python":
         raise UserError(
-            "google-crc32c runs without its C extension and would take hours: "
-            "pip install --force-reinstall google-crc32c"
+            "google-crc32c runs without its C extension and would take hours: not enough memory to "
+            "load it, or not installed (pip install --force-reinstall google-crc32c)"
         )
 
 

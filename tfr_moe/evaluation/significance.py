@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
+from scipy.optimize import brentq
 
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.results import CONFIDENCE, PerListResult, Policy, t_interval
@@ -21,6 +22,7 @@ from tfr_moe.metrics.per_list import Array, Floats
 
 _ROUNDING = 1e-12
 """Differences and standard errors of metrics below this are rounding errors."""
+_SMALLEST_P = 1e-15
 
 
 class DifferenceInterval(NamedTuple):
@@ -147,6 +149,10 @@ def difference_interval(values_a: Floats, values_b: Floats) -> DifferenceInterva
     ([1946](https://doi.org/10.2307/3002019)):
     $V^2 / (V_a^2 / (S_a - 1) + V_b^2 / (S_b - 1) + V_l^2 / (L - 1))$.
 
+    If one model does not vary with its seed, as trees without sampling, these are too many. Then
+    the half-width is $\sqrt{t_{S_b - 1}^2 V_b + t_{L - 1}^2 V_l}$ with the quantile of each part,
+    which is conservative (Banerjee, Sankhya 22, 1960).
+
     With one run on either side there is no seed variance: $V = s_d^2 / L$ with $L - 1$ degrees of
     freedom, which for one run on both sides is the paired t-test.
 
@@ -175,17 +181,36 @@ def difference_interval(values_a: Floats, values_b: Floats) -> DifferenceInterva
             (of_a, len(values_a) - 1),
             (of_b, len(values_b) - 1),
         ]
-    variance = sum(part for part, _ in parts)
-    if variance <= _ROUNDING**2:  # t is 0/0 or infinite
+    parts = [(part, freedom) for part, freedom in parts if part > _ROUNDING**2]
+    if not parts:  # t is 0/0 or infinite
         p_value = 1.0 if abs(difference) <= _ROUNDING else 0.0
         return DifferenceInterval(difference, difference, p_value, includes_seeds)
-    freedom = variance**2 / sum(part**2 / of_part for part, of_part in parts)
-    error = variance**0.5
-    half_width = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * error
-    p_value = 2 * float(stats.t.sf(abs(difference) / error, freedom))
+    if not includes_seeds or min(of_a, of_b) > _ROUNDING**2:
+        variance = sum(part for part, _ in parts)
+        parts = [(variance, variance**2 / sum(part**2 / freedom for part, freedom in parts))]
+    half_width = _half_width(1 - CONFIDENCE, parts)
     return DifferenceInterval(
-        difference - half_width, difference + half_width, p_value, includes_seeds
+        difference - half_width,
+        difference + half_width,
+        _p_value(abs(difference), parts),
+        includes_seeds,
     )
+
+
+def _half_width(alpha: float, parts: Sequence[tuple[float, float]]) -> float:
+    """Half-width of the interval of level 1 - alpha from variances and degrees of freedom."""
+    squares = (part * stats.t.isf(alpha / 2, freedom) ** 2 for part, freedom in parts)
+    return float(sum(squares)) ** 0.5
+
+
+def _p_value(difference: float, parts: Sequence[tuple[float, float]]) -> float:
+    """The alpha whose interval ends at 0."""
+    if len(parts) == 1:
+        ((variance, freedom),) = parts
+        return 2 * float(stats.t.sf(difference / variance**0.5, freedom))
+    if _half_width(_SMALLEST_P, parts) < difference:
+        return 0.0
+    return float(brentq(lambda alpha: _half_width(alpha, parts) - difference, _SMALLEST_P, 1.0))
 
 
 def compare(

@@ -76,7 +76,11 @@ def rerank_data(
     schema = with_initial_list(folder.schema)
     splits = [split for split in ("validation", "test") if folder.num_lists(split) != 0]
     work = out.parent / f".{out.name}.work"
-    options = {"data": str(folder.path.resolve()), "folds": folds, "content": folder.fingerprint}
+    options = {
+        "data": str(folder.path.resolve()),
+        "folds": folds,
+        "data content": folder.fingerprint,
+    }
     _check_same_options(work, {**options, **config.model_dump(mode="json")})
     _make_folds(folder, work, folds, console)
     sources: dict[str, list[tuple[Path, str, Path]]] = {"train": []}
@@ -198,7 +202,8 @@ def _check_same_options(work: Path, options: dict[str, Any]) -> None:
     if before is not None and before != options:
         names = [name for name in options if before.get(name) != options[name]]
         raise UserError(
-            f"{work}: was started with another {', '.join(names)}; use the same or remove it"
+            f"{work}: an interrupted command was started with another {', '.join(names)}; give the "
+            "same again or remove this folder"
         )
     make_folder(work, str(work))
     write_json(path, options)

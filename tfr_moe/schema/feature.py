@@ -45,7 +45,7 @@ class Feature(BaseModel):
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
     scope: Scope
     kind: Kind
-    width: int = Field(1, ge=1)
+    width: int = Field(1, ge=1, le=65_536)
     default: str | None = None
     missing: float | str = "mean"
     missing_indicator: bool = False
@@ -54,7 +54,7 @@ class Feature(BaseModel):
     hash_buckets: int | None = Field(None, ge=1)
     max_vocabulary: int | None = Field(None, ge=1)
     min_count: int = Field(1, ge=1)
-    embedding_dim: int | None = Field(None, ge=1)
+    embedding_dim: int | None = Field(None, ge=1, le=65_536)
     max_length: int = Field(20, ge=1)
 
     @model_validator(mode="before")

@@ -24,12 +24,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tfr_moe.errors import UserError, describe
 from tfr_moe.schema.feature import ITEM, OF_ITEMS, Feature, Hierarchy, Kind, Scope, list_category
 from tfr_moe.schema.names import MASK, PACKED, PADDING_LABEL, PAIR_SEPARATOR
+from tfr_moe.utils.settings import read_yaml
 
 
 class SchemaError(UserError):
@@ -147,12 +147,9 @@ class FeatureSchema(BaseModel):
         """
         path = Path(path)
         try:
-            data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise SchemaError(f"schema {path}: cannot be read ({error.strerror})") from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            line = " ".join(str(error).split())
-            raise SchemaError(f"schema {path}: not valid YAML or JSON ({line})") from error
+            data = read_yaml(path, "schema")
+        except UserError as error:
+            raise SchemaError(str(error)) from error
         if not isinstance(data, dict):
             raise SchemaError(f"schema {path}: must be a mapping with list_id, labels and features")
         try:

@@ -124,12 +124,12 @@ def column_of(table: pa.Table, name: str, role: str = "column") -> pa.ChunkedArr
     Example:
         >>> column_of(arrow().table({"price": [1.0]}), "prize")
         Traceback (most recent call last):
-        tfr_moe.errors.UserError: column 'prize' is missing; the frame has: price
+        tfr_moe.errors.UserError: column 'prize' is missing; there are: price
     """
     if name not in table.column_names:
         names = table.column_names
         listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-        raise UserError(f"{role} {name!r} is missing; the frame has: {listed or 'no columns'}")
+        raise UserError(f"{role} {name!r} is missing; there are: {listed or 'no columns'}")
     return _without_views(table.column(name))
 
 

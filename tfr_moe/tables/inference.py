@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tfr_moe.errors import UserError
 from tfr_moe.tables.arrow import Ids, arrow, column_of, encode, to_table
 from tfr_moe.tables.hierarchy import ITEM, Decision, choose_hierarchy
+from tfr_moe.tables.texts import are_numbers, are_times
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +26,7 @@ _RESERVED = ("context_numeric", "example_numeric", "example_list_mask")
 _ID_NAME = re.compile(r"(^|_)(id|ids|uuid|key|code)$", re.IGNORECASE)
 _POSITION_NAME = re.compile(r"^(display_)?(position|rank|slot)$", re.IGNORECASE)
 _POSITION = "looks like the display position, which is no feature; give it as `position`"
+_TIME = "is a time; give it as `time`, or derive features such as an age in days"
 _SPLITS = {"train", "validation", "test"}
 _BLOCK = 1 << 18
 _SAMPLE = 100_000
@@ -87,12 +89,8 @@ class _Lists(NamedTuple):
         )
 
 
-class _LeakError(Exception):
-    """A column that is known only after the label."""
-
-
-class _PositionError(Exception):
-    """A column that counts the items of each list."""
+class _WarnedError(Exception):
+    """A column that is ignored with a warning."""
 
 
 def infer_schema(
@@ -196,7 +194,10 @@ def _lists(ids: Ids) -> _Lists:
 def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
     values = _as_numbers(table.column(name))
     if values is None:
-        raise UserError(f"label {name!r}: expected numbers, got {table.column(name).type}")
+        kind = (
+            str(table.column(name).type).replace("large_string", "text").replace("string", "text")
+        )
+        raise UserError(f"label {name!r}: expected numbers, got {kind}")
     return values
 
 
@@ -233,11 +234,8 @@ class _Scan:
             if not _NAME.match(name) or name in _RESERVED:
                 raise UserError("the name of a feature has letters, digits and _ only; rename it")
             feature, reason = self._feature(name, column)
-        except _LeakError as error:
-            return None, Decision(name, "ignored", f"leak: {error}", True)
-        except _PositionError:
-            reason = f"counts from 1 in every list: {_POSITION}"
-            return None, Decision(name, "ignored", reason, True)
+        except _WarnedError as error:
+            return None, Decision(name, "ignored", str(error), True)
         except UserError as error:
             return None, Decision(name, "ignored", str(error), name in self.keep)
         return feature, Decision(name, f"{feature['scope']} {feature['kind']}", reason)
@@ -248,7 +246,7 @@ class _Scan:
         if types.is_null(kind) or column.null_count == len(column):
             raise UserError("has no values")
         if types.is_temporal(kind):
-            raise UserError("is a time; derive features from it, such as an age in days")
+            raise UserError(_TIME)
         if types.is_struct(kind) or types.is_map(kind) or types.is_binary(kind):
             raise UserError(f"has type {kind}, which no feature has")
         if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
@@ -268,7 +266,7 @@ class _Scan:
                 raise UserError(f"is constant ({present[0]:g})")
             self._check_leak(numbers, ~missing & (numbers != 0))
             if not missing.any() and self._lists.counts_up(numbers):
-                raise _PositionError
+                raise _WarnedError(f"counts from 1 in every list: {_POSITION}")
         scope = self._scope(np.where(missing, np.inf, numbers))
         feature: dict[str, Any] = {"name": name, "scope": scope, "kind": "numeric"}
         reasons = [self._why(scope)]
@@ -296,6 +294,8 @@ class _Scan:
             if {word for word in ids.words if word} <= _SPLITS:
                 raise UserError("looks like the split of the lists")
             self._check_leak(None, ~missing if missing.any() else None)
+            if are_numbers(ids.words):
+                raise _WarnedError("is text that looks like numbers; convert it to numbers")
         joined = sum(SEPARATOR in str(w) for w in ids.words[: _SAMPLE if distinct else 0])
         scope = self._scope(ids.codes)
         if joined > 0.05 * distinct:
@@ -305,6 +305,8 @@ class _Scan:
         if scope == "context":
             rows = int((~missing[self.first_rows]).sum())
         if name not in self.keep and distinct > 0.5 * rows and distinct > 20:
+            if are_times(ids.words):
+                raise UserError(_TIME)
             raise UserError(
                 f"looks like an ID or free text: {distinct} distinct values in {rows} "
                 f"{'lists' if scope == 'context' else 'rows'}"
@@ -345,7 +347,7 @@ class _Scan:
     def _check_leak(
         self, numbers: NDArray[np.float64] | None, present: NDArray[np.bool_] | None
     ) -> None:
-        """Raises `_LeakError` for a column that equals a label, or is present where it is."""
+        """Raises `_WarnedError` for a column that equals a label, or is present where it is."""
         if present is None:
             return
         word = "non-zero" if numbers is not None else "present"
@@ -355,13 +357,13 @@ class _Scan:
             if not positives or share == 1.0:
                 continue
             if np.array_equal(present, relevant):
-                raise _LeakError(f"{word} exactly where {label!r} is")
+                raise _WarnedError(f"leak: {word} exactly where {label!r} is")
             if count and share**count < _CHANCE and not (present & ~relevant).any():
-                raise _LeakError(f"{word} only where {label!r} is")
+                raise _WarnedError(f"leak: {word} only where {label!r} is")
             if rate < 0.5 and positives >= _MIN_POSITIVES and not (relevant & ~present).any():
-                raise _LeakError(
-                    f"{word} in {rate:.1%} of the rows, but wherever {label!r} is, as an earlier "
-                    "step of it would be"
+                raise _WarnedError(
+                    f"leak: {word} in {rate:.1%} of the rows, but wherever {label!r} is, as an "
+                    "earlier step of it would be"
                 )
 
 

@@ -17,7 +17,13 @@ from tfr_moe.errors import UserError
 from tfr_moe.schema import MANIFEST_FILE, description_files, shard_files
 from tfr_moe.training.callbacks import HISTORY_FILE
 from tfr_moe.training.strategy import LOST_PEERS
-from tfr_moe.utils.digests import ManifestForm, check_files, recorded_files, write_manifest
+from tfr_moe.utils.digests import (
+    ManifestForm,
+    check_files,
+    digest_files,
+    recorded_files,
+    write_manifest,
+)
 from tfr_moe.utils.io import make_folder, read_json, write_json
 
 CONFIG_FILE = "config.yaml"
@@ -156,7 +162,17 @@ def finish(run: Path, folder: DataFolder, result: Mapping[str, Any], files: Iter
     """
     names = [str(file.relative_to(run)) for file in files]
     _write_manifest(run, folder, [CONFIG_FILE, *names], _read_manifest(run).get("start"))
-    write_json(run / METRICS_FILE, result)
+    write_metrics(run, result)
+
+
+def write_metrics(run: Path, result: Mapping[str, Any]) -> None:
+    """Writes `metrics.json`, after its digest into the manifest."""
+    pending = run / f".{METRICS_FILE}.new"
+    write_json(pending, result)
+    manifest = read_json(run / MANIFEST_FILE)
+    manifest["files"][METRICS_FILE] = digest_files(run, [pending.name])[pending.name]
+    write_json(run / MANIFEST_FILE, manifest)
+    pending.replace(run / METRICS_FILE)
 
 
 def _write_manifest(

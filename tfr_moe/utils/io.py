@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -14,6 +15,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from tfr_moe.errors import UserError, describe
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager
@@ -66,7 +69,7 @@ def working_directory(out: Path) -> Iterator[Path]:
         out: the file or folder that is being made.
 
     Raises:
-        UserError: if the folder cannot be made, or another process has it.
+        UserError: if the folder cannot be made, another process has it, or the disk is full.
     """
     partial = out.parent / f".{out.name}.partial"
     lock = _lock(partial, out)
@@ -74,6 +77,11 @@ def working_directory(out: Path) -> Iterator[Path]:
         for path in partial.iterdir():
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         yield partial
+    except OSError as error:
+        # Writing to an open file fails without its name.
+        if error.filename is None and error.errno in _FULL:
+            raise UserError(f"{out}: {error.strerror}") from error
+        raise
     finally:
         # The block may have renamed the folder, and another process have made the next one.
         if _is_locked_by(lock, partial):

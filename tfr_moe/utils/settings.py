@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -18,8 +19,8 @@ def load_yaml(text: str) -> Any:
     """Reads a YAML document of plain values.
 
     Raises:
-        yaml.YAMLError: for invalid YAML, or a document that its aliases expand to more than
-            `MAX_YAML_VALUES` values.
+        yaml.YAMLError: for invalid YAML, a key that occurs twice, or a document that its aliases
+            expand to more than `MAX_YAML_VALUES` values.
 
     Example:
         >>> load_yaml("a: &x [1, 2]\\nb: *x")
@@ -34,19 +35,51 @@ def load_yaml(text: str) -> Any:
         raise yaml.YAMLError("values are nested too deeply") from None
 
 
+def read_yaml(path: Path, kind: str) -> Any:
+    """Reads a YAML or JSON file by `load_yaml`.
+
+    Args:
+        path: the file.
+        kind: what it is, for messages, such as `config`.
+
+    Raises:
+        UserError: if it cannot be read, or is not valid.
+    """
+    try:
+        return load_yaml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{kind} {path}: cannot be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        line = " ".join(str(error).split())
+        raise UserError(f"{kind} {path}: not valid YAML or JSON ({line})") from error
+
+
 def _expanded_size(node: yaml.Node, sizes: dict[int, int | None]) -> int:
     """Number of values below a node, with a copy for each alias."""
     if isinstance(node, yaml.ScalarNode):
         return 1
     if id(node) not in sizes:
         sizes[id(node)] = None
-        pairs = isinstance(node, yaml.MappingNode)
-        children = itertools.chain(*node.value) if pairs else node.value
+        children = node.value
+        if isinstance(node, yaml.MappingNode):
+            _check_keys([key for key, _ in node.value])
+            children = itertools.chain(*node.value)
         sizes[id(node)] = 1 + sum(_expanded_size(child, sizes) for child in children)
     size = sizes[id(node)]
     if size is None:
         raise yaml.YAMLError("an alias is part of the value that it names")
     return size
+
+
+def _check_keys(keys: Iterable[yaml.Node]) -> None:
+    """YAML's own parser lets the last of equal keys win."""
+    seen = set()
+    for key in keys:
+        if isinstance(key, yaml.ScalarNode):
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise yaml.YAMLError(f"key {key.value!r} occurs twice, again in line {line}")
+            seen.add(key.value)
 
 
 def split_pair(pair: str) -> tuple[str, str]:
