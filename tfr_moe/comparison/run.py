@@ -186,7 +186,8 @@ def _report(plan: Plan, board: Leaderboard, console: Console) -> None:
     from tfr_moe.report.html import render_report, write_page
 
     runs = {entry.model: plan.out / "runs" / entry.best_run for entry in board.entries}
-    base = board.tower or board.tree or board.ship
+    others = [*reversed(board.references), *(entry.model for entry in board.entries)]
+    base = next((model for model in others if model != board.ship), board.ship)
     content = build_report(
         plan.data.path,
         {base: runs[base], **runs},

@@ -214,8 +214,8 @@ def _verdict(
     best, *others = entries
     mean = f"{split} {metric} of {best.test:.4f} [{best.low:.4f}, {best.high:.4f}]"
     if not others:
-        headline = f"{best.model} is alone"
-        return headline, f"{best.model} has a {mean}; there is no other model to compare it with."
+        headline = f"Nothing to compare {best.model} with"
+        return headline, f"{headline}: {mean}, {_seeds(best)}."
     against = {name: what for name, what in named.items() if name != best.model}
     against = against or {others[0].model: "the second"}
     found = {name: best.differences[name] for name in against}
