@@ -114,7 +114,7 @@ def test_ticks_of_a_chart_are_told_apart(pages):
 
 def test_experts_follow_the_categories_and_categories_their_gates():
     report = gate_report(6)
-    maps = gate_view.gate_maps(report)
+    maps = gate_view.gate_maps(report, "moe")
     assert [len(drawn.rows) for drawn in maps] == [6, 12]
     assert {name for name, _ in maps[0].columns} == set("012345")
     # Each top category has the experts i and i + 1: an expert serves two neighbours, 7 to 3.
@@ -128,5 +128,5 @@ def test_experts_follow_the_categories_and_categories_their_gates():
 
 def test_attention_near_uniform_stays_pale(reports):
     attention = next(run for run in reports["wins"].runs if run.attention).attention["position"]
-    cells = [cell for row in figures.attention("position", attention).cells for cell in row]
+    cells = [cell for row in figures.attention("dnn", "position", attention).cells for cell in row]
     assert max(abs(cell.share) for cell in cells) == pytest.approx(0.03)

@@ -133,7 +133,7 @@ def _watching(
 def _subject(board: Leaderboard, evaluated: EvaluatedRuns) -> str:
     """The best run that is not the baseline, or the only one."""
     runs = [e.model if e.model in evaluated.opened else e.best_run for e in board.entries]
-    return next((run for run in runs if run != evaluated.baseline), runs[0])
+    return next((run for run in [*runs, *evaluated.opened] if run != evaluated.baseline), runs[0])
 
 
 def _metrics(wanted: str | None, tasks: Sequence[str]) -> tuple[tuple[str, ...], str]:

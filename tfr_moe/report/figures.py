@@ -130,7 +130,7 @@ def label(text: object, most: int = MAX_LABEL) -> str:
     return plain if len(plain) <= most else f"{plain[: most - 1]}…"
 
 
-def attention(name: str, attention_map: Mapping[str, Any]) -> HeatMap:
+def attention(run: str, name: str, attention_map: Mapping[str, Any]) -> HeatMap:
     """Attention between groups of items relative to uniform attention (see `AttentionMap`).
 
     The strongest colour is twice or half of uniform attention, or further off if a cell is: small
@@ -153,7 +153,7 @@ def attention(name: str, attention_map: Mapping[str, Any]) -> HeatMap:
         ]
         for row, values in zip(labels, lifts, strict=True)
     ]
-    caption = f"Attention by {name}, in multiples of uniform attention"
+    caption = f"{run}: attention by {name}, in multiples of uniform attention"
     return HeatMap(caption, [(n, "") for n in labels], labels, cells, "from ↓ to →")
 
 

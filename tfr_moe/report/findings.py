@@ -20,6 +20,7 @@ from tfr_moe.scorers.gate_maps import GateReport
 
 _ALIKE = 0.95  # cosine of gates that differ in nothing that matters
 _MANY = 100  # times as many lists as there are
+_LONG = 20  # rows
 _CALIBRATED = 0.2  # relative error of the mean prediction
 
 
@@ -64,8 +65,11 @@ def sentences(report: Report) -> str:
 
 def by_task(report: Report) -> str:
     """What the other labels say; empty with one label."""
-    tasks = [m for m in report.evaluation.metrics if m.endswith(report.metric.partition("_")[2])]
-    others = [m for m in tasks if m != report.metric and len(report.data.labels) > 1]
+    labels = report.data.labels
+    prefixes = [f"{label}_" for label in labels if report.metric.startswith(f"{label}_")]
+    bare = report.metric.removeprefix(prefixes[0]) if prefixes else ""
+    named = [f"{label}_{bare}" for label in labels]
+    others = [m for m in named if m in report.evaluation.metrics and m != report.metric]
     against = report.evaluation.comparisons.get(report.subject, {})
     means = report.evaluation.models[report.subject]
     parts = [
@@ -163,10 +167,10 @@ def widest(board: Leaderboard) -> float:
 
 
 def widest_category(rows: Sequence[CategoryRow], model: str) -> float:
-    """The scale of most intervals of a table: the widest tenth is cut."""
+    """The scale of the intervals of a table; of a long one, the widest tenth is cut."""
     ends = [max(map(abs, row.intervals[model])) for row in rows if model in row.intervals]
     known = [end for end in ends if not math.isnan(end)]
-    return float(np.quantile(known, 0.9)) if known else 0.0
+    return float(np.quantile(known, 0.9 if len(known) > _LONG else 1)) if known else 0.0
 
 
 def _most(intervals: Iterable[tuple[float, float]]) -> float:

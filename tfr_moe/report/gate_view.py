@@ -79,7 +79,7 @@ def experts_of(report: GateReport) -> list[Expert]:
     return found
 
 
-def gate_maps(report: GateReport) -> list[HeatMap]:
+def gate_maps(report: GateReport, name: str) -> list[HeatMap]:
     """The mean weights of the experts by top category, and by sub-category; empty without any.
 
     At most `MAX_CATEGORIES` with the most lists. Top categories are clustered by their gates, the
@@ -100,7 +100,7 @@ def gate_maps(report: GateReport) -> list[HeatMap]:
         ("sub-category", subs, len(report.sub_categories)),
     ):
         cut = f", the {len(shown)} of {total} with the most lists" if len(shown) < total else ""
-        maps.append(_map(f"Gate weight of each expert by {kind}{cut}", shown, experts, report))
+        maps.append(_map(f"{name}: weight of each expert by {kind}{cut}", shown, experts, report))
     return maps
 
 
