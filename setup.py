@@ -47,7 +47,7 @@ EXTRAS = {
         f"grpcio-health-checking>=1.60,<1.63; {OLD}",
         f"grpcio-health-checking>=1.72,<1.82; {NEW}",
     ],
-    "tuning": ["jinja2>=3.1", "keras-tuner>=1.4.7", "plotly>=5.20"],
+    "tuning": ["jinja2>=3.1", "keras-tuner>=1.4.7"],
     "baselines": [
         "lightgbm>=4.3",
         "scikit-learn>=1.3",
@@ -58,12 +58,12 @@ EXTRAS = {
     "report": [
         "jinja2>=3.1",
         "matplotlib>=3.8",
-        "plotly>=5.20",
         "scikit-learn>=1.3",
     ],
     "gpu": ["tensorflow[and-cuda]"],
 }
 EXTRAS["dev"] = [
+    "axe-core-python>=0.1",
     f"grpcio-tools>=1.60,<1.63; {OLD}",
     f"grpcio-tools>=1.72,<1.82; {NEW}",
     "hypothesis>=6.100",

@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -16,40 +17,25 @@ DARK = "--blink-settings=preferredColorScheme=0"
 LIGHT = "--blink-settings=preferredColorScheme=1"
 MEASURE = """
 <script>
-function channels(text) { return text.match(/[\\d.]+/g).slice(0, 3).map(Number); }
-function luminance(text) {
-  const linear = channels(text).map(v => v / 255)
-    .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-}
-function contrast(a, b) {
-  const [high, low] = [luminance(a), luminance(b)].sort((x, y) => y - x);
-  return (high + 0.05) / (low + 0.05);
-}
-const paper = getComputedStyle(document.body).backgroundColor;
-const found = {
-  paper: paper,
+parent.postMessage(JSON.stringify({
+  paper: getComputedStyle(document.body).backgroundColor,
   width: innerWidth,
   page: document.documentElement.scrollWidth,
-  contrast: {},
-  plots: [...document.querySelectorAll(".js-plotly-plot")].map(plot => {
-    const box = plot.getBoundingClientRect();
-    const texts = [...plot.querySelectorAll("text")].map(t => t.getBoundingClientRect())
-      .filter(rectangle => rectangle.height > 0);  // hidden ones have none
-    const out = Math.max(0, ...texts.map(t => Math.max(box.left - t.left, t.right - box.right,
-      box.top - t.top, t.bottom - box.bottom)));
-    return {label: plot.getAttribute("aria-label"), height: box.height, out: out,
-      smallest: Math.min(...texts.map(t => t.height))};
-  }),
-};
-for (const what of ["h1", "p", "th", "td", ".lead", "pre"]) {
-  const element = document.querySelector(what);
-  if (element) found.contrast[what] = contrast(getComputedStyle(element).color, paper);
-}
-for (const text of document.querySelectorAll(".xtick text")) {
-  found.contrast["axis"] = contrast(getComputedStyle(text).fill, paper);
-}
-parent.postMessage(JSON.stringify(found), "*");
+  hidden: [...document.querySelectorAll(".scroll")].filter(box => box.scrollWidth > box.clientWidth)
+    .map(box => getComputedStyle(box).backgroundImage).filter(image => !image.includes("gradient")),
+}), "*");
+</script>
+"""
+AXE = """
+<script>
+for (const box of document.querySelectorAll("details")) box.open = true;
+axe.run().then(result => {
+  const text = document.createElement("pre");
+  text.id = "violations";
+  text.textContent = JSON.stringify(result.violations.map(
+    rule => [rule.id, rule.nodes.slice(0, 3).map(node => node.html)]));
+  document.body.append(text);
+});
 </script>
 """
 # Chromium makes no window narrower than 500 pixels; a frame can be as narrow as a phone.
@@ -105,3 +91,19 @@ def measured(chromium, page, tmp_path, width=1000, *flags):
     assert not console
     note = re.search(r'<pre id="measured">(.*?)</pre>', printed, re.DOTALL)
     return json.loads(html.unescape(note[1]))
+
+
+def violations(chromium, page, tmp_path, *flags):
+    """The rules of axe that the page breaks, with elements; boxes are opened first."""
+    package = pytest.importorskip("axe_core_python")
+    axe = Path(package.__path__[0], "axe.min.js").read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    checked = tmp_path / "checked.html"
+    scripts = f"<script>{axe}</script>{AXE}</body>"
+    checked.write_text(text.replace("</body>", scripts), encoding="utf-8")
+    printed, console = run(
+        chromium, checked, tmp_path, "--dump-dom", "--virtual-time-budget=20000", *flags
+    )
+    assert not console
+    found = re.search(r'<pre id="violations">(.*?)</pre>', printed, re.DOTALL)
+    return json.loads(html.unescape(found[1]))

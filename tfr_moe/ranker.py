@@ -39,15 +39,10 @@ from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.schema import MASK, FeatureSchema, shard_file
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
-from tfr_moe.training import train as train_model
-from tfr_moe.training.callbacks import read_history
-from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE, write_metrics
-from tfr_moe.utils.console import make_log
-from tfr_moe.utils.io import atomic_directory, read_json
 from tfr_moe.training.callbacks import keras_history
-from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE
+from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE, write_metrics
 from tfr_moe.utils.console import make_log, progress_bar
-from tfr_moe.utils.io import atomic_directory, read_json, write_json
+from tfr_moe.utils.io import atomic_directory, read_json
 
 if TYPE_CHECKING:
     import pandas as pd

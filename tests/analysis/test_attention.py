@@ -14,7 +14,7 @@ from tfr_moe.analysis.attention import (
 )
 from tfr_moe.analysis.item_groups import OTHERS, Positions, grouping_of
 from tfr_moe.errors import UserError
-from tfr_moe.report.build import attention_maps
+from tfr_moe.report.run_part import attention_maps
 from tfr_moe.schema import MASK
 from tfr_moe.scorers import create
 

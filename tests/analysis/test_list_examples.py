@@ -46,6 +46,7 @@ def test_a_list_is_shown_as_it_was_logged_and_ranked(dataset):
     assert shown.context["age"] == pytest.approx(context["age"])
     best = max(items, key=lambda item: item["sales"])
     assert shown.items[0].features["brand"] == best["brand"]
+    assert shown.items[0].features["price"] == pytest.approx(best["price"], rel=1e-5)
     assert shown.items[0].score == pytest.approx(best["sales"], rel=1e-6)
     assert shown.items[0].position == best["position"]
     # Beyond the first one only what is relevant.

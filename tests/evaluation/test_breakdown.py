@@ -36,6 +36,20 @@ def test_rows_worked_out_by_hand():
     assert np.isnan([*tools.means.values(), *tools.differences.values()]).all()
 
 
+def test_intervals_and_significance_by_category():
+    # tools: +0.1, +0.2, +0.3 and shoes: -0.1, +0.1; t(0.975, 2) = 4.3027, error 0.1 / sqrt(3).
+    names = ["tools", "tools", "tools", "shoes", "shoes"]
+    a = result([0.5] * 5, names)
+    b = result([0.6, 0.7, 0.8, 0.4, 0.6], names)
+    tools, shoes = per_category({"dnn": a, "moe": b}, "mrr", baseline="dnn")
+    assert tools.intervals["moe"] == pytest.approx((0.2 - 0.24841, 0.2 + 0.24841), abs=1e-4)
+    assert shoes.significant == tools.significant == ()
+    # p of tools is 0.0742; with a smaller spread it is below 0.05 / 2.
+    b = result([0.69, 0.7, 0.71, 0.4, 0.6], names)
+    tools, shoes = per_category({"dnn": a, "moe": b}, "mrr", baseline="dnn")
+    assert (tools.significant, shoes.significant) == (("moe",), ())
+
+
 def test_policy_zero_judges_lists_with_nothing_relevant():
     shoes = per_category({"dnn": A}, "mrr", policy="zero")[0]
     assert (shoes.evaluated, shoes.means["dnn"]) == (3, pytest.approx(0.6 / 3))

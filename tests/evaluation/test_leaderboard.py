@@ -45,17 +45,57 @@ def test_numbers_are_means_over_seeds(board):
     assert dnn.differences["moe"].includes_seeds
 
 
-def test_the_verdict_says_what_to_ship_and_what_is_not_significant(board):
+def test_intervals_of_means_are_over_lists(board):
+    moe = board.entries[0]
+    # 0.1, 1.1, 0.1, 1.1: standard error 0.57735 / 2, t(0.975, 3) = 3.18245.
+    assert (moe.low, moe.high) == pytest.approx((0.6 - 0.91869, 0.6 + 0.91869), abs=1e-4)
+    assert moe.by_run == pytest.approx([0.6, 0.6])
+
+
+def test_the_verdict_says_what_won_what_is_level_and_what_to_ship(board):
     # 0.1 on every list is significant; from lambdamart the lists differ by -0.9 and +1.1.
-    first, tree, tower, level = board.verdict.splitlines()
-    assert first == "Ship moe: it has the best validation mrr (0.6000, 2 seeds each)."
-    assert tree.startswith("Test mrr minus lambdamart, the best tree: +0.1000 [")
-    assert tree.endswith("not significant.")
-    assert tower == (
-        "Test mrr minus dnn, the best single tower: +0.1000 [+0.1000, +0.1000], significant."
+    won, level, advice = board.verdict.splitlines()
+    assert board.headline == "moe leads, but not significantly over lambdamart"
+    assert won.startswith(f"{board.headline}: test mrr of 0.6000 [-0.3187, 1.5187] (2 seeds each)")
+    assert "(not significant) against lambdamart, the best tree and " in won
+    assert won.endswith(
+        "+0.1000 [+0.1000, +0.1000] (significant) against dnn, the best single tower."
     )
     # Nor does wide_dnn differ on every list: it is lower by 0.1 and by 0.2.
-    assert level.startswith("Not significantly different from moe on test: lambdamart")
+    assert level.startswith("Not significantly different from moe: lambdamart")
+    assert advice == "Ship moe."
+
+
+def board_of(baseline=None, **values):
+    """One run of each model on four lists, ordered by these values."""
+    results = {model: [result(of_lists)] for model, of_lists in values.items()}
+    runs = {model: {model: {**RUN, "seconds": 30.0 - i}} for i, model in enumerate(values)}
+    rates = dict.fromkeys(values)
+    return make_leaderboard("mrr", results, results, runs, rates, "test", baseline)
+
+
+def test_a_model_that_beats_its_references_wins():
+    board = board_of(moe=[0.7, 0.8, 0.9, 0.8], dnn=[0.6, 0.7, 0.7, 0.7], svm_rank=[0.1] * 4)
+    assert board.headline == "moe wins"
+    _, level, advice = board.verdict.splitlines()
+    assert level.startswith("All other models differ significantly from it.")
+    assert "seed variance is not included" in level and advice == "Ship moe."
+
+
+def test_without_a_significant_difference_the_cheapest_is_named():
+    board = board_of(moe=[0.7, 0.5, 0.9, 0.2], dnn=[0.5, 0.7, 0.2, 0.8], svm_rank=[0.5] * 4)
+    assert board.headline == "No significant winner: moe leads"
+    _, level, advice = board.verdict.splitlines()
+    assert level.startswith("Not significantly different from moe: dnn, svm_rank.")
+    assert advice == "Ship moe, or svm_rank if cost matters: it trains in 28 s instead of 30 s."
+
+
+def test_a_baseline_takes_the_place_of_tree_and_tower():
+    board = board_of("dnn", moe=[0.7, 0.8, 0.9, 0.8], dnn=[0.6, 0.7, 0.7, 0.7], svm_rank=[0.1] * 4)
+    assert board.references == {"dnn": "the baseline"} and board.tree is None
+    # A baseline that leads is compared with the second.
+    board = board_of("dnn", moe=[0.6, 0.7, 0.7, 0.7], dnn=[0.7, 0.8, 0.9, 0.8])
+    assert board.headline == "dnn wins" and "against moe, the second" in board.verdict
 
 
 def test_the_table_keeps_the_models_at_80_columns(board):

@@ -1,6 +1,5 @@
-"""Reads a page back: its elements, its embedded figures."""
+"""Reads a page back: its elements, and their nesting."""
 
-import json
 import re
 from html.parser import HTMLParser
 
@@ -42,12 +41,9 @@ class Page(HTMLParser):
                 found[-1] += data
 
 
-def figures_of(text):
-    """The figures of a page by id, as the page's script reads them."""
-    return json.loads(re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)[1])
-
-
-def sections_without_a_sentence(text):
-    """Headings of the second level that no paragraph follows; those of runs are in a summary."""
-    found = re.findall(r"<h2>(.*?)</h2>\s*(<p>|</summary>)?", text)
-    return [heading for heading, follows in found if not follows]
+def findings_of(text):
+    """The sentence that each section of the table of contents opens with, by its id."""
+    nav = re.search("<nav.*?</nav>", text, re.DOTALL)[0]
+    ids = [link for link in re.findall('href="#(.*?)"', nav) if link != "glossary"]
+    opened = r'<section id="{}">\s*<h2>.*?</h2>\s*<p class="finding[^>]*>(.*?)</p>'
+    return {name: re.search(opened.format(name), text, re.DOTALL)[1] for name in ids}

@@ -6,47 +6,38 @@ from tests.tuning.sweeps import expert_trials, gate_trials, lambda_trials, trial
 from tfr_moe.report import sweep_figures as figures
 from tfr_moe.tuning.results import summarize_sweep
 
-ACCENT = "var(--accent)"
-
 
 def summary_of(tmp_path, trials):
     return summarize_sweep(write_sweep(tmp_path / "s", trials))
 
 
-def spec_of(drawing):
-    """Traces and layout as plain data."""
-    spec = drawing.figure.to_plotly_json()
-    return spec["data"], spec["layout"]
-
-
 def test_the_heat_map_of_table_viii_has_the_paper_s_layout_and_numbers(tmp_path):
-    (heat,), layout = spec_of(figures.heat_map_of(summary_of(tmp_path, lambda_trials())))
-    assert list(layout["xaxis"]["ticktext"]) == ["0.1", "0.01", "0.001", "0.0001"]
-    assert list(layout["yaxis"]["ticktext"]) == ["0.1", "0.01", "0.001", "0.0001"]
-    assert layout["yaxis"]["autorange"] == "reversed"
+    drawn = figures.heat_map_of(summary_of(tmp_path, lambda_trials()))
+    assert [name for name, _ in drawn.columns] == ["0.1", "0.01", "0.001", "0.0001"]
+    assert list(drawn.rows) == ["0.1", "0.01", "0.001", "0.0001"]
+    assert drawn.corner == "adversarial_weight (λ₂) ↓ hsc_weight (λ₁) →"
     # Row 0 is lambda_2 = 0.1, column 0 lambda_1 = 0.1, as in the paper.
-    assert list(heat["z"][0]) == pytest.approx([0.8167, 0.8140, 0.8167, 0.8177])
-    assert heat["hovertext"][0][1].startswith("trial 0001, rank 16<br>0.8140 ± 0.0007")
-    assert "λ₁ = 0.01<br>λ₂ = 0.1" in heat["hovertext"][0][1]
-    assert heat["text"][0][0] == "0.8167<br>± 0.0007"
-    assert [len(row) for row in heat["z"]] == [4, 4, 4, 4]
+    assert [cell.text for cell in drawn.cells[0]] == [
+        "0.8167 ± 0.0007", "0.8140 ± 0.0007", "0.8167 ± 0.0007", "0.8177 ± 0.0007"
+    ]  # fmt: skip
+    hint = "trial 0001, rank 16, 0.8140 ± 0.0007, λ₁ = 0.01, λ₂ = 0.1"
+    assert drawn.cells[0][1].hint == hint
+    assert [len(row) for row in drawn.cells] == [4, 4, 4, 4]
 
 
-def test_only_the_best_cell_is_framed_and_it_is_the_brightest(tmp_path):
-    (heat,), layout = spec_of(figures.heat_map_of(summary_of(tmp_path, lambda_trials())))
-    (frame,) = layout["shapes"]
-    assert frame["line"]["color"] == ACCENT
-    assert (frame["x0"], frame["x1"], frame["y0"], frame["y1"]) == (1.5, 2.5, 1.5, 2.5)
-    assert heat["zmax"] == heat["z"][2][2] and not heat["reversescale"]
-    assert heat["text"][2][2].startswith("<b>0.8227</b>")
+def test_only_the_best_cell_is_framed_and_it_has_the_strongest_colour(tmp_path):
+    drawn = figures.heat_map_of(summary_of(tmp_path, lambda_trials()))
+    best = [(y, x) for y, row in enumerate(drawn.cells) for x, c in enumerate(row) if c.kind]
+    assert best == [(2, 2)]
+    assert drawn.cells[2][2].share == 1 > max(c.share for c in drawn.cells[0])
+    # Level with the best: the gap is below the least significant difference, 0.0015.
+    assert drawn.cells[3][2].text == "≈ 0.8225 ± 0.0007"
 
 
 def test_a_cell_that_was_not_run_stays_empty(tmp_path):
     trials = [t for t in lambda_trials() if t.trial_id != "0005"]
-    (heat,), layout = spec_of(figures.heat_map_of(summary_of(tmp_path, trials)))
-    assert heat["z"][1][1] is None
-    assert heat["hovertext"][1][1] == "not run"
-    assert [(a["x"], a["y"], a["text"]) for a in layout["annotations"]] == [(1, 1, "–")]
+    drawn = figures.heat_map_of(summary_of(tmp_path, trials))
+    assert drawn.cells[1][1] == figures.Cell("–", hint="not run")
 
 
 def test_a_cell_shows_the_best_over_what_else_varies(tmp_path):
@@ -57,9 +48,9 @@ def test_a_cell_shows_the_best_over_what_else_varies(tmp_path):
             (0.1, 0.01, 1e-3, 0.71), (0.01, 0.01, 1e-3, 0.73),
         ]
     ]  # fmt: skip
-    (heat,), _ = spec_of(figures.heat_map_of(summary_of(tmp_path, trials)))
-    assert heat["z"][0][0] == 0.75
-    assert "learning_rate = 0.01" in heat["hovertext"][0][0]
+    drawn = figures.heat_map_of(summary_of(tmp_path, trials))
+    assert drawn.cells[0][0].text == "0.7500"
+    assert "learning_rate = 0.01" in drawn.cells[0][0].hint
 
 
 def test_other_spaces_have_no_heat_map(tmp_path):
@@ -81,14 +72,20 @@ def test_one_diverged_trial_does_not_use_up_the_colours():
     assert figures.scale([0.1, 0.86, 0.87, 0.88], higher=True) == pytest.approx((0.82, 0.88))
 
 
-def test_a_small_loss_is_bright(tmp_path):
+def test_differences_within_seed_noise_stay_pale():
+    # The least significant difference is 0.03, so the scale spans 0.06 and not 0.02.
+    assert figures.scale([0.86, 0.87, 0.88], True, 0.03) == pytest.approx((0.82, 0.88))
+    assert figures.scale([0.4, 0.3], False, 0.1) == pytest.approx((0.5, 0.3))
+
+
+def test_a_small_loss_has_the_strongest_colour(tmp_path):
     trials = [
         trial(f"{k}{d}", {"top_k": k, "dropout": d}, [k / 10 + d], "loss", "min")
         for k in (3, 4)
         for d in (0.0, 0.1)
     ]
     path = write_sweep(tmp_path / "s", trials, metric="loss", direction="min")
-    summary = summarize_sweep(path)
-    (heat,), _ = spec_of(figures.heat_map_of(summary))
-    assert heat["reversescale"]
-    assert (heat["zmin"], heat["zmax"]) == pytest.approx((0.3, 0.5))
+    drawn = figures.heat_map_of(summarize_sweep(path))
+    # 0.3 is the best, 0.5 the worst: rows are dropout 0.1 and 0, columns K = 4 and 3.
+    shares = [[cell.share for cell in row] for row in drawn.cells]
+    assert shares == [pytest.approx([0.0, 0.5]), pytest.approx([0.5, 1.0])]

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from tfr_moe.config import make_config
 from tfr_moe.scorers.gate_maps import GateBatch, GateMap
+from tfr_moe.training.callbacks import gate_warnings
 from tfr_moe.training.collapsed_gates import collapsed_gates, same_experts, warn_of_gates
 
 TOPS = np.array(["shoes", "shoes", "books"], object)
@@ -40,7 +41,7 @@ def test_the_messages_name_experts_and_settings():
     collapsed, dead = collapsed_gates(reports, make_config({"preset": "paper"}))
     cure = "set importance_weight=0.01 and gate_learning_rate_multiplier=5, or use fewer experts"
     assert collapsed == (
-        f"the gate has collapsed: all 2 top categories have the same experts 0, 2; {cure}"
+        f"the gate has collapsed: all top categories have the same experts 0, 2; {cure}"
     )
     assert dead == (
         "2 of 4 experts get less than 1 % of an equal share of the weight of the gate: 1, 3; "
@@ -64,6 +65,25 @@ def test_the_gate_of_a_task_is_named_and_only_settings_of_the_model(model):
         {"click": report_of([[2, 0], [0, 2], [2, 0]])}, make_config({"model": model})
     )
     assert "the gate of click: 1, 3" in dead and "importance_weight" not in dead
+
+
+def test_training_and_the_report_name_the_same_remedy():
+    for model in ("adv_hsc_moe", "mmoe", "category_mmoe"):
+        config = make_config({"model": model, "num_experts": 4})
+        task = "" if model == "adv_hsc_moe" else "click"
+        [*_, dead] = collapsed_gates({task: report_of([[2, 0], [0, 2], [2, 0]])}, config)
+        suffix = f"_{task}" if task else ""
+        logs = {f"gate_entropy{suffix}": 0.1, f"dead_experts{suffix}": 2.0}
+        assert gate_warnings(logs, config)[f"dead{suffix}"] == dead.replace(": 1, 3", "")
+
+
+def test_a_gate_over_all_experts_collapses_to_one():
+    gate = GateMap(4)
+    weights = np.tile([0.97, 0.01, 0.01, 0.01], (3, 1))
+    gate.add(GateBatch(np.tile(np.arange(4), (3, 1)), weights, np.ones([3, 2], bool), TOPS, SUBS))
+    config = make_config({"model": "mmoe", "num_experts": 4})
+    [message] = collapsed_gates({"click": gate.report()}, config)
+    assert message.startswith("the gate of click has collapsed: one expert gets 97% of its weight;")
 
 
 def test_each_message_is_a_line():

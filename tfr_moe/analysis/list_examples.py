@@ -24,8 +24,8 @@ class ShownItem:
         score: of the model.
         label: its relevance.
         position: its displayed position; None if the schema has no position.
-        features: its columns by name, ids as text and numbers as stored in the data set, after the
-            transform of the schema.
+        features: its columns by name, ids as text and numbers as logged, before the transform of
+            the schema.
     """
 
     rank: int

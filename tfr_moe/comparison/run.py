@@ -17,7 +17,6 @@ from tfr_moe.config import MODELS as ALL_MODELS
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.data.frame_folder import write_frames
 from tfr_moe.data.frames import schema_of_frame
-from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import counted, evaluate_run, plain
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
@@ -236,7 +235,8 @@ def _report(plan: Plan, board: Leaderboard, console: Console) -> None:
     from tfr_moe.report.html import render_report, write_page
 
     runs = {entry.model: plan.out / "runs" / entry.best_run for entry in board.entries}
-    base = board.tower or board.tree or board.ship
+    others = [*reversed(board.references), *(entry.model for entry in board.entries)]
+    base = next((model for model in others if model != board.ship), board.ship)
     content = build_report(
         plan.data.path,
         {base: runs[base], **runs},

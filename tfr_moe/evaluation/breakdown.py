@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.evaluation.results import PerListResult, Policy
+from tfr_moe.evaluation.results import CONFIDENCE, PerListResult, Policy
 from tfr_moe.evaluation.scoring import strings
 from tfr_moe.evaluation.significance import alignment
 from tfr_moe.metrics.per_list import Array, Floats
@@ -31,6 +32,9 @@ class CategoryRow:
         means: per model the mean over these lists, NaN if there are none.
         differences: mean minus the mean of the baseline, for each other model; empty without a
             baseline.
+        intervals: of the differences, 95 % t intervals over lists; NaN below two lists.
+        significant: the models whose difference is significant at a false discovery rate of 5 %
+            over all categories (Benjamini and Hochberg).
     """
 
     category: str
@@ -39,6 +43,31 @@ class CategoryRow:
     evaluated: int
     means: dict[str, float]
     differences: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    significant: tuple[str, ...]
+
+
+class _Differences(NamedTuple):
+    """Differences [C] from the baseline by category, their intervals, and what is significant."""
+
+    means: Floats
+    low: Floats
+    high: Floats
+    significant: Array
+
+
+def _differences(values: Floats, groups: Array, count: int) -> _Differences:
+    """From [n] differences by list, NaN where undefined, and the categories of the lists."""
+    sizes, means = _means(values, groups, count)
+    _, variances = _means((values - means[groups]) ** 2, groups, count)
+    freedom = np.maximum(sizes - 1, 1)
+    errors = np.where(sizes > 1, np.sqrt(variances / freedom), np.nan)
+    reach = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * errors
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p_values = 2 * stats.t.sf(np.abs(means) / errors, freedom)
+    p_values = np.where(np.isnan(p_values), 1.0, p_values)
+    significant = stats.false_discovery_control(p_values) < 1 - CONFIDENCE
+    return _Differences(means, means - reach, means + reach, significant)
 
 
 def _means(values: Floats, groups: Array, count: int) -> tuple[Array, Floats]:
@@ -75,11 +104,15 @@ def per_category(
     lists = np.bincount(groups, minlength=len(names))
     positives = np.bincount(groups, weights=first.num_relevant, minlength=len(names))
     evaluated, _ = _means(first.with_policy(metric, policy), groups, len(names))
-    means = {
-        model: _means(
-            result.with_policy(metric, policy)[alignment(first, result)], groups, len(names)
-        )[1]
+    values = {
+        model: result.with_policy(metric, policy)[alignment(first, result)]
         for model, result in results.items()
+    }
+    means = {model: _means(column, groups, len(names))[1] for model, column in values.items()}
+    differences = {
+        model: _differences(column - values[baseline], groups, len(names))
+        for model, column in values.items()
+        if baseline is not None and model != baseline
     }
     return [
         CategoryRow(
@@ -87,12 +120,12 @@ def per_category(
             lists=int(lists[i]),
             positives=int(positives[i]),
             evaluated=int(evaluated[i]),
-            means={model: float(values[i]) for model, values in means.items()},
-            differences={
-                model: float(values[i] - means[baseline][i])
-                for model, values in means.items()
-                if baseline is not None and model != baseline
+            means={model: float(of_model[i]) for model, of_model in means.items()},
+            differences={model: float(of.means[i]) for model, of in differences.items()},
+            intervals={
+                model: (float(of.low[i]), float(of.high[i])) for model, of in differences.items()
             },
+            significant=tuple(model for model, of in differences.items() if of.significant[i]),
         )
         for i in np.argsort(-lists, kind="stable")
     ]

@@ -11,8 +11,8 @@ import numpy as np
 from rich.table import Table
 
 from tfr_moe.config import BASELINE_NAMES
-from tfr_moe.evaluation.results import PerListResult, summarize
-from tfr_moe.evaluation.significance import Comparison, compare
+from tfr_moe.evaluation.results import PerListResult, t_interval
+from tfr_moe.evaluation.significance import Comparison, aligned_values, compare
 from tfr_moe.utils.terminal import Column, fitted_table
 
 TOWERS = ("dnn", "wide_dnn", "mlp")
@@ -27,12 +27,16 @@ class Entry:
         model: its name.
         runs: names of its runs, below `runs/`, one for each seed.
         learning_rate: that of its runs, selected on validation; None if it has none.
-        validation: mean of the metric on the validation split.
-        test: mean on the test split.
+        validation: mean of the metric on the lists that models are selected by.
+        test: mean on the evaluated lists.
+        low: lower end of the 95 % t interval of `test` over lists.
+        high: upper end.
+        by_run: the mean on the evaluated lists of each run.
         best_run: the run with the highest validation metric.
-        differences: reference model -> this model minus it on the test split.
-        seconds: mean training time.
-        parameters: number of parameters; for trees, of leaves.
+        differences: other model -> this model minus it on the evaluated lists: from the references,
+            and from the first and the second model.
+        seconds: mean training time; NaN if it is not known.
+        parameters: number of parameters; for trees, of leaves; None if it is not known.
     """
 
     model: str
@@ -40,10 +44,13 @@ class Entry:
     learning_rate: float | None
     validation: float
     test: float
+    low: float
+    high: float
+    by_run: list[float]
     best_run: str
     differences: dict[str, Comparison]
     seconds: float
-    parameters: int
+    parameters: int | None
 
 
 @dataclass(frozen=True)
@@ -52,34 +59,44 @@ class Leaderboard:
 
     Attributes:
         metric: the metric of all numbers.
+        split: the evaluated split.
         entries: the models.
         tree: the best tree or linear ranker by validation; None without one.
         tower: the best single tower by validation; None without one.
-        ship: the model with the best validation metric.
-        verdict: sentences that say what to ship, and what is not significant.
+        baseline: the model that the others are compared with, in place of these two.
+        ship: the first model.
+        headline: who wins, if anyone does, in a few words.
+        verdict: sentences that say what won, what is not significant, and what to ship.
     """
 
     metric: str
+    split: str
     entries: list[Entry]
     tree: str | None
     tower: str | None
+    baseline: str | None
     ship: str
+    headline: str
     verdict: str
+
+    @property
+    def references(self) -> dict[str, str]:
+        """The models that the others are compared with, and what they are."""
+        return references(self.tree, self.tower, self.baseline)
 
     def table(self, width: int | None = None) -> Table:
         """The leaderboard for a terminal of `width` columns."""
         entries = self.entries
         columns = [
             Column("model", [entry.model for entry in entries], numeric=False),
-            Column("test", [f"{entry.test:.4f}" for entry in entries]),
+            Column(self.split, [f"{entry.test:.4f}" for entry in entries]),
         ]
-        for reference in (self.tree, self.tower):
-            if reference is not None:
-                cells = [_short(entry.differences.get(reference)) for entry in entries]
-                columns.append(Column(f"minus {reference}", cells))
+        for reference in self.references:
+            cells = [_short(entry.differences.get(reference)) for entry in entries]
+            columns.append(Column(f"minus {reference}", cells))
         columns += [
             Column("time", [f"{entry.seconds:.0f} s" for entry in entries]),
-            Column("parameters", [f"{entry.parameters:,}" for entry in entries]),
+            Column("parameters", [f"{entry.parameters or 0:,}" for entry in entries]),
             Column("validation", [f"{entry.validation:.4f}" for entry in entries]),
             Column("rate", [f"{e.learning_rate or math.nan:g}" for e in entries]),
         ]
@@ -91,6 +108,14 @@ class Leaderboard:
             caption=f"{_seeds(entries[0])}; differences with 95 % intervals, * significant.",
             hint="in leaderboard.json",
         )
+
+
+def references(tree: str | None, tower: str | None, baseline: str | None) -> dict[str, str]:
+    """Names of the models that the others are compared with, and what they are."""
+    if baseline is not None:
+        return {baseline: "the baseline"}
+    named = ((tree, "the best tree"), (tower, "the best single tower"))
+    return {name: what for name, what in named if name is not None}
 
 
 def _seeds(entry: Entry) -> str:
@@ -111,16 +136,16 @@ def _short(difference: Comparison | None) -> str:
 
 
 def difference_text(difference: Comparison) -> str:
-    """A difference, its interval, and whether it is significant.
+    """A difference with its interval, and whether it is significant.
 
     Example:
         >>> one = Comparison("ndcg", 0.72, 0.7, 0.02, 0.01, 0.03, 0.01, True, 3, 3, 500, "skip")
         >>> difference_text(one)
-        '+0.0200 [+0.0100, +0.0300], significant'
+        '+0.0200 [+0.0100, +0.0300] (significant)'
     """
     interval = f"[{difference.low:+.4f}, {difference.high:+.4f}]"
     said = "significant" if significant(difference) else "not significant"
-    return f"{difference.difference:+.4f} {interval}, {said}"
+    return f"{difference.difference:+.4f} {interval} ({said})"
 
 
 def make_leaderboard(
@@ -129,66 +154,101 @@ def make_leaderboard(
     test: Mapping[str, Sequence[PerListResult]],
     trained: Mapping[str, Mapping[str, Mapping[str, Any]]],
     rates: Mapping[str, float | None],
+    split: str = "test",
+    baseline: str | None = None,
 ) -> Leaderboard:
     """Ranks models by their mean validation metric and compares them on the test split.
 
     Args:
         metric: metric of all results, higher is better.
-        validation: model -> results of its runs.
-        test: the same on the test split.
+        validation: model -> results of its runs on the lists that models are selected by.
+        test: the same on the evaluated lists.
         trained: model -> name of the run -> its `metrics.json`, in the same order.
         rates: model -> learning rate.
+        split: name of the evaluated lists.
+        baseline: the model to compare with; None for the best tree and the best single tower.
     """
     values = {model: [_mean(r, metric) for r in results] for model, results in validation.items()}
     ranked = sorted(values, key=lambda model: -float(np.mean(values[model])))
-    tree = next((model for model in ranked if model in BASELINE_NAMES), None)
-    tower = next((model for model in ranked if model in TOWERS), None)
+    tree = tower = None
+    if baseline is None:
+        tree = next((model for model in ranked if model in BASELINE_NAMES), None)
+        tower = next((model for model in ranked if model in TOWERS), None)
     entries = []
     for model in ranked:
-        others = [other for other in (tree, tower, ranked[0]) if other not in (None, model)]
+        others = dict.fromkeys([*references(tree, tower, baseline), *ranked[:2]])
         runs = trained[model]
+        mean, _, low, high = t_interval(aligned_values(test[model], metric).mean(axis=0))
+        known = next(iter(runs.values()))
         entries.append(
             Entry(
                 model=model,
                 runs=list(runs),
                 learning_rate=rates[model],
                 validation=float(np.mean(values[model])),
-                test=float(np.mean([_mean(result, metric) for result in test[model]])),
+                test=mean,
+                low=low,
+                high=high,
+                by_run=[_mean(result, metric) for result in test[model]],
                 best_run=list(runs)[int(np.argmax(values[model]))],
-                differences={o: compare(test[model], test[o], metric) for o in others},
-                seconds=float(np.mean([run["seconds"] for run in runs.values()])),
-                parameters=next(iter(runs.values()))["parameters"],
+                differences={
+                    o: compare(test[model], test[o], metric) for o in others if o != model
+                },
+                seconds=float(np.mean([run.get("seconds", math.nan) for run in runs.values()])),
+                parameters=known.get("parameters"),
             )
         )
-    verdict = _verdict(metric, entries, tree, tower)
-    return Leaderboard(metric, entries, tree, tower, ranked[0], verdict)
+    named = references(tree, tower, baseline)
+    headline, verdict = _verdict(metric, split, entries, named)
+    return Leaderboard(metric, split, entries, tree, tower, baseline, ranked[0], headline, verdict)
 
 
 def _mean(result: PerListResult, metric: str) -> float:
-    return summarize(result)[metric].mean
+    return float(t_interval(aligned_values([result], metric)[0])[0])
 
 
-def _verdict(metric: str, entries: Sequence[Entry], tree: str | None, tower: str | None) -> str:
+def _verdict(
+    metric: str, split: str, entries: Sequence[Entry], named: Mapping[str, str]
+) -> tuple[str, str]:
+    """Who wins in a few words, and lines: how sure it is, what is level with it, what to ship."""
     best, *others = entries
-    mean = f"{best.validation:.4f}, {_seeds(best)}"
-    first = f"Ship {best.model}: it has the best validation {metric} ({mean})"
-    names = {tree: "the best tree", tower: "the best single tower"}
-    against = [
-        f"minus {name}, {names[name]}: {difference_text(best.differences[name])}"
-        for name in (tree, tower)
-        if name is not None and name in best.differences
-    ]
-    lines = [f"{first}.", *(f"Test {metric} {text}." for text in against)]
+    mean = f"{split} {metric} of {best.test:.4f} [{best.low:.4f}, {best.high:.4f}]"
+    if not others:
+        headline = f"Nothing to compare {best.model} with"
+        return headline, f"{headline}: {mean}, {_seeds(best)}."
+    against = {name: what for name, what in named.items() if name != best.model}
+    against = against or {others[0].model: "the second"}
+    found = {name: best.differences[name] for name in against}
+    headline = _headline(best.model, found)
+    differences = " and ".join(
+        f"{difference_text(found[name])} against {name}, {what}" for name, what in against.items()
+    )
+    lines = [f"{headline}: {mean} ({_seeds(best)}), {differences}."]
     level = [e for e in others if not significant(e.differences[best.model])]
+    above = [e.model for e in others if e not in level and e.differences[best.model].low > 0]
+    sentence = "All other models differ significantly from it."
     if level:
-        fastest = min([best, *level], key=lambda entry: entry.seconds)
-        lines.append(
-            f"Not significantly different from {best.model} on test: "
-            f"{', '.join(entry.model for entry in level)}; the fastest to train is "
-            f"{fastest.model} ({fastest.seconds:.0f} s)."
-        )
-    elif others:
-        lines.append(f"All other models differ significantly from {best.model} on test.")
+        names = ", ".join(entry.model for entry in level)
+        sentence = f"Not significantly different from {best.model}: {names}."
+    if above:
+        sentence += f" Significantly better on {split}: {', '.join(above)}."
     if len(best.runs) == 1:
-        lines.append("One training run each: seed variance is not included.")
-    return "\n".join(lines)
+        sentence += " One training run each: seed variance is not included."
+    fastest = min([best, *level], key=lambda entry: entry.seconds)
+    advice = f"Ship {best.model}"
+    if fastest is not best:
+        advice += f", or {fastest.model} if cost matters: it trains in {fastest.seconds:.0f} s"
+        advice += f" instead of {best.seconds:.0f} s"
+    return headline, "\n".join([*lines, sentence, f"{advice}."])
+
+
+def _headline(best: str, found: Mapping[str, Comparison]) -> str:
+    level = [name for name, difference in found.items() if not significant(difference)]
+    above = [name for name, difference in found.items() if difference.high < 0]
+    if above:
+        return f"{best} leads on validation only: {' and '.join(above)} significantly better"
+    if len(level) == len(found):
+        return f"No significant winner: {best} leads"
+    if level:
+        return f"{best} leads, but not significantly over {' and '.join(level)}"
+    return f"{best} wins"

@@ -107,16 +107,6 @@ def inference_function(model: Callable[..., Any], features_spec: Any) -> Callabl
     return graph.get_concrete_function()
 
 
-def input_specs(schema: FeatureSchema) -> dict[str, tf.TensorSpec]:
-    """Specs of the inputs of a model, for any number of lists and items."""
-    specs = {MASK: tf.TensorSpec([None, None], tf.bool)}
-    for name, spec in schema.feature_spec("context").items():
-        specs[name] = tf.TensorSpec([None, *spec.shape], spec.dtype)
-    for name, spec in schema.feature_spec("example").items():
-        specs[name] = tf.TensorSpec([None, None, *spec.shape], spec.dtype)
-    return specs
-
-
 def _scored(
     model: Callable[..., Any], dataset: tf.data.Dataset, schema: FeatureSchema
 ) -> Iterator[tuple[Any, Any, Any, Any]]:

@@ -1,26 +1,27 @@
-"""The heat map of a sweep, in Plotly: the better a result, the brighter."""
+"""The heat map of a sweep: the better a result, the stronger the colour."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tfr_moe.report.figures import Drawing, heat_map, label, named_axis
+from tfr_moe.report.figures import Cell, HeatMap, label
 from tfr_moe.tuning import formatting
 from tfr_moe.tuning.results import RankedTrial, SweepSummary, values_of
 
 MAX_CELLS = 12
 """Largest side of the heat map."""
-_BEST = "var(--accent)"
 
 
-def scale(values: Sequence[float], higher: bool) -> tuple[float, float]:
-    """The values of the darkest and the brightest colour, robust to diverged trials.
+def scale(
+    values: Sequence[float], higher: bool, least_difference: float = 0.0
+) -> tuple[float, float]:
+    """The values of the palest and the strongest colour, robust to diverged trials.
 
-    Values more than four times as far from the best as the median share the darkest colour.
+    Values more than four times as far from the best as the median share the palest colour. A
+    difference within seed noise is less than half of the scale.
 
     Example:
         >>> scale([0.5, 0.86, 0.87, 0.88], higher=True)
@@ -30,7 +31,8 @@ def scale(values: Sequence[float], higher: bool) -> tuple[float, float]:
     reach = 4 * abs(best - float(np.median(values)))
     if reach and abs(best - worst) > reach:
         worst = round(best - reach if higher else best + reach, 12)
-    return worst, best
+    span = max(abs(best - worst), 2 * least_difference)
+    return round(best - span if higher else best + span, 12), best
 
 
 def hint(entry: RankedTrial, names: Sequence[str]) -> str:
@@ -41,7 +43,7 @@ def hint(entry: RankedTrial, names: Sequence[str]) -> str:
         formatting.format_mean(entry.value, entry.std),
         *settings,
     ]
-    return "<br>".join(label(line, 80) for line in lines)
+    return ", ".join(lines)
 
 
 def _value(entry: RankedTrial, name: str) -> str:
@@ -79,55 +81,35 @@ def _best_by(summary: SweepSummary, names: Sequence[str]) -> dict[tuple[str, ...
     return cells
 
 
-def heat_map_of(summary: SweepSummary) -> Drawing | None:
+def heat_map_of(summary: SweepSummary) -> HeatMap | None:
     """Table VIII: a cell for each pair of values, largest first, with mean and deviation.
 
     If other hyper-parameters vary too, a cell shows the best trial with its pair.
     """
     pair = grid_axes(summary)
-    if pair is None:
+    if pair is None or summary.best is None:
         return None
     across, down = (list(reversed(values_of(summary, name))) for name in pair)
     cells = _best_by(summary, pair)
-    low, high = sorted(scale([entry.value for entry in cells.values()], summary.higher))
-    grid = [[cells.get((repr(x), repr(y))) for x in across] for y in down]
-    height = 110 + 46 * len(down)
-    figure = heat_map(
-        [[None if e is None else e.value for e in row] for row in grid],
-        [["not run" if e is None else hint(e, summary.varying) for e in row] for row in grid],
-        named_axis(
-            [formatting.format_value(v) for v in across],
-            title=label(formatting.heading(pair[0])),
-            side="top",
-        ),
-        named_axis(
-            [formatting.format_value(v) for v in down], title=label(formatting.heading(pair[1]))
-        ),
-        height,
-        colorscale="Viridis",
-        reversescale=not summary.higher,
-        zmin=low,
-        zmax=high,
-        text=[[_cell_text(e) for e in row] for row in grid],
-        texttemplate="%{text}",
+    seeds = len(summary.best.trial.seeds)
+    least = summary.noise.least_difference(seeds, seeds) if summary.noise and seeds else 0.0
+    low, high = scale([entry.value for entry in cells.values()], summary.higher, least)
+
+    def cell(x: Any, y: Any) -> Cell:
+        entry = cells.get((repr(x), repr(y)))
+        if entry is None:
+            return Cell("–", hint="not run")
+        share = (entry.value - low) / (high - low) if high != low else 1.0
+        level = "≈ " if entry.tied and entry.rank > 1 else ""
+        text = level + formatting.format_mean(entry.value, entry.std)
+        kind = "best" if entry.rank == 1 else ""
+        return Cell(text, max(share, 0.0), hint(entry, summary.varying), kind)
+
+    x_name, y_name = map(formatting.heading, pair)
+    return HeatMap(
+        caption=f"{summary.objective} by {label(x_name)} and {label(y_name)}",
+        columns=[(formatting.format_value(x), "") for x in across],
+        rows=[formatting.format_value(y) for y in down],
+        cells=[[cell(x, y) for x in across] for y in down],
+        corner=f"{label(y_name)} ↓ {label(x_name)} →",
     )
-    figure.update_layout(margin={"l": 56, "r": 12, "t": 64, "b": 12})
-    for y, row in enumerate(grid):
-        for x, entry in enumerate(row):
-            if entry is None:
-                figure.add_annotation(
-                    x=x, y=y, text="–", showarrow=False, font={"color": "var(--muted)"}
-                )
-            elif entry.rank == 1:
-                corners = {"x0": x - 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5}
-                figure.add_shape(name="best", line={"color": _BEST, "width": 4}, **corners)
-    width = 80 + 66 * len(across)
-    title = f"Heat map of {summary.objective}"
-    return Drawing(figure, title, min_width=width, max_width=2 * width)
-
-
-def _cell_text(entry: RankedTrial | None) -> str:
-    if entry is None:
-        return ""
-    value = f"<b>{entry.value:.4f}</b>" if entry.rank == 1 else f"{entry.value:.4f}"
-    return value if math.isnan(entry.std) else f"{value}<br>± {entry.std:.4f}"

@@ -13,9 +13,10 @@ from pydantic import BaseModel, ConfigDict, PositiveInt
 from rich.console import Console
 
 from tfr_moe._compat import tf
-from tfr_moe.config import MULTITASK_NAMES, RunConfig
+from tfr_moe.config import RunConfig
 from tfr_moe.config.tasks import Task
 from tfr_moe.errors import UserError
+from tfr_moe.training.collapsed_gates import GateUse, gate_problems
 from tfr_moe.utils.io import read_json, write_json
 
 HISTORY_FILE = "history.json"
@@ -265,36 +266,14 @@ def gate_warnings(logs: dict[str, Any], config: RunConfig) -> dict[str, str]:
 
 
 def _warnings_of_gate(logs: dict[str, Any], suffix: str, config: RunConfig) -> dict[str, str]:
-    gate = f"the gate of {suffix[1:]}" if suffix else "the gate"
-    dense = config.spec.dense_gate
-    mixed = config.gate.num_experts if dense else config.gate.top_k
-    warnings = {}
     dead = logs.get(f"dead_experts{suffix}", 0)
-    if dead >= 1:
-        multitask = config.model in MULTITASK_NAMES
-        cure = "use fewer experts" if multitask else "set importance_weight"
-        warnings["dead"] = (
-            f"{dead:.0f} of {config.gate.num_experts} experts get less than 1 % of an equal share "
-            f"of the weight of {gate}; {cure}"
-        )
-    busiest = logs.get(f"busiest_share{suffix}", 0)
-    if dense and mixed > 1 and busiest > 0.95:
-        warnings["collapsed"] = (
-            f"{gate} has collapsed: one expert gets {busiest:.0%} of its weight; reduce "
-            "learning_rate or set dropout"
-        )
-    entropy = logs[f"{_ENTROPY}{suffix}"]
-    if mixed > 1 and entropy > 0.995 * math.log(mixed):
-        cure = (
-            "use fewer experts or a larger learning_rate"
-            if dense
-            else "set gate_learning_rate_multiplier"
-        )
-        warnings["uniform"] = (
-            f"{gate} is near uniform over its {mixed} experts (entropy {entropy:.3f} of "
-            f"{math.log(mixed):.3f}); {cure}"
-        )
-    return warnings
+    use = GateUse(
+        config.gate.num_experts,
+        round(dead) if dead >= 1 else 0,  # NaN without items
+        logs.get(f"busiest_share{suffix}", 0),
+        logs[f"{_ENTROPY}{suffix}"],
+    )
+    return gate_problems(suffix[1:], use, config)
 
 
 class GateWarnings(tf.keras.callbacks.Callback):

@@ -1,8 +1,14 @@
-"""Gates that have collapsed: the same experts for all categories, experts without items."""
+"""Gates that have collapsed: the same experts for all categories, experts without items.
+
+One place for the messages: training prints them from its metrics and, at its end, for validation
+lists; the report shows them for the lists that it is on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -11,6 +17,68 @@ from tfr_moe.config import RunConfig
 from tfr_moe.scorers.gate_maps import GateReport
 
 _BALANCE, _RATE = 0.01, 5.0  # the defaults of importance_weight and gate_learning_rate_multiplier
+_BUSIEST, _UNIFORM = 0.95, 0.995
+
+
+class GateUse(NamedTuple):
+    """How a gate uses its experts.
+
+    Attributes:
+        num_experts: N.
+        dead: number of experts with less than 1 % of an equal share of the weight.
+        busiest: share of the weight of the expert with the most.
+        entropy: in nats; None if it is not to be judged.
+        names: the dead experts, if known.
+        same: the experts of all top categories alike, see `same_experts`.
+    """
+
+    num_experts: int
+    dead: int
+    busiest: float
+    entropy: float | None = None
+    names: Sequence[int] = ()
+    same: Sequence[int] = ()
+
+
+def gate_problems(task: str, use: GateUse, config: RunConfig) -> dict[str, str]:
+    """What is wrong with a gate, and which settings to change: kind -> message.
+
+    Args:
+        task: the task of the gate, "" for a gate of all tasks.
+        use: of its experts.
+        config: configuration of the run.
+    """
+    gate = f"the gate of {task}" if task else "the gate"
+    dense = config.spec.dense_gate
+    mixed = use.num_experts if dense else config.gate.top_k
+    found = {}
+    if use.same:
+        found["same"] = (
+            f"{gate} has collapsed: all top categories have the same experts "
+            f"{', '.join(map(str, use.same))}; {_remedy(config)}"
+        )
+    if dense and mixed > 1 and use.busiest > _BUSIEST:
+        found["collapsed"] = (
+            f"{gate} has collapsed: one expert gets {use.busiest:.0%} of its weight; reduce "
+            "learning_rate or set dropout"
+        )
+    if use.dead:
+        names = f": {', '.join(map(str, use.names))}" if use.names else ""
+        found["dead"] = (
+            f"{use.dead} of {use.num_experts} experts get less than 1 % of an equal share of the "
+            f"weight of {gate}{names}; {_remedy(config)}"
+        )
+    if use.entropy is not None and mixed > 1 and use.entropy > _UNIFORM * math.log(mixed):
+        found["uniform"] = (
+            f"{gate} is near uniform over its {mixed} experts (entropy {use.entropy:.3f} of "
+            f"{math.log(mixed):.3f}); "
+            + (
+                "use fewer experts or a larger learning_rate"
+                if dense
+                else "set gate_learning_rate_multiplier"
+            )
+        )
+    return found
 
 
 def same_experts(report: GateReport) -> list[int]:
@@ -38,25 +106,20 @@ def collapsed_gates(reports: Mapping[str, GateReport], config: RunConfig) -> lis
     Returns:
         Messages; none for gates in order.
     """
-    messages = []
+    messages: list[str] = []
     for task, report in reports.items():
-        gate = f"the gate of {task}" if task else "the gate"
-        same = same_experts(report) if config.gate.gate_features is None else []
-        if same:
-            messages.append(
-                f"{gate} has collapsed: all {len(report.top_categories)} top categories have the "
-                f"same experts {', '.join(map(str, same))}; {_cure(config)}"
-            )
-        if report.dead:
-            messages.append(
-                f"{len(report.dead)} of {report.num_experts} experts get less than 1 % of an equal "
-                f"share of the weight of {gate}: {', '.join(map(str, report.dead))}; "
-                f"{_cure(config)}"
-            )
+        use = GateUse(
+            report.num_experts,
+            len(report.dead),
+            max(report.utilisation),
+            names=report.dead,
+            same=same_experts(report) if config.gate.gate_features is None else (),
+        )
+        messages += gate_problems(task, use, config).values()
     return messages
 
 
-def _cure(config: RunConfig) -> str:
+def _remedy(config: RunConfig) -> str:
     changes = []
     if "importance_weight" in config.spec.settings:
         weight = config.gate.importance_weight

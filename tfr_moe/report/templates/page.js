@@ -1,75 +1,14 @@
-// Draws the figures in the colours of the page; makes tables sortable (`data-sort`) and searchable.
+// Makes tables sortable (`data-sort`) and searchable; opens all boxes for printing.
 "use strict";
 
-const figures = JSON.parse(document.getElementById("figures").textContent);
-const paperWidth = 660;
-
-function css(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
-// Plotly knows no CSS variables: replaces `var(--ink)` by its value, only under names of colours.
-function coloured(value, key = "") {
-  if (Array.isArray(value)) return value.map(entry => coloured(entry, key));
-  if (value && typeof value === "object") {
-    return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, coloured(v, k)]));
-  }
-  if (typeof value !== "string" || !/color/.test(key)) return value;
-  const variable = value.match(/^var\((--[\w-]+)\)$/);
-  return variable ? css(variable[1]) : value;
-}
-
-function axis(given = {}) {
-  return {
-    automargin: true, gridcolor: css("--grid"), linecolor: css("--grid"), zeroline: false,
-    zerolinecolor: css("--muted"), fixedrange: matchMedia("(pointer: coarse)").matches, ...given,
-    title: {text: "", standoff: 8, font: {size: 13}, ...given.title},
-  };
-}
-
-function draw(name, width) {
-  const {data, layout} = coloured(figures[name]);
-  const panel = {bgcolor: css("--panel"), bordercolor: css("--grid")};
-  const themed = {
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-    font: {family: css("--font"), size: 12, color: css("--ink")},
-    colorway: [2, 1, 3, 4, 5].map(i => css(`--series-${i}`)),
-    hoverlabel: {...panel, font: {color: css("--ink"), family: css("--font")}},
-    margin: {l: 56, r: 12, t: 28, b: 44},
-    ...layout, xaxis: axis(layout.xaxis), yaxis: axis(layout.yaxis),
-  };
-  if (width) themed.width = width;
-  Plotly.react(name, data, themed, {displayModeBar: false, responsive: !width});
-}
-
-function drawAll() {
-  for (const name of Object.keys(figures)) {
-    if (!document.getElementById(name).closest("details:not([open])")) draw(name);
-  }
-}
-
-drawAll();
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
-for (const box of document.querySelectorAll("details")) {
-  box.addEventListener("toggle", () => box.open && drawAll());
-}
 addEventListener("beforeprint", () => {
-  document.documentElement.classList.add("on-paper");
   for (const box of document.querySelectorAll("details")) box.open = true;
-  for (const name of Object.keys(figures)) {
-    const column = document.getElementById(name).closest(".columns");
-    draw(name, column ? paperWidth / 2 - 12 : paperWidth);
-  }
-});
-addEventListener("afterprint", () => {
-  document.documentElement.classList.remove("on-paper");
-  drawAll();
 });
 
 // What a cell is sorted by: numbers before words, and missing values at the end.
 function keyOf(cell) {
   const text = cell.textContent.trim();
-  const number = parseFloat(text.replace(/,/g, ""));
+  const number = parseFloat(text.replace(/^[▲▼≈] |,/g, ""));
   if (text === "" || text === "–") return [2, 0];
   return Number.isNaN(number) || cell.classList.contains("text") ? [1, text] : [0, number];
 }

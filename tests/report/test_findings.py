@@ -1,0 +1,132 @@
+"""The verdicts of a report on cases made by hand: its first screen answers the five questions."""
+
+import itertools
+import re
+
+import pytest
+
+from tests.report.cases import CASES, GAIN_OF_MIXTURE, gate_report
+from tests.report.pages import Page, findings_of
+from tfr_moe.report import figures, gate_view
+from tfr_moe.report.html import render_report
+from tfr_moe.scorers.gate_maps import CategoryGate
+
+
+@pytest.fixture(scope="module")
+def reports():
+    return {name: case() for name, case in CASES.items()}
+
+
+@pytest.fixture(scope="module")
+def pages(reports):
+    return {name: render_report(report) for name, report in reports.items()}
+
+
+def first_screen(text):
+    """The text before the table of contents."""
+    before, _ = text[text.index("<main>") :].split("<nav", 1)
+    return " ".join(re.sub("<[^>]*>", " ", before).split())
+
+
+def test_a_winner_is_named_with_its_lead_its_cost_and_what_to_do(pages, reports):
+    shown = first_screen(pages["wins"])
+    assert shown.startswith("Which of 3 models ranks shop best? 600 test lists of data/shop, from")
+    assert "no sampling of negatives is noted" in shown
+    assert "adv_hsc_moe wins" in shown
+    against = reports["wins"].leaderboard.entries[0].differences["dnn"]
+    # Four of six categories gain 0.03, shoes 0.06, food loses 0.03.
+    assert against.difference == pytest.approx(GAIN_OF_MIXTURE * (4 + 2 - 1) / 6, abs=0.005)
+    said = f"{against.difference:+.4f} [{against.low:+.4f}, {against.high:+.4f}] (significant)"
+    assert f"{said} against dnn, the best single tower" in shown
+    assert "All other models differ significantly from it." in shown
+    assert f"▲ {against.difference:+.4f}" in shown
+    assert "adv_hsc_moe: 3.5 M parameters, 11 min of training, 3.2 ms to score a list" in shown
+    assert "Ship adv_hsc_moe." in shown and "tfr-moe export --run comparison/runs/" in shown
+    assert "seed variance is not included" not in shown
+
+
+def test_where_it_wins_and_loses_is_said_by_category(pages):
+    where = findings_of(pages["wins"])["where"]
+    assert "significantly better than dnn in 5" in where
+    assert "worse in 1 (food), of 6 top categories" in where
+
+
+def test_without_a_difference_none_is_claimed(pages):
+    shown = first_screen(pages["nothing_differs"])
+    assert "No significant winner: adv_hsc_moe leads" in shown
+    assert "Not significantly different from adv_hsc_moe: dnn, lambdamart." in shown
+    assert "One training run each: seed variance is not included." in shown
+    assert "▲ +" not in shown and "▼ -" not in shown and "≈ +" in shown
+    assert "or lambdamart if cost matters: it trains in 14 s instead of 640 s" in shown
+    assert "negatives sampled: these items were not shown" in shown
+    assert "Confirm it on lists as users saw them" in shown
+    assert "to confirm so small a difference is out of reach" in shown
+    where = findings_of(pages["nothing_differs"])["where"]
+    assert where == "adv_hsc_moe differs significantly from dnn in none of 6 top categories."
+
+
+def test_a_collapsed_gate_is_called_out_with_the_remedy(pages, reports):
+    shown = first_screen(pages["collapsed"])
+    assert "✕ Its gate has a problem: see what next." in shown
+    remedy = "set importance_weight=0.1, or use fewer experts"
+    assert (
+        f"the gate has collapsed: all top categories have the same experts 0, 1; {remedy}" in shown
+    )
+    assert "6 of 8 experts get less than 1 %" in shown
+    assert all(text.endswith(remedy) for text in reports["collapsed"].of_subject.warnings)
+    assert "✕ dead: their parameters are unused" in Page(pages["collapsed"]).text
+    assert "7 ✕" in Page(pages["collapsed"]).text
+
+
+def test_a_report_of_several_tasks_says_what_each_label_says(pages):
+    shown = first_screen(pages["tasks"])
+    assert "labels buy, click" in shown
+    assert re.search(r"mmoe-2 by the other labels: click_session_auc 0\.\d{4}, \+0\.0", shown)
+    assert "against mmoe-1, the baseline" in shown and "--set seed=2" in shown
+    assert "gate of buy" in pages["tasks"] and "gate of click" in pages["tasks"]
+
+
+def test_a_single_run_is_not_praised(pages):
+    shown = first_screen(pages["single"])
+    assert "Nothing to compare adv_hsc_moe with" in shown
+    assert "a number alone does not decide" in shown and "tfr-moe compare --data" in shown
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_section_opens_with_a_finding_and_each_word_is_explained(pages, name):
+    text = pages[name]
+    assert set(findings_of(text)) == {"where", "why", "trust", "lists", "method"}
+    page = Page(text)
+    assert len(page.ids) == len(set(page.ids))
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
+    assert len(text) < 1.5e6
+    levels = [int(n) for n in re.findall(r"<h(\d)", text)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+
+
+def test_ticks_of_a_chart_are_told_apart(pages):
+    for figure in re.findall('<figure class="chart">.*?</figure>', pages["wins"], re.DOTALL):
+        for axis in ('<text x="[^"]*" y="192">', '<text class="y"[^>]*>'):
+            ticks = re.findall(f"{axis}(.*?)</text>", figure)
+            assert len(ticks) > 1 and len(ticks) == len(set(ticks))
+
+
+def test_experts_follow_the_categories_and_categories_their_gates():
+    report = gate_report(6)
+    maps = gate_view.gate_maps(report, "moe")
+    assert [len(drawn.rows) for drawn in maps] == [6, 12]
+    assert {name for name, _ in maps[0].columns} == set("012345")
+    # Each top category has the experts i and i + 1: an expert serves two neighbours, 7 to 3.
+    expert = next(e for e in gate_view.experts_of(report) if e.number == 1)
+    assert expert.serves == [("books", pytest.approx(0.7)), ("shoes", pytest.approx(0.3))]
+    weights = {"a": [1, 0], "b": [0, 1], "c": [1, 0], "d": [0, 1]}
+    gates = [CategoryGate(name, "", 1, of_name) for name, of_name in weights.items()]
+    names = "".join(gate.parent for gate in gate_view.clustered(gates))
+    assert {names[:2], names[2:]} in ({"ac", "bd"}, {"ca", "bd"}, {"ac", "db"}, {"ca", "db"})
+
+
+def test_attention_near_uniform_stays_pale(reports):
+    attention = next(run for run in reports["wins"].runs if run.attention).attention["position"]
+    cells = [cell for row in figures.attention("dnn", "position", attention).cells for cell in row]
+    assert max(abs(cell.share) for cell in cells) == pytest.approx(0.03)

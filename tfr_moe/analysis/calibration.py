@@ -1,0 +1,90 @@
+"""Calibration: predicted probabilities against the observed share of relevant items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import binomtest
+
+from tfr_moe.metrics.per_list import ListBatch
+
+NUM_BINS = 10
+_FINE = 2000
+_REACH = 10.0  # logits beyond it share the first and the last bin
+
+
+@dataclass(frozen=True)
+class Calibration:
+    r"""Predicted and observed probabilities of items, in bins of about as many items each.
+
+    With $n_b$ items in bin b, mean prediction $p_b$ and share $o_b$ of relevant items,
+
+    $$ ECE = \sum_b \frac{n_b}{n} |p_b - o_b| $$
+
+    Attributes:
+        predicted: mean prediction by bin, rising.
+        observed: share of relevant items by bin.
+        low: lower end of the 95 % Wilson interval of the share.
+        high: upper end.
+        mean_predicted: over all items.
+        mean_observed: over all items.
+        error: ECE.
+    """
+
+    predicted: list[float]
+    observed: list[float]
+    low: list[float]
+    high: list[float]
+    mean_predicted: float
+    mean_observed: float
+    error: float
+
+
+class CalibrationCounter:
+    """Accumulates predictions 1 / (1 + exp(-score)) and labels in constant memory.
+
+    Example:
+        >>> counter = CalibrationCounter()
+        >>> labels, mask = np.array([[1.0, 0.0]]), np.ones([1, 2], bool)
+        >>> counter.add(ListBatch(np.zeros([1, 2]), labels, mask, ["q"]))
+        >>> counter.result().observed, counter.result().error
+        ([0.5], 0.0)
+    """
+
+    def __init__(self) -> None:
+        self._sums = np.zeros([3, _FINE])  # items, predictions, relevant items
+
+    def add(self, batch: ListBatch) -> None:
+        """Adds the items of a batch; an item is relevant if its label is above 0."""
+        scores = batch.scores[batch.mask].astype(np.float64)
+        # Bins of scores, not of probabilities, separate small probabilities.
+        shares = (np.clip(scores, -_REACH, _REACH) + _REACH) / (2 * _REACH)
+        bins = np.minimum((shares * _FINE).astype(np.int64), _FINE - 1)
+        predictions = np.exp(-np.logaddexp(0.0, -scores))
+        for row, weights in enumerate((None, predictions, batch.labels[batch.mask] > 0)):
+            self._sums[row] += np.bincount(bins, weights, _FINE)
+
+    def result(self) -> Calibration | None:
+        """The calibration over all batches; None without items."""
+        total = self._sums[0].sum()
+        if not total:
+            return None
+        before = np.cumsum(self._sums[0]) - self._sums[0]
+        groups = np.minimum((before * NUM_BINS / total).astype(np.int64), NUM_BINS - 1)
+        sums = np.stack([np.bincount(groups, row, NUM_BINS) for row in self._sums])
+        items, predictions, relevant = sums[:, sums[0] > 0]
+        predicted, observed = predictions / items, relevant / items
+        intervals = [
+            binomtest(int(r), int(n)).proportion_ci(method="wilson")
+            for r, n in zip(relevant, items, strict=True)
+        ]
+        return Calibration(
+            predicted.tolist(),
+            observed.tolist(),
+            [float(interval.low) for interval in intervals],
+            [float(interval.high) for interval in intervals],
+            float(predictions.sum() / total),
+            float(relevant.sum() / total),
+            float((items * np.abs(predicted - observed)).sum() / total),
+        )

@@ -1,0 +1,337 @@
+"""The sentences of a report: what was found, with the numbers it follows from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tfr_moe.analysis.learning_curves import Curve, LearningCurves
+from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES
+from tfr_moe.evaluation.breakdown import CategoryRow
+from tfr_moe.evaluation.leaderboard import Entry, Leaderboard, difference_text, significant
+from tfr_moe.evaluation.significance import seed_interval
+from tfr_moe.report.formats import DASH, count, duration, short
+from tfr_moe.report.model import Report, RunPart
+from tfr_moe.scorers.gate_maps import GateReport
+
+_ALIKE = 0.95  # cosine of gates that differ in nothing that matters
+_MANY = 100  # times as many lists as there are
+_LONG = 20  # rows
+_CALIBRATED = 0.2  # relative error of the mean prediction
+
+
+class Step(NamedTuple):
+    """Something to do next: a sentence, a command if there is one, and `bad` for a problem."""
+
+    text: str
+    command: str = ""
+    kind: str = ""
+
+
+def title(report: Report) -> str:
+    """The question that the page answers."""
+    data, number = Path(report.data.path).resolve().name, len(report.leaderboard.entries)
+    if number == 1:
+        return f"How well does {report.leaderboard.ship} rank {data}?"
+    return f"Which of {number} models ranks {data} best?"
+
+
+def about_data(report: Report) -> list[str]:
+    """What lists the numbers are of."""
+    summary = report.evaluation.models[report.subject][report.metric]
+    data = report.data
+    labels = f"label{'s' if len(data.labels) > 1 else ''} {', '.join(data.labels)}"
+    negatives = data.notes.get("negatives")
+    return [
+        f"{count(report.evaluation.lists)} {report.split} lists of {data.path}"
+        + (f", {data.period}" if data.period else ""),
+        f"{count(summary.evaluated)} evaluated, {count(summary.skipped)} skipped",
+        labels,
+        f"negatives {negatives}" if negatives else "no sampling of negatives is noted",
+    ]
+
+
+def sentences(report: Report) -> str:
+    """The first two sentences of the verdict: what won and how sure it is, and what is level."""
+    board = report.leaderboard
+    first, *rest = board.verdict.splitlines()
+    first = first.removeprefix(f"{board.headline}: ")
+    return " ".join([first[0].upper() + first[1:], *rest[:1]])
+
+
+def by_task(report: Report) -> str:
+    """What the other labels say; empty with one label."""
+    labels = report.data.labels
+    prefixes = [f"{label}_" for label in labels if report.metric.startswith(f"{label}_")]
+    bare = report.metric.removeprefix(prefixes[0]) if prefixes else ""
+    named = [f"{label}_{bare}" for label in labels]
+    others = [m for m in named if m in report.evaluation.metrics and m != report.metric]
+    against = report.evaluation.comparisons.get(report.subject, {})
+    means = report.evaluation.models[report.subject]
+    parts = [
+        f"{m} {means[m].mean:.4f}" + (f", {difference_text(against[m])}" if against else "")
+        for m in others
+    ]
+    return f"{report.subject} by the other labels: {'; '.join(parts)}." if parts else ""
+
+
+def cost(report: Report) -> str:
+    """Size, training time and scoring time of the subject and the baseline."""
+    names = dict.fromkeys([report.subject, report.evaluation.baseline or report.subject])
+    parts = []
+    for run in (run for name in names for run in report.runs if run.name == name):
+        size = "" if run.parameters is None else f"{short(run.parameters)} parameters, "
+        trained = "" if math.isnan(run.seconds) else f"{duration(run.seconds)} of training, "
+        parts.append(f"{run.name}: {size}{trained}{run.milliseconds:.1f} ms to score a list")
+    return f"{'; '.join(parts)}."
+
+
+def next_steps(report: Report) -> list[Step]:
+    """What to do with the result, the most important first."""
+    board, shipped = report.leaderboard, _run_of(report, report.leaderboard.ship)
+    steps = [
+        Step(f"{run.name}: {text}.", kind="bad") for run in report.runs for text in run.warnings
+    ]
+    best = board.entries[0]
+    if len(board.entries) == 1:
+        steps.append(
+            Step(
+                "Compare it with a tree and a single tower: a number alone does not decide.",
+                _compare(report, shipped),
+            )
+        )
+    else:
+        command = f"tfr-moe export --run {shipped.path} --out models/{shipped.model}"
+        neural = shipped.model not in BASELINE_NAMES
+        steps.append(Step(board.verdict.splitlines()[-1], command if neural else ""))
+    unsure = [
+        d for name, d in best.differences.items()
+        if name in (set(board.references) or {report.evaluation.baseline})
+        and not significant(d) and d.difference
+    ]  # fmt: skip
+    if unsure:
+        least = min(unsure, key=lambda d: abs(d.difference))
+        reach = (least.high - least.low) / 2
+        times = math.ceil((reach / least.difference) ** 2)
+        takes = f"takes about {times} times as many lists or seeds"
+        steps.append(
+            Step(
+                f"The interval reaches {reach:.4f} to either side of {least.difference:+.4f}: to "
+                f"confirm so small a difference {takes if times <= _MANY else 'is out of reach'}."
+            )
+        )
+    if len(board.entries) > 1 and len(best.runs) == 1:
+        steps.append(
+            Step(
+                "Train several seeds: another run of the same model may differ by more.",
+                f"{shipped.command} --set seed=2"
+                if board.baseline
+                else f"{_compare(report, shipped)} --budget 2h",
+            )
+        )
+    if "negatives" in report.data.notes or report.data.warnings:
+        steps.append(Step("Confirm it on lists as users saw them: see the caveats of the data."))
+    elif len(board.entries) > 1:
+        steps.append(Step("Confirm it in an A/B test: logged lists favour the logging model."))
+    return steps
+
+
+def _compare(report: Report, run: RunPart) -> str:
+    if run.model in MULTITASK_NAMES:
+        return (
+            f"tfr-moe report --data {report.data.path} --run BASELINE --run {run.path} --out PAGE"
+        )
+    return f"tfr-moe compare --data {report.data.path} --out comparison"
+
+
+def _run_of(report: Report, model: str) -> RunPart:
+    entry = next(entry for entry in report.leaderboard.entries if entry.model == model)
+    return next(run for run in report.runs if run.name in (model, entry.best_run))
+
+
+def milliseconds(report: Report, entry: Entry) -> str:
+    """The scoring time of a model's run."""
+    value = _run_of(report, entry.model).milliseconds
+    return DASH if math.isnan(value) else f"{value:.1f} ms"
+
+
+def widest(board: Leaderboard) -> float:
+    """The scale of the intervals of differences from the references."""
+    found = [entry.differences[name] for entry in board.entries for name in board.references
+             if name in entry.differences]  # fmt: skip
+    return _most((c.low, c.high) for c in found)
+
+
+def widest_category(rows: Sequence[CategoryRow], model: str) -> float:
+    """The scale of the intervals of a table; of a long one, the widest tenth is cut."""
+    ends = [max(map(abs, row.intervals[model])) for row in rows if model in row.intervals]
+    known = [end for end in ends if not math.isnan(end)]
+    return float(np.quantile(known, 0.9 if len(known) > _LONG else 1)) if known else 0.0
+
+
+def _most(intervals: Iterable[tuple[float, float]]) -> float:
+    ends = [abs(end) for interval in intervals for end in interval if not math.isnan(end)]
+    return max(ends, default=0.0)
+
+
+def where(report: Report) -> str:
+    """In which categories the subject differs from the baseline."""
+    rows, name = report.evaluation.categories, report.subject
+    baseline, metric = report.evaluation.baseline, report.metric
+    if not rows:
+        return "The schema has no hierarchy, so there are no categories to compare."
+    if baseline is None:
+        known = [row for row in rows if not math.isnan(row.means[name])] or rows[:1]
+        worst, best = (f(known, key=lambda row: row.means[name]) for f in (min, max))
+        return (
+            f"{metric} is lowest in {worst.category} ({worst.means[name]:.4f}) and highest in "
+            f"{best.category} ({best.means[name]:.4f})."
+        )
+    sure = [row for row in rows if name in row.significant]
+    better = [row.category for row in sure if row.differences[name] > 0]
+    worse = [row.category for row in sure if row.differences[name] < 0]
+    if not sure:
+        return (
+            f"{name} differs significantly from {baseline} in none of {len(rows)} top categories."
+        )
+    return (
+        f"{name} is significantly better than {baseline} in {_named(better)} and significantly "
+        f"worse in {_named(worse)}, of {len(rows)} top categories."
+    )
+
+
+def _named(names: Sequence[str], most: int = 4) -> str:
+    if not names:
+        return "none"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{len(names)} ({', '.join(names[:most])}{more})"
+
+
+def why(run: RunPart) -> str:
+    """What the gates of a run do, in words."""
+    if not run.gates:
+        if run.model == "star":
+            return f"{run.name} has no gate: each top category has weights of its own."
+        return f"{run.name} has no gate: all categories share its parameters."
+    if run.warnings:
+        return "A gate does not do its work: see the warning."
+    return " ".join(
+        _about_gate(f"The gate of {task}" if task else "The gate", gate)
+        for task, gate in run.gates.items()
+    )
+
+
+def _about_gate(gate: str, report: GateReport) -> str:
+    busiest = max(range(report.num_experts), key=lambda i: report.utilisation[i])
+    share = f"the busiest, {busiest}, has {report.utilisation[busiest]:.0%} of the weight"
+    used = f"{gate} uses all {report.num_experts} experts, {report.top_k} for a list; {share}."
+    within, between = report.within_category_similarity, report.between_category_similarity
+    if within is None or between is None:
+        return used
+    cosines = f"(cosine {within:.2f} within a top category, {between:.2f} between them)"
+    if between > _ALIKE:
+        return f"{used} It hardly tells categories apart {cosines}."
+    if within - between > 1 - _ALIKE:
+        return f"{used} It follows the category tree {cosines}."
+    return f"{used} It tells categories apart, but not by the tree {cosines}."
+
+
+def trust(report: Report) -> str:
+    """How many lists and seeds the numbers are of, and what else limits them."""
+    summary = report.evaluation.models[report.subject][report.metric]
+    best = report.leaderboard.entries[0]
+    lists = f"{count(summary.evaluated)} of {count(report.evaluation.lists)} lists count"
+    seeds = "one seed of each model: chance of training is not in the intervals"
+    if len(best.by_run) > 1:
+        deviation = seed_interval(best.by_run).standard_deviation
+        seeds = (
+            f"{len(best.by_run)} seeds of {best.model} with a standard deviation of {deviation:.4f}"
+        )
+    number = len(report.data.warnings) + ("negatives" in report.data.notes)
+    caveats = f"{number} caveat{'s' if number > 1 else ''} of the data" if number else "no caveat"
+    return f"{lists}; {seeds}; {caveats}."
+
+
+def calibration(run: RunPart) -> str:
+    """Whether the scores can be read as probabilities."""
+    found = run.calibration
+    if found is None:
+        return f"The scores of {run.name} are no probabilities: its loss compares items of a list."
+    off = found.mean_predicted / found.mean_observed - 1 if found.mean_observed else math.inf
+    said = (
+        "as" if abs(off) < _CALIBRATED else f"{abs(off):.0%} {'more' if off > 0 else 'less'} than"
+    )
+    return (
+        f"{run.name} predicts {found.mean_predicted:.4f} on average, {said} observed "
+        f"({found.mean_observed:.4f}); by bins it is off by {found.error:.4f}. The order of a list "
+        "does not depend on it."
+    )
+
+
+def lists(report: Report) -> str:
+    """On how many lists the subject is better than the baseline."""
+    if not report.list_counts:
+        return f"The lists that {report.subject} ranks worst and best by {report.metric}."
+    numbers = {name: count(value) for name, value in report.list_counts.items()}
+    return (
+        f"{report.subject} ranks {numbers['better']} lists better than "
+        f"{report.evaluation.baseline}, {numbers['worse']} worse and {numbers['equal']} equally."
+    )
+
+
+def metrics(report: Report) -> str:
+    """By how many metrics the subject differs from the baseline."""
+    found = report.evaluation.comparisons.get(report.subject)
+    if not found:
+        return f"{len(report.evaluation.metrics)} metrics."
+    sure = [c for c in found.values() if significant(c)]
+    better = sum(c.difference > 0 for c in sure)
+    return (
+        f"Of {len(found)} metrics {report.subject} is significantly better than "
+        f"{report.evaluation.baseline} by {better} and worse by {len(sure) - better}."
+    )
+
+
+def method(report: Report) -> str:
+    """What was trained and evaluated."""
+    models = len(report.leaderboard.entries)
+    runs = sum(len(entry.runs) for entry in report.leaderboard.entries)
+    selected = "by validation lists" if report.leaderboard.baseline is None else "as given"
+    return (
+        f"{runs} training run{'s' if runs > 1 else ''} of {models} "
+        f"model{'s' if models > 1 else ''}, selected {selected}, evaluated "
+        f"on {count(report.evaluation.lists)} {report.split} lists."
+    )
+
+
+def panels(curves: LearningCurves) -> list[tuple[list[Curve], str, bool]]:
+    """Curves that share an axis, its title, and whether it is of shares."""
+    gates = {
+        "entropy of the gate (nats)": "gate_entropy",
+        "weight of the busiest experts": "busiest_share",
+        "dead experts": "dead_experts",
+    }
+    found = [
+        (curves.losses, "loss", False),
+        (curves.metrics, "metric on validation lists", False),
+        (curves.shares, "share of the maximum", True),
+        *(
+            ([c for c in curves.gates if c.name.startswith(name)], title, name == "busiest_share")
+            for title, name in gates.items()
+        ),
+    ]
+    return [panel for panel in found if panel[0]]
+
+
+def training(run: RunPart) -> str:
+    """How a run trained."""
+    if run.curves is None:
+        iterations = f"best iteration {run.best_epoch} of {run.epochs}" if run.epochs else "trained"
+        return f"{run.model}, {iterations}, not by epochs."
+    last = run.best_epoch == run.epochs
+    advice = ": it may improve with more epochs" if last and run.epochs > 1 else ""
+    return f"{run.model}, best after epoch {run.best_epoch} of {run.epochs}{advice}."

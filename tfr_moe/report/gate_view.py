@@ -1,0 +1,129 @@
+"""Gates to be read: experts in the order of what they serve, like categories side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from scipy.cluster.hierarchy import leaves_list, linkage
+
+from tfr_moe.report.figures import Cell, HeatMap, label
+from tfr_moe.scorers.gate_maps import CategoryGate, GateReport
+
+MAX_CATEGORIES = 60
+_LEAST_SHARE = 0.1  # of an expert's weight, for a category that is named
+
+
+@dataclass(frozen=True)
+class Expert:
+    """What an expert serves.
+
+    Attributes:
+        number: of the expert.
+        share: of the gate's weight.
+        selected: share of the items for which it is selected.
+        serves: top categories with their shares of its weight, largest first.
+    """
+
+    number: int
+    share: float
+    selected: float
+    serves: list[tuple[str, float]]
+
+
+def name_of(gate: CategoryGate) -> str:
+    """The name of a category; a sub-category with its top category.
+
+    Example:
+        >>> name_of(CategoryGate("shoes", "boots", 1, [1.0]))
+        'shoes > boots'
+    """
+    return (f"{gate.parent} > {gate.child}" if gate.child else gate.parent) or "(none)"
+
+
+def clustered(gates: Sequence[CategoryGate]) -> list[CategoryGate]:
+    """The categories so that those with like gates are neighbours (optimal leaf ordering)."""
+    if len(gates) < 3:
+        return list(gates)
+    weights = np.array([gate.weights for gate in gates])
+    return [gates[i] for i in leaves_list(linkage(weights, "average", optimal_ordering=True))]
+
+
+def ordered_experts(gates: Sequence[CategoryGate], report: GateReport) -> list[int]:
+    """Experts by the mean position of the categories they serve; without any, by their weight."""
+    if not gates:
+        return np.argsort(-np.array(report.utilisation), kind="stable").tolist()
+    weights = np.array([gate.weights for gate in gates])
+    total = weights.sum(axis=0)
+    position = np.arange(len(gates)) @ weights / np.maximum(total, 1e-12)
+    return np.argsort(np.where(total > 0, position, np.inf), kind="stable").tolist()
+
+
+def experts_of(report: GateReport) -> list[Expert]:
+    """The experts of a gate that are not dead, the one with the most weight first."""
+    gates = report.top_categories
+    mass = np.array([gate.lists * np.array(gate.weights) for gate in gates])
+    found = []
+    for number in np.argsort(-np.array(report.utilisation), kind="stable").tolist():
+        if number in report.dead:
+            continue
+        shares = mass[:, number] / mass[:, number].sum() if len(mass) else mass
+        serves = [
+            (name_of(gates[i]), float(shares[i]))
+            for i in np.argsort(-shares, kind="stable")[:3].tolist()
+            if shares[i] >= _LEAST_SHARE
+        ]
+        found.append(Expert(number, report.utilisation[number], report.load[number], serves))
+    return found
+
+
+def gate_maps(report: GateReport, name: str) -> list[HeatMap]:
+    """The mean weights of the experts by top category, and by sub-category; empty without any.
+
+    At most `MAX_CATEGORIES` with the most lists. Top categories are clustered by their gates, the
+    sub-categories within them.
+    """
+    if not report.top_categories:
+        return []
+    largest = report.top_categories[:MAX_CATEGORIES]
+    tops = clustered(largest)
+    experts = ordered_experts(tops, report)
+    by_size = sorted(report.sub_categories, key=lambda gate: -gate.lists)[:MAX_CATEGORIES]
+    rank = {gate.parent: position for position, gate in enumerate(tops)}
+    subs = sorted(by_size, key=lambda gate: rank.get(gate.parent, len(rank)))
+    subs = [g for _, group in groupby(subs, lambda gate: gate.parent) for g in clustered([*group])]
+    maps = []
+    for kind, shown, total in (
+        ("top category", tops, len(report.top_categories)),
+        ("sub-category", subs, len(report.sub_categories)),
+    ):
+        cut = f", the {len(shown)} of {total} with the most lists" if len(shown) < total else ""
+        maps.append(_map(f"{name}: weight of each expert by {kind}{cut}", shown, experts, report))
+    return maps
+
+
+def _map(
+    caption: str, gates: Sequence[CategoryGate], experts: Sequence[int], report: GateReport
+) -> HeatMap:
+    columns = [
+        (f"{expert} ✕" if expert in report.dead else str(expert),
+         "dead" if expert in report.dead else "")
+        for expert in experts
+    ]  # fmt: skip
+    cells = [
+        [
+            Cell(
+                f"{gate.weights[expert]:.2f}" if gate.weights[expert] >= 0.005 else "",
+                gate.weights[expert],
+                f"{name_of(gate)}, expert {expert}: {gate.weights[expert]:.3f} "
+                f"({gate.lists:,} lists)",
+            )
+            for expert in experts
+        ]
+        for gate in gates
+    ]
+    return HeatMap(
+        caption, columns, [label(name_of(g)) for g in gates], cells, "category ↓ expert →"
+    )
