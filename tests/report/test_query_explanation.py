@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from tests.browser import DARK, LIGHT, chromium, measured
 from tests.conformance.registry.settings import TABLES
 from tests.report.conftest import REQUEST
 from tests.tiny import SCHEMA, SMALL, TASKS, small_config
@@ -20,6 +21,8 @@ from tfr_moe.layers.outputs import single_score
 from tfr_moe.report.query_explanation import explain_query, explain_request
 from tfr_moe.scorers import create
 from tfr_moe.training import LoadedRun
+
+__all__ = ["chromium"]  # a fixture
 
 CONTEXT, ITEMS = REQUEST["context"], REQUEST["items"]
 
@@ -139,6 +142,9 @@ def test_equal_items_keep_their_order_and_one_item_has_no_lead(root):
     twins = ranker.explain(CONTEXT, [ITEMS[0], ITEMS[0]])
     assert (twins.sum_of, twins.leads[0].features, twins.leads[0].swaps) == ("", [], [])
     assert "No feature differs" in str(twins)
+    # With the one value in which they differ, an item is no more than equal.
+    pair = ranker.explain(CONTEXT, [ITEMS[0], {**ITEMS[0], "brand": "brand2"}])
+    assert ([f.feature for f in pair.leads[0].features], pair.leads[0].swaps) == (["brand"], [])
     alone = ranker.explain(CONTEXT, ITEMS[:1])
     assert (len(alone.items), alone.leads) == (1, [])
     with pytest.raises(UserError, match="items: there are none to explain"):
@@ -174,3 +180,13 @@ def test_a_request_without_items_is_rejected(root, tmp_path):
     empty.write_text(json.dumps({**REQUEST, "items": []}))
     with pytest.raises(UserError, match=r"empty.json: items: there are none to explain"):
         explain_request(root / "moe", empty)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [LIGHT, DARK])
+def test_the_page_is_readable_on_a_phone(root, chromium, tmp_path, mode):
+    page = tmp_path / "query.html"
+    explain_request(root / "moe", root / "request.json").save(page)
+    found = measured(chromium, page, tmp_path, 390, mode)  # also: no error on the console
+    assert found["page"] <= 390
+    assert all(ratio >= 4.5 for ratio in found["contrast"].values()), found["contrast"]

@@ -31,6 +31,7 @@ SumOf = Literal["experts", "tasks", ""]
 SHARED = "shared expert"
 _LOGITS = "expert_logits"
 _STEPS = 8
+_ROUNDING = 1e-6  # of scores in float32, which depend on the shape of the batch
 _MAX_SCORED = 200_000  # items, over all pairs
 
 
@@ -264,7 +265,8 @@ def _lead(
         for name, share in zip(pair.names, shares, strict=True)
     ]
     swaps: dict[str, Swap] = {}
-    for change, value, rival in zip(pair.changes, values[sets:, 0], rivals[sets:], strict=True):
+    least = rivals[sets:] + _ROUNDING * np.maximum(1.0, np.abs(rivals[sets:]))
+    for change, value, rival in zip(pair.changes, values[sets:, 0], least, strict=True):
         if value > rival and change.feature not in swaps:
             new = ahead.get(change.feature) if change.donor == pair.ahead else change.value
             swaps[change.feature] = Swap(change.feature, new)
