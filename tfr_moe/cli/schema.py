@@ -83,10 +83,11 @@ def schema(
         line = f"warning: column {decision.column!r}: {decision.reason}"
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     ignored = sum(decision.outcome == "ignored" for decision in inference.decisions)
-    tree = f"{made.hierarchy.child} in {made.hierarchy.parent}" if made.hierarchy else "none"
+    tree = inference.schema.get("hierarchy")
+    category = f"{tree['child']} in {tree['parent']}" if tree else "none"
     for line in (
         f"list: {made.list_id}; label: {', '.join(made.labels)}; time: {made.time or 'none'}; "
-        f"category: {tree}",
+        f"category: {category}",
         f"wrote {out}: {len(made.features)} features, {ignored} columns ignored, from "
         f"{table.num_rows} rows",
     ):

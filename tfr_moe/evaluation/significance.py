@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 from scipy.optimize import brentq
+from scipy.special import stdtrit
 
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.results import CONFIDENCE, PerListResult, Policy, t_interval
@@ -199,7 +200,7 @@ def difference_interval(values_a: Floats, values_b: Floats) -> DifferenceInterva
 
 def _half_width(alpha: float, parts: Sequence[tuple[float, float]]) -> float:
     """Half-width of the interval of level 1 - alpha from variances and degrees of freedom."""
-    squares = (part * stats.t.isf(alpha / 2, freedom) ** 2 for part, freedom in parts)
+    squares = (part * stdtrit(freedom, alpha / 2) ** 2 for part, freedom in parts)
     return float(sum(squares)) ** 0.5
 
 
