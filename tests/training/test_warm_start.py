@@ -112,8 +112,16 @@ def with_features(schema):
     return {**before, "packed": False, "features": [*more, *before["features"]]}
 
 
-@pytest.mark.parametrize("model", ["adv_hsc_moe", "star", "ple"])
-def test_a_new_feature_and_new_domains_keep_the_scores(model, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        ("adv_hsc_moe", {}),
+        ("adv_hsc_moe", {"list_relative": True, "category_head": True}),
+        ("star", {}),
+        ("ple", {}),
+    ],
+)
+def test_a_new_feature_and_new_domains_keep_the_scores(model, settings, tmp_path, monkeypatch):
     schema = TASKS.model_copy(update={"packed": False})
     data = write_data_folder(tmp_path / "data", **LISTS, schema=schema)
     statistics = json.loads((data / "statistics.json").read_text())
@@ -121,7 +129,7 @@ def test_a_new_feature_and_new_domains_keep_the_scores(model, tmp_path, monkeypa
     # The experts of all domains share a gate in `ple`: a new one takes weight from the others.
     words = WORDS if model != "ple" else {**WORDS, "top": ["b", "a"]}
     other = changed(data, tmp_path / "other", words, statistics, with_features(schema))
-    config = small_config({**SMALL, "seed": 3}, model=model)
+    config = small_config({**SMALL, **settings, "seed": 3}, model=model)
     folder = DataFolder(data)
     before = make_scorer(folder, config).build_model()
     rng = np.random.default_rng(0)

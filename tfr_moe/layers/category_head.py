@@ -49,7 +49,8 @@ class CategoryHead(Configured, tf.keras.layers.Layer):
             for name, size in (("parents", self.num_parents), ("children", self.num_children))
         ]
         for table in self.tables:
-            table.build(None)
+            with tf.name_scope(table.name):
+                table.build(None)
         super().build(input_shape)
 
     def call(

@@ -235,7 +235,7 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
             if name not in self.left_out
         }
         blocks = [block for name, block in of_item.items() if name not in self.left_out]
-        if compared := self._compared():
+        if compared := self.ranked_features():
             numbers = [of_item[feature.name][..., : feature.width] for feature in compared]
             blocks.append(list_ranks(tf.concat(numbers, axis=-1), mask))
         blocks = [tf.cast(block, self.compute_dtype) for block in blocks]
@@ -253,7 +253,7 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
             self.add_loss(self.embedding_l2 * mean_over_items(norms, mask))
         return EncodedFeatures(items, of_list, self._categories(context, mask))
 
-    def _compared(self) -> list[Feature]:
+    def ranked_features(self) -> list[Feature]:
         """The numerics whose ranks in the list are part of X."""
         numerics = self.schema.select("example", "numeric") if self.list_relative else ()
         return [feature for feature in numerics if feature.name not in self.left_out]
@@ -322,4 +322,4 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         widths = {name: layer.output_dim for name, layer in self.embeddings.items()}
         parts = (f for f in self.schema.features if f.name not in self.left_out)
         width = sum(widths.get(f.name, f.width + f.missing_indicator) for f in parts)
-        return width + sum(feature.width for feature in self._compared())
+        return width + sum(feature.width for feature in self.ranked_features())
