@@ -17,13 +17,13 @@ import pandas as pd
 from pydantic import Field
 from rich.console import RenderableType
 from rich.table import Table
-from scipy import stats
 
 from experiments.common.plots import COLOURS, MARKERS, drawn
 from experiments.common.runs import Job, Result
 from experiments.common.settings import StudySettings
 from experiments.common.study import Study, StudyContext
 from tfr_moe import FeatureSchema, Ranker
+from tfr_moe.evaluation import examination_curve, seed_interval
 from tfr_moe.synthetic import SearchLogOptions, SessionGenerator, build_world, thresholds
 from tfr_moe.utils import write_json
 
@@ -152,17 +152,9 @@ def run_one(settings: Mapping[str, Any], job: Job) -> Result:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The mean, and the half-width of its 95 % interval.
-
-    Example:
-        >>> mean, half = interval([1.0, 2.0, 3.0])
-        >>> round(mean, 2), round(half, 2)
-        (2.0, 2.48)
-    """
-    if len(values) < 2:
-        return float(np.mean(values)), float("nan")
-    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
-    return float(np.mean(values)), float(half)
+    """The mean over seeds, and the half-width of its 95 % interval."""
+    found = seed_interval(values)
+    return found.mean, (found.high - found.low) / 2
 
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -188,6 +180,17 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return content
 
 
+def _swaps(settings: PositionBiasSettings, strength: float) -> list[tuple[float, float]]:
+    """The logarithm of the examination estimated from the swaps of each log, by position."""
+    curves = []
+    for seed in range(1, settings.runs + 1):
+        frame = generated_frame(log_options(settings, strength, seed))
+        columns = {"list_id": "session_id", "position": "position", "click": "click"}
+        curve = examination_curve(frame, ["query_id", "item_id"], **columns, resamples=1)
+        curves.append(np.log(curve.examination))
+    return [interval(at) for at in np.transpose(curves)]
+
+
 def _table(content: Mapping[str, Any]) -> Table:
     table = Table(title="NDCG against the true utility, mean over seeds [95 %]")
     for name in ("strength", "model", "true NDCG", "gain by the bias"):
@@ -203,6 +206,8 @@ def _table(content: Mapping[str, Any]) -> Table:
 def _draw(content: Mapping[str, Any], context: StudyContext) -> None:
     with drawn(context.out, "position_bias", width=6.0) as (axes,):
         for number, (strength, models) in enumerate(content.items()):
+            swaps = np.exp([mean for mean, _ in models["swaps"]])
+            axes.plot(np.arange(1, len(swaps) + 1), swaps, "x", color=COLOURS[number])
             means, halves = np.array(models["curve"]).T
             at = np.arange(1, len(means) + 1)
             colour = COLOURS[number]
@@ -218,7 +223,8 @@ def _draw(content: Mapping[str, Any], context: StudyContext) -> None:
                 label=f"strength {strength}",
             )
         axes.set_xlabel("position")
-        axes.set_ylabel("odds of a click over position 1; dashed: truth")
+        axes.set_ylabel("examination over position 1")
+        axes.set_title("line: bias tower (odds), x: swaps, dashed: truth", fontsize=10)
         axes.legend()
 
 
@@ -233,6 +239,8 @@ def run(settings: PositionBiasSettings, context: StudyContext) -> Sequence[Rende
     work = functools.partial(run_one, settings.model_dump(mode="json"))
     results = context.run_all(jobs, work, "runs")
     content = summarize([{**job, **row} for job, row in zip(jobs, results, strict=True)])
+    for strength in settings.strengths:
+        content[f"{strength:g}"]["swaps"] = _swaps(settings, strength)
     write_json(context.out / "results.json", content)
     _draw(content, context)
     return [_table(content)]

@@ -29,6 +29,7 @@ __all__, __getattr__, __dir__ = lazy_names(
             "task_names",
             "to_json",
         ),
+        "examination": ("ExaminationCurve", "examination_curve"),
         "leaderboard": ("Entry", "Leaderboard", "make_leaderboard"),
         "results": (
             "PerListResult",
