@@ -93,7 +93,7 @@ def test_a_csv_becomes_a_served_answer_with_equal_scores_in_python(tmp_path, cap
     items = [{k: v for k, v in row.items() if k in names} for row in rows.to_dict("records")]
     context = {"query": rows["query"].iloc[0]}
     with DevServer(tmp_path / "models", port=0) as server:
-        served = RankingClient(f"localhost:{server.port}", "shop", timeout=60).rank(context, items)
+        served = RankingClient(server.target, "shop", timeout=60).rank(context, items)
     local = ranker.rank(context, items)
     assert [item.index for item in served.items] == [item.index for item in local]
     np.testing.assert_allclose(

@@ -125,6 +125,12 @@ def test_a_killed_command_goes_on_and_leaves_nothing(data, tmp_path, monkeypatch
     assert not out.exists()
     with pytest.raises(UserError, match="was started with another folds"):
         rerank_data(data, out, RANKER, FOLDS, QUIET)
+    options = tmp_path / ".set.work" / "options.json"
+    text = options.read_text()
+    options.write_text(json.dumps({**json.loads(text), "data content": "of another build"}))
+    with pytest.raises(UserError, match="was started with another data content"):
+        rerank_data(data, out, RANKER, 2, QUIET)
+    options.write_text(text)
     with monkeypatch.context() as patch:
         patch.setattr(initial_lists, "train_any", lambda *_: 1 / 0)
         rerank_data(data, out, RANKER, 2, QUIET)  # all rankers are trained already

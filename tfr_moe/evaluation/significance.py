@@ -174,7 +174,7 @@ def difference_interval(values_a: Floats, values_b: Floats) -> DifferenceInterva
     differences = values_a.mean(axis=0) - values_b.mean(axis=0)
     difference = float(differences.mean())
     of_lists = float(np.var(differences, ddof=1)) / lists
-    parts = [(of_lists, lists - 1)]
+    parts: list[tuple[float, float]] = [(of_lists, lists - 1)]
     if includes_seeds:
         (of_a, residual_a), (of_b, residual_b) = _seed_variance(values_a), _seed_variance(values_b)
         parts = [
