@@ -108,11 +108,10 @@ def next_steps(report: Report) -> list[Step]:
         command = f"tfr-moe export --run {shipped.path} --out models/{shipped.model}"
         neural = shipped.model not in BASELINE_NAMES
         steps.append(Step(board.verdict.splitlines()[-1], command if neural else ""))
-    unsure = [
-        d for name, d in best.differences.items()
-        if name in (set(board.references) or {report.evaluation.baseline})
-        and not significant(d) and d.difference
-    ]  # fmt: skip
+    against = [name for name in board.references if name in best.differences]
+    against = against or list(best.differences)
+    found = [best.differences[name] for name in against]
+    unsure = [d for d in found if not significant(d) and d.difference]
     if unsure:
         least = min(unsure, key=lambda d: abs(d.difference))
         reach = (least.high - least.low) / 2
