@@ -86,16 +86,18 @@ def cost(report: Report) -> str:
     for run in (run for name in names for run in report.runs if run.name == name):
         size = "" if run.parameters is None else f"{short(run.parameters)} parameters, "
         trained = "" if math.isnan(run.seconds) else f"{duration(run.seconds)} of training, "
-        parts.append(f"{run.name}: {size}{trained}{run.milliseconds:.1f} ms to score a list")
+        time = DASH if math.isnan(run.milliseconds) else f"{run.milliseconds:.1f} ms"
+        parts.append(f"{run.name}: {size}{trained}{time} to score a list")
     return f"{'; '.join(parts)}."
 
 
 def next_steps(report: Report) -> list[Step]:
     """What to do with the result, the most important first."""
     board, shipped = report.leaderboard, _run_of(report, report.leaderboard.ship)
-    steps = [
-        Step(f"{run.name}: {text}.", kind="bad") for run in report.runs for text in run.warnings
-    ]
+    steps = [Step(f"{report.subject}: {text}.", kind="bad") for text in report.of_subject.warnings]
+    others = sum(len(run.warnings) for run in report.runs) - len(steps)
+    if others:
+        steps.append(Step(f"Other runs have {others} such problems: see Why.", kind="bad"))
     best = board.entries[0]
     if len(board.entries) == 1:
         steps.append(
