@@ -59,7 +59,7 @@ class _Differences(NamedTuple):
 def _differences(values: Floats, groups: Array, count: int) -> _Differences:
     """From [n] differences by list, NaN where undefined, and the categories of the lists."""
     sizes, means = _means(values, groups, count)
-    _, variances = _means((values - means[groups]) ** 2, groups, count)
+    _, variances = _means(np.square(values - means[groups]), groups, count)
     freedom = np.maximum(sizes - 1, 1)
     errors = np.where(sizes > 1, np.sqrt(variances / freedom), np.nan)
     reach = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * errors

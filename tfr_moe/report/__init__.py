@@ -6,5 +6,5 @@ from the templates, with `figures`. `sweep` renders the page of a sweep, with `s
 
 from tfr_moe.utils.lazy import lazy_names
 
-# Plotly and TensorFlow are slow to load.
+# TensorFlow is slow to load.
 __all__, __getattr__, __dir__ = lazy_names(__name__, {"sweep": ["write_sweep_report"]})

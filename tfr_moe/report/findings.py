@@ -86,16 +86,18 @@ def cost(report: Report) -> str:
     for run in (run for name in names for run in report.runs if run.name == name):
         size = "" if run.parameters is None else f"{short(run.parameters)} parameters, "
         trained = "" if math.isnan(run.seconds) else f"{duration(run.seconds)} of training, "
-        parts.append(f"{run.name}: {size}{trained}{run.milliseconds:.1f} ms to score a list")
+        time = DASH if math.isnan(run.milliseconds) else f"{run.milliseconds:.1f} ms"
+        parts.append(f"{run.name}: {size}{trained}{time} to score a list")
     return f"{'; '.join(parts)}."
 
 
 def next_steps(report: Report) -> list[Step]:
     """What to do with the result, the most important first."""
     board, shipped = report.leaderboard, _run_of(report, report.leaderboard.ship)
-    steps = [
-        Step(f"{run.name}: {text}.", kind="bad") for run in report.runs for text in run.warnings
-    ]
+    steps = [Step(f"{report.subject}: {text}.", kind="bad") for text in report.of_subject.warnings]
+    others = sum(len(run.warnings) for run in report.runs) - len(steps)
+    if others:
+        steps.append(Step(f"Other runs have {others} such problems: see Why.", kind="bad"))
     best = board.entries[0]
     if len(board.entries) == 1:
         steps.append(
@@ -108,11 +110,10 @@ def next_steps(report: Report) -> list[Step]:
         command = f"tfr-moe export --run {shipped.path} --out models/{shipped.model}"
         neural = shipped.model not in BASELINE_NAMES
         steps.append(Step(board.verdict.splitlines()[-1], command if neural else ""))
-    unsure = [
-        d for name, d in best.differences.items()
-        if name in (set(board.references) or {report.evaluation.baseline})
-        and not significant(d) and d.difference
-    ]  # fmt: skip
+    against = [name for name in board.references if name in best.differences]
+    against = against or list(best.differences)
+    found = [best.differences[name] for name in against]
+    unsure = [d for d in found if not significant(d) and d.difference]
     if unsure:
         least = min(unsure, key=lambda d: abs(d.difference))
         reach = (least.high - least.low) / 2
