@@ -166,10 +166,10 @@ class WarmStart:
 
     def _of_head(self, head: Any, encoders: Mapping[str, FeatureEncoder]) -> dict[str, Array]:
         """The rows of a `CategoryHead` by the names of their variables; none without a head."""
-        if head is None:
+        tree = self._schema.hierarchy
+        if head is None or self._head is None or tree is None:
             return {}
         now, before = encoders[FEATURES], self._encoders[FEATURES]
-        tree = now.schema.hierarchy
         rows = {}
         for name, new, old in zip(
             (tree.parent, tree.child), head.tables, self._head.tables, strict=True
