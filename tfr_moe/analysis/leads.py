@@ -73,10 +73,8 @@ class ScoreTerms:
             self.sum_of = "experts"
             self.names = [f"expert {i}" for i in range(num_experts(loaded.model))]
             self.names += [SHARED] if mixture.shared is not None else []
-            # Without the conversion of its source, as in `load_run`.
-            towers = tf.autograph.experimental.do_not_convert(mixture.towers)
             vectors, mask = item_vectors(loaded.model), loaded.model.input[MASK]
-            outputs[_LOGITS] = towers(vectors, outputs["expert_ids"], mask=mask)
+            outputs[_LOGITS] = mixture.towers(vectors, outputs["expert_ids"], mask=mask)
         self._model = tf.keras.Model(ranker.input, outputs)
 
     def outputs(self, features: dict[str, Array]) -> dict[str, Array]:

@@ -344,9 +344,7 @@ def load_run(path: str | Path) -> LoadedRun:
     policy = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(config.training.precision)
     try:
-        # Converting the source of layers without Python control flow takes most of the time.
-        build = tf.autograph.experimental.do_not_convert(make_scorer(folder, config).build_model)
-        model = build(name=config.model)
+        model = make_scorer(folder, config).build_model(name=config.model)
     finally:
         tf.keras.mixed_precision.set_global_policy(policy)
     weights = weights_path(path, result["best_epoch"])
