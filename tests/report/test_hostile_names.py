@@ -42,8 +42,7 @@ RUN = f"<!--<script>\"'{{{{7+7}}}}<img src=x onerror={EXECUTED}>"
 
 def hostile_lists(count, seed):
     for number, (list_id, context, items) in enumerate(lists(count, seed)):
-        subs = [*SUBS, *MORE[::5]]
-        context = {**context, "top": TOPS[number % 2], "sub": subs[number % len(subs)]}
+        context = {**context, "top": TOPS[number % 2], "sub": SUBS[number % 3]}
         items = [
             {**item, "brand": BRANDS[(number + i) % len(BRANDS)]} for i, item in enumerate(items)
         ]
