@@ -106,7 +106,9 @@ def test_lightgbm_takes_positions_off_the_gradients(runs, data, tmp_path):
         for run in (runs / "lambdamart", tmp_path / "positions")
     ]
     assert np.abs(scores[0] - scores[1]).max() > 0.01
-    positioned = write_rows(DataFolder(data), "test", tmp_path, lambda *_: None, (), True)
+    positioned = write_rows(
+        DataFolder(data), "test", tmp_path, lambda *_: None, FeatureSettings(), True
+    )
     expected = np.concatenate([np.arange(1, size + 1) for size in positioned.sizes])
     np.testing.assert_array_equal(positioned.positions, expected)
 

@@ -227,7 +227,9 @@ def explain(
     out: Annotated[Path | None, typer.Option("--out", help="also write an HTML page")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of text")] = False,
 ) -> None:
-    """Explain the order of one query's items: experts, features, what would change it.
+    """Explain the order of one query's items.
+
+    Prints what experts and features contribute, and what would change the order.
 
     Example: tfr-moe explain --run runs/moe --request request.json --out query.html
     """
