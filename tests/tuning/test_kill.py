@@ -125,6 +125,8 @@ def test_a_killed_command_resumes_and_repeats_and_skips_nothing(data, tmp_path, 
 def test_the_trial_of_a_killed_command_is_taken_over_by_another(data, tmp_path, undisturbed):
     first = Command(data, tmp_path)
     lost = first.wait_for(lambda: started(first.out))
+    # Halted, it cannot finish the trial while the other one starts.
+    os.kill(first.process.pid, signal.SIGSTOP)
     second = Command(data, tmp_path)
     second.wait_for_line("trial ")
     first.kill()
