@@ -182,9 +182,7 @@ class Ranker:
         start = self._run.path if self._run is not None and self.warm_start else None
         if isinstance(train, (str, Path, DataFolder)):
             given = {**named, "schema": schema, "validation": validation}
-            for name in (name for name, value in given.items() if value is not None):
-                raise UserError(f"{name}: a data-set folder has it already. Received: {name}")
-            data: DataFolder = open_data(train)
+            data: DataFolder = open_data(train, given)
         else:
             log = make_log(console)
             if start is not None and not named:

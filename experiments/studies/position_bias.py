@@ -27,7 +27,7 @@ from tfr_moe.evaluation import examination_curve, seed_interval
 from tfr_moe.synthetic import SearchLogOptions, SessionGenerator, build_world, thresholds
 from tfr_moe.utils import write_json
 
-# Items are told apart by their features; their IDs are for the variation of positions alone.
+# Items are identified by their features; their IDs are for the variation of positions alone.
 _WITHOUT_IDS = {"ignored_features": ["item_id"]}
 _DNN = {
     **_WITHOUT_IDS,

@@ -16,6 +16,7 @@ from tfr_moe._compat import tf
 from tfr_moe.data.cache import dataset_builder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.evaluation import PerListResult, evaluate_tasks, score_tasks
+from tfr_moe.evaluation.results import t_interval
 from tfr_moe.evaluation.significance import aligned_values
 from tfr_moe.utils.failures import reason_of
 
@@ -128,10 +129,9 @@ def evaluate_served(
 def _bounds(differences: np.ndarray) -> tuple[float, float, float]:
     """Mean and half-width of its one-sided interval at `LEVEL`, and the number of values."""
     count = len(differences)
-    mean = float(differences.mean()) if count else float("nan")
+    mean, error, *_ = t_interval(differences)
     if count < 2:
         return mean, float("inf"), count
-    error = float(differences.std(ddof=1)) / count**0.5
     return mean, float(stats.t.ppf(LEVEL, count - 1)) * error, count
 
 

@@ -229,8 +229,8 @@ def test_a_log_whose_items_keep_their_positions_is_warned_of(tmp_path):
     assert text.getvalue().splitlines() == [
         "position bias: 0% of the values of brand were shown at 2 or more positions; 0% of the "
         "variance of positions is within them",
-        "warning: positions hardly vary within items, so that position bias can't be told from "
-        "relevance: the scores of this run are not unbiased",
+        "warning: positions hardly vary within items, so that position bias cannot be separated "
+        "from relevance: the scores of this run are not unbiased",
         "warning: monitor session_auc is measured on biased clicks; monitor=loss selects the epoch "
         "by the loss with the bias",
     ]

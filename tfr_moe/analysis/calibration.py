@@ -11,7 +11,7 @@ from tfr_moe.metrics.per_list import ListBatch
 
 NUM_BINS = 10
 _FINE = 2000
-_REACH = 10.0  # logits beyond it share the first and the last bin
+_LIMIT = 10.0  # logits beyond it share the first and the last bin
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class CalibrationCounter:
         """Adds the items of a batch; an item is relevant if its label is above 0."""
         scores = batch.scores[batch.mask].astype(np.float64)
         # Bins of scores, not of probabilities, separate small probabilities.
-        shares = (np.clip(scores, -_REACH, _REACH) + _REACH) / (2 * _REACH)
+        shares = (np.clip(scores, -_LIMIT, _LIMIT) + _LIMIT) / (2 * _LIMIT)
         bins = np.minimum((shares * _FINE).astype(np.int64), _FINE - 1)
         predictions = np.exp(-np.logaddexp(0.0, -scores))
         for row, weights in enumerate((None, predictions, batch.labels[batch.mask] > 0)):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tfr_moe.errors import UserError, describe
-from tfr_moe.utils.settings import load_yaml
+from tfr_moe.utils.settings import read_yaml
 
 
 class Limits(BaseModel):
@@ -54,16 +53,11 @@ class DriftLimits(Limits):
         Raises:
             UserError: naming the file and the invalid entry.
         """
+        data = read_yaml(Path(path), "limits") or {}
         try:
-            data = load_yaml(Path(path).read_text(encoding="utf-8")) or {}
             return cls.model_validate(data)
         except ValidationError as error:
             raise UserError(f"limits {path}: {describe(error, data)}") from error
-        except OSError as error:
-            raise UserError(f"limits {path}: cannot be read ({error.strerror})") from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            line = " ".join(str(error).split())
-            raise UserError(f"limits {path}: not valid YAML ({line})") from error
 
     def of(self, column: str) -> Limits:
         """The limits of a column; `a` is also that of `a[0]`, `a[1]`, ..."""

@@ -19,7 +19,7 @@ from tfr_moe.baselines import BaselineRun
 from tfr_moe.data.cache import dataset_builder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.evaluate import check_schema, scorer_of, task_names
+from tfr_moe.evaluation.evaluate import check_schema, scorer_of, task_names, task_of
 from tfr_moe.evaluation.results import t_interval
 from tfr_moe.evaluation.scoring import inference_function, list_batch
 from tfr_moe.metrics.naming import check_positions
@@ -287,7 +287,7 @@ class _Sample:
 
 def _resolved(metric: str, tasks: Sequence[str]) -> tuple[str, str, PerListMetric]:
     """The full name of a metric, its task ("" without tasks), and the metric itself."""
-    task = next((name for name in tasks if metric.startswith(f"{name}_")), *tasks[:1] or [""])
+    task = task_of(metric, tasks) or next(iter(tasks), "")
     bare = resolve(metric.removeprefix(f"{task}_"))
     return f"{task}_{bare.name}" if task else bare.name, task, bare
 

@@ -154,9 +154,7 @@ def _open(
 ) -> DataFolder:
     """Opens a data-set folder; a data frame is written to `out` first."""
     if isinstance(data, (str, Path, DataFolder)):
-        for name in (name for name, value in {**frames, **roles}.items() if value is not None):
-            raise UserError(f"{name}: a data-set folder has it already. Received: {name}")
-        folder = open_data(data)
+        folder = open_data(data, {**frames, **roles})
     elif frames["test"] is None:
         raise UserError("test: with a data frame, give the frame with the test lists too")
     else:

@@ -211,10 +211,19 @@ def _check_records(path: str, modified: int) -> None:
                 pass
 
 
-def open_data(data: str | Path | DataFolder) -> DataFolder:
+def open_data(
+    data: str | Path | DataFolder, of_frames: Mapping[str, Any] | None = None
+) -> DataFolder:
     """Opens a data-set folder; returns an open data set unchanged.
 
+    Args:
+        data: the folder, or the data set.
+        of_frames: arguments that describe data frames, all of which must be None.
+
     Raises:
-        UserError: see `DataFolder`.
+        UserError: for one of these arguments, or see `DataFolder`.
     """
+    for name, value in (of_frames or {}).items():
+        if value is not None:
+            raise UserError(f"{name}: a data-set folder has it already. Received: {name}")
     return data if isinstance(data, DataFolder) else DataFolder(data)

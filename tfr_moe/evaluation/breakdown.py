@@ -62,12 +62,12 @@ def _differences(values: Floats, groups: Array, count: int) -> _Differences:
     _, variances = _means(np.square(values - means[groups]), groups, count)
     freedom = np.maximum(sizes - 1, 1)
     errors = np.where(sizes > 1, np.sqrt(variances / freedom), np.nan)
-    reach = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * errors
+    half_widths = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * errors
     with np.errstate(divide="ignore", invalid="ignore"):
         p_values = 2 * stats.t.sf(np.abs(means) / errors, freedom)
     p_values = np.where(np.isnan(p_values), 1.0, p_values)
     significant = stats.false_discovery_control(p_values) < 1 - CONFIDENCE
-    return _Differences(means, means - reach, means + reach, significant)
+    return _Differences(means, means - half_widths, means + half_widths, significant)
 
 
 def _means(values: Floats, groups: Array, count: int) -> tuple[Array, Floats]:

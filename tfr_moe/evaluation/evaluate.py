@@ -94,6 +94,11 @@ def task_names(loaded: LoadedRun | BaselineRun) -> tuple[str, ...]:
     return () if isinstance(loaded, BaselineRun) else tuple(task.name for task in loaded.tasks)
 
 
+def task_of(metric: str, tasks: Sequence[str]) -> str:
+    """The task whose metric it is; "" for models of one task."""
+    return next((task for task in tasks if metric.startswith(f"{task}_")), "")
+
+
 def check_schema(loaded: LoadedRun | BaselineRun, data: DataFolder) -> None:
     """Raises a UserError for a run that was trained with another schema than that of the data."""
     if loaded.schema != data.schema:

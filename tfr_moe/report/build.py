@@ -26,6 +26,7 @@ from tfr_moe.evaluation.evaluate import (
     open_run,
     run_names,
     task_names,
+    task_of,
 )
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
@@ -39,7 +40,6 @@ from tfr_moe.report.run_part import (
     ReportOptions,
     Results,
     run_part,
-    task_of,
 )
 from tfr_moe.utils.console import progress_bar
 
@@ -100,9 +100,12 @@ def build_report(
             part = run_part(folder, evaluated, name, options, counters[name], name == subject)
             run_parts.append(part)
     if options.importance:
-        parts = {part.name: part for part in run_parts}
-        important = _with_importance(folder, opened[subject], parts[subject], options, console)
-        run_parts = list({**parts, subject: important}.values())
+        run_parts = [
+            _with_importance(folder, opened[subject], part, options, console)
+            if part.name == subject
+            else part
+            for part in run_parts
+        ]
     by_sub = {} if categories is None else _by_sub_category(results, categories)
     return Report(
         command=command,
@@ -164,7 +167,7 @@ def _subject(board: Leaderboard, evaluated: EvaluatedRuns) -> str:
 
 def _metrics(wanted: str | None, tasks: Sequence[str]) -> tuple[tuple[str, ...], str]:
     """The metrics to compute, and the name of the one of category tables and lists."""
-    task = next((name for name in tasks if (wanted or "").startswith(f"{name}_")), "")
+    task = task_of(wanted or "", tasks)
     bare = (wanted or DEFAULT_NAMES[0]).removeprefix(f"{task}_")
     resolve(bare)
     metrics = tuple(dict.fromkeys([*DEFAULT_NAMES, bare]))

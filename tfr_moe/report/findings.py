@@ -116,13 +116,14 @@ def next_steps(report: Report) -> list[Step]:
     unsure = [d for d in found if not significant(d) and d.difference]
     if unsure:
         least = min(unsure, key=lambda d: abs(d.difference))
-        reach = (least.high - least.low) / 2
-        times = math.ceil((reach / least.difference) ** 2)
+        half_width = (least.high - least.low) / 2
+        times = math.ceil((half_width / least.difference) ** 2)
         takes = f"takes about {times} times as many lists or seeds"
         steps.append(
             Step(
-                f"The interval reaches {reach:.4f} to either side of {least.difference:+.4f}: to "
-                f"confirm so small a difference {takes if times <= _MANY else 'is out of reach'}."
+                f"The interval reaches {half_width:.4f} to either side of {least.difference:+.4f}: "
+                "to confirm so small a difference "
+                f"{takes if times <= _MANY else 'is out of reach'}."
             )
         )
     if len(board.entries) > 1 and len(best.runs) == 1:

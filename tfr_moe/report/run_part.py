@@ -19,7 +19,7 @@ from tfr_moe.analysis.list_examples import ShownList, extremes, fetch, show_list
 from tfr_moe.baselines import BaselineRun
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.evaluation.evaluate import scorer_of, task_names
+from tfr_moe.evaluation.evaluate import scorer_of, task_names, task_of
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.evaluation.significance import alignment
@@ -87,11 +87,6 @@ class EvaluatedRuns:
     def task(self) -> str:
         """The task of `metric`; "" for models of one task."""
         return task_of(self.metric, self.tasks)
-
-
-def task_of(metric: str, tasks: Sequence[str]) -> str:
-    """The task whose metric it is; "" for models of one task."""
-    return next((task for task in tasks if metric.startswith(f"{task}_")), "")
 
 
 def run_part(

@@ -17,6 +17,7 @@ from tfr_moe.config import RunConfig
 from tfr_moe.config.tasks import Task
 from tfr_moe.errors import UserError
 from tfr_moe.training.collapsed_gates import GateUse, gate_problems
+from tfr_moe.utils.console import warn
 from tfr_moe.utils.io import read_json, write_json
 
 HISTORY_FILE = "history.json"
@@ -297,6 +298,4 @@ class GateWarnings(tf.keras.callbacks.Callback):
         for kind, message in gate_warnings(logs or {}, self._config).items():
             if kind not in self._printed:
                 self._printed.add(kind)
-                self._console.print(
-                    f"warning: {message}", style="yellow", highlight=False, soft_wrap=True
-                )
+                warn(self._console, message)

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from tfr_moe.config import RunConfig
 from tfr_moe.scorers.gate_maps import GateReport
+from tfr_moe.utils.console import warn
 
 _BALANCE, _RATE = 0.01, 5.0  # the defaults of importance_weight and gate_learning_rate_multiplier
 _BUSIEST, _UNIFORM = 0.95, 0.995
@@ -27,7 +28,7 @@ class GateUse(NamedTuple):
         num_experts: N.
         dead: number of experts with less than 1 % of an equal share of the weight.
         busiest: share of the weight of the expert with the most.
-        entropy: in nats; None if it is not to be judged.
+        entropy: in nats; None if it is not checked.
         names: the dead experts, if known.
         same: the experts of all top categories alike, see `same_experts`.
     """
@@ -133,9 +134,4 @@ def _remedy(config: RunConfig) -> str:
 def warn_of_gates(reports: Mapping[str, GateReport], config: RunConfig, console: Console) -> None:
     """Prints a warning for each message of `collapsed_gates`."""
     for message in collapsed_gates(reports, config):
-        console.print(
-            f"warning: on validation lists, {message}",
-            style="yellow",
-            highlight=False,
-            soft_wrap=True,
-        )
+        warn(console, f"on validation lists, {message}")

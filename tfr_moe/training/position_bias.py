@@ -18,6 +18,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.layers.features import FeatureEncoder
 from tfr_moe.layers.position_bias import PositionBiasTower
 from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.utils.console import warn
 
 _SAMPLE = 20_000  # lists
 _BATCH = 256
@@ -201,7 +202,7 @@ def variation_of(values: NDArray[Any], positions: NDArray[Any]) -> tuple[float, 
 def position_variation(folder: DataFolder) -> PositionVariation:
     """How much positions vary in the first training lists, within items or else categories.
 
-    Items are told apart by the categorical feature of the items with the most values in these
+    Items are identified by the categorical feature of the items with the most values in these
     lists.
     """
     schema = folder.schema
@@ -237,7 +238,7 @@ def log_variation(folder: DataFolder, config: RunConfig, console: Console) -> No
     warnings = []
     if not variation.within >= _TOO_LITTLE:
         warnings.append(
-            "positions hardly vary within items, so that position bias can't be told from "
+            "positions hardly vary within items, so that position bias cannot be separated from "
             "relevance: the scores of this run are not unbiased"
         )
     if config.training.monitor != "loss":
@@ -246,7 +247,7 @@ def log_variation(folder: DataFolder, config: RunConfig, console: Console) -> No
             "the epoch by the loss with the bias"
         )
     for line in warnings:
-        console.print(f"warning: {line}", style="yellow", highlight=False, soft_wrap=True)
+        warn(console, line)
 
 
 def bias_by_position(

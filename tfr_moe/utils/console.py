@@ -1,4 +1,4 @@
-"""A progress bar for terminals, progress lines for files, and plain log lines."""
+"""A progress bar for terminals, progress lines for files, plain log lines and warnings."""
 
 from __future__ import annotations
 
@@ -86,3 +86,9 @@ def make_log(console: Console, prefix: str = "") -> Callable[[str], None]:
         console.print(start + line, highlight=False, soft_wrap=True, markup=False)
 
     return log
+
+
+def warn(console: Console, message: str) -> None:
+    """Prints a warning as a line of its own."""
+    line = f"warning: {message}"
+    console.print(line, style="yellow", highlight=False, soft_wrap=True, markup=False)
