@@ -47,14 +47,6 @@ def test_the_budget_says_how_many_seeds_there_are(finished, budget, seeds):
     assert seeds_of(plan_of(finished, budget=budget)) == seeds
 
 
-def test_one_seed_is_enough_where_asked_for(finished):
-    assert seeds_of_one(plan_of(finished, budget=0, min_seeds=1)) == 1
-
-
-def seeds_of_one(plan):
-    return len(train_models(plan, make_log)["dnn"])
-
-
 def test_the_rate_is_that_of_the_best_validation_metric(finished):
     assert best_rate(plan_of(finished), "dnn", make_log) == 0.2
     fixed = plan_of(finished, settings={"learning_rate": 0.5})

@@ -75,8 +75,6 @@ def run_demo(out: str | Path, sessions: int = 12_000, seed: int = 0) -> None:
             out / "comparison",
             MODELS,
             settings=SETTINGS,
-            min_seeds=1,
-            budget=0,
             seed=seed,
             report=False,
             console=console,

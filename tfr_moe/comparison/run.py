@@ -69,7 +69,6 @@ def compare(
     metric: str = "session_auc",
     budget: str | float | None = None,
     learning_rates: Sequence[float] = LEARNING_RATES,
-    min_seeds: int = 2,
     seed: int = 1,
     report: bool = True,
     console: Console | None = None,
@@ -93,10 +92,9 @@ def compare(
         settings: settings of all models by flat name; each takes those that it uses. With a
             `learning_rate` there is no search for it.
         metric: metric that models are selected and compared by.
-        budget: training time, as `30m` or in seconds: as many seeds as fit, from `min_seeds` to 10.
-            None for three seeds.
+        budget: training time, as `30m` or in seconds: as many seeds as fit, from 2 to 10. None for
+            three seeds.
         learning_rates: those that neural models select from.
-        min_seeds: number of seeds whatever the budget.
         seed: the first seed.
         report: whether to write the report page.
         console: where progress is printed; None for stderr.
@@ -128,7 +126,6 @@ def compare(
             metric,
             tuple(learning_rates),
             seed,
-            min_seeds,
             None if budget is None else seconds_of(budget),
         )
         plan.check()

@@ -23,6 +23,7 @@ from tfr_moe.utils.io import read_json
 LEARNING_RATES = (3e-4, 1e-3, 3e-3)
 TREE_RATES = (0.03, 0.1)
 """Learning rates of `lambdamart` and `xgboost`."""
+MIN_SEEDS = 2
 DEFAULT_SEEDS = 3
 MAX_SEEDS = 10
 
@@ -39,7 +40,6 @@ class Plan:
         metric: validation metric of epochs, learning rates and models.
         learning_rates: those that each neural model selects from.
         seed: the first seed.
-        min_seeds: number of seeds whatever the budget.
         budget: seconds of training; None for `DEFAULT_SEEDS` seeds.
     """
 
@@ -50,7 +50,6 @@ class Plan:
     metric: str
     learning_rates: tuple[float, ...] = LEARNING_RATES
     seed: int = 1
-    min_seeds: int = 2
     budget: float | None = None
 
     def rates(self, model: str) -> tuple[float | None, ...]:
@@ -153,7 +152,7 @@ def train_models(plan: Plan, console: Console) -> dict[str, list[Path]]:
     runs: dict[str, list[Path]] = {model: [] for model in plan.models}
     for seed in itertools.count(plan.seed):
         number = seed - plan.seed
-        if number >= plan.min_seeds and not _another(plan, runs, number):
+        if number >= MIN_SEEDS and not _another(plan, runs, number):
             return runs
         for model, rate in rates.items():
             runs[model].append(_train(plan, model, rate, seed, console))
@@ -163,7 +162,7 @@ def train_models(plan: Plan, console: Console) -> dict[str, list[Path]]:
 def _another(plan: Plan, runs: Mapping[str, Sequence[Path]], number: int) -> bool:
     """Whether the budget has room for another seed after `number` of them."""
     if plan.budget is None:
-        return number < max(plan.min_seeds, DEFAULT_SEEDS)
+        return number < DEFAULT_SEEDS
     searched = (
         plan.run(model, rate, plan.seed) for model in plan.models for rate in plan.rates(model)
     )

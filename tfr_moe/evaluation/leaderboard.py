@@ -122,9 +122,14 @@ def _seeds(entry: Entry) -> str:
     return f"{len(entry.runs)} seed{'s' if len(entry.runs) > 1 else ''} each"
 
 
-def significant(difference: Comparison) -> bool:
-    """Whether the 95 % interval excludes 0."""
+def excludes_zero(difference: Comparison) -> bool:
+    """Whether the 95 % interval excludes 0, be it over seeds and lists or over lists only."""
     return difference.low > 0 or difference.high < 0
+
+
+def significant(difference: Comparison) -> bool:
+    """Whether the 95 % interval over seeds and lists excludes 0; False without several seeds."""
+    return difference.includes_seeds and excludes_zero(difference)
 
 
 def _short(difference: Comparison | None) -> str:
@@ -145,6 +150,8 @@ def difference_text(difference: Comparison) -> str:
     """
     interval = f"[{difference.low:+.4f}, {difference.high:+.4f}]"
     said = "significant" if significant(difference) else "not significant"
+    if not difference.includes_seeds:
+        said = "over lists only"
     return f"{difference.difference:+.4f} {interval} ({said})"
 
 
@@ -227,13 +234,13 @@ def _verdict(
     level = [e for e in others if not significant(e.differences[best.model])]
     above = [e.model for e in others if e not in level and e.differences[best.model].low > 0]
     sentence = "All other models differ significantly from it."
-    if level:
+    if len(best.runs) == 1:
+        sentence = "One training run each decides nothing: another may differ by more than that."
+    elif level:
         names = ", ".join(entry.model for entry in level)
         sentence = f"Not significantly different from {best.model}: {names}."
     if above:
         sentence += f" Significantly better on {split}: {', '.join(above)}."
-    if len(best.runs) == 1:
-        sentence += " One training run each: seed variance is not included."
     fastest = min([best, *level], key=lambda entry: entry.seconds)
     advice = f"Ship {best.model}"
     if fastest is not best:
@@ -243,6 +250,8 @@ def _verdict(
 
 
 def _headline(best: str, found: Mapping[str, Comparison]) -> str:
+    if not all(difference.includes_seeds for difference in found.values()):
+        return f"{best} leads, by one training run each"
     level = [name for name, difference in found.items() if not significant(difference)]
     above = [name for name, difference in found.items() if difference.high < 0]
     if above:

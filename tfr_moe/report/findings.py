@@ -12,7 +12,12 @@ import numpy as np
 from tfr_moe.analysis.learning_curves import Curve, LearningCurves
 from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES
 from tfr_moe.evaluation.breakdown import CategoryRow
-from tfr_moe.evaluation.leaderboard import Entry, Leaderboard, difference_text, significant
+from tfr_moe.evaluation.leaderboard import (
+    Entry,
+    Leaderboard,
+    difference_text,
+    excludes_zero,
+)
 from tfr_moe.evaluation.significance import seed_interval
 from tfr_moe.report.formats import DASH, count, duration, short
 from tfr_moe.report.model import Report, RunPart
@@ -113,7 +118,7 @@ def next_steps(report: Report) -> list[Step]:
     against = [name for name in board.references if name in best.differences]
     against = against or list(best.differences)
     found = [best.differences[name] for name in against]
-    unsure = [d for d in found if not significant(d) and d.difference]
+    unsure = [d for d in found if not excludes_zero(d) and d.difference]
     if unsure:
         least = min(unsure, key=lambda d: abs(d.difference))
         half_width = (least.high - least.low) / 2
@@ -290,7 +295,7 @@ def metrics(report: Report) -> str:
     found = report.evaluation.comparisons.get(report.subject)
     if not found:
         return f"{len(report.evaluation.metrics)} metrics."
-    sure = [c for c in found.values() if significant(c)]
+    sure = [c for c in found.values() if excludes_zero(c)]
     better = sum(c.difference > 0 for c in sure)
     return (
         f"Of {len(found)} metrics {report.subject} is significantly better than "

@@ -15,6 +15,7 @@ from typing import Any
 
 import tfr_moe
 from tfr_moe.errors import UserError
+from tfr_moe.evaluation.leaderboard import excludes_zero, significant
 from tfr_moe.report import figures, findings, formats, gate_view
 from tfr_moe.report.glossary import Glossary
 from tfr_moe.report.model import Report
@@ -46,6 +47,8 @@ def environment() -> Environment:
         "log": math.log,
         "figures": figures,
         "gate_view": gate_view,
+        "excludes_zero": excludes_zero,
+        "significant": significant,
     }
     found.filters |= {"asset": _asset, "number": formats.number}
     return found
