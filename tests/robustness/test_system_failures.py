@@ -128,6 +128,8 @@ def test_defects_keep_their_traceback():
         (PermissionError(errno.EACCES, os.strerror(errno.EACCES), "a"), "a: Permission denied"),
         (OSError("1664 requested and 750 written"), "1664 requested and 750 written"),
         (MemoryError("Unable to allocate 8 GiB"), "out of memory (Unable to allocate 8 GiB)"),
+        (RuntimeError("MemoryError [while]"), "out of memory (MemoryError [while])"),
+        (RuntimeError("can't start new thread"), "out of memory (can't start new thread)"),
     ],
 )
 def test_errors_of_the_system_have_one_line(error, line):

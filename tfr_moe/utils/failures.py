@@ -20,6 +20,8 @@ _GRAPH_ERROR = re.compile(re.escape(GRAPH_ERROR) + r"[^\]\n]*")
 _NOT_OF_FILES = {errno.EPIPE, errno.EINTR, errno.EAGAIN}
 _NODE = re.compile(r"\{\{.*?\}\}|\[\[.*?\]\]|\[Op:\w+\]")
 _NOISE = ("Graph execution error", "Detected at node", "<stack traces", "File ", "total number of")
+# What Python and Beam raise as a RuntimeError where memory or threads are limited.
+_NO_MEMORY = re.compile(r"MemoryError\b|can't start new thread")
 _OS_ERROR = re.compile(r"\[Errno (\d+)\] ([^:\[]+)(?:: ('[^']*'))?")
 
 
@@ -47,7 +49,8 @@ def file_failure(error: BaseException) -> str | None:
         >>> file_failure(FileNotFoundError(2, "No such file or directory", "data/a.csv"))
         'data/a.csv: No such file or directory'
     """
-    if isinstance(error, MemoryError):
+    no_memory = isinstance(error, RuntimeError) and _NO_MEMORY.match(str(error))
+    if no_memory or isinstance(error, MemoryError):
         return f"out of memory ({reason_of(error)})"
     if isinstance(error, OSError):
         return _os_failure(error)
