@@ -14,6 +14,8 @@ import pytest
 
 # Collecting after every 700 objects takes a fifth of the time of tests that build Keras models.
 gc.set_threshold(50_000, 20, 50)
+# Each test process and those that it starts have one core; more threads of TensorFlow only wait.
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 LONG = 5000  # characters of a text that a failure does not print
