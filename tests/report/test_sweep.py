@@ -95,7 +95,7 @@ def test_the_page_is_written_beside_the_results(tmp_path):
     assert page == sweep / "report.html"
     assert "0.8227 ± 0.0007" in Page(page.read_text(encoding="utf-8")).cells
     assert (sweep / "results.csv").is_file()
-    assert f"--config {sweep}/best.yaml" in page.read_text(encoding="utf-8")
+    assert f"--config {sweep}/best.yaml" in Page(page.read_text(encoding="utf-8")).text
 
 
 def test_a_sweep_without_results_has_a_page_but_no_best(tmp_path):

@@ -12,9 +12,9 @@ import numpy as np
 from tfr_moe.analysis.learning_curves import Curve, LearningCurves
 from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES
 from tfr_moe.evaluation.breakdown import CategoryRow
-from tfr_moe.evaluation.leaderboard import Entry, Leaderboard, difference_text, significant
+from tfr_moe.evaluation.leaderboard import Leaderboard, difference_text, significant
 from tfr_moe.evaluation.significance import seed_interval
-from tfr_moe.report.formats import DASH, count, duration, short
+from tfr_moe.report.formats import DASH, command, count, duration, percent, short
 from tfr_moe.report.model import Report, RunPart
 from tfr_moe.scorers.gate_maps import GateReport
 
@@ -86,14 +86,13 @@ def cost(report: Report) -> str:
     for run in (run for name in names for run in report.runs if run.name == name):
         size = "" if run.parameters is None else f"{short(run.parameters)} parameters, "
         trained = "" if math.isnan(run.seconds) else f"{duration(run.seconds)} of training, "
-        time = DASH if math.isnan(run.milliseconds) else f"{run.milliseconds:.1f} ms"
-        parts.append(f"{run.name}: {size}{trained}{time} to score a list")
+        parts.append(f"{run.name}: {size}{trained}{milliseconds(run)} to score a list")
     return f"{'; '.join(parts)}."
 
 
 def next_steps(report: Report) -> list[Step]:
     """What to do with the result, the most important first."""
-    board, shipped = report.leaderboard, _run_of(report, report.leaderboard.ship)
+    board, shipped = report.leaderboard, run_of(report, report.leaderboard.ship)
     steps = [Step(f"{report.subject}: {text}.", kind="bad") for text in report.of_subject.warnings]
     others = sum(len(run.warnings) for run in report.runs) - len(steps)
     if others:
@@ -107,9 +106,11 @@ def next_steps(report: Report) -> list[Step]:
             )
         )
     else:
-        command = f"tfr-moe export --run {shipped.path} --out models/{shipped.model}"
-        neural = shipped.model not in BASELINE_NAMES
-        steps.append(Step(board.verdict.splitlines()[-1], command if neural else ""))
+        export = command("export", "--run", shipped.path, "--out", f"models/{shipped.model}")
+        advice = board.verdict.splitlines()[-1]
+        if shipped.warnings:
+            advice = f"Retrain with these changes and compare again; until then, s{advice[1:]}"
+        steps.append(Step(advice, "" if shipped.model in BASELINE_NAMES else export))
     against = [name for name in board.references if name in best.differences]
     against = against or list(best.differences)
     found = [best.differences[name] for name in against]
@@ -143,22 +144,22 @@ def next_steps(report: Report) -> list[Step]:
 
 
 def _compare(report: Report, run: RunPart) -> str:
+    data = report.data.path
     if run.model in MULTITASK_NAMES:
-        return (
-            f"tfr-moe report --data {report.data.path} --run BASELINE --run {run.path} --out PAGE"
-        )
-    return f"tfr-moe compare --data {report.data.path} --out comparison"
+        runs = ("--run", "BASELINE", "--run", run.path)
+        return command("report", "--data", data, *runs, "--out", "PAGE")
+    return command("compare", "--data", data, "--out", "comparison")
 
 
-def _run_of(report: Report, model: str) -> RunPart:
+def run_of(report: Report, model: str) -> RunPart:
+    """The part of the run that is shown of a model of the leaderboard."""
     entry = next(entry for entry in report.leaderboard.entries if entry.model == model)
     return next(run for run in report.runs if run.name in (model, entry.best_run))
 
 
-def milliseconds(report: Report, entry: Entry) -> str:
-    """The scoring time of a model's run."""
-    value = _run_of(report, entry.model).milliseconds
-    return DASH if math.isnan(value) else f"{value:.1f} ms"
+def milliseconds(run: RunPart) -> str:
+    """The scoring time of a run."""
+    return DASH if math.isnan(run.milliseconds) else f"{run.milliseconds:.1f} ms"
 
 
 def widest(board: Leaderboard) -> float:
@@ -229,7 +230,7 @@ def why(run: RunPart) -> str:
 
 def _about_gate(gate: str, report: GateReport) -> str:
     busiest = max(range(report.num_experts), key=lambda i: report.utilisation[i])
-    share = f"the busiest, {busiest}, has {report.utilisation[busiest]:.0%} of the weight"
+    share = f"the busiest, {busiest}, has {percent(report.utilisation[busiest])} of the weight"
     used = f"{gate} uses all {report.num_experts} experts, {report.top_k} for a list; {share}."
     within, between = report.within_category_similarity, report.between_category_similarity
     if within is None or between is None:
@@ -265,7 +266,9 @@ def calibration(run: RunPart) -> str:
         return f"The scores of {run.name} are no probabilities: its loss compares items of a list."
     off = found.mean_predicted / found.mean_observed - 1 if found.mean_observed else math.inf
     said = (
-        "as" if abs(off) < _CALIBRATED else f"{abs(off):.0%} {'more' if off > 0 else 'less'} than"
+        "as"
+        if abs(off) < _CALIBRATED
+        else f"{percent(abs(off))} {'more' if off > 0 else 'less'} than"
     )
     return (
         f"{run.name} predicts {found.mean_predicted:.4f} on average, {said} observed "

@@ -21,6 +21,7 @@ from tfr_moe.baselines import BaselineRun
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import open_run
 from tfr_moe.metrics.per_list import Array
+from tfr_moe.report.formats import percent
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.base import routing_of
 from tfr_moe.scorers.multitask import SCORES
@@ -243,9 +244,7 @@ def signed_terms(terms: Mapping[str, float], decimals: int) -> str:
 
 def experts_text(weights: Mapping[int, float]) -> str:
     """The selected experts: `3 (61 %), 0 (39 %)`."""
-    return ", ".join(
-        f"{expert} ({weight:.0%})".replace("%", " %") for expert, weight in weights.items()
-    )
+    return ", ".join(f"{expert} ({percent(weight)})" for expert, weight in weights.items())
 
 
 def decisive(explanation: Explanation) -> dict[str, float]:
@@ -260,7 +259,7 @@ def decisive(explanation: Explanation) -> dict[str, float]:
 
 def finding(explanation: Explanation) -> str:
     """Says which features decide the order."""
-    main = [f"{name} ({100 * part:.0f} %)" for name, part in decisive(explanation).items()][:3]
+    main = [f"{name} ({percent(part)})" for name, part in decisive(explanation).items()][:3]
     if not main:
         return "No feature differs between neighbours in the order."
     return f"Most of the order is due to {', '.join(main)}."

@@ -23,6 +23,7 @@ from tfr_moe.evaluation.evaluate import scorer_of, task_names, task_of
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.evaluation.significance import alignment
+from tfr_moe.report.formats import command
 from tfr_moe.report.model import RunPart
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.gate_maps import GateReport, gate_reports
@@ -114,7 +115,6 @@ def run_part(
         )
     score = _scorer(evaluated, name, dataset.element_spec[0])
     probable = config.objective.loss == PROBABILITY_LOSS and isinstance(run, LoadedRun)
-    command = f"tfr-moe train --data {metrics.get('data', folder.path)}"
     return RunPart(
         name=name,
         path=str(run.path),
@@ -126,7 +126,10 @@ def run_part(
         seconds=float(metrics.get("seconds") or np.nan),
         milliseconds=_milliseconds(score, dataset),
         versions=dict(metrics.get("versions", {})),
-        command=f"{command} --config {run.path}/config.yaml --out RUN",
+        command=command(
+            *("train", "--data", metrics.get("data", folder.path)),
+            *("--config", run.path / "config.yaml", "--out", "RUN"),
+        ),
         curves=learning_curves(history, metrics, config) if history else None,
         gates=gates,
         warnings=collapsed_gates(gates, config),

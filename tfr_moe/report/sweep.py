@@ -11,7 +11,7 @@ import yaml
 
 from tfr_moe.config import make_config
 from tfr_moe.report import html
-from tfr_moe.report.formats import duration
+from tfr_moe.report.formats import command, duration
 from tfr_moe.report.sweep_figures import grid_axes, heat_map_of
 from tfr_moe.tuning import formatting, leaderboard
 from tfr_moe.tuning.leaderboard import write_results
@@ -109,6 +109,13 @@ def cost(summary: SweepSummary) -> str:
     trials = [entry.trial for entry in summary.entries]
     seconds = sum(seed.seconds for trial in trials for seed in trial.seeds)
     return f"{duration(seconds)} of training: {leaderboard.count_line(summary)}."
+
+
+def next_command(summary: SweepSummary) -> str:
+    """The command that trains the best settings with a new seed."""
+    data, config = summary.settings.get("data", "DATA"), summary.path / "best.yaml"
+    words = ("--data", data, "--config", config, "--set", "seed=11", "--out", "RUN")
+    return command("train", *words)
 
 
 def about_map(summary: SweepSummary) -> str:
