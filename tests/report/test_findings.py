@@ -3,13 +3,14 @@
 import itertools
 import re
 
+import numpy as np
 import pytest
 
 from tests.report.cases import CASES, GAIN_OF_MIXTURE, gate_report
 from tests.report.pages import Page, findings_of
 from tfr_moe.report import figures, gate_view
 from tfr_moe.report.html import render_report
-from tfr_moe.scorers.gate_maps import CategoryGate
+from tfr_moe.scorers.gate_maps import CategoryGate, GateBatch, GateMap
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +88,12 @@ def test_a_report_of_several_tasks_says_what_each_label_says(pages):
     assert "gate of buy" in pages["tasks"] and "gate of click" in pages["tasks"]
 
 
+def test_gates_of_two_runs_are_side_by_side(pages):
+    assert "Change of the gate between two runs" in pages["tasks"]
+    assert "Against mmoe-1, buy, 2 of 6 top categories have another busiest" in pages["tasks"]
+    assert "Change of the gate" not in pages["wins"]
+
+
 def test_a_single_run_is_not_praised(pages):
     shown = first_screen(pages["single"])
     assert "Nothing to compare adv_hsc_moe with" in shown
@@ -125,6 +132,33 @@ def test_experts_follow_the_categories_and_categories_their_gates():
     gates = [CategoryGate(name, "", 1, of_name) for name, of_name in weights.items()]
     names = "".join(gate.parent for gate in gate_view.clustered(gates))
     assert {names[:2], names[2:]} in ({"ac", "bd"}, {"ca", "bd"}, {"ac", "db"}, {"ca", "db"})
+
+
+def gate_of(chosen):
+    """The gate of three experts, of which each category, named by a letter, selects one."""
+    gate = GateMap(3)
+    ids, tops = np.array([[n] for n in chosen.values()]), np.array(list(chosen), object)
+    gate.add(GateBatch(ids, np.ones(ids.shape), np.ones([len(ids), 2], bool), tops, tops))
+    return gate.report()
+
+
+def test_gates_of_two_runs_are_compared_whatever_the_order_of_their_experts():
+    # Expert 0 is 2 in the old run, 1 is 0; so only c, which had the expert of b, has another one.
+    new, old = gate_of({"a": 0, "b": 1, "c": 2}), gate_of({"a": 2, "b": 0, "c": 0})
+    finding, maps = gate_view.gate_change(new, old, ("new", "old"))
+    assert finding == (
+        "Against old, 1 of 3 top categories have other experts; 33 % of the weight has moved, "
+        "most in c (100 %)."
+    )
+    assert maps[0].rows == maps[1].rows
+    matched = dict(zip(*([name for name, _ in drawn.columns] for drawn in maps), strict=True))
+    assert matched == {"0": "2", "1": "0", "2": "1 ✕"}
+    same, _ = gate_view.gate_change(new, gate_of({"a": 1, "b": 2, "c": 0}), ("new", "old"))
+    assert (
+        same
+        == "Against old, 0 of 3 top categories have other experts; 0 % of the weight has moved."
+    )
+    assert gate_view.gate_change(new, gate_report(6), ("new", "old")) is None
 
 
 def test_attention_near_uniform_stays_pale(reports):

@@ -14,7 +14,9 @@ from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES
 from tfr_moe.evaluation.breakdown import CategoryRow
 from tfr_moe.evaluation.leaderboard import Leaderboard, difference_text, significant
 from tfr_moe.evaluation.significance import seed_interval
+from tfr_moe.report.figures import HeatMap
 from tfr_moe.report.formats import DASH, command, count, duration, percent, short
+from tfr_moe.report.gate_view import gate_change
 from tfr_moe.report.model import Report, RunPart
 from tfr_moe.scorers.gate_maps import GateReport
 
@@ -241,6 +243,21 @@ def _about_gate(gate: str, report: GateReport) -> str:
     if within - between > 1 - _ALIKE:
         return f"{used} It follows the category tree {cosines}."
     return f"{used} It tells categories apart, but not by the tree {cosines}."
+
+
+def gate_changes(report: Report) -> list[tuple[str, list[HeatMap]]]:
+    """What differs between the gates of the subject and those of the first run with like gates."""
+    subject = report.of_subject
+    for run in report.runs:
+        tasks = [task for task in subject.gates if run is not subject and task in run.gates]
+        names = (
+            [f"{r.name}, {task}" if task else r.name for r in (subject, run)] for task in tasks
+        )
+        changes = [gate_change(subject.gates[task], run.gates[task], of)
+                   for task, of in zip(tasks, names, strict=True)]  # fmt: skip
+        if any(changes):
+            return [change for change in changes if change]
+    return []
 
 
 def trust(report: Report) -> str:
