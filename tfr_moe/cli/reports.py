@@ -151,6 +151,9 @@ def report(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="also write the content as JSON")
     ] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="folder to write the figures to as SVG files")
+    ] = None,
 ) -> None:
     """Report runs or a sweep.
 
@@ -173,7 +176,7 @@ def report(
                 "--json": json_file,
             },
         )
-        _report_sweep(sweep)
+        _report_sweep(sweep, svg)
         return
     if data is None or not run:
         raise UserError("--data and --run, or --sweep, are required (see tfr-moe report --help)")
@@ -184,7 +187,7 @@ def report(
     options = ReportOptions(
         split, metric, batch_size, lists, tuple(by or ()), importance=importance
     )
-    _report_runs(data, run, out, baseline, options, json_file)
+    _report_runs(data, run, out, baseline, options, json_file, svg)
 
 
 def _report_runs(
@@ -194,6 +197,7 @@ def _report_runs(
     baseline: Path | None,
     options: ReportOptions,
     json_file: Path | None,
+    svg: Path | None,
 ) -> None:
     from tfr_moe.evaluation.evaluate import plain
     from tfr_moe.report.build import build_report
@@ -204,19 +208,19 @@ def _report_runs(
             raise UserError(f"{flag} {path}: there is no folder {path.parent}")
     command = shlex.join(["tfr-moe", *sys.argv[1:]])
     content = build_report(data, runs, baseline, options, command, stderr())
-    write_page(render_report(content), out)
+    write_page(render_report(content, svg), out)
     if json_file is not None:
         json_file.write_text(json.dumps(plain(content), indent=1) + "\n", encoding="utf-8")
     size = out.stat().st_size / 1e6
     stderr().print(f"wrote {out} ({size:.1f} MB)", soft_wrap=True, highlight=False)
 
 
-def _report_sweep(sweep: Path) -> None:
+def _report_sweep(sweep: Path, svg: Path | None = None) -> None:
     from tfr_moe.report.sweep import write_sweep_report
     from tfr_moe.tuning.leaderboard import print_table
 
     print_table(sweep, Console())
-    stderr().print(f"wrote {write_sweep_report(sweep)}", soft_wrap=True, highlight=False)
+    stderr().print(f"wrote {write_sweep_report(sweep, svg)}", soft_wrap=True, highlight=False)
 
 
 def explain(

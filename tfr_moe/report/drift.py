@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tfr_moe.analysis.drift import ALL, DriftRow
-from tfr_moe.analysis.drift_limits import DriftLimits, Limits
+from tfr_moe.analysis.drift_limits import DriftLimits
 from tfr_moe.report.figures import Cell, HeatMap, label
 from tfr_moe.report.formats import DASH, command, count, percent
 from tfr_moe.report.sections import Section, render_sections
@@ -62,7 +62,6 @@ def render_drift(
         sections=[
             _columns(overall, limits),
             *([_categories(rows, categories)] if categories else []),
-            _limits(limits),
         ],
         steps=_steps(drifted, current),
         bad=bool(drifted),
@@ -124,19 +123,25 @@ def _cell(row: DriftRow, above: bool, text: str, share: float = 0.0) -> Cell:
 
 
 def _columns(rows: Sequence[DriftRow], limits: DriftLimits) -> Section:
-    cells = []
+    names, cells = [label(row.column) for row in rows], []
     for row in rows:
         of = limits.of(row.column)
         shares = {name: abs(_change(row, name)) / (getattr(of, name) or 1e9) for name in _MEASURES}
         cells.append([_cell(row, n in row.exceeded, _text(row, n), v) for n, v in shares.items()])
+    allowed = {"limit": limits, **{f"limit of {n}": limits.of(n) for n in limits.columns}}
+    for name, of in allowed.items():
+        values = [getattr(of, measure) for measure in _MEASURES]
+        names.append(name)
+        cells.append([Cell(DASH if value is None else f"{value:g}") for value in values])
     most = max(rows, key=lambda row: row.psi)
-    names = [label(row.column) for row in rows]
     return Section(
-        "Columns",
+        "Columns and limits",
         f"The largest PSI is that of {most.column}: {most.psi:.2f}.",
-        [HeatMap("Drift of each column", _HEADINGS, names, cells, "column")],
-        "Over all lists, shares of the reference in brackets. ✕ is above the limit; the stronger "
-        "the colour, the nearer to it. sd: standard deviations of the reference.",
+        [HeatMap("Drift of each column over all lists", _HEADINGS, names, cells, "column")],
+        "In brackets: shares of the reference; sd: standard deviations of the reference. ✕ is "
+        "above the limit, the stronger the colour, the nearer to it. Limits are raised by what "
+        "chance exceeds once in 10,000 times for these numbers of lists. Categories with fewer "
+        f"than {limits.min_lists} lists are not compared.",
     )
 
 
@@ -152,16 +157,3 @@ def _categories(rows: Sequence[DriftRow], categories: Sequence[str]) -> Section:
     return Section(
         "Top categories", f"{above} of {len(categories)} top categories have drifted.", [drawn]
     )
-
-
-def _limits(limits: DriftLimits) -> Section:
-    named: dict[str, Limits] = {"other columns" if limits.columns else "all columns": limits}
-    named |= {name: limits.of(name) for name in limits.columns}
-    values = [[getattr(of, name) for name in _MEASURES] for of in named.values()]
-    cells = [[Cell(DASH if value is None else f"{value:g}") for value in row] for row in values]
-    finding = (
-        "Each limit is raised by what chance exceeds once in 10,000 times for these numbers of "
-        f"lists; categories with fewer than {limits.min_lists} lists are not compared."
-    )
-    drawn = HeatMap("Limits; – is none", _HEADINGS, list(map(label, named)), cells, "column")
-    return Section("Limits", finding, [drawn])

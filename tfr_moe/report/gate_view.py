@@ -168,8 +168,8 @@ def gate_change(
     finding += f", most in {name_of(tops[most])} ({percent(moved[most])})." if changed else "."
     experts, like = ordered_experts(tops, new), [before[gate.parent] for gate in tops]
     return finding, [
-        _map(f"{names[0]}: weight of each expert by top category", tops, experts, new),
-        _map(f"{names[1]}: matching experts", like, match[experts].tolist(), old),
+        _map(f"{names[0]}: weights of experts", tops, experts, new),
+        _map(f"{names[1]}: of matching experts", like, match[experts].tolist(), old),
     ]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -56,20 +57,39 @@ def _asset(name: str) -> Markup:
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
-def render(template: str, **content: Any) -> str:
+def render(template: str, svg: Path | None = None, **content: Any) -> str:
     """Renders a page.
 
     Args:
         template: file name in `templates/`.
+        svg: a folder that its charts and heat maps are written to as well, one SVG file each.
         **content: variables of the template.
     """
-    page = environment().get_template(template)
-    return page.render(term=Glossary(), version=tfr_moe.__version__, **content)
+    page, exported = environment().get_template(template), list[figures.Chart | figures.HeatMap]()
+    text = page.render(term=Glossary(), exported=exported, version=tfr_moe.__version__, **content)
+    if svg is not None:
+        _write_figures(exported, svg)
+    return text
 
 
-def render_report(report: Report) -> str:
-    """Renders a report on runs."""
-    return render("report.html", report=report, findings=findings)
+def render_report(report: Report, svg: Path | None = None) -> str:
+    """Renders a report on runs; see `render` for `svg`."""
+    return render("report.html", svg, report=report, findings=findings)
+
+
+def _write_figures(exported: list[figures.Chart | figures.HeatMap], folder: Path) -> None:
+    css = (TEMPLATES / "page.css").read_text(encoding="utf-8")
+    light = dict(re.findall(r"--([\w-]+): (#\w+)", css.partition("}")[0]))
+    rules = "\n".join(line for line in css.splitlines() if re.match(r"\.(chart|s\d)", line))
+    # Other programs than browsers know no variables.
+    style = Markup(re.sub(r"var\(--([\w-]+)\)", lambda name: light[name[1]], rules))
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, figure in enumerate(exported, start=1):
+        text = environment().get_template("figure.svg").render(figure=figure, style=style)
+        title = figure.caption if isinstance(figure, figures.HeatMap) else figure.finding
+        slug = re.sub(r"\W+", "-", title.partition(";")[0].lower()).strip("-")[:60]
+        printable = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", "", text)  # XML
+        write_page(printable.lstrip(), folder / f"{number:02}-{slug}.svg")
 
 
 def write_page(text: str, path: Path) -> None:

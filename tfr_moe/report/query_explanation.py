@@ -110,8 +110,8 @@ class Explanation:
         from tfr_moe.report.html import write_page
 
         functions = (value_text, experts_text, finding, item_fields, reason, changes, method)
-        content = {function.__name__: function for function in functions}
-        page = render_page("explain.html", explanation=self, digits=digits(self), **content)
+        content: dict[str, Any] = {function.__name__: function for function in functions}
+        page = render_page("explain.html", None, explanation=self, digits=digits(self), **content)
         write_page(page, Path(path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from tfr_moe.report import html
@@ -33,6 +34,7 @@ def render_sections(
     sections: Sequence[Section],
     steps: Sequence[tuple[str, str]] = (),
     bad: bool = False,
+    svg: Path | None = None,
 ) -> str:
     """Renders a page.
 
@@ -44,6 +46,7 @@ def render_sections(
         sections: what it follows from.
         steps: what to do next, each with a command or "".
         bad: whether the answer is a problem.
+        svg: a folder for the figures as files, see `html.render`.
 
     Example:
         >>> text = render_sections("Is it so?", "data/shop", "Yes", ["By 0.1."], [])

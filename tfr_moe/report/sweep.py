@@ -30,10 +30,11 @@ _SECTIONS = {
 }
 
 
-def write_sweep_report(sweep: str | Path) -> Path:
+def write_sweep_report(sweep: str | Path, svg: Path | None = None) -> Path:
     """Writes the page and all results of a sweep, finished or not, to its folder.
 
-    See `tfr_moe.tuning.leaderboard.write_results` for the other files. Existing files are replaced.
+    See `tfr_moe.tuning.leaderboard.write_results` for the other files, and `html.render` for `svg`.
+    Existing files are replaced.
 
     Returns:
         The page.
@@ -43,11 +44,11 @@ def write_sweep_report(sweep: str | Path) -> Path:
     """
     summary = write_results(sweep)
     page = summary.path / REPORT_FILE
-    html.write_page(render_sweep(summary), page)
+    html.write_page(render_sweep(summary, svg), page)
     return page
 
 
-def render_sweep(summary: SweepSummary) -> str:
+def render_sweep(summary: SweepSummary, svg: Path | None = None) -> str:
     """Renders the page."""
     about = {
         "data": summary.settings.get("data"),
@@ -64,6 +65,7 @@ def render_sweep(summary: SweepSummary) -> str:
     }
     return html.render(
         "sweep.html",
+        svg,
         sweep=sys.modules[__name__],
         summary=summary,
         name=summary.path.resolve().name,
