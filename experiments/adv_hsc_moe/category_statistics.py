@@ -219,8 +219,8 @@ def _sections(result: dict[str, Any]) -> list[Section]:
             shares = sorted((found["proportion"], of) for of, found in brands.items())
             (low, least), (high, most) = shares[0], shares[-1]
             findings.append(
-                f"{percent(_SHARE)} of the purchases are of {percent(low)} of the brands in {least} and of "
-                f"{percent(high)} in {most}."
+                f"{percent(_SHARE)} of the purchases are of {percent(low)} of the brands in "
+                f"{least} and of {percent(high)} in {most}."
             )
         if maps:
             sections.append(Section(name, " ".join(findings), maps))

@@ -1,14 +1,18 @@
 """The verdicts of a report on cases made by hand: its first screen answers the five questions."""
 
+import dataclasses
 import itertools
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from tests.report.cases import CASES, GAIN_OF_MIXTURE, gate_report
+from tests.report.cases import CASES, GAIN_OF_MIXTURE, TOPS, drift, gate_report
 from tests.report.pages import Page, findings_of
+from tfr_moe.analysis.drift_limits import DriftLimits
 from tfr_moe.report import figures, gate_view
+from tfr_moe.report.drift import render_drift
 from tfr_moe.report.html import render_report
 from tfr_moe.scorers.gate_maps import CategoryGate, GateBatch, GateMap
 
@@ -92,6 +96,50 @@ def test_gates_of_two_runs_are_side_by_side(pages):
     assert "Change of the gate between two runs" in pages["tasks"]
     assert "Against mmoe-1, buy, 2 of 6 top categories have another busiest" in pages["tasks"]
     assert "Change of the gate" not in pages["wins"]
+
+
+def test_drift_is_told_by_column_with_its_limits_and_what_to_do():
+    text = render_drift(drift(), "data/monday", "data/tuesday", DriftLimits(columns={"buy": {}}))
+    shown = first_screen(text)
+    assert shown.startswith("Has tuesday drifted from monday? data/tuesday against data/monday")
+    assert "5,200 lists, reference 5,000 · 6 top categories" in shown
+    assert "✕ 4 of 5 columns have drifted" in shown
+    said = [
+        "sales: missing 20.0 % instead of 0.0 %, allowed: 6.00 percentage points.",
+        "price: PSI 0.41, allowed: 0.26; mean shift +0.72 sd, allowed: 0.58 sd.",
+        "brand: unknown IDs 31.0 % instead of 2.0 %, allowed: 21.00 percentage points.",
+        "rating in toys: PSI 0.40, allowed: 0.30.",
+    ]  # in multiples of what is allowed: 3.3, 1.6, 1.4, 1.3
+    positions = [shown.index(sentence) for sentence in said]
+    assert positions == sorted(positions)
+    assert (
+        "Check source and unit; if the change is real, train on the new data: price, rating"
+        in shown
+    )
+    page = Page(text)
+    assert page.headings[1:3] == ["Columns and limits", "Top categories"]
+    assert "2 of 6 top categories have drifted." in page.text
+    assert "limit of buy" in page.text and "term-psi" in page.ids
+
+
+def test_without_drift_the_day_goes_on():
+    rows = [dataclasses.replace(row, exceeded={}) for row in drift()]
+    shown = first_screen(render_drift(rows, "data/monday", "data/tuesday"))
+    assert "No drift All 5 columns are within their limits, in each category too." in shown
+    assert "Train and publish as usual. tfr-moe train --from RUN --data data/tuesday" in shown
+
+
+def test_figures_are_written_as_svg_files(reports, tmp_path):
+    render_report(reports["wins"], tmp_path)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files[0] == "01-adv_hsc_moe-gate-weight-of-each-expert-by-top-category.svg"
+    assert "04-calibration-of-adv_hsc_moe.svg" in files
+    for name in files:
+        root = ElementTree.parse(tmp_path / name).getroot()
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(" not in (tmp_path / name).read_text(encoding="utf-8")
+    texts = [e.text for e in ElementTree.parse(tmp_path / files[0]).iter() if e.text]
+    assert {*TOPS, "0.70", "0.30"} <= set(texts)
 
 
 def test_a_single_run_is_not_praised(pages):

@@ -6,16 +6,13 @@ import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from tfr_moe.cli.options import BatchSize, Data, Seed, Split, reject_with, stderr
 from tfr_moe.errors import UserError
-
-if TYPE_CHECKING:
-    from tfr_moe.report.build import ReportOptions
 
 
 def tune(
@@ -163,51 +160,32 @@ def report(
     Example: tfr-moe report --data data --run runs/moe --out report.html
     """
     if sweep is not None:
-        reject_with(
-            "--sweep",
-            {
-                "--data": data,
-                "--run": run,
-                "--out": out,
-                "--baseline": baseline,
-                "--metric": metric,
-                "--by": by,
-                "--importance": importance or None,
-                "--json": json_file,
-            },
-        )
+        of_runs: dict[str, object] = {
+            "--data": data,
+            "--run": run,
+            "--out": out,
+            "--baseline": baseline,
+        }
+        of_runs |= {"--metric": metric, "--by": by, "--json": json_file}
+        reject_with("--sweep", {**of_runs, "--importance": importance or None})
         _report_sweep(sweep, svg)
         return
     if data is None or not run:
         raise UserError("--data and --run, or --sweep, are required (see tfr-moe report --help)")
     if out is None:
         raise UserError("--out is required: the HTML file to write")
-    from tfr_moe.report.build import ReportOptions
+    for flag, path in (("--out", out), ("--json", json_file)):
+        if path is not None and not path.parent.is_dir():
+            raise UserError(f"{flag} {path}: there is no folder {path.parent}")
+    from tfr_moe.evaluation.evaluate import plain
+    from tfr_moe.report.build import ReportOptions, build_report
+    from tfr_moe.report.html import render_report, write_page
 
     options = ReportOptions(
         split, metric, batch_size, lists, tuple(by or ()), importance=importance
     )
-    _report_runs(data, run, out, baseline, options, json_file, svg)
-
-
-def _report_runs(
-    data: Path,
-    runs: list[Path],
-    out: Path,
-    baseline: Path | None,
-    options: ReportOptions,
-    json_file: Path | None,
-    svg: Path | None,
-) -> None:
-    from tfr_moe.evaluation.evaluate import plain
-    from tfr_moe.report.build import build_report
-    from tfr_moe.report.html import render_report, write_page
-
-    for flag, path in (("--out", out), ("--json", json_file)):
-        if path is not None and not path.parent.is_dir():
-            raise UserError(f"{flag} {path}: there is no folder {path.parent}")
     command = shlex.join(["tfr-moe", *sys.argv[1:]])
-    content = build_report(data, runs, baseline, options, command, stderr())
+    content = build_report(data, run, baseline, options, command, stderr())
     write_page(render_report(content, svg), out)
     if json_file is not None:
         json_file.write_text(json.dumps(plain(content), indent=1) + "\n", encoding="utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,20 +99,16 @@ def next_steps(report: Report) -> list[Step]:
     others = sum(len(run.warnings) for run in report.runs) - len(steps)
     if others:
         steps.append(Step(f"Other runs have {others} such problems: see Why.", kind="bad"))
-    best = board.entries[0]
-    if len(board.entries) == 1:
-        steps.append(
-            Step(
-                "Compare it with a tree and a single tower: a number alone does not decide.",
-                _compare(report, shipped),
-            )
-        )
-    else:
+    best, several = board.entries[0], len(board.entries) > 1
+    if several:
         export = command("export", "--run", shipped.path, "--out", f"models/{shipped.model}")
         advice = board.verdict.splitlines()[-1]
         if shipped.warnings:
             advice = f"Retrain with these changes and compare again; until then, s{advice[1:]}"
         steps.append(Step(advice, "" if shipped.model in BASELINE_NAMES else export))
+    else:
+        text = "Compare it with a tree and a single tower: a number alone does not decide."
+        steps.append(Step(text, _compare(report, shipped)))
     against = [name for name in board.references if name in best.differences]
     against = against or list(best.differences)
     found = [best.differences[name] for name in against]
@@ -122,25 +118,16 @@ def next_steps(report: Report) -> list[Step]:
         half_width = (least.high - least.low) / 2
         times = math.ceil((half_width / least.difference) ** 2)
         takes = f"takes about {times} times as many lists or seeds"
-        steps.append(
-            Step(
-                f"The interval reaches {half_width:.4f} to either side of {least.difference:+.4f}: "
-                "to confirm so small a difference "
-                f"{takes if times <= _MANY else 'is out of reach'}."
-            )
-        )
-    if len(board.entries) > 1 and len(best.runs) == 1:
-        steps.append(
-            Step(
-                "Train several seeds: another run of the same model may differ by more.",
-                f"{shipped.command} --set seed=2"
-                if board.baseline
-                else f"{_compare(report, shipped)} --budget 2h",
-            )
-        )
+        text = f"The interval reaches {half_width:.4f} to either side of {least.difference:+.4f}: "
+        text += "to confirm so small a difference "
+        steps.append(Step(f"{text}{takes if times <= _MANY else 'is out of reach'}."))
+    if several and len(best.runs) == 1:
+        more = f"{_compare(report, shipped)} --budget 2h"
+        text = "Train several seeds: another run of the same model may differ by more."
+        steps.append(Step(text, f"{shipped.command} --set seed=2" if board.baseline else more))
     if "negatives" in report.data.notes or report.data.warnings:
         steps.append(Step("Confirm it on lists as users saw them: see the caveats of the data."))
-    elif len(board.entries) > 1:
+    elif several:
         steps.append(Step("Confirm it in an A/B test: logged lists favour the logging model."))
     return steps
 
@@ -166,9 +153,9 @@ def milliseconds(run: RunPart) -> str:
 
 def widest(board: Leaderboard) -> float:
     """The scale of the intervals of differences from the references."""
-    found = [entry.differences[name] for entry in board.entries for name in board.references
-             if name in entry.differences]  # fmt: skip
-    return _most((c.low, c.high) for c in found)
+    found = [entry.differences.get(name) for entry in board.entries for name in board.references]
+    ends = [abs(end) for c in found if c is not None for end in (c.low, c.high)]
+    return max((end for end in ends if not math.isnan(end)), default=0.0)
 
 
 def widest_category(rows: Sequence[CategoryRow], model: str) -> float:
@@ -176,11 +163,6 @@ def widest_category(rows: Sequence[CategoryRow], model: str) -> float:
     ends = [max(map(abs, row.intervals[model])) for row in rows if model in row.intervals]
     known = [end for end in ends if not math.isnan(end)]
     return float(np.quantile(known, 0.9 if len(known) > _LONG else 1)) if known else 0.0
-
-
-def _most(intervals: Iterable[tuple[float, float]]) -> float:
-    ends = [abs(end) for interval in intervals for end in interval if not math.isnan(end)]
-    return max(ends, default=0.0)
 
 
 def where(report: Report) -> str:

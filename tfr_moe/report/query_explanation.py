@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,7 +93,7 @@ class Explanation:
 
     def __str__(self) -> str:
         """The text of `tfr-moe explain`, 80 columns wide."""
-        console = Console(file=io.StringIO(), width=_WIDTH)
+        console = Console(width=_WIDTH)
         with console.capture() as text:
             for part in render(self, _WIDTH):
                 console.print(part, highlight=False)
@@ -237,11 +236,6 @@ def digits(explanation: Explanation) -> int:
     return min(6, max(3, 1 - math.floor(math.log10(smallest))))
 
 
-def signed_terms(terms: Mapping[str, float], decimals: int) -> str:
-    """Terms with their sign: `expert 3 +0.180, shared expert -0.020`."""
-    return ", ".join(f"{name} {value:+.{decimals}f}" for name, value in terms.items())
-
-
 def experts_text(weights: Mapping[int, float]) -> str:
     """The selected experts: `3 (61 %), 0 (39 %)`."""
     return ", ".join(f"{expert} ({percent(weight)})" for expert, weight in weights.items())
@@ -297,7 +291,7 @@ def method(explanation: Explanation) -> str:
     """How to read the contributions."""
     place = (
         " Scores depend on the other items: what remains with all features replaced is due to the "
-        "place in the list."
+        "position in the list."
     )
     return (
         f"{_SUMS[explanation.sum_of]}A feature's share is what the score loses when it is replaced "
@@ -370,7 +364,8 @@ def _lead(explanation: Explanation, lead: Lead, decimals: int) -> Iterator[Rende
     yield Text(f"{lead.rank} {ahead.title} over {behind.title}: {lead.lead:+.{decimals}f}")
     lines = []
     if lead.terms:
-        lines.append(f"{explanation.sum_of}: {signed_terms(lead.terms, decimals)}")
+        terms = (f"{name} {value:+.{decimals}f}" for name, value in lead.terms.items())
+        lines.append(f"{explanation.sum_of}: {', '.join(terms)}")
     shown = lead.features[:_MOST_FEATURES]
     for f in shown:
         values = f"{value_text(f.ahead)} against {value_text(f.behind)}"
@@ -379,6 +374,6 @@ def _lead(explanation: Explanation, lead: Lead, decimals: int) -> Iterator[Rende
         rest = sum(f.share for f in lead.features[len(shown) :])
         lines.append(f"{rest:+.{decimals}f}  {len(lead.features) - len(shown)} other features")
     if not explanation.pointwise:
-        lines.append(f"{lead.place:+.{decimals}f}  place in the list")
+        lines.append(f"{lead.place:+.{decimals}f}  position in the list")
     lines.append(changes(explanation, lead))
     yield from (Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines)

@@ -110,7 +110,7 @@ def run_part(
     if isinstance(run, LoadedRun):
         gates = gate_reports(run.model, dataset, run.schema)
         batches = -(-options.attention_lists // options.batch_size)
-        attention_lists, attention = attention_maps(
+        attention_lists, attention = _attention_maps(
             run.model, dataset.take(batches), run.schema, options.attention_by
         )
     score = _scorer(evaluated, name, dataset.element_spec[0])
@@ -136,31 +136,14 @@ def run_part(
         calibration=counter.result() if probable else None,
         attention=attention,
         attention_lists=attention_lists,
-        lists=lists_of(evaluated, name, dataset, options.num_lists, score) if is_subject else {},
+        lists=_lists(evaluated, name, dataset, options.num_lists, score) if is_subject else {},
     )
 
 
-def attention_maps(
-    model: tf.keras.Model,
-    dataset: tf.data.Dataset,
-    schema: FeatureSchema,
-    by: Sequence[str] = (),
+def _attention_maps(
+    model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema, by: Sequence[str]
 ) -> tuple[int, dict[str, Any]]:
-    """Computes attention maps by position and by item features.
-
-    Args:
-        model: model of a run.
-        dataset: batches of whole lists.
-        schema: schema of the data set.
-        by: item features; the position is always included.
-
-    Returns:
-        The number of lists, and per grouping a map as of `AttentionMap.as_json`. `(0, {})` for a
-        model without attention.
-
-    Raises:
-        UserError: if `by` names a feature that is not a categorical or numeric item feature.
-    """
+    """The number of lists, and maps by position and item features; none without attention."""
     if encoder_of(model) is None:
         return 0, {}
     groupings: dict[str, Grouping] = {POSITIONS: Positions(NUM_POSITIONS)}
@@ -174,25 +157,14 @@ def attention_maps(
     return lists, {name: attention_map.as_json() for name, attention_map in maps.items()}
 
 
-def lists_of(
+def _lists(
     evaluated: EvaluatedRuns,
     name: str,
     dataset: tf.data.Dataset,
     count: int,
     score: Callable[[Any], Any],
 ) -> dict[str, list[ShownList]]:
-    """Selects the worst and best lists of a run, and those that differ most from the baseline.
-
-    Args:
-        evaluated: all runs.
-        name: name of the run.
-        dataset: the lists in the order of `evaluated.results`.
-        count: maximum number of lists of each kind.
-        score: features -> scores.
-
-    Returns:
-        See `RunPart.lists`.
-    """
+    """At most `count` lists of each kind, see `RunPart.lists`."""
     result = evaluated.results[name]
     values = result.metric(evaluated.metric)
     worst, best = extremes(values, result.num_items, count)

@@ -47,11 +47,6 @@ def render_sections(
         steps: what to do next, each with a command or "".
         bad: whether the answer is a problem.
         svg: a folder for the figures as files, see `html.render`.
-
-    Example:
-        >>> text = render_sections("Is it so?", "data/shop", "Yes", ["By 0.1."], [])
-        >>> "<h1>Is it so?</h1>" in text
-        True
     """
     content = {name: value for name, value in locals().items() if name != "sections"}
     return html.render("sections.html", sections=sections, **content)
