@@ -45,6 +45,7 @@ def environment() -> Environment:
     found.globals |= {
         "isnan": math.isnan,
         "log": math.log,
+        "command_line": formats.command,
         "figures": figures,
         "gate_view": gate_view,
     }

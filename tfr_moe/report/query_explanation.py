@@ -276,7 +276,7 @@ def changes(explanation: Explanation, lead: Lead) -> str:
     if not swaps:
         return f"No single feature of {behind.title} would put it ahead."
     ways = ", or ".join(f"{swap.feature} {value_text(swap.value)}" for swap in swaps)
-    return f"{behind.title.capitalize()} would be ahead with {ways}."
+    return f"I{behind.title[1:]} would be ahead with {ways}."  # capitalize() lowers the name
 
 
 _SUMS = {
