@@ -125,7 +125,7 @@ def test_drift_is_told_by_column_with_its_limits_and_what_to_do():
 def test_without_drift_the_day_goes_on():
     rows = [dataclasses.replace(row, exceeded={}) for row in drift()]
     shown = first_screen(render_drift(rows, "data/monday", "data/tuesday"))
-    assert "No drift All 5 columns are within their limits, in each category too." in shown
+    assert "No drift All 5 columns are within limits, in each category too." in shown
     assert "Train and publish as usual. tfr-moe train --from RUN --data data/tuesday" in shown
 
 

@@ -24,6 +24,7 @@ _REMEDIES = {
     "psi": "Check source and unit; if the change is real, train on the new data",
 }
 _MOST = 4  # names in a sentence
+_MOST_COLUMNS, _MOST_CATEGORIES = 30, 60  # of a map
 
 
 def render_drift(
@@ -46,22 +47,20 @@ def render_drift(
     by_category = sorted((row for row in rows if row.category), key=_excess, reverse=True)
     worst = {row.column: row for row in reversed([*overall, *by_category]) if row.exceeded}
     drifted = sorted(worst.values(), key=_excess, reverse=True)
+    total = len(overall)
     sentences = [_sentence(row) for row in drifted[:_MOST]]
     if len(drifted) > _MOST:
         sentences.append(f"And {len(drifted) - _MOST} more.")
-    within = f"All {len(overall)} columns are within their limits, in each category too."
-    categories = list(dict.fromkeys(row.category for row in rows if row.category))
+    categories = {row.category for row in by_category}
     lists = f"{count(rows[0].current_lists)} lists, reference {count(rows[0].reference_lists)}"
     return render_sections(
         title=f"Has {Path(current).name} drifted from {Path(reference).name}?",
         lead=f"{current} against {reference} · {lists} · {len(categories)} top categories",
-        headline=f"{len(drifted)} of {len(overall)} columns have drifted"
-        if drifted
-        else "No drift",
-        sentences=sentences or [within],
+        headline=f"{len(drifted)} of {total} columns have drifted" if drifted else "No drift",
+        sentences=sentences or [f"All {total} columns are within limits, in each category too."],
         sections=[
             _columns(overall, limits),
-            *([_categories(rows, categories)] if categories else []),
+            *([_categories(by_category, len(categories))] if categories else []),
         ],
         steps=_steps(drifted, current),
         bad=bool(drifted),
@@ -116,10 +115,8 @@ def _steps(drifted: Sequence[DriftRow], current: str | Path) -> list[tuple[str, 
     return [*steps, ("Then train." if steps else "Train and publish as usual.", train)]
 
 
-def _cell(row: DriftRow, above: bool, text: str, share: float = 0.0) -> Cell:
-    if above:
-        return Cell(f"✕ {text}", 0.0, f"{row.column}: above the limit", "bad")
-    return Cell(text, min(share, 1.0) / 2)
+def _cell(above: bool, text: str, share: float = 0.0) -> Cell:
+    return Cell(f"✕ {text}", kind="bad") if above else Cell(text, min(share, 1.0) / 2)
 
 
 def _columns(rows: Sequence[DriftRow], limits: DriftLimits) -> Section:
@@ -127,7 +124,7 @@ def _columns(rows: Sequence[DriftRow], limits: DriftLimits) -> Section:
     for row in rows:
         of = limits.of(row.column)
         shares = {name: abs(_change(row, name)) / (getattr(of, name) or 1e9) for name in _MEASURES}
-        cells.append([_cell(row, n in row.exceeded, _text(row, n), v) for n, v in shares.items()])
+        cells.append([_cell(n in row.exceeded, _text(row, n), v) for n, v in shares.items()])
     allowed = {"limit": limits, **{f"limit of {n}": limits.of(n) for n in limits.columns}}
     for name, of in allowed.items():
         values = [getattr(of, measure) for measure in _MEASURES]
@@ -145,15 +142,20 @@ def _columns(rows: Sequence[DriftRow], limits: DriftLimits) -> Section:
     )
 
 
-def _categories(rows: Sequence[DriftRow], categories: Sequence[str]) -> Section:
-    columns = list(dict.fromkeys(row.column for row in rows))
+def _categories(rows: Sequence[DriftRow], number: int) -> Section:
+    """The map of PSI by category and column, those above limits first.
+
+    Args:
+        rows: of categories, furthest off first.
+        number: of categories.
+    """
+    columns = list(dict.fromkeys(row.column for row in rows))[:_MOST_COLUMNS]
+    categories = list(dict.fromkeys(row.category for row in rows))[:_MOST_CATEGORIES]
     found = {(row.category, row.column): row for row in rows}
     grid = [[found[category, name] for name in columns] for category in categories]
-    cells = [[_cell(row, bool(row.exceeded), f"{row.psi:.2f}") for row in line] for line in grid]
-    above = sum(any(row.exceeded for row in line) for line in grid)
-    caption = "PSI by top category; ✕ is above any limit"
-    names = [label(category) for category in categories]
-    drawn = HeatMap(caption, [(label(c), "") for c in columns], names, cells, "category ↓ column →")
-    return Section(
-        "Top categories", f"{above} of {len(categories)} top categories have drifted.", [drawn]
-    )
+    cells = [[_cell(bool(row.exceeded), f"{row.psi:.2f}") for row in line] for line in grid]
+    above = len({row.category for row in rows if row.exceeded})
+    caption = f"PSI by top category; ✕ is above any limit; at most {_MOST_COLUMNS} columns"
+    names, of = [label(category) for category in categories], [(label(c), "") for c in columns]
+    drawn = HeatMap(caption, of, names, cells, "category ↓ column →")
+    return Section("Top categories", f"{above} of {number} top categories have drifted.", [drawn])

@@ -157,13 +157,13 @@ def gate_change(
     shared = np.minimum(weights[:, :, None], of_old[:, None, :]).sum(axis=0)
     match = linear_sum_assignment(-shared)[1]
     moved = 1 - np.minimum(weights, of_old[:, match]).sum(axis=1)
-    most = int(np.argmax(moved))
+    most, lists = int(np.argmax(moved)), [gate.lists for gate in tops]
     pairs = zip(weights, of_old[:, match], strict=True)
     changed = sum(_selected(a, new.top_k) != _selected(b, old.top_k) for a, b in pairs)
     what = "other experts" if new.top_k < new.num_experts else "another busiest expert"
     finding = (
         f"Against {names[1]}, {changed} of {len(tops)} top categories have {what}; "
-        f"{percent(moved.mean())} of the weight has moved"
+        f"{percent(np.average(moved, weights=lists))} of the weight has moved"
     )
     finding += f", most in {name_of(tops[most])} ({percent(moved[most])})." if changed else "."
     experts, like = ordered_experts(tops, new), [before[gate.parent] for gate in tops]
