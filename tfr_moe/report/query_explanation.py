@@ -20,6 +20,7 @@ from tfr_moe.baselines import BaselineRun
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import open_run
 from tfr_moe.metrics.per_list import Array
+from tfr_moe.report.figures import label
 from tfr_moe.report.formats import percent
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.base import routing_of
@@ -63,7 +64,7 @@ class ExplainedItem:
     @property
     def title(self) -> str:
         """Index and name."""
-        return f"item {self.index}" + (f" ({short(self.name)})" if self.name else "")
+        return f"item {self.index}" + (f" ({label(self.name, _MOST_TEXT)})" if self.name else "")
 
 
 @dataclass(frozen=True)
@@ -203,16 +204,6 @@ def _names(schema: FeatureSchema, items: Sequence[Mapping[str, Any]]) -> list[st
     return [""] * len(items)
 
 
-def short(text: str) -> str:
-    """Cuts a text.
-
-    Example:
-        >>> short("a" * 40)
-        'aaaaaaaaaaaaaaaaaaaaaaaaaaa…'
-    """
-    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"
-
-
 def value_text(value: Any) -> str:
     """Formats the value of a feature.
 
@@ -221,13 +212,13 @@ def value_text(value: Any) -> str:
         ('1,234,567', '0.1235', 'a, b', 'missing')
     """
     if isinstance(value, list | tuple):
-        return short(", ".join(map(value_text, value))) or "none"
+        return label(", ".join(map(value_text, value)), _MOST_TEXT) or "none"
     if isinstance(value, int | float) and not isinstance(value, bool):
         if math.isnan(value):
             return "missing"
         whole = float(value).is_integer() or abs(value) >= 1e4
         return f"{value:,.0f}" if whole else f"{value:.4g}"
-    return short(str(value)) if value not in (None, "") else "missing"
+    return label(value, _MOST_TEXT) if value not in (None, "") else "missing"
 
 
 def digits(explanation: Explanation) -> int:
@@ -283,7 +274,6 @@ _SUMS = {
     "experts": "The score is the sum of experts, each its weight times its own score; their parts "
     "are exact. ",
     "tasks": "The score is the weighted sum of the tasks; their parts are exact. ",
-    "": "",
 }
 
 
@@ -294,8 +284,8 @@ def method(explanation: Explanation) -> str:
         "position in the list."
     )
     return (
-        f"{_SUMS[explanation.sum_of]}A feature's share is what the score loses when it is replaced "
-        "by that of the next item, averaged over the orders in which features are replaced "
+        f"{_SUMS.get(explanation.sum_of, '')}A feature's share is what the score loses when it is "
+        "replaced by that of the next item, averaged over the orders in which features are replaced "
         "(Shapley value); shares add up to the lead. A change would put an item ahead if its "
         "feature had the value of the item above or, for a number, a value on the way there."
         f"{'' if explanation.pointwise else place}"

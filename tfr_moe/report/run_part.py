@@ -32,7 +32,6 @@ from tfr_moe.training import LoadedRun
 from tfr_moe.training.callbacks import read_history
 from tfr_moe.training.collapsed_gates import collapsed_gates
 
-Results: TypeAlias = Mapping[str, PerListResult]
 Opened: TypeAlias = "LoadedRun | BaselineRun"
 
 PROBABILITY_LOSS = "sigmoid_cross_entropy"
@@ -79,7 +78,7 @@ class EvaluatedRuns:
     """
 
     opened: Mapping[str, Opened]
-    results: Results
+    results: Mapping[str, PerListResult]
     baseline: str | None
     tasks: tuple[str, ...]
     metric: str
