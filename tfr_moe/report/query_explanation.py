@@ -285,9 +285,9 @@ def method(explanation: Explanation) -> str:
     )
     return (
         f"{_SUMS.get(explanation.sum_of, '')}A feature's share is what the score loses when it is "
-        "replaced by that of the next item, averaged over the orders in which features are replaced "
-        "(Shapley value); shares add up to the lead. A change would put an item ahead if its "
-        "feature had the value of the item above or, for a number, a value on the way there."
+        "replaced by that of the next item, averaged over the orders in which features are "
+        "replaced (Shapley value); shares add up to the lead. A change would put an item ahead if "
+        "its feature had the value of the item above or, for a number, a value on the way there."
         f"{'' if explanation.pointwise else place}"
     )
 
