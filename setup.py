@@ -47,7 +47,7 @@ EXTRAS = {
         f"grpcio-health-checking>=1.60,<1.63; {OLD}",
         f"grpcio-health-checking>=1.72,<1.82; {NEW}",
     ],
-    "tuning": ["jinja2>=3.1", "keras-tuner>=1.4.7"],
+    "tuning": ["jinja2>=3.1", "keras-tuner>=1.4.7", "scikit-learn>=1.3"],
     "baselines": [
         "lightgbm>=4.3",
         "scikit-learn>=1.3",
@@ -55,11 +55,7 @@ EXTRAS = {
         "xgboost-cpu>=2.1; sys_platform != 'darwin'",
         "xgboost>=2.1; sys_platform == 'darwin'",
     ],
-    "report": [
-        "jinja2>=3.1",
-        "matplotlib>=3.8",
-        "scikit-learn>=1.3",
-    ],
+    "report": ["jinja2>=3.1", "resvg-py>=0.2"],
     "gpu": ["tensorflow[and-cuda]"],
 }
 EXTRAS["dev"] = [
@@ -69,6 +65,7 @@ EXTRAS["dev"] = [
     "hypothesis>=6.100",
     "ir-measures>=0.3.3",
     "kubernetes-validate>=1.31",
+    "matplotlib>=3.8",
     "mypy>=1.10",
     "pandas>=2.1",
     "pytest>=8",

@@ -1,6 +1,6 @@
 """Draws the figure of docs/performance.md from the JSON of the benchmarks.
 
-    python benchmarks/plot.py [--step FILE] [--memory FILE] [--quality FILE] [--out FILE]
+    python -m benchmarks.plot [--step FILE] [--memory FILE] [--quality FILE] [--out FILE]
 
 Left: cost of a step by N, K, list length and batch; middle: its memory; right: NDCG by seconds of
 training. A panel without a file is left out.
@@ -14,11 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from experiments.common.plots import drawn
 
 GROWING = ("N", "K", "list length", "batch")
 
@@ -92,17 +90,15 @@ def main() -> None:
     }
     for name in drawers:
         parser.add_argument(f"--{name}", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("docs/images/performance.png"))
+    parser.add_argument("--out", type=Path, default=Path("docs/images"), help="folder")
     arguments = parser.parse_args()
     given = {name: getattr(arguments, name) for name in drawers if getattr(arguments, name)}
     if not given:
         parser.error("give at least one of " + ", ".join(f"--{name}" for name in drawers))
-    figure, panels = plt.subplots(1, len(given), figsize=(4.6 * len(given), 3.8), squeeze=False)
-    for axes, (name, path) in zip(panels[0], given.items(), strict=True):
-        drawers[name](axes, json.loads(path.read_text(encoding="utf-8")))
-    figure.tight_layout()
-    figure.savefig(arguments.out, dpi=120)
-    print(f"wrote {arguments.out}")
+    with drawn(arguments.out, "performance", len(given), 4.6, 3.8, one_scale=False) as panels:
+        for axes, (name, path) in zip(panels, given.items(), strict=True):
+            drawers[name](axes, json.loads(path.read_text(encoding="utf-8")))
+    print(f"wrote {arguments.out}/performance.png")
 
 
 if __name__ == "__main__":

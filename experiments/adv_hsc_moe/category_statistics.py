@@ -3,8 +3,8 @@
     python -m experiments.adv_hsc_moe.category_statistics --data DATA --out FOLDER [--brand brand]
 
 The paper motivates experts for categories by these two statistics of a data set. Both are counted
-over its lists; nothing is trained. The folder gets `categories.json` and, with matplotlib,
-pictures.
+over its lists; nothing is trained. The folder gets `categories.json`, `categories.html` and the
+maps of the page as SVG files.
 """
 
 from __future__ import annotations
@@ -22,10 +22,15 @@ from numpy.typing import NDArray
 
 from tfr_moe.elwc import decode_list, read_records
 from tfr_moe.errors import UserError, error_line
+from tfr_moe.report.figures import Cell, HeatMap, label
+from tfr_moe.report.formats import percent
+from tfr_moe.report.html import write_page
+from tfr_moe.report.sections import Section, render_sections
 from tfr_moe.schema import MANIFEST_FILE, SCHEMA_FILE, SPLITS, FeatureSchema
 from tfr_moe.utils import atomic_directory, read_json, write_json
 
 RESULT_FILE = "categories.json"
+PAGE_FILE = "categories.html"
 _SHARE = 0.8
 _MOST = 12
 Category = tuple[str, str]
@@ -92,7 +97,7 @@ def analyse(
     split: str = SPLITS[0],
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Computes both statistics of a data set and writes them as JSON and pictures.
+    """Computes both statistics of a data set and writes them as JSON, page and pictures.
 
     The importance of a feature f in a category is the mean of `correct_pairs` over its lists:
 
@@ -127,9 +132,16 @@ def analyse(
     with atomic_directory(out, RESULT_FILE if overwrite else None) as folder:
         result = _result(counts, names)
         write_json(folder / RESULT_FILE, result)
-        for level in ("top", "sub"):
-            draw_importance(result["feature_importance"][level], folder / f"importance_{level}.png")
-            draw_concentration(result["brand_concentration"][level], folder / f"brands_{level}.png")
+        sections = _sections(result)
+        page = render_sections(
+            "Do categories differ in what is bought?",
+            f"{split} lists of {data}, the {_MOST} categories with most lists",
+            f"{len(counts)} categories with evaluated lists" if sections else "Nothing is bought",
+            [section.finding for section in sections],
+            sections,
+            svg=folder,
+        )
+        write_page(page, folder / PAGE_FILE)
     return result
 
 
@@ -190,51 +202,68 @@ def _result(counts: dict[Category, CategoryCounts], names: list[str]) -> dict[st
     return {"feature_importance": importance, "brand_concentration": brands}
 
 
-def _axes(title: str) -> Any:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return None
-    # A figure without pyplot: nothing is shown and no global state changes.
-    axes = Figure(figsize=(11, 5), layout="constrained").subplots()
-    axes.set_title(title)
-    return axes
+def _sections(result: dict[str, Any]) -> list[Section]:
+    """A map of features and one of brands for each level, of the categories with most lists."""
+    sections = []
+    for level, name in (("top", "Top categories"), ("sub", "Sub-categories")):
+        importance, brands = (
+            dict(list(result[kind][level].items())[:_MOST])
+            for kind in ("feature_importance", "brand_concentration")
+        )
+        maps, findings = [], []
+        if importance:
+            maps.append(_importance(importance))
+            findings.append(_most_varied(importance))
+        if brands:
+            maps.append(_brands(brands))
+            shares = sorted((found["proportion"], of) for of, found in brands.items())
+            (low, least), (high, most) = shares[0], shares[-1]
+            findings.append(
+                f"{percent(_SHARE)} of the purchases are of {percent(low)} of the brands in "
+                f"{least} and of {percent(high)} in {most}."
+            )
+        if maps:
+            sections.append(Section(name, " ".join(findings), maps))
+    return sections
 
 
-def draw_importance(categories: dict[str, dict[str, float]], path: Path) -> None:
-    """Draws the importance of each feature in the categories with most lists."""
-    largest = list(categories.items())[:_MOST]
-    axes = _axes("Fraction of correctly ordered pairs by feature and category") if largest else None
-    if axes is None:
-        return
-    features = [name for name in largest[0][1] if name != "lists"]
-    width = 0.8 / max(1, len(features))
-    for index, feature in enumerate(features):
-        positions = [bar + (index + 0.5) * width - 0.4 for bar in range(len(largest))]
-        axes.bar(positions, [values[feature] for _, values in largest], width, label=feature)
-    axes.axhline(0.5, color="grey", linewidth=0.8)
-    axes.set_xticks(range(len(largest)), [name for name, _ in largest], rotation=30, ha="right")
-    axes.set_ylim(0, 1)
-    axes.legend(fontsize="small", ncols=3)
-    axes.figure.savefig(path, dpi=120)
+def _features(importance: dict[str, dict[str, float]]) -> list[str]:
+    return [name for name in next(iter(importance.values())) if name != "lists"]
 
 
-def draw_concentration(categories: dict[str, dict[str, float]], path: Path) -> None:
-    """Draws proportion and number of the brands with 80 % of the purchases."""
-    largest = list(categories.items())[:_MOST]
-    axes = _axes("Brands with 80 % of the purchases, by category") if largest else None
-    if axes is None:
-        return
-    names = [name for name, _ in largest]
-    axes.bar(names, [values["proportion"] for _, values in largest], color="tab:blue", alpha=0.6)
-    axes.set_ylabel("proportion of brands")
-    axes.set_xticks(range(len(names)), names, rotation=30, ha="right")
-    numbers = axes.twinx()
-    numbers.plot(
-        range(len(names)), [values["brands"] for _, values in largest], "o", color="tab:red"
-    )
-    numbers.set_ylabel("number of brands")
-    axes.figure.savefig(path, dpi=120)
+def _most_varied(importance: dict[str, dict[str, float]]) -> str:
+    def ends(feature: str) -> tuple[float, float]:
+        values = [found[feature] for found in importance.values()]
+        return min(values), max(values)
+
+    feature = max(_features(importance), key=lambda name: ends(name)[1] - ends(name)[0])
+    low, high = ends(feature)
+    return f"{feature} differs most: it orders {percent(low)} to {percent(high)} of the pairs."
+
+
+def _importance(importance: dict[str, dict[str, float]]) -> HeatMap:
+    features = _features(importance)
+    cells = [
+        [Cell(f"{of[name]:.2f}", 2 * (of[name] - 0.5)) for name in features]
+        for of in importance.values()
+    ]
+    caption = "Share of pairs that a feature orders correctly; 0.5 is no information"
+    columns = [(label(name), "") for name in features]
+    return HeatMap(caption, columns, list(map(label, importance)), cells, "category ↓ feature →")
+
+
+def _brands(brands: dict[str, dict[str, float]]) -> HeatMap:
+    cells = [
+        [
+            Cell(f"{found['brands']:,.0f}"),
+            Cell(f"{found['of']:,.0f}"),
+            Cell(percent(found["proportion"]), found["proportion"]),
+        ]
+        for found in brands.values()
+    ]
+    caption = f"Brands with {percent(_SHARE)} of the purchases"
+    columns = [("brands", ""), ("of", ""), ("proportion", "")]
+    return HeatMap(caption, columns, list(map(label, brands)), cells, "category")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -13,16 +13,20 @@ from tfr_moe.errors import UserError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's palette for colour-blind readers, with markers for print in grey.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# The colours of the library's pages for colour-blind readers, with markers for print in grey.
+COLOURS = ("#0072b2", "#d55e00", "#008060", "#b8578f", "#8f6a00", "#56b4e9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 _STYLE: dict[str, Any] = {
     "font.size": 10,
+    "font.family": "sans-serif",
+    "text.color": "#1b1f24",
+    "axes.labelcolor": "#1b1f24",
+    "axes.edgecolor": "#535e69",
+    "grid.color": "#d0d6dd",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
-    "grid.alpha": 0.3,
     "legend.frameon": False,
     "svg.fonttype": "none",
     "svg.hashsalt": "tfr_moe",
@@ -31,9 +35,14 @@ _STYLE: dict[str, Any] = {
 
 @contextmanager
 def drawn(
-    out: Path, name: str, panels: int = 1, width: float = 4.2, height: float = 3.4
+    out: Path,
+    name: str,
+    panels: int = 1,
+    width: float = 4.2,
+    height: float = 3.4,
+    one_scale: bool = True,
 ) -> Iterator[list[Axes]]:
-    """Yields the axes of `panels` panels that share a scale, then writes `name.png` and `name.svg`.
+    """Yields the axes of `panels` panels, then writes `name.png` and `name.svg`.
 
     Args:
         out: the folder.
@@ -41,6 +50,7 @@ def drawn(
         panels: number of panels, side by side.
         width: of a panel, in inches.
         height: of a panel, in inches.
+        one_scale: whether panels share their vertical scale.
 
     Raises:
         UserError: if Matplotlib is not installed.
@@ -56,12 +66,14 @@ def drawn(
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
+        from matplotlib.rcsetup import cycler
     except ImportError:
-        raise UserError("plots need matplotlib: pip install 'tfr_moe[report]'") from None
-    style: Any = _STYLE  # whose keys matplotlib types as literals
+        raise UserError("plots need matplotlib: pip install matplotlib") from None
+    # Matplotlib types the keys as literals.
+    style: Any = {**_STYLE, "axes.prop_cycle": cycler(color=COLOURS)}
     with rc_context(style):
         figure = Figure(figsize=(width * panels, height), layout="constrained")
-        axes = figure.subplots(1, panels, sharey=True, squeeze=False)[0]
+        axes = figure.subplots(1, panels, sharey=one_scale, squeeze=False)[0]
         yield list(axes)
         for ending, metadata in (("png", {}), ("svg", {"Date": None})):
             temporary = out / f".{name}.tmp.{ending}"

@@ -141,8 +141,10 @@ def test_the_command_ends_with_3_and_fits_80_columns(reference, tmp_path, capsys
     for data, code in ((reference, 0), (day(tmp_path / "day", broken), 3)):
         out = tmp_path / "drift.json"
         with pytest.raises(SystemExit) as ended:
-            main([*arguments, str(data), "--json", str(out)])
+            main([*arguments, str(data), "--json", str(out), "--out", str(tmp_path / "drift.html")])
         assert ended.value.code == code
         printed = capsys.readouterr().out
         assert max(map(len, printed.splitlines())) <= 80
         assert any(row["exceeded"] for row in json.loads(out.read_text())) == (code == 3)
+        page = (tmp_path / "drift.html").read_text(encoding="utf-8")
+        assert ("columns have drifted" in page) == (code == 3) != ("No drift" in page)

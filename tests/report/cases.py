@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from tfr_moe.analysis.calibration import CalibrationCounter
+from tfr_moe.analysis.drift import DriftRow
 from tfr_moe.analysis.learning_curves import learning_curves
 from tfr_moe.analysis.list_examples import ShownItem, ShownList
 from tfr_moe.config import make_config
@@ -44,9 +45,9 @@ def result(gains, seed=1, metrics=METRICS):
     )
 
 
-def gate_report(num_experts=8, top_k=2, collapsed=False, dense=False):
+def gate_report(num_experts=8, top_k=2, collapsed=False, dense=False, seed=3):
     """The gate of lists of two sub-categories each; each top category has experts of its own."""
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(seed)
     gate = GateMap(num_experts)
     tops = np.array([TOPS[i % len(TOPS)] for i in range(240)], object)
     subs = np.array([f"{top} {'AB'[i // 120]}" for i, top in enumerate(tops)], object)
@@ -206,8 +207,11 @@ def collapsed():
 def tasks():
     """Two multi-task runs as given: better by clicks, level by purchases."""
     metrics = tuple(f"{task}_{m}" for task in ("buy", "click") for m in METRICS)
-    gates = {task: gate_report(4, dense=True) for task in ("buy", "click")}
-    report = make({"mmoe-1": {}, "mmoe-2": {"": 0.02}}, {"mmoe-1": gates, "mmoe-2": gates},
+    gates = {
+        f"mmoe-{run}": {task: gate_report(4, dense=True, seed=run) for task in ("buy", "click")}
+        for run in (1, 2)
+    }
+    report = make({"mmoe-1": {}, "mmoe-2": {"": 0.02}}, gates,
                   metrics, 1, "mmoe-1", labels=("buy", "click"))  # fmt: skip
     return report
 
@@ -218,3 +222,30 @@ def single():
 
 
 CASES = {f.__name__: f for f in (wins, nothing_differs, collapsed, tasks, single)}
+
+
+def drift_row(column, category="", psi=0.01, shift=None, missing=0.0, unknown=None, above=None):
+    """A row whose reference has no missing values and 2 % of unknown IDs."""
+    of_reference = None if unknown is None else 0.02
+    lists = (600, 620) if category else (5000, 5200)
+    return DriftRow(column, category, *lists, psi, shift, missing, 0.0, unknown, of_reference,
+                    above or {})  # fmt: skip
+
+
+def drift():
+    """Prices in another unit, new brands, missing sales, ratings of toys; labels as before."""
+    rows = [
+        drift_row("buy", shift=0.01),
+        drift_row("price", psi=0.41, shift=0.72, above={"psi": 0.26, "mean_shift": 0.58}),
+        drift_row("sales", psi=0.1, shift=0.1, missing=0.2, above={"missing": 0.06}),
+        drift_row("brand", psi=0.2, unknown=0.31, above={"out_of_vocabulary": 0.21}),
+        drift_row("rating", shift=0.02),
+    ]
+    of_tops = [
+        drift_row(row.column, top, psi=0.4, above={"psi": 0.3})
+        if (row.column, top) in {("price", "shoes"), ("rating", "toys")}
+        else drift_row(row.column, top)
+        for row in rows
+        for top in TOPS
+    ]
+    return [*rows, *of_tops]

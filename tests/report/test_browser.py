@@ -5,8 +5,9 @@ import re
 import pytest
 
 from tests.browser import DARK, LIGHT, chromium, measured, run, violations
-from tests.report.cases import CASES
+from tests.report.cases import CASES, drift
 from tests.tuning.sweeps import expert_trials, failed, lambda_trials, trial, write_sweep
+from tfr_moe.report.drift import render_drift
 from tfr_moe.report.html import render_report, write_page
 from tfr_moe.report.sweep import write_sweep_report
 
@@ -39,13 +40,14 @@ def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     for name, case in CASES.items():
         write_page(render_report(case()), folder / f"{name}.html")
-    found = {name: folder / f"{name}.html" for name in CASES}
+    write_page(render_drift(drift(), "data/monday", "data/tuesday"), folder / "drift.html")
+    found = {name: folder / f"{name}.html" for name in [*CASES, "drift"]}
     for name, trials in SWEEPS.items():
         found[name] = write_sweep_report(write_sweep(folder / "sweeps" / name, trials(), name))
     return found
 
 
-@pytest.mark.parametrize("name", [*CASES, *SWEEPS])
+@pytest.mark.parametrize("name", [*CASES, *SWEEPS, "drift"])
 def test_the_page_loads_without_console_errors_and_draws_its_charts(
     chromium, pages, tmp_path, name
 ):
@@ -55,7 +57,8 @@ def test_the_page_loads_without_console_errors_and_draws_its_charts(
     assert not console
     assert 'class="heat"' in printed or name in ("three settings", "wide")
     assert 'aria-sort="' not in printed
-    assert re.search(r'<button type="button">(category|rank)</button>', printed)
+    sortable = re.search(r'<button type="button">(category|rank)</button>', printed)
+    assert sortable or name == "drift"
 
 
 def test_an_error_on_the_console_would_be_seen(chromium, tmp_path):
@@ -64,7 +67,7 @@ def test_an_error_on_the_console_would_be_seen(chromium, tmp_path):
     assert "seen" in run(chromium, page, tmp_path, "--dump-dom")[1][0]
 
 
-@pytest.mark.parametrize("name", ["wins", "tasks", "heat map", "wide"])
+@pytest.mark.parametrize("name", ["wins", "tasks", "heat map", "wide", "drift"])
 @pytest.mark.parametrize("width", [390, 1400])
 def test_nothing_is_wider_than_the_window_and_tables_show_that_they_scroll(
     chromium, pages, tmp_path, name, width
@@ -77,7 +80,14 @@ def test_nothing_is_wider_than_the_window_and_tables_show_that_they_scroll(
 
 @pytest.mark.parametrize(
     ("name", "flag"),
-    [("wins", DARK), ("collapsed", LIGHT), ("tasks", LIGHT), ("heat map", DARK), ("wide", LIGHT)],
+    [
+        ("wins", DARK),
+        ("collapsed", LIGHT),
+        ("tasks", LIGHT),
+        ("heat map", DARK),
+        ("wide", LIGHT),
+        ("drift", DARK),
+    ],
 )
 def test_axe_finds_nothing_in_light_and_dark(chromium, pages, tmp_path, name, flag):
     assert violations(chromium, pages[name], tmp_path, flag) == []
@@ -102,7 +112,7 @@ def test_tables_sort_by_a_click_and_categories_are_searched(chromium, pages, tmp
     const button = table.querySelectorAll("th button");
     const column = i => [...table.tBodies[0].rows].map(row => row.cells[i].textContent);
     button[0].click(); const names = column(0);
-    button[6].click(); const falling = column(6).map(text => parseFloat(text.slice(2)));
+    button[2].click(); const falling = column(2).map(text => parseFloat(text.slice(2)));
     const field = document.querySelector("input[data-table=categories-sub]");
     field.value = " Shoes > A"; field.dispatchEvent(new Event("input"));
     const left = [...table.tBodies[0].rows].filter(row => !row.hidden)

@@ -1,15 +1,22 @@
 """The verdicts of a report on cases made by hand: its first screen answers the five questions."""
 
+import dataclasses
 import itertools
 import re
+from xml.etree import ElementTree
 
+import matplotlib.image
+import numpy as np
 import pytest
 
-from tests.report.cases import CASES, GAIN_OF_MIXTURE, gate_report
+from tests.report.cases import CASES, GAIN_OF_MIXTURE, TOPS, drift, gate_report
 from tests.report.pages import Page, findings_of
+from tfr_moe.analysis.drift_limits import DriftLimits
+from tfr_moe.errors import UserError
 from tfr_moe.report import figures, gate_view
+from tfr_moe.report.drift import render_drift
 from tfr_moe.report.html import render_report
-from tfr_moe.scorers.gate_maps import CategoryGate
+from tfr_moe.scorers.gate_maps import CategoryGate, GateBatch, GateMap
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +72,8 @@ def test_without_a_difference_none_is_claimed(pages):
 
 def test_a_collapsed_gate_is_called_out_with_the_remedy(pages, reports):
     shown = first_screen(pages["collapsed"])
-    assert "✕ Its gate has a problem: see what next." in shown
+    assert "✕ Problem of its gate : the gate has collapsed: all top categories" in shown
+    assert "Retrain with these changes and compare again; until then, ship adv_hsc_moe." in shown
     remedy = "set importance_weight=0.1, or use fewer experts"
     assert (
         f"the gate has collapsed: all top categories have the same experts 0, 1; {remedy}" in shown
@@ -82,6 +90,74 @@ def test_a_report_of_several_tasks_says_what_each_label_says(pages):
     assert re.search(r"mmoe-2 by the other labels: click_session_auc 0\.\d{4}, \+0\.0", shown)
     assert "against mmoe-1, the baseline" in shown and "--set seed=2" in shown
     assert "gate of buy" in pages["tasks"] and "gate of click" in pages["tasks"]
+
+
+def test_gates_of_two_runs_are_side_by_side(pages):
+    assert "Change of the gate between two runs" in pages["tasks"]
+    assert "Against mmoe-1, buy, 2 of 6 top categories have another busiest" in pages["tasks"]
+    assert "Change of the gate" not in pages["wins"]
+
+
+def test_drift_is_told_by_column_with_its_limits_and_what_to_do():
+    text = render_drift(drift(), "data/monday", "data/tuesday", DriftLimits(columns={"buy": {}}))
+    shown = first_screen(text)
+    assert shown.startswith("Has tuesday drifted from monday? data/tuesday against data/monday")
+    assert "5,200 lists, reference 5,000 · 6 top categories" in shown
+    assert "✕ 4 of 5 columns have drifted" in shown
+    said = [
+        "sales: missing 20.0 % instead of 0.0 %, allowed: 6.00 percentage points.",
+        "price: PSI 0.41, allowed: 0.26; mean shift +0.72 sd, allowed: 0.58 sd.",
+        "brand: unknown IDs 31.0 % instead of 2.0 %, allowed: 21.00 percentage points.",
+        "rating in toys: PSI 0.40, allowed: 0.30.",
+    ]  # in multiples of what is allowed: 3.3, 1.6, 1.4, 1.3
+    positions = [shown.index(sentence) for sentence in said]
+    assert positions == sorted(positions)
+    assert (
+        "Check source and unit; if the change is real, train on the new data: price, rating"
+        in shown
+    )
+    page = Page(text)
+    assert page.headings[1:3] == ["Columns and limits", "Top categories"]
+    assert "2 of 6 top categories have drifted." in page.text
+    assert "limit of buy" in page.text and "term-psi" in page.ids
+
+
+def test_without_drift_the_day_goes_on():
+    rows = [dataclasses.replace(row, exceeded={}) for row in drift()]
+    shown = first_screen(render_drift(rows, "data/monday", "data/tuesday"))
+    assert "No drift All 5 columns are within limits, in each category too." in shown
+    assert "Train and publish as usual. tfr-moe train --from RUN --data data/tuesday" in shown
+
+
+def test_figures_are_written_as_svg_files(reports, tmp_path):
+    render_report(reports["wins"], {"svg": tmp_path})
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files[0] == "01-adv_hsc_moe-gate-weight-of-each-expert-by-top-category.svg"
+    assert "04-calibration-of-adv_hsc_moe.svg" in files
+    for name in files:
+        root = ElementTree.parse(tmp_path / name).getroot()
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(" not in (tmp_path / name).read_text(encoding="utf-8")
+    texts = [e.text for e in ElementTree.parse(tmp_path / files[0]).iter() if e.text]
+    assert {*TOPS, "0.70", "0.30"} <= set(texts)
+
+
+def test_png_files_are_those_of_the_svg_files_in_pixels(reports, tmp_path):
+    folders = {kind: tmp_path / kind for kind in ("svg", "png")}
+    try:
+        render_report(reports["wins"], folders)
+    except UserError as error:
+        pytest.skip(str(error))  # a machine without fonts
+    drawn = sorted(path.stem for path in folders["svg"].iterdir())
+    assert sorted(path.stem for path in folders["png"].iterdir()) == drawn
+    for name in drawn:
+        root = ElementTree.parse(folders["svg"] / f"{name}.svg").getroot()
+        pixels = matplotlib.image.imread(folders["png"] / f"{name}.png")
+        assert pixels.shape[:2] == pytest.approx(
+            (float(root.get("height")), float(root.get("width"))), abs=1
+        )
+        # The ink of texts is darker than that of any line.
+        assert pixels[..., :3].sum(axis=-1).min() < 0.6
 
 
 def test_a_single_run_is_not_praised(pages):
@@ -122,6 +198,33 @@ def test_experts_follow_the_categories_and_categories_their_gates():
     gates = [CategoryGate(name, "", 1, of_name) for name, of_name in weights.items()]
     names = "".join(gate.parent for gate in gate_view.clustered(gates))
     assert {names[:2], names[2:]} in ({"ac", "bd"}, {"ca", "bd"}, {"ac", "db"}, {"ca", "db"})
+
+
+def gate_of(chosen):
+    """The gate of three experts, of which each category, named by a letter, selects one."""
+    gate = GateMap(3)
+    ids, tops = np.array([[n] for n in chosen.values()]), np.array(list(chosen), object)
+    gate.add(GateBatch(ids, np.ones(ids.shape), np.ones([len(ids), 2], bool), tops, tops))
+    return gate.report()
+
+
+def test_gates_of_two_runs_are_compared_whatever_the_order_of_their_experts():
+    # Expert 0 is 2 in the old run, 1 is 0; so only c, which had the expert of b, has another one.
+    new, old = gate_of({"a": 0, "b": 1, "c": 2}), gate_of({"a": 2, "b": 0, "c": 0})
+    finding, maps = gate_view.gate_change(new, old, ("new", "old"))
+    assert finding == (
+        "Against old, 1 of 3 top categories have other experts; 33 % of the weight has moved, "
+        "most in c (100 %)."
+    )
+    assert maps[0].rows == maps[1].rows
+    matched = dict(zip(*([name for name, _ in drawn.columns] for drawn in maps), strict=True))
+    assert matched == {"0": "2", "1": "0", "2": "1 ✕"}
+    same, _ = gate_view.gate_change(new, gate_of({"a": 1, "b": 2, "c": 0}), ("new", "old"))
+    assert (
+        same
+        == "Against old, 0 of 3 top categories have other experts; 0 % of the weight has moved."
+    )
+    assert gate_view.gate_change(new, gate_report(6), ("new", "old")) is None
 
 
 def test_attention_near_uniform_stays_pale(reports):

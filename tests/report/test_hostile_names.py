@@ -3,6 +3,7 @@
 import itertools
 import re
 import shutil
+from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -63,7 +64,7 @@ def pages(tmp_path_factory):
     values = [*TOPS, *SUBS, *BRANDS, *MORE]
     assert len(values) == 50
     texts = {
-        "single": render_report(single),
+        "single": render_report(single, {"svg": folder / "svg"}),
         "comparison": render_report(both),
         "one setting": sweep_page(
             folder / RUN / "one", [({TOPS[0]: value[:20]}, i) for i, value in enumerate(values)]
@@ -89,6 +90,14 @@ def sweep_page(path, settings):
     trials = [trial(f"{RUN}{i}", names, [0.7 + i / 100, 0.71]) for names, i in settings]
     trials.append(failed("x", settings[0][0], TOPS[1]))
     return render_sweep(summarize_sweep(write_sweep(path, trials, metric="session_auc", data=RUN)))
+
+
+def test_figures_of_hostile_names_are_well_formed_files_in_their_folder(pages):
+    files = list((pages["single"].parent / "svg").iterdir())
+    texts = [e.text for file in files for e in ElementTree.parse(file).iter() if e.text]
+    assert any("{{7*7}}" in text for text in texts)
+    assert all(e.tag.endswith(("svg", "title", "style", "rect", "text", "g", "path", "circle"))
+               for file in files for e in ElementTree.parse(file).iter())  # fmt: skip
 
 
 KINDS = ["single", "comparison", "heat map", "one setting", "lines"]

@@ -18,7 +18,7 @@ def made(root):
     with pytest.raises(SystemExit) as caught:
         main(["report", "--data", str(root / "data"), "--run", str(root / "dnn"), "--run",
               str(root / "moe"), "--out", str(page), "--json", str(numbers),
-              "--importance", "12"])  # fmt: skip
+              "--importance", "12", "--svg", str(root / "svg")])  # fmt: skip
     assert caught.value.code == 0
     return page.read_text(encoding="utf-8"), json.loads(numbers.read_text())
 
@@ -51,6 +51,13 @@ def test_the_leaderboard_is_of_the_runs_as_given(made):
     assert sum(found["list_counts"].values()) == found["evaluation"]["models"]["moe"][
         "session_auc"]["evaluated"]  # fmt: skip
     assert board["headline"] in page
+
+
+def test_the_figures_are_in_files_too(made, root):
+    page, _ = made
+    assert len(list((root / "svg").glob("*.svg"))) == page.count('class="chart"') + page.count(
+        'class="heat"'
+    )
 
 
 def test_category_tables_cover_all_lists_at_both_levels(made):

@@ -91,11 +91,13 @@ def test_an_unfinished_sweep_shows_its_progress(tmp_path):
 
 def test_the_page_is_written_beside_the_results(tmp_path):
     sweep = write_sweep(tmp_path / "s", [*lambda_trials(), failed("x", {"hsc_weight": 9.0}, "no")])
-    page = write_sweep_report(sweep)
+    page = write_sweep_report(sweep, {"svg": tmp_path / "svg"})
     assert page == sweep / "report.html"
+    [drawn] = (tmp_path / "svg").iterdir()
+    assert "0.8227 ± 0.0007" in drawn.read_text(encoding="utf-8")
     assert "0.8227 ± 0.0007" in Page(page.read_text(encoding="utf-8")).cells
     assert (sweep / "results.csv").is_file()
-    assert f"--config {sweep}/best.yaml" in page.read_text(encoding="utf-8")
+    assert f"--config {sweep}/best.yaml" in Page(page.read_text(encoding="utf-8")).text
 
 
 def test_a_sweep_without_results_has_a_page_but_no_best(tmp_path):

@@ -25,6 +25,7 @@ def drift(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="also write the numbers as JSON")
     ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="also write an HTML page")] = None,
 ) -> None:
     """Compare the data of today with a reference.
 
@@ -38,11 +39,17 @@ def drift(
     from tfr_moe.evaluation import plain
     from tfr_moe.utils.io import write_json
 
-    rows = measure_drift(reference, current, None if limits is None else DriftLimits.load(limits))
+    allowed = DriftLimits() if limits is None else DriftLimits.load(limits)
+    rows = measure_drift(reference, current, allowed)
     console = Console()
     console.print(drift_table(rows, console.width))
     if json_file is not None:
         write_json(json_file, plain(rows))
+    if out is not None:
+        from tfr_moe.report.drift import render_drift
+        from tfr_moe.report.html import write_page
+
+        write_page(render_drift(rows, reference, current, allowed), out)
     if any(row.exceeded for row in rows):
         raise typer.Exit(EXIT_REJECTED)
 

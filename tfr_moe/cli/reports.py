@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from tfr_moe.cli.options import BatchSize, Data, Seed, Split, reject_with, stderr
 from tfr_moe.errors import UserError
-
-if TYPE_CHECKING:
-    from tfr_moe.report.build import ReportOptions
 
 
 def tune(
@@ -151,6 +149,10 @@ def report(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="also write the content as JSON")
     ] = None,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="folder to write the figures to as SVG files")
+    ] = None,
+    png: Annotated[Path | None, typer.Option("--png", help="the same as PNG files")] = None,
 ) -> None:
     """Report runs or a sweep.
 
@@ -159,64 +161,48 @@ def report(
 
     Example: tfr-moe report --data data --run runs/moe --out report.html
     """
+    folders = {"svg": svg, "png": png}
+    export = {kind: folder for kind, folder in folders.items() if folder is not None}
     if sweep is not None:
-        reject_with(
-            "--sweep",
-            {
-                "--data": data,
-                "--run": run,
-                "--out": out,
-                "--baseline": baseline,
-                "--metric": metric,
-                "--by": by,
-                "--importance": importance or None,
-                "--json": json_file,
-            },
-        )
-        _report_sweep(sweep)
+        of_runs: dict[str, object] = {
+            "--data": data,
+            "--run": run,
+            "--out": out,
+            "--baseline": baseline,
+        }
+        of_runs |= {"--metric": metric, "--by": by, "--json": json_file}
+        reject_with("--sweep", {**of_runs, "--importance": importance or None})
+        _report_sweep(sweep, export)
         return
     if data is None or not run:
         raise UserError("--data and --run, or --sweep, are required (see tfr-moe report --help)")
     if out is None:
         raise UserError("--out is required: the HTML file to write")
-    from tfr_moe.report.build import ReportOptions
+    for flag, path in (("--out", out), ("--json", json_file)):
+        if path is not None and not path.parent.is_dir():
+            raise UserError(f"{flag} {path}: there is no folder {path.parent}")
+    from tfr_moe.evaluation.evaluate import plain
+    from tfr_moe.report.build import ReportOptions, build_report
+    from tfr_moe.report.html import render_report, write_page
 
     options = ReportOptions(
         split, metric, batch_size, lists, tuple(by or ()), importance=importance
     )
-    _report_runs(data, run, out, baseline, options, json_file)
-
-
-def _report_runs(
-    data: Path,
-    runs: list[Path],
-    out: Path,
-    baseline: Path | None,
-    options: ReportOptions,
-    json_file: Path | None,
-) -> None:
-    from tfr_moe.evaluation.evaluate import plain
-    from tfr_moe.report.build import build_report
-    from tfr_moe.report.html import render_report, write_page
-
-    for flag, path in (("--out", out), ("--json", json_file)):
-        if path is not None and not path.parent.is_dir():
-            raise UserError(f"{flag} {path}: there is no folder {path.parent}")
     command = shlex.join(["tfr-moe", *sys.argv[1:]])
-    content = build_report(data, runs, baseline, options, command, stderr())
-    write_page(render_report(content), out)
+    content = build_report(data, run, baseline, options, command, stderr())
+    write_page(render_report(content, export), out)
     if json_file is not None:
         json_file.write_text(json.dumps(plain(content), indent=1) + "\n", encoding="utf-8")
     size = out.stat().st_size / 1e6
     stderr().print(f"wrote {out} ({size:.1f} MB)", soft_wrap=True, highlight=False)
 
 
-def _report_sweep(sweep: Path) -> None:
+def _report_sweep(sweep: Path, export: Mapping[str, Path] | None = None) -> None:
     from tfr_moe.report.sweep import write_sweep_report
     from tfr_moe.tuning.leaderboard import print_table
 
     print_table(sweep, Console())
-    stderr().print(f"wrote {write_sweep_report(sweep)}", soft_wrap=True, highlight=False)
+    stderr().print(f"wrote {write_sweep_report(sweep, export)}", soft_wrap=True, highlight=False)
 
 
 def explain(

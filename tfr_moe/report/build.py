@@ -13,12 +13,7 @@ from rich.console import Console
 from tfr_moe.analysis.calibration import CalibrationCounter
 from tfr_moe.analysis.importance import feature_importance
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.evaluation.breakdown import (
-    Categories,
-    categories_of,
-    per_category,
-    training_sizes,
-)
+from tfr_moe.evaluation.breakdown import categories_of, per_category, training_sizes
 from tfr_moe.evaluation.evaluate import (
     compare_results,
     counted,
@@ -34,13 +29,7 @@ from tfr_moe.evaluation.significance import aligned_values
 from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.report.model import DataPart, Report, RunPart
-from tfr_moe.report.run_part import (
-    EvaluatedRuns,
-    Opened,
-    ReportOptions,
-    Results,
-    run_part,
-)
+from tfr_moe.report.run_part import EvaluatedRuns, Opened, ReportOptions, run_part
 from tfr_moe.utils.console import progress_bar
 
 
@@ -93,20 +82,23 @@ def build_report(
         categories = categories_of(folder, options.split)
     board = leaderboard or leaderboard_of(evaluated, options.split)
     subject = _subject(board, evaluated)
-    run_parts = []
+    parts = {}
     with progress_bar(console, "analysing") as move:
         for number, name in enumerate(opened):
             move(number, len(opened), f"analysing {name}")
-            part = run_part(folder, evaluated, name, options, counters[name], name == subject)
-            run_parts.append(part)
+            parts[name] = run_part(
+                folder, evaluated, name, options, counters[name], name == subject
+            )
     if options.importance:
-        run_parts = [
-            _with_importance(folder, opened[subject], part, options, console)
-            if part.name == subject
-            else part
-            for part in run_parts
-        ]
-    by_sub = {} if categories is None else _by_sub_category(results, categories)
+        parts[subject] = _with_importance(folder, opened[subject], parts[subject], options, console)
+    by_sub = (
+        {}
+        if categories is None
+        else {
+            name: dataclasses.replace(result, categories=categories.sub)
+            for name, result in results.items()
+        }
+    )
     return Report(
         command=command,
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -115,7 +107,7 @@ def build_report(
         data=_data_part(folder, sizes, options.split),
         evaluation=compare_results(results, base, category_metric=metric),
         sub_categories=per_category(by_sub, metric, base) if by_sub else [],
-        runs=run_parts,
+        runs=list(parts.values()),
         leaderboard=board,
         subject=subject,
         list_counts=_list_counts(evaluated, subject),
@@ -125,14 +117,9 @@ def build_report(
 def _with_importance(
     folder: DataFolder, run: Opened, part: RunPart, options: ReportOptions, console: Console
 ) -> RunPart:
+    lists, size = options.importance, options.batch_size
     with progress_bar(console, f"importance of features for {part.name}") as move:
-        found = feature_importance(
-            run,
-            folder,
-            max_lists=options.importance,
-            batch_size=options.batch_size,
-            move=move,
-        )
+        found = feature_importance(run, folder, max_lists=lists, batch_size=size, move=move)
     return dataclasses.replace(part, importance=found)
 
 
@@ -199,22 +186,15 @@ def _data_part(folder: DataFolder, sizes: Mapping[str, Mapping[str, int]], split
 def _period(manifest: Mapping[str, Any], split: str) -> str | None:
     """The time of a split's lists, of a data set that is split by time."""
     by_time = manifest.get("split") or {}
-    bounds = by_time.get("bounds") or {}
-    if by_time.get("by") != "time" or split == "train":
-        return None
     dates = {
         name: datetime.fromtimestamp(bound, timezone.utc).date().isoformat()
-        for name, bound in bounds.items()
+        for name, bound in (by_time.get("bounds") or {}).items()
         if bound is not None
     }
-    if split not in dates:
+    if by_time.get("by") != "time" or split == "train" or split not in dates:
         return None
     until = f" to {dates['test']}" if split == "validation" and "test" in dates else " on"
     return f"from {dates[split]}{until}"
-
-
-def _by_sub_category(results: Results, categories: Categories) -> Results:
-    return {m: dataclasses.replace(r, categories=categories.sub) for m, r in results.items()}
 
 
 def leaderboard_of(evaluated: EvaluatedRuns, split: str) -> Leaderboard:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from tfr_moe.analysis.calibration import Calibration
 from tfr_moe.analysis.learning_curves import Curve
+from tfr_moe.report.formats import percent
 
 MAX_LABEL = 40
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 352.0, 8.0, 178.0
@@ -157,7 +158,9 @@ def attention(run: str, name: str, attention_map: Mapping[str, Any]) -> HeatMap:
     return HeatMap(caption, [(n, "") for n in labels], labels, cells, "from ↓ to →")
 
 
-def curves(series: Sequence[Curve], title: str, best_epoch: int, share: bool = False) -> Chart:
+def curves(
+    run: str, series: Sequence[Curve], title: str, best_epoch: int, share: bool = False
+) -> Chart:
     """Quantities by epoch, the best epoch marked; a share is drawn from 0 % to 100 %."""
     factor, unit, whole = (100.0, " %", [0.0, 100.0]) if share else (1.0, "", [])
     values = [value * factor for curve in series for value in curve.values]
@@ -173,7 +176,7 @@ def curves(series: Sequence[Curve], title: str, best_epoch: int, share: bool = F
     ]
     last = ", ".join(f"{c.name} {c.values[-1]:.4f}" for c in series if c.values)
     rule = (x(best_epoch), BOTTOM, x(best_epoch), TOP)
-    finding = f"{title} by epoch; at the last epoch: {last}"
+    finding = f"{run}, {title} by epoch; at the last epoch: {last}"
     return Chart(finding, "epoch", title, x.ticks, y.ticks, lines, rule)
 
 
@@ -191,8 +194,9 @@ def calibration(found: Calibration, name: str) -> Chart:
         ],
     )
     finding = (
-        f"{name} predicts {found.mean_predicted:.1%} on average, {found.mean_observed:.1%} of the "
-        "items are relevant; the dotted line is that of calibrated predictions"
+        f"calibration of {name}; it predicts {percent(found.mean_predicted, 1)} on average, "
+        f"{percent(found.mean_observed, 1)} of the items are relevant; the dotted line is that of "
+        "calibrated predictions"
     )
     titles = ("predicted probability", "observed share of relevant items")
     return Chart(finding, *titles, x.ticks, y.ticks, [series], (LEFT, BOTTOM, x(most), y(most)))

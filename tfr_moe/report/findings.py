@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,14 +12,11 @@ import numpy as np
 from tfr_moe.analysis.learning_curves import Curve, LearningCurves
 from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES
 from tfr_moe.evaluation.breakdown import CategoryRow
-from tfr_moe.evaluation.leaderboard import (
-    Entry,
-    Leaderboard,
-    difference_text,
-    excludes_zero,
-)
+from tfr_moe.evaluation.leaderboard import Leaderboard, difference_text, excludes_zero
 from tfr_moe.evaluation.significance import seed_interval
-from tfr_moe.report.formats import DASH, count, duration, short
+from tfr_moe.report.figures import HeatMap
+from tfr_moe.report.formats import DASH, command, count, duration, percent, short
+from tfr_moe.report.gate_view import gate_change
 from tfr_moe.report.model import Report, RunPart
 from tfr_moe.scorers.gate_maps import GateReport
 
@@ -91,30 +88,27 @@ def cost(report: Report) -> str:
     for run in (run for name in names for run in report.runs if run.name == name):
         size = "" if run.parameters is None else f"{short(run.parameters)} parameters, "
         trained = "" if math.isnan(run.seconds) else f"{duration(run.seconds)} of training, "
-        time = DASH if math.isnan(run.milliseconds) else f"{run.milliseconds:.1f} ms"
-        parts.append(f"{run.name}: {size}{trained}{time} to score a list")
+        parts.append(f"{run.name}: {size}{trained}{milliseconds(run)} to score a list")
     return f"{'; '.join(parts)}."
 
 
 def next_steps(report: Report) -> list[Step]:
     """What to do with the result, the most important first."""
-    board, shipped = report.leaderboard, _run_of(report, report.leaderboard.ship)
+    board, shipped = report.leaderboard, run_of(report, report.leaderboard.ship)
     steps = [Step(f"{report.subject}: {text}.", kind="bad") for text in report.of_subject.warnings]
     others = sum(len(run.warnings) for run in report.runs) - len(steps)
     if others:
         steps.append(Step(f"Other runs have {others} such problems: see Why.", kind="bad"))
-    best = board.entries[0]
-    if len(board.entries) == 1:
-        steps.append(
-            Step(
-                "Compare it with a tree and a single tower: a number alone does not decide.",
-                _compare(report, shipped),
-            )
-        )
+    best, several = board.entries[0], len(board.entries) > 1
+    if several:
+        export = command("export", "--run", shipped.path, "--out", f"models/{shipped.model}")
+        advice = board.verdict.splitlines()[-1]
+        if shipped.warnings:
+            advice = f"Retrain with these changes and compare again; until then, s{advice[1:]}"
+        steps.append(Step(advice, "" if shipped.model in BASELINE_NAMES else export))
     else:
-        command = f"tfr-moe export --run {shipped.path} --out models/{shipped.model}"
-        neural = shipped.model not in BASELINE_NAMES
-        steps.append(Step(board.verdict.splitlines()[-1], command if neural else ""))
+        text = "Compare it with a tree and a single tower: a number alone does not decide."
+        steps.append(Step(text, _compare(report, shipped)))
     against = [name for name in board.references if name in best.differences]
     against = against or list(best.differences)
     found = [best.differences[name] for name in against]
@@ -124,53 +118,44 @@ def next_steps(report: Report) -> list[Step]:
         half_width = (least.high - least.low) / 2
         times = math.ceil((half_width / least.difference) ** 2)
         takes = f"takes about {times} times as many lists or seeds"
-        steps.append(
-            Step(
-                f"The interval reaches {half_width:.4f} to either side of {least.difference:+.4f}: "
-                "to confirm so small a difference "
-                f"{takes if times <= _MANY else 'is out of reach'}."
-            )
-        )
-    if len(board.entries) > 1 and len(best.runs) == 1:
-        steps.append(
-            Step(
-                "Train several seeds: another run of the same model may differ by more.",
-                f"{shipped.command} --set seed=2"
-                if board.baseline
-                else f"{_compare(report, shipped)} --budget 2h",
-            )
-        )
+        text = f"The interval reaches {half_width:.4f} to either side of {least.difference:+.4f}: "
+        text += "to confirm so small a difference "
+        steps.append(Step(f"{text}{takes if times <= _MANY else 'is out of reach'}."))
+    if several and len(best.runs) == 1:
+        more = f"{_compare(report, shipped)} --budget 2h"
+        text = "Train several seeds: another run of the same model may differ by more."
+        steps.append(Step(text, f"{shipped.command} --set seed=2" if board.baseline else more))
     if "negatives" in report.data.notes or report.data.warnings:
         steps.append(Step("Confirm it on lists as users saw them: see the caveats of the data."))
-    elif len(board.entries) > 1:
+    elif several:
         steps.append(Step("Confirm it in an A/B test: logged lists favour the logging model."))
     return steps
 
 
 def _compare(report: Report, run: RunPart) -> str:
+    data = report.data.path
     if run.model in MULTITASK_NAMES:
-        return (
-            f"tfr-moe report --data {report.data.path} --run BASELINE --run {run.path} --out PAGE"
-        )
-    return f"tfr-moe compare --data {report.data.path} --out comparison"
+        runs = ("--run", "BASELINE", "--run", run.path)
+        return command("report", "--data", data, *runs, "--out", "PAGE")
+    return command("compare", "--data", data, "--out", "comparison")
 
 
-def _run_of(report: Report, model: str) -> RunPart:
+def run_of(report: Report, model: str) -> RunPart:
+    """The part of the run that is shown of a model of the leaderboard."""
     entry = next(entry for entry in report.leaderboard.entries if entry.model == model)
     return next(run for run in report.runs if run.name in (model, entry.best_run))
 
 
-def milliseconds(report: Report, entry: Entry) -> str:
-    """The scoring time of a model's run."""
-    value = _run_of(report, entry.model).milliseconds
-    return DASH if math.isnan(value) else f"{value:.1f} ms"
+def milliseconds(run: RunPart) -> str:
+    """The scoring time of a run."""
+    return DASH if math.isnan(run.milliseconds) else f"{run.milliseconds:.1f} ms"
 
 
 def widest(board: Leaderboard) -> float:
     """The scale of the intervals of differences from the references."""
-    found = [entry.differences[name] for entry in board.entries for name in board.references
-             if name in entry.differences]  # fmt: skip
-    return _most((c.low, c.high) for c in found)
+    found = [entry.differences.get(name) for entry in board.entries for name in board.references]
+    ends = [abs(end) for c in found if c is not None for end in (c.low, c.high)]
+    return max((end for end in ends if not math.isnan(end)), default=0.0)
 
 
 def widest_category(rows: Sequence[CategoryRow], model: str) -> float:
@@ -178,11 +163,6 @@ def widest_category(rows: Sequence[CategoryRow], model: str) -> float:
     ends = [max(map(abs, row.intervals[model])) for row in rows if model in row.intervals]
     known = [end for end in ends if not math.isnan(end)]
     return float(np.quantile(known, 0.9 if len(known) > _LONG else 1)) if known else 0.0
-
-
-def _most(intervals: Iterable[tuple[float, float]]) -> float:
-    ends = [abs(end) for interval in intervals for end in interval if not math.isnan(end)]
-    return max(ends, default=0.0)
 
 
 def where(report: Report) -> str:
@@ -234,7 +214,7 @@ def why(run: RunPart) -> str:
 
 def _about_gate(gate: str, report: GateReport) -> str:
     busiest = max(range(report.num_experts), key=lambda i: report.utilisation[i])
-    share = f"the busiest, {busiest}, has {report.utilisation[busiest]:.0%} of the weight"
+    share = f"the busiest, {busiest}, has {percent(report.utilisation[busiest])} of the weight"
     used = f"{gate} uses all {report.num_experts} experts, {report.top_k} for a list; {share}."
     within, between = report.within_category_similarity, report.between_category_similarity
     if within is None or between is None:
@@ -245,6 +225,21 @@ def _about_gate(gate: str, report: GateReport) -> str:
     if within - between > 1 - _ALIKE:
         return f"{used} It follows the category tree {cosines}."
     return f"{used} It tells categories apart, but not by the tree {cosines}."
+
+
+def gate_changes(report: Report) -> list[tuple[str, list[HeatMap]]]:
+    """What differs between the gates of the subject and those of the first run with like gates."""
+    subject = report.of_subject
+    for run in report.runs:
+        tasks = [task for task in subject.gates if run is not subject and task in run.gates]
+        names = (
+            [f"{r.name}, {task}" if task else r.name for r in (subject, run)] for task in tasks
+        )
+        changes = [gate_change(subject.gates[task], run.gates[task], of)
+                   for task, of in zip(tasks, names, strict=True)]  # fmt: skip
+        if any(changes):
+            return [change for change in changes if change]
+    return []
 
 
 def trust(report: Report) -> str:
@@ -270,7 +265,9 @@ def calibration(run: RunPart) -> str:
         return f"The scores of {run.name} are no probabilities: its loss compares items of a list."
     off = found.mean_predicted / found.mean_observed - 1 if found.mean_observed else math.inf
     said = (
-        "as" if abs(off) < _CALIBRATED else f"{abs(off):.0%} {'more' if off > 0 else 'less'} than"
+        "as"
+        if abs(off) < _CALIBRATED
+        else f"{percent(abs(off))} {'more' if off > 0 else 'less'} than"
     )
     return (
         f"{run.name} predicts {found.mean_predicted:.4f} on average, {said} observed "

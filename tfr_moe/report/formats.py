@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 
 DASH = "–"
 
@@ -52,6 +53,26 @@ def p_value(value: float) -> str:
         ('0.0400', '< 0.0001')
     """
     return "< 0.0001" if value < 1e-4 else number(value)
+
+
+def percent(value: float, decimals: int = 0) -> str:
+    """Formats a share.
+
+    Example:
+        >>> percent(0.17), percent(0.004, 1)
+        ('17 %', '0.4 %')
+    """
+    return f"{100 * value:.{decimals}f} %"
+
+
+def command(*words: object) -> str:
+    """A command line of `tfr-moe`, quoted for a shell.
+
+    Example:
+        >>> command("train", "--data", "my data")
+        "tfr-moe train --data 'my data'"
+    """
+    return shlex.join(["tfr-moe", *map(str, words)])
 
 
 def count(value: int) -> str:

@@ -8,8 +8,10 @@ from itertools import groupby
 
 import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.optimize import linear_sum_assignment
 
 from tfr_moe.report.figures import Cell, HeatMap, label
+from tfr_moe.report.formats import percent
 from tfr_moe.scorers.gate_maps import CategoryGate, GateReport
 
 MAX_CATEGORIES = 60
@@ -127,3 +129,51 @@ def _map(
     return HeatMap(
         caption, columns, [label(name_of(g)) for g in gates], cells, "category ↓ expert →"
     )
+
+
+def gate_change(
+    new: GateReport, old: GateReport, names: Sequence[str]
+) -> tuple[str, list[HeatMap]] | None:
+    """Two gates by top category side by side, and a sentence on what differs.
+
+    Experts have no order: those of `old` are matched to those of `new` so that categories in both
+    share as much weight as possible (linear sum assignment).
+
+    Args:
+        new: of N experts.
+        old: of the same number.
+        names: of both.
+
+    Returns:
+        None for gates without common categories, or of another number of experts.
+    """
+    before = {gate.parent: gate for gate in old.top_categories}
+    tops = [gate for gate in new.top_categories if gate.parent in before][:MAX_CATEGORIES]
+    if not tops or new.num_experts != old.num_experts:
+        return None
+    tops = clustered(tops)
+    weights = np.array([gate.weights for gate in tops])
+    of_old = np.array([before[gate.parent].weights for gate in tops])
+    shared = np.minimum(weights[:, :, None], of_old[:, None, :]).sum(axis=0)
+    match = linear_sum_assignment(-shared)[1]
+    moved = 1 - np.minimum(weights, of_old[:, match]).sum(axis=1)
+    most, lists = int(np.argmax(moved)), [gate.lists for gate in tops]
+    pairs = zip(weights, of_old[:, match], strict=True)
+    changed = sum(_selected(a, new.top_k) != _selected(b, old.top_k) for a, b in pairs)
+    what = "other experts" if new.top_k < new.num_experts else "another busiest expert"
+    finding = (
+        f"Against {names[1]}, {changed} of {len(tops)} top categories have {what}; "
+        f"{percent(np.average(moved, weights=lists))} of the weight has moved"
+    )
+    finding += f", most in {name_of(tops[most])} ({percent(moved[most])})." if changed else "."
+    experts, like = ordered_experts(tops, new), [before[gate.parent] for gate in tops]
+    return finding, [
+        _map(f"{names[0]}: weights of experts", tops, experts, new),
+        _map(f"{names[1]}: of matching experts", like, match[experts].tolist(), old),
+    ]
+
+
+def _selected(weights: Sequence[float], top_k: int) -> set[int]:
+    """The experts of a category; of a gate that weights all, the busiest."""
+    count = top_k if top_k < len(weights) else 1
+    return set(np.argsort(-np.asarray(weights), kind="stable")[:count].tolist())

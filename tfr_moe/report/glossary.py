@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 from markupsafe import Markup
 
+from tfr_moe.config import SETTINGS
 from tfr_moe.metrics.naming import SUMMARIES
 
 TERMS: dict[str, str] = yaml.safe_load(
@@ -16,7 +17,7 @@ TERMS: dict[str, str] = yaml.safe_load(
 
 
 def meaning(name: str) -> str | None:
-    """What a term or a metric means; None if neither.
+    """What a term, a setting or a metric means; None if neither.
 
     Example:
         >>> meaning("click_ndcg_10")
@@ -24,6 +25,8 @@ def meaning(name: str) -> str | None:
     """
     if name in TERMS:
         return TERMS[name]
+    if name in SETTINGS:
+        return SETTINGS[name].field.description
     for form, summary in sorted(SUMMARIES.items(), key=lambda entry: -len(entry[0])):
         pattern = re.escape(form).replace(r"\[_k\]", "(_([0-9]+))?").replace("_k", "_([0-9]+)")
         if re.fullmatch(rf"(\w+_)??{pattern}", name):

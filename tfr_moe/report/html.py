@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import math
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ try:
 except ImportError:
     raise UserError("the report needs jinja2: pip install 'tfr_moe[report]'") from None
 
+FONTS = "DejaVu Sans, Liberation Sans, Arial, Helvetica"
+"""Fonts of figures as files, the first that there is."""
 TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -45,6 +49,7 @@ def environment() -> Environment:
     found.globals |= {
         "isnan": math.isnan,
         "log": math.log,
+        "command_line": formats.command,
         "figures": figures,
         "gate_view": gate_view,
         "excludes_zero": excludes_zero,
@@ -59,23 +64,62 @@ def _asset(name: str) -> Markup:
     return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
-def render(template: str, **content: Any) -> str:
+def render(template: str, export: Mapping[str, Path] | None = None, **content: Any) -> str:
     """Renders a page.
 
     Args:
         template: file name in `templates/`.
+        export: `svg` or `png` -> a folder that its charts and heat maps are written to as well, one
+            file each.
         **content: variables of the template.
     """
-    page = environment().get_template(template)
-    return page.render(term=Glossary(), version=tfr_moe.__version__, **content)
+    page, exported = environment().get_template(template), list[figures.Chart | figures.HeatMap]()
+    text = page.render(term=Glossary(), exported=exported, version=tfr_moe.__version__, **content)
+    for kind, folder in (export or {}).items():
+        _write_figures(exported, kind, folder)
+    return text
 
 
-def render_report(report: Report) -> str:
-    """Renders a report on runs."""
-    return render("report.html", report=report, findings=findings)
+def render_report(report: Report, export: Mapping[str, Path] | None = None) -> str:
+    """Renders a report on runs; see `render` for `export`."""
+    return render("report.html", export, report=report, findings=findings)
 
 
-def write_page(text: str, path: Path) -> None:
+def _write_figures(
+    exported: list[figures.Chart | figures.HeatMap], kind: str, folder: Path
+) -> None:
+    css = (TEMPLATES / "page.css").read_text(encoding="utf-8")
+    light = dict(re.findall(r"--([\w-]+): (#\w+)", css.partition("}")[0]))
+    rules = "\n".join(line for line in css.splitlines() if re.match(r"\.(chart|s\d)", line))
+    # Other programs than browsers know no variables.
+    style = Markup(re.sub(r"var\(--([\w-]+)\)", lambda name: light[name[1]], rules))
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, figure in enumerate(exported, start=1):
+        text = (
+            environment().get_template("figure.svg").render(figure=figure, style=style, fonts=FONTS)
+        )
+        title = figure.caption if isinstance(figure, figures.HeatMap) else figure.finding
+        slug = re.sub(r"\W+", "-", title.partition(";")[0].lower()).strip("-")[:60]
+        printable = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", "", text)  # XML
+        drawn = _rasterised(printable.lstrip()) if kind == "png" else printable.lstrip()
+        write_page(drawn, folder / f"{number:02}-{slug}.{kind}")
+
+
+def _rasterised(svg: str) -> bytes:
+    try:
+        import resvg_py
+    except ImportError:
+        raise UserError("PNG files need resvg-py: pip install 'tfr_moe[report]'") from None
+
+    blank = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{}</svg>'
+    text = f'<text y="9" font-family="{FONTS}">A</text>'
+    tried = [resvg_py.svg_to_bytes(svg_string=blank.format(content)) for content in (text, "")]
+    if tried[0] == tried[1]:
+        raise UserError(f"PNG files need one of these fonts to be installed: {FONTS}")
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg))
+
+
+def write_page(text: str | bytes, path: Path) -> None:
     """Writes a page to a temporary file, then renames it.
 
     Raises:
@@ -83,7 +127,7 @@ def write_page(text: str, path: Path) -> None:
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_bytes(text.encode() if isinstance(text, str) else text)
         os.replace(partial, path)
     except OSError as error:
         partial.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,8 @@ from tfr_moe.baselines import BaselineRun
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import open_run
 from tfr_moe.metrics.per_list import Array
+from tfr_moe.report.figures import label
+from tfr_moe.report.formats import percent
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.base import routing_of
 from tfr_moe.scorers.multitask import SCORES
@@ -63,7 +64,7 @@ class ExplainedItem:
     @property
     def title(self) -> str:
         """Index and name."""
-        return f"item {self.index}" + (f" ({short(self.name)})" if self.name else "")
+        return f"item {self.index}" + (f" ({label(self.name, _MOST_TEXT)})" if self.name else "")
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Explanation:
 
     def __str__(self) -> str:
         """The text of `tfr-moe explain`, 80 columns wide."""
-        console = Console(file=io.StringIO(), width=_WIDTH)
+        console = Console(width=_WIDTH)
         with console.capture() as text:
             for part in render(self, _WIDTH):
                 console.print(part, highlight=False)
@@ -109,8 +110,8 @@ class Explanation:
         from tfr_moe.report.html import write_page
 
         functions = (value_text, experts_text, finding, item_fields, reason, changes, method)
-        content = {function.__name__: function for function in functions}
-        page = render_page("explain.html", explanation=self, digits=digits(self), **content)
+        content: dict[str, Any] = {function.__name__: function for function in functions}
+        page = render_page("explain.html", None, explanation=self, digits=digits(self), **content)
         write_page(page, Path(path))
 
 
@@ -203,16 +204,6 @@ def _names(schema: FeatureSchema, items: Sequence[Mapping[str, Any]]) -> list[st
     return [""] * len(items)
 
 
-def short(text: str) -> str:
-    """Cuts a text.
-
-    Example:
-        >>> short("a" * 40)
-        'aaaaaaaaaaaaaaaaaaaaaaaaaaa…'
-    """
-    return text if len(text) <= _MOST_TEXT else f"{text[: _MOST_TEXT - 1]}…"
-
-
 def value_text(value: Any) -> str:
     """Formats the value of a feature.
 
@@ -221,13 +212,13 @@ def value_text(value: Any) -> str:
         ('1,234,567', '0.1235', 'a, b', 'missing')
     """
     if isinstance(value, list | tuple):
-        return short(", ".join(map(value_text, value))) or "none"
+        return label(", ".join(map(value_text, value)), _MOST_TEXT) or "none"
     if isinstance(value, int | float) and not isinstance(value, bool):
         if math.isnan(value):
             return "missing"
         whole = float(value).is_integer() or abs(value) >= 1e4
         return f"{value:,.0f}" if whole else f"{value:.4g}"
-    return short(str(value)) if value not in (None, "") else "missing"
+    return label(value, _MOST_TEXT) if value not in (None, "") else "missing"
 
 
 def digits(explanation: Explanation) -> int:
@@ -236,16 +227,9 @@ def digits(explanation: Explanation) -> int:
     return min(6, max(3, 1 - math.floor(math.log10(smallest))))
 
 
-def signed_terms(terms: Mapping[str, float], decimals: int) -> str:
-    """Terms with their sign: `expert 3 +0.180, shared expert -0.020`."""
-    return ", ".join(f"{name} {value:+.{decimals}f}" for name, value in terms.items())
-
-
 def experts_text(weights: Mapping[int, float]) -> str:
     """The selected experts: `3 (61 %), 0 (39 %)`."""
-    return ", ".join(
-        f"{expert} ({weight:.0%})".replace("%", " %") for expert, weight in weights.items()
-    )
+    return ", ".join(f"{expert} ({percent(weight)})" for expert, weight in weights.items())
 
 
 def decisive(explanation: Explanation) -> dict[str, float]:
@@ -260,7 +244,7 @@ def decisive(explanation: Explanation) -> dict[str, float]:
 
 def finding(explanation: Explanation) -> str:
     """Says which features decide the order."""
-    main = [f"{name} ({100 * part:.0f} %)" for name, part in decisive(explanation).items()][:3]
+    main = [f"{name} ({percent(part)})" for name, part in decisive(explanation).items()][:3]
     if not main:
         return "No feature differs between neighbours in the order."
     return f"Most of the order is due to {', '.join(main)}."
@@ -283,14 +267,13 @@ def changes(explanation: Explanation, lead: Lead) -> str:
     if not swaps:
         return f"No single feature of {behind.title} would put it ahead."
     ways = ", or ".join(f"{swap.feature} {value_text(swap.value)}" for swap in swaps)
-    return f"{behind.title.capitalize()} would be ahead with {ways}."
+    return f"I{behind.title[1:]} would be ahead with {ways}."  # capitalize() lowers the name
 
 
 _SUMS = {
     "experts": "The score is the sum of experts, each its weight times its own score; their parts "
     "are exact. ",
     "tasks": "The score is the weighted sum of the tasks; their parts are exact. ",
-    "": "",
 }
 
 
@@ -298,13 +281,13 @@ def method(explanation: Explanation) -> str:
     """How to read the contributions."""
     place = (
         " Scores depend on the other items: what remains with all features replaced is due to the "
-        "place in the list."
+        "position in the list."
     )
     return (
-        f"{_SUMS[explanation.sum_of]}A feature's share is what the score loses when it is replaced "
-        "by that of the next item, averaged over the orders in which features are replaced "
-        "(Shapley value); shares add up to the lead. A change would put an item ahead if its "
-        "feature had the value of the item above or, for a number, a value on the way there."
+        f"{_SUMS.get(explanation.sum_of, '')}A feature's share is what the score loses when it is "
+        "replaced by that of the next item, averaged over the orders in which features are "
+        "replaced (Shapley value); shares add up to the lead. A change would put an item ahead if "
+        "its feature had the value of the item above or, for a number, a value on the way there."
         f"{'' if explanation.pointwise else place}"
     )
 
@@ -371,7 +354,8 @@ def _lead(explanation: Explanation, lead: Lead, decimals: int) -> Iterator[Rende
     yield Text(f"{lead.rank} {ahead.title} over {behind.title}: {lead.lead:+.{decimals}f}")
     lines = []
     if lead.terms:
-        lines.append(f"{explanation.sum_of}: {signed_terms(lead.terms, decimals)}")
+        terms = (f"{name} {value:+.{decimals}f}" for name, value in lead.terms.items())
+        lines.append(f"{explanation.sum_of}: {', '.join(terms)}")
     shown = lead.features[:_MOST_FEATURES]
     for f in shown:
         values = f"{value_text(f.ahead)} against {value_text(f.behind)}"
@@ -380,6 +364,6 @@ def _lead(explanation: Explanation, lead: Lead, decimals: int) -> Iterator[Rende
         rest = sum(f.share for f in lead.features[len(shown) :])
         lines.append(f"{rest:+.{decimals}f}  {len(lead.features) - len(shown)} other features")
     if not explanation.pointwise:
-        lines.append(f"{lead.place:+.{decimals}f}  place in the list")
+        lines.append(f"{lead.place:+.{decimals}f}  position in the list")
     lines.append(changes(explanation, lead))
     yield from (Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines)

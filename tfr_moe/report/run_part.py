@@ -23,6 +23,7 @@ from tfr_moe.evaluation.evaluate import scorer_of, task_names, task_of
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.evaluation.significance import alignment
+from tfr_moe.report.formats import command
 from tfr_moe.report.model import RunPart
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.gate_maps import GateReport, gate_reports
@@ -31,7 +32,6 @@ from tfr_moe.training import LoadedRun
 from tfr_moe.training.callbacks import read_history
 from tfr_moe.training.collapsed_gates import collapsed_gates
 
-Results: TypeAlias = Mapping[str, PerListResult]
 Opened: TypeAlias = "LoadedRun | BaselineRun"
 
 PROBABILITY_LOSS = "sigmoid_cross_entropy"
@@ -78,7 +78,7 @@ class EvaluatedRuns:
     """
 
     opened: Mapping[str, Opened]
-    results: Results
+    results: Mapping[str, PerListResult]
     baseline: str | None
     tasks: tuple[str, ...]
     metric: str
@@ -109,12 +109,11 @@ def run_part(
     if isinstance(run, LoadedRun):
         gates = gate_reports(run.model, dataset, run.schema)
         batches = -(-options.attention_lists // options.batch_size)
-        attention_lists, attention = attention_maps(
+        attention_lists, attention = _attention_maps(
             run.model, dataset.take(batches), run.schema, options.attention_by
         )
     score = _scorer(evaluated, name, dataset.element_spec[0])
     probable = config.objective.loss == PROBABILITY_LOSS and isinstance(run, LoadedRun)
-    command = f"tfr-moe train --data {metrics.get('data', folder.path)}"
     return RunPart(
         name=name,
         path=str(run.path),
@@ -126,38 +125,24 @@ def run_part(
         seconds=float(metrics.get("seconds") or np.nan),
         milliseconds=_milliseconds(score, dataset),
         versions=dict(metrics.get("versions", {})),
-        command=f"{command} --config {run.path}/config.yaml --out RUN",
+        command=command(
+            *("train", "--data", metrics.get("data", folder.path)),
+            *("--config", run.path / "config.yaml", "--out", "RUN"),
+        ),
         curves=learning_curves(history, metrics, config) if history else None,
         gates=gates,
         warnings=collapsed_gates(gates, config),
         calibration=counter.result() if probable else None,
         attention=attention,
         attention_lists=attention_lists,
-        lists=lists_of(evaluated, name, dataset, options.num_lists, score) if is_subject else {},
+        lists=_lists(evaluated, name, dataset, options.num_lists, score) if is_subject else {},
     )
 
 
-def attention_maps(
-    model: tf.keras.Model,
-    dataset: tf.data.Dataset,
-    schema: FeatureSchema,
-    by: Sequence[str] = (),
+def _attention_maps(
+    model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema, by: Sequence[str]
 ) -> tuple[int, dict[str, Any]]:
-    """Computes attention maps by position and by item features.
-
-    Args:
-        model: model of a run.
-        dataset: batches of whole lists.
-        schema: schema of the data set.
-        by: item features; the position is always included.
-
-    Returns:
-        The number of lists, and per grouping a map as of `AttentionMap.as_json`. `(0, {})` for a
-        model without attention.
-
-    Raises:
-        UserError: if `by` names a feature that is not a categorical or numeric item feature.
-    """
+    """The number of lists, and maps by position and item features; none without attention."""
     if encoder_of(model) is None:
         return 0, {}
     groupings: dict[str, Grouping] = {POSITIONS: Positions(NUM_POSITIONS)}
@@ -171,25 +156,14 @@ def attention_maps(
     return lists, {name: attention_map.as_json() for name, attention_map in maps.items()}
 
 
-def lists_of(
+def _lists(
     evaluated: EvaluatedRuns,
     name: str,
     dataset: tf.data.Dataset,
     count: int,
     score: Callable[[Any], Any],
 ) -> dict[str, list[ShownList]]:
-    """Selects the worst and best lists of a run, and those that differ most from the baseline.
-
-    Args:
-        evaluated: all runs.
-        name: name of the run.
-        dataset: the lists in the order of `evaluated.results`.
-        count: maximum number of lists of each kind.
-        score: features -> scores.
-
-    Returns:
-        See `RunPart.lists`.
-    """
+    """At most `count` lists of each kind, see `RunPart.lists`."""
     result = evaluated.results[name]
     values = result.metric(evaluated.metric)
     worst, best = extremes(values, result.num_items, count)

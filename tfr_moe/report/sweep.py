@@ -11,7 +11,7 @@ import yaml
 
 from tfr_moe.config import make_config
 from tfr_moe.report import html
-from tfr_moe.report.formats import duration
+from tfr_moe.report.formats import command, duration
 from tfr_moe.report.sweep_figures import grid_axes, heat_map_of
 from tfr_moe.tuning import formatting, leaderboard
 from tfr_moe.tuning.leaderboard import write_results
@@ -30,10 +30,11 @@ _SECTIONS = {
 }
 
 
-def write_sweep_report(sweep: str | Path) -> Path:
+def write_sweep_report(sweep: str | Path, export: Mapping[str, Path] | None = None) -> Path:
     """Writes the page and all results of a sweep, finished or not, to its folder.
 
-    See `tfr_moe.tuning.leaderboard.write_results` for the other files. Existing files are replaced.
+    See `tfr_moe.tuning.leaderboard.write_results` for the other files, and `html.render` for
+    `export`. Existing files are replaced.
 
     Returns:
         The page.
@@ -43,11 +44,11 @@ def write_sweep_report(sweep: str | Path) -> Path:
     """
     summary = write_results(sweep)
     page = summary.path / REPORT_FILE
-    html.write_page(render_sweep(summary), page)
+    html.write_page(render_sweep(summary, export), page)
     return page
 
 
-def render_sweep(summary: SweepSummary) -> str:
+def render_sweep(summary: SweepSummary, export: Mapping[str, Path] | None = None) -> str:
     """Renders the page."""
     about = {
         "data": summary.settings.get("data"),
@@ -64,6 +65,7 @@ def render_sweep(summary: SweepSummary) -> str:
     }
     return html.render(
         "sweep.html",
+        export,
         sweep=sys.modules[__name__],
         summary=summary,
         name=summary.path.resolve().name,
@@ -109,6 +111,13 @@ def cost(summary: SweepSummary) -> str:
     trials = [entry.trial for entry in summary.entries]
     seconds = sum(seed.seconds for trial in trials for seed in trial.seeds)
     return f"{duration(seconds)} of training: {leaderboard.count_line(summary)}."
+
+
+def next_command(summary: SweepSummary) -> str:
+    """The command that trains the best settings with a new seed."""
+    data, config = summary.settings.get("data", "DATA"), summary.path / "best.yaml"
+    words = ("--data", data, "--config", config, "--set", "seed=11", "--out", "RUN")
+    return command("train", *words)
 
 
 def about_map(summary: SweepSummary) -> str:

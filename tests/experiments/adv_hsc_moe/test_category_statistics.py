@@ -11,6 +11,7 @@ from experiments.adv_hsc_moe.category_statistics import (
     main,
 )
 from tests.beam import logs
+from tests.report.pages import Page
 from tfr_moe.errors import UserError
 
 
@@ -63,17 +64,14 @@ def test_importance_and_brands_of_a_data_set_are_those_counted_by_hand(data, tmp
     assert found["brand_concentration"]["top"]["Books"] == concentration(bought)
 
 
-def test_pictures_appear_where_matplotlib_is(data, tmp_path):
-    pytest.importorskip("matplotlib")
+def test_the_page_says_what_differs_and_its_maps_are_pictures_too(data, tmp_path):
     analyse(data, tmp_path / "out", brand="item")
-    pictures = sorted(path.name for path in (tmp_path / "out").glob("*.png"))
-    assert pictures == [
-        "brands_sub.png",
-        "brands_top.png",
-        "importance_sub.png",
-        "importance_top.png",
-    ]
-    assert (tmp_path / "out" / "brands_top.png").read_bytes().startswith(b"\x89PNG")
+    page = Page((tmp_path / "out" / "categories.html").read_text(encoding="utf-8"))
+    assert "price differs most: it orders 0 % to 100 % of the pairs." in page.text
+    assert page.headings == ["Top categories", "Sub-categories"]
+    pictures = sorted((tmp_path / "out").glob("*.svg"))
+    assert len(pictures) == 4
+    assert "Foods" in pictures[0].read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
