@@ -60,6 +60,13 @@ class Plan:
             return (None,) if model == "svm_rank" or given else TREE_RATES
         return (None,) if "learning_rate" in self.settings else self.learning_rates
 
+    @property
+    def min_runs(self) -> int:
+        """Number of runs whatever the budget: each rate once, then the other seeds."""
+        rates = sum(len(self.rates(model)) for model in self.models)
+        seeds = self.min_seeds if self.budget is not None else max(self.min_seeds, DEFAULT_SEEDS)
+        return rates + (seeds - 1) * len(self.models)
+
     def config(self, model: str, rate: float | None, seed: int) -> RunConfig:
         """The configuration of a run."""
         metrics = dict.fromkeys([self.metric, *self.settings.get("metrics", ())])
@@ -108,7 +115,11 @@ def _train(plan: Plan, model: str, rate: float | None, seed: int, console: Conso
     run = plan.run(model, rate, seed)
     if not (run / METRICS_FILE).is_file():
         with_rate = "" if rate is None else f", learning rate {rate:g}"
-        console.print(f"[bold]{model}[/bold], seed {seed}{with_rate}", highlight=False)
+        number = sum(True for _ in plan.out.glob(f"runs/*/*/{METRICS_FILE}")) + 1
+        of = "" if number > plan.min_runs else f" of at least {plan.min_runs}"
+        console.print(
+            f"run {number}{of}: [bold]{model}[/bold], seed {seed}{with_rate}", highlight=False
+        )
         run.parent.mkdir(parents=True, exist_ok=True)
         train_any(plan.data, run, plan.config(model, rate, seed), console)
         tf.keras.backend.clear_session()
