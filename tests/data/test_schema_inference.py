@@ -196,7 +196,7 @@ def test_a_position_is_no_feature():
     ("roles", "message"),
     [
         ({"label": "bought"}, "label 'bought' is missing; there are: q, buy"),
-        ({"label": "prize"}, "label 'prize' is missing; did you mean 'price'?"),
+        ({"label": "prize"}, "label 'prize' is missing; there are: q, buy, sub, top"),
         ({"time": "sub"}, "time 'sub': expected ISO 8601 time or Unix seconds, got 's0'"),
         ({"ignore": ["x"]}, "column 'x' is missing"),
         ({"hierarchy": {"child": "sub", "parent": "age"}}, "hierarchy parent 'age': must be"),
@@ -226,7 +226,7 @@ def test_files_in_another_encoding_or_with_semicolons_are_rejected(tmp_path):
     with pytest.raises(UserError, match=r"log.csv: column 'brand' is not valid UTF-8"):
         read_table(log)
     log.write_text("q;buy;brand\n1;0;a\n")
-    with pytest.raises(UserError, match="'q' is missing; are the columns separated by commas"):
+    with pytest.raises(UserError, match=r"'q' is missing; .*are the columns separated by commas"):
         infer_schema(read_table(log), list_id="q", label="buy")
 
 

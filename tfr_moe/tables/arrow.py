@@ -119,18 +119,19 @@ def column_of(table: pa.Table, name: str, role: str = "column") -> pa.ChunkedArr
     """Returns a column.
 
     Raises:
-        UserError: if there is none of that name; the message has the nearest, or lists them.
+        UserError: if there is none of that name; the message lists them, and has the nearest.
 
     Example:
         >>> column_of(arrow().table({"price": [1.0]}), "prize")
         Traceback (most recent call last):
-        tfr_moe.errors.UserError: column 'prize' is missing; did you mean 'price'?
+        tfr_moe.errors.UserError: column 'prize' is missing; there are: price; did you mean 'price'?
     """
     if name not in table.column_names:
         names = table.column_names
         listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-        known = did_you_mean(name, names) or f"there are: {listed or 'no columns'}"
-        raise UserError(f"{role} {name!r} is missing; {known}")
+        hint = did_you_mean(name, names)
+        text = f"{role} {name!r} is missing; there are: {listed or 'no columns'}"
+        raise UserError(f"{text}; {hint}" if hint else text)
     return _without_views(table.column(name))
 
 
