@@ -17,7 +17,7 @@ import apache_beam as beam
 from tfr_moe.beam.rows import Reject
 from tfr_moe.beam.sorted_groups import UseGroups
 from tfr_moe.beam.sources.registry import Input
-from tfr_moe.elwc.order import OrderSums
+from tfr_moe.elwc.order import ONE_ITEM, OrderSums
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SPLITS, shard_file
 from tfr_moe.utils.io import read_json, write_json
@@ -180,6 +180,8 @@ def _warnings(options: BuildOptions, splits: dict[str, Any], counts: Counts) -> 
         found.append(
             f"{conflicts} lists have rows with different context ({features}); the first row wins"
         )
+    if set(_named(counts, "length")) == {1}:
+        found.append(ONE_ITEM)
     leak = OrderSums(**_named(counts, "order")).warning()
     return [*found, leak] if leak else found
 

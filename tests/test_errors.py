@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tfr_moe.elwc.values import RowError
-from tfr_moe.errors import UserError, describe, error_line, named
+from tfr_moe.errors import UserError, describe, did_you_mean, error_line, named
 from tfr_moe.schema import SchemaError
 
 
@@ -86,3 +86,9 @@ def test_entries_that_failed_are_not_also_reported_as_too_few():
 def test_an_error_of_many_lines_becomes_one():
     error = UserError("schema.json: two faults:\n    a: missing\n    b: missing\n")
     assert error_line(error) == "error: schema.json: two faults: a: missing b: missing"
+
+
+def test_only_a_near_name_is_meant():
+    assert did_you_mean("serch_id", ["user_id", "search_id"]) == "did you mean 'search_id'?"
+    assert did_you_mean("search_id", ["brand", "price"]) == ""
+    assert did_you_mean("price", ["q;price"]) == "are the columns separated by commas?"

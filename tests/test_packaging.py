@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -46,24 +48,34 @@ def test_the_two_lanes_divide_the_python_versions():
 
 
 @pytest.fixture(scope="module")
-def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Names of the files in a wheel built from a copy of the tracked tree."""
+def built(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The sdist of a copy of the tracked tree, and the wheel that is built from the sdist alone."""
     folder = tmp_path_factory.mktemp("wheel")
-    # Built from an archive, so that no build/ or egg-info appears in the checkout.
-    archive = subprocess.run(
+    # Built from a copy, so that no build/ or egg-info appears in the checkout.
+    tracked = subprocess.run(
         ["git", "-C", repository, "ls-files", "-z"], check=True, capture_output=True
     ).stdout
-    for name in filter(None, archive.decode().split("\0")):
+    for name in filter(None, tracked.decode().split("\0")):
         if (repository / name).is_file():
             target = folder / "source" / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((repository / name).read_bytes())
+    code = "from setuptools.build_meta import build_sdist; build_sdist('..')"
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", folder, folder / "source"],
-        check=True,
+        [sys.executable, "-c", code], cwd=folder / "source", check=True, capture_output=True
     )
-    (built,) = folder.glob("*.whl")
-    return zipfile.ZipFile(built).namelist()
+    (sdist,) = folder.glob("*.tar.gz")
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "--no-deps", "-q", "-w", folder, sdist], check=True
+    )
+    (wheel,) = folder.glob("*.whl")
+    return sdist, wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(built: tuple[Path, Path]) -> list[str]:
+    """Names of the files in the wheel."""
+    return zipfile.ZipFile(built[1]).namelist()
 
 
 @pytest.mark.slow
@@ -90,3 +102,46 @@ def test_the_wheel_contains_every_module_of_the_tree(wheel: list[str], repositor
 @pytest.mark.slow
 def test_the_wheel_contains_no_experiments(wheel: list[str]):
     assert not [name for name in wheel if "experiments" in name or "configs" in name]
+
+
+@pytest.mark.slow
+def test_wheel_and_sdist_have_licence_readme_and_one_version(built: tuple[Path, Path]):
+    sdist, wheel = built
+    version = importlib.import_module("tfr_moe").__version__
+    assert sdist.name == f"tfr_moe-{version}.tar.gz"
+    with zipfile.ZipFile(wheel) as files:
+        info = f"tfr_moe-{version}.dist-info"
+        (licence,) = [n for n in files.namelist() if n.startswith(info) and n.endswith("/LICENSE")]
+        assert b"Apache License" in files.read(licence)
+        found = files.read(f"{info}/METADATA").decode("utf-8")
+    assert f"Version: {version}\n" in found and "Description-Content-Type: text/markdown" in found
+    with tarfile.open(sdist) as files:
+        names = {name.partition("/")[2] for name in files.getnames()}
+    assert {"LICENSE", "README.md", "setup.py", "pyproject.toml"} <= names
+
+
+@pytest.mark.slow
+def test_the_wheel_runs_the_demo_without_the_checkout(
+    built: tuple[Path, Path], repository: Path, tmp_path: Path
+):
+    """Dependencies come from the environment of the tests; the package comes from the wheel."""
+    with zipfile.ZipFile(built[1]) as files:
+        files.extractall(tmp_path / "site")
+    start = (
+        "import sys; import tfr_moe, tfr_moe.beam, tfr_moe.serving, tfr_moe.tuning\n"
+        "modules = [tfr_moe, tfr_moe.beam, tfr_moe.serving, tfr_moe.tuning]\n"
+        f"assert all(m.__file__.startswith({str(tmp_path)!r}) for m in modules), modules\n"
+        "from tfr_moe.cli import main; main(['demo', '--out', 'demo', '--sessions', '300'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", start],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert str(repository) not in done.stdout + done.stderr
+    assert list((tmp_path / "demo" / "models").glob("*/1/saved_model.pb"))

@@ -253,6 +253,10 @@ ROLES = {"list_id": "query_id", "label": "purchase"}
             "label: a data-set folder has it already. Received: label",
         ),
         (lambda f: Ranker("dnn").fit("nowhere"), "data nowhere: no such folder"),
+        (
+            lambda f: Ranker("dnn").fit(__file__, **ROLES),
+            f"data {__file__}: is a file; read it into a data frame, or build a data set from it",
+        ),
         (lambda f: Ranker("dnn").fit([1, 2], **ROLES), "a data frame must be of pandas, polars"),
         (
             lambda f: Ranker("xgboost").fit(f, **ROLES, callbacks=[1]),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+import difflib
+import re
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -35,6 +37,20 @@ def error_line(error: object) -> str:
         'error: config.yaml: two faults: seed, epochs'
     """
     return f"error: {' '.join(str(error).split())}"
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Returns a question for the nearest known name; empty if none is near.
+
+    Example:
+        >>> did_you_mean("prize", ["price", "brand"])
+        "did you mean 'price'?"
+    """
+    names = [str(each) for each in known]
+    if len(names) == 1 and re.search(r"[;\t]", names[0]):
+        return "are the columns separated by commas?"
+    close = difflib.get_close_matches(str(name), names, n=1)
+    return f"did you mean {close[0]!r}?" if close else ""
 
 
 def named(location: Sequence[int | str], data: Any) -> str:

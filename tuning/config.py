@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tfr_moe.config import SETTINGS, RunConfig, make_config
-from tfr_moe.errors import UserError, describe
+from tfr_moe.errors import UserError, describe, did_you_mean
 from tfr_moe.utils.settings import parse_pair, read_yaml
 
 Direction = Literal["max", "min"]
@@ -130,8 +129,7 @@ def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig
         raise UserError(f"{where}: must be a mapping with a space")
     for key in settings:
         if key not in SweepConfig.model_fields:
-            close = difflib.get_close_matches(str(key), SweepConfig.model_fields, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else _below_base(str(key))
+            hint = did_you_mean(key, SweepConfig.model_fields) or _below_base(str(key))
             raise UserError(f"{where}: unknown key {key!r}; {hint}")
     try:
         return SweepConfig.model_validate(settings)

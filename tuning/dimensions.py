@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -10,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from tfr_moe.config import SETTINGS, RunConfig, applicable
-from tfr_moe.errors import UserError, describe
+from tfr_moe.errors import UserError, describe, did_you_mean
 
 BUDGET = (
     "seed",
@@ -115,8 +114,7 @@ def check_name(name: str) -> None:
         return
     names = ["model", "seed", *SETTINGS]
     if name not in names:
-        close = difflib.get_close_matches(str(name), names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "see docs/tuning.md"
+        hint = did_you_mean(name, names) or "see docs/tuning.md"
         raise UserError(f"space: unknown setting {name!r}; {hint}")
     if name in BUDGET:
         raise UserError(f"space: {name} must be the same in all trials: set it below base")

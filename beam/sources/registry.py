@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from tfr_moe.beam.rows import SourceOptions
 from tfr_moe.beam.sources.files import match
-from tfr_moe.errors import UserError, describe
+from tfr_moe.errors import UserError, describe, did_you_mean
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.settings import split_pair
 
@@ -123,7 +123,9 @@ def check_columns(path: str, present: set[str], needed: list[str]) -> None:
     if missing:
         listed = ", ".join(repr(name) for name in missing)
         available = ", ".join(sorted(present)) or "none"
-        raise UserError(f"{path}: missing column {listed}; the file has: {available}")
+        hint = did_you_mean(missing[0], present)
+        text = f"{path}: missing column {listed}; the file has: {available}"
+        raise UserError(f"{text}; {hint}" if hint else text)
 
 
 def schema_columns(schema: FeatureSchema) -> list[str]:

@@ -1,10 +1,10 @@
 """Which runs a comparison trains: learning rates, seeds within the budget, settings."""
 
 import pytest
+from rich.console import Console
 
-from tfr_moe.comparison.training import Plan, best_rate, train_models
+from tfr_moe.comparison.training import Plan, best_rates, train_models
 from tfr_moe.errors import UserError
-from tfr_moe.utils.console import make_log
 from tfr_moe.utils.io import write_json
 
 MODELS = ("dnn", "svm_rank")
@@ -32,8 +32,9 @@ def finished(tmp_path):
 
 
 def seeds_of(plan):
-    runs = train_models(plan, make_log)
-    assert [run.name for run in runs["dnn"]][:2] == ["lr-0.2-seed-1", "lr-0.2-seed-2"]
+    runs = train_models(plan, Console(quiet=True))
+    best = "lr-0.1" if plan.budget == 0 else "lr-0.2"
+    assert [run.name for run in runs["dnn"]][:2] == [f"{best}-seed-1", f"{best}-seed-2"]
     assert runs["svm_rank"][0].name == "seed-1"
     assert len(runs["dnn"]) == len(runs["svm_rank"])
     return len(runs["dnn"])
@@ -48,10 +49,21 @@ def test_the_budget_says_how_many_seeds_there_are(finished, budget, seeds):
 
 
 def test_the_rate_is_that_of_the_best_validation_metric(finished):
-    assert best_rate(plan_of(finished), "dnn", make_log) == 0.2
-    fixed = plan_of(finished, settings={"learning_rate": 0.5})
-    assert best_rate(fixed, "dnn", make_log) is None
+    best, searched = best_rates(plan_of(finished), Console(quiet=True))
+    assert best == {"dnn": 0.2, "svm_rank": None}
+    assert [run.name for run in searched] == ["lr-0.1-seed-1", "lr-0.2-seed-1", "seed-1"]
+    fixed = plan_of(finished, settings={"learning_rate": 0.5}, models=("svm_rank",))
+    assert fixed.rates("dnn") == (None,)
     assert fixed.config("dnn", None, 1).optimization.learning_rate == 0.5
+
+
+# The first rate of both models takes 20 s, a second one 10 s, and a second seed of both 20 s.
+@pytest.mark.parametrize(("budget", "rate"), [(0, 0.1), (49, 0.1), (50, 0.2), (None, 0.2)])
+def test_other_rates_are_tried_while_the_budget_leaves_room_for_a_second_seed(
+    finished, budget, rate
+):
+    best, _ = best_rates(plan_of(finished, budget=budget), Console(quiet=True))
+    assert best["dnn"] == rate
 
 
 def test_each_model_takes_the_settings_that_it_uses(tmp_path):

@@ -3,6 +3,7 @@
 from typing import get_args
 
 import pytest
+from pydantic import ValidationError
 
 from tfr_moe._compat import tf
 from tfr_moe.config import (
@@ -13,8 +14,7 @@ from tfr_moe.config import (
     load_config,
     make_config,
 )
-from tfr_moe.config.presets import PRESETS
-from tfr_moe.config.settings import Activation
+from tfr_moe.config.settings import Activation, GateSettings
 from tfr_moe.errors import UserError
 
 
@@ -41,10 +41,18 @@ def test_a_setting_that_the_model_does_not_use_is_rejected_by_name(name):
     for setting in set(SETTINGS) - set(MODELS[name].settings):
         default = MODELS[name].default(setting)
         other = {"bool": not default, "str": "other"}.get(type(default).__name__, 7)
-        if other != PRESETS["paper"].get(setting):
-            with pytest.raises(UserError, match=rf"\b{setting}\b"):
-                make_config({"model": name, setting: other})
-        assert make_config({"model": name, setting: default}).model == name
+        for value in (default, other):
+            with pytest.raises(UserError, match=rf"^config: {setting} is not used by model "):
+                make_config({"model": name, setting: value})
+
+
+def test_a_setting_in_a_group_is_named_too_and_presets_are_for_all_their_models():
+    with pytest.raises(UserError, match="top_k is not used by model 'dnn'"):
+        make_config({"model": "dnn", "gate": {"top_k": 2}})
+    with pytest.raises(ValidationError, match="top_k is not used by model 'dnn'"):
+        RunConfig(model="dnn", gate=GateSettings(top_k=2))
+    assert RunConfig(model="dnn", gate=GateSettings()) == RunConfig(model="dnn")
+    assert make_config({"model": "dnn", "preset": "paper"}).replace(dropout=0.5).model == "dnn"
 
 
 def test_dnn_has_no_gate():
@@ -63,6 +71,7 @@ def test_settings_of_version_0_1_at_their_defaults_are_ignored():
 def test_a_run_of_version_0_1_loads_with_the_settings_that_its_model_does_not_use():
     """Its config.yaml holds all settings, at the defaults of that version."""
     old = {"num_experts": 10, "top_k": 4, "hsc_weight": 1e-3, "gate_residual": False}
+    old |= {"gate_bias_rate": 0.0, "wide_crosses": None, "auxiliary_hidden_dims": [64]}
     assert make_config({"model": "dnn", **old}) == make_config({"model": "dnn"})
     assert make_config({"model": "lambdamart", **old}) == make_config({"model": "lambdamart"})
     assert make_config({"model": "moe", **old}).gate.num_experts == 10

@@ -196,6 +196,8 @@ def test_a_position_is_no_feature():
     ("roles", "message"),
     [
         ({"label": "bought"}, "label 'bought' is missing; there are: q, buy"),
+        ({"label": "prize"}, "label 'prize' is missing; there are: q, buy, sub, top"),
+        ({"time": "sub"}, "time 'sub': expected ISO 8601 time or Unix seconds, got 's0'"),
         ({"ignore": ["x"]}, "column 'x' is missing"),
         ({"hierarchy": {"child": "sub", "parent": "age"}}, "hierarchy parent 'age': must be"),
         ({"ignore": ["sub", "top", "age", "brand_id", "price"]}, "no column is left as a feature"),
@@ -206,6 +208,26 @@ def test_errors_name_the_column(roles, message):
     with pytest.raises(UserError) as caught:
         inferred(frame(), **roles)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize("kind", ["text", "datetime64"])
+def test_a_time_without_its_role_is_warned_of(kind):
+    days = pd.date_range("2024-03-01", periods=LISTS).repeat(ITEMS)
+    rows = frame(day=days.astype(str) if kind == "text" else days)
+    decisions, _ = inferred(rows)
+    assert decisions["day"].warning and "give it as `time`" in decisions["day"].reason
+    decisions, schema = inferred(rows, time="day")
+    assert not decisions["day"].warning and schema.time == "day"
+
+
+def test_files_in_another_encoding_or_with_semicolons_are_rejected(tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_bytes("q,buy,brand\n1,0,Müller\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"log.csv: column 'brand' is not valid UTF-8"):
+        read_table(log)
+    log.write_text("q;buy;brand\n1;0;a\n")
+    with pytest.raises(UserError, match=r"'q' is missing; .*are the columns separated by commas"):
+        infer_schema(read_table(log), list_id="q", label="buy")
 
 
 def test_lists_of_one_row_have_no_scopes():

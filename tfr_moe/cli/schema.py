@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -80,16 +81,18 @@ def schema(
         raise UserError(f"--out {out}: cannot be written ({error.strerror})") from error
     console = stderr()
     for decision in inference.warnings:
-        line = f"warning: column {decision.column!r}: {decision.reason}"
+        reason = re.sub("as `(time|position)`", r"as --\1", decision.reason)
+        line = f"warning: column {decision.column!r}: {reason}"
         console.print(line, soft_wrap=True, highlight=False, markup=False)
     ignored = sum(decision.outcome == "ignored" for decision in inference.decisions)
     tree = inference.schema.get("hierarchy")
     category = f"{tree['child']} in {tree['parent']}" if tree else "none"
+    lists = len(set(table.column(made.list_id).unique().to_pylist()))
     for line in (
-        f"list: {made.list_id}; label: {', '.join(made.labels)}; time: {made.time or 'none'}; "
-        f"category: {category}",
-        f"wrote {out}: {len(made.features)} features, {ignored} columns ignored, from "
-        f"{table.num_rows} rows",
+        f"list: {made.list_id} ({lists} lists of {table.num_rows / lists:.1f} rows); "
+        f"label: {', '.join(made.labels)}; time: {made.time or 'none'}; category: {category}",
+        f"wrote {out}: {len(inference.schema['features'])} features, columns ignored: {ignored}, "
+        f"from {table.num_rows} rows",
     ):
         console.print(line, soft_wrap=True, highlight=False, markup=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,8 @@ from tfr_moe.errors import UserError
 from tfr_moe.training.run_folder import METRICS_FILE
 from tfr_moe.utils.io import read_json
 
-LEARNING_RATES = (3e-4, 1e-3, 3e-3)
-TREE_RATES = (0.03, 0.1)
+LEARNING_RATES = (1e-3, 3e-4, 3e-3)
+TREE_RATES = (0.1, 0.03)
 """Learning rates of `lambdamart` and `xgboost`."""
 MIN_SEEDS = 2
 DEFAULT_SEEDS = 3
@@ -58,6 +58,14 @@ class Plan:
             given = "learning_rate" in self.settings.get("library_parameters", {})
             return (None,) if model == "svm_rank" or given else TREE_RATES
         return (None,) if "learning_rate" in self.settings else self.learning_rates
+
+    @property
+    def min_runs(self) -> int:
+        """Number of runs that are trained in any case."""
+        if self.budget is not None:
+            return MIN_SEEDS * len(self.models)
+        rates = sum(len(self.rates(model)) for model in self.models)
+        return rates + (DEFAULT_SEEDS - 1) * len(self.models)
 
     def config(self, model: str, rate: float | None, seed: int) -> RunConfig:
         """The configuration of a run."""
@@ -107,7 +115,11 @@ def _train(plan: Plan, model: str, rate: float | None, seed: int, console: Conso
     run = plan.run(model, rate, seed)
     if not (run / METRICS_FILE).is_file():
         with_rate = "" if rate is None else f", learning rate {rate:g}"
-        console.print(f"[bold]{model}[/bold], seed {seed}{with_rate}", highlight=False)
+        number = sum(True for _ in plan.out.glob(f"runs/*/*/{METRICS_FILE}")) + 1
+        of = "" if number > plan.min_runs else f" of at least {plan.min_runs}"
+        console.print(
+            f"run {number}{of}: [bold]{model}[/bold], seed {seed}{with_rate}", highlight=False
+        )
         run.parent.mkdir(parents=True, exist_ok=True)
         train_any(plan.data, run, plan.config(model, rate, seed), console)
         tf.keras.backend.clear_session()
@@ -121,52 +133,79 @@ def _value(run: Path) -> float:
     return float(result["best"][result["monitor"]])
 
 
-def best_rate(plan: Plan, model: str, console: Console) -> float | None:
-    """Trains a model with each learning rate and the first seed, and returns the best rate.
-
-    Raises:
-        UserError: if no learning rate gives a model.
-    """
-    rates = plan.rates(model)
-    if len(rates) == 1:
-        return rates[0]
-    values: dict[float | None, float] = {}
-    for rate in rates:
-        try:
-            values[rate] = _value(_train(plan, model, rate, plan.seed, console))
-        except UserError as error:  # a learning rate may be too high
-            if rate == rates[-1] and not values:
-                raise
-            console.print(f"warning: {model}: {error}", highlight=False, soft_wrap=True)
-    return max(values, key=lambda rate: values[rate])
-
-
 def train_models(plan: Plan, console: Console) -> dict[str, list[Path]]:
     """Trains all models and returns the runs of each, under its best learning rate.
 
-    A finished run is not trained again, an interrupted one resumes. Whether there is a further seed
+    A finished run is not trained again, an interrupted one resumes. What the budget has room for
     depends on the recorded times of finished runs only, so that a resumed comparison decides as an
     uninterrupted one.
+
+    Raises:
+        UserError: if no learning rate of a model gives a result.
     """
-    rates = {model: best_rate(plan, model, console) for model in plan.models}
+    rates, searched = best_rates(plan, console)
     runs: dict[str, list[Path]] = {model: [] for model in plan.models}
     for seed in itertools.count(plan.seed):
         number = seed - plan.seed
-        if number >= MIN_SEEDS and not _another(plan, runs, number):
+        if number >= MIN_SEEDS and not _another_seed(plan, searched, runs, number):
             return runs
         for model, rate in rates.items():
             runs[model].append(_train(plan, model, rate, seed, console))
     raise AssertionError
 
 
-def _another(plan: Plan, runs: Mapping[str, Sequence[Path]], number: int) -> bool:
+def best_rates(plan: Plan, console: Console) -> tuple[dict[str, float | None], list[Path]]:
+    """Trains models with their learning rates and one seed.
+
+    Every model is trained with the first rate that gives a result, and with the others in turn
+    while the budget has room for that and for a second seed of all models.
+
+    Returns:
+        The best rate of each model by validation, and the runs of the search.
+
+    Raises:
+        UserError: if no learning rate of a model gives a result.
+    """
+    found: dict[str, dict[float | None, Path]] = {model: {} for model in plan.models}
+    most = max(len(plan.rates(model)) for model in plan.models)
+    for number in range(most):
+        for model in plan.models:
+            rates = plan.rates(model)[number:]
+            if not rates or (found[model] and not _another_rate(plan, found, model)):
+                continue
+            try:
+                found[model][rates[0]] = _train(plan, model, rates[0], plan.seed, console)
+            except UserError as error:  # a learning rate may be too high
+                if len(rates) == 1 and not found[model]:
+                    raise
+                console.print(f"warning: {model}: {error}", highlight=False, soft_wrap=True)
+    for model, tried in found.items():
+        if untried := len(plan.rates(model)) - len(tried):
+            line = f"{model}: {len(tried)} of {len(tried) + untried} learning rates tried"
+            console.print(line, highlight=False)
+    best = {
+        model: max(tried, key=lambda rate: _value(tried[rate])) for model, tried in found.items()
+    }
+    return best, [run for tried in found.values() for run in tried.values()]
+
+
+def _seconds(runs: Iterable[Path]) -> float:
+    return sum(trained(run).get("seconds", 0.0) for run in runs)
+
+
+def _another_rate(plan: Plan, found: Mapping[str, Mapping[float | None, Path]], model: str) -> bool:
+    """Whether the budget has room for another rate of a model and a second seed of all."""
+    spent = _seconds(run for tried in found.values() for run in tried.values())
+    first = {name: _seconds(list(tried.values())[:1]) for name, tried in found.items()}
+    return plan.budget is None or spent + first[model] + sum(first.values()) <= plan.budget
+
+
+def _another_seed(
+    plan: Plan, searched: Iterable[Path], runs: Mapping[str, Sequence[Path]], number: int
+) -> bool:
     """Whether the budget has room for another seed after `number` of them."""
     if plan.budget is None:
         return number < DEFAULT_SEEDS
-    searched = (
-        plan.run(model, rate, plan.seed) for model in plan.models for rate in plan.rates(model)
-    )
-    counted = {*searched, *itertools.chain(*runs.values())}
-    spent = sum(trained(run).get("seconds", 0.0) for run in counted)
-    of_runs = sum(trained(run)["seconds"] for run in itertools.chain(*runs.values()))
-    return number < MAX_SEEDS and spent + of_runs / number <= plan.budget
+    of_seeds = list(itertools.chain(*runs.values()))
+    spent = _seconds({*searched, *of_seeds})
+    return number < MAX_SEEDS and spent + _seconds(of_seeds) / number <= plan.budget

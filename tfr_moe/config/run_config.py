@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from tfr_moe.config.settings import (
     TrainingSettings,
 )
 from tfr_moe.config.tasks import Task, check_conditions, metric_of, resolve_tasks
-from tfr_moe.errors import UserError, describe
+from tfr_moe.errors import UserError, describe, did_you_mean
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.settings import parse_pairs, read_yaml
 
@@ -73,8 +72,8 @@ class RunConfig(BaseModel):
     own (`ModelSpec.defaults`); those of the first paper are the preset `paper`.
 
     Raises:
-        pydantic.ValidationError: for an unknown setting, a value that does not fit, or a setting
-            that the model does not use with a value other than its default.
+        pydantic.ValidationError: for an unknown setting, one that the model does not use, or a
+            value that does not fit.
 
     Example:
         >>> config = make_config({"model": "adv_hsc_moe", "top_k": 2, "learning_rate": 1e-3})
@@ -112,8 +111,8 @@ class RunConfig(BaseModel):
         settings = {**data}
         name = settings.pop("model", "adv_hsc_moe")
         if name not in MODELS:
-            if close := difflib.get_close_matches(str(name), MODELS, n=1):
-                raise ValueError(f"model {name!r} is unknown; did you mean {close[0]!r}?")
+            if hint := did_you_mean(name, MODELS):
+                raise ValueError(f"model {name!r} is unknown; {hint}")
             raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}")
         top = {"model": name} | ({"seed": settings.pop("seed")} if "seed" in settings else {})
         groups: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
@@ -121,32 +120,32 @@ class RunConfig(BaseModel):
             groups[SETTINGS[setting].group][setting] = value
         for key, value in settings.items():
             if key in SETTINGS:
-                groups[SETTINGS[key].group][key] = value
+                named = {key: value}
+                groups[SETTINGS[key].group] |= named
             elif key in GROUPS and isinstance(value, (BaseModel, Mapping)):
-                groups[key] |= dict(value)
+                if isinstance(value, BaseModel):
+                    value = value.model_dump(exclude_unset=True)
+                named = dict(value)
+                groups[key] |= named
             elif key in GROUPS:
                 raise ValueError(f"{key} must be a mapping of setting to value, got {value!r}")
             else:
                 raise ValueError(_unknown(key))
+            for setting in named:
+                if setting in SETTINGS and setting not in MODELS[name].settings:
+                    raise ValueError(
+                        f"{setting} is not used by model {name!r}, whose settings are listed by "
+                        f"`tfr-moe settings {name}`"
+                    )
         return {**top, **groups}
 
     @model_validator(mode="after")
     def _check(self) -> RunConfig:
-        self._check_used()
         self._check_experts()
         self._check_attention()
         self._check_tasks()
         self._check_monitor()
         return self
-
-    def _check_used(self) -> None:
-        for name, value in self.flat().items():
-            unused = name in SETTINGS and name not in self.spec.settings
-            if unused and value != self.spec.default(name):
-                raise ValueError(
-                    f"{name} is not used by model {self.model!r}, whose settings are listed by "
-                    f"`tfr-moe settings {self.model}`"
-                )
 
     def _check_experts(self) -> None:
         count, selected = self.gate.num_experts, self.gate.top_k
@@ -230,7 +229,7 @@ class RunConfig(BaseModel):
             >>> RunConfig().replace(top_k=3).gate.top_k
             3
         """
-        return RunConfig.model_validate({**self.flat(), **changes})
+        return RunConfig.model_validate({**self.flat(used=True), **changes})
 
     @property
     def num_outputs(self) -> int:
@@ -270,8 +269,7 @@ class RunConfig(BaseModel):
 
 def _unknown(key: str) -> str:
     names = ["model", "seed", *SETTINGS]
-    close = difflib.get_close_matches(str(key), names, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"allowed: {', '.join(names)}"
+    hint = did_you_mean(key, names) or f"allowed: {', '.join(names)}"
     return f"unknown key {key!r}; {hint}"
 
 
@@ -298,10 +296,14 @@ def _without_old(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
     elif current.get("dispatch") in _DISPATCH:
         old = current["dispatch"]
         raise UserError(f"{where}: dispatch {old!r} of version 0.1.0 is now {_DISPATCH[old]!r}")
-    # Files of version 0.1.0 hold all settings, and its defaults were the paper's.
     model = MODELS.get(current.get("model", "adv_hsc_moe"))
-    for name, default in PRESETS["paper"].items():
-        if model and name not in model.settings and current.get(name, ()) == default:
+    if model is None or current.keys() == settings.keys():
+        return current
+    # A file of version 0.1.0 holds all settings, also those that its model does not use, and the
+    # defaults of that version were the paper's.
+    for name in set(current) & set(SETTINGS) - set(model.settings):
+        value = tuple(current[name]) if isinstance(current[name], list) else current[name]
+        if value in (PRESETS["paper"].get(name), model.default(name)):
             del current[name]
     return current
 

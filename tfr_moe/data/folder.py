@@ -60,7 +60,7 @@ class DataFolder:
         self.path = Path(path)
         if not self.path.is_dir():
             what = (
-                "is a file; build a data set from it first"
+                "is a file; read it into a data frame, or build a data set from it"
                 if self.path.exists()
                 else "no such folder"
             )
@@ -223,7 +223,8 @@ def open_data(
     Raises:
         UserError: for one of these arguments, or see `DataFolder`.
     """
-    for name, value in (of_frames or {}).items():
+    is_file = isinstance(data, (str, Path)) and Path(data).is_file()
+    for name, value in ({} if is_file else of_frames or {}).items():
         if value is not None:
             raise UserError(f"{name}: a data-set folder has it already. Received: {name}")
     return data if isinstance(data, DataFolder) else DataFolder(data)

@@ -44,7 +44,7 @@ from tfr_moe.data.limits import (
 )
 from tfr_moe.data.lists import Lists, group, is_validation
 from tfr_moe.elwc.categories import NO_MAJORITY
-from tfr_moe.elwc.order import OrderSums
+from tfr_moe.elwc.order import ONE_ITEM, OrderSums
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     PACKED,
@@ -238,6 +238,8 @@ def training_data(
             table = to_table(validation, frame_columns(schema))
             parts = {"validation": group(table, schema).in_record_order(1)}
             splits |= parse(table, schema, cut(table, schema, parts, limits), limits=limits)
+    if (np.diff(splits["train"].row_splits) == 1).all():
+        limits.log(f"warning: {ONE_ITEM}")
     if schema.position is None:
         order = OrderSums()
         order.add(splits["train"].example[schema.label][:, 0] > 0, splits["train"].row_splits)

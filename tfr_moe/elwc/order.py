@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 UNIT = 1 << 20
 """Sums are in integer units of 1 / UNIT, so that they do not depend on the order of the lists."""
 
+ONE_ITEM = "every list has one item: there is nothing to rank; the items of a list share its ID"
 _MIN_LISTS = 100
 _MIN_DIFFERENCE = 0.02
 _MIN_DEVIATIONS = 5.0

@@ -102,8 +102,10 @@ def task_of(metric: str, tasks: Sequence[str]) -> str:
 def check_schema(loaded: LoadedRun | BaselineRun, data: DataFolder) -> None:
     """Raises a UserError for a run that was trained with another schema than that of the data."""
     if loaded.schema != data.schema:
+        of_run, of_data = loaded.schema.model_dump(), data.schema.model_dump()
+        other = ", ".join(key for key in of_run if of_run[key] != of_data[key])
         raise UserError(
-            f"run {loaded.path}: was trained with another schema than that of {data.path}"
+            f"run {loaded.path}: was trained with another schema than that of {data.path}: {other}"
         )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.errors import UserError
+from tfr_moe.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,17 +119,19 @@ def column_of(table: pa.Table, name: str, role: str = "column") -> pa.ChunkedArr
     """Returns a column.
 
     Raises:
-        UserError: if there is none of that name; the message lists those there are.
+        UserError: if there is none of that name; the message lists them, and has the nearest.
 
     Example:
         >>> column_of(arrow().table({"price": [1.0]}), "prize")
         Traceback (most recent call last):
-        tfr_moe.errors.UserError: column 'prize' is missing; there are: price
+        tfr_moe.errors.UserError: column 'prize' is missing; there are: price; did you mean 'price'?
     """
     if name not in table.column_names:
         names = table.column_names
         listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-        raise UserError(f"{role} {name!r} is missing; there are: {listed or 'no columns'}")
+        hint = did_you_mean(name, names)
+        text = f"{role} {name!r} is missing; there are: {listed or 'no columns'}"
+        raise UserError(f"{text}; {hint}" if hint else text)
     return _without_views(table.column(name))
 
 
@@ -178,7 +180,11 @@ def read_table(path: str | Path) -> pa.Table:
                 # As in `build`, text in any column may be quoted and span lines.
                 options = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
                 convert = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
-                return csv.read_csv(file, parse_options=options, convert_options=convert)
+                table = csv.read_csv(file, parse_options=options, convert_options=convert)
+                for field in table.schema:
+                    if pa.types.is_binary(field.type):
+                        raise UserError(f"{path}: column {field.name!r} is not valid UTF-8")
+                return table
             if plain.endswith((".jsonl", ".ndjson", ".json")):
                 return arrow("json").read_json(file)
     except (OSError, EOFError, pa.ArrowException) as error:

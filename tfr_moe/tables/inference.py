@@ -125,7 +125,7 @@ def infer_schema(
         keep: columns that are features even if they look like leaks, IDs or constants.
 
     Raises:
-        UserError: for a column that does not exist, lists of one row only, or no feature at all.
+        UserError: for a missing column, lists of one row only, or no feature at all.
     """
     labels = [label] if isinstance(label, str) else list(label)
     roles = {"list_id": list_id, "time": time, "position": position, "weight": weight}
@@ -141,9 +141,10 @@ def infer_schema(
         raise UserError("the data frame has no rows")
     lists = _lists(encode(table.column(list_id)))
     if not lists.continues.any():
-        raise UserError(
-            f"list_id {list_id!r}: every list has one row, so scopes cannot be inferred"
-        )
+        raise UserError(f"list_id {list_id!r}: every list has one row; its items share an ID")
+    first = table.column(time).drop_null()[:1].to_pylist() if time else []
+    if first and isinstance(first[0], str) and not are_times(first):
+        raise UserError(f"time {time!r}: expected ISO 8601 time or Unix seconds, got {first[0]!r}")
     relevant = {name: _numbers(table, name) > 0 for name in labels}
     scan = _Scan(lists, relevant, set(keep) | set(categories))
     features: dict[str, dict[str, Any]] = {}
@@ -162,6 +163,8 @@ def infer_schema(
         decisions.append(decision)
         if feature is not None:
             features[name] = feature
+    if time is None:
+        decisions = [d._replace(warning=d.warning or d.reason == _TIME) for d in decisions]
     if not features:
         raise UserError("no column is left as a feature; name the columns to use with `keep`")
     scopes: dict[str, dict[str, NDArray[np.int32]]] = {"context": {}, "example": {}}
@@ -194,9 +197,7 @@ def _lists(ids: Ids) -> _Lists:
 def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
     values = _as_numbers(table.column(name))
     if values is None:
-        kind = (
-            str(table.column(name).type).replace("large_string", "text").replace("string", "text")
-        )
+        kind = re.sub("(large_)?string", "text", str(table.column(name).type))
         raise UserError(f"label {name!r}: expected numbers, got {kind}")
     return values
 
@@ -369,8 +370,7 @@ class _Scan:
 
 def _skewness(values: NDArray[np.float64]) -> float:
     centred = values - values.mean()
-    deviation = float(np.sqrt(np.mean(centred**2)))
-    return float(np.mean(centred**3)) / deviation**3 if deviation > 0 else 0.0
+    return float(np.mean(centred**3) / np.std(values) ** 3) if np.std(values) > 0 else 0.0
 
 
 def embedding_width(distinct: int) -> int:

@@ -34,6 +34,7 @@ def are_times(words: Sequence[Any]) -> bool:
         (True, False)
     """
     try:
-        return bool([datetime.fromisoformat(str(word)) for word in words[:_SAMPLE] if word])
+        texts = [str(word).strip().removesuffix(" UTC") for word in words[:_SAMPLE] if word]
+        return bool([datetime.fromisoformat(text.replace("Z", "+00:00")) for text in texts])
     except ValueError:
         return False

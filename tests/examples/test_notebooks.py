@@ -1,0 +1,39 @@
+"""The notebooks run in an empty folder, each in a process of its own, and have their outputs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples" / "notebooks").glob("*.ipynb"))
+
+
+def cells(path):
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    assert notebook["nbformat"] == 4
+    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_outputs_are_stored_and_the_page_names_the_notebook(path, repository):
+    numbers = [cell["execution_count"] for cell in cells(path)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert any(cell["outputs"] for cell in cells(path))
+    assert f"{path.name}" in (repository / "docs" / "index.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_all_cells_run_in_order(path, repository, tmp_path):
+    runner = repository / "scripts" / "run_notebook.py"
+    done = subprocess.run(
+        [sys.executable, runner, path],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
