@@ -18,7 +18,6 @@ from tfr_moe.beam.sources.registry import (
     schema_columns,
 )
 from tfr_moe.beam.transforms.deduplicate import Deduplicate, Deduplication, add_grades
-from tfr_moe.beam.transforms.history_features import HistoryFeature, add_history, load_features
 from tfr_moe.beam.transforms.tables import JoinTable
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
@@ -57,9 +56,6 @@ class SearchLogOptions(SourceOptions):
         (),
         description="with join: columns that form the key of the table; column:other where the "
         "table uses another name",
-    )
-    history_features: str = Field(
-        "", description="YAML file with history features, see docs/sources.md"
     )
 
     @field_validator("grades")
@@ -101,23 +97,16 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
             column.
     """
     sizes = match(pattern)
-    history = load_features(options.history_features) if options.history_features else []
-    if history and schema.time is None:
-        raise UserError(
-            f"history_features {options.history_features}: the schema names no time column"
-        )
     if options.attribution_hours is not None and schema.time is None:
         raise UserError("attribution_hours: the schema names no time column")
     left_on, right_on = options.join_columns()
     table = match(options.join, "join") if options.join else {}
     joined = _joined_columns(table, right_on)
-    made = {feature.name for feature in history} | joined
-    made |= {schema.label} if options.grades else set()
+    made = joined | ({schema.label} if options.grades else set())
     needed = [column for column in schema_columns(schema) if column not in made]
     needed += [column for column, _ in options.grade_columns()]
     needed += left_on
     needed += [options.merge] if options.merge else []
-    needed += [column for f in history for column in f.needs() if column not in made]
     nested = options.items
     for path in sizes:
         present = nested_columns(path, nested) if nested else columns(path)
@@ -126,12 +115,12 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
     rows: beam.PTransform = ReadFiles(sizes, reader)
     join = None
     if options.join:
-        # Columns that neither schema nor history features name stay out of the rows.
-        wanted = {*schema_columns(schema), *(column for f in history for column in f.needs())}
+        # Columns that the schema does not name stay out of the rows.
+        wanted = sorted(joined.intersection(schema_columns(schema)))
         rows_of_table = ReadFiles(table, read, first=len(sizes))
-        join = JoinTable(rows_of_table, left_on, right_on, sorted(joined & wanted))
-    if options.grades or options.merge or join or history:
-        rows = _Transformed(rows, schema, options, join, history)
+        join = JoinTable(rows_of_table, left_on, right_on, wanted)
+    if options.grades or options.merge or join:
+        rows = _Transformed(rows, schema, options, join)
     return Input(rows, [*sizes, *table], sum(sizes.values()) + sum(table.values()))
 
 
@@ -148,7 +137,7 @@ def _joined_columns(table: dict[str, int], key: tuple[str, ...]) -> set[str]:
 
 
 class _Transformed(beam.PTransform):
-    """Pipeline -> `SourceRows`: graded, merged, joined, with history features."""
+    """Pipeline -> `SourceRows`: graded, merged, joined."""
 
     def __init__(
         self,
@@ -156,14 +145,13 @@ class _Transformed(beam.PTransform):
         schema: FeatureSchema,
         options: SearchLogOptions,
         join: JoinTable | None,
-        history: list[HistoryFeature],
     ):
         super().__init__()
         self._read, self._schema, self._options = read, schema, options
-        self._join, self._history = join, history
+        self._join = join
 
     def expand(self, pipeline: beam.Pipeline) -> SourceRows:
-        """Applies the steps; history features come last, since they may use any column."""
+        """Applies the steps."""
         schema, options = self._schema, self._options
         batches = pipeline | "ReadLogs" >> self._read
         empty = pipeline | "Empty" >> beam.Create([])
@@ -188,8 +176,4 @@ class _Transformed(beam.PTransform):
             batches, table = batches | "Join" >> self._join
             counts.append(table.counts)
             rejects = table.rejects
-        if self._history:
-            assert schema.time is not None
-            batches, more = add_history(batches, batches, self._history, schema.time)
-            counts += more
         return SourceRows(batches, rejects, counts | "LogCounts" >> beam.Flatten())

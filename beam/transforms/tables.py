@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,36 +11,8 @@ from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowKey
 from tfr_moe.beam.transforms.joins import JoinByKey, key_of
 from tfr_moe.elwc.values import RowError, is_missing
 
-_TAG = re.compile(r"<[^>]*>")
 KeyedValues = tuple[RowKey, tuple[Any, ...]]
 """(row key, values of the columns)"""
-
-
-def clean_name(name: str) -> str:
-    """Returns a category name without HTML entities (however often escaped), tags, extra blanks.
-
-    Example:
-        >>> clean_name("Literary,&amp;nbsp; Sci-Fi &amp;amp; Mystery ")
-        'Literary, Sci-Fi & Mystery'
-    """
-    while (resolved := html.unescape(name)) != name:
-        name = resolved
-    return " ".join(_TAG.sub(" ", name).split())
-
-
-def path_of(value: Any, separator: str) -> list[str]:
-    """Returns the names of a category path, top first, from a list or separated text."""
-    if is_missing(value):
-        return []
-    parts = value.split(separator) if isinstance(value, str) else value
-    if isinstance(parts, (Mapping, bytes)) or not isinstance(parts, Iterable):
-        return []
-    names = [clean_name(part) for part in map(str, parts)]
-    return [name for name in names if name]
-
-
-def _columns(key: str | Sequence[str]) -> tuple[str, ...]:
-    return (key,) if isinstance(key, str) else tuple(key)
 
 
 class Table(NamedTuple):
@@ -54,37 +24,25 @@ class Table(NamedTuple):
 
 
 class ReadTable(beam.PTransform):
-    """Pipeline -> `Table` of (key, values of `columns`), one entry per key.
+    """Batches of rows -> `Table` of (key, values of `columns`), one entry per key.
 
     Of several rows with one key, the first value of each column wins; duplicates are counted.
 
     Args:
-        rows: transform from the pipeline to batches of rows.
-        key: the column, or columns, with the key.
+        key: the columns that form the key.
         columns: columns to keep.
-        levels: those of `columns` that hold category names, to be cleaned.
         thing: name of the rows in the counts.
     """
 
-    def __init__(
-        self,
-        rows: beam.PTransform,
-        key: str | Sequence[str],
-        columns: Sequence[str],
-        levels: Sequence[str] = (),
-        thing: str = "items",
-    ):
+    def __init__(self, key: Sequence[str], columns: Sequence[str], thing: str = "items"):
         super().__init__()
-        self._rows, self._thing = rows, thing
-        self._parse = ParseEntries(key, columns, levels, thing)
+        self._thing = thing
+        self._parse = ParseEntries(key, columns, thing)
 
-    def expand(self, pipeline: beam.Pipeline) -> Table:
-        """Reads the rows and resolves duplicates."""
-        parsed = (
-            pipeline
-            | "Read" >> self._rows
-            | "Parse" >> beam.ParDo(self._parse).with_outputs(COUNTS, REJECTS, main="rows")
-        )
+    def expand(self, batches: beam.PCollection) -> Table:
+        """Parses the rows and resolves duplicates."""
+        parse = beam.ParDo(self._parse).with_outputs(COUNTS, REJECTS, main="rows")
+        parsed = batches | "Parse" >> parse
         resolved = (
             parsed.rows
             | "ByKey" >> beam.GroupByKey()
@@ -98,16 +56,13 @@ class ParseEntries(CountingDoFn):
     """Batches of rows -> (key, (row key, values)); rows without a key -> `rejects`.
 
     Args:
-        key, columns, levels, thing: as for `ReadTable`.
+        key, columns, thing: as for `ReadTable`.
     """
 
-    def __init__(
-        self, key: str | Sequence[str], columns: Sequence[str], levels: Sequence[str], thing: str
-    ):
-        self._key = _columns(key)
+    def __init__(self, key: Sequence[str], columns: Sequence[str], thing: str):
+        self._key = tuple(key)
         self._thing = thing
         self._columns = list(columns)
-        self._levels = set(levels)
 
     def process(self, batch: list[RawRow]) -> Iterator[Any]:
         """Parses a batch."""
@@ -121,21 +76,15 @@ class ParseEntries(CountingDoFn):
                 except RowError as error:
                     reason = str(error)
             if reason is None:
-                yield key, (row.key, tuple([self._value(c, columns) for c in self._columns]))
+                yield key, (row.key, tuple([_value(columns, c) for c in self._columns]))
             else:
                 self.tally["source", self._thing, "rejected"] += 1
                 yield beam.pvalue.TaggedOutput(REJECTS, row.reject(reason))
 
-    def _value(self, column: str, values: Mapping[str, Any]) -> Any:
-        value = values.get(column)
-        if is_missing(value):
-            return None
-        if column not in self._levels:
-            return value
-        name = clean_name(str(value))
-        if name != value:
-            self.tally["noted", "category names cleaned"] += 1
-        return name or None
+
+def _value(values: Mapping[str, Any], column: str) -> Any:
+    value = values.get(column)
+    return None if is_missing(value) else value
 
 
 def merge_rows(rows: Iterable[KeyedValues]) -> tuple[tuple[Any, ...], int, bool]:
@@ -184,12 +133,12 @@ class TableLookup:
     """Columns of a table entry; a `joins.Lookup`.
 
     Args:
-        key: the column, or columns, of the rows with the key.
+        key: the columns of the rows that form the key.
         columns: the columns of the table.
     """
 
-    def __init__(self, key: str | Sequence[str], columns: Sequence[str]):
-        self.key = _columns(key)
+    def __init__(self, key: Sequence[str], columns: Sequence[str]):
+        self.key = tuple(key)
         self.row_columns: list[str] = []
         self.names = list(columns)
 
@@ -227,7 +176,7 @@ class JoinTable(beam.PTransform):
 
     def expand(self, batches: beam.PCollection) -> tuple[beam.PCollection, Table]:
         """Reads the table and joins it."""
-        read = ReadTable(self._rows, self._right_on, self._columns, thing="joined rows")
-        table = batches.pipeline | "Table" >> read
+        read = ReadTable(self._right_on, self._columns, thing="joined rows")
+        table = batches.pipeline | "ReadTable" >> self._rows | "Table" >> read
         join = JoinByKey(TableLookup(self._left_on, self._columns))
         return (batches, table.entries) | "JoinTable" >> join, table

@@ -22,11 +22,18 @@ from typing import Any, Literal, NamedTuple
 import apache_beam as beam
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from tfr_moe.beam.rows import COUNTS, CountingDoFn, RawRow, RowKey
-from tfr_moe.beam.transforms.joins import JoinByKey, join_key, row_time
-from tfr_moe.elwc.values import RowError, is_missing, to_id, to_number
+from tfr_moe.beam.sources import (
+    COUNTS,
+    CountingDoFn,
+    JoinByKey,
+    RawRow,
+    RowKey,
+    join_key,
+    row_time,
+)
+from tfr_moe.elwc import RowError, is_missing, to_id, to_number
 from tfr_moe.errors import UserError, describe
-from tfr_moe.utils.settings import read_yaml
+from tfr_moe.utils import read_yaml
 
 _DAY = 86400.0
 
