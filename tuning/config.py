@@ -59,7 +59,7 @@ class SweepConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     base: RunConfig
-    space: str | dict[str, Any]
+    space: dict[str, Any]
     algorithm: Algorithm = "grid"
     objective: Objective = Objective(name="session_auc")
     seeds: tuple[int, ...] = ()
@@ -119,10 +119,10 @@ def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig
         UserError: naming the invalid key.
 
     Example:
-        >>> config = make_sweep_config({"space": "lambda_grid", "seeds": 2})
+        >>> config = make_sweep_config({"space": {"top_k": [1, 2]}, "seeds": 2})
         >>> config.seeds, config.objective.name
         ((1, 2), 'session_auc')
-        >>> make_sweep_config({"spaces": "lambda_grid"})
+        >>> make_sweep_config({"spaces": {"top_k": [1, 2]}})
         Traceback (most recent call last):
         tfr_moe.errors.UserError: sweep config: unknown key 'spaces'; did you mean 'space'?
     """

@@ -1,4 +1,4 @@
-"""Search spaces: presets by name, settings with values or ranges, or a Python function."""
+"""Search spaces: settings with values or ranges, or a Python function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 
 from tfr_moe.config import MODELS, RunConfig, make_config
 from tfr_moe.errors import UserError
-from tfr_moe.schema import FeatureSchema
 
 from .dimensions import (
     ChoiceDimension,
@@ -25,21 +24,6 @@ from .dimensions import (
 )
 
 EXPERTS = ("num_experts", "top_k", "num_adversarial")
-POWERS_OF_TEN = [0.1, 0.01, 0.001, 0.0001]
-PRESETS: dict[str, dict[str, Any]] = {
-    # Table VIII of Adv & HSC-MoE.
-    "lambda_grid": {"hsc_weight": POWERS_OF_TEN, "adversarial_weight": POWERS_OF_TEN},
-    # Fig. 6.
-    "experts": {"num_experts": [10, 16, 32], "top_k": [2, 4], "num_adversarial": [1, 2]},
-    # Table VII: context features that describe the query and the user; None finds them by name.
-    "gate_input": {"query": None, "user": None},
-    "architecture": {
-        "expert_hidden_dims": [[1024, 512, 256], [512, 256, 128], [256, 128, 64], [64, 32]],
-        "embedding_dim": [8, 16, 32],
-        "activation": ["relu", "gelu"],
-        "trunk": ["none", "attention"],
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -47,7 +31,7 @@ class SearchSpace:
     """What a sweep varies.
 
     Attributes:
-        description: the space as in YAML, with defaults.
+        description: the space as in YAML.
         dimensions: its hyper-parameters; empty for a function.
         function: takes KerasTuner's `HyperParameters` and returns run settings.
     """
@@ -85,37 +69,27 @@ class SearchSpace:
         return settings, {key: value for _, part in parts for key, value in part.items()}
 
 
-def make_space(
-    description: str | Mapping[str, Any], base: RunConfig, schema: FeatureSchema
-) -> SearchSpace:
+def make_space(description: Mapping[str, Any], base: RunConfig) -> SearchSpace:
     """Makes the space that a configuration describes.
 
     Args:
-        description: name of a preset; `{preset: NAME, ...}` with other values;
-            `{function: FILE.py:NAME}`; or a mapping of settings to lists of values or ranges.
+        description: a mapping of settings to lists of values or ranges, or
+            `{function: FILE.py:NAME}`.
         base: the settings that all trials share.
-        schema: of the data set.
 
     Raises:
-        UserError: if it does not fit the model or the data.
+        UserError: if it does not fit the model.
 
     Example:
-        >>> schema = FeatureSchema(list_id="q", labels=["y"], features=[
-        ...     {"name": "a", "scope": "context", "kind": "categorical"}])
-        >>> make_space("lambda_grid", RunConfig(), schema).size
-        16
-        >>> make_space({"learning_rate": [1e-3, 1e-4], "top_k": [2, 4]}, RunConfig(), schema).size
+        >>> make_space({"learning_rate": [1e-3, 1e-4], "top_k": [2, 4]}, RunConfig()).size
         4
     """
-    settings = {"preset": description} if isinstance(description, str) else dict(description)
+    settings = dict(description)
     if not settings:
         raise UserError("space: is empty")
     if "function" in settings:
         return _from_function(settings)
-    if "preset" in settings:
-        space = _from_preset(settings, base, schema)
-    else:
-        space = SearchSpace(settings, _dimensions(settings, base))
+    space = SearchSpace(settings, _dimensions(settings, base))
     _check(space, base)
     return space
 
@@ -189,70 +163,6 @@ def _from_function(settings: Mapping[str, Any]) -> SearchSpace:
     if where.endswith(".py"):
         reference = f"{Path(where).resolve()}:{name}"
     return SearchSpace({"function": reference}, function=function)
-
-
-# ------------------------------------------------------------------------------------------ presets
-
-
-def _group(group: str, names: Any, schema: FeatureSchema) -> list[str]:
-    """The named context features; by default those whose names begin with the group's."""
-    context = [feature.name for feature in schema.select("context")]
-    if names is None:
-        matching = [name for name in context if name.startswith(group)]
-        if not matching:
-            raise UserError(
-                f"space gate_input: no context feature name begins with {group!r}; set {group} to "
-                f"a list of features, or to [] to omit it; allowed: {', '.join(context)}"
-            )
-        return matching
-    names = [names] if isinstance(names, str) else list(names)
-    for name in names:
-        if name not in context:
-            raise UserError(
-                f"space gate_input: {group}: {name!r} is not a context feature; "
-                f"allowed: {', '.join(context)}"
-            )
-    return names
-
-
-def _gate_input(values: dict[str, Any], schema: FeatureSchema) -> ChoiceDimension:
-    if schema.hierarchy is None:
-        raise UserError("space gate_input: the schema has no hierarchy of categories")
-    sub, top = schema.hierarchy.child, schema.hierarchy.parent
-    rows = {"SC": (sub,), "TC+SC": (top, sub)}
-    for group in ("query", "user"):
-        values[group] = _group(group, values[group], schema)
-        if values[group]:
-            rows[f"{group}+TC+SC"] = (*values[group], top, sub)
-    rows["all"] = ("all",)
-    options = {label: tuple(dict.fromkeys(features)) for label, features in rows.items()}
-    settings = tuple((label, {"gate_features": features}) for label, features in options.items())
-    return ChoiceDimension("gate_input", settings)
-
-
-def _from_preset(settings: dict[str, Any], base: RunConfig, schema: FeatureSchema) -> SearchSpace:
-    name = settings["preset"]
-    if name not in PRESETS:
-        raise UserError(f"space {name!r} is unknown; allowed: {', '.join(PRESETS)}")
-    for key in settings:
-        if key != "preset" and key not in PRESETS[name]:
-            known = ", ".join(PRESETS[name])
-            raise UserError(f"space {name}: unknown key {key!r}; allowed: {known}")
-    values = {**PRESETS[name], **settings}
-    del values["preset"]
-    needed = ["gate_features"] if name == "gate_input" else list(values)
-    of_model = [key for key in needed if key in MODELS[base.model].settings]
-    if not of_model:
-        raise UserError(f"space {name}: model {base.model!r} has none of {', '.join(needed)}")
-    if MODELS[base.model].attention and "trunk" in of_model:
-        # It has the encoder whatever `trunk` is: every trial would run twice.
-        of_model.remove("trunk")
-    dimensions: tuple[Dimension, ...]
-    if name == "gate_input":
-        dimensions = (_gate_input(values, schema),)
-    else:
-        dimensions = _dimensions({key: values[key] for key in of_model}, base)
-    return SearchSpace({"preset": name, **values}, dimensions)
 
 
 def _check(space: SearchSpace, base: RunConfig) -> None:
