@@ -21,8 +21,7 @@ from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run import check_names, make_builder, make_scorer
 
 from .config import Direction, Objective
-from .dimensions import ChoiceDimension, settings_above
-from .search_space import SearchSpace, make_space
+from .search_space import ChoiceDimension, SearchSpace, make_space, settings_above
 
 kt: Any = import_keras_tuner()
 

@@ -16,8 +16,8 @@ from tfr_moe.config import RunConfig, make_config
 from tfr_moe.errors import UserError
 from tfr_moe.utils.settings import read_yaml
 
-from .dimensions import settings_above
 from .formatting import sort_key
+from .search_space import settings_above
 from .sweep_folder import (
     SWEEP_FILE,
     TRIALS_FOLDER,

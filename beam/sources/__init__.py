@@ -41,9 +41,8 @@ from tfr_moe.beam.sources.registry import (
     sources,
     split_of,
 )
-from tfr_moe.beam.transforms.joins import JoinByKey, join_key, row_time
+from tfr_moe.beam.transforms.joins import JoinByKey, ReadTable, TableLookup, join_key, row_time
 from tfr_moe.beam.transforms.shards import TimeBounds, list_hash
-from tfr_moe.beam.transforms.tables import ReadTable, TableLookup
 
 __all__ = [
     "COUNTS",

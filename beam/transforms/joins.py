@@ -1,4 +1,4 @@
-"""Joins columns into batches of rows by key.
+"""Reads tables by key, such as items with their categories, and joins columns into batches of rows.
 
 Rows stay in their batches. Only key, time and index of a row travel to the data of the key, and
 only the new columns travel back: no worker has to hold the other side, and a key with millions of
@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import apache_beam as beam
 
-from tfr_moe.beam.rows import RawRow, RowKey
+from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowKey
 from tfr_moe.beam.sorted_groups import CoGroupSorted
 from tfr_moe.elwc.values import RowError, is_missing, to_id, to_time
 
@@ -145,3 +145,174 @@ def _fill(
                 row = row._replace(values={**row.values, **columns})
             filled.append(row)
         yield filled
+
+
+KeyedValues = tuple[RowKey, tuple[Any, ...]]
+"""(row key, values of the columns)"""
+
+
+class Table(NamedTuple):
+    """A table by key: `entries` of (key, values), with counts and rejects of its rows."""
+
+    entries: beam.PCollection
+    counts: beam.PCollection
+    rejects: beam.PCollection
+
+
+class ReadTable(beam.PTransform):
+    """Batches of rows -> `Table` of (key, values of `columns`), one entry per key.
+
+    Of several rows with one key, the first value of each column wins; duplicates are counted.
+
+    Args:
+        key: the columns that form the key.
+        columns: columns to keep.
+        thing: name of the rows in the counts.
+    """
+
+    def __init__(self, key: Sequence[str], columns: Sequence[str], thing: str = "items"):
+        super().__init__()
+        self._thing = thing
+        self._parse = ParseEntries(key, columns, thing)
+
+    def expand(self, batches: beam.PCollection) -> Table:
+        """Parses the rows and resolves duplicates."""
+        parse = beam.ParDo(self._parse).with_outputs(COUNTS, REJECTS, main="rows")
+        parsed = batches | "Parse" >> parse
+        resolved = (
+            parsed.rows
+            | "ByKey" >> beam.GroupByKey()
+            | "Merge" >> beam.ParDo(MergeEntries(self._thing)).with_outputs(COUNTS, main="entries")
+        )
+        counts = (parsed[COUNTS], resolved[COUNTS]) | "Counts" >> beam.Flatten()
+        return Table(resolved.entries, counts, parsed[REJECTS])
+
+
+class ParseEntries(CountingDoFn):
+    """Batches of rows -> (key, (row key, values)); rows without a key -> `rejects`.
+
+    Args:
+        key, columns, thing: as for `ReadTable`.
+    """
+
+    def __init__(self, key: Sequence[str], columns: Sequence[str], thing: str):
+        self._key = tuple(key)
+        self._thing = thing
+        self._columns = list(columns)
+
+    def process(self, batch: list[RawRow]) -> Iterator[Any]:
+        """Parses a batch."""
+        self.tally["source", self._thing, "read"] += len(batch)
+        for row in batch:
+            reason = row.error
+            if reason is None:
+                columns = row.columns()
+                try:
+                    key = key_of(columns, self._key)
+                except RowError as error:
+                    reason = str(error)
+            if reason is None:
+                yield key, (row.key, tuple([_value(columns, c) for c in self._columns]))
+            else:
+                self.tally["source", self._thing, "rejected"] += 1
+                yield beam.pvalue.TaggedOutput(REJECTS, row.reject(reason))
+
+
+def _value(values: Mapping[str, Any], column: str) -> Any:
+    value = values.get(column)
+    return None if is_missing(value) else value
+
+
+def merge_rows(rows: Iterable[KeyedValues]) -> tuple[tuple[Any, ...], int, bool]:
+    """Returns the first value of each column in the order of the files, the number of rows, and
+    whether rows disagree; a missing value does not contradict another one.
+
+    Example:
+        >>> merge_rows([((0, 5, 0), ("x", None)), ((0, 2, 0), (None, "y"))])
+        (('x', 'y'), 2, False)
+    """
+    best: list[tuple[RowKey, Any] | None] = []
+    count, conflict = 0, False
+    for key, values in rows:
+        best = best or [None] * len(values)
+        for index, value in enumerate(values):
+            before = best[index]
+            if value is None:
+                continue
+            conflict = conflict or (before is not None and before[1] != value)
+            if before is None or key < before[0]:
+                best[index] = key, value
+        count += 1
+    return tuple([None if value is None else value[1] for value in best]), count, conflict
+
+
+class MergeEntries(CountingDoFn):
+    """(key, rows) -> (key, values), see `merge_rows`; counts duplicates."""
+
+    def __init__(self, thing: str):
+        self._thing = thing
+
+    def process(
+        self, keyed: tuple[str, Iterable[KeyedValues]]
+    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Merges the rows of one key."""
+        key, found = keyed
+        values, count, conflict = merge_rows(found)
+        self.tally["source", self._thing, "kept"] += 1
+        if count > 1:
+            outcome = "duplicate that differs" if conflict else "duplicate"
+            self.tally["source", self._thing, outcome] += count - 1
+        yield key, values
+
+
+class TableLookup:
+    """Columns of a table entry; a `joins.Lookup`.
+
+    Args:
+        key: the columns of the rows that form the key.
+        columns: the columns of the table.
+    """
+
+    def __init__(self, key: Sequence[str], columns: Sequence[str]):
+        self.key: Sequence[str] = tuple(key)
+        self.row_columns: list[str] = []
+        self.names = list(columns)
+
+    def prepare(self, known: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Returns the one entry of a key; for an unknown key None in every column."""
+        return next(iter(known), (None,) * len(self.names))
+
+    def values(self, prepared: tuple[Any, ...], time: float, row: Sequence[Any]) -> tuple[Any, ...]:
+        """Returns the columns of the entry."""
+        return prepared
+
+
+class JoinTable(beam.PTransform):
+    """Batches -> (batches with the columns of a table, the `Table`).
+
+    A row whose key is not in the table gets None in the columns; whether that is valid is up to the
+    schema.
+
+    Args:
+        rows: transform from the pipeline to batches of the rows of the table.
+        left_on, right_on: the columns that form the key, as the batches and the table name them.
+        columns: the columns to join.
+    """
+
+    def __init__(
+        self,
+        rows: beam.PTransform,
+        left_on: Sequence[str],
+        right_on: Sequence[str],
+        columns: Sequence[str],
+    ):
+        super().__init__()
+        self._left_on, self._right_on, self._rows = tuple(left_on), tuple(right_on), rows
+        self._columns = columns
+
+    def expand(self, batches: beam.PCollection) -> tuple[beam.PCollection, Table]:
+        """Reads the table and joins it."""
+        read = ReadTable(self._right_on, self._columns, thing="joined rows")
+        table = batches.pipeline | "ReadTable" >> self._rows | "Table" >> read
+        join = JoinByKey(TableLookup(self._left_on, self._columns))
+        return (batches, table.entries) | "JoinTable" >> join, table

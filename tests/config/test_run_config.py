@@ -13,7 +13,7 @@ from tfr_moe.config import (
     load_config,
     make_config,
 )
-from tfr_moe.config.presets import PRESETS
+from tfr_moe.config.models import PRESETS
 from tfr_moe.config.settings import Activation
 from tfr_moe.errors import UserError
 

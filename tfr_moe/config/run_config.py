@@ -17,8 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from tfr_moe.config.models import MODELS, ModelSpec
-from tfr_moe.config.presets import PRESETS, preset_settings
+from tfr_moe.config.models import MODELS, PRESETS, ModelSpec, preset_settings
 from tfr_moe.config.settings import (
     GROUPS,
     SETTINGS,
@@ -311,7 +310,7 @@ def make_config(settings: Mapping[str, Any], where: str = "config") -> RunConfig
 
     Args:
         settings: by flat name or in groups. The key `preset` names settings
-            (`tfr_moe.config.presets`) over which those of the mapping take precedence.
+            (`tfr_moe.config.models`) over which those of the mapping take precedence.
         where: what an error names.
 
     Raises:

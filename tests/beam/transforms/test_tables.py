@@ -1,6 +1,6 @@
 import itertools
 
-from tfr_moe.beam.transforms.tables import merge_rows
+from tfr_moe.beam.transforms.joins import merge_rows
 
 
 def test_rows_of_a_key_are_merged_in_the_order_of_the_files():
