@@ -18,6 +18,7 @@ from tfr_moe.beam.rows import (
 from tfr_moe.beam.sources.files import (
     ReadFiles,
     columns,
+    exists,
     first_line,
     is_valid_text,
     lines,
@@ -30,8 +31,6 @@ from tfr_moe.beam.sources.registry import (
     Input,
     NoOptions,
     Source,
-    SplitFiles,
-    SplitOptions,
     check_columns,
     get_source,
     load_source_modules,
@@ -39,7 +38,6 @@ from tfr_moe.beam.sources.registry import (
     register,
     schema_columns,
     sources,
-    split_of,
 )
 from tfr_moe.beam.transforms.joins import JoinByKey, ReadTable, TableLookup, join_key, row_time
 from tfr_moe.beam.transforms.shards import TimeBounds, list_hash
@@ -59,12 +57,11 @@ __all__ = [
     "Source",
     "SourceOptions",
     "SourceRows",
-    "SplitFiles",
-    "SplitOptions",
     "TableLookup",
     "TimeBounds",
     "check_columns",
     "columns",
+    "exists",
     "first_line",
     "get_source",
     "is_valid_text",
@@ -80,5 +77,4 @@ __all__ = [
     "row_time",
     "schema_columns",
     "sources",
-    "split_of",
 ]
