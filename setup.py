@@ -47,7 +47,7 @@ EXTRAS = {
         f"grpcio-health-checking>=1.60,<1.63; {OLD}",
         f"grpcio-health-checking>=1.72,<1.82; {NEW}",
     ],
-    "tuning": ["jinja2>=3.1", "keras-tuner>=1.4.7"],
+    "tuning": ["jinja2>=3.1", "keras-tuner>=1.4.7", "scikit-learn>=1.3"],
     "baselines": [
         "lightgbm>=4.3",
         "scikit-learn>=1.3",
