@@ -15,6 +15,7 @@ from tfr_moe.beam.rows import (
     SourceOptions,
     SourceRows,
 )
+from tfr_moe.beam.sorted_groups import CoGroupSorted
 from tfr_moe.beam.sources.files import (
     ReadFiles,
     columns,
@@ -39,16 +40,17 @@ from tfr_moe.beam.sources.registry import (
     schema_columns,
     sources,
 )
-from tfr_moe.beam.transforms.joins import JoinByKey, ReadTable, TableLookup, join_key, row_time
+from tfr_moe.beam.transforms.joins import JoinColumns, ReadTable, join_key, row_time
 from tfr_moe.beam.transforms.shards import TimeBounds, list_hash
 
 __all__ = [
     "COUNTS",
     "ENTRY_POINTS",
     "REJECTS",
+    "CoGroupSorted",
     "CountingDoFn",
     "Input",
-    "JoinByKey",
+    "JoinColumns",
     "NoOptions",
     "RawRow",
     "ReadFiles",
@@ -57,7 +59,6 @@ __all__ = [
     "Source",
     "SourceOptions",
     "SourceRows",
-    "TableLookup",
     "TimeBounds",
     "check_columns",
     "columns",

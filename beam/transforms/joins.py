@@ -1,15 +1,14 @@
 """Reads tables by key, such as items with their categories, and joins columns into batches of rows.
 
-Rows stay in their batches. Only key, time and index of a row travel to the data of the key, and
-only the new columns travel back: no worker has to hold the other side, and a key with millions of
-rows is processed row by row.
+Rows stay in their batches. Only key and index of a row travel to the entry of the key, and only the
+new columns travel back: no worker has to hold the other side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 
@@ -18,28 +17,8 @@ from tfr_moe.beam.sorted_groups import CoGroupSorted
 from tfr_moe.elwc.values import RowError, is_missing, to_id, to_time
 
 _SEPARATOR = "\x1f"
-Query = tuple[int, float, tuple[Any, ...]]
-"""(index of the row in its batch, its time, its values of `Lookup.row_columns`)"""
-
-
-class Lookup(Protocol):
-    """Computes columns of a row from the data of its key.
-
-    Attributes:
-        key: the columns that form the key.
-        row_columns: other columns of the row that it reads.
-        names: the columns that it makes.
-    """
-
-    key: Sequence[str]
-    row_columns: list[str]
-    names: list[str]
-
-    def prepare(self, known: Iterable[Any]) -> Any:
-        """Prepares the data of one key for `values`."""
-
-    def values(self, prepared: Any, time: float, row: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns the values of `names` for one row."""
+KeyedValues = tuple[RowKey, tuple[Any, ...]]
+"""(row key, values of the columns)"""
 
 
 def row_time(row: RawRow, column: str | None) -> float | None:
@@ -70,85 +49,73 @@ def key_of(values: Mapping[str, Any], columns: Sequence[str]) -> str:
 
 
 def join_key(row: RawRow, columns: Sequence[str]) -> str | None:
-    """Returns `key_of` a row, None where it has none."""
+    """Returns `key_of` a row, None where it has none or was not parsed."""
+    if row.error is not None or isinstance(row.values, str):
+        return None
     try:
         return key_of(row.columns(), columns)
     except RowError:
         return None
 
 
-class JoinByKey(beam.PTransform):
-    """(batches, known) -> batches whose rows have the columns of a lookup as well.
+class JoinColumns(beam.PTransform):
+    """(batches, entries) -> batches whose rows have the columns of a table as well.
 
-    `known` is a collection of (key, value), the values being those that `Lookup.prepare` takes. A
-    row without a key is treated as one of an unknown key; a row without a valid time is not
-    changed, since the parser will reject it.
+    `entries` are those of a `Table`. A row without a key, or with an unknown one, gets None.
 
     Args:
-        lookup: computes the columns.
-        time: column with the time; None where the lookup does not depend on it.
+        key: the columns of the rows that form the key.
+        columns: the columns of the entries.
     """
 
-    def __init__(self, lookup: Lookup, time: str | None = None):
+    def __init__(self, key: Sequence[str], columns: Sequence[str]):
         super().__init__()
-        self._lookup = lookup
-        self._time = time
+        self._key, self._columns = tuple(key), list(columns)
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
-        """Sends queries, computes columns, and puts them into their rows."""
-        batches, known = inputs
-        lookup = self._lookup
-        queries = batches | "Queries" >> beam.FlatMap(_queries, lookup, self._time)
-        answers = (known, queries) | "Answers" >> CoGroupSorted(partial(_answers, lookup=lookup))
+        """Sends keys to the entries, and puts the values of these into the rows."""
+        batches, entries = inputs
+        keys = batches | "Keys" >> beam.FlatMap(_keys, self._key)
+        values = (entries, keys) | "Values" >> CoGroupSorted(_values)
         keyed = batches | "KeyByBatch" >> beam.Map(lambda batch: (batch[0].key, batch))
-        filled = (answers, keyed) | "Fill" >> CoGroupSorted(partial(_fill, lookup=lookup))
+        fill = partial(_fill, columns=self._columns)
+        filled = (values, keyed) | "Fill" >> CoGroupSorted(fill)
         return filled | "Rows" >> beam.Map(lambda batch: batch).with_output_types(list[RawRow])
 
 
-def _queries(
-    batch: list[RawRow], lookup: Lookup, time: str | None
-) -> Iterator[tuple[str, tuple[RowKey, list[Query]]]]:
-    queries: dict[str, list[Query]] = {}
+def _keys(
+    batch: list[RawRow], columns: Sequence[str]
+) -> Iterator[tuple[str, tuple[RowKey, list[int]]]]:
+    """Yields (key, (key of the batch, indices of the rows with that key))."""
+    indices: dict[str, list[int]] = {}
     for index, row in enumerate(batch):
-        when = row_time(row, time)
-        key = None if when is None else join_key(row, lookup.key)
-        if when is not None and key is not None:
-            get = row.columns().get
-            query = (index, when, tuple([get(column) for column in lookup.row_columns]))
-            queries.setdefault(key, []).append(query)
-    for key, found in queries.items():
-        yield key, (batch[0].key, found)
+        key = join_key(row, columns)
+        if key is not None:
+            indices.setdefault(key, []).append(index)
+    for key, rows in indices.items():
+        yield key, (batch[0].key, rows)
 
 
-def _answers(
-    key: str, known: list[Any], queries: Iterable[tuple[RowKey, list[Query]]], lookup: Lookup
+def _values(
+    key: str, entries: list[tuple[Any, ...]], queries: Iterable[tuple[RowKey, list[int]]]
 ) -> Iterator[tuple[RowKey, list[tuple[int, tuple[Any, ...]]]]]:
-    prepared = lookup.prepare(known)
-    for batch, found in queries:
-        yield batch, [(index, lookup.values(prepared, time, row)) for index, time, row in found]
+    for batch, rows in queries if entries else ():
+        yield batch, [(index, entries[0]) for index in rows]
 
 
 def _fill(
-    key: RowKey, answers: list[Any], batches: Iterable[list[RawRow]], lookup: Lookup
+    key: RowKey, values: list[Any], batches: Iterable[list[RawRow]], columns: Sequence[str]
 ) -> Iterator[list[RawRow]]:
-    found = dict(entry for answer in answers for entry in answer)
-    unknown = lookup.prepare(())
+    by_row = dict(entry for of_key in values for entry in of_key)
+    missing = (None,) * len(columns)
     for batch in batches:
         filled = []
         for index, row in enumerate(batch):
             if isinstance(row.values, Mapping):
-                values = found.get(index)
-                if values is None:
-                    get = row.values.get
-                    values = lookup.values(unknown, 0.0, [get(c) for c in lookup.row_columns])
-                columns = dict(zip(lookup.names, values, strict=True))
-                row = row._replace(values={**row.values, **columns})
+                joined = dict(zip(columns, by_row.get(index, missing), strict=True))
+                row = row._replace(values={**row.values, **joined})
             filled.append(row)
         yield filled
-
-
-KeyedValues = tuple[RowKey, tuple[Any, ...]]
-"""(row key, values of the columns)"""
 
 
 class Table(NamedTuple):
@@ -265,28 +232,6 @@ class MergeEntries(CountingDoFn):
         yield key, values
 
 
-class TableLookup:
-    """Columns of a table entry; a `joins.Lookup`.
-
-    Args:
-        key: the columns of the rows that form the key.
-        columns: the columns of the table.
-    """
-
-    def __init__(self, key: Sequence[str], columns: Sequence[str]):
-        self.key: Sequence[str] = tuple(key)
-        self.row_columns: list[str] = []
-        self.names = list(columns)
-
-    def prepare(self, known: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
-        """Returns the one entry of a key; for an unknown key None in every column."""
-        return next(iter(known), (None,) * len(self.names))
-
-    def values(self, prepared: tuple[Any, ...], time: float, row: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns the columns of the entry."""
-        return prepared
-
-
 class JoinTable(beam.PTransform):
     """Batches -> (batches with the columns of a table, the `Table`).
 
@@ -314,5 +259,5 @@ class JoinTable(beam.PTransform):
         """Reads the table and joins it."""
         read = ReadTable(self._right_on, self._columns, thing="joined rows")
         table = batches.pipeline | "ReadTable" >> self._rows | "Table" >> read
-        join = JoinByKey(TableLookup(self._left_on, self._columns))
+        join = JoinColumns(self._left_on, self._columns)
         return (batches, table.entries) | "JoinTable" >> join, table

@@ -14,13 +14,12 @@ from pydantic import Field
 from experiments.datasets.interactions import HistoryFeature, add_history, load_features
 from tfr_moe.beam.sources import (
     Input,
-    JoinByKey,
+    JoinColumns,
     RawRow,
     ReadFiles,
     ReadTable,
     SourceOptions,
     SourceRows,
-    TableLookup,
     first_line,
     is_valid_text,
     lines,
@@ -186,9 +185,8 @@ class _Searches(beam.PTransform):
             | "Products" >> ReadTable(("wid",), columns, "products")
         )
         read = ReadFiles(self._searches, partial(_read_searches, seed=self._seed), in_batches=True)
-        lookup = TableLookup(("wid",), columns)
         found = pipeline | "Searches" >> read
-        joined = (found, table.entries) | "JoinProducts" >> JoinByKey(lookup)
+        joined = (found, table.entries) | "JoinProducts" >> JoinColumns(("wid",), columns)
         candidates = joined | "Candidates" >> beam.Map(_candidates).with_output_types(list[RawRow])
         events = joined | "Events" >> beam.Map(_events).with_output_types(list[RawRow])
         rows, history_counts = add_history(

@@ -13,13 +13,12 @@ import apache_beam as beam
 from experiments.datasets.interactions import path_of
 from tfr_moe.beam.sources import (
     Input,
-    JoinByKey,
+    JoinColumns,
     NoOptions,
     RawRow,
     ReadFiles,
     ReadTable,
     SourceRows,
-    TableLookup,
     check_columns,
     columns,
     match,
@@ -147,15 +146,9 @@ class _Wands(beam.PTransform):
             | "TopsByClass" >> beam.GroupByKey()
             | "MostlyTop" >> beam.MapTuple(lambda name, tops: (name, (_most_frequent(tops),)))
         )
-        rows = (labels, queries.entries) | "JoinQuery" >> JoinByKey(
-            TableLookup(("query_id",), _QUERY)
-        )
-        rows = (rows, products.entries) | "JoinProduct" >> JoinByKey(
-            TableLookup(("product_id",), _PRODUCT)
-        )
-        rows = (rows, tops) | "JoinTop" >> JoinByKey(
-            TableLookup(("query_class",), ["query_top_category"])
-        )
+        rows = (labels, queries.entries) | "JoinQuery" >> JoinColumns(("query_id",), _QUERY)
+        rows = (rows, products.entries) | "JoinProduct" >> JoinColumns(("product_id",), _PRODUCT)
+        rows = (rows, tops) | "JoinTop" >> JoinColumns(("query_class",), ["query_top_category"])
         return SourceRows(
             rows | "Finish" >> beam.Map(_finished).with_output_types(list[RawRow]),
             (products.rejects, queries.rejects) | "Rejects" >> beam.Flatten(),

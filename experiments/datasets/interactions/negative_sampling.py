@@ -33,11 +33,10 @@ from tfr_moe.beam.sources import (
     COUNTS,
     REJECTS,
     CountingDoFn,
-    JoinByKey,
+    JoinColumns,
     RawRow,
     ReadTable,
     SourceRows,
-    TableLookup,
     TimeBounds,
     list_hash,
 )
@@ -79,8 +78,8 @@ class Interactions(beam.PTransform):
             | "ByUser" >> beam.GroupByKey()
             | "UserEvents" >> beam.ParDo(UserEvents(design)).with_outputs(COUNTS, main="batches")
         )
-        lookup = TableLookup((design.item,), design.item_columns)
-        events = (users.batches, table.entries) | "ItemsOfEvents" >> JoinByKey(lookup, design.time)
+        join = JoinColumns((design.item,), design.item_columns)
+        events = (users.batches, table.entries) | "ItemsOfEvents" >> join
         positives = events | "Positives" >> beam.ParDo(Positives(design)).with_outputs(
             COUNTS, main="keyed"
         )
@@ -93,7 +92,7 @@ class Interactions(beam.PTransform):
             )
         )
         made = self._lists(drawn.drawn, users.batches)
-        rows = (made.lists, table.entries) | "ItemsOfLists" >> JoinByKey(lookup, design.time)
+        rows = (made.lists, table.entries) | "ItemsOfLists" >> join
         lists, history_counts = add_history(rows, events, design.history, design.time)
         counts = [step[COUNTS] for step in (parsed, items, users, positives, drawn, made)]
         return SourceRows(
