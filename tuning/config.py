@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from tfr_moe.config import SETTINGS, RunConfig, make_config
 from tfr_moe.errors import UserError, describe
+from tfr_moe.utils.io import write_text
 from tfr_moe.utils.settings import parse_pair, read_yaml
 
 Direction = Literal["max", "min"]
@@ -106,10 +107,7 @@ class SweepConfig(BaseModel):
 
     def save(self, path: Path) -> None:
         """Writes all settings as YAML."""
-        text = yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        write_text(path, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
 
 
 def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig:

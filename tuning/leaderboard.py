@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tfr_moe.utils.console import Column, fitted_table
+from tfr_moe.utils.io import write_text
 
 from . import formatting
 from .results import CONFIDENCE, RankedTrial, SweepSummary, summarize_sweep, write_best
@@ -35,9 +36,7 @@ def write_results(sweep: str | Path) -> SweepSummary:
     with locked(summary.path / LOCK_FILE):
         if summary.best is not None:
             write_best(summary)
-        temporary = summary.path / f".{TABLE_FILE}.tmp"
-        temporary.write_text(to_csv(summary), encoding="utf-8")
-        temporary.replace(summary.path / TABLE_FILE)
+        write_text(summary.path / TABLE_FILE, to_csv(summary))
     return summary
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -237,7 +236,5 @@ def write_best(summary: SweepSummary) -> Path:
         UserError: see `best_config`.
     """
     path = summary.path / BEST_FILE
-    temporary = path.with_name(f".{path.name}.tmp")
-    best_config(summary).save(temporary)
-    os.replace(temporary, path)
+    best_config(summary).save(path)
     return path

@@ -40,6 +40,7 @@ from tfr_moe.config.settings import (
 from tfr_moe.config.tasks import Task, check_conditions, metric_of, resolve_tasks
 from tfr_moe.errors import UserError, describe
 from tfr_moe.schema import FeatureSchema
+from tfr_moe.utils.io import write_text
 from tfr_moe.utils.settings import parse_pairs, read_yaml
 
 _OLD_SETTINGS = (
@@ -248,9 +249,7 @@ class RunConfig(BaseModel):
 
     def save(self, path: Path) -> None:
         """Writes the settings that the model uses as YAML; `load_config` reads them back equal."""
-        path.write_text(
-            yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False), encoding="utf-8"
-        )
+        write_text(path, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
 
 
 def _unknown(key: str) -> str:
