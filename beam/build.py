@@ -53,8 +53,7 @@ from tfr_moe.beam.transforms.shards import (
     assign_by_time,
     write_shard,
 )
-from tfr_moe.beam.transforms.statistics import NumericMoments
-from tfr_moe.beam.transforms.vocabulary import WriteVocabularies
+from tfr_moe.beam.transforms.training_tables import NumericMoments, WriteVocabularies
 from tfr_moe.elwc.encoded import Labels
 from tfr_moe.elwc.encoder import RowEncoder
 from tfr_moe.elwc.tfrecord import check_checksums

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.config import make_config
-from tfr_moe.config.presets import PRESET_MODELS
+from tfr_moe.config.models import PRESET_MODELS
 from tfr_moe.schema import MASK, FeatureSchema, FeatureTables
 from tfr_moe.scorers import create
 from tfr_moe.training import make_optimizer

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from tfr_moe.config import SETTINGS, RunConfig, make_config
 from tfr_moe.errors import UserError, describe, did_you_mean
+from tfr_moe.utils.io import write_text
 from tfr_moe.utils.settings import parse_pair, read_yaml
 
 Direction = Literal["max", "min"]
@@ -58,7 +59,7 @@ class SweepConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     base: RunConfig
-    space: str | dict[str, Any]
+    space: dict[str, Any]
     algorithm: Algorithm = "grid"
     objective: Objective = Objective(name="session_auc")
     seeds: tuple[int, ...] = ()
@@ -105,10 +106,7 @@ class SweepConfig(BaseModel):
 
     def save(self, path: Path) -> None:
         """Writes all settings as YAML."""
-        text = yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        write_text(path, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
 
 
 def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig:
@@ -118,10 +116,10 @@ def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig
         UserError: naming the invalid key.
 
     Example:
-        >>> config = make_sweep_config({"space": "lambda_grid", "seeds": 2})
+        >>> config = make_sweep_config({"space": {"top_k": [1, 2]}, "seeds": 2})
         >>> config.seeds, config.objective.name
         ((1, 2), 'session_auc')
-        >>> make_sweep_config({"spaces": "lambda_grid"})
+        >>> make_sweep_config({"spaces": {"top_k": [1, 2]}})
         Traceback (most recent call last):
         tfr_moe.errors.UserError: sweep config: unknown key 'spaces'; did you mean 'space'?
     """

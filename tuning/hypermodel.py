@@ -21,8 +21,7 @@ from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run import check_names, make_builder, make_scorer
 
 from .config import Direction, Objective
-from .dimensions import ChoiceDimension, settings_above
-from .search_space import SearchSpace, make_space
+from .search_space import ChoiceDimension, SearchSpace, make_space, settings_above
 
 kt: Any = import_keras_tuner()
 
@@ -33,7 +32,8 @@ class RankingHyperModel(kt.HyperModel):
     For `BASELINE_NAMES`, which are not Keras models, it only makes the settings of trials. Sweeps
     use it, and it works with KerasTuner's own tuners:
 
-        hypermodel = RankingHyperModel(DataFolder("data"), make_config({"model": "moe"}), "experts")
+        hypermodel = RankingHyperModel(
+            DataFolder("data"), make_config({"model": "moe"}), {"top_k": [1, 2, 4]})
         tuner = keras_tuner.RandomSearch(
             hypermodel, keras_tuner.Objective("val_session_auc", "max"), max_trials=5)
         tuner.search(epochs=3)
@@ -52,14 +52,14 @@ class RankingHyperModel(kt.HyperModel):
         self,
         folder: DataFolder,
         base: RunConfig,
-        space: str | Mapping[str, Any],
+        space: Mapping[str, Any],
         splits: dict[str, ParsedSplit] | None = None,
     ):
         super().__init__(name=base.model)
         self.folder = folder
         self.base = base
         self.splits = splits
-        self.space: SearchSpace = make_space(space, base, folder.schema)
+        self.space: SearchSpace = make_space(space, base)
 
     def config(self, hp: Any, **fixed: Any) -> RunConfig:
         """The run settings for the values in `hp`, overridden by `fixed`.

@@ -10,10 +10,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+
+from tfr_moe.utils.console import Column, fitted_table
+from tfr_moe.utils.io import write_text
 
 from . import formatting
 from .results import CONFIDENCE, RankedTrial, SweepSummary, summarize_sweep, write_best
@@ -35,9 +36,7 @@ def write_results(sweep: str | Path) -> SweepSummary:
     with locked(summary.path / LOCK_FILE):
         if summary.best is not None:
             write_best(summary)
-        temporary = summary.path / f".{TABLE_FILE}.tmp"
-        temporary.write_text(to_csv(summary), encoding="utf-8")
-        temporary.replace(summary.path / TABLE_FILE)
+        write_text(summary.path / TABLE_FILE, to_csv(summary))
     return summary
 
 
@@ -81,43 +80,45 @@ def noise_line(summary: SweepSummary) -> str:
     )
 
 
-def trial_table(summary: SweepSummary, most: int = TERMINAL_ROWS, width: int = 80) -> Table:
-    """Trials by rank: hyper-parameters, result with standard deviation, and gap to the best.
+def trial_table(
+    summary: SweepSummary, most: int = TERMINAL_ROWS, width: int | None = None
+) -> Table:
+    """Trials by rank: result with standard deviation, gap to the best, hyper-parameters that vary.
 
-    Varying hyper-parameters get a column each, or one for all if `width` is too small.
+    Hyper-parameters that do not fit into `width` are named below the table.
     """
-    names = summary.varying
-    apart = sum(max(8, len(formatting.symbol(name)) + 1) for name in names) <= max(width - 50, 24)
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("", justify="right", no_wrap=True)
-    table.add_column("trial", no_wrap=True)
-    for name in names if apart else ():
-        table.add_column(escape(formatting.symbol(name)), justify="right", overflow="fold")
-    if not apart:
-        table.add_column("settings")
-    for name in (summary.objective, "gap", "seeds", "epochs", "s"):
-        table.add_column(escape(name), justify="right", no_wrap=True)
-    for entry in summary.entries[:most]:
-        given = entry.trial.hyperparameters
-        settings = [formatting.format_value(given.get(name)) for name in names]
-        cells = _cells(entry, settings if apart else [formatting.format_settings(given, names)])
-        table.add_row(*map(escape, cells), style="bold" if entry.rank == 1 else "")
-    return table
+    entries = summary.entries[:most]
+    trials = [entry.trial for entry in entries]
+
+    def values(name: str) -> list[str]:
+        return [formatting.format_value(trial.hyperparameters.get(name)) for trial in trials]
+
+    epochs = [[seed.epochs for seed in trial.seeds] for trial in trials]
+    return fitted_table(
+        [
+            Column("", [str(entry.rank) for entry in entries]),
+            Column("trial", [trial.trial_id for trial in trials], numeric=False),
+            Column(
+                summary.objective,
+                [formatting.format_mean(entry.value, entry.std) for entry in entries],
+            ),
+            Column("gap", list(map(_gap, entries))),
+            *(Column(formatting.symbol(name), values(name)) for name in summary.varying),
+            Column("seeds", [str(len(trial.seeds)) for trial in trials]),
+            Column("epochs", list(map(formatting.format_range, epochs))),
+            Column("s", [f"{sum(seed.seconds for seed in trial.seeds):.0f}" for trial in trials]),
+        ],
+        always=4,
+        width=width,
+        caption="gap: difference to the best; ~ within seed noise",
+        hint=f"see {TABLE_FILE}",
+    )
 
 
-def _cells(entry: RankedTrial, settings: list[str]) -> list[str]:
-    trial = entry.trial
-    near = " ~" if entry.tied and entry.rank > 1 else ""
-    return [
-        str(entry.rank),
-        trial.trial_id,
-        *settings,
-        formatting.format_mean(entry.value, entry.std),
-        "" if entry.rank == 1 else f"{entry.gap:.4f}{near}",
-        str(len(trial.seeds)),
-        formatting.format_range([seed.epochs for seed in trial.seeds]),
-        f"{sum(seed.seconds for seed in trial.seeds):.0f}",
-    ]
+def _gap(entry: RankedTrial) -> str:
+    if entry.rank == 1:
+        return ""
+    return f"{entry.gap:.4f}{' ~' if entry.tied else ''}"
 
 
 def print_summary(summary: SweepSummary, console: Console, most: int = TERMINAL_ROWS) -> None:
@@ -126,7 +127,6 @@ def print_summary(summary: SweepSummary, console: Console, most: int = TERMINAL_
     _line(console, f"{summary.path.resolve().name}: {summary.objective}, {better} is better")
     if summary.entries:
         console.print(trial_table(summary, most, console.width))
-        _line(console, "gap: difference to the best; ~ within seed noise")
     hidden = len(summary.entries) - most
     if hidden > 0:
         _line(console, f"{hidden} more trials: see {TABLE_FILE}")

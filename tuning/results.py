@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,8 @@ from tfr_moe.config import RunConfig, make_config
 from tfr_moe.errors import UserError
 from tfr_moe.utils.settings import read_yaml
 
-from .dimensions import settings_above
 from .formatting import sort_key
+from .search_space import settings_above
 from .sweep_folder import (
     SWEEP_FILE,
     TRIALS_FOLDER,
@@ -237,7 +236,5 @@ def write_best(summary: SweepSummary) -> Path:
         UserError: see `best_config`.
     """
     path = summary.path / BEST_FILE
-    temporary = path.with_name(f".{path.name}.tmp")
-    best_config(summary).save(temporary)
-    os.replace(temporary, path)
+    best_config(summary).save(path)
     return path

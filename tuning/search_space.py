@@ -1,4 +1,4 @@
-"""Search spaces: presets by name, settings with values or ranges, or a Python function."""
+"""Search spaces: settings with values or ranges, or a Python function."""
 
 from __future__ import annotations
 
@@ -9,37 +9,214 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from tfr_moe.config import MODELS, RunConfig, make_config
-from tfr_moe.errors import UserError
-from tfr_moe.schema import FeatureSchema
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from .dimensions import (
-    ChoiceDimension,
-    Dimension,
-    check_name,
-    choice,
-    number_range,
-    settings_above,
+from tfr_moe.config import MODELS, SETTINGS, RunConfig, applicable, make_config
+from tfr_moe.errors import UserError, describe, did_you_mean
+
+BUDGET = (
+    "seed",
+    "deterministic",
+    "monitor",
+    "metrics",
+    "num_epochs",
+    "steps_per_epoch",
+    "early_stopping_patience",
+    "strategy",
 )
+_LIBRARY = "library_parameters."
+
+
+@dataclass(frozen=True)
+class ChoiceDimension:
+    """A choice between listed values.
+
+    Attributes:
+        name: of the hyper-parameter.
+        options: pairs of KerasTuner's value (str, int or float, all of one type) and the settings
+            that it stands for.
+        joint: whether a record shows the settings instead of KerasTuner's value.
+    """
+
+    name: str
+    options: tuple[tuple[str | int | float, dict[str, Any]], ...]
+    joint: bool = False
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The settings that vary."""
+        return tuple(self.options[0][1])
+
+    def suggest(self, hp: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Settings, and the values to record, for the value in `hp`."""
+        value = hp.Choice(self.name, [option for option, _ in self.options])
+        settings = dict(self.options)[value]
+        return settings, (settings if self.joint else {self.name: value})
+
+
+@dataclass(frozen=True)
+class RangeDimension:
+    """A range of numbers.
+
+    Attributes:
+        name: of the setting.
+        low: smallest value.
+        high: largest value.
+        step: difference of values, or their ratio for log sampling; None for any number between.
+        sampling: linear or log.
+        integer: whether only whole numbers are drawn.
+    """
+
+    name: str
+    low: float
+    high: float
+    step: float | None
+    sampling: str
+    integer: bool
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The setting that varies."""
+        return (self.name,)
+
+    def suggest(self, hp: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Settings, and the values to record, for the value in `hp`."""
+        make = hp.Int if self.integer else hp.Float
+        value = make(self.name, self.low, self.high, step=self.step, sampling=self.sampling)
+        return {self.name: value}, {self.name: value}
+
+
+Dimension = ChoiceDimension | RangeDimension
+
+
+def settings_above(base: RunConfig, *overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run with overrides; `library_parameters.depth` sets one entry of a mapping.
+
+    Example:
+        >>> from tfr_moe.config import make_config
+        >>> base = make_config(
+        ...     {"model": "xgboost", "library_parameters": {"eta": 0.1, "max_depth": 6}}
+        ... )
+        >>> settings_above(base, {"library_parameters.eta": 0.3})["library_parameters"]
+        {'eta': 0.3, 'max_depth': 6}
+    """
+    settings = base.flat()
+    for key, value in (entry for each in overrides for entry in each.items()):
+        name, dot, part = key.partition(".")
+        settings[name] = {**settings[name], part: value} if dot else value
+    return applicable(settings["model"], settings)
+
+
+def check_name(name: str) -> None:
+    """Rejects names that are not settings, and settings that must be equal in all trials.
+
+    Raises:
+        UserError: naming the nearest setting.
+    """
+    if name.startswith(_LIBRARY) and name != _LIBRARY:
+        return
+    names = ["model", "seed", *SETTINGS]
+    if name not in names:
+        hint = did_you_mean(name, names) or "see docs/tuning.md"
+        raise UserError(f"space: unknown setting {name!r}; {hint}")
+    if name in BUDGET:
+        raise UserError(f"space: {name} must be the same in all trials: set it below base")
+
+
+def parse_value(name: str, value: Any) -> Any:
+    """Converts a value to the type of a setting: `"1e-3"` becomes 0.001.
+
+    Raises:
+        UserError: if there is no such setting, it may not vary, or the value is invalid.
+    """
+    check_name(name)
+    if "." in name:
+        return value
+    field = SETTINGS[name].field if name in SETTINGS else RunConfig.model_fields[name]
+    kind: Any = field.annotation
+    if field.metadata:
+        kind = Annotated[(kind, *field.metadata)]
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise UserError(f"space: {name}: {describe(error, {})}. Received: {value!r}") from error
+
+
+def label(value: Any) -> str:
+    """Names a value of a type that KerasTuner does not accept: `[64, 32]` -> `64-32`."""
+    if isinstance(value, (list, tuple)):
+        return "-".join(map(label, value)) or "none"
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def choice(name: str, values: Sequence[Any]) -> ChoiceDimension:
+    """A choice between values of one setting.
+
+    Raises:
+        UserError: for an unknown setting, or an empty list, repeated or invalid values.
+
+    Example:
+        >>> choice("expert_hidden_dims", [[64, 32], [16]]).options[1]
+        ('16', {'expert_hidden_dims': (16,)})
+    """
+    if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+        raise UserError(f"space: {name}: must be a list of values or a range. Received: {values!r}")
+    parsed = [parse_value(name, value) for value in values]
+    if len({label(value) for value in parsed}) < len(parsed):
+        raise UserError(f"space: {name}: values must differ. Received: {list(values)!r}")
+    plain = len({type(value) for value in parsed}) == 1 and type(parsed[0]) in (int, float, str)
+    options = ((value if plain else label(value), {name: value}) for value in parsed)
+    return ChoiceDimension(name, tuple(options))
+
+
+class _Range(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    min: float
+    max: float
+    step: float | None = Field(None, gt=0)
+    sampling: Literal["linear", "log"] = "linear"
+
+    @model_validator(mode="after")
+    def _check(self) -> _Range:
+        if self.min >= self.max:
+            raise ValueError(f"min must be < max, got {self.min:g} and {self.max:g}")
+        if self.sampling == "log" and self.min <= 0:
+            raise ValueError(f"min must be > 0 for log sampling, got {self.min:g}")
+        if self.sampling == "log" and self.step is not None and self.step <= 1:
+            raise ValueError(f"step is a ratio > 1 for log sampling, got {self.step:g}")
+        return self
+
+
+def number_range(name: str, data: Mapping[str, Any]) -> RangeDimension:
+    """A range of one numeric setting from `{min, max, step, sampling}`.
+
+    Raises:
+        UserError: for an unknown setting, one that is not a number, or an invalid range.
+    """
+    try:
+        limits = _Range.model_validate(dict(data))
+    except ValidationError as error:
+        raise UserError(f"space: {name}: {describe(error, data)}") from error
+    low, high = parse_value(name, limits.min), parse_value(name, limits.max)
+    if type(low) not in (int, float):
+        raise UserError(f"space: {name}: is not a number; list its values")
+    # The types of a library's parameters are unknown: whole limits mean whole numbers.
+    integer = isinstance(low, int) or ("." in name and low == int(low) and high == int(high))
+    step: float | None = limits.step
+    if integer:
+        low, high = int(low), int(high)
+        if step is not None and step != int(step):
+            raise UserError(f"space: {name}: step must be a whole number, got {step:g}")
+        step = None if step is None else int(step)
+    return RangeDimension(name, low, high, step, limits.sampling, integer)
+
 
 EXPERTS = ("num_experts", "top_k", "num_adversarial")
-POWERS_OF_TEN = [0.1, 0.01, 0.001, 0.0001]
-PRESETS: dict[str, dict[str, Any]] = {
-    # Table VIII of Adv & HSC-MoE.
-    "lambda_grid": {"hsc_weight": POWERS_OF_TEN, "adversarial_weight": POWERS_OF_TEN},
-    # Fig. 6.
-    "experts": {"num_experts": [10, 16, 32], "top_k": [2, 4], "num_adversarial": [1, 2]},
-    # Table VII: context features that describe the query and the user; None finds them by name.
-    "gate_input": {"query": None, "user": None},
-    "architecture": {
-        "expert_hidden_dims": [[1024, 512, 256], [512, 256, 128], [256, 128, 64], [64, 32]],
-        "embedding_dim": [8, 16, 32],
-        "activation": ["relu", "gelu"],
-        "trunk": ["none", "attention"],
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -47,7 +224,7 @@ class SearchSpace:
     """What a sweep varies.
 
     Attributes:
-        description: the space as in YAML, with defaults.
+        description: the space as in YAML.
         dimensions: its hyper-parameters; empty for a function.
         function: takes KerasTuner's `HyperParameters` and returns run settings.
     """
@@ -85,37 +262,27 @@ class SearchSpace:
         return settings, {key: value for _, part in parts for key, value in part.items()}
 
 
-def make_space(
-    description: str | Mapping[str, Any], base: RunConfig, schema: FeatureSchema
-) -> SearchSpace:
+def make_space(description: Mapping[str, Any], base: RunConfig) -> SearchSpace:
     """Makes the space that a configuration describes.
 
     Args:
-        description: name of a preset; `{preset: NAME, ...}` with other values;
-            `{function: FILE.py:NAME}`; or a mapping of settings to lists of values or ranges.
+        description: a mapping of settings to lists of values or ranges, or
+            `{function: FILE.py:NAME}`.
         base: the settings that all trials share.
-        schema: of the data set.
 
     Raises:
-        UserError: if it does not fit the model or the data.
+        UserError: if it does not fit the model.
 
     Example:
-        >>> schema = FeatureSchema(list_id="q", labels=["y"], features=[
-        ...     {"name": "a", "scope": "context", "kind": "categorical"}])
-        >>> make_space("lambda_grid", RunConfig(), schema).size
-        16
-        >>> make_space({"learning_rate": [1e-3, 1e-4], "top_k": [2, 4]}, RunConfig(), schema).size
+        >>> make_space({"learning_rate": [1e-3, 1e-4], "top_k": [2, 4]}, RunConfig()).size
         4
     """
-    settings = {"preset": description} if isinstance(description, str) else dict(description)
+    settings = dict(description)
     if not settings:
         raise UserError("space: is empty")
     if "function" in settings:
         return _from_function(settings)
-    if "preset" in settings:
-        space = _from_preset(settings, base, schema)
-    else:
-        space = SearchSpace(settings, _dimensions(settings, base))
+    space = SearchSpace(settings, _dimensions(settings, base))
     _check(space, base)
     return space
 
@@ -189,70 +356,6 @@ def _from_function(settings: Mapping[str, Any]) -> SearchSpace:
     if where.endswith(".py"):
         reference = f"{Path(where).resolve()}:{name}"
     return SearchSpace({"function": reference}, function=function)
-
-
-# ------------------------------------------------------------------------------------------ presets
-
-
-def _group(group: str, names: Any, schema: FeatureSchema) -> list[str]:
-    """The named context features; by default those whose names begin with the group's."""
-    context = [feature.name for feature in schema.select("context")]
-    if names is None:
-        matching = [name for name in context if name.startswith(group)]
-        if not matching:
-            raise UserError(
-                f"space gate_input: no context feature name begins with {group!r}; set {group} to "
-                f"a list of features, or to [] to omit it; allowed: {', '.join(context)}"
-            )
-        return matching
-    names = [names] if isinstance(names, str) else list(names)
-    for name in names:
-        if name not in context:
-            raise UserError(
-                f"space gate_input: {group}: {name!r} is not a context feature; "
-                f"allowed: {', '.join(context)}"
-            )
-    return names
-
-
-def _gate_input(values: dict[str, Any], schema: FeatureSchema) -> ChoiceDimension:
-    if schema.hierarchy is None:
-        raise UserError("space gate_input: the schema has no hierarchy of categories")
-    sub, top = schema.hierarchy.child, schema.hierarchy.parent
-    rows = {"SC": (sub,), "TC+SC": (top, sub)}
-    for group in ("query", "user"):
-        values[group] = _group(group, values[group], schema)
-        if values[group]:
-            rows[f"{group}+TC+SC"] = (*values[group], top, sub)
-    rows["all"] = ("all",)
-    options = {label: tuple(dict.fromkeys(features)) for label, features in rows.items()}
-    settings = tuple((label, {"gate_features": features}) for label, features in options.items())
-    return ChoiceDimension("gate_input", settings)
-
-
-def _from_preset(settings: dict[str, Any], base: RunConfig, schema: FeatureSchema) -> SearchSpace:
-    name = settings["preset"]
-    if name not in PRESETS:
-        raise UserError(f"space {name!r} is unknown; allowed: {', '.join(PRESETS)}")
-    for key in settings:
-        if key != "preset" and key not in PRESETS[name]:
-            known = ", ".join(PRESETS[name])
-            raise UserError(f"space {name}: unknown key {key!r}; allowed: {known}")
-    values = {**PRESETS[name], **settings}
-    del values["preset"]
-    needed = ["gate_features"] if name == "gate_input" else list(values)
-    of_model = [key for key in needed if key in MODELS[base.model].settings]
-    if not of_model:
-        raise UserError(f"space {name}: model {base.model!r} has none of {', '.join(needed)}")
-    if MODELS[base.model].attention and "trunk" in of_model:
-        # It has the encoder whatever `trunk` is: every trial would run twice.
-        of_model.remove("trunk")
-    dimensions: tuple[Dimension, ...]
-    if name == "gate_input":
-        dimensions = (_gate_input(values, schema),)
-    else:
-        dimensions = _dimensions({key: values[key] for key in of_model}, base)
-    return SearchSpace({"preset": name, **values}, dimensions)
 
 
 def _check(space: SearchSpace, base: RunConfig) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -28,9 +28,6 @@ from tfr_moe.errors import UserError, describe
 from tfr_moe.utils.io import make_folder, write_json
 
 from .config import Direction, SweepConfig, load_sweep_config
-
-if TYPE_CHECKING:
-    pass
 
 SWEEP_FILE = "sweep.yaml"
 TRIALS_FOLDER = "trials"

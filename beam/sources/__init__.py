@@ -6,10 +6,20 @@ is a source. Sources outside of the package are modules named by an entry point 
 `tfr_moe.sources`, or imported with `BuildOptions.source_modules`.
 """
 
-from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, SourceRows
+from tfr_moe.beam.rows import (
+    COUNTS,
+    REJECTS,
+    CountingDoFn,
+    RawRow,
+    RowKey,
+    SourceOptions,
+    SourceRows,
+)
+from tfr_moe.beam.sorted_groups import CoGroupSorted
 from tfr_moe.beam.sources.files import (
     ReadFiles,
     columns,
+    exists,
     first_line,
     is_valid_text,
     lines,
@@ -17,15 +27,11 @@ from tfr_moe.beam.sources.files import (
     open_file,
     read,
 )
-from tfr_moe.beam.sources.interactions import SamplingOptions, sampling_design
 from tfr_moe.beam.sources.registry import (
     ENTRY_POINTS,
     Input,
     NoOptions,
     Source,
-    SourceOptions,
-    SplitFiles,
-    SplitOptions,
     check_columns,
     get_source,
     load_source_modules,
@@ -33,53 +39,43 @@ from tfr_moe.beam.sources.registry import (
     register,
     schema_columns,
     sources,
-    split_of,
 )
-from tfr_moe.beam.transforms.history_features import HistoryFeature, add_history, load_features
-from tfr_moe.beam.transforms.joins import JoinByKey
-from tfr_moe.beam.transforms.negative_sampling import Interactions
-from tfr_moe.beam.transforms.shards import list_hash
-from tfr_moe.beam.transforms.tables import ReadTable, TableLookup, clean_name, path_of
+from tfr_moe.beam.transforms.joins import JoinColumns, ReadTable, join_key, row_time
+from tfr_moe.beam.transforms.shards import TimeBounds, list_hash
 
 __all__ = [
     "COUNTS",
     "ENTRY_POINTS",
     "REJECTS",
+    "CoGroupSorted",
     "CountingDoFn",
-    "HistoryFeature",
     "Input",
-    "Interactions",
-    "JoinByKey",
+    "JoinColumns",
     "NoOptions",
     "RawRow",
     "ReadFiles",
     "ReadTable",
-    "SamplingOptions",
+    "RowKey",
     "Source",
     "SourceOptions",
     "SourceRows",
-    "SplitFiles",
-    "SplitOptions",
-    "TableLookup",
-    "add_history",
+    "TimeBounds",
     "check_columns",
-    "clean_name",
     "columns",
+    "exists",
     "first_line",
     "get_source",
     "is_valid_text",
+    "join_key",
     "lines",
     "list_hash",
-    "load_features",
     "load_source_modules",
     "match",
     "open_file",
     "parse_options",
-    "path_of",
     "read",
     "register",
-    "sampling_design",
+    "row_time",
     "schema_columns",
     "sources",
-    "split_of",
 ]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import apache_beam as beam
 from pydantic import Field, field_validator, model_validator
 
 from tfr_moe.beam.rows import COUNTS, RawRow, SourceRows
-from tfr_moe.beam.sources.files import Reader, ReadFiles, columns, match, read
-from tfr_moe.beam.sources.nested import nested_columns, read_nested
+from tfr_moe.beam.sources.files import Reader, ReadFiles, columns, file_format, match, read
 from tfr_moe.beam.sources.registry import (
     Input,
     SourceOptions,
@@ -18,10 +20,96 @@ from tfr_moe.beam.sources.registry import (
     schema_columns,
 )
 from tfr_moe.beam.transforms.deduplicate import Deduplicate, Deduplication, add_grades
-from tfr_moe.beam.transforms.history_features import HistoryFeature, add_history, load_features
-from tfr_moe.beam.transforms.tables import JoinTable
+from tfr_moe.beam.transforms.joins import JoinTable
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
+
+_POSITION = "position"
+_SAMPLE = 1000
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns nested objects as columns with names joined by an underscore; arrays are kept.
+
+    Example:
+        >>> flatten({"id": 1, "user": {"age": 30, "home": {"zip": "x"}}})
+        {'id': 1, 'user_age': 30, 'user_home_zip': 'x'}
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found.update(flatten(value, f"{prefix}{name}_"))
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def read_nested(path: str, index: int, items: str) -> Iterator[RawRow]:
+    """Yields the rows of a file of JSON lines with one list each, see `rows_of_list`.
+
+    A line is such as `{"query": "boots", "items": [{"id": 1}, {"id": 2}]}`.
+    """
+    for row in read(path, index):
+        yield from rows_of_list(row, items)
+
+
+def rows_of_list(row: RawRow, items: str) -> Iterator[RawRow]:
+    """Yields one row per item of a nested JSON line: the columns of the item and those of the list.
+
+    Args:
+        row: a line whose values are an object.
+        items: name of the array of items; with dots inside nested objects: `response.items`. The
+            index of an item, from 1, is its `position` unless it has one.
+    """
+    if row.error is not None or not isinstance(row.values, Mapping):
+        yield row
+        return
+    *parents, last = items.split(".")
+    shared = _without(row.values, parents, last)
+    found: Any = row.values
+    for name in (*parents, last):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    if not isinstance(found, list) or not found:
+        shown = "nothing" if found is None else repr(found)
+        yield row._replace(error=f"{items!r}: expected an array of items, got {shown}")
+        return
+    for order, item in enumerate(found):
+        if isinstance(item, Mapping):
+            values = {**shared, _POSITION: order + 1, **flatten(item)}
+            yield row._replace(values=values, order=order)
+        else:
+            yield row._replace(error=f"{items!r}: expected objects, got {item!r}", order=order)
+
+
+def _without(values: Mapping[str, Any], parents: list[str], last: str) -> dict[str, Any]:
+    if not parents:
+        return flatten({name: value for name, value in values.items() if name != last})
+    inner = values.get(parents[0])
+    rest = flatten({name: value for name, value in values.items() if name != parents[0]})
+    if isinstance(inner, Mapping):
+        nested = _without(inner, parents[1:], last)
+        rest |= {f"{parents[0]}_{name}": value for name, value in nested.items()}
+    return rest
+
+
+def nested_columns(path: str, items: str) -> set[str]:
+    """Returns the columns of the first 1,000 rows of a file of nested JSON lines.
+
+    Raises:
+        UserError: if the file has no JSON lines, or no row.
+    """
+    if file_format(path) != "jsonl":
+        raise UserError(f"{path}: items needs JSON lines, .jsonl, .ndjson or .json")
+    found: set[str] = set()
+    reason = "the file is empty"
+    for row in itertools.islice(read_nested(path, 0, items), _SAMPLE):
+        if row.error is None and isinstance(row.values, Mapping):
+            found.update(row.values)
+        else:
+            reason = f"line {row.line}: {row.error}"
+    if not found:
+        raise UserError(f"{path}: {reason}")
+    return found
 
 
 class SearchLogOptions(SourceOptions):
@@ -57,9 +145,6 @@ class SearchLogOptions(SourceOptions):
         (),
         description="with join: columns that form the key of the table; column:other where the "
         "table uses another name",
-    )
-    history_features: str = Field(
-        "", description="YAML file with history features, see docs/sources.md"
     )
 
     @field_validator("grades")
@@ -101,23 +186,16 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
             column.
     """
     sizes = match(pattern)
-    history = load_features(options.history_features) if options.history_features else []
-    if history and schema.time is None:
-        raise UserError(
-            f"history_features {options.history_features}: the schema names no time column"
-        )
     if options.attribution_hours is not None and schema.time is None:
         raise UserError("attribution_hours: the schema names no time column")
     left_on, right_on = options.join_columns()
     table = match(options.join, "join") if options.join else {}
     joined = _joined_columns(table, right_on)
-    made = {feature.name for feature in history} | joined
-    made |= {schema.label} if options.grades else set()
+    made = joined | ({schema.label} if options.grades else set())
     needed = [column for column in schema_columns(schema) if column not in made]
     needed += [column for column, _ in options.grade_columns()]
     needed += left_on
     needed += [options.merge] if options.merge else []
-    needed += [column for f in history for column in f.needs() if column not in made]
     nested = options.items
     for path in sizes:
         present = nested_columns(path, nested) if nested else columns(path)
@@ -126,12 +204,12 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
     rows: beam.PTransform = ReadFiles(sizes, reader)
     join = None
     if options.join:
-        # Columns that neither schema nor history features name stay out of the rows.
-        wanted = {*schema_columns(schema), *(column for f in history for column in f.needs())}
+        # Columns that the schema does not name stay out of the rows.
+        wanted = sorted(joined.intersection(schema_columns(schema)))
         rows_of_table = ReadFiles(table, read, first=len(sizes))
-        join = JoinTable(rows_of_table, left_on, right_on, sorted(joined & wanted))
-    if options.grades or options.merge or join or history:
-        rows = _Transformed(rows, schema, options, join, history)
+        join = JoinTable(rows_of_table, left_on, right_on, wanted)
+    if options.grades or options.merge or join:
+        rows = _Transformed(rows, schema, options, join)
     return Input(rows, [*sizes, *table], sum(sizes.values()) + sum(table.values()))
 
 
@@ -148,7 +226,7 @@ def _joined_columns(table: dict[str, int], key: tuple[str, ...]) -> set[str]:
 
 
 class _Transformed(beam.PTransform):
-    """Pipeline -> `SourceRows`: graded, merged, joined, with history features."""
+    """Pipeline -> `SourceRows`: graded, merged, joined."""
 
     def __init__(
         self,
@@ -156,14 +234,13 @@ class _Transformed(beam.PTransform):
         schema: FeatureSchema,
         options: SearchLogOptions,
         join: JoinTable | None,
-        history: list[HistoryFeature],
     ):
         super().__init__()
         self._read, self._schema, self._options = read, schema, options
-        self._join, self._history = join, history
+        self._join = join
 
     def expand(self, pipeline: beam.Pipeline) -> SourceRows:
-        """Applies the steps; history features come last, since they may use any column."""
+        """Applies the steps."""
         schema, options = self._schema, self._options
         batches = pipeline | "ReadLogs" >> self._read
         empty = pipeline | "Empty" >> beam.Create([])
@@ -188,8 +265,4 @@ class _Transformed(beam.PTransform):
             batches, table = batches | "Join" >> self._join
             counts.append(table.counts)
             rejects = table.rejects
-        if self._history:
-            assert schema.time is not None
-            batches, more = add_history(batches, batches, self._history, schema.time)
-            counts += more
         return SourceRows(batches, rejects, counts | "LogCounts" >> beam.Flatten())

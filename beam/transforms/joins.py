@@ -1,45 +1,24 @@
-"""Joins columns into batches of rows by key.
+"""Reads tables by key, such as items with their categories, and joins columns into batches of rows.
 
-Rows stay in their batches. Only key, time and index of a row travel to the data of the key, and
-only the new columns travel back: no worker has to hold the other side, and a key with millions of
-rows is processed row by row.
+Rows stay in their batches. Only key and index of a row travel to the entry of the key, and only the
+new columns travel back: no worker has to hold the other side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from tfr_moe.beam.rows import RawRow, RowKey
+from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowKey
 from tfr_moe.beam.sorted_groups import CoGroupSorted
 from tfr_moe.elwc.values import RowError, is_missing, to_id, to_time
 
 _SEPARATOR = "\x1f"
-Query = tuple[int, float, tuple[Any, ...]]
-"""(index of the row in its batch, its time, its values of `Lookup.row_columns`)"""
-
-
-class Lookup(Protocol):
-    """Computes columns of a row from the data of its key.
-
-    Attributes:
-        key: the columns that form the key.
-        row_columns: other columns of the row that it reads.
-        names: the columns that it makes.
-    """
-
-    key: Sequence[str]
-    row_columns: list[str]
-    names: list[str]
-
-    def prepare(self, known: Iterable[Any]) -> Any:
-        """Prepares the data of one key for `values`."""
-
-    def values(self, prepared: Any, time: float, row: Sequence[Any]) -> tuple[Any, ...]:
-        """Returns the values of `names` for one row."""
+KeyedValues = tuple[RowKey, tuple[Any, ...]]
+"""(row key, values of the columns)"""
 
 
 def row_time(row: RawRow, column: str | None) -> float | None:
@@ -70,78 +49,215 @@ def key_of(values: Mapping[str, Any], columns: Sequence[str]) -> str:
 
 
 def join_key(row: RawRow, columns: Sequence[str]) -> str | None:
-    """Returns `key_of` a row, None where it has none."""
+    """Returns `key_of` a row, None where it has none or was not parsed."""
+    if row.error is not None or isinstance(row.values, str):
+        return None
     try:
         return key_of(row.columns(), columns)
     except RowError:
         return None
 
 
-class JoinByKey(beam.PTransform):
-    """(batches, known) -> batches whose rows have the columns of a lookup as well.
+class JoinColumns(beam.PTransform):
+    """(batches, entries) -> batches whose rows have the columns of a table as well.
 
-    `known` is a collection of (key, value), the values being those that `Lookup.prepare` takes. A
-    row without a key is treated as one of an unknown key; a row without a valid time is not
-    changed, since the parser will reject it.
+    `entries` are those of a `Table`. A row without a key, or with an unknown one, gets None.
 
     Args:
-        lookup: computes the columns.
-        time: column with the time; None where the lookup does not depend on it.
+        key: the columns of the rows that form the key.
+        columns: the columns of the entries.
     """
 
-    def __init__(self, lookup: Lookup, time: str | None = None):
+    def __init__(self, key: Sequence[str], columns: Sequence[str]):
         super().__init__()
-        self._lookup = lookup
-        self._time = time
+        self._key, self._columns = tuple(key), list(columns)
 
     def expand(self, inputs: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
-        """Sends queries, computes columns, and puts them into their rows."""
-        batches, known = inputs
-        lookup = self._lookup
-        queries = batches | "Queries" >> beam.FlatMap(_queries, lookup, self._time)
-        answers = (known, queries) | "Answers" >> CoGroupSorted(partial(_answers, lookup=lookup))
+        """Sends keys to the entries, and puts the values of these into the rows."""
+        batches, entries = inputs
+        keys = batches | "Keys" >> beam.FlatMap(_keys, self._key)
+        values = (entries, keys) | "Values" >> CoGroupSorted(_values)
         keyed = batches | "KeyByBatch" >> beam.Map(lambda batch: (batch[0].key, batch))
-        filled = (answers, keyed) | "Fill" >> CoGroupSorted(partial(_fill, lookup=lookup))
+        fill = partial(_fill, columns=self._columns)
+        filled = (values, keyed) | "Fill" >> CoGroupSorted(fill)
         return filled | "Rows" >> beam.Map(lambda batch: batch).with_output_types(list[RawRow])
 
 
-def _queries(
-    batch: list[RawRow], lookup: Lookup, time: str | None
-) -> Iterator[tuple[str, tuple[RowKey, list[Query]]]]:
-    queries: dict[str, list[Query]] = {}
+def _keys(
+    batch: list[RawRow], columns: Sequence[str]
+) -> Iterator[tuple[str, tuple[RowKey, list[int]]]]:
+    """Yields (key, (key of the batch, indices of the rows with that key))."""
+    indices: dict[str, list[int]] = {}
     for index, row in enumerate(batch):
-        when = row_time(row, time)
-        key = None if when is None else join_key(row, lookup.key)
-        if when is not None and key is not None:
-            get = row.columns().get
-            query = (index, when, tuple([get(column) for column in lookup.row_columns]))
-            queries.setdefault(key, []).append(query)
-    for key, found in queries.items():
-        yield key, (batch[0].key, found)
+        key = join_key(row, columns)
+        if key is not None:
+            indices.setdefault(key, []).append(index)
+    for key, rows in indices.items():
+        yield key, (batch[0].key, rows)
 
 
-def _answers(
-    key: str, known: list[Any], queries: Iterable[tuple[RowKey, list[Query]]], lookup: Lookup
+def _values(
+    key: str, entries: list[tuple[Any, ...]], queries: Iterable[tuple[RowKey, list[int]]]
 ) -> Iterator[tuple[RowKey, list[tuple[int, tuple[Any, ...]]]]]:
-    prepared = lookup.prepare(known)
-    for batch, found in queries:
-        yield batch, [(index, lookup.values(prepared, time, row)) for index, time, row in found]
+    for batch, rows in queries if entries else ():
+        yield batch, [(index, entries[0]) for index in rows]
 
 
 def _fill(
-    key: RowKey, answers: list[Any], batches: Iterable[list[RawRow]], lookup: Lookup
+    key: RowKey, values: list[Any], batches: Iterable[list[RawRow]], columns: Sequence[str]
 ) -> Iterator[list[RawRow]]:
-    found = dict(entry for answer in answers for entry in answer)
-    unknown = lookup.prepare(())
+    by_row = dict(entry for of_key in values for entry in of_key)
+    missing = (None,) * len(columns)
     for batch in batches:
         filled = []
         for index, row in enumerate(batch):
             if isinstance(row.values, Mapping):
-                values = found.get(index)
-                if values is None:
-                    get = row.values.get
-                    values = lookup.values(unknown, 0.0, [get(c) for c in lookup.row_columns])
-                columns = dict(zip(lookup.names, values, strict=True))
-                row = row._replace(values={**row.values, **columns})
+                joined = dict(zip(columns, by_row.get(index, missing), strict=True))
+                row = row._replace(values={**row.values, **joined})
             filled.append(row)
         yield filled
+
+
+class Table(NamedTuple):
+    """A table by key: `entries` of (key, values), with counts and rejects of its rows."""
+
+    entries: beam.PCollection
+    counts: beam.PCollection
+    rejects: beam.PCollection
+
+
+class ReadTable(beam.PTransform):
+    """Batches of rows -> `Table` of (key, values of `columns`), one entry per key.
+
+    Of several rows with one key, the first value of each column wins; duplicates are counted.
+
+    Args:
+        key: the columns that form the key.
+        columns: columns to keep.
+        thing: name of the rows in the counts.
+    """
+
+    def __init__(self, key: Sequence[str], columns: Sequence[str], thing: str = "items"):
+        super().__init__()
+        self._thing = thing
+        self._parse = ParseEntries(key, columns, thing)
+
+    def expand(self, batches: beam.PCollection) -> Table:
+        """Parses the rows and resolves duplicates."""
+        parse = beam.ParDo(self._parse).with_outputs(COUNTS, REJECTS, main="rows")
+        parsed = batches | "Parse" >> parse
+        resolved = (
+            parsed.rows
+            | "ByKey" >> beam.GroupByKey()
+            | "Merge" >> beam.ParDo(MergeEntries(self._thing)).with_outputs(COUNTS, main="entries")
+        )
+        counts = (parsed[COUNTS], resolved[COUNTS]) | "Counts" >> beam.Flatten()
+        return Table(resolved.entries, counts, parsed[REJECTS])
+
+
+class ParseEntries(CountingDoFn):
+    """Batches of rows -> (key, (row key, values)); rows without a key -> `rejects`.
+
+    Args:
+        key, columns, thing: as for `ReadTable`.
+    """
+
+    def __init__(self, key: Sequence[str], columns: Sequence[str], thing: str):
+        self._key = tuple(key)
+        self._thing = thing
+        self._columns = list(columns)
+
+    def process(self, batch: list[RawRow]) -> Iterator[Any]:
+        """Parses a batch."""
+        self.tally["source", self._thing, "read"] += len(batch)
+        for row in batch:
+            reason = row.error
+            if reason is None:
+                columns = row.columns()
+                try:
+                    key = key_of(columns, self._key)
+                except RowError as error:
+                    reason = str(error)
+            if reason is None:
+                yield key, (row.key, tuple([_value(columns, c) for c in self._columns]))
+            else:
+                self.tally["source", self._thing, "rejected"] += 1
+                yield beam.pvalue.TaggedOutput(REJECTS, row.reject(reason))
+
+
+def _value(values: Mapping[str, Any], column: str) -> Any:
+    value = values.get(column)
+    return None if is_missing(value) else value
+
+
+def merge_rows(rows: Iterable[KeyedValues]) -> tuple[tuple[Any, ...], int, bool]:
+    """Returns the first value of each column in the order of the files, the number of rows, and
+    whether rows disagree; a missing value does not contradict another one.
+
+    Example:
+        >>> merge_rows([((0, 5, 0), ("x", None)), ((0, 2, 0), (None, "y"))])
+        (('x', 'y'), 2, False)
+    """
+    best: list[tuple[RowKey, Any] | None] = []
+    count, conflict = 0, False
+    for key, values in rows:
+        best = best or [None] * len(values)
+        for index, value in enumerate(values):
+            before = best[index]
+            if value is None:
+                continue
+            conflict = conflict or (before is not None and before[1] != value)
+            if before is None or key < before[0]:
+                best[index] = key, value
+        count += 1
+    return tuple([None if value is None else value[1] for value in best]), count, conflict
+
+
+class MergeEntries(CountingDoFn):
+    """(key, rows) -> (key, values), see `merge_rows`; counts duplicates."""
+
+    def __init__(self, thing: str):
+        self._thing = thing
+
+    def process(
+        self, keyed: tuple[str, Iterable[KeyedValues]]
+    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Merges the rows of one key."""
+        key, found = keyed
+        values, count, conflict = merge_rows(found)
+        self.tally["source", self._thing, "kept"] += 1
+        if count > 1:
+            outcome = "duplicate that differs" if conflict else "duplicate"
+            self.tally["source", self._thing, outcome] += count - 1
+        yield key, values
+
+
+class JoinTable(beam.PTransform):
+    """Batches -> (batches with the columns of a table, the `Table`).
+
+    A row whose key is not in the table gets None in the columns; whether that is valid is up to the
+    schema.
+
+    Args:
+        rows: transform from the pipeline to batches of the rows of the table.
+        left_on, right_on: the columns that form the key, as the batches and the table name them.
+        columns: the columns to join.
+    """
+
+    def __init__(
+        self,
+        rows: beam.PTransform,
+        left_on: Sequence[str],
+        right_on: Sequence[str],
+        columns: Sequence[str],
+    ):
+        super().__init__()
+        self._left_on, self._right_on, self._rows = tuple(left_on), tuple(right_on), rows
+        self._columns = columns
+
+    def expand(self, batches: beam.PCollection) -> tuple[beam.PCollection, Table]:
+        """Reads the table and joins it."""
+        read = ReadTable(self._right_on, self._columns, thing="joined rows")
+        table = batches.pipeline | "ReadTable" >> self._rows | "Table" >> read
+        join = JoinColumns(self._left_on, self._columns)
+        return (batches, table.entries) | "JoinTable" >> join, table

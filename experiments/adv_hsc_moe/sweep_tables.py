@@ -1,4 +1,4 @@
-"""Sweeps of `lambda_grid`, `experts` or `gate_input` as Markdown beside the paper's numbers.
+"""Sweeps of lambdas, experts or inputs of the gate as Markdown beside the paper's numbers.
 
 The paper's numbers are test AUC on its own data; a sweep's are means over seeds on the validation
 split, ± the standard deviation over seeds. Orders can be compared, levels can't. Below the table is
@@ -7,6 +7,8 @@ what the paper concluded, and whether the sweep agrees beyond seed variance.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping, Sequence
 from math import isnan
 from pathlib import Path
 from statistics import fmean
@@ -104,9 +106,14 @@ def _sign(summary: Any) -> int:
     return 1 if summary.higher else -1
 
 
-def table_vii(summary: Any) -> list[str]:
-    """Returns the lines of Table VII: inputs of the gate."""
-    found = {e.trial.hyperparameters["gate_input"]: e for e in summary.entries}
+def table_vii(summary: Any, gate_inputs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Returns the lines of Table VII: the features that the gate sees, by the name of the row."""
+    entries = {tuple(e.trial.settings["gate_features"]): e for e in summary.entries}
+    found = {
+        name: entries[tuple(features)]
+        for name, features in gate_inputs.items()
+        if tuple(features) in entries
+    }
     lines = table(
         ["gate input", "here", "paper"],
         [[name, cell(found.get(name)), f"{paper:.4f}"] for name, paper in TABLE_VII.items()],
@@ -146,8 +153,12 @@ def fig_6(summary: Any) -> list[str]:
     return lines
 
 
-def sweep_lines(sweep: Path) -> list[str]:
+def sweep_lines(sweep: Path, gate_inputs: Mapping[str, Sequence[str]] = {}) -> list[str]:
     """Returns the lines of the table that a sweep belongs to.
+
+    Args:
+        sweep: its folder.
+        gate_inputs: the rows of Table VII, with the features that the gate sees.
 
     Raises:
         UserError: for a sweep of other hyper-parameters.
@@ -155,7 +166,7 @@ def sweep_lines(sweep: Path) -> list[str]:
     summary = summarize_sweep(sweep)
     names = {name for entry in summary.entries for name in entry.trial.hyperparameters}
     for needed, make in (
-        ({"gate_input"}, table_vii),
+        ({"gate_features"}, functools.partial(table_vii, gate_inputs=gate_inputs)),
         ({"hsc_weight", "adversarial_weight"}, table_viii),
         (set(EXPERTS), fig_6),
     ):
@@ -163,7 +174,7 @@ def sweep_lines(sweep: Path) -> list[str]:
             lines = make(summary)
             break
     else:
-        raise UserError(f"sweep {sweep}: has no trials of lambda_grid, experts or gate_input")
+        raise UserError(f"sweep {sweep}: varies neither lambdas, experts nor gate_features")
     noise = least_difference(summary)
     if noise is not None:
         lines += [

@@ -15,21 +15,23 @@ from typing import Any
 
 from pydantic import Field
 
-from tfr_moe.beam.sources import (
+from experiments.datasets.interactions import (
     HistoryFeature,
-    Input,
     Interactions,
+    SamplingOptions,
+    load_features,
+    path_of,
+    sampling_design,
+)
+from tfr_moe.beam.sources import (
+    Input,
     RawRow,
     ReadFiles,
-    SamplingOptions,
     first_line,
     is_valid_text,
     lines,
-    load_features,
     match,
-    path_of,
     register,
-    sampling_design,
 )
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema

@@ -11,22 +11,19 @@ from typing import Any
 import apache_beam as beam
 from pydantic import Field
 
+from experiments.datasets.interactions import HistoryFeature, add_history, load_features
 from tfr_moe.beam.sources import (
-    HistoryFeature,
     Input,
-    JoinByKey,
+    JoinColumns,
     RawRow,
     ReadFiles,
     ReadTable,
     SourceOptions,
     SourceRows,
-    TableLookup,
-    add_history,
     first_line,
     is_valid_text,
     lines,
     list_hash,
-    load_features,
     match,
     register,
     schema_columns,
@@ -181,17 +178,15 @@ class _Searches(beam.PTransform):
     def expand(self, pipeline: beam.Pipeline) -> SourceRows:
         """Reads and joins."""
         columns = PRODUCT[1:]
-        table = pipeline | "Products" >> ReadTable(
-            ReadFiles(self._products, _read_products, first=len(self._searches)),
-            "wid",
-            columns,
-            (),
-            "products",
+        products = ReadFiles(self._products, _read_products, first=len(self._searches))
+        table = (
+            pipeline
+            | "ReadProducts" >> products
+            | "Products" >> ReadTable(("wid",), columns, "products")
         )
         read = ReadFiles(self._searches, partial(_read_searches, seed=self._seed), in_batches=True)
-        lookup = TableLookup("wid", columns)
         found = pipeline | "Searches" >> read
-        joined = (found, table.entries) | "JoinProducts" >> JoinByKey(lookup)
+        joined = (found, table.entries) | "JoinProducts" >> JoinColumns(("wid",), columns)
         candidates = joined | "Candidates" >> beam.Map(_candidates).with_output_types(list[RawRow])
         events = joined | "Events" >> beam.Map(_events).with_output_types(list[RawRow])
         rows, history_counts = add_history(

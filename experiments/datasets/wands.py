@@ -10,19 +10,18 @@ from typing import Any
 
 import apache_beam as beam
 
+from experiments.datasets.interactions import path_of
 from tfr_moe.beam.sources import (
     Input,
-    JoinByKey,
+    JoinColumns,
     NoOptions,
     RawRow,
     ReadFiles,
     ReadTable,
     SourceRows,
-    TableLookup,
     check_columns,
     columns,
     match,
-    path_of,
     read,
     register,
     schema_columns,
@@ -130,13 +129,16 @@ class _Wands(beam.PTransform):
     def expand(self, pipeline: beam.Pipeline) -> SourceRows:
         """Joins the three files."""
         read_tsv = partial(read, kind="tsv")
-        levels = ("top_category", "sub_category")
         labels = pipeline | "Labels" >> self._rows("label", read_tsv)
-        products = pipeline | "Products" >> ReadTable(
-            self._rows("product", _read_products), "product_id", _PRODUCT, levels, "products"
+        products = (
+            pipeline
+            | "ReadProducts" >> self._rows("product", _read_products)
+            | "Products" >> ReadTable(("product_id",), _PRODUCT, "products")
         )
-        queries = pipeline | "Queries" >> ReadTable(
-            self._rows("query", read_tsv), "query_id", _QUERY, (), "queries"
+        queries = (
+            pipeline
+            | "ReadQueries" >> self._rows("query", read_tsv)
+            | "Queries" >> ReadTable(("query_id",), _QUERY, "queries")
         )
         tops = (
             products.entries
@@ -144,13 +146,9 @@ class _Wands(beam.PTransform):
             | "TopsByClass" >> beam.GroupByKey()
             | "MostlyTop" >> beam.MapTuple(lambda name, tops: (name, (_most_frequent(tops),)))
         )
-        rows = (labels, queries.entries) | "JoinQuery" >> JoinByKey(TableLookup("query_id", _QUERY))
-        rows = (rows, products.entries) | "JoinProduct" >> JoinByKey(
-            TableLookup("product_id", _PRODUCT)
-        )
-        rows = (rows, tops) | "JoinTop" >> JoinByKey(
-            TableLookup("query_class", ["query_top_category"])
-        )
+        rows = (labels, queries.entries) | "JoinQuery" >> JoinColumns(("query_id",), _QUERY)
+        rows = (rows, products.entries) | "JoinProduct" >> JoinColumns(("product_id",), _PRODUCT)
+        rows = (rows, tops) | "JoinTop" >> JoinColumns(("query_class",), ["query_top_category"])
         return SourceRows(
             rows | "Finish" >> beam.Map(_finished).with_output_types(list[RawRow]),
             (products.rejects, queries.rejects) | "Rejects" >> beam.Flatten(),

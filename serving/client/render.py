@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tfr_moe.utils.terminal import Column, fitted_table
+from tfr_moe.utils.console import Column, fitted_table
 
 from .ranking import Expert, Ranking
 

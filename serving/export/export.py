@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
@@ -14,19 +15,114 @@ from rich.console import Console
 from tfr_moe._compat import tf
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
+from tfr_moe.elwc.encoder import ListEncoder
+from tfr_moe.elwc.values import RowParser, Values
 from tfr_moe.errors import UserError
-from tfr_moe.schema import SCHEMA_FILE, FeatureSchema
+from tfr_moe.schema import SCHEMA_FILE, Feature, FeatureSchema, Scope
 from tfr_moe.scorers import explanation_model
 from tfr_moe.training import load_run
 from tfr_moe.utils.digests import write_model_manifest
 from tfr_moe.utils.io import atomic_directory
 
+from ..client.request import predict_request
 from ..versions import EXTRA, MAX_VERSION, WARMUP_FILE, versions_of
 from .golden import GOLDEN, golden_list, write_golden
-from .graph import check_operations
-from .signatures import PREDICT, RANK, build
+from .parsing import RequestParser
+from .signatures import DEFAULT, INPUT, PREDICT, RANK, Tensors, build, module_of, scores_by_name
 from .verify import reference_batches, verify
-from .warmup import MAX_RECORDS, example_lists, write_warmup
+
+_FORBIDDEN = (
+    (re.compile(r"PyFunc"), "calls back into Python"),
+    (
+        re.compile(r"Random|Multinomial|Normal(V2)?$|Rng|Uniform(Int|FullInt)?$|^StatefulUniform"),
+        "draws random numbers",
+    ),
+    (
+        re.compile(
+            r"^Assign|^Resource(Apply|Scatter|StridedSliceAssign)|^LookupTable(Insert|Remove)"
+        ),
+        "writes to a variable or table",
+    ),
+)
+
+
+def operations_of(signatures: Iterable[Any]) -> set[str]:
+    """Names of the operations in concrete functions and in all functions that they call."""
+    operations: set[str] = set()
+    for signature in signatures:
+        graph = signature.graph.as_graph_def()
+        operations |= {node.op for node in graph.node}
+        functions = {function.signature.name for function in graph.library.function}
+        operations |= {node.op for f in graph.library.function for node in f.node_def}
+        operations -= functions  # a call by the function's name is not an operation
+    return operations
+
+
+def check_operations(signatures: Iterable[Any]) -> None:
+    """Rejects signatures that TensorFlow Serving cannot run, or not twice with the same result.
+
+    Args:
+        signatures: concrete functions.
+
+    Raises:
+        UserError: naming the operation: one that TensorFlow itself does not have, Python callbacks,
+            random numbers (noise or dropout left on) and writes (training metrics left on).
+    """
+    for operation in sorted(operations_of(signatures)):
+        if not hasattr(tf.raw_ops, operation):
+            raise UserError(f"the serving graph runs {operation!r}, which is not TensorFlow's own")
+        for pattern, fault in _FORBIDDEN:
+            if pattern.search(operation):
+                raise UserError(f"the serving graph runs {operation!r}, which {fault}")
+
+
+_SIZES = (1, 10, 60)
+MAX_RECORDS = 1000  # TensorFlow Serving does not load a model with more
+
+
+def write_warmup(path: Path, name: str, signatures: Sequence[str], lists: Iterable[bytes]) -> int:
+    """Writes one record for each list and signature, at most `MAX_RECORDS` in all.
+
+    TensorFlow Serving runs these requests before it makes a version available. Without them the
+    first callers wait for what TensorFlow does at first use, and a broken version replaces the one
+    that serves.
+
+    Returns:
+        The number of records. Lists beyond the limit are left out.
+    """
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    written = 0
+    # No compression: TensorFlow Serving reads plain TFRecords only.
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for serialized in lists:
+            if written + len(signatures) > MAX_RECORDS:
+                break
+            for signature in signatures:
+                log = prediction_log_pb2.PredictionLog()
+                request = predict_request(name, signature, [serialized])
+                log.predict_log.request.ParseFromString(request.SerializeToString())
+                writer.write(log.SerializeToString())
+                written += 1
+    return written
+
+
+def example_lists(schema: FeatureSchema) -> list[bytes]:
+    """Lists of defaults, zeros and unknown ids, for exports without real lists."""
+    parser, encoder = RowParser(schema), ListEncoder(schema)
+
+    def row(scope: Scope) -> Values:
+        required = {f.name: _placeholder(f) for f in schema.select(scope) if f.required}
+        return parser.values(scope, required)
+
+    return [encoder.encode("", row("context"), [row("example")] * size) for size in _SIZES]
+
+
+def _placeholder(feature: Feature) -> Any:
+    if feature.kind != "numeric":
+        return "unknown"
+    return 0.0 if feature.width == 1 else [0.0] * feature.width
+
 
 DETAILS_FILE = "details.json"
 WARMED = (PREDICT, RANK)
@@ -207,3 +303,36 @@ def free_version(out: Path, version: int | None = None) -> int:
 def _tolerance(model: tf.keras.Model) -> float:
     """What the order of operations may change: 1e-5, or the rounding unit of a mixed precision."""
     return max(_ROUNDING.get(layer.compute_dtype, TOLERANCE) for layer in model.layers)
+
+
+def save_lists_model(
+    model: tf.keras.Model, schema: FeatureSchema, folder: Path, output: str | None = None
+) -> None:
+    """Writes a SavedModel with one signature into an existing folder, for `predict`.
+
+    Its default signature takes serialized `ExampleListWithContext` [B] and returns what the model
+    returns, [B, L] or [B, L, d], L the length of the longest list of the batch.
+
+    Args:
+        model: maps the features of `schema` (raw values) and the mask to a tensor or a dict of
+            them.
+        schema: describes the lists; it is written beside the model.
+        folder: the folder.
+        output: name of the output of a model with a single one; None for `scores`.
+
+    Raises:
+        UserError: if the graph has operations that cannot serve.
+    """
+    parser = RequestParser(schema)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, INPUT)], autograph=False)
+    def outputs(inputs: tf.Tensor) -> Tensors:
+        found = model(parser.lists(inputs), training=False)
+        return scores_by_name(found) if output is None else {output: found}
+
+    signature = outputs.get_concrete_function()
+    check_operations([signature])
+    module = module_of([signature], [model])
+    tf.saved_model.save(module, str(folder), signatures={DEFAULT: signature})
+    (folder / EXTRA).mkdir()
+    schema.save(folder / EXTRA / SCHEMA_FILE)

@@ -110,7 +110,7 @@ def test_an_exported_model_gives_the_scores_of_its_run(run, data, expected, tmp_
 
 
 def test_a_run_of_tasks_is_ranked_by_their_combination_with_a_column_per_task(tmp_path):
-    from tfr_moe.serving.export.lists_model import save_lists_model
+    from tfr_moe.serving.export.export import save_lists_model
 
     data = tiny.write_data_folder(tmp_path / "data", 20, 10, LISTS, schema=tiny.TASKS)
     tasks = {"click": {"score_weight": 1.0}, "purchase": {"score_weight": 5.0}}

@@ -4,11 +4,9 @@ import re
 import types
 
 import pytest
-import yaml
 
 from tfr_moe.beam import BuildOptions, build
 from tfr_moe.beam.sources import sources
-from tfr_moe.beam.transforms.history_features import HistoryFeature, load_features
 from tfr_moe.cli.data import source_help
 from tfr_moe.errors import UserError
 
@@ -59,23 +57,10 @@ def test_the_source_of_the_page_builds(page, tmp_path, monkeypatch):
     assert manifest["rejects"] == {"expected 4 fields": 1}
 
 
-def test_the_features_of_the_page_hold_together(page, tmp_path):
-    (tmp_path / "features.yaml").write_text(block(page, "yaml"))
-    assert len(load_features(str(tmp_path / "features.yaml"))) == 6
-    keys = {
-        key
-        for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
-        for key in re.findall("`(.*?)`", row)
-    }
-    assert set(HistoryFeature.model_fields) - {"of"} <= keys
-    assert yaml.safe_load(block(page, "yaml"))[0]["name"] == "item_ctr"
-
-
 def test_help_has_purpose_schema_and_options_of_a_source():
-    text = "\n".join(source_help("interactions"))
-    assert text.startswith("interactions: Events (user, item, time, ...)")
-    assert "--schema is required" in text
-    assert "exponent (default 0.75)" in text and "items (required)" in text
-    assert "letor " in str(source_help(None)) and "search-logs " in str(source_help(None))
-    with pytest.raises(UserError, match=r"unknown source 'x'; available: .*interactions, "):
+    text = "\n".join(source_help("search-logs"))
+    assert text.startswith("search-logs: Impressions: CSV with a header")
+    assert "--schema is required" in text and "attribution_hours (default " in text
+    assert "search-logs " in str(source_help(None))
+    with pytest.raises(UserError, match=r"unknown source 'x'; available: .*search-logs"):
         source_help("x")

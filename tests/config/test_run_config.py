@@ -63,22 +63,6 @@ def test_dnn_has_no_gate():
         load_config(model="dnn", top_k=3)
 
 
-def test_settings_of_version_0_1_at_their_defaults_are_ignored():
-    old = {"model": "moe", "own_share": 0.9, "dispatch": "segments", "hsc_on": "probabilities"}
-    assert make_config(old) == make_config({"model": "moe"})
-
-
-def test_a_run_of_version_0_1_loads_with_the_settings_that_its_model_does_not_use():
-    """Its config.yaml holds all settings, at the defaults of that version."""
-    old = {"num_experts": 10, "top_k": 4, "hsc_weight": 1e-3, "gate_residual": False}
-    old |= {"gate_bias_rate": 0.0, "wide_crosses": None, "auxiliary_hidden_dims": [64]}
-    assert make_config({"model": "dnn", **old}) == make_config({"model": "dnn"})
-    assert make_config({"model": "lambdamart", **old}) == make_config({"model": "lambdamart"})
-    assert make_config({"model": "moe", **old}).gate.num_experts == 10
-    with pytest.raises(UserError, match="top_k is not used by model 'dnn'"):
-        make_config({"model": "dnn", **old, "top_k": 3})
-
-
 def test_settings_may_come_in_groups():
     grouped = make_config({"gate": {"top_k": 2}, "optimization": {"learning_rate": 0.1}})
     assert grouped == make_config({"top_k": 2, "learning_rate": 0.1})
@@ -124,9 +108,8 @@ REFUSED = {
     "expert_hidden_dims=[8, 0]": r"expert_hidden_dims must be >= 1",
     "seed=4294967296": r"seed: Input should be less than 4294967296",
     "gate=3": r"gate must be a mapping of setting to value, got 3",
-    "hsc_on=logits": r"hsc_on is of version 0.1.0 and was removed",
-    "own_share=0.5": r"own_share is of version 0.1.0; its name is now stitch_self_weight",
-    "dispatch=capacity": r"dispatch 'capacity' of version 0.1.0 is now 'grouped'",
+    "hsc_on=logits": r"hsc_on is a setting of version 0.1.0 and was removed",
+    "dispatch=capacity": r"dispatch: Input should be 'sorted' or 'grouped'",
     "nonsense": r"setting 'nonsense': must be key=value",
 }
 
@@ -147,14 +130,6 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "broken.yaml").write_text("a: : b")
     with pytest.raises(UserError, match=r"broken\.yaml: not valid YAML"):
         load_config(tmp_path / "broken.yaml")
-
-
-def test_removed_settings_are_ignored_at_their_defaults_and_rejected_otherwise(tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text("top_k: 2\nhsc_on: probabilities\nadversarial_margin: null\n")
-    assert load_config(path).gate.top_k == 2
-    with pytest.raises(UserError, match=r"hsc_on is of version 0\.1\.0 and was removed"):
-        load_config(path, overrides=["hsc_on=logits"])
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.tiny import SCHEMA, TASKS
-from tfr_moe.config import make_config
 from tfr_moe.config.tasks import (
     TaskSettings,
     check_conditions,
@@ -61,9 +60,3 @@ def test_names_alone_are_tasks_with_defaults():
     assert settings_of_names(["click", "cart"]) == {"click": {}, "cart": {}}
     assert settings_of_names({"click": {"weight": 2}}) == {"click": {"weight": 2}}
     assert settings_of_names(None) is None
-
-
-def test_the_old_name_of_a_condition_is_rejected_with_the_new_one():
-    settings = {"model": "mmoe", "tasks": {"click": {}, "purchase": {"given": "click"}}}
-    with pytest.raises(UserError, match=r"given is of version .*; its name is now conditioned_on"):
-        make_config(settings)

@@ -23,7 +23,7 @@ from tests.serving.models import SHOP
 from tfr_moe.errors import UserError
 from tfr_moe.serving.client import RankingClient, RequestError
 from tfr_moe.serving.dev_server import DevServer
-from tfr_moe.serving.export.warmup import write_warmup
+from tfr_moe.serving.export.export import write_warmup
 
 pytestmark = pytest.mark.smoke
 

@@ -2,7 +2,6 @@ import csv
 import dataclasses
 import gzip
 import itertools
-import json
 import math
 
 import numpy as np
@@ -32,10 +31,7 @@ def contents(folder):
 def rows(folder):
     for path in sorted(folder.glob("logs-*.gz")):
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            if ".csv" in path.name:
-                yield from csv.DictReader(file)
-            else:
-                yield from map(json.loads, file)
+            yield from csv.DictReader(file)
 
 
 def drawn(options, *names):
@@ -69,11 +65,9 @@ def feature_importance(options, names, groups):
     return np.array([np.mean(found[key], axis=0) for key in sorted(found)])
 
 
-@pytest.mark.parametrize("file_format", ["csv", "jsonl"])
-def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path, file_format):
-    options = dataclasses.replace(SMALL, format=file_format)
+def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path):
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
-        generate(tmp_path / name, dataclasses.replace(options, seed=seed))
+        generate(tmp_path / name, dataclasses.replace(SMALL, seed=seed))
     first, again, other = (contents(tmp_path / name) for name in "abc")
     assert first == again
     assert all(first[name] != other[name] for name in first if name != "schema.yaml")
@@ -90,9 +84,8 @@ def test_files_are_named_by_part_and_nothing_else_is_left(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
 
 
-@pytest.mark.parametrize("file_format", ["csv", "jsonl"])
-def test_schema_loads_and_every_row_parses(tmp_path, file_format):
-    generate(tmp_path / "logs", dataclasses.replace(SMALL, format=file_format))
+def test_schema_loads_and_every_row_parses(tmp_path):
+    generate(tmp_path / "logs", SMALL)
     schema = FeatureSchema.load(tmp_path / "logs" / "schema.yaml")
     parser = RowParser(schema)
     parsed = [parser.row(row) for row in rows(tmp_path / "logs")]
@@ -101,14 +94,6 @@ def test_schema_loads_and_every_row_parses(tmp_path, file_format):
     assert times == sorted(times)
     assert times[-1] - times[0] <= SMALL.days * 86400
     assert {value for row in parsed for value in (row.example["purchase"],)} == {0.0, 1.0}
-
-
-def test_csv_and_json_lines_hold_the_same_values(tmp_path):
-    for file_format in ("csv", "jsonl"):
-        generate(tmp_path / file_format, dataclasses.replace(SMALL, format=file_format))
-    parser = RowParser(FeatureSchema.load(tmp_path / "csv" / "schema.yaml"))
-    left, right = ([parser.row(r) for r in rows(tmp_path / f)] for f in ("csv", "jsonl"))
-    assert left == right
 
 
 def test_labels_position_and_utility_are_no_features(tmp_path):
@@ -273,7 +258,6 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path):
         ({"category_strength": 1.5}, "category_strength must be between 0 and 1. Received: 1.5"),
         ({"sessions": 0}, "sessions must be between 1"),
         ({"sub_categories": 3}, "sub_categories must be between 8"),
-        ({"format": "xml"}, "format must be csv or jsonl. Received: 'xml'"),
         ({"purchase_rate": 0.5}, "purchase_rate must be between 0.001 and 0.15"),
         ({"noise": math.nan}, "noise must be between"),
     ],
@@ -284,8 +268,8 @@ def test_options_out_of_range_are_refused_by_name(changes, message):
 
 
 def test_options_as_text_get_the_types_of_their_fields():
-    options = parse_options(["num_files=3", "noise=0.5", "format=jsonl"], sessions=50)
-    assert options == SearchLogOptions(sessions=50, num_files=3, noise=0.5, format="jsonl")
+    options = parse_options(["num_files=3", "noise=0.5"], sessions=50)
+    assert options == SearchLogOptions(sessions=50, num_files=3, noise=0.5)
 
 
 def test_an_unknown_option_is_refused_by_name():

@@ -75,7 +75,7 @@ def test_both_tasks_are_learned(run):
 def test_gates_and_experts_are_shown_by_task_in_training_only(run):
     first = history(run)[0]
     shown = {"gate_entropy_click", "dead_experts_purchase", "busiest_share_click"}
-    assert shown | {"expert_correlation"} <= set(first)
+    assert shown <= set(first)
     assert not [name for name in first if name.startswith(("val_gate", "val_expert"))]
 
 
@@ -212,10 +212,10 @@ def test_means_over_tasks_leave_out_what_is_no_number():
     assert math.isnan(logs["ndcg"])
 
 
-def test_warnings_name_the_gate_that_collapsed_and_experts_that_are_alike():
+def test_warnings_name_the_gate_that_collapsed():
     settings = config(num_experts=4)
     quiet = {"gate_entropy_click": 1.0, "busiest_share_click": 0.5, "dead_experts_click": 0.0}
-    assert gate_warnings({**quiet, "expert_correlation": 0.5}, settings) == {}
+    assert gate_warnings(quiet, settings) == {}
     found = gate_warnings(
         {
             **quiet,
@@ -223,17 +223,15 @@ def test_warnings_name_the_gate_that_collapsed_and_experts_that_are_alike():
             "busiest_share_buy": 0.99,
             "dead_experts_buy": 3.0,
             "gate_entropy_view": math.log(4),
-            "expert_correlation": 0.97,
         },
         settings,
     )
-    assert set(found) == {"collapsed_buy", "dead_buy", "uniform_view", "alike"}
+    assert set(found) == {"collapsed_buy", "dead_buy", "uniform_view"}
     assert (
         "the gate of buy has collapsed: one expert gets 99% of its weight" in found["collapsed_buy"]
     )
     assert "3 of 4 experts" in found["dead_buy"]
     assert "the gate of view is near uniform over its 4 experts" in found["uniform_view"]
-    assert "expert_correlation 0.97" in found["alike"]
 
 
 def test_category_groups_train_one_score(data, tmp_path):

@@ -58,15 +58,13 @@ def failed(trial_id, hyperparameters, error, metric="session_auc", direction="ma
     )
 
 
-def write_sweep(
-    path: Path, trials, space="lambda_grid", metric="session_auc", direction="max", data="data"
-):
+def write_sweep(path: Path, trials, metric="session_auc", direction="max", data="data"):
     """A sweep's folder with its `sweep.yaml` and these trials."""
     path.mkdir(parents=True, exist_ok=True)
     settings = {
         "data": str(data),
         "base": BASE,
-        "space": {"preset": space},
+        "space": {"hsc_weight": [0.1, 0.01, 0.001, 0.0001]},
         "algorithm": "grid",
         "objective": {"name": metric, "direction": direction},
         "seeds": [1, 2],

@@ -10,8 +10,8 @@ from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import evaluate_run, summarize
 from tfr_moe.tuning.config import make_sweep_config
-from tfr_moe.tuning.dimensions import settings_above
 from tfr_moe.tuning.results import summarize_sweep, write_best
+from tfr_moe.tuning.search_space import settings_above
 from tfr_moe.tuning.sweep import tune
 
 QUIET = Console(quiet=True)

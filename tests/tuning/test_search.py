@@ -48,7 +48,7 @@ class Sweep:
     """A sweep's folder; each access to `search` is another process."""
 
     def __init__(self, folder, algorithm="grid", continuous=False, **changes):
-        settings = {"space": "lambda_grid", "algorithm": algorithm, **SETTINGS[algorithm]}
+        settings = {"space": {"rate": RATES}, "algorithm": algorithm, **SETTINGS[algorithm]}
         objective = {"name": "ndcg", "direction": "max"}
         config = make_sweep_config({**settings, "objective": objective, **changes})
         folder.mkdir(exist_ok=True)

@@ -227,10 +227,10 @@ def test_is_rejected_before_the_first_epoch(data, tmp_path, case):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("space: lamda_grid\n", "space 'lamda_grid' is unknown; allowed: lambda_grid, experts"),
+        ("space: lambda_grid\n", "space: Input should be a valid dictionary"),
         ("spce: 1\n", "unknown key 'spce'; did you mean 'space'?"),
         (
-            "space: lambda_grid\nobjective: mrr\n",
+            "space: {hsc_weight: [0.1]}\nobjective: mrr\n",
             "objective 'mrr': not reported by runs of adv_hsc_moe",
         ),
     ],

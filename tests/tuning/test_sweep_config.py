@@ -24,11 +24,11 @@ def test_settings_survive_a_file(tmp_path):
 
 
 def test_pairs_go_before_the_file_and_dots_go_down(tmp_path):
-    (tmp_path / "s.yaml").write_text("space: experts\nbase: {top_k: 2}\n")
-    pairs = ["base.top_k=3", "base.num_experts=20", "space=lambda_grid", "seeds=[7, 8]"]
+    (tmp_path / "s.yaml").write_text("space: {dropout: [0.1]}\nbase: {top_k: 2}\n")
+    pairs = ["base.top_k=3", "base.num_experts=20", "space={hsc_weight: [0.1]}", "seeds=[7, 8]"]
     config = load_sweep_config(tmp_path / "s.yaml", pairs)
     assert (config.base.gate.top_k, config.base.gate.num_experts) == (3, 20)
-    assert (config.space, config.seeds) == ("lambda_grid", (7, 8))
+    assert (config.space, config.seeds) == ({"hsc_weight": [0.1]}, (7, 8))
 
 
 REJECTED = {
@@ -50,7 +50,7 @@ REJECTED = {
 @pytest.mark.parametrize("case", REJECTED)
 def test_is_rejected(case):
     settings, words = REJECTED[case]
-    whole = settings if case == "no space" else {"space": "lambda_grid", **settings}
+    whole = settings if case == "no space" else {"space": {"hsc_weight": [0.1]}, **settings}
     with pytest.raises(UserError, match=words) as error:
         make_sweep_config(whole)
     assert "\n" not in str(error.value)

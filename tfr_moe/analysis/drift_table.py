@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from tfr_moe.analysis.drift import ALL, DriftRow
-from tfr_moe.utils.terminal import Column, fitted_table
+from tfr_moe.utils.console import Column, fitted_table
 
 
 def _share(value: float | None, before: float | None) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from tfr_moe import __version__
-from tfr_moe.cli import check, daily, data, listings, models, reports, serving
+from tfr_moe.cli import daily, data, listings, models, reports, serving
 from tfr_moe.cli.options import Seed
 from tfr_moe.cli.schema import schema
 from tfr_moe.errors import EXIT_INTERRUPTED, EXIT_USAGE, UserError, error_line
@@ -62,7 +62,7 @@ _OPEN = {"allow_extra_args": True, "ignore_unknown_options": False}
 
 app.command()(data.synth)
 app.command(cls=data.BuildCommand, context_settings=_OPEN)(data.build)
-app.command()(check.check)
+app.command()(data.check)
 app.command()(daily.drift)
 app.command()(schema)
 app.command()(models.train)

@@ -54,7 +54,7 @@ def _model_of_run(run: Path) -> _Model:
 
 
 def _save_run(run: Path, folder: Path) -> None:
-    from tfr_moe.serving.export.lists_model import save_lists_model
+    from tfr_moe.serving.export.export import save_lists_model
     from tfr_moe.training import load_run
 
     loaded = load_run(run)
@@ -214,8 +214,7 @@ def export_vectors(run: str | Path, out: str | Path) -> Path:
         UserError: for a model without vectors.
     """
     from tfr_moe.scorers import vector_model
-    from tfr_moe.serving.export.export import free_version
-    from tfr_moe.serving.export.lists_model import save_lists_model
+    from tfr_moe.serving.export.export import free_version, save_lists_model
     from tfr_moe.training import load_run
 
     loaded, out = load_run(run), Path(out)

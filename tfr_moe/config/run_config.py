@@ -16,8 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from tfr_moe.config.models import MODELS, ModelSpec
-from tfr_moe.config.presets import PRESETS, preset_settings
+from tfr_moe.config.models import MODELS, ModelSpec, preset_settings
 from tfr_moe.config.settings import (
     GROUPS,
     SETTINGS,
@@ -40,28 +39,15 @@ from tfr_moe.config.settings import (
 from tfr_moe.config.tasks import Task, check_conditions, metric_of, resolve_tasks
 from tfr_moe.errors import UserError, describe, did_you_mean
 from tfr_moe.schema import FeatureSchema
+from tfr_moe.utils.io import write_text
 from tfr_moe.utils.settings import parse_pairs, read_yaml
 
-_RENAMED = {
-    "own_share": ("stitch_self_weight", 0.9),
-    "num_views": ("num_comparisons", 8),
-}
-_REMOVED: dict[str, Any] = {
-    "gate_init_scale": 1.0,
-    "gate_bias_rate": 0.0,
-    "shared_weights": False,
-    "hsc_fixed_side": "none",
-    "hsc_on": "probabilities",
-    "hsc_warmup_steps": 0,
-    "adversarial_margin": None,
-    "adversarial_centred": False,
-    "adversarial_warmup_steps": 0,
-    "attention_points": None,
-    "load_weight": 0.0,
-    "parameter_budget": None,
-    "profile": False,
-}
-_DISPATCH = {"segments": "sorted", "capacity": "grouped"}
+_OLD_SETTINGS = (
+    *("gate_init_scale", "gate_bias_rate", "shared_weights", "hsc_fixed_side", "hsc_on"),
+    *("hsc_warmup_steps", "adversarial_margin", "adversarial_centred", "adversarial_warmup_steps"),
+    *("attention_points", "load_weight", "parameter_budget", "profile", "own_share", "num_views"),
+)
+"""Settings of version 0.1.0, whose files hold all of them."""
 
 
 class RunConfig(BaseModel):
@@ -262,9 +248,7 @@ class RunConfig(BaseModel):
 
     def save(self, path: Path) -> None:
         """Writes the settings that the model uses as YAML; `load_config` reads them back equal."""
-        path.write_text(
-            yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False), encoding="utf-8"
-        )
+        write_text(path, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
 
 
 def _unknown(key: str) -> str:
@@ -282,44 +266,21 @@ def _read(path: Path) -> dict[str, Any]:
     return data
 
 
-def _without_old(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Drops settings of version 0.1.0 at their defaults, and rejects others by their name."""
-    current = dict(settings)
-    for name, (new, default) in _RENAMED.items():
-        if name in current and current.pop(name) != default:
-            raise UserError(f"{where}: {name} is of version 0.1.0; its name is now {new}")
-    for name, default in _REMOVED.items():
-        if name in current and current.pop(name) != default:
-            raise UserError(f"{where}: {name} is of version 0.1.0 and was removed")
-    if current.get("dispatch") == "segments":
-        del current["dispatch"]
-    elif current.get("dispatch") in _DISPATCH:
-        old = current["dispatch"]
-        raise UserError(f"{where}: dispatch {old!r} of version 0.1.0 is now {_DISPATCH[old]!r}")
-    model = MODELS.get(current.get("model", "adv_hsc_moe"))
-    if model is None or current.keys() == settings.keys():
-        return current
-    # A file of version 0.1.0 holds all settings, also those that its model does not use, and the
-    # defaults of that version were the paper's.
-    for name in set(current) & set(SETTINGS) - set(model.settings):
-        value = tuple(current[name]) if isinstance(current[name], list) else current[name]
-        if value in (PRESETS["paper"].get(name), model.default(name)):
-            del current[name]
-    return current
-
-
 def make_config(settings: Mapping[str, Any], where: str = "config") -> RunConfig:
     """A RunConfig from a mapping.
 
     Args:
         settings: by flat name or in groups. The key `preset` names settings
-            (`tfr_moe.config.presets`) over which those of the mapping take precedence.
+            (`tfr_moe.config.models`) over which those of the mapping take precedence.
         where: what an error names.
 
     Raises:
         UserError: in one line, with the setting and, for an unknown one, the nearest known.
     """
-    settings = _without_old(settings, where)
+    settings = dict(settings)
+    for name in _OLD_SETTINGS:
+        if name in settings:
+            raise UserError(f"{where}: {name} is a setting of version 0.1.0 and was removed")
     preset = settings.pop("preset", None)
     if preset is not None:
         settings = {**preset_settings(str(preset), settings.get("model")), **settings}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
@@ -36,13 +36,6 @@ class TaskSettings(BaseModel):
     metrics: tuple[str, ...] | None = None
     score_weight: float = Field(1.0, ge=0)
     conditioned_on: str | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_renamed(cls, value: Any) -> Any:
-        if isinstance(value, Mapping) and "given" in value:
-            raise ValueError("given is of version 0.1.0; its name is now conditioned_on")
-        return value
 
 
 class Task(NamedTuple):

@@ -2,7 +2,17 @@
 
 from tfr_moe.elwc.encoder import ListEncoder, RowEncoder, ScopeEncoder
 from tfr_moe.elwc.tfrecord import read_records, write_records
-from tfr_moe.elwc.values import Row, RowError, RowParser, Values, decode_list, is_missing, to_id
+from tfr_moe.elwc.values import (
+    Row,
+    RowError,
+    RowParser,
+    Values,
+    decode_list,
+    is_missing,
+    to_id,
+    to_number,
+    to_time,
+)
 
 __all__ = [
     "ListEncoder",
@@ -16,5 +26,7 @@ __all__ = [
     "is_missing",
     "read_records",
     "to_id",
+    "to_number",
+    "to_time",
     "write_records",
 ]

@@ -13,7 +13,7 @@ from rich.table import Table
 from tfr_moe.config import BASELINE_NAMES
 from tfr_moe.evaluation.results import PerListResult, t_interval
 from tfr_moe.evaluation.significance import Comparison, aligned_values, compare
-from tfr_moe.utils.terminal import Column, fitted_table
+from tfr_moe.utils.console import Column, fitted_table
 
 TOWERS = ("dnn", "wide_dnn", "mlp")
 """The single towers."""

@@ -11,7 +11,7 @@ from rich.table import Table
 from tfr_moe.evaluation.breakdown import CategoryRow
 from tfr_moe.evaluation.evaluate import EvaluationReport
 from tfr_moe.evaluation.results import CONFIDENCE
-from tfr_moe.utils.terminal import Column, fitted_table
+from tfr_moe.utils.console import Column, fitted_table
 
 _INTERVAL = f"{CONFIDENCE:.0%} interval"
 _POLICY = {"skip": "are skipped", "zero": "count 0", "one": "count 1"}

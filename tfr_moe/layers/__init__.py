@@ -8,7 +8,7 @@ from tfr_moe.layers.crossed_weights import CrossedWeights
 from tfr_moe.layers.dlcm import DeepListwiseContext
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
-from tfr_moe.layers.gate_metrics import ExpertUsage, GateMonitor, TrainingMean, expert_correlation
+from tfr_moe.layers.gate_metrics import ExpertUsage, GateMonitor, TrainingMean
 from tfr_moe.layers.gating import (
     GateOutput,
     NoisyTopKGate,
@@ -84,7 +84,6 @@ __all__ = [
     "TensorFactorization",
     "TrainingMean",
     "dims_of_budget",
-    "expert_correlation",
     "expert_importance",
     "joint_logit",
     "logits_of",

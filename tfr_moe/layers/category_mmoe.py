@@ -7,7 +7,7 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.layers.checks import full_mask
 from tfr_moe.layers.dispatch import put_rows, take_rows
-from tfr_moe.layers.gate_metrics import MAX_ROWS, GateMonitor, TrainingMean, expert_correlation
+from tfr_moe.layers.gate_metrics import GateMonitor
 from tfr_moe.layers.gating import GateOutput, NoisyTopKGate
 from tfr_moe.layers.multi_task import MultiTaskLayer
 from tfr_moe.layers.regularizers import ConstraintGate
@@ -26,8 +26,7 @@ class CategoryMMoE(MultiTaskLayer):
     several tasks select for a list is computed once, an expert that none selects is not computed.
     Gates, mixing and HSC run in float32 under every precision policy.
 
-    Training records `hsc_<task>`, the metrics of `GateMonitor` and `expert_correlation`, the latter
-    over all experts on the first rows of a batch.
+    Training records `hsc_<task>` and the metrics of `GateMonitor`.
 
     Args:
         num_tasks: see `MultiTaskLayer`.
@@ -91,7 +90,6 @@ class CategoryMMoE(MultiTaskLayer):
         self.monitor = GateMonitor(
             num_experts, top_k, self.task_names, name="gates", dtype="float32"
         )
-        self._correlation = TrainingMean(name="expert_correlation")
 
     def call(
         self,
@@ -144,10 +142,6 @@ class CategoryMMoE(MultiTaskLayer):
         lists = positions[:, 0]
         outputs = self.experts(rows, tf.gather(selected, lists), training=training)
         outputs = tf.cast(outputs, tf.float32)  # [T, S, h]
-        if training:
-            all_experts = self.experts(tf.stop_gradient(rows[:MAX_ROWS]))
-            has_rows = tf.sign(tf.shape(rows)[0])
-            self._correlation.update_state(expert_correlation(all_experts), has_rows)
         mixed = tf.matmul(tf.gather(slots, lists), outputs)  # [T, tasks, h]
         logits = tf.cast(self.towers(mixed, training=training), tf.float32)
         return put_rows(logits, positions, inputs)

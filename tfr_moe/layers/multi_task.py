@@ -17,7 +17,7 @@ from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
 from tfr_moe.layers.dispatch import glorot_uniform, put_rows, take_rows
 from tfr_moe.layers.experts import ExpertTowers
-from tfr_moe.layers.gate_metrics import GateMonitor, TrainingMean, expert_correlation
+from tfr_moe.layers.gate_metrics import GateMonitor
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -216,7 +216,7 @@ class MixtureOfTasks(MultiTaskLayer, metaclass=abc.ABCMeta):
     """Experts under softmax gates: one gate in `OMoE`, one per task in `MMoE`.
 
     Gates and mixing run in float32 under every precision policy. Training records the metrics of
-    `GateMonitor` and `expert_correlation` (see `tfr_moe.layers.gate_metrics`).
+    `GateMonitor`.
 
     Args:
         num_tasks: see `MultiTaskLayer`.
@@ -232,7 +232,6 @@ class MixtureOfTasks(MultiTaskLayer, metaclass=abc.ABCMeta):
         self.monitor = GateMonitor(
             num_experts, gates=self.gate_names, name="gates", dtype="float32"
         )
-        self._correlation = TrainingMean(name="expert_correlation")
 
     @property
     @abc.abstractmethod
@@ -283,10 +282,6 @@ class MixtureOfTasks(MultiTaskLayer, metaclass=abc.ABCMeta):
     def _mix(self, rows: tf.Tensor, gate: tf.Tensor, training: bool) -> tf.Tensor:
         outputs = tf.cast(self.experts(rows, training=training), tf.float32)
         weights = self.monitor(gate, training=training)
-        if training:
-            self._correlation.update_state(
-                expert_correlation(tf.stop_gradient(outputs)), tf.sign(tf.shape(rows)[0])
-            )
         mixed = tf.matmul(weights, outputs)  # [T, gates, h]
         one_for_all = len(self.gate_names) == 1
         return self.towers(mixed[:, 0] if one_for_all else mixed, training=training)

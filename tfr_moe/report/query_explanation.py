@@ -28,7 +28,7 @@ from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.serving.client.request import RequestEncoder, load_request
 from tfr_moe.serving.export.parsing import RequestParser
 from tfr_moe.training import LoadedRun
-from tfr_moe.utils.terminal import Column, fitted_table
+from tfr_moe.utils.console import Column, fitted_table
 
 MOST_LEADS = 10
 _MOST_FEATURES = 4  # of a lead, in the terminal

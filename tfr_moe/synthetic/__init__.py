@@ -56,7 +56,7 @@ Example:
 
 from __future__ import annotations
 
-from .options import FORMATS, SearchLogOptions, parse_options
+from .options import SearchLogOptions, parse_options
 from .sessions import Chunk, SessionGenerator, thresholds
 from .world import COMPONENTS, World, build_world
 from .writing import COLUMNS, Progress, generate, search_log_schema
@@ -64,7 +64,6 @@ from .writing import COLUMNS, Progress, generate, search_log_schema
 __all__ = [
     "COLUMNS",
     "COMPONENTS",
-    "FORMATS",
     "Chunk",
     "Progress",
     "SearchLogOptions",

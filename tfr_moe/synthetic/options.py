@@ -9,8 +9,6 @@ from typing import Any
 from tfr_moe.errors import UserError
 from tfr_moe.utils.settings import split_pair
 
-FORMATS = ("csv", "jsonl")
-
 
 @dataclass(frozen=True)
 class SearchLogOptions:
@@ -20,7 +18,6 @@ class SearchLogOptions:
         sessions: number of lists. Rows are about `sessions * mean_list_length`.
         seed: random seed; the same options and seed give the same bytes.
         num_files: log files; the sessions are cut into as many consecutive parts.
-        format: `csv` or `jsonl`, gzip in both cases.
         top_categories: number of top categories (38 in Table II of the paper).
         sub_categories: number of sub-categories over all top categories (3,479 in Table II).
         shared_names: number of pairs of sub-categories of different parents with the same name.
@@ -55,7 +52,6 @@ class SearchLogOptions:
     sessions: int = 4000
     seed: int = 0
     num_files: int = 4
-    format: str = "csv"
     top_categories: int = 8
     sub_categories: int = 60
     shared_names: int = 2
@@ -104,8 +100,6 @@ class SearchLogOptions:
         _check(self, "cart_rate", 0.001, self.click_rate)
         _check(self, "purchase_rate", 0.001, self.cart_rate)
         _check(self, "click_rate", 0.001, 0.9 * self.mean_examination)
-        if self.format not in FORMATS:
-            raise UserError(f"format must be {' or '.join(FORMATS)}. Received: {self.format!r}")
 
     @property
     def mean_examination(self) -> float:

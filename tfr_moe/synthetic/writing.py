@@ -57,7 +57,7 @@ _GZIP_LEVEL = 3
 
 
 def generate(out: str | Path, options: SearchLogOptions, progress: Progress | None = None) -> None:
-    """Writes `logs-*.csv.gz` (or `.jsonl.gz`), `schema.yaml` and `truth.json` to `out`.
+    """Writes `logs-*.csv.gz`, `schema.yaml` and `truth.json` to `out`.
 
     The log is streamed: memory does not depend on the number of sessions. The same options give the
     same bytes. `out` appears only when complete.
@@ -72,13 +72,12 @@ def generate(out: str | Path, options: SearchLogOptions, progress: Progress | No
     """
     world = build_world(options)
     generator = SessionGenerator(options, world)
-    write = _write_csv if options.format == "csv" else _write_jsonl
     with atomic_directory(out) as folder:
         for part in range(options.num_files):
-            name = f"logs-{part:05d}-of-{options.num_files:05d}.{options.format}.gz"
+            name = f"logs-{part:05d}-of-{options.num_files:05d}.csv.gz"
             first = part * options.sessions // options.num_files
             with _open_gzip(folder / name) as file:
-                write(file, _reported(generator.chunks(part), first, options, progress), world)
+                _write_csv(file, _reported(generator.chunks(part), first, options, progress), world)
         schema = yaml.safe_dump(search_log_schema(options), sort_keys=False, width=100)
         (folder / "schema.yaml").write_text(schema, encoding="utf-8")
         truth = json.dumps(_truth(options, world), indent=1) + "\n"
@@ -123,14 +122,6 @@ def _write_csv(file: TextIO, chunks: Iterator[Chunk], world: World) -> None:
         history = [LIST_SEPARATOR.join(map(str, ids)) for ids in chunk.history]
         lists["click_history"] = [history[s] for s in chunk.session]
         writer.writerows(zip(*(lists[name] for name in COLUMNS), strict=True))
-
-
-def _write_jsonl(file: TextIO, chunks: Iterator[Chunk], world: World) -> None:
-    for chunk in chunks:
-        lists = _lists(chunk, world)
-        lists["click_history"] = [chunk.history[s] for s in chunk.session]
-        rows = zip(*(lists[name] for name in COLUMNS), strict=True)
-        file.writelines(json.dumps(dict(zip(COLUMNS, row, strict=True))) + "\n" for row in rows)
 
 
 def search_log_schema(options: SearchLogOptions) -> dict[str, Any]:

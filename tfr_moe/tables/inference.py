@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe.errors import UserError
-from tfr_moe.tables.arrow import Ids, arrow, column_of, encode, to_table
+from tfr_moe.tables.arrow import Ids, are_numbers, are_times, arrow, column_of, encode, to_table
 from tfr_moe.tables.hierarchy import ITEM, Decision, choose_hierarchy
-from tfr_moe.tables.texts import are_numbers, are_times
 
 if TYPE_CHECKING:
     import pyarrow as pa

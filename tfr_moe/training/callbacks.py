@@ -252,12 +252,6 @@ def gate_warnings(logs: dict[str, Any], config: RunConfig) -> dict[str, str]:
             f"AdvLoss is at {share:.0%} of its maximum K x D: experts may disagree for its own "
             "sake; reduce adversarial_weight"
         )
-    correlation = logs.get("expert_correlation", 0)
-    if correlation > 0.95:
-        warnings["alike"] = (
-            f"the experts' outputs are nearly equal (expert_correlation {correlation:.2f}); "
-            "use fewer or narrower experts"
-        )
     for name in logs:
         if name.startswith(_ENTROPY):
             suffix = name.removeprefix(_ENTROPY)

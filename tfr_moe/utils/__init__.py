@@ -3,7 +3,7 @@
 from tfr_moe.utils.console import progress_bar
 from tfr_moe.utils.digests import write_manifest
 from tfr_moe.utils.io import atomic_directory, make_folder, read_json, write_json
-from tfr_moe.utils.settings import parse_pair
+from tfr_moe.utils.settings import parse_pair, read_yaml
 
 __all__ = [
     "atomic_directory",
@@ -11,6 +11,7 @@ __all__ = [
     "parse_pair",
     "progress_bar",
     "read_json",
+    "read_yaml",
     "write_json",
     "write_manifest",
 ]

@@ -160,11 +160,16 @@ def make_folder(path: Path, name: str, new: bool = False) -> None:
         raise UserError(f"{name}: cannot be made ({error.strerror})") from error
 
 
+def write_text(path: Path, text: str) -> None:
+    """Writes a text under a temporary name, then renames it."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
 def write_json(path: Path, data: Any) -> None:
     """Writes JSON under a temporary name, then renames it."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(path, json.dumps(data, indent=1) + "\n")
 
 
 def read_json(path: Path, form: Any = dict[str, Any]) -> Any:

@@ -160,63 +160,6 @@ def test_rows_that_cant_be_merged_reach_the_rejects(tmp_path):
     ]
 
 
-PAST = [
-    {
-        "name": "item_ctr",
-        "kind": "rate",
-        "by": "item",
-        "of": "click",
-        "prior": 2,
-        "prior_mean": 0.5,
-    },
-    {"name": "user_clicks", "kind": "history", "by": "user", "of": "item", "where": {"click": [1]}},
-    {"name": "user_item_views", "kind": "count", "by": ["user", "item"], "window_days": 2},
-]
-
-
-def test_history_features_cover_earlier_lists_of_all_files_and_no_others(tmp_path):
-    day = 86400
-    rows = [
-        {"user": user, "search": f"{user}{when}", "time": when * day, "item": item, "click": click}
-        for user, when, item, click in [
-            ("u", 1, "a", 1),
-            ("u", 1, "b", 0),
-            ("v", 2, "a", 0),
-            ("u", 3, "a", 1),
-            ("u", 3, "b", 1),
-            ("u", 9, "a", 0),
-        ]
-    ]
-    (tmp_path / "features.yaml").write_text(yaml.safe_dump(PAST))
-    for part in range(2):
-        logs.write_csv(tmp_path / f"{part}.csv", rows[part::2])
-    schema = {
-        "list_id": "search",
-        "time": "time",
-        "labels": ["click"],
-        "features": [
-            {"name": "item_ctr", "scope": "example", "kind": "numeric"},
-            {"name": "user_clicks", "scope": "context", "kind": "categorical_list"},
-            {"name": "user_item_views", "scope": "example", "kind": "numeric"},
-        ],
-    }
-    settings = (f"history_features={tmp_path}/features.yaml",)
-    found, _, _ = rows_of(tmp_path, "search-logs", f"{tmp_path}/?.csv", schema, *settings)
-    made = {
-        (row.values["search"], row.values["item"]): tuple(row.values[f["name"]] for f in PAST)
-        for row in found
-    }
-    assert made == {
-        ("u1", "a"): (0.5, [], 0),
-        ("u1", "b"): (0.5, [], 0),
-        ("v2", "a"): (pytest.approx(2 / 3), [], 0),
-        ("u3", "a"): (pytest.approx(2 / 4), ["a"], 1),
-        ("u3", "b"): (pytest.approx(1 / 3), ["a"], 1),
-        # Events of one moment stand in the order of the files: b of day 3 is in the first of them.
-        ("u9", "a"): (pytest.approx(3 / 5), ["a", "b", "a"], 0),
-    }
-
-
 @pytest.mark.parametrize(
     "settings, message",
     [
@@ -225,7 +168,6 @@ def test_history_features_cover_earlier_lists_of_all_files_and_no_others(tmp_pat
         (["merge=product"], "missing column 'product'"),
         (["attribution_hours=3"], "attribution_hours needs merge"),
         (["items=items"], "log.csv: items needs JSON lines"),
-        (["history_features=nowhere.yaml"], "history_features nowhere.yaml: cannot be read"),
         (["colour=1"], "source search-logs has no such option; available: items, grades"),
         (["merge"], "setting 'merge': must be key=value"),
     ],

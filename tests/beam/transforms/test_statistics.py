@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from tfr_moe.beam.transforms.make_lists import RankedList
-from tfr_moe.beam.transforms.statistics import NumericMoments
+from tfr_moe.beam.transforms.training_tables import NumericMoments
 from tfr_moe.elwc.encoder import scope_floats
 from tfr_moe.elwc.moments import merge, moments_of
 from tfr_moe.schema import FeatureSchema

@@ -1,30 +1,6 @@
 import itertools
 
-import pytest
-
-from tfr_moe.beam.transforms.tables import clean_name, merge_rows, path_of
-
-
-@pytest.mark.parametrize(
-    "name, expected",
-    [
-        ("Toys &amp; Games", "Toys & Games"),
-        ("Toys &amp;amp; Games", "Toys & Games"),
-        ("  Toys   & Games ", "Toys & Games"),
-        ("</span></span></span>", ""),
-        ("Men's &lt;b&gt;Shoes", "Men's Shoes"),
-        ("a < b", "a < b"),
-    ],
-)
-def test_names_are_clean_name(name, expected):
-    assert clean_name(name) == expected
-    assert clean_name(expected) == expected
-
-
-def test_a_path_is_a_list_or_a_text_with_separators():
-    assert path_of(["A &amp; B", " ", "C"], "/") == ["A & B", "C"]
-    assert path_of("A / B/C ", "/") == ["A", "B", "C"]
-    assert path_of(None, "/") == path_of({"a": 1}, "/") == path_of(7, "/") == []
+from tfr_moe.beam.transforms.joins import merge_rows
 
 
 def test_rows_of_a_key_are_merged_in_the_order_of_the_files():

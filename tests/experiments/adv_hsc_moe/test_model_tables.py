@@ -20,7 +20,7 @@ from experiments.common.tuned_runs import best_rates
 from tests import tiny
 from tests.evaluation.lists import result
 from tfr_moe.config import load_config
-from tfr_moe.config.presets import preset_settings
+from tfr_moe.config.models import preset_settings
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import evaluate_run, summarize, training_sizes
@@ -83,12 +83,12 @@ def test_sweeps_have_the_papers_settings_and_take_others():
     settings = SweepSettings(
         runs=2,
         with_settings={"expert_hidden_dims": [4]},
-        space={"preset": "gate_input", "user": []},
     )
-    config = load_sweep_config(CONFIGS / "table7.yaml", sweep_pairs(settings))
+    space = {"gate_features": [["sub"], ["all"]]}
+    config = load_sweep_config(CONFIGS / "table7.yaml", sweep_pairs(settings, space))
     assert config.seeds == (1, 2)
     assert config.base.experts.expert_hidden_dims == (4,)
-    assert config.space == {"preset": "gate_input", "user": []}
+    assert config.space == space
 
 
 def test_every_table_and_figure_is_a_study():

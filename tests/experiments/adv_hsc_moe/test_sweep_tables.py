@@ -2,13 +2,32 @@
 
 import pytest
 
-from experiments.adv_hsc_moe.sweep_tables import TABLE_VIII, sweep_lines
-from tests.tuning.sweeps import expert_trials, gate_trials, lambda_trials, trial, write_sweep
+from experiments.adv_hsc_moe.sweep_tables import TABLE_VII, TABLE_VIII, sweep_lines
+from experiments.adv_hsc_moe.sweeps import gate_inputs
+from tests.tiny import SCHEMA
+from tests.tuning.sweeps import expert_trials, lambda_trials, trial, write_sweep
 from tfr_moe.errors import UserError
+
+GATE_INPUTS = gate_inputs(SCHEMA, {"query": ["clicked"], "user": ["age"]})
 
 
 def printed(path, trials):
-    return "\n".join(sweep_lines(write_sweep(path, trials)))
+    return "\n".join(sweep_lines(write_sweep(path, trials), GATE_INPUTS))
+
+
+def test_table_vii_has_the_papers_rows():
+    assert GATE_INPUTS == {
+        "SC": ["sub"],
+        "TC+SC": ["top", "sub"],
+        "query+TC+SC": ["clicked", "top", "sub"],
+        "user+TC+SC": ["age", "top", "sub"],
+        "all": ["all"],
+    }
+    assert "query+TC+SC" not in gate_inputs(SCHEMA, {"query": [], "user": ["age"]})
+    with pytest.raises(UserError, match=r"no context feature name begins with 'query'.*to omit"):
+        gate_inputs(SCHEMA, {})
+    with pytest.raises(UserError, match="user: 'hat' is not a context feature"):
+        gate_inputs(SCHEMA, {"query": [], "user": ["hat"]})
 
 
 def test_the_paper_s_own_table_viii_agrees_with_itself(tmp_path):
@@ -34,7 +53,11 @@ def test_cells_not_run_are_called_that_and_the_best_elsewhere_is_said(tmp_path):
 
 
 def test_table_vii_of_one_seed_says_nothing_can_be_said(tmp_path):
-    text = printed(tmp_path / "s", gate_trials())
+    trials = [
+        trial(name, {"gate_features": name}, [paper], settings={"gate_features": GATE_INPUTS[name]})
+        for name, paper in TABLE_VII.items()
+    ]
+    text = printed(tmp_path / "s", trials)
     assert "| SC | **0.8212** | 0.8212 |" in text
     assert "- SC is better than all: unknown, one seed (+0.0083)." in text
 
@@ -42,7 +65,12 @@ def test_table_vii_of_one_seed_says_nothing_can_be_said(tmp_path):
 def test_table_vii_tells_reverse_tie_and_yes_apart(tmp_path):
     values = {"SC": 0.80, "TC+SC": 0.85, "user+TC+SC": 0.8001, "all": 0.70}
     trials = [
-        trial(name, {"gate_input": name}, [value - 0.001, value + 0.001], settings={})
+        trial(
+            name,
+            {"gate_features": "-".join(GATE_INPUTS[name])},
+            [value - 0.001, value + 0.001],
+            settings={"gate_features": GATE_INPUTS[name]},
+        )
         for name, value in values.items()
     ]
     text = printed(tmp_path / "s", trials)
@@ -60,5 +88,5 @@ def test_fig_6_counts_the_pairs_in_which_k_helps(tmp_path):
 
 
 def test_another_sweep_is_refused(tmp_path):
-    with pytest.raises(UserError, match="no trials of lambda_grid, experts or gate_input"):
+    with pytest.raises(UserError, match="varies neither lambdas"):
         sweep_lines(write_sweep(tmp_path / "s", [trial("0", {"dropout": 0.1}, [0.7])]))

@@ -18,7 +18,7 @@ from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.serving.export import export_model
-from tfr_moe.serving.export.warmup import example_lists, write_warmup
+from tfr_moe.serving.export.export import example_lists, write_warmup
 from tfr_moe.serving.versions import read_warmup
 
 

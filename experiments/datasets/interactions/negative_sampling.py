@@ -21,17 +21,25 @@ import apache_beam as beam
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, SourceRows
-from tfr_moe.beam.transforms.events import (
+from experiments.datasets.interactions.events import (
     FIRST,
     ParseEvents,
     SamplingDesign,
     UserEvents,
 )
-from tfr_moe.beam.transforms.history_features import add_history
-from tfr_moe.beam.transforms.joins import JoinByKey
-from tfr_moe.beam.transforms.shards import TimeBounds, list_hash
-from tfr_moe.beam.transforms.tables import ReadTable, TableLookup
+from experiments.datasets.interactions.history_features import add_history
+from experiments.datasets.interactions.names import CleanNames
+from tfr_moe.beam.sources import (
+    COUNTS,
+    REJECTS,
+    CountingDoFn,
+    JoinColumns,
+    RawRow,
+    ReadTable,
+    SourceRows,
+    TimeBounds,
+    list_hash,
+)
 
 ItemEvents = tuple[float, dict[int, int]]
 """(time of the first event, period -> number of events) of one item"""
@@ -62,16 +70,16 @@ class Interactions(beam.PTransform):
             | "ParseEvents"
             >> beam.ParDo(ParseEvents(design)).with_outputs(COUNTS, REJECTS, main="events")
         )
-        table = pipeline | "ItemTable" >> ReadTable(
-            self._items, design.item, design.item_columns, design.levels
-        )
+        clean = beam.ParDo(CleanNames(design.levels)).with_outputs(COUNTS, main="items")
+        items = pipeline | "ReadItems" >> self._items | "CleanNames" >> clean
+        table = items.items | "ItemTable" >> ReadTable((design.item,), design.item_columns)
         users = (
             parsed.events
             | "ByUser" >> beam.GroupByKey()
             | "UserEvents" >> beam.ParDo(UserEvents(design)).with_outputs(COUNTS, main="batches")
         )
-        lookup = TableLookup(design.item, design.item_columns)
-        events = (users.batches, table.entries) | "ItemsOfEvents" >> JoinByKey(lookup, design.time)
+        join = JoinColumns((design.item,), design.item_columns)
+        events = (users.batches, table.entries) | "ItemsOfEvents" >> join
         positives = events | "Positives" >> beam.ParDo(Positives(design)).with_outputs(
             COUNTS, main="keyed"
         )
@@ -84,9 +92,9 @@ class Interactions(beam.PTransform):
             )
         )
         made = self._lists(drawn.drawn, users.batches)
-        rows = (made.lists, table.entries) | "ItemsOfLists" >> JoinByKey(lookup, design.time)
+        rows = (made.lists, table.entries) | "ItemsOfLists" >> join
         lists, history_counts = add_history(rows, events, design.history, design.time)
-        counts = [step[COUNTS] for step in (parsed, users, positives, drawn, made)]
+        counts = [step[COUNTS] for step in (parsed, items, users, positives, drawn, made)]
         return SourceRows(
             lists,
             (parsed[REJECTS], table.rejects) | "SourceRejects" >> beam.Flatten(),

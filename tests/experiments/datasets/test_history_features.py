@@ -1,8 +1,14 @@
 import random
+import re
 
 import pytest
 
-from tfr_moe.beam.transforms.history_features import Event, History, HistoryFeature, load_features
+from experiments.datasets.interactions.history_features import (
+    Event,
+    History,
+    HistoryFeature,
+    load_features,
+)
 from tfr_moe.errors import UserError
 
 DAY = 86400.0
@@ -138,3 +144,16 @@ def test_with_a_delay_an_event_counts_only_that_long_after_its_time():
     assert values(made, events, DAY) == (0,)
     assert values(made, events, DAY + 1) == (1,)
     assert values(made, events, 3.5 * DAY) == (2,)
+
+
+def test_the_features_of_the_page_hold_together(repository, tmp_path):
+    page = (repository / "experiments/datasets/README.md").read_text(encoding="utf-8")
+    (examples,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "features.yaml").write_text(examples)
+    assert len(load_features(str(tmp_path / "features.yaml"))) == 6
+    keys = {
+        key
+        for row in re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+        for key in re.findall("`(.*?)`", row)
+    }
+    assert set(HistoryFeature.model_fields) - {"of"} <= keys

@@ -6,10 +6,10 @@ from bisect import bisect_right
 import pytest
 import yaml
 
+from experiments.datasets.interactions import history_features, negative_sampling
 from tests.beam import logs
 from tests.beam.sourcing import rows_of
 from tfr_moe.beam import BuildOptions, build
-from tfr_moe.beam.transforms import history_features, negative_sampling
 from tfr_moe.errors import UserError
 
 DAY = 86400

@@ -6,16 +6,19 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
-from tfr_moe.beam.sources.files import ReadFiles, columns, match, read
-from tfr_moe.beam.sources.registry import (
+from experiments.datasets.interactions.events import SamplingDesign, SamplingOptions
+from experiments.datasets.interactions.history_features import HistoryFeature, load_features
+from experiments.datasets.interactions.negative_sampling import Interactions
+from tfr_moe.beam.sources import (
     Input,
+    ReadFiles,
     check_columns,
+    columns,
+    match,
+    read,
     register,
     schema_columns,
 )
-from tfr_moe.beam.transforms.events import SamplingDesign, SamplingOptions
-from tfr_moe.beam.transforms.history_features import HistoryFeature, load_features
-from tfr_moe.beam.transforms.negative_sampling import Interactions
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
@@ -31,7 +34,7 @@ class InteractionsOptions(SamplingOptions):
         ("top_category", "sub_category"), description="category columns of the items, top first"
     )
     history_features: str = Field(
-        "", description="YAML file with history features, see docs/sources.md"
+        "", description="YAML file with history features, see experiments/datasets/README.md"
     )
 
 

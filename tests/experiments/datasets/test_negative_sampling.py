@@ -4,7 +4,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tfr_moe.beam.transforms.negative_sampling import (
+from experiments.datasets.interactions.negative_sampling import (
     candidate_table,
     candidates,
     count_events,

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 from pydantic import Field, model_validator
 
-from tfr_moe.beam.rows import REJECTS, CountingDoFn, RawRow, SourceOptions
-from tfr_moe.beam.transforms.history_features import HistoryFeature
-from tfr_moe.elwc.values import RowError, is_missing, to_id, to_time
+from experiments.datasets.interactions.history_features import HistoryFeature
+from tfr_moe.beam.sources import REJECTS, CountingDoFn, RawRow, SourceOptions
+from tfr_moe.elwc import RowError, is_missing, to_id, to_time
 
 FIRST = "first event of the user with the item"
 """Name of the column that marks such events."""

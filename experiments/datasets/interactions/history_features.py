@@ -22,11 +22,18 @@ from typing import Any, Literal, NamedTuple
 import apache_beam as beam
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from tfr_moe.beam.rows import COUNTS, CountingDoFn, RawRow, RowKey
-from tfr_moe.beam.transforms.joins import JoinByKey, join_key, row_time
-from tfr_moe.elwc.values import RowError, is_missing, to_id, to_number
+from experiments.datasets.interactions.joins import JoinHistory
+from tfr_moe.beam.sources import (
+    COUNTS,
+    CountingDoFn,
+    RawRow,
+    RowKey,
+    join_key,
+    row_time,
+)
+from tfr_moe.elwc import RowError, is_missing, to_id, to_number
 from tfr_moe.errors import UserError, describe
-from tfr_moe.utils.settings import read_yaml
+from tfr_moe.utils import read_yaml
 
 _DAY = 86400.0
 
@@ -141,7 +148,7 @@ class _Series(NamedTuple):
 
 
 class History:
-    """History features with the same first column in `by`; a `joins.Lookup`.
+    """History features with the same first column in `by`; a `Lookup`.
 
     Args:
         features: the features.
@@ -150,7 +157,7 @@ class History:
     def __init__(self, features: Sequence[HistoryFeature]):
         self.features = list(features)
         self.by = self.features[0].by[0]
-        self.key = (self.by,)
+        self.key: Sequence[str] = (self.by,)
         if any(feature.by[0] != self.by for feature in self.features):
             raise ValueError("features of one History must share the first column of `by`")
         needs = dict.fromkeys(column for f in self.features for column in f.needs())
@@ -301,7 +308,7 @@ def add_history(
         write = beam.ParDo(HistoryEvents(history, time)).with_outputs(COUNTS, main="events")
         made = events | f"Events by {history.by}" >> write
         counts.append(made[COUNTS])
-        join = f"History of {history.by}" >> JoinByKey(history, time)
+        join = f"History of {history.by}" >> JoinHistory(history, time)
         batches = (batches, made.events) | join
     return batches, counts
 

@@ -1,0 +1,51 @@
+"""Data sets whose files say which list belongs to which split."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tfr_moe.beam.sources import SourceOptions, match
+from tfr_moe.errors import UserError
+
+_SEPARATOR = ":"
+
+
+class SplitOptions(SourceOptions):
+    """Options of a source whose files say which list belongs to which split."""
+
+    validation: str = Field("", description="file or pattern of the validation lists, if separate")
+    test: str = Field("", description="file or pattern of the test lists, if separate")
+
+
+class SplitFiles:
+    """The files of all splits.
+
+    Attributes:
+        sizes: path -> stored bytes.
+        apart: whether the files say which list belongs to which split.
+
+    Raises:
+        UserError: if a pattern matches no file, or a file belongs to two splits.
+    """
+
+    def __init__(self, pattern: str, options: SplitOptions):
+        self.sizes = match(pattern)
+        self._split = dict.fromkeys(self.sizes, "train")
+        for split in ("validation", "test"):
+            others = getattr(options, split)
+            for path, size in match(others, split).items() if others else ():
+                if path in self.sizes:
+                    raise UserError(f"{split}: {path} belongs to the {self._split[path]} split too")
+                self.sizes[path] = size
+                self._split[path] = split
+        self.apart = bool(options.validation or options.test)
+        self.sizes = dict(sorted(self.sizes.items()))
+
+    def list_id(self, path: str, name: str) -> str:
+        """Returns the ID of a list of that file, prefixed with its split if `apart`."""
+        return f"{self._split[path]}{_SEPARATOR}{name}" if self.apart else name
+
+
+def split_of(list_id: str) -> str:
+    """Returns the split of an ID made by `SplitFiles.list_id`."""
+    return list_id.partition(_SEPARATOR)[0]
