@@ -19,7 +19,6 @@ from tfr_moe.beam.sorted_groups import CoGroupSorted
 from tfr_moe.beam.sources.files import (
     ReadFiles,
     columns,
-    exists,
     first_line,
     is_valid_text,
     lines,
@@ -32,6 +31,8 @@ from tfr_moe.beam.sources.registry import (
     Input,
     NoOptions,
     Source,
+    SplitFiles,
+    SplitOptions,
     check_columns,
     get_source,
     load_source_modules,
@@ -39,6 +40,7 @@ from tfr_moe.beam.sources.registry import (
     register,
     schema_columns,
     sources,
+    split_of,
 )
 from tfr_moe.beam.transforms.joins import JoinColumns, ReadTable, join_key, row_time
 from tfr_moe.beam.transforms.shards import TimeBounds, list_hash
@@ -59,10 +61,11 @@ __all__ = [
     "Source",
     "SourceOptions",
     "SourceRows",
+    "SplitFiles",
+    "SplitOptions",
     "TimeBounds",
     "check_columns",
     "columns",
-    "exists",
     "first_line",
     "get_source",
     "is_valid_text",
@@ -78,4 +81,5 @@ __all__ = [
     "row_time",
     "schema_columns",
     "sources",
+    "split_of",
 ]

@@ -139,7 +139,7 @@ def analyse(
             f"{len(counts)} categories with evaluated lists" if sections else "Nothing is bought",
             [section.finding for section in sections],
             sections,
-            svg=folder,
+            export={"svg": folder},
         )
         write_page(page, folder / PAGE_FILE)
     return result

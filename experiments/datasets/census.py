@@ -8,7 +8,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from experiments.datasets.splits import SplitFiles, SplitOptions, split_of
 from experiments.mmoe.census_income import (
     GROUPS,
     NUMERIC_COLUMNS,
@@ -21,11 +20,14 @@ from tfr_moe.beam.sources import (
     Input,
     RawRow,
     ReadFiles,
+    SplitFiles,
+    SplitOptions,
     first_line,
     is_valid_text,
     lines,
     register,
     schema_columns,
+    split_of,
 )
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema

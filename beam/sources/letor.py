@@ -8,18 +8,16 @@ from functools import partial
 
 from pydantic import Field
 
-from experiments.datasets.splits import SplitFiles, SplitOptions, split_of
-from tfr_moe.beam.sources import (
-    Input,
-    RawRow,
+from tfr_moe.beam.rows import RawRow
+from tfr_moe.beam.sources.files import (
     ReadFiles,
     exists,
     first_line,
     is_valid_text,
     lines,
     open_file,
-    register,
 )
+from tfr_moe.beam.sources.registry import Input, SplitFiles, SplitOptions, register, split_of
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 

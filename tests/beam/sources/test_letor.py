@@ -3,7 +3,6 @@ from dataclasses import replace
 
 import pytest
 
-import experiments.datasets.letor  # noqa: F401, registers the source
 from tests.beam import logs
 from tests.beam.sourcing import rows_of
 from tfr_moe.beam import BuildOptions, build
