@@ -106,6 +106,14 @@ def test_without_a_significant_difference_the_cheapest_is_named():
     assert advice == "Ship moe, or svm_rank if cost matters: it trains in 28 s instead of 30 s."
 
 
+def test_a_model_that_is_level_with_one_that_is_no_reference_does_not_win():
+    # Only svm_rank is a tree or linear ranker, and dnn the best single tower: moe is neither.
+    values = {"dnn": [0.7, 0.8, 0.9, 0.8], "moe": [0.8, 0.7, 0.8, 0.9], "svm_rank": [0.1] * 4}
+    board = board_of(**values)
+    assert set(board.references) == {"svm_rank", "dnn"}
+    assert board.headline == "dnn leads, but not significantly over moe"
+
+
 def test_a_baseline_takes_the_place_of_tree_and_tower():
     board = board_of("dnn", moe=[0.7, 0.8, 0.9, 0.8], dnn=[0.6, 0.7, 0.7, 0.7], svm_rank=[0.1] * 4)
     assert board.references == {"dnn": "the baseline"} and board.tree is None

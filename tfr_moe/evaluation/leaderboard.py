@@ -226,13 +226,13 @@ def _verdict(
     against = {name: what for name, what in named.items() if name != best.model}
     against = against or {others[0].model: "the second"}
     found = {name: best.differences[name] for name in against}
-    headline = _headline(best.model, found)
+    level = [e for e in others if not significant(e.differences[best.model])]
+    above = [e.model for e in others if e not in level and e.differences[best.model].low > 0]
+    headline = _headline(best, others, [e.model for e in level], above)
     differences = " and ".join(
         f"{difference_text(found[name])} against {name}, {what}" for name, what in against.items()
     )
     lines = [f"{headline}: {mean} ({_seeds(best)}), {differences}."]
-    level = [e for e in others if not significant(e.differences[best.model])]
-    above = [e.model for e in others if e not in level and e.differences[best.model].low > 0]
     sentence = "All other models differ significantly from it."
     if len(best.runs) == 1:
         sentence = "One training run each decides nothing: another may differ by more than that."
@@ -249,15 +249,19 @@ def _verdict(
     return headline, "\n".join([*lines, sentence, f"{advice}."])
 
 
-def _headline(best: str, found: Mapping[str, Comparison]) -> str:
-    if not all(difference.includes_seeds for difference in found.values()):
-        return f"{best} leads, by one training run each"
-    level = [name for name, difference in found.items() if not significant(difference)]
-    above = [name for name, difference in found.items() if difference.high < 0]
+def _headline(
+    best: Entry, others: Sequence[Entry], level: Sequence[str], above: Sequence[str]
+) -> str:
+    if not all(entry.differences[best.model].includes_seeds for entry in others):
+        return f"{best.model} leads, by one training run each"
     if above:
-        return f"{best} leads on validation only: {' and '.join(above)} significantly better"
-    if len(level) == len(found):
-        return f"No significant winner: {best} leads"
+        return f"{best.model} leads on validation only: {_and(above)} significantly better"
+    if len(level) == len(others):
+        return f"No significant winner: {best.model} leads"
     if level:
-        return f"{best} leads, but not significantly over {' and '.join(level)}"
-    return f"{best} wins"
+        return f"{best.model} leads, but not significantly over {_and(level)}"
+    return f"{best.model} wins"
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
