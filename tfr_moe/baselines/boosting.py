@@ -144,7 +144,7 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
             self.rounds = epoch + 1
             if (epoch + 1) % _LOG_EVERY == 0:
                 values = ", ".join(f"{k} {v[-1]:.4f}" for k, v in evals_log["validation"].items())
-                log(f"round {epoch + 1} of at most {rounds}: {values}")
+                log(f"round {epoch + 1} of at most {rounds}: {values} by XGBoost")
             return False
 
     try:

@@ -178,6 +178,6 @@ def _progress(log: Log, rounds: int) -> Any:
             values = ", ".join(
                 f"{result[1]} {result[2]:.4f}" for result in env.evaluation_result_list
             )
-            log(f"round {done} of at most {rounds}: {values}")
+            log(f"round {done} of at most {rounds}: {values} by LightGBM")
 
     return callback

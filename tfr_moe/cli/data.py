@@ -158,9 +158,9 @@ def _shown(default: Any) -> str:
 
 def build(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(help="name of a source, such as search-logs")],
     input_pattern: Annotated[str, typer.Option("--input", help="file or pattern: 'logs/*.csv.gz'")],
     out: Annotated[Path, typer.Option("--out", help="data-set folder to create")],
+    source: Annotated[str, typer.Argument(help="name of a source")] = "search-logs",
     schema: Annotated[
         Path | None,
         typer.Option("--schema", help="FeatureSchema as YAML or JSON; optional for some sources"),

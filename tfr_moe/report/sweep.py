@@ -150,7 +150,7 @@ def about_trials(summary: SweepSummary) -> str:
 
 def _name(value: Any) -> str:
     if isinstance(value, Mapping):
-        return str(value.get("preset") or value.get("function") or ", ".join(value))
+        return str(value.get("function") or ", ".join(value))
     return "" if value is None else str(value)
 
 
