@@ -22,10 +22,7 @@ from numpy.typing import NDArray
 
 from tfr_moe.elwc import decode_list, read_records
 from tfr_moe.errors import UserError, error_line
-from tfr_moe.report.figures import Cell, HeatMap, label
-from tfr_moe.report.formats import percent
-from tfr_moe.report.html import write_page
-from tfr_moe.report.sections import Section, render_sections
+from tfr_moe.report import Cell, HeatMap, Section, label, percent, render_sections, write_page
 from tfr_moe.schema import MANIFEST_FILE, SCHEMA_FILE, SPLITS, FeatureSchema
 from tfr_moe.utils import atomic_directory, read_json, write_json
 

@@ -2,9 +2,19 @@
 
 `build` evaluates runs and collects the content of a report, defined in `model`; `html` renders it
 from the templates, with `figures`. `sweep` renders the page of a sweep, with `sweep_figures`.
+`sections` makes a page of any findings with charts and heat maps.
 """
 
 from tfr_moe.utils.lazy import lazy_names
 
 # TensorFlow is slow to load.
-__all__, __getattr__, __dir__ = lazy_names(__name__, {"sweep": ["write_sweep_report"]})
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "figures": ["Cell", "HeatMap", "label"],
+        "formats": ["percent"],
+        "html": ["write_page"],
+        "sections": ["Section", "render_sections"],
+        "sweep": ["write_sweep_report"],
+    },
+)

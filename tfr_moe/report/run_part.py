@@ -109,7 +109,7 @@ def run_part(
     if isinstance(run, LoadedRun):
         gates = gate_reports(run.model, dataset, run.schema)
         batches = -(-options.attention_lists // options.batch_size)
-        attention_lists, attention = _attention_maps(
+        attention_lists, attention = attention_maps(
             run.model, dataset.take(batches), run.schema, options.attention_by
         )
     score = _scorer(evaluated, name, dataset.element_spec[0])
@@ -139,7 +139,7 @@ def run_part(
     )
 
 
-def _attention_maps(
+def attention_maps(
     model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema, by: Sequence[str]
 ) -> tuple[int, dict[str, Any]]:
     """The number of lists, and maps by position and item features; none without attention."""
