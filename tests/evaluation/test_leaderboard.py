@@ -114,6 +114,14 @@ def test_a_model_that_is_level_with_one_that_is_no_reference_does_not_win():
     assert board.headline == "dnn leads, but not significantly over moe"
 
 
+def test_a_model_that_trains_as_fast_is_no_cheaper_one():
+    run = {"a": {**RUN, "seconds": 4.6}, "b": {**RUN, "seconds": 5.4}}
+    results = {"moe": [result([0.5, 0.6])] * 2, "dnn": [result([0.6, 0.5])] * 2}
+    runs = {"moe": {"a": run["b"], "b": run["b"]}, "dnn": {"a": run["a"], "b": run["a"]}}
+    board = make_leaderboard("mrr", results, results, runs, dict.fromkeys(results))
+    assert board.verdict.splitlines()[-1] == "Ship moe."
+
+
 def test_a_baseline_takes_the_place_of_tree_and_tower():
     board = board_of("dnn", moe=[0.7, 0.8, 0.9, 0.8], dnn=[0.6, 0.7, 0.7, 0.7], svm_rank=[0.1] * 4)
     assert board.references == {"dnn": "the baseline"} and board.tree is None

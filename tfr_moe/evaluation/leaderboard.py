@@ -243,9 +243,9 @@ def _verdict(
         sentence += f" Significantly better on {split}: {', '.join(above)}."
     fastest = min([best, *level], key=lambda entry: entry.seconds)
     advice = f"Ship {best.model}"
-    if fastest is not best:
-        advice += f", or {fastest.model} if cost matters: it trains in {fastest.seconds:.0f} s"
-        advice += f" instead of {best.seconds:.0f} s"
+    short, long = f"{fastest.seconds:.0f} s", f"{best.seconds:.0f} s"
+    if short != long:
+        advice += f", or {fastest.model} if cost matters: it trains in {short} instead of {long}"
     return headline, "\n".join([*lines, sentence, f"{advice}."])
 
 
