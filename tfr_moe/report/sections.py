@@ -48,5 +48,14 @@ def render_sections(
         bad: whether the answer is a problem.
         export: folders for the figures as files, see `html.render`.
     """
-    content = {name: value for name, value in locals().items() if name != "sections"}
-    return html.render("sections.html", sections=sections, **content)
+    return html.render(
+        "sections.html",
+        export,
+        title=title,
+        lead=lead,
+        headline=headline,
+        sentences=sentences,
+        sections=sections,
+        steps=steps,
+        bad=bad,
+    )
