@@ -65,8 +65,9 @@ def gate_problems(task: str, use: GateUse, config: RunConfig) -> dict[str, str]:
         )
     if use.dead:
         names = f": {', '.join(map(str, use.names))}" if use.names else ""
+        get = "gets" if use.dead == 1 else "get"
         found["dead"] = (
-            f"{use.dead} of {use.num_experts} experts get less than 1 % of an equal share of the "
+            f"{use.dead} of {use.num_experts} experts {get} less than 1 % of an equal share of the "
             f"weight of {gate}{names}; {_remedy(config)}"
         )
     if use.entropy is not None and mixed > 1 and use.entropy > _UNIFORM * math.log(mixed):
