@@ -100,6 +100,10 @@ def next_steps(report: Report) -> list[Step]:
     if others:
         steps.append(Step(f"Other runs have {others} such problems: see Why.", kind="bad"))
     best, several = board.entries[0], len(board.entries) > 1
+    if several and len(best.runs) == 1:
+        more = f"{_compare(report, shipped)} --budget 2h"
+        text = "Train several seeds: another run of the same model may differ by more."
+        steps.append(Step(text, f"{shipped.command} --set seed=2" if board.baseline else more))
     if several:
         export = command("export", "--run", shipped.path, "--out", f"models/{shipped.model}")
         advice = board.verdict.splitlines()[-1]
@@ -121,10 +125,6 @@ def next_steps(report: Report) -> list[Step]:
         text = f"The interval reaches {half_width:.4f} to either side of {least.difference:+.4f}: "
         text += "to confirm so small a difference "
         steps.append(Step(f"{text}{takes if times <= _MANY else 'is out of reach'}."))
-    if several and len(best.runs) == 1:
-        more = f"{_compare(report, shipped)} --budget 2h"
-        text = "Train several seeds: another run of the same model may differ by more."
-        steps.append(Step(text, f"{shipped.command} --set seed=2" if board.baseline else more))
     if "negatives" in report.data.notes or report.data.warnings:
         steps.append(Step("Confirm it on lists as users saw them: see the caveats of the data."))
     elif several:
