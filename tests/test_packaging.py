@@ -121,7 +121,7 @@ def test_wheel_and_sdist_have_licence_readme_and_one_version(built: tuple[Path, 
 
 
 @pytest.mark.slow
-def test_the_wheel_runs_the_demo_without_the_checkout(
+def test_the_demo_runs_from_the_wheel_without_the_checkout_and_resumes(
     built: tuple[Path, Path], repository: Path, tmp_path: Path
 ):
     """Dependencies come from the environment of the tests; the package comes from the wheel."""
@@ -133,15 +133,27 @@ def test_the_wheel_runs_the_demo_without_the_checkout(
         f"assert all(m.__file__.startswith({str(tmp_path)!r}) for m in modules), modules\n"
         "from tfr_moe.cli import main; main(['demo', '--out', 'demo', '--sessions', '300'])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", start],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert str(repository) not in done.stdout + done.stderr
+
+    def demo() -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", start],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert str(repository) not in done.stdout + done.stderr
+        return done
+
+    first = demo()
     assert list((tmp_path / "demo" / "models").glob("*/1/saved_model.pb"))
+    assert (tmp_path / "demo" / "comparison" / "leaderboard.json").exists()
+    verdict = first.stdout[first.stdout.index("Ship ") :]
+    assert "is served: the best of the neural models by validation session_auc" in verdict
+    assert "Try next:" in verdict
+    again = demo()
+    assert "epoch 1/" in first.stderr and "epoch 1/" not in again.stderr
+    assert again.stdout.endswith(verdict)

@@ -88,16 +88,3 @@ def listening(server):
         if line.startswith("listening on "):
             return line.split()[2]
     raise AssertionError("the server printed no address")
-
-
-@pytest.mark.slow
-def test_the_demo_prints_its_results_and_resumes(capsys, tmp_path):
-    out = tmp_path / "demo"
-    first = run(capsys, "demo", "--out", out, "--sessions", 1500)
-    verdict = first.out[first.out.index("Ship ") :]
-    assert "is served: the best of the neural models by validation session_auc" in verdict
-    assert "Try next:" in first.out
-    assert (out / "comparison" / "leaderboard.json").exists()
-    again = run(capsys, "demo", "--out", out, "--sessions", 1500)
-    assert "epoch 1/" not in again.err
-    assert again.out.endswith(verdict)
