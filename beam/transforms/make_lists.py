@@ -10,7 +10,8 @@ import apache_beam as beam
 
 from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowKey, SourceRows
 from tfr_moe.beam.sorted_groups import SortedRuns, groups, is_embedded
-from tfr_moe.elwc.encoded import NO_MAJORITY, Labels, ListCategory, differing
+from tfr_moe.elwc.categories import NO_MAJORITY, ListCategory
+from tfr_moe.elwc.encoded import Labels, differing
 from tfr_moe.elwc.encoder import Encoded, EncodedRow, RowEncoder
 from tfr_moe.elwc.values import RowError
 from tfr_moe.schema import FeatureSchema

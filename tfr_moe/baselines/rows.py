@@ -15,7 +15,8 @@ from tfr_moe.config.settings import FeatureSettings
 from tfr_moe.data.cache import dataset_builder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.layers.features import complete_numbers, list_ranks
+from tfr_moe.layers.features import complete_numbers
+from tfr_moe.layers.list_relative import list_ranks
 from tfr_moe.schema import (
     MASK,
     PAIR_SEPARATOR,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe.data.cache import Dictionary, ParsedSplit
-from tfr_moe.elwc.encoded import most_frequent
+from tfr_moe.elwc.categories import most_frequent
 from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.elwc.moments import ColumnStatistics, merge
 from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope

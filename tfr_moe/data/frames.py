@@ -45,7 +45,7 @@ from tfr_moe.data.lists import (
     of_scope,
     silent,
 )
-from tfr_moe.elwc.encoded import NO_MAJORITY
+from tfr_moe.elwc.categories import NO_MAJORITY
 from tfr_moe.elwc.order import ONE_ITEM, OrderSums
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
