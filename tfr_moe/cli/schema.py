@@ -87,7 +87,7 @@ def schema(
     ignored = sum(decision.outcome == "ignored" for decision in inference.decisions)
     tree = inference.schema.get("hierarchy")
     category = f"{tree['child']} in {tree['parent']}" if tree else "none"
-    lists = len(set(table.column(made.list_id).unique().to_pylist()))
+    lists = len(table.column(made.list_id).unique())
     for line in (
         f"list: {made.list_id} ({lists} lists of {table.num_rows / lists:.1f} rows); "
         f"label: {', '.join(made.labels)}; time: {made.time or 'none'}; category: {category}",

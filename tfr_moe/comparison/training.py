@@ -195,9 +195,11 @@ def _seconds(runs: Iterable[Path]) -> float:
 
 def _another_rate(plan: Plan, found: Mapping[str, Mapping[float | None, Path]], model: str) -> bool:
     """Whether the budget has room for another rate of a model and a second seed of all."""
+    if plan.budget is None:
+        return True
     spent = _seconds(run for tried in found.values() for run in tried.values())
     first = {name: _seconds(list(tried.values())[:1]) for name, tried in found.items()}
-    return plan.budget is None or spent + first[model] + sum(first.values()) <= plan.budget
+    return spent + first[model] + sum(first.values()) <= plan.budget
 
 
 def _another_seed(

@@ -93,6 +93,8 @@ def _write_figures(
     rules = "\n".join(line for line in css.splitlines() if re.match(r"\.(chart|s\d)", line))
     # Other programs than browsers know no variables.
     style = Markup(re.sub(r"var\(--([\w-]+)\)", lambda name: light[name[1]], rules))
+    if kind == "png" and exported:
+        _check_fonts()
     folder.mkdir(parents=True, exist_ok=True)
     for number, figure in enumerate(exported, start=1):
         text = (
@@ -111,12 +113,15 @@ def _rasterised(svg: str) -> bytes:
     except ImportError:
         raise UserError("PNG files need resvg-py: pip install 'tfr_moe[report]'") from None
 
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg))
+
+
+def _check_fonts() -> None:
+    """Rejects a machine without fonts, on which texts would be missing without an error."""
     blank = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{}</svg>'
     text = f'<text y="9" font-family="{FONTS}">A</text>'
-    tried = [resvg_py.svg_to_bytes(svg_string=blank.format(content)) for content in (text, "")]
-    if tried[0] == tried[1]:
+    if _rasterised(blank.format(text)) == _rasterised(blank.format("")):
         raise UserError(f"PNG files need one of these fonts to be installed: {FONTS}")
-    return bytes(resvg_py.svg_to_bytes(svg_string=svg))
 
 
 def write_page(text: str | bytes, path: Path) -> None:
