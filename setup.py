@@ -65,7 +65,6 @@ EXTRAS["dev"] = [
     "hypothesis>=6.100",
     "ir-measures>=0.3.3",
     "kubernetes-validate>=1.31",
-    "matplotlib>=3.8",
     "mypy>=1.10",
     "pandas>=2.1",
     "pytest>=8",

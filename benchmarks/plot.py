@@ -14,76 +14,75 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-from experiments.common.plots import drawn
+from tfr_moe.report import Chart, Line, chart, write_figure
 
 GROWING = ("N", "K", "list length", "batch")
 
 
-def plain_ticks(*axes: Any) -> None:
-    """Labels such as 2, 5 and 10 instead of powers of ten."""
-    for axis in axes:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axis.set_minor_formatter(NullFormatter())
-
-
-def draw_growth(axes: Any, step: dict[str, Any]) -> None:
+def draw_growth(step: dict[str, Any]) -> Chart:
+    lines, last = [], 1.0
     for name in GROWING:
         points = step["growth"].get(name, {})
         if not points:
             continue
         sizes = [float(value) for value in points]
         ratios = [found["ratio"] for found in points.values()]
-        middle = [r["median"] for r in ratios]
-        spread = [
-            [m - r["low"] for m, r in zip(middle, ratios, strict=True)],
-            [r["high"] - m for m, r in zip(middle, ratios, strict=True)],
-        ]
+        median, low, high = ([r[key] for r in ratios] for key in ("median", "low", "high"))
         times = [size / sizes[0] for size in sizes]
-        axes.errorbar(
-            times, middle, yerr=spread, marker="o", capsize=3, label=f"{name}, from {sizes[0]:.0f}"
-        )
-    axes.plot([1, 12.8], [1, 12.8], color="0.8", linestyle="--", label="in proportion")
-    axes.set(xscale="log", yscale="log", xlabel="times the first size", ylabel="times its seconds")
-    plain_ticks(axes.xaxis, axes.yaxis)
-    axes.set_title("A training step")
-    axes.legend(fontsize=8)
+        last = max(last, *times)
+        lines.append(Line(f"{name}, from {sizes[0]:.0f}", times, median, low, high))
+    lines.append(Line("in proportion", [1.0, last], [1.0, last], kind="dashed"))
+    return chart(
+        lines,
+        "seconds of a training step by size",
+        "times the first size",
+        "times its seconds",
+        title="A training step",
+        x_scale="log",
+        y_scale="log",
+    )
 
 
-def draw_memory(axes: Any, memory: dict[str, Any]) -> None:
+def draw_memory(memory: dict[str, Any]) -> Chart:
+    lines = []
     for name in GROWING:
         points = memory.get(name, {})
         if points:
             sizes = [float(value) for value in points]
             megabytes = [found["megabytes"] for found in points.values()]
-            axes.plot(
-                [s / sizes[0] for s in sizes],
-                megabytes,
-                marker="o",
-                label=f"{name}, from {sizes[0]:.0f}",
-            )
-    axes.set(xscale="log", xlabel="times the first size", ylabel="MB above an empty process")
-    axes.set_ylim(bottom=0)
-    plain_ticks(axes.xaxis)
-    axes.set_title("Memory of a step")
-    axes.legend(fontsize=8)
+            times = [size / sizes[0] for size in sizes]
+            lines.append(Line(f"{name}, from {sizes[0]:.0f}", times, megabytes))
+    return chart(
+        lines,
+        "memory of a training step by size",
+        "times the first size",
+        "MB above an empty process",
+        title="Memory of a step",
+        x_scale="log",
+        include=((), (0.0,)),
+    )
 
 
-def draw_quality(axes: Any, quality: dict[str, Any]) -> None:
-    for model, curve in quality["curves"].items():
-        axes.plot([s for s, _ in curve], [q for _, q in curve], marker=".", label=model)
-    axes.axhline(quality["goal"], color="0.8", linestyle="--")
-    axes.set(xscale="log", xlabel="seconds of training", ylabel="validation NDCG")
-    plain_ticks(axes.xaxis)
-    axes.set_title("Time to the same NDCG")
-    axes.legend(fontsize=8)
+def draw_quality(quality: dict[str, Any]) -> Chart:
+    goal = quality["goal"]
+    lines = [
+        Line(model, [s for s, _ in curve], [q for _, q in curve])
+        for model, curve in quality["curves"].items()
+    ]
+    return chart(
+        lines,
+        f"validation NDCG by seconds of training; the dotted line is {goal}",
+        "seconds of training",
+        "validation NDCG",
+        title="Time to the same NDCG",
+        x_scale="log",
+        rule=[(float("-inf"), goal), (float("inf"), goal)],
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    drawers: dict[str, Callable[[Any, dict[str, Any]], None]] = {
+    drawers: dict[str, Callable[[dict[str, Any]], Chart]] = {
         "step": draw_growth,
         "memory": draw_memory,
         "quality": draw_quality,
@@ -95,10 +94,11 @@ def main() -> None:
     given = {name: getattr(arguments, name) for name in drawers if getattr(arguments, name)}
     if not given:
         parser.error("give at least one of " + ", ".join(f"--{name}" for name in drawers))
-    with drawn(arguments.out, "performance", len(given), 4.6, 3.8, one_scale=False) as panels:
-        for axes, (name, path) in zip(panels, given.items(), strict=True):
-            drawers[name](axes, json.loads(path.read_text(encoding="utf-8")))
-    print(f"wrote {arguments.out}/performance.png")
+    panels = [
+        drawers[name](json.loads(path.read_text(encoding="utf-8"))) for name, path in given.items()
+    ]
+    write_figure(panels, arguments.out / "performance.svg")
+    print(f"wrote {arguments.out}/performance.svg")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -19,13 +20,13 @@ from experiments.adv_hsc_moe.model_tables import (
     cells_of,
     need_hierarchy,
 )
-from experiments.common.plots import COLOURS, MARKERS, drawn
 from experiments.common.study import Study, StudyContext
 from experiments.common.tables import interval_cell, load_table, select_rows
 from experiments.common.tuned_runs import evaluation_data, results_of, tuned_runs
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import PerListResult, categories_of, compare, training_sizes
+from tfr_moe.report import Line, chart, write_figure
 from tfr_moe.utils import write_json
 
 NAME = "adv-hsc-moe-fig4"
@@ -167,36 +168,36 @@ def run(settings: GainSettings, context: StudyContext) -> Sequence[RenderableTyp
 
 
 def _draw(out: Path, buckets: Sequence[Mapping[str, Any]], level: str) -> None:
-    """Bars of training lists, and a line of gains in percentage points for each model."""
+    """Gains of each model in percentage points, and beside them the lists of each bucket."""
     models = list(dict.fromkeys(model for bucket in buckets for model in bucket["gains"]))
-    positions = range(len(buckets))
-    with drawn(out, "figure_4_gain_by_size", width=6.5, height=4) as (axes,):
-        bars = axes.twinx()
-        # A twin is drawn on top of its axes: without this the bars would hide the lines.
-        axes.set_zorder(bars.get_zorder() + 1)
-        axes.patch.set_visible(False)
-        bars.bar(positions, [b["training_lists"] for b in buckets], color="#D0D7DE", width=0.6)
-        bars.set_ylabel("training lists")
-        bars.grid(False)
-        for index, model in enumerate(models):
-            points = [(i, b["gains"][model]) for i, b in enumerate(buckets) if model in b["gains"]]
-            axes.errorbar(
-                [i + 0.06 * (index - len(models) / 2) for i, _ in points],
-                [100 * gain["difference"] for _, gain in points],
-                yerr=[
-                    [100 * (gain["difference"] - gain["low"]) for _, gain in points],
-                    [100 * (gain["high"] - gain["difference"]) for _, gain in points],
-                ],
-                color=COLOURS[index % len(COLOURS)],
-                marker=MARKERS[index % len(MARKERS)],
-                capsize=2,
-                label=model,
-            )
-        axes.axhline(0, color="black", linewidth=0.8)
-        axes.set_xticks(list(positions), [b["name"] for b in buckets], rotation=15)
-        axes.set_xlabel(f"{LEVELS[level]} by number of training lists")
-        axes.set_ylabel(f"AUC minus {BASELINE}, percentage points")
-        axes.legend(fontsize=8)
+    names = [bucket["name"] for bucket in buckets]
+    lines = []
+    for index, model in enumerate(models):
+        found = [(i, b["gains"][model]) for i, b in enumerate(buckets) if model in b["gains"]]
+        across = [i + 0.06 * (index - len(models) / 2) for i, _ in found]
+        gains = ([100 * gain[key] for _, gain in found] for key in ("difference", "low", "high"))
+        lines.append(Line(model, across, *gains))
+    x_title = f"{LEVELS[level]} by number of training lists"
+    y_title = f"AUC minus {BASELINE}, percentage points"
+    gained = chart(
+        lines,
+        f"gain over {BASELINE} by size",
+        x_title,
+        y_title,
+        x_names=names,
+        rule=[(-math.inf, 0.0), (math.inf, 0.0)],
+        include=((), (0.0,)),
+    )
+    lists = [bucket["training_lists"] for bucket in buckets]
+    counted = chart(
+        [Line("", range(len(lists)), lists)],
+        "training lists by size",
+        x_title,
+        "training lists",
+        x_names=names,
+        include=((), (0.0,)),
+    )
+    write_figure([gained, counted], out / "figure_4_gain_by_size.svg")
 
 
 def gain_table(buckets: Sequence[Mapping[str, Any]], settings: GainSettings) -> Table:

@@ -29,7 +29,6 @@ from experiments.adv_hsc_moe.model_tables import (
     cells_of,
     need_hierarchy,
 )
-from experiments.common.plots import COLOURS, MARKERS, drawn
 from experiments.common.runs import Job, Result
 from experiments.common.study import Study, StudyContext
 from experiments.common.tables import load_table, score_cell, score_summary, select_rows
@@ -37,6 +36,7 @@ from experiments.common.tuned_runs import evaluation_data, tuned_runs
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.layers import CategoryMixtureOfExperts
+from tfr_moe.report import Line, chart, label, write_figure
 from tfr_moe.schema import MASK
 from tfr_moe.training import load_run
 from tfr_moe.utils import write_json
@@ -44,6 +44,7 @@ from tfr_moe.utils import write_json
 NAME = "adv-hsc-moe-fig5"
 MODELS = ("moe", "adv_moe", "adv_hsc_moe")
 OTHERS = "(others)"
+MAX_GROUPS = 7
 
 
 class GateSettings(ModelTableSettings):
@@ -188,7 +189,7 @@ def colour_groups(
         sizes: dict[str, int] = {}
         for parent, lists in zip(gates.parents, gates.lists, strict=True):
             sizes[parent] = sizes.get(parent, 0) + int(lists)
-        largest = sorted(sizes, key=lambda name: (-sizes[name], name))[: len(COLOURS)]
+        largest = sorted(sizes, key=lambda name: (-sizes[name], name))[:MAX_GROUPS]
         groups = {name: (name,) for name in largest}
     group_of = {name: group for group, names in groups.items() for name in names}
     for name in group_of:
@@ -246,28 +247,17 @@ def run(settings: GateSettings, context: StudyContext) -> Sequence[RenderableTyp
 
 
 def _draw(out: Path, models: Sequence[Mapping[str, Any]]) -> None:
-    """The models side by side; the area of a point grows with the number of its lists."""
-    with drawn(out, "figure_5_gate_vectors", panels=len(models), width=3.8, height=4.2) as panels:
-        for axes, model in zip(panels, models, strict=True):
-            for index, group in enumerate(model["order"]):
-                points = [point for point in model["points"] if point["group"] == group]
-                others = group == OTHERS
-                axes.scatter(
-                    [point["x"] for point in points],
-                    [point["y"] for point in points],
-                    s=[10 + 4 * np.log1p(point["lists"]) for point in points],
-                    color="#B0B0B0" if others else COLOURS[index % len(COLOURS)],
-                    marker="." if others else MARKERS[index % len(MARKERS)],
-                    alpha=0.8,
-                    linewidths=0,
-                    label=group,
-                )
-            axes.set_title(f"{model['model']}, silhouette {model['runs'][0]:+.3f}", fontsize=10)
-            axes.set_xticks([])
-            axes.set_yticks([])
-        panels[0].figure.legend(
-            *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
-        )
+    """The models side by side, a colour and shape of marks for each top category."""
+    panels = []
+    for model in models:
+        lines = []
+        for group in model["order"]:
+            points = [point for point in model["points"] if point["group"] == group]
+            across, up = ([point[axis] for point in points] for axis in "xy")
+            lines.append(Line(label(group), across, up, kind="points"))
+        finding = f"{model['model']}, silhouette {model['runs'][0]:+.3f}"
+        panels.append(chart(lines, finding, "", "", title=finding))
+    write_figure(panels, out / "figure_5_gate_vectors.svg")
 
 
 def _silhouettes(models: Sequence[Mapping[str, Any]]) -> Table:

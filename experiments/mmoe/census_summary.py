@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from experiments.common.plots import COLOURS, MARKERS, drawn
 from experiments.common.tables import interval_cell, welch_difference
 from experiments.mmoe.census_income import GROUPS
 from tfr_moe.evaluation import seed_interval
+from tfr_moe.report import Line, chart, write_figure
 
 REFERENCE = "mmoe"
 
@@ -165,25 +165,25 @@ def _differences(group: str, cells: dict[str, Any]) -> Table:
 def draw(out: Path, group: int, runs: Sequence[dict[str, Any]]) -> None:
     """Draws every run's test AUC on both tasks, with the mean and its interval."""
     models = list(dict.fromkeys(run["model"] for run in runs))
-    with drawn(out, f"group_{group}", panels=2, width=4.6, height=3.6) as panels:
-        for task, axes in enumerate(panels):
-            for index, model in enumerate(models):
-                values = [run["test"][task] for run in runs if run["model"] == model]
-                interval = seed_interval(values)
-                axes.plot(
-                    values,
-                    [index] * len(values),
-                    MARKERS[index],
-                    color=COLOURS[index],
-                    alpha=0.5,
-                    markersize=5,
-                )
-                missing = np.isnan(interval.high)
-                half_width = 0.0 if missing else interval.high - interval.mean
-                axes.errorbar(
-                    interval.mean, index + 0.3, xerr=half_width, fmt="|", color="black", capsize=3
-                )
-            axes.set_yticks(range(len(models)), models)
-            axes.set_ylim(len(models) - 0.4, -0.6)
-            axes.set_xlabel(f"test AUC: {GROUPS[group][task]}")
-        panels[0].set_title("every run, and mean with 95 % interval", loc="left", fontsize=9)
+    panels = []
+    for task, name in enumerate(GROUPS[group]):
+        lines = []
+        for row, model in enumerate(reversed(models)):
+            values = [run["test"][task] for run in runs if run["model"] == model]
+            found = seed_interval(values)
+            ends = [found.mean] if np.isnan(found.high) else [found.low, found.mean, found.high]
+            lines += [
+                Line("", values, [row] * len(values), kind="points", colour=row),
+                Line("", ends, [row + 0.3] * len(ends), colour=row),
+            ]
+        panels.append(
+            chart(
+                lines,
+                f"test AUC of every run of {name}, with the mean and its interval",
+                f"test AUC: {name}",
+                "",
+                title="" if task else "every run, and mean with 95 % interval",
+                y_names=models[::-1],
+            )
+        )
+    write_figure(panels, out / f"group_{group}.svg")

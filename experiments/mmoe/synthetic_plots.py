@@ -8,46 +8,51 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common.plots import COLOURS, MARKERS, drawn, log_scale
 from experiments.mmoe.synthetic_summary import REFERENCE, Losses
+from tfr_moe.report import Chart, Line, chart, write_figure
 
 Curves = dict[tuple[str, float], np.ndarray]
 """(model, correlation) -> [runs, windows] training losses."""
+LOSS = "training loss (mean squared error)"
 
 
 def draw_label_correlation(out: Path, correlations: dict[str, Any]) -> None:
     """Draws Figure 2: Pearson correlation of the labels over the cosine of the weight vectors."""
-    with drawn(out, "figure_2_label_correlation", width=5) as (axes,):
-        axes.errorbar(
-            correlations["cosine"],
-            correlations["mean"],
-            yerr=2 * np.array(correlations["standard_deviation"]),
-            fmt="o",
-            color=COLOURS[0],
-            markersize=4,
-            capsize=3,
-            label=f"mean of {correlations['trials']} trials, 2 standard deviations",
-        )
-        axes.plot(
-            correlations["fine_cosine"],
-            correlations["exact"],
-            color="black",
-            linewidth=1,
-            label="exact",
-        )
-        axes.set_xlabel("cosine of the weight vectors (task correlation)")
-        axes.set_ylabel("Pearson correlation of the labels")
-        axes.legend(loc="upper left")
+    mean = np.array(correlations["mean"])
+    spread = 2 * np.array(correlations["standard_deviation"])
+    name = f"mean of {correlations['trials']} trials, 2 standard deviations"
+    lines = [
+        Line(name, correlations["cosine"], mean, mean - spread, mean + spread, "points"),
+        Line("exact", correlations["fine_cosine"], correlations["exact"], kind="curve"),
+    ]
+    panel = chart(
+        lines,
+        "the correlation of labels grows with that of the tasks",
+        "cosine of the weight vectors (task correlation)",
+        "Pearson correlation of the labels",
+    )
+    write_figure([panel], out / "figure_2_label_correlation.svg")
 
 
-def _line(axes: Any, steps: np.ndarray, values: np.ndarray, index: int, label: str) -> None:
+def _line(steps: np.ndarray, values: np.ndarray, name: str) -> Line:
     mean = values.mean(axis=0)
-    axes.plot(steps, mean, color=COLOURS[index], label=label)
-    if len(values) > 1:
-        error = 1.96 * values.std(axis=0, ddof=1) / np.sqrt(len(values))
-        axes.fill_between(
-            steps, mean - error, mean + error, color=COLOURS[index], alpha=0.2, linewidth=0
-        )
+    if len(values) < 2:
+        return Line(name, steps, mean, kind="curve")
+    error = 1.96 * values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    return Line(name, steps, mean, mean - error, mean + error, "curve")
+
+
+def _losses(lines: Sequence[Line], title: str, scale: Sequence[float] = ()) -> Chart:
+    # Losses fall by powers of ten; the differences of interest are at the end.
+    return chart(
+        lines,
+        f"{title}: {LOSS} by step",
+        "training steps",
+        LOSS,
+        title=title,
+        y_scale="log",
+        include=((), scale),
+    )
 
 
 def draw_shared_bottom(out: Path, steps: np.ndarray, curves: Curves) -> None:
@@ -55,65 +60,51 @@ def draw_shared_bottom(out: Path, steps: np.ndarray, curves: Curves) -> None:
     by_correlation = {
         p: values for (model, p), values in sorted(curves.items()) if model == REFERENCE
     }
-    with drawn(out, "figure_3_shared_bottom", width=5) as (axes,):
-        for index, (p, values) in enumerate(by_correlation.items()):
-            _line(axes, steps, values, index, f"correlation {p:g}")
-        _name_axes(axes)
-        axes.set_ylabel("training loss (mean squared error)")
-        axes.legend(title=f"{REFERENCE}, {len(values)} runs", loc="upper right")
+    lines = [_line(steps, values, f"correlation {p:g}") for p, values in by_correlation.items()]
+    runs = max(map(len, by_correlation.values()))
+    write_figure([_losses(lines, f"{REFERENCE}, {runs} runs")], out / "figure_3_shared_bottom.svg")
 
 
 def draw_models(out: Path, steps: np.ndarray, curves: Curves) -> None:
     """Draws Figure 4: training losses of all models, a panel for each correlation."""
     models = list(dict.fromkeys(model for model, _ in curves))
     correlations = sorted({p for _, p in curves})
-    with drawn(out, "figure_4_models", len(correlations), width=3.6) as panels:
-        for axes, p in zip(panels, correlations, strict=True):
-            for index, model in enumerate(models):
-                _line(axes, steps, curves[model, p], index, model)
-            _name_axes(axes)
-            axes.set_title(f"correlation {p:g}")
-        panels[0].set_ylabel("training loss (mean squared error)")
-        runs = len(curves[models[0], correlations[0]])
-        panels[-1].legend(title=f"{runs} runs", loc="upper right")
-
-
-def _name_axes(axes: Any) -> None:
-    # Losses fall by powers of ten; the differences of interest are at the end.
-    log_scale(axes)
-    axes.set_xlabel("training steps")
+    panels = [[_line(steps, curves[model, p], model) for model in models] for p in correlations]
+    drawn = [value for lines in panels for line in lines for value in (*line.y, *line.low)]
+    runs = len(curves[models[0], correlations[0]])
+    charts = [
+        _losses(lines, f"correlation {p:g}, {runs} runs", drawn)
+        for p, lines in zip(correlations, panels, strict=True)
+    ]
+    write_figure(charts, out / "figure_4_models.svg")
 
 
 def draw_distribution(out: Path, losses: Losses) -> None:
-    """Draws the final test loss of every run, a panel for each correlation."""
+    """Draws the final test loss of every run with its quartiles, a panel for each correlation."""
     rng = np.random.default_rng(0)
-    with drawn(out, "distribution_of_runs", len(losses.correlations), width=3.6) as panels:
-        for axes, p in zip(panels, losses.correlations, strict=True):
-            values = [losses.of(model, p) for model in losses.models]
-            _boxes(axes, values, losses.models)
-            for index, losses_of_model in enumerate(values):
-                spread = index + 1 + rng.uniform(-0.12, 0.12, len(losses_of_model))
-                axes.plot(
-                    spread,
-                    losses_of_model,
-                    MARKERS[index],
-                    color=COLOURS[index],
-                    markersize=4,
-                    alpha=0.6,
-                )
-            axes.set_title(f"correlation {p:g}")
-        panels[0].set_ylabel("test loss after training")
-
-
-def _boxes(axes: Any, values: Sequence[np.ndarray], names: Sequence[str]) -> None:
-    axes.boxplot(
-        values,
-        widths=0.5,
-        showfliers=False,
-        medianprops={"color": "black", "linewidth": 1.5},
-        boxprops={"color": "0.4"},
-        whiskerprops={"color": "0.4"},
-        capprops={"color": "0.4"},
-    )
-    axes.set_xticks(range(1, len(names) + 1), names)
-    axes.grid(axis="x", visible=False)
+    panels = []
+    for p in losses.correlations:
+        lines = []
+        for index, model in enumerate(losses.models):
+            values = losses.of(model, p)
+            spread = index + rng.uniform(-0.25, 0.05, len(values))
+            low, median, high = np.quantile(values, [0.25, 0.5, 0.75])
+            lines += [
+                Line("", spread, values, kind="points", colour=index),
+                Line("", [index + 0.25], [median], [low], [high], colour=index),
+            ]
+        panels.append((p, lines))
+    drawn = [value for _, lines in panels for line in lines for value in line.y]
+    charts = [
+        chart(
+            lines,
+            f"test loss of every run at correlation {p:g}, with median and quartiles",
+            "",
+            "test loss after training",
+            title=f"correlation {p:g}",
+            x_names=losses.models,
+            include=((), drawn),
+        )
+        for p, lines in panels
+    ]
+    write_figure(charts, out / "distribution_of_runs.svg")

@@ -18,12 +18,12 @@ from pydantic import Field
 from rich.console import RenderableType
 from rich.table import Table
 
-from experiments.common.plots import COLOURS, MARKERS, drawn
 from experiments.common.runs import Job, Result
 from experiments.common.settings import StudySettings
 from experiments.common.study import Study, StudyContext
 from tfr_moe import FeatureSchema, Ranker
 from tfr_moe.evaluation import examination_curve, seed_interval
+from tfr_moe.report import Line, chart, write_figure
 from tfr_moe.synthetic import SearchLogOptions, SessionGenerator, build_world, thresholds
 from tfr_moe.utils import write_json
 
@@ -204,28 +204,27 @@ def _table(content: Mapping[str, Any]) -> Table:
 
 
 def _draw(content: Mapping[str, Any], context: StudyContext) -> None:
-    with drawn(context.out, "position_bias", width=6.0) as (axes,):
-        for number, (strength, models) in enumerate(content.items()):
-            swaps = np.exp([mean for mean, _ in models["swaps"]])
-            axes.plot(np.arange(1, len(swaps) + 1), swaps, "x", color=COLOURS[number])
-            means, halves = np.array(models["curve"]).T
-            at = np.arange(1, len(means) + 1)
-            colour = COLOURS[number]
-            axes.plot(at, at ** -float(strength), color=colour, linestyle="--")
-            axes.fill_between(
-                at, np.exp(means - halves), np.exp(means + halves), color=colour, alpha=0.2
-            )
-            axes.plot(
-                at,
-                np.exp(means),
-                color=colour,
-                marker=MARKERS[number],
-                label=f"strength {strength}",
-            )
-        axes.set_xlabel("position")
-        axes.set_ylabel("examination over position 1")
-        axes.set_title("line: bias tower (odds), x: swaps, dashed: truth", fontsize=10)
-        axes.legend()
+    lines = []
+    for number, (strength, models) in enumerate(content.items()):
+        means, halves = np.array(models["curve"]).T
+        at = np.arange(1.0, len(means) + 1)
+        low, high = np.exp(means - halves), np.exp(means + halves)
+        lines += [
+            Line(f"strength {strength}", at, np.exp(means), low, high, "curve", number),
+            Line("", at, at ** -float(strength), kind="dashed", colour=number),
+        ]
+        swaps = np.exp([mean for mean, _ in models["swaps"]])
+        lines.append(Line("", at[: len(swaps)], swaps, kind="points", colour=number))
+    finding = "examination by position: the bias tower's (lines), from swaps (marks), true (dashed)"
+    panel = chart(
+        lines,
+        finding,
+        "position",
+        "examination over position 1",
+        title="line: bias tower (odds), marks: swaps, dashed: truth",
+        integer=True,
+    )
+    write_figure([panel], context.out / "position_bias.svg")
 
 
 def run(settings: PositionBiasSettings, context: StudyContext) -> Sequence[RenderableType]:

@@ -47,7 +47,7 @@ def drift(
         write_json(json_file, plain(rows))
     if out is not None:
         from tfr_moe.report.drift import render_drift
-        from tfr_moe.report.html import write_page
+        from tfr_moe.report.files import write_page
 
         write_page(render_drift(rows, reference, current, allowed), out)
     if any(row.exceeded for row in rows):

@@ -183,7 +183,8 @@ def report(
             raise UserError(f"{flag} {path}: there is no folder {path.parent}")
     from tfr_moe.evaluation.evaluate import plain
     from tfr_moe.report.build import ReportOptions, build_report
-    from tfr_moe.report.html import render_report, write_page
+    from tfr_moe.report.files import write_page
+    from tfr_moe.report.html import render_report
 
     options = ReportOptions(
         split, metric, batch_size, lists, tuple(by or ()), importance=importance

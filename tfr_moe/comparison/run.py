@@ -227,7 +227,8 @@ def _rate(run: Path) -> float | None:
 
 def _report(plan: Plan, board: Leaderboard, console: Console) -> None:
     from tfr_moe.report.build import ReportOptions, build_report
-    from tfr_moe.report.html import render_report, write_page
+    from tfr_moe.report.files import write_page
+    from tfr_moe.report.html import render_report
 
     runs = {entry.model: plan.out / "runs" / entry.best_run for entry in board.entries}
     others = [*reversed(board.references), *(entry.model for entry in board.entries)]

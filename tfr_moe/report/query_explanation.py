@@ -106,8 +106,8 @@ class Explanation:
         Raises:
             UserError: if the file cannot be written, or `tfr_moe[report]` is not installed.
         """
+        from tfr_moe.report.files import write_page
         from tfr_moe.report.html import render as render_page
-        from tfr_moe.report.html import write_page
 
         functions = (value_text, experts_text, finding, item_fields, reason, changes, method)
         content: dict[str, Any] = {function.__name__: function for function in functions}

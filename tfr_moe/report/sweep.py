@@ -11,6 +11,7 @@ import yaml
 
 from tfr_moe.config import make_config
 from tfr_moe.report import html
+from tfr_moe.report.files import write_page
 from tfr_moe.report.formats import command, duration
 from tfr_moe.report.sweep_figures import grid_axes, heat_map_of
 from tfr_moe.tuning import formatting, leaderboard
@@ -44,7 +45,7 @@ def write_sweep_report(sweep: str | Path, export: Mapping[str, Path] | None = No
     """
     summary = write_results(sweep)
     page = summary.path / REPORT_FILE
-    html.write_page(render_sweep(summary, export), page)
+    write_page(render_sweep(summary, export), page)
     return page
 
 

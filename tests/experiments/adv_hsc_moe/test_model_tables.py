@@ -174,7 +174,7 @@ def test_figures_4_and_5_take_the_runs_of_the_table(study, data, tmp_path, monke
     found = json.loads((four.out / "results.json").read_text())["buckets"]
     assert sum(bucket["training_lists"] for bucket in found) == 90
     assert "Adv & HSC-MoE" in text
-    assert (four.out / "figure_4_gain_by_size.png").is_file()
+    assert (four.out / "figure_4_gain_by_size.svg").is_file()
     five = StudyContext(tmp_path / "fig5", 1, data, QUIET)
     groups = "groups={Fashion: [a]}"
     text = printed(run_study("adv-hsc-moe-fig5", five, pairs=[*taken, groups], runs=1))

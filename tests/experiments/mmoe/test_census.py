@@ -126,13 +126,13 @@ def test_the_whole_study_resumes_and_draws(tmp_path):
     assert len(tuned["trials"]) == 2
     assert tuned["chosen"] == best["chosen"] == json.loads(runs[0])["job"]["chosen"]
     (out / "runs.jsonl").write_text(runs[0])
-    (out / "group_1.png").unlink()
+    (out / "group_1.svg").unlink()
     run_study("census", context, "small", pairs)
     assert (out / "tuning.jsonl").read_text() == tuning
     again = read_json(out / "results.json")["tables"]["1"]["mmoe"]["ours"]
     # The same seeds, and additions in another order at most.
     assert again == pytest.approx(first["tables"]["1"]["mmoe"]["ours"], abs=1e-3)
-    assert (out / "group_1.png").is_file()
+    assert (out / "group_1.svg").is_file()
 
 
 def test_a_plot_of_single_runs_has_no_interval(tmp_path):

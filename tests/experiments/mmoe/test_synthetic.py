@@ -59,8 +59,7 @@ def test_the_command_leaves_results_and_every_plot(study):
     cell = [x["result"]["loss"] for x in lines if x["job"]["correlation"] == 0.5]
     assert results["loss"]["shared_bottom"]["0.5"]["mean"] == pytest.approx(cell[0])
     for name in PLOTS:
-        assert (study / f"{name}.png").stat().st_size > 5000
-        assert (study / f"{name}.svg").read_text().startswith("<?xml")
+        assert (study / f"{name}.svg").read_text().count("<path") > 5
 
 
 def test_a_study_that_lost_its_last_line_ends_with_the_same_numbers(study):
