@@ -86,6 +86,17 @@ def test_training_and_the_report_name_the_same_remedy():
         assert gate_warnings(logs, config)[f"dead{suffix}"] == dead.replace(": 1, 3", "")
 
 
+def test_an_expert_of_a_domain_without_lists_is_no_problem():
+    # Experts 0, 1 and 2 are those of three domains, of which 0 has no lists; 3 and 4 are shared.
+    config = make_config({"model": "ple", "num_domain_experts": 1, "num_shared_experts": 2})
+    used = report_of([[1, 3, 4], [1, 3, 4], [2, 3, 4]], num_experts=5)
+    assert used.dead == [0]
+    assert collapsed_gates({"": used}, config) == []
+    [dead] = collapsed_gates({"": report_of([[1, 3], [1, 3], [2, 3]], num_experts=5)}, config)
+    assert dead.startswith("1 of 5 experts gets less than 1 % of an equal share of the weight")
+    assert "of the gate: 4;" in dead
+
+
 def test_a_gate_over_all_experts_collapses_to_one():
     gate = GateMap(4)
     weights = np.tile([0.97, 0.01, 0.01, 0.01], (3, 1))

@@ -112,16 +112,25 @@ def collapsed_gates(reports: Mapping[str, GateReport], config: RunConfig) -> lis
     """
     messages: list[str] = []
     for task, report in reports.items():
+        dead = _avoidable(report, config)
         use = GateUse(
             report.num_experts,
-            len(report.dead),
+            len(dead),
             max(report.utilisation),
-            names=report.dead,
+            names=dead,
             same=same_experts(report) if config.gate.gate_features is None else (),
             top_categories=len(report.top_categories) or None,
         )
         messages += gate_problems(task, use, config).values()
     return messages
+
+
+def _avoidable(report: GateReport, config: RunConfig) -> list[int]:
+    """The dead experts but those of PLE's domains: a domain without lists is none of the gate's."""
+    if "num_shared_experts" not in config.spec.settings:
+        return report.dead
+    first_shared = report.num_experts - config.domains.num_shared_experts
+    return [expert for expert in report.dead if expert >= first_shared]
 
 
 def _remedy_of_dead(use: GateUse, config: RunConfig) -> str:
