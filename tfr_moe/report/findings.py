@@ -219,7 +219,7 @@ def _about_gate(gate: str, report: GateReport) -> str:
     within, between = report.within_category_similarity, report.between_category_similarity
     if within is None or between is None:
         return used
-    cosines = f"(cosine {within:.2f} within a top category, {between:.2f} between them)"
+    cosines = f"(gate cosine {within:.2f} within a top category, {between:.2f} between them)"
     if between > _ALIKE:
         return f"{used} It hardly tells categories apart {cosines}."
     if within - between > 1 - _ALIKE:
