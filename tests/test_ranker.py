@@ -321,3 +321,25 @@ def test_the_code_of_the_page_runs_as_it_is(repository, tmp_path, monkeypatch):
     assert len(names["scores"]) == 25
     assert (tmp_path / "models" / "shop" / "1" / "saved_model.pb").is_file()
     assert names["ranker"].schema.hierarchy.child == "sub_category"
+
+
+@pytest.mark.parametrize("model", ["dnn", "lambdamart"])
+def test_weights_of_the_schema_weight_the_clicks_of_an_evaluation(frame, model):
+    weighted = frame.assign(propensity=1.0 + frame["price"].rank(pct=True))
+    schema = TIMED.model_copy(update={"weight": "propensity"})
+    settings = {} if model == "lambdamart" else {k: SETTINGS[k] for k in ("num_epochs",)}
+    ranker = Ranker(model, **settings).fit(weighted, schema=schema, verbose=0)
+    found = ranker.evaluate(weighted, ["ips_dcg", "ips_dcg_2"])
+    scored = weighted.assign(score=ranker.predict(weighted))
+    expected = {"ips_dcg": [], "ips_dcg_2": []}
+    for _, rows in scored.groupby("query_id"):
+        ranked = rows.sort_values("score", ascending=False, kind="stable")
+        gains = np.where(ranked[schema.label] > 0, ranked["propensity"], 0.0)
+        gains = gains / np.log2(2 + np.arange(len(gains)))
+        expected["ips_dcg"].append(gains.sum())
+        expected["ips_dcg_2"].append(gains[:2].sum())
+    assert found == pytest.approx({k: np.mean(v) for k, v in expected.items()}, rel=1e-5)
+    with pytest.raises(UserError, match="is for evaluation"):
+        Ranker(model, metrics=["ips_dcg"], monitor="ips_dcg").fit(
+            weighted, schema=schema, verbose=0
+        )

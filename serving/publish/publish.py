@@ -18,7 +18,7 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import plain
-from tfr_moe.metrics.naming import check_positions
+from tfr_moe.metrics.naming import check_columns
 from tfr_moe.metrics.per_list import resolve
 from tfr_moe.training.run_folder import config_of
 from tfr_moe.utils.console import make_log
@@ -110,7 +110,7 @@ def publish(
     tasks = load_config(config_of(Path(run))).tasks_over(folder.schema)
     labels = [task.name for task in tasks] or [folder.schema.label]
     resolve(metric)
-    check_positions([metric], folder.schema.position)
+    check_columns([metric], folder.schema.position, folder.schema.weight)
     folder.check_lists(split)
     name = to.resolve().name
     checks: list[Check] = []

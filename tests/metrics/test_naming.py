@@ -48,8 +48,8 @@ def test_the_error_lists_the_forms():
     message = str(naming.unknown("accuracy"))
     assert message == (
         "metric 'accuracy' is unknown; allowed: session_auc, session_auc_shown_k, ndcg[_k], "
-        "ndcg_shown_k, mrr[_k], map[_k], precision_k, prm_precision_k, prm_map_k, where k is an "
-        "integer >= 1"
+        "ndcg_shown_k, mrr[_k], map[_k], precision_k, prm_precision_k, prm_map_k, ips_dcg[_k], "
+        "where k is an integer >= 1"
     )
 
 
@@ -62,9 +62,15 @@ def test_the_error_for_an_old_name_has_the_new_one(old, new):
 
 
 def test_metrics_of_shown_positions_need_positions():
-    naming.check_positions(["ndcg_10", "ndcg_shown_10"], "rank")
+    naming.check_columns(["ndcg_10", "ndcg_shown_10"], "rank", None)
     with pytest.raises(UserError, match=r"'ndcg_shown_10' is undefined .* has no `position`"):
-        naming.check_positions(["ndcg_10", "ndcg_shown_10"], None)
+        naming.check_columns(["ndcg_10", "ndcg_shown_10"], None, "propensity")
+
+
+def test_metrics_of_weighted_clicks_need_weights():
+    naming.check_columns(["ndcg_10", "ips_dcg_10"], None, "propensity")
+    with pytest.raises(UserError, match=r"'ips_dcg_10' is undefined .* has no `weight`"):
+        naming.check_columns(["ndcg_10", "ips_dcg_10"], "rank", None)
 
 
 def test_every_form_has_a_summary():

@@ -302,3 +302,43 @@ def test_bad_batches_are_refused_by_list_and_item():
     for label in (-1, np.nan, 5000):
         with pytest.raises(UserError, match=r"list 'q', item 1: label .* must be from 0 to 1000"):
             one_list([1, 2], [label, 1]).check()
+
+
+def test_clicks_are_weighted_by_inverse_propensities():
+    batch = ListBatch(
+        scores=np.array([SCORES, SCORES, SCORES]),
+        labels=np.array([[1, 1, 0, 0], [0, 0, 0, 0], [0, 1, 0, 0]]),
+        mask=np.array([[True] * 4, [True] * 4, [True, False, True, True]]),
+        list_ids=np.array(["a", "b", "c"]),
+        weights=np.array([[2.0, 5.0, 1.0, 1.0]] * 3),
+    )
+    # Ranks of the clicked items are 2 and 4; in the last list the clicked place is padding.
+    expected = [2 / np.log2(3) + 5 / np.log2(5), 0.0, 0.0]
+    np.testing.assert_allclose(resolve("ips_dcg")(batch), expected)
+    np.testing.assert_allclose(resolve("ips_dcg_3")(batch), [2 / np.log2(3), 0.0, 0.0])
+    with pytest.raises(UserError, match="has no `weight`"):
+        resolve("ips_dcg")(one_list(SCORES, LABELS))
+
+
+def test_examination_biases_the_dcg_of_clicks_and_not_the_weighted_one():
+    """Two orders of equal items: clicks alone favour the one in which the log was shown."""
+    rng = np.random.default_rng(1)
+    lists, length = 20_000, 4
+    examination = 1.0 / np.arange(1, length + 1)
+    clicks = (rng.random((lists, length)) < 0.3) & (rng.random((lists, length)) < examination)
+    shown = np.tile(-np.arange(length, dtype=float), (lists, 1))
+    means = {}
+    for name, scores in (("as shown", shown), ("reversed", -shown)):
+        for metric, weights in (("clicks", np.ones(length)), ("weighted", 1 / examination)):
+            batch = ListBatch(
+                scores,
+                clicks.astype(float),
+                np.ones(clicks.shape, bool),
+                np.arange(lists).astype(str),
+                weights=np.tile(weights, (lists, 1)),
+            )
+            means[metric, name] = resolve("ips_dcg")(batch).mean()
+    truth = 0.3 * np.sum(1 / np.log2(2 + np.arange(length)))
+    assert means["clicks", "as shown"] - means["clicks", "reversed"] > 0.1
+    assert means["weighted", "as shown"] == pytest.approx(truth, abs=0.02)
+    assert means["weighted", "reversed"] == pytest.approx(truth, abs=0.02)

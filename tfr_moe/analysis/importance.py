@@ -22,7 +22,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import check_schema, scorer_of, task_names, task_of
 from tfr_moe.evaluation.results import t_interval
 from tfr_moe.evaluation.scoring import inference_function, list_batch
-from tfr_moe.metrics.naming import check_positions
+from tfr_moe.metrics.naming import check_columns
 from tfr_moe.metrics.per_list import Array, Floats, ListBatch, PerListMetric, resolve
 from tfr_moe.schema import FeatureSchema, Scope
 from tfr_moe.scorers.multitask import SCORES
@@ -215,7 +215,7 @@ class _Sample:
     ):
         self._schema = schema = folder.schema
         self.metric, task, self._per_list = _resolved(metric, task_names(run))
-        check_positions([self._per_list.name], schema.position)
+        check_columns([self._per_list.name], schema.position, schema.weight)
         builder = dataset_builder(folder, batch_size, tasks=(task,) if task else ())
         dataset = builder.build_evaluation_dataset(split)
         infer = inference_function(scorer_of(run), dataset.element_spec[0])

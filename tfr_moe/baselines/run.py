@@ -21,8 +21,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.schema import MASK, FeatureSchema
 from tfr_moe.training.distribute import Cluster
-from tfr_moe.training.position_bias import check_position_bias
-from tfr_moe.training.run import train
+from tfr_moe.training.run import check_names, train
 from tfr_moe.training.run_folder import (
     CONFIG_FILE,
     check_run_files,
@@ -123,7 +122,7 @@ def train_baseline(
     console = console or Console(stderr=True)
     run, folder = Path(run), open_data(data)
     folder.files("validation")
-    check_position_bias(config, folder.schema)
+    check_names(config, folder.schema)
     module = MODULES[config.model]
     settings = module.settings_of(config.baseline.library_parameters, config.seed)
     started = time.monotonic()

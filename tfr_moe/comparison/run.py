@@ -21,7 +21,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import counted, evaluate_run, plain
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
-from tfr_moe.metrics.naming import check_positions
+from tfr_moe.metrics.naming import check_columns
 from tfr_moe.metrics.per_list import resolve
 from tfr_moe.schema import SPLITS, FeatureSchema
 from tfr_moe.training.run import make_scorer
@@ -179,7 +179,7 @@ def _check(models: Sequence[str], metric: str, folder: DataFolder) -> None:
         if model not in allowed:
             raise UserError(f"model {model!r}: must be one of {', '.join(allowed)}")
     resolve(metric)
-    check_positions([metric], folder.schema.position)
+    check_columns([metric], folder.schema.position, folder.schema.weight)
 
 
 def _check_data(plan: Plan, model: str) -> None:

@@ -32,7 +32,7 @@ from tfr_moe.evaluation.results import (
 )
 from tfr_moe.evaluation.scoring import score_dataset, score_tasks
 from tfr_moe.evaluation.significance import Comparison, compare
-from tfr_moe.metrics.naming import DEFAULT_NAMES, check_positions
+from tfr_moe.metrics.naming import DEFAULT_NAMES, check_columns
 from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.multitask import SCORES
@@ -138,7 +138,7 @@ def evaluate_run(
     """
     loaded = open_run(run) if isinstance(run, (str, Path)) else run
     check_schema(loaded, data)
-    check_positions(metrics, data.schema.position)
+    check_columns(metrics, data.schema.position, data.schema.weight)
     of_run = task_names(loaded)
     tasks = tuple(tasks) or of_run
     missing = [task for task in tasks if of_run and task not in of_run and not combined]
@@ -259,7 +259,7 @@ def evaluate_runs(
     for name in names:
         resolve(name)
     folder = open_data(data)
-    check_positions(names, folder.schema.position)
+    check_columns(names, folder.schema.position, folder.schema.weight)
     folder.files(split)
     order = OrderSums() if folder.schema.position is None else None
     named = run_names([*([baseline] if baseline else []), *runs])

@@ -26,7 +26,7 @@ def _interned(names: Array) -> Array:
 
 
 def _check_extras(extras: Any, schema: FeatureSchema) -> None:
-    for name in (schema.list_id, schema.position):
+    for name in (schema.list_id, schema.position, schema.weight):
         if name and name not in extras:
             present = ", ".join(map(str, extras)) or "nothing"
             raise UserError(f"extras have no {name!r} of the schema. Received: {present}")
@@ -44,14 +44,14 @@ def score_dataset(
         dataset: of elements `(features, labels, extras)`: `features` with the mask
             `example_list_mask` [B, L] and, where the schema has a hierarchy, the parent category
             [B, 1]; `labels` [B, L]; `extras` with the list id [B, 1] and, where the schema has one,
-            the position [B, L, 1] or [B, L].
-        schema: names the list id, the position and the hierarchy.
+            the position and the weight [B, L, 1] or [B, L].
+        schema: names the list id, the position, the weight and the hierarchy.
 
     Yields:
         A `ListBatch` for each element, scores in the precision of the model.
 
     Raises:
-        UserError: if the extras have no list ID or position of the schema.
+        UserError: if the extras have no list ID, position or weight of the schema.
     """
     for features, labels, extras, scores in _scored(model, dataset, schema):
         yield list_batch(features, labels, extras, scores, schema)
@@ -133,4 +133,5 @@ def list_batch(
         list_ids=strings(extras[schema.list_id]),
         positions=extras[schema.position].numpy().reshape(shape) if schema.position else None,
         categories=_interned(strings(features[parent])) if parent else None,
+        weights=extras[schema.weight].numpy().reshape(shape) if schema.weight else None,
     )

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tfr_moe._compat import tf, tfr
+from tfr_moe.errors import UserError
 from tfr_moe.layers.outputs import expected_grade
 from tfr_moe.metrics import naming
 
@@ -349,6 +350,8 @@ def get(name: str) -> tf.keras.metrics.Metric:
     parsed = naming.parse(name)
     if parsed is None:
         raise naming.unknown(name)
+    if parsed.family == "ips_dcg":
+        raise UserError(f"metric {name!r} is for evaluation: training metrics are not weighted")
     if parsed.family == "session_auc":
         return SessionAUC(name, shown=parsed.shown)
     if parsed.shown is not None:

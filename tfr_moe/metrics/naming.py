@@ -5,7 +5,7 @@ A name is a family and, if the family has one, a cutoff k: `session_auc`, `ndcg_
 keeps the k items *ranked first* by the model; `_shown_k` keeps the k positions *shown first* to the
 user, as AUC@10 and NDCG@10 in Table III of Adv & HSC-MoE. `prm_precision_k` and `prm_map_k` are
 eqs. 11 and 12 of the PRM paper, `precision_k` and `map_k` those of TREC: see
-`tfr_moe.metrics.per_list`.
+`tfr_moe.metrics.per_list`. `ips_dcg` is for evaluation alone.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ FAMILIES: dict[str, Cutoff] = {
     "precision": "required",
     "prm_precision": "required",
     "prm_map": "required",
+    "ips_dcg": "optional",
 }
 """Families with or without a cutoff."""
 
-OVER_ALL_LISTS = ("prm_precision", "prm_map")
+OVER_ALL_LISTS = ("prm_precision", "prm_map", "ips_dcg")
 """Families defined on every list: 0 without a relevant item, whatever the policy."""
 
 DEFAULT_NAMES = ("session_auc", "ndcg", "ndcg_10", "mrr", "map_10", "precision_5")
@@ -48,6 +49,7 @@ SUMMARIES: dict[str, str] = {
     "precision_k": "share of relevant items among the k ranked first",
     "prm_precision_k": "precision_k over all lists (PRM, eq. 11)",
     "prm_map_k": "average precision divided by k, over all lists (PRM, eq. 12)",
+    "ips_dcg[_k]": "DCG of clicks weighted by inverse propensities, not normalised, over all lists",
 }
 """Form of the name -> what it measures. A larger value is better."""
 
@@ -120,17 +122,29 @@ def no_positions(name: str) -> UserError:
     )
 
 
-def check_positions(names: Iterable[str], position: str | None) -> None:
-    """Checks that data has the display positions that `_shown` metrics need.
+def no_weights(name: str) -> UserError:
+    """The error for a metric of weighted clicks on data without weights."""
+    return UserError(
+        f"metric {name!r} is undefined without weights of the items: the schema has no `weight`"
+    )
+
+
+def check_columns(names: Iterable[str], position: str | None, weight: str | None) -> None:
+    """Checks that data has the display positions and weights that metrics need.
 
     Args:
         names: names of metrics.
         position: the position column of the schema; None if it has none.
+        weight: its column of weights; None if it has none.
 
     Raises:
-        UserError: for a metric that is undefined without positions.
+        UserError: for a metric that is undefined on the data.
     """
     for name in names:
         parsed = parse(name)
-        if parsed is not None and parsed.shown is not None and position is None:
+        if parsed is None:
+            continue
+        if parsed.shown is not None and position is None:
             raise no_positions(name)
+        if parsed.family == "ips_dcg" and weight is None:
+            raise no_weights(name)

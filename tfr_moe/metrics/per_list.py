@@ -2,9 +2,9 @@
 
 Every function takes arrays of shape [B, L] (`scores`, `labels`, bool `mask`) and returns [B]
 float64 values, NaN for a list on which the metric is undefined: one without a relevant item, and
-for the AUC also one without an irrelevant item; `prm_precision` and `prm_map` are defined on every
-list. An item is relevant if its label is above 0; only the NDCG uses grades. Padding is never read.
-Ties are ranked in record order. O(L log L) time per list, O(B L) memory.
+for the AUC also one without an irrelevant item; `prm_precision`, `prm_map` and `ips_dcg` are
+defined on every list. An item is relevant if its label is above 0; only the NDCG uses grades.
+Padding is never read. Ties are ranked in record order. O(L log L) time per list, O(B L) memory.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class ListBatch:
         list_ids: [B] strings.
         positions: [B, L] display positions from 1 up, or None if the schema has no position.
         categories: [B] strings, the top category, or None if the schema has no hierarchy.
+        weights: [B, L] weights of the items, or None if the schema has none.
 
     Example:
         >>> batch = ListBatch(
@@ -54,6 +55,7 @@ class ListBatch:
     list_ids: Array
     positions: Array | None = None
     categories: Array | None = None
+    weights: Array | None = None
 
     def check(self) -> None:
         """Checks shapes and values.
@@ -63,7 +65,7 @@ class ListBatch:
                 grade from 0 to 1000, naming the list.
         """
         shape = self.scores.shape
-        for name in ("labels", "mask", "positions"):
+        for name in ("labels", "mask", "positions", "weights"):
             array = getattr(self, name)
             if array is not None and array.shape != shape:
                 raise UserError(
@@ -254,6 +256,27 @@ def prm_map(scores: Array, labels: Array, mask: Bools, ranked: int) -> Floats:
     return np.sum(hits * precisions, axis=1) / ranked
 
 
+def ips_dcg(
+    scores: Array, labels: Array, mask: Bools, weights: Array, ranked: int | None = None
+) -> Floats:
+    r"""DCG of clicks weighted by inverse propensities, 0 without a click.
+
+    $$ \sum_{r \le k} \frac{w_r \, [y_r > 0]}{\log_2(1 + r)} $$
+
+    With w = 1 / p of the position that the item was shown at, its mean over lists is unbiased by
+    examination (Joachims et al. 2017, https://arxiv.org/abs/1608.04468). Lists are not normalised:
+    in a list with a single click its weight would cancel.
+
+    Example:
+        >>> clicked, shown = np.array([[0, 1]]), np.ones((1, 2), bool)
+        >>> ips_dcg(np.array([[1.0, 2.0]]), clicked, shown, np.array([[1.0, 4.0]]))
+        array([4.])
+    """
+    gains = np.where(_relevant(labels, mask), weights, 0.0).astype(np.float64)
+    discounts = 1.0 / np.log2(2.0 + np.arange(scores.shape[1]))
+    return np.sum((_ranked(gains, scores, mask) * discounts)[:, :ranked], axis=1)
+
+
 _RANKED: dict[str, Callable[..., Floats]] = {
     "ndcg": ndcg,
     "mrr": reciprocal_rank,
@@ -299,6 +322,11 @@ class PerListMetric:
         items = self.evaluated_items(batch)
         if self.parsed.family == "session_auc":
             return session_auc(batch.scores, batch.labels, items)
+        if self.parsed.family == "ips_dcg":
+            if batch.weights is None:
+                raise naming.no_weights(self.name)
+            arrays = (batch.scores, batch.labels, items, batch.weights)
+            return ips_dcg(*arrays, ranked=self.parsed.ranked)
         function = _RANKED[self.parsed.family]
         return function(batch.scores, batch.labels, items, ranked=self.parsed.ranked)
 

@@ -23,7 +23,7 @@ from tfr_moe.data.cache import SPLITS, cached_builder, dataset_builder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
 from tfr_moe.layers.outputs import single_score
-from tfr_moe.metrics.naming import check_positions
+from tfr_moe.metrics.naming import check_columns
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers import FeatureScorer, combined_model, create
 from tfr_moe.scorers.gate_maps import gate_reports
@@ -109,7 +109,7 @@ def check_names(config: RunConfig, schema: FeatureSchema | None = None) -> None:
         for name in names:
             metrics.get(name)
             if schema is not None:
-                check_positions([name], schema.position)
+                check_columns([name], schema.position, schema.weight)
     if schema is not None:
         check_position_bias(config, schema)
 
