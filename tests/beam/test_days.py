@@ -18,10 +18,11 @@ from tfr_moe.utils.io import working_directory
 
 DAYS = ["2024-06-01", "2024-06-02", "2024-06-03"]
 ROWS = logs.log_rows(90)
+SCORE = {"missing": "median", "ratio": "price", "transform": "quantile"}
 CHANGES = {
-    # Sums, limits and medians over days: i1 has fewer than 40 in each day and more in all.
+    # Sums, limits, medians, quantiles over days: i1 has fewer than 40 in each day, more in all.
     "features": [
-        {**feature, **{"item": {"min_count": 30}, "score": {"missing": "median"}}.get(name, {})}
+        {**feature, **{"item": {"min_count": 30}, "score": SCORE}.get(name, {})}
         for feature in logs.SCHEMA["features"]
         for name in [feature["name"]]
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,33 +14,29 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tfr_moe.analysis.drift_limits import DriftLimits, Limits
+from tfr_moe.analysis.drift_values import LENGTH, values_of
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
-from tfr_moe.schema import MASK, PACKED, PAIR_SEPARATOR, SPLITS, FeatureSchema, Scope, shard_files
+from tfr_moe.schema import (
+    MASK,
+    SPLITS,
+    Statistics,
+    shard_files,
+)
 
 Array = NDArray[Any]
 
-LENGTH = "list length"
 ALL = ""
 """The category of rows over all lists."""
+_COMPARED = attrgetter("scope", "kind", "width", "ratio", "clip", "transform")
+"""What of a feature must be equal in both data sets."""
 _BINS = 10
 _ENTRIES = 20
 _SAMPLE = 5000
 _BATCH = 512
 _SIGNIFICANCE = 1e-4
 """Probability that sampling noise alone exceeds what it may add to a limit, per number."""
-
-
-class _Values(NamedTuple):
-    """Values of a column in a batch: floats with NaN, or IDs as bytes, and the list of each.
-
-    `stored` are the numbers before their transform.
-    """
-
-    values: Array
-    lists: Array
-    stored: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -96,52 +93,6 @@ def psi(reference: Array, current: Array) -> float:
     counts = [side[used] + 0.5 for side in (reference, current)]
     shares = [side / side.sum() for side in counts]
     return float(np.sum((shares[1] - shares[0]) * np.log(shares[1] / shares[0])))
-
-
-def _values(schema: FeatureSchema, batch: Mapping[str, Array]) -> Iterator[tuple[str, _Values]]:
-    """The values of all columns of a batch."""
-    mask = batch[MASK]
-    lists = np.arange(len(mask))
-    items = np.nonzero(mask)[0]
-    yield LENGTH, _Values(mask.sum(axis=1).astype(np.float64), lists)
-    for label in schema.labels:
-        yield label, _Values(batch[label][mask][:, 0].astype(np.float64), items)
-    scopes: tuple[Scope, ...] = ("context", "example")
-    for scope in scopes:
-        of_row = lists if scope == "context" else items
-
-        def rows(name: str, scope: Scope = scope) -> Array:
-            return batch[name] if scope == "context" else batch[name][mask]
-
-        numerics = list(schema.select(scope, "numeric"))
-        if schema.packed and numerics:
-            widths = np.cumsum([feature.width for feature in numerics])[:-1]
-            blocks = np.split(rows(PACKED[scope]), widths, axis=1)
-        else:
-            blocks = [rows(feature.name) for feature in numerics]
-        for feature, block in zip(numerics, blocks, strict=True):
-            numbers = np.clip(block.astype(np.float64), *feature.limits)
-            if feature.transform == "log1p":
-                numbers = np.sign(numbers) * np.log1p(np.abs(numbers))
-            for index, column in enumerate(feature.columns):
-                yield column, _Values(numbers[:, index], of_row, block[:, index])
-        for feature in schema.select(scope, "categorical"):
-            yield feature.name, _Values(_ids(schema, feature.name, batch, rows), of_row)
-        for feature in schema.select(scope, "categorical_list"):
-            ids = rows(feature.name)
-            row, slot = np.nonzero(ids != b"")
-            none = np.flatnonzero((ids == b"").all(axis=1))
-            both = np.concatenate([ids[row, slot], np.full(len(none), b"", object)])
-            yield feature.name, _Values(both, of_row[np.concatenate([row, none])])
-
-
-def _ids(schema: FeatureSchema, name: str, batch: Mapping[str, Array], rows: Any) -> Array:
-    ids = rows(name)[:, 0]
-    tree = schema.hierarchy
-    if tree is None or name != tree.child:
-        return ids
-    pairs = batch[tree.parent][:, 0] + PAIR_SEPARATOR.encode() + ids
-    return np.where(ids == b"", ids, pairs)
 
 
 class _Histogram:
@@ -201,10 +152,11 @@ class _Histogram:
 
 
 class _Collected(NamedTuple):
-    """Histograms by column, and the number of lists by group."""
+    """Histograms by column, the number of lists by group, and the statistics of the reference."""
 
     histograms: dict[str, _Histogram]
     lists: Array
+    statistics: Statistics
 
 
 def _batches(folder: DataFolder) -> Iterator[dict[str, Array]]:
@@ -241,7 +193,7 @@ def _words(path: str) -> list[bytes]:
 def _collect(
     folder: DataFolder,
     groups: _Groups,
-    of_reference: Mapping[str, _Histogram] | None = None,
+    of_reference: _Collected | None = None,
 ) -> _Collected:
     """Reads all lists of a data set once; the first ones of the reference define the bins."""
     batches = _batches(folder)
@@ -251,20 +203,22 @@ def _collect(
             first.append(batch)
         if not first:
             raise UserError(f"data {folder.path}: has no lists")
+        statistics = folder.statistics
         histograms = _histograms(folder, first, len(groups))
     else:
-        histograms = {name: histogram.empty() for name, histogram in of_reference.items()}
+        statistics = of_reference.statistics
+        histograms = {name: one.empty() for name, one in of_reference.histograms.items()}
     lists = np.zeros(len(groups), np.int64)
     for batch in chain(first, batches):
         group = groups(batch)
         lists += np.bincount(group, minlength=len(groups))
-        for name, column in _values(folder.schema, batch):
+        for name, column in values_of(folder.schema, statistics, batch):
             if name in histograms:
                 stored = column.values if column.stored is None else column.stored
                 histograms[name].add(column.values, group[column.lists], stored)
     if not lists.sum():
         raise UserError(f"data {folder.path}: has no lists")
-    return _Collected(histograms, lists)
+    return _Collected(histograms, lists, statistics)
 
 
 def _histograms(
@@ -272,7 +226,7 @@ def _histograms(
 ) -> dict[str, _Histogram]:
     parts: dict[str, list[Array]] = {}
     for batch in first:
-        for name, column in _values(folder.schema, batch):
+        for name, column in values_of(folder.schema, folder.statistics, batch):
             parts.setdefault(name, []).append(column.values)
     words = {name: _words(str(p)) for name, p in folder.tables().vocabularies.items()}
     return {
@@ -311,7 +265,7 @@ def measure_drift(
     limits.check_names([LENGTH, *before.schema.labels, *(f.name for f in before.schema.features)])
     groups = _Groups(before)
     old = _collect(before, groups)
-    new = _collect(now, groups, old.histograms)
+    new = _collect(now, groups, old)
     selected = [(ALL, np.arange(len(groups)))]
     for number, name in enumerate(groups.names, start=1):
         if min(old.lists[number], new.lists[number]) >= limits.min_lists:
@@ -325,10 +279,9 @@ def measure_drift(
 
 def _check_same_columns(before: DataFolder, now: DataFolder) -> None:
     one, other = before.schema, now.schema
-    kinds = {f.name: (f.scope, f.kind, f.width, f.clip, f.transform) for f in other.features}
+    kinds = {feature.name: _COMPARED(feature) for feature in other.features}
     for feature in one.features:
-        mine = (feature.scope, feature.kind, feature.width, feature.clip, feature.transform)
-        if kinds.get(feature.name) != mine:
+        if kinds.get(feature.name) != _COMPARED(feature):
             what = "has another kind of" if feature.name in kinds else "has no"
             raise UserError(
                 f"data {now.path}: {what} feature {feature.name!r} of data {before.path}"

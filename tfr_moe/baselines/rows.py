@@ -15,8 +15,8 @@ from tfr_moe.config.settings import FeatureSettings
 from tfr_moe.data.cache import dataset_builder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.layers.features import complete_numbers
 from tfr_moe.layers.list_relative import list_ranks
+from tfr_moe.layers.numerics import complete_numbers, raw_numbers
 from tfr_moe.schema import (
     MASK,
     PAIR_SEPARATOR,
@@ -137,7 +137,7 @@ class Column(NamedTuple):
 class TabularEncoder:
     """Parsed lists -> rows of float32, one per valid item, in the order of the lists.
 
-    A numeric feature is transformed as in the schema (`log1p` or unchanged), not scaled; missing
+    A numeric feature is transformed as in the schema, not scaled; missing
     values are replaced as for the neural models. An ID
     becomes its index in the vocabulary, from 1 up, or its hash bucket; the child category is looked
     up with its parent. A `categorical_list` becomes the number of its IDs and its first ID.
@@ -177,7 +177,9 @@ class TabularEncoder:
         if not self._features:
             raise UserError("ignored_features: contains all features, at least one is needed")
         self._compared = [
-            f for f in self._select("example") if list_relative and f.kind == "numeric"
+            f
+            for f in self._select("example")
+            if list_relative and f.kind == "numeric" and not f.bucketize
         ]
         self._statistics = tables.statistics
         self._lookups: dict[str, Any] = {}
@@ -231,8 +233,7 @@ class TabularEncoder:
         return [tf.reduce_sum(present, axis=-1, keepdims=True), first]
 
     def _numbers(self, feature: Feature, scope: Scope, parsed: dict[str, Any]) -> Any:
-        stored, part = self.schema.stored_at(feature.name)
-        values = parsed[stored][..., part]
+        values = raw_numbers(self.schema, feature.name, parsed)
         return complete_numbers(feature, self._statistics.get(scope, {}), values)
 
 
@@ -257,13 +258,12 @@ def _columns(feature: Feature, sizes: dict[str, int], statistics: Any) -> list[C
             Column(f"{feature.name} (number)", None, 0.0, float(feature.max_length)),
             Column(f"{feature.name} (first)", sizes[feature.name]),
         ]
-    found = [statistics.get(column, {}) for column in feature.columns]
-    numbers = [
+    of_name = {} if feature.bucketize else statistics
+    found = [(name, of_name.get(name, {})) for name in feature.inputs]
+    return [
         Column(name, None, float(of.get("mean", 0.0)), float(of.get("std", 1.0)) or 1.0)
-        for name, of in zip(feature.columns, found, strict=True)
+        for name, of in found
     ]
-    indicator = [Column(f"{feature.name} (missing)", None)]
-    return numbers + (indicator if feature.missing_indicator else [])
 
 
 class Rows(NamedTuple):

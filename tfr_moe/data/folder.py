@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, TypeAlias, cast
 
 from pydantic import BaseModel, FiniteFloat, NonNegativeInt
 
@@ -22,6 +22,7 @@ from tfr_moe.schema import (
     STATISTICS_FILE,
     FeatureSchema,
     FeatureTables,
+    Statistics,
     description_files,
     shard_files,
     vocabulary_file,
@@ -30,6 +31,8 @@ from tfr_moe.schema.names import DAYS_FOLDER
 from tfr_moe.utils.digests import ManifestForm, check_files, digest_files, fingerprint
 from tfr_moe.utils.failures import reading
 from tfr_moe.utils.io import read_json, write_json
+
+_Numbers: TypeAlias = FiniteFloat | list[FiniteFloat]
 
 
 class _Split(BaseModel):
@@ -112,9 +115,9 @@ class DataFolder:
         return fingerprint(digests)
 
     @cached_property
-    def statistics(self) -> dict[str, dict[str, dict[str, float]]]:
+    def statistics(self) -> Statistics:
         """Scope -> column -> count, mean, std, min, max over the training split."""
-        return read_json(self.path / STATISTICS_FILE, dict[str, dict[str, dict[str, FiniteFloat]]])
+        return read_json(self.path / STATISTICS_FILE, dict[str, dict[str, dict[str, _Numbers]]])
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -182,7 +185,7 @@ class DataFolder:
         """Notes on how the data was made, such as that negatives were sampled."""
         return self.manifest.get("notes") or {}
 
-    def with_statistics(self, statistics: dict[str, dict[str, dict[str, float]]]) -> DataFolder:
+    def with_statistics(self, statistics: Statistics) -> DataFolder:
         """The same data set, by which a model normalizes numerics by other statistics."""
         other = copy.copy(self)
         other.fingerprint, other.statistics = self.fingerprint, statistics

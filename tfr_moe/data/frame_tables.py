@@ -12,10 +12,9 @@ from tfr_moe.data.cache import Dictionary, ParsedSplit
 from tfr_moe.elwc.categories import most_frequent
 from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.elwc.moments import ColumnStatistics, merge
-from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope
+from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope, Statistics
 
 _BLOCK = 1 << 16
-Statistics = dict[str, dict[str, dict[str, float]]]
 
 
 def statistics_of(schema: FeatureSchema, split: ParsedSplit) -> Statistics:

@@ -44,6 +44,7 @@ from tfr_moe.schema import (
     FeatureSchema,
     FeatureTables,
     Scope,
+    Statistics,
     shard_file,
     vocabulary_file,
 )
@@ -116,7 +117,7 @@ class FrameData(DataFolder):
             digest.update(np.asarray(self.splits[name].row_splits).tobytes())
         return digest.hexdigest()[:16]
 
-    def with_statistics(self, statistics: dict[str, dict[str, dict[str, float]]]) -> DataFolder:
+    def with_statistics(self, statistics: Statistics) -> DataFolder:
         """See `DataFolder`."""
         other = copy.copy(self)
         other.fingerprint = self.fingerprint

@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.schema import FeatureSchema, Scope
-
-Statistics = dict[str, dict[str, dict[str, float]]]
-"""Scope -> column -> count, mean, std, min, max."""
+from tfr_moe.elwc.transforms import (
+    quantile_statistics,
+    ratio_columns,
+    ratio_of,
+    signed_log1p,
+)
+from tfr_moe.schema import FeatureSchema, Scope, Statistics
 
 _SCOPES: tuple[Scope, Scope] = ("context", "example")
 _DROPPED_BITS = 12
@@ -20,7 +23,8 @@ _DROPPED_BITS = 12
 
 class Moments(NamedTuple):
     """Number of rows; per column number, mean, sum of squared differences from it, and extremes
-    of the present values, [m]; and for columns with a median how often each value occurs."""
+    of the present values, [m]; and for columns with a median or quantiles how often each value
+    occurs."""
 
     rows: int
     present: NDArray[np.int64]
@@ -115,10 +119,13 @@ class ColumnStatistics:
 
     def __init__(self, schema: FeatureSchema, scope: Scope):
         self.columns = schema.packed_columns(scope)
-        features = [f for f in schema.select(scope, "numeric") for _ in f.columns]
+        numerics = list(schema.select(scope, "numeric"))
+        features = [f for f in numerics for _ in f.columns]
+        self._ratios = ratio_columns(schema, numerics)
         self._limits = np.array([f.limits for f in features], np.float64).reshape(-1, 2).T
         self._logarithmic = np.array([f.transform == "log1p" for f in features], bool)
-        self._medians = [i for i, f in enumerate(features) if f.missing == "median"]
+        self._medians = {i for i, f in enumerate(features) if f.missing == "median"}
+        self._quantiles = {i: f for i, f in enumerate(features) if f.transform == "quantile"}
 
     def none(self) -> Moments:
         """Returns the moments of no rows."""
@@ -126,23 +133,27 @@ class ColumnStatistics:
 
     def of(self, rows: NDArray[np.float32]) -> Moments:
         """Returns the moments, after the transforms, of stored values [rows, m]."""
+        if self._ratios:
+            stored, rows = rows, rows.copy()
+            for column, other in self._ratios:
+                rows[:, column] = ratio_of(stored[:, column], stored[:, other])
         matrix = np.clip(rows.astype(np.float64), *self._limits)
-        chosen = matrix[:, self._logarithmic]
-        matrix[:, self._logarithmic] = np.sign(chosen) * np.log1p(np.abs(chosen))
-        values = {i: _counted(rows[:, i]) for i in self._medians}
+        matrix[:, self._logarithmic] = signed_log1p(matrix[:, self._logarithmic])
+        values = {i: _counted(rows[:, i]) for i in self._medians | set(self._quantiles)}
         return moments_of(matrix)._replace(values=values)
 
-    def describe(self, moments: Moments) -> dict[str, dict[str, float]]:
+    def describe(self, moments: Moments) -> dict[str, dict[str, Any]]:
         """Returns count, mean, std, min and max by column; nothing for no rows.
 
-        Columns have `missing`, the number of rows without a value, and the `median` of the stored
-        values where they apply. All are 0 for a column without any value.
+        Columns have `missing`, the number of rows without a value, the `median` of the values
+        before `clip`, and `quantiles` with their `positions` where they apply. All are 0 for a
+        column without any value.
         """
         if not moments.rows:
             return {}
         return {column: self._column(moments, i) for i, column in enumerate(self.columns)}
 
-    def _column(self, moments: Moments, i: int) -> dict[str, float]:
+    def _column(self, moments: Moments, i: int) -> dict[str, Any]:
         count = int(moments.present[i])
         numbers: dict[str, Any] = {
             "mean": moments.mean[i],
@@ -150,7 +161,9 @@ class ColumnStatistics:
             "min": moments.low[i] if count else 0.0,
             "max": moments.high[i] if count else 0.0,
         }
-        if i in moments.values:
+        if i in self._quantiles:
+            numbers |= quantile_statistics(self._quantiles[i], moments.values[i])
+        if i in self._medians:
             numbers["median"] = _median(moments.values[i])
         missing = {"missing": moments.rows - count} if count < moments.rows else {}
         return {"count": count, **missing, **{name: _rounded(v) for name, v in numbers.items()}}
@@ -179,6 +192,8 @@ def _median(counts: Counter[float]) -> float:
     return values[int(np.searchsorted(below, below[-1] / 2))] if values else 0.0
 
 
-def _rounded(value: float) -> float:
+def _rounded(value: float | list[float]) -> float | list[float]:
     # Sums taken in another order differ in the last digits; the file should not.
+    if isinstance(value, list):
+        return [float(f"{number:.12g}") for number in value]
     return float(f"{value:.12g}")

@@ -12,7 +12,8 @@ from tfr_moe.layers.base import Configured
 from tfr_moe.layers.distribute import mean_over_items
 from tfr_moe.layers.initializers import seeded_initializer
 from tfr_moe.layers.list_relative import list_ranks
-from tfr_moe.schema import PACKED, PAIR_SEPARATOR, Feature, FeatureSchema, Scope
+from tfr_moe.layers.numerics import complete_numbers, raw_numbers
+from tfr_moe.schema import PAIR_SEPARATOR, Feature, FeatureSchema, Scope
 from tfr_moe.utils.digests import sha256_of
 
 NORMALIZED_LIMIT = 10.0
@@ -22,43 +23,6 @@ def _divisor(mean: float, std: float) -> float:
     """The deviation to divide by: 1 for a column that is constant within float32 precision."""
     # float32 resolves 6e-8 of a value and has nothing much below 1e-38.
     return std if std > max(1e-7 * abs(mean), 1e-30) else 1.0
-
-
-def complete_numbers(
-    feature: Feature, statistics: Mapping[str, Mapping[str, float]], value: tf.Tensor
-) -> tf.Tensor:
-    """Transforms a numeric and replaces its missing values, which are NaN.
-
-    Args:
-        feature: the numeric.
-        statistics: column -> mean, and median where the feature asks for it.
-        value: [..., width] as stored.
-
-    Returns:
-        float32 [..., width], and with a `missing_indicator` one number more.
-
-    Example:
-        >>> price = Feature(name="p", scope="example", kind="numeric", missing_indicator=True)
-        >>> complete_numbers(price, {"p": {"mean": 2.5}}, tf.constant([[4.0], [float("nan")]]))
-        <tf.Tensor: shape=(2, 2), dtype=float32, numpy=
-        array([[4. , 0. ],
-               [2.5, 1. ]], dtype=float32)>
-    """
-    value = tf.cast(value, tf.float32)
-    missing = tf.math.is_nan(value)
-    if feature.missing == "median":
-        value = tf.where(missing, [statistics[c]["median"] for c in feature.columns], value)
-    elif feature.missing != "mean":
-        value = tf.where(missing, feature.missing, value)
-    if feature.clip != (None, None):
-        value = tf.clip_by_value(value, *feature.limits)
-    if feature.transform == "log1p":
-        value = tf.sign(value) * tf.math.log1p(tf.abs(value))
-    if feature.missing == "mean" and not feature.required:
-        value = tf.where(missing, [statistics[c]["mean"] for c in feature.columns], value)
-    if not feature.missing_indicator:
-        return value
-    return tf.concat([value, tf.cast(missing[..., :1], tf.float32)], axis=-1)
 
 
 _contents: dict[Path, list[str]] = {}
@@ -107,7 +71,7 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
     * A `categorical_list` is the mean of the embeddings of its IDs; 0 for an empty one.
     * A numeric is transformed, standardized by the training statistics, and clipped to +-10, so
       that one corrupt value cannot overflow the towers. NaN is a missing value, see
-      `complete_numbers`; an indicator of missing values stays 0 or 1.
+      `complete_numbers`; buckets and an indicator of missing values stay 0 or 1.
 
     Args:
         schema: the schema, or its `model_dump()`.
@@ -173,9 +137,11 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
                 if not {"mean", "std"} <= set(self.statistics.get(scope, {}).get(column, {})):
                     raise UserError(f"statistics: no mean and std of {scope} column {column!r}")
         for feature in self.schema.features:
-            for column in feature.columns if feature.missing == "median" else []:
-                if "median" not in self.statistics[feature.scope][column]:
-                    raise UserError(f"statistics: no median of {feature.scope} column {column!r}")
+            needed = ["median"] * (feature.missing == "median")
+            needed += ["quantiles"] * (feature.transform == "quantile")
+            for column in feature.columns if needed else []:
+                for name in set(needed) - set(self.statistics[feature.scope][column]):
+                    raise UserError(f"statistics: no {name} of {feature.scope} column {column!r}")
 
     def _lookup(self, feature: Feature) -> Any:
         if feature.hash_buckets:
@@ -256,9 +222,9 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         return EncodedFeatures(items, of_list, self._categories(context, mask))
 
     def ranked_features(self) -> list[Feature]:
-        """The numerics whose ranks in the list are part of X."""
+        """The numerics whose ranks in the list are part of X; buckets have none."""
         numerics = self.schema.select("example", "numeric") if self.list_relative else ()
-        return [feature for feature in numerics if feature.name not in self.left_out]
+        return [f for f in numerics if f.name not in self.left_out and not f.bucketize]
 
     def _blocks(
         self, scope: Scope, features: Mapping[str, Any], context: Mapping[str, Any]
@@ -267,12 +233,8 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         blocks: dict[str, Any] = {}
         for feature in self.schema.select(scope, "categorical", "categorical_list"):
             blocks[feature.name] = self._embed(feature, features[feature.name], context)
-        columns = list(self.schema.select(scope, "numeric"))
-        if self.schema.packed and columns:
-            values = tf.split(features[PACKED[scope]], [f.width for f in columns], axis=-1)
-        else:
-            values = [features[f.name] for f in columns]
-        for feature, value in zip(columns, values, strict=True):
+        for feature in self.schema.select(scope, "numeric"):
+            value = raw_numbers(self.schema, feature.name, features)
             blocks[feature.name] = self._normalize(scope, feature, value)
         return blocks
 
@@ -306,12 +268,14 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         return tf.math.divide_no_nan(tf.reduce_sum(vectors * present, axis=-2), count)
 
     def _normalize(self, scope: Scope, feature: Feature, value: Any) -> Any:
+        value = complete_numbers(feature, self.statistics[scope], value)
+        if feature.bucketize:
+            return value
         statistics = [self.statistics[scope][column] for column in feature.columns]
         # An indicator of missing values, the last number, stays as it is.
         means = [s["mean"] for s in statistics] + [0.0] * feature.missing_indicator
         stds = [_divisor(s["mean"], s["std"]) for s in statistics]
         stds += [1.0] * feature.missing_indicator
-        value = complete_numbers(feature, self.statistics[scope], value)
         return tf.clip_by_value((value - means) / stds, -NORMALIZED_LIMIT, NORMALIZED_LIMIT)
 
     def get_config(self) -> dict[str, Any]:
@@ -323,5 +287,5 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         """The width n of X."""
         widths = {name: layer.output_dim for name, layer in self.embeddings.items()}
         parts = (f for f in self.schema.features if f.name not in self.left_out)
-        width = sum(widths.get(f.name, f.width + f.missing_indicator) for f in parts)
+        width = sum(widths.get(f.name, len(f.inputs)) for f in parts)
         return width + sum(feature.width for feature in self.ranked_features())

@@ -2,7 +2,7 @@
 
 from tfr_moe.schema.days import check_same_schema, day_folder, days_of, days_of_window
 from tfr_moe.schema.feature import Feature, Hierarchy, Kind, Scope, Transform
-from tfr_moe.schema.feature_schema import FeatureSchema, FeatureTables, SchemaError
+from tfr_moe.schema.feature_schema import FeatureSchema, FeatureTables, SchemaError, Statistics
 from tfr_moe.schema.names import (
     MANIFEST_FILE,
     MASK,
@@ -38,6 +38,7 @@ __all__ = [
     "Kind",
     "SchemaError",
     "Scope",
+    "Statistics",
     "Transform",
     "check_same_schema",
     "counts_file",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 Scope = Literal["context", "example"]
 Kind = Literal["numeric", "categorical", "categorical_list"]
-Transform = Literal["none", "log1p"]
+Transform = Literal["none", "log1p", "quantile"]
 
 ITEM = "item."
 OF_ITEMS = "list_"
@@ -32,8 +33,13 @@ class Feature(BaseModel):
             items (lists, for a context feature), or a number.
         missing_indicator: adds an input that is 1 where a number is missing, else 0.
         required: rejects rows without a value.
+        ratio: another numeric of the same scope by which this one is divided, before all else. The
+            ratio is missing where the other number is 0 or missing.
         clip: `[low, high]`, applied before the transform; null for no limit.
-        transform: `log1p` takes sign(x) log(1 + |x|) before normalisation, for prices and counts.
+        transform: `log1p` takes sign(x) log(1 + |x|) before normalisation, for prices and counts;
+            `quantile` the position in the distribution of the training split, between 0 and 1.
+        bucketize: ascending bounds `[b1, b2, ...]`; the model reads which of the buckets x < b1,
+            b1 <= x < b2, ... a number is in, one input each. A missing one is in none of them.
         hash_buckets: number of buckets into which IDs are hashed; without it a vocabulary is built.
         max_vocabulary: maximum number of IDs in the vocabulary, the most frequent ones.
         min_count: IDs with fewer occurrences in the training split are out of vocabulary.
@@ -51,8 +57,10 @@ class Feature(BaseModel):
     missing: float | str = "mean"
     missing_indicator: bool = False
     required: bool = False
+    ratio: str | None = None
     clip: tuple[float | None, float | None] = (None, None)
     transform: Transform = "none"
+    bucketize: tuple[FiniteFloat, ...] = ()
     hash_buckets: int | None = Field(None, ge=1)
     max_vocabulary: int | None = Field(None, ge=1)
     min_count: int = Field(1, ge=1)
@@ -75,6 +83,7 @@ class Feature(BaseModel):
         numeric = self.kind == "numeric"
         ids_only = {"default", "hash_buckets", "max_vocabulary", "min_count", "embedding_dim"}
         numbers_only = {"width", "clip", "transform", "missing", "missing_indicator"}
+        numbers_only |= {"ratio", "bucketize"}
         misplaced = given & (ids_only if numeric else numbers_only)
         if self.kind != "categorical_list":
             misplaced |= given & {"max_length"}
@@ -86,10 +95,14 @@ class Feature(BaseModel):
         low, high = self.limits
         if not low < high:
             raise ValueError(f"clip must be [low, high] with low < high, got {list(self.clip)}")
+        if any(low >= high for low, high in pairwise(self.bucketize)):
+            raise ValueError(f"bucketize must be ascending, got {list(self.bucketize)}")
+        if self.bucketize and self.transform != "none":
+            raise ValueError("bucketize excludes transform")
         if self.hash_buckets and given & {"max_vocabulary", "min_count"}:
             raise ValueError("hash_buckets excludes max_vocabulary and min_count")
-        if self.required and given & {"default", "missing", "missing_indicator"}:
-            raise ValueError("required excludes default, missing and missing_indicator")
+        if self.required and given & {"default", "missing", "missing_indicator", "ratio"}:
+            raise ValueError("required excludes default, missing, missing_indicator and ratio")
         return self
 
     @property
@@ -106,7 +119,7 @@ class Feature(BaseModel):
         """
         if self.required:
             return 0.0
-        if isinstance(self.missing, str) or self.missing_indicator:
+        if isinstance(self.missing, str) or self.missing_indicator or self.ratio:
             return math.nan
         return self.missing
 
@@ -121,6 +134,23 @@ class Feature(BaseModel):
         if self.width == 1:
             return [self.name]
         return [f"{self.name}[{i}]" for i in range(self.width)]
+
+    @property
+    def inputs(self) -> list[str]:
+        """Names of the numbers that a model reads of a numeric feature.
+
+        Example:
+            >>> age = {"name": "age", "scope": "context", "kind": "numeric"}
+            >>> Feature(**age, bucketize=[18, 65], missing_indicator=True).inputs
+            ['age (below 18)', 'age (18 to 65)', 'age (from 65)', 'age (missing)']
+        """
+        names = self.columns
+        if self.bucketize:
+            bounds = [f"{bound:.12g}" for bound in self.bucketize]
+            between = [f"{low} to {high}" for low, high in pairwise(bounds)]
+            buckets = [f"below {bounds[0]}", *between, f"from {bounds[-1]}"]
+            names = [f"{name} ({bucket})" for name in names for bucket in buckets]
+        return names + [f"{self.name} (missing)"] * self.missing_indicator
 
 
 class Hierarchy(BaseModel):

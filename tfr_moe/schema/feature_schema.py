@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -105,12 +105,25 @@ class FeatureSchema(BaseModel):
             if role in seen:
                 raise ValueError(f"column {role!r} is used twice")
             seen.add(role)
+        for feature in self.features:
+            self._check_ratio(feature)
         if self.hierarchy is not None:
             for role_name in ("child", "parent"):
                 self._check_category(role_name, getattr(self.hierarchy, role_name))
             if self.hierarchy.child == self.hierarchy.parent:
                 raise ValueError(f"hierarchy: {self.hierarchy.child!r} is both child and parent")
         return self
+
+    def _check_ratio(self, feature: Feature) -> None:
+        if feature.ratio is None:
+            return
+        single = [f.name for f in self.select(feature.scope, "numeric") if f.width == 1]
+        allowed = [name for name in single if name != feature.name]
+        if feature.name not in single or feature.ratio not in allowed:
+            raise ValueError(
+                f"feature {feature.name!r}: ratio must be another {feature.scope} numeric, both of "
+                f"width 1, got {feature.ratio!r}; allowed: {', '.join(allowed) or 'none'}"
+            )
 
     def _check_category(self, role: str, name: str) -> None:
         names = [f.name for f in self.features if f.scope == "context" and f.kind == "categorical"]
@@ -301,14 +314,18 @@ class FeatureSchema(BaseModel):
         return spec
 
 
+Statistics: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""Scope -> column -> name -> number, or list of numbers."""
+
+
 class FeatureTables(NamedTuple):
     """Statistics and vocabularies of the training split.
 
     Attributes:
         statistics: scope -> column -> {"mean": ..., "std": ...} after its `transform`, with the
-            `median` of features that need it.
+            `median`, or the `quantiles` and their `positions`, of features that need them.
         vocabularies: feature -> IDs, as a list or as the path of a file with one ID per line.
     """
 
-    statistics: Mapping[str, Mapping[str, Mapping[str, float]]]
+    statistics: Statistics
     vocabularies: Mapping[str, Sequence[str] | str]

@@ -24,7 +24,7 @@ Groups = Sequence[Sequence[str]]
 
 _NEW = -1
 _SAME = (
-    *("scope", "kind", "width", "clip", "transform"),
+    *("scope", "kind", "width", "ratio", "clip", "transform", "bucketize"),
     *("missing", "missing_indicator", "hash_buckets"),
 )
 """What of a feature the meaning of its weights depends on."""
@@ -96,10 +96,7 @@ class WarmStart:
             UserError: naming the feature, or the role, that the schema has changed.
         """
         self._check_schema(folder.schema, f"data {folder.path}")
-        merged = {
-            scope: {column: dict(numbers) for column, numbers in columns.items()}
-            for scope, columns in folder.tables().statistics.items()
-        }
+        merged = {scope: dict(columns) for scope, columns in folder.tables().statistics.items()}
         for scope, columns in self._statistics.items():
             known = {c: s for c, s in columns.items() if c in merged.get(scope, {})}
             merged.setdefault(scope, {}).update({c: s for c, s in known.items() if s["std"] > 0})
@@ -278,7 +275,7 @@ def _layout(encoder: FeatureEncoder) -> list[tuple[str, int]]:
         for kinds in (("categorical", "categorical_list"), ("numeric",)):
             for feature in encoder.schema.select(scope, *kinds):
                 if feature.name not in encoder.left_out:
-                    width = feature.width + feature.missing_indicator
+                    width = len(feature.inputs)
                     if feature.kind != "numeric":
                         width = encoder.embeddings[feature.name].output_dim
                     blocks.append((feature.name, width))

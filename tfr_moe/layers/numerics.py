@@ -1,0 +1,95 @@
+"""Numerics of a schema in the graph: ratios, transforms, buckets and missing values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfr_moe._compat import tf
+from tfr_moe.schema import Feature, FeatureSchema
+
+
+def raw_numbers(schema: FeatureSchema, name: str, features: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Returns the stored values of a numeric, [..., width], or their `ratio`.
+
+    Example:
+        >>> numbers = [{"name": n, "scope": "example", "kind": "numeric"} for n in ("a", "b")]
+        >>> numbers[0]["ratio"] = "b"
+        >>> schema = FeatureSchema(list_id="q", labels=["y"], features=numbers)
+        >>> stored = {"example_numeric": tf.constant([[3.0, 2.0], [3.0, 0.0]])}
+        >>> raw_numbers(schema, "a", stored).numpy().tolist()
+        [[1.5], [nan]]
+    """
+    stored, part = schema.stored_at(name)
+    value = tf.cast(features[stored], tf.float32)[..., part]
+    divisor = schema.feature(name).ratio
+    if divisor is None:
+        return value
+    stored, part = schema.stored_at(divisor)
+    quotient = value / tf.cast(features[stored], tf.float32)[..., part]
+    return tf.where(tf.math.is_finite(quotient), quotient, float("nan"))
+
+
+def _positions(value: tf.Tensor, columns: Sequence[Mapping[str, Any]]) -> tf.Tensor:
+    """Positions of [..., width] among the `quantiles` of each column, interpolated linearly."""
+    found = []
+    for i, column in enumerate(columns):
+        # Two points at least, and halves: the difference of two floats may overflow.
+        x = tf.constant((column["quantiles"] * 2)[: max(len(column["quantiles"]), 2)]) / 2
+        y = tf.constant((column["positions"] * 2)[: max(len(column["positions"]), 2)])
+        numbers = tf.reshape(value[..., i], [-1]) / 2
+        right = tf.clip_by_value(tf.searchsorted(x, numbers, side="right"), 1, x.shape[0] - 1)
+        x0, x1, y0, y1 = (tf.gather(v, right - k) for v in (x, y) for k in (1, 0))
+        share = tf.clip_by_value(tf.math.divide_no_nan(numbers - x0, x1 - x0), 0.0, 1.0)
+        found.append(tf.reshape(y0 + share * (y1 - y0), tf.shape(value)[:-1]))
+    return tf.stack(found, axis=-1)
+
+
+def _buckets(value: tf.Tensor, bounds: Sequence[float]) -> tf.Tensor:
+    """1 for the bucket of each of [..., width], else 0: [..., width * (bounds + 1)]."""
+    number = value[..., tf.newaxis]
+    inside = (number >= [-math.inf, *bounds]) & (number < [*bounds, math.inf])
+    flat = tf.concat([tf.shape(value)[:-1], [value.shape[-1] * (len(bounds) + 1)]], axis=0)
+    return tf.reshape(tf.cast(inside, tf.float32), flat)
+
+
+def complete_numbers(
+    feature: Feature, statistics: Mapping[str, Mapping[str, Any]], value: tf.Tensor
+) -> tf.Tensor:
+    """Transforms a numeric and replaces its missing values, which are NaN.
+
+    Args:
+        feature: the numeric.
+        statistics: column -> mean, and median or quantiles where the feature asks for them.
+        value: [..., width], see `raw_numbers`.
+
+    Returns:
+        float32 [..., n], the `inputs` of the feature.
+
+    Example:
+        >>> price = Feature(name="p", scope="example", kind="numeric", missing_indicator=True)
+        >>> complete_numbers(price, {"p": {"mean": 2.5}}, tf.constant([[4.0], [float("nan")]]))
+        <tf.Tensor: shape=(2, 2), dtype=float32, numpy=
+        array([[4. , 0. ],
+               [2.5, 1. ]], dtype=float32)>
+    """
+    value = tf.cast(value, tf.float32)
+    missing = tf.math.is_nan(value)
+    if feature.missing == "median":
+        value = tf.where(missing, [statistics[c]["median"] for c in feature.columns], value)
+    elif feature.missing != "mean":
+        value = tf.where(missing, feature.missing, value)
+    if feature.clip != (None, None):
+        value = tf.clip_by_value(value, *feature.limits)
+    if feature.transform == "log1p":
+        value = tf.sign(value) * tf.math.log1p(tf.abs(value))
+    elif feature.transform == "quantile":
+        value = _positions(value, [statistics[c] for c in feature.columns])
+    if feature.bucketize:
+        value = _buckets(value, feature.bucketize)
+    elif feature.missing == "mean" and not feature.required:
+        value = tf.where(missing, [statistics[c]["mean"] for c in feature.columns], value)
+    if not feature.missing_indicator:
+        return value
+    return tf.concat([value, tf.cast(missing[..., :1], tf.float32)], axis=-1)
