@@ -37,6 +37,7 @@ from tfr_moe.beam.sources.registry import (
     load_source_modules,
     parse_options,
 )
+from tfr_moe.beam.transforms.list_categories import AddCategories, WriteClicks
 from tfr_moe.beam.transforms.make_lists import (
     CombineList,
     EncoderFactory,
@@ -47,6 +48,7 @@ from tfr_moe.beam.transforms.shards import (
     EncodeLists,
     SplitEncoder,
     TimeBounds,
+    add_empty_files,
     assign_by_column,
     assign_by_file,
     assign_by_hash,
@@ -54,6 +56,7 @@ from tfr_moe.beam.transforms.shards import (
     write_shard,
 )
 from tfr_moe.beam.transforms.training_tables import write_tables
+from tfr_moe.elwc.categories import clicks_of_table
 from tfr_moe.elwc.encoded import Labels
 from tfr_moe.elwc.encoder import RowEncoder
 from tfr_moe.elwc.tfrecord import check_checksums
@@ -63,14 +66,14 @@ from tfr_moe.schema import (
     SCHEMA_FILE,
     SPLITS,
     FeatureSchema,
+    by_clicks,
     check_same_schema,
     counts_files,
     day_folder,
     days_of,
     description_files,
-    shard_file,
+    query_categories,
     shard_files,
-    vocabulary_file,
 )
 from tfr_moe.utils.console import ProgressCallback
 from tfr_moe.utils.digests import write_manifest
@@ -228,7 +231,7 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
             _assemble(pipeline, options, schema, split, source_input, shards, str(folder))
         if options.like is not None:
             _copy_tables(Path(options.like), folder)
-        _add_empty_files(folder, schema, shards)
+        add_empty_files(folder, schema, shards)
         counts = take_counts(folder)
         bounds = read_json(folder / _BOUNDS_FILE)
         (folder / _BOUNDS_FILE).unlink(missing_ok=True)
@@ -249,7 +252,12 @@ def _check_inputs_outside(options: BuildOptions, source_input: Input) -> None:
 
 
 def _check_days(options: BuildOptions, schema: FeatureSchema) -> None:
-    """Raises `UserError` where the schema is not that of the other days."""
+    """Raises `UserError` where the schema is not that of the other days, or reads all of them."""
+    if options.append is not None and by_clicks(schema):
+        raise UserError(
+            "append: hierarchy `from: clicked_in_training` counts the clicks of all days, which "
+            "days alone do not have; take `from: majority`, or build all days at once"
+        )
     if options.append is not None and options.folder.parent.is_dir():
         days = days_of(options.out, replacing=options.append)
         check_same_schema(days, schema, options.append)
@@ -300,15 +308,29 @@ def _assemble(
     if split == "time":
         lists = grouped.lists | "ListsForTimes" >> make_lists()
         bounds = _time_bounds(lists.lists, options, folder)
-    made = grouped.lists | "MakeLists" >> make_lists(after=bounds)
-    assigned = made.lists | "Split" >> _assign(options, source_input, bounds)
+    assign = _assign(options, source_input, bounds)
+    clicks = None
+    if by_clicks(schema) and options.like is not None:
+        known = clicks_of_table(query_categories(options.like, schema))
+        clicks = pipeline | "KnownClicks" >> beam.Create([known])
+    elif by_clicks(schema):
+        lists = grouped.lists | "ListsForClicks" >> make_lists(after=bounds)
+        for_clicks = lists.lists | "SplitForClicks" >> assign
+        clicks = for_clicks | "Clicks" >> WriteClicks(schema, folder)
+    made = grouped.lists | "MakeLists" >> make_lists(after=bounds if clicks is None else clicks)
+    assigned = made.lists | "Split" >> assign
+    counts = [grouped.counts, made[COUNTS]]
+    if schema.item_categories:
+        categorized = assigned | "Categories" >> AddCategories(schema, clicks)
+        assigned = categorized.lists
+        counts.append(categorized[COUNTS])
     encoded = assigned | "Encode" >> beam.ParDo(
         EncodeLists(schema, shards, options.seed)
     ).with_outputs(COUNTS, main="records")
     _ = encoded.records | "WriteShards" >> UseGroups(
         partial(write_shard, folder=folder, shards=shards), itemgetter(0, 1)
     )
-    counts = [grouped.counts, made[COUNTS], encoded[COUNTS]]
+    counts.append(encoded[COUNTS])
     if options.like is None:
         mergeable = options.append is not None
         counts.append(write_tables(assigned, schema, folder, mergeable))
@@ -353,19 +375,6 @@ def _time_bounds(lists: beam.PCollection, options: BuildOptions, folder: str) ->
         | "WriteBounds" >> beam.Map(partial(write_json, Path(folder, _BOUNDS_FILE)))
     )
     return bounds
-
-
-def _add_empty_files(folder: Path, schema: FeatureSchema, shards: dict[str, int]) -> None:
-    """Writes the shards and vocabularies that no list fell into, so that all names exist."""
-    for split, count in shards.items():
-        for number in range(count):
-            if not (folder / shard_file(split, number, count)).exists():
-                write_shard((split, number), [], str(folder), shards)
-    for feature in schema.features:
-        if feature.has_vocabulary:
-            path = folder / vocabulary_file(feature.name)
-            path.parent.mkdir(exist_ok=True)
-            path.touch()
 
 
 def _check_not_empty(options: BuildOptions, folder: Path, counts: Counts) -> None:

@@ -261,7 +261,7 @@ class Ranker:
             comparable within a list only.
         """
         output = self._output(task)
-        data, lists = scoring_data(frame, self.schema, _SPLIT, False, _LOG)
+        data, lists = scoring_data(frame, self.schema, _SPLIT, False, _LOG, self.run.categories)
         batches = dataset_builder(data, batch_size).build_parsed_dataset(_SPLIT)
         found = [self._scores(batch, output)[batch[MASK].numpy()] for batch in batches]
         scores = np.empty(len(lists.rows), np.float32)
@@ -293,7 +293,7 @@ class Ranker:
         record = RequestEncoder(self.schema).encode(context, items)
         if not items:
             return []
-        features = RequestParser(self.schema).lists(tf.constant([record]))
+        features = RequestParser(self.schema, self.run.categories).lists(tf.constant([record]))
         scores = self._scores(features, self._output(task))[0, : len(items)]
         order = np.argsort(-scores, kind="stable").tolist()
         return [ScoredItem(index, float(scores[index]), items[index]) for index in order]
@@ -329,7 +329,8 @@ class Ranker:
         """A data-set folder or labelled frame, and the name of its split."""
         if isinstance(data, (str, Path, DataFolder)):
             return open_data(data), split
-        return scoring_data(data, self.run.schema, _SPLIT, True, _LOG)[0], _SPLIT
+        run = self.run
+        return scoring_data(data, run.schema, _SPLIT, True, _LOG, run.categories)[0], _SPLIT
 
     def _output(self, task: str | None) -> str | None:
         """The output of the model with the scores; None for a model with one output."""

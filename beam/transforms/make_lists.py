@@ -10,7 +10,6 @@ import apache_beam as beam
 
 from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowKey, SourceRows
 from tfr_moe.beam.sorted_groups import SortedRuns, groups, is_embedded
-from tfr_moe.elwc.categories import NO_MAJORITY, ListCategory
 from tfr_moe.elwc.encoded import Labels, differing
 from tfr_moe.elwc.encoder import Encoded, EncodedRow, RowEncoder
 from tfr_moe.elwc.values import RowError
@@ -291,7 +290,6 @@ class FinishLists(CountingDoFn):
 
     def __init__(self, min_list_size: int, schema: FeatureSchema):
         self._min_list_size, self._schema = min_list_size, schema
-        self._category = ListCategory(schema) if schema.item_categories else None
 
     def process(self, keyed: tuple[str, PartialList]) -> Iterator[RankedList]:
         """Finishes one list."""
@@ -310,9 +308,4 @@ class FinishLists(CountingDoFn):
             for name in differing(self._schema, one, other) or ["split"]:
                 self.tally["conflict", name] += 1
         items = [values for _, _, values in part.items]
-        context = part.first[1]
-        if self._category is not None:
-            context, majority = self._category(context, items)
-            if not majority:
-                self.tally["noted", NO_MAJORITY] += 1
-        yield RankedList(list_id, part.time, context, items)
+        yield RankedList(list_id, part.time, part.first[1], items)

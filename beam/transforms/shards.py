@@ -30,7 +30,7 @@ from tfr_moe.elwc.splits import (
 from tfr_moe.elwc.tfrecord import write_records
 from tfr_moe.elwc.values import RowError
 from tfr_moe.elwc.wire import ids_entry, list_record
-from tfr_moe.schema import SPLITS, FeatureSchema, shard_file
+from tfr_moe.schema import SPLITS, FeatureSchema, shard_file, vocabulary_file
 
 Shard = tuple[str, int]
 """(split, number)"""
@@ -41,6 +41,7 @@ __all__ = [
     "Bounds",
     "SplitEncoder",
     "TimeBounds",
+    "add_empty_files",
     "assign_by_column",
     "assign_by_file",
     "assign_by_hash",
@@ -204,3 +205,16 @@ def write_shard(
     write_records(Path(folder, name), (record for _, _, record in records))
     advance(1, "write")
     return name
+
+
+def add_empty_files(folder: Path, schema: FeatureSchema, shards: dict[str, int]) -> None:
+    """Writes the shards and vocabularies that no list fell into, so that all names exist."""
+    for split, count in shards.items():
+        for number in range(count):
+            if not (folder / shard_file(split, number, count)).exists():
+                write_shard((split, number), [], str(folder), shards)
+    for feature in schema.features:
+        if feature.has_vocabulary:
+            path = folder / vocabulary_file(feature.name)
+            path.parent.mkdir(exist_ok=True)
+            path.touch()

@@ -18,7 +18,7 @@ from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.elwc.values import RowParser, Values
 from tfr_moe.errors import UserError
-from tfr_moe.schema import SCHEMA_FILE, Feature, FeatureSchema, Scope
+from tfr_moe.schema import SCHEMA_FILE, Feature, FeatureSchema, QueryCategories, Scope
 from tfr_moe.scorers import explanation_model
 from tfr_moe.training import load_run
 from tfr_moe.utils.digests import write_model_manifest
@@ -184,6 +184,7 @@ def export_run(
             warmup=spread_by_size(lists),
             details=details,
             version=version,
+            categories=loaded.categories,
         )
 
 
@@ -210,6 +211,7 @@ def export_model(
     warmup: Sequence[bytes] = (),
     details: Mapping[str, Any] | None = None,
     version: int | None = None,
+    categories: QueryCategories | None = None,
 ) -> Path:
     """Writes `out/<version>/` with the signatures of `tfr_moe.serving.export.signatures`.
 
@@ -230,6 +232,7 @@ def export_model(
             500 are used. Without any, lists of defaults are used.
         details: facts to store with the model (data, metrics) as JSON.
         version: a number above 0; by default one more than the newest version in `out`.
+        categories: of the queries, where the schema needs them.
 
     Returns:
         The folder of the version.
@@ -246,9 +249,9 @@ def export_model(
     out = Path(out)
     name, final = out.resolve().name, out / str(free_version(out, version))
     lists = (list(warmup) or example_lists(schema))[: MAX_RECORDS // len(WARMED)]
-    reference = reference_batches(model, schema, lists, explanation)
+    reference = reference_batches(model, schema, lists, explanation, categories)
     tolerance = _tolerance(model)
-    serving = build(model, schema, explanation)
+    serving = build(model, schema, explanation, categories)
     check_operations(serving.signatures.values())
     with atomic_directory(final) as folder:
         tf.saved_model.save(serving.module, str(folder), signatures=serving.signatures)
@@ -306,7 +309,11 @@ def _tolerance(model: tf.keras.Model) -> float:
 
 
 def save_lists_model(
-    model: tf.keras.Model, schema: FeatureSchema, folder: Path, output: str | None = None
+    model: tf.keras.Model,
+    schema: FeatureSchema,
+    folder: Path,
+    output: str | None = None,
+    categories: QueryCategories | None = None,
 ) -> None:
     """Writes a SavedModel with one signature into an existing folder, for `predict`.
 
@@ -319,11 +326,12 @@ def save_lists_model(
         schema: describes the lists; it is written beside the model.
         folder: the folder.
         output: name of the output of a model with a single one; None for `scores`.
+        categories: of the queries, where the schema needs them.
 
     Raises:
         UserError: if the graph has operations that cannot serve.
     """
-    parser = RequestParser(schema)
+    parser = RequestParser(schema, categories)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, INPUT)], autograph=False)
     def outputs(inputs: tf.Tensor) -> Tensors:
@@ -332,7 +340,7 @@ def save_lists_model(
 
     signature = outputs.get_concrete_function()
     check_operations([signature])
-    module = module_of([signature], [model])
+    module = module_of([signature], [model], parser)
     tf.saved_model.save(module, str(folder), signatures={DEFAULT: signature})
     (folder / EXTRA).mkdir()
     schema.save(folder / EXTRA / SCHEMA_FILE)

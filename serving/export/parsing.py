@@ -12,9 +12,9 @@ import math
 from collections.abc import Iterator
 
 from tfr_moe._compat import tf, tfr
-from tfr_moe.schema import MASK, PACKED, Feature, FeatureSchema, Scope
+from tfr_moe.schema import MASK, PACKED, Feature, FeatureSchema, QueryCategories, Scope
 
-Features = dict[str, tf.Tensor]
+from .list_categories import Features, ListCategories
 
 ABSENT = "\0"
 """An id that no caller sends: it tells a missing list of ids from an empty one."""
@@ -22,6 +22,13 @@ ABSENT = "\0"
 
 class RequestParser:
     """Parses serialized requests by a schema.
+
+    Args:
+        schema: the schema.
+        categories: of the queries, where the schema needs them.
+
+    Attributes:
+        categories: adds the categories of lists.
 
     Example:
         >>> schema = FeatureSchema(
@@ -34,8 +41,9 @@ class RequestParser:
         [('example_list_mask', (1, 1)), ('example_numeric', (1, 1, 1))]
     """
 
-    def __init__(self, schema: FeatureSchema):
+    def __init__(self, schema: FeatureSchema, categories: QueryCategories | None = None):
         self._schema = schema
+        self.categories = ListCategories(schema, categories)
         self._specs = {scope: self._spec(scope) for scope in ("context", "example")}
 
     def _spec(self, scope: Scope) -> dict[str, tf.io.FixedLenFeature]:
@@ -75,7 +83,7 @@ class RequestParser:
             example_feature_spec=self._specs["example"],
             mask_feature_name=MASK,
         )
-        features = complete(self._schema, features)
+        features = self.categories(complete(self._schema, features))
         for name in (MASK, *self._specs["example"]):
             # Where all lists are empty, the proto decoder gives one item to the features and none
             # to the mask.
@@ -139,54 +147,10 @@ def complete(schema: FeatureSchema, features: Features) -> Features:
                 names += [f.name for f in columns if f.required]
                 of_rows = tf.reshape(missing & rows[..., tf.newaxis], [-1, len(columns)])
                 flags.append(tf.boolean_mask(tf.reduce_any(of_rows, 0), required))
-    filled = add_categories(schema, filled)
     if not names:
         return filled
     with tf.control_dependencies([_check_none(names, tf.concat(flags, 0))]):
         return {name: tf.identity(value) for name, value in filled.items()}
-
-
-def add_categories(schema: FeatureSchema, features: Features) -> Features:
-    """Gives lists without a category the most frequent one of their items, as training data has it.
-
-    Of equally frequent categories the first one wins.
-
-    Args:
-        schema: does nothing unless its hierarchy is `from: majority`.
-        features: as for `complete`.
-
-    Example:
-        >>> category = {"scope": "example", "kind": "categorical"}
-        >>> schema = FeatureSchema(
-        ...     list_id="query",
-        ...     labels=["click"],
-        ...     hierarchy={"child": "item.sub", "parent": "item.top", "from": "majority"},
-        ...     features=[{"name": "top", **category}, {"name": "sub", **category}],
-        ... )
-        >>> ids = {name: tf.constant([[[name + "1"], [name + "2"], [name + "2"]]])
-        ...        for name in ("top", "sub")}
-        >>> empty = {"list_top": tf.constant([[""]]), "list_sub": tf.constant([[""]])}
-        >>> features = {MASK: tf.constant([[True] * 3]), **ids, **empty}
-        >>> add_categories(schema, features)["list_sub"].numpy().tolist()
-        [[b'sub2']]
-    """
-    tree = schema.hierarchy
-    if tree is None or not schema.item_categories:
-        return features
-    parents, children = (features[name][..., 0] for name in schema.item_categories)
-    real = features[MASK] & (children != "")
-    keys = tf.strings.to_hash_bucket_fast(tf.strings.join([parents, children], "\0"), 1 << 62)
-    same = (keys[:, :, tf.newaxis] == keys[:, tf.newaxis, :]) & real[:, tf.newaxis, :]
-    counts = tf.where(real, tf.reduce_sum(tf.cast(same, tf.int32), -1), 0)
-    first = tf.argmax(counts, axis=1)
-    missing = (features[tree.child] == "") & tf.reduce_any(real, 1, keepdims=True)
-    derived = {
-        name: tf.where(
-            missing, tf.gather(of_items, first, batch_dims=1)[:, tf.newaxis], features[name]
-        )
-        for name, of_items in ((tree.parent, parents), (tree.child, children))
-    }
-    return {**features, **derived}
 
 
 def _columns(schema: FeatureSchema, scope: Scope) -> Iterator[tuple[str, list[Feature]]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
-from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.schema import MASK, FeatureSchema, QueryCategories
 
 from .parsing import RequestParser
 
@@ -60,7 +60,10 @@ class ServingModule(NamedTuple):
 
 
 def build(
-    model: tf.keras.Model, schema: FeatureSchema, explanation: tf.keras.Model | None = None
+    model: tf.keras.Model,
+    schema: FeatureSchema,
+    explanation: tf.keras.Model | None = None,
+    categories: QueryCategories | None = None,
 ) -> ServingModule:
     """Wraps a Keras ranking model in the serving signatures.
 
@@ -72,8 +75,9 @@ def build(
             `expert_ids` and `expert_weights` ([B, K], or [B, L, K] for item-level gates), the
             latter two possibly per task with `_<task>` after their name; `rank` then returns
             experts too.
+        categories: of the queries, where the schema needs them.
     """
-    parser, text = RequestParser(schema), schema.to_json()
+    parser, text = RequestParser(schema, categories), schema.to_json()
 
     def predict(inputs: tf.Tensor) -> Tensors:
         features = parser.lists(inputs)
@@ -100,12 +104,14 @@ def build(
         for name, function in functions.items()
     }
     models = [m for m in (model, explanation) if m is not None]
-    module = module_of(signatures.values(), models)
+    module = module_of(signatures.values(), models, parser)
     return ServingModule(module, {DEFAULT: signatures[PREDICT], **signatures})
 
 
-def module_of(signatures: Iterable[Any], models: Iterable[tf.keras.Model]) -> tf.Module:
-    """A module with the variables of concrete functions and the lookup tables of Keras models.
+def module_of(
+    signatures: Iterable[Any], models: Iterable[tf.keras.Model], parser: RequestParser
+) -> tf.Module:
+    """A module with the variables of concrete functions, and the lookup tables that they use.
 
     The Keras models are not in it: their layers would bring their training graphs along (noise,
     dropout, penalties).
@@ -114,7 +120,8 @@ def module_of(signatures: Iterable[Any], models: Iterable[tf.keras.Model]) -> tf
     nodes = [node for model in models for node in tf.train.TrackableView(model).descendants()]
     module = tf.Module(name="serving")
     module.used_variables = list({id(v): v for s in signatures for v in s.variables}.values())
-    module.used_resources = list({id(n): n for n in nodes if isinstance(n, kind)}.values())
+    resources = list({id(n): n for n in nodes if isinstance(n, kind)}.values())
+    module.used_resources = resources + parser.categories.resources
     return module
 
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
-from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.schema import MASK, FeatureSchema, QueryCategories
 
-from .parsing import Features, add_categories
+from .list_categories import Features, ListCategories
 from .signatures import (
     DEFAULT,
     EXPERT_IDS,
@@ -125,6 +125,7 @@ def reference_batches(
     schema: FeatureSchema,
     lists: Sequence[bytes],
     explanation: tf.keras.Model | None = None,
+    categories: QueryCategories | None = None,
 ) -> list[ReferenceBatch]:
     """Runs the Keras model on serialized lists.
 
@@ -132,9 +133,10 @@ def reference_batches(
         UserError: if a list does not fit the schema, or if its scores are not finite.
     """
     batches = []
+    add_categories = ListCategories(schema, categories)
     for first in range(0, len(lists), _BATCH_SIZE):
         batch = list(lists[first : first + _BATCH_SIZE])
-        features = _parsed(schema, batch)
+        features = add_categories(_parsed(schema, batch))
         with tf.device("/CPU:0"):
             outputs = scores_by_name(model(features, training=False))
             if explanation is not None:
@@ -156,13 +158,12 @@ def reference_batches(
 
 def _parsed(schema: FeatureSchema, lists: Sequence[bytes]) -> Features:
     try:
-        features = tfr.data.parse_from_example_list(
+        return tfr.data.parse_from_example_list(
             tf.constant(lists),
             context_feature_spec=schema.feature_spec("context"),
             example_feature_spec=schema.feature_spec("example"),
             mask_feature_name=MASK,
         )
-        return add_categories(schema, features)
     except tf.errors.OpError as error:
         reason = " ".join(str(error.message).split())
         raise UserError(f"a warm-up list does not fit the schema: {reason}") from error

@@ -6,6 +6,7 @@ import pytest
 
 from tests.beam import logs
 from tfr_moe._compat import tf
+from tfr_moe.data.frame_tables import ItemCategories
 from tfr_moe.data.frames import parse, training_data
 from tfr_moe.data.lists import group
 from tfr_moe.elwc.values import decode_list
@@ -104,6 +105,7 @@ def test_requests_get_the_category_of_training():
     table = to_table(pd.DataFrame(rows_of(LISTS)))
     parts = {"all": group(table, schema())}
     split = parse(table, schema(), parts)["all"]
+    ItemCategories(schema(), split).add(None, training=True)
     encode = RequestEncoder(schema()).encode
     by_list = {name: rows_of([name]) for name in LISTS}
     requests = [

@@ -19,7 +19,7 @@ from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import ListBatch, resolve
-from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.schema import MASK, FeatureSchema, QueryCategories, query_categories
 from tfr_moe.training.distribute import Cluster
 from tfr_moe.training.run import check_names, train
 from tfr_moe.training.run_folder import (
@@ -61,6 +61,11 @@ class BaselineRun(NamedTuple):
     ranker: RowRanker
     encoder: TabularEncoder
     metrics: dict[str, Any]
+
+    @property
+    def categories(self) -> QueryCategories:
+        """The categories of queries; empty where the schema needs none."""
+        return query_categories(self.path, self.schema)
 
     def score(self, features: Mapping[str, Any]) -> Any:
         """Features by name, with the mask [B, L] -> scores, float32 [B, L], 0 for padded items."""

@@ -58,7 +58,7 @@ def _save_run(run: Path, folder: Path) -> None:
     from tfr_moe.training import load_run
 
     loaded = load_run(run)
-    save_lists_model(loaded.ranker(), loaded.schema, folder)
+    save_lists_model(loaded.ranker(), loaded.schema, folder, categories=loaded.categories)
 
 
 def _exported_model(model: Path) -> _Model:
@@ -226,5 +226,5 @@ def export_vectors(run: str | Path, out: str | Path) -> Path:
         )
     final = out / str(free_version(out))
     with atomic_directory(final) as folder:
-        save_lists_model(model, loaded.schema, folder, _VECTORS)
+        save_lists_model(model, loaded.schema, folder, _VECTORS, loaded.categories)
     return final

@@ -17,12 +17,14 @@ from tfr_moe.elwc.tfrecord import read_records
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     MANIFEST_FILE,
+    QUERY_CATEGORIES_FILE,
     SCHEMA_FILE,
     SPLITS,
     STATISTICS_FILE,
     FeatureSchema,
     FeatureTables,
     Statistics,
+    by_clicks,
     description_files,
     shard_files,
     vocabulary_file,
@@ -198,6 +200,8 @@ class DataFolder:
             shutil.copyfile(self.path / name, target / name)
         if read_json(self.path / STATISTICS_FILE) != self.statistics:  # `with_statistics`
             write_json(target / STATISTICS_FILE, self.statistics)
+        if by_clicks(self.schema):
+            shutil.copy(self.path / QUERY_CATEGORIES_FILE, target)
         for path in self.tables().vocabularies.values():
             (target / "vocabulary").mkdir(exist_ok=True)
             shutil.copy(str(path), target / "vocabulary")

@@ -38,7 +38,10 @@ def write_frames(
         UserError: for a frame that does not fit the schema, or a folder that cannot be made.
     """
     data = training_data(train, validation, schema, out, log=log)
-    splits = {**data.splits, **scoring_data(test, schema, "test", True, log)[0].splits}
+    splits = {
+        **data.splits,
+        **scoring_data(test, schema, "test", True, log, data.categories)[0].splits,
+    }
     options = tf.io.TFRecordOptions(compression_type="GZIP")
     counts = {}
     with atomic_directory(out) as folder:

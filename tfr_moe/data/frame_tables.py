@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from itertools import compress, pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe.data.cache import Dictionary, ParsedSplit
-from tfr_moe.elwc.categories import most_frequent
+from tfr_moe.elwc.categories import Clicks, category_of
 from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.elwc.moments import ColumnStatistics, merge
 from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope, Statistics
 
 _BLOCK = 1 << 16
+_Pair: TypeAlias = tuple[str, str]
+_NO_CLICKS: Counter[_Pair] = Counter()
 
 
 def statistics_of(schema: FeatureSchema, split: ParsedSplit) -> Statistics:
@@ -35,32 +38,75 @@ def _statistics(schema: FeatureSchema, scope: Scope, split: ParsedSplit) -> dict
     return statistics.describe(moments)
 
 
-def add_categories(schema: FeatureSchema, split: ParsedSplit) -> int:
-    """Gives lists without a category the most frequent one of their items, as `build` does.
+class ItemCategories:
+    """The categories of the items of a split, and the clicks on them.
 
-    Returns:
-        The number of lists in which no category has the majority.
+    Args:
+        schema: with `from` in its hierarchy.
+        split: has its labels where clicks are counted.
     """
-    assert schema.hierarchy is not None
-    names = schema.hierarchy.parent, schema.hierarchy.child
-    parents, children = (_words(split.example[name]) for name in schema.item_categories)
-    given = list(zip(*(_words(split.context[name]) for name in names), strict=True))
-    lost = 0
-    for i, (start, end) in enumerate(pairwise(split.row_splits.tolist())):
-        if not given[i][1]:
-            pairs = zip(parents[start:end], children[start:end], strict=True)
-            pair, majority = most_frequent(pairs)
-            given[i] = pair or (b"", b"")
-            lost += not majority
-    for name, words in zip(names, zip(*given, strict=True), strict=True):
-        distinct = {word: code for code, word in enumerate(dict.fromkeys(words))}
-        codes = np.array([distinct[word] for word in words], np.int32)[:, None]
-        split.context[name] = Dictionary(codes, np.array(list(distinct), np.object_))
-    return lost
+
+    def __init__(self, schema: FeatureSchema, split: ParsedSplit):
+        assert schema.hierarchy is not None
+        self._tree, self._split, self._label = schema.hierarchy, split, schema.label
+        self._parents, self._children = (
+            _words(split.example[name]) for name in schema.item_categories
+        )
+        query = schema.hierarchy.query
+        self._queries = None if query is None else _words(split.context[query])
+
+    def clicks(self) -> Clicks:
+        """Returns the clicks of each query."""
+        clicks: dict[str, Counter[_Pair]] = defaultdict(Counter)
+        for index, own in self._own_clicks().items():
+            clicks[self._query(index)].update(own)
+        return clicks
+
+    def _own_clicks(self) -> dict[int, Counter[_Pair]]:
+        """Returns the clicks of each list with a query."""
+        rows = np.flatnonzero(self._split.example[self._label][:, 0] > 0)
+        lists = np.searchsorted(self._split.row_splits, rows, side="right") - 1
+        clicks: dict[int, Counter[_Pair]] = defaultdict(Counter)
+        for row, index in zip(rows.tolist(), lists.tolist(), strict=True):
+            if self._children[row] and self._query(index):
+                clicks[index][self._parents[row], self._children[row]] += 1
+        return clicks
+
+    def _query(self, index: int) -> str:
+        assert self._queries is not None
+        return self._queries[index]
+
+    def add(self, clicks: Clicks | None, training: bool) -> Counter[str]:
+        """Gives lists without a category one, as `build` does; returns notes with their number.
+
+        Args:
+            clicks: of the training split; None for `from: majority`.
+            training: whether the clicks of the split are among them.
+        """
+        names = self._tree.parent, self._tree.child
+        split, notes = self._split, Counter[str]()
+        own = self._own_clicks() if training and clicks is not None else {}
+        given = list(zip(*(_words(split.context[name]) for name in names), strict=True))
+        for i, (start, end) in enumerate(pairwise(split.row_splits.tolist())):
+            if not given[i][1]:
+                of_query = None
+                if clicks is not None:
+                    of_query = clicks.get(self._query(i), _NO_CLICKS) - own.get(i, _NO_CLICKS)
+                pairs = zip(self._parents[start:end], self._children[start:end], strict=True)
+                pair, found = category_of(pairs, of_query)
+                given[i] = pair or ("", "")
+                notes.update(found)
+        for name, words in zip(names, zip(*given, strict=True), strict=True):
+            distinct = {word: code for code, word in enumerate(dict.fromkeys(words))}
+            codes = np.array([distinct[word] for word in words], np.int32)[:, None]
+            encoded = [word.encode("utf-8") for word in distinct]
+            split.context[name] = Dictionary(codes, np.array(encoded, np.object_))
+        return notes
 
 
-def _words(ids: Dictionary) -> list[bytes]:
-    return ids.words[ids.codes[:, 0]].tolist()
+def _words(ids: Dictionary) -> list[str]:
+    texts = np.array([word.decode("utf-8") for word in ids.words], np.object_)
+    return texts[ids.codes[:, 0]].tolist()
 
 
 def vocabularies_of(schema: FeatureSchema, split: ParsedSplit) -> dict[str, list[str]]:

@@ -27,14 +27,14 @@ from tfr_moe.data.columns import (
 )
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.data.frame_tables import (
-    add_categories,
+    ItemCategories,
     serialized_lists,
     statistics_of,
     vocabularies_of,
 )
 from tfr_moe.data.limits import DEFAULTS, MAX_LIST_SIZE, MAX_LOST, Limits, Log, silent
 from tfr_moe.data.lists import Lists, cut, group, is_validation, of_scope
-from tfr_moe.elwc.categories import NO_MAJORITY
+from tfr_moe.elwc.categories import Clicks, clicks_of_table, table_of
 from tfr_moe.elwc.order import ONE_ITEM, OrderSums
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
@@ -43,10 +43,13 @@ from tfr_moe.schema import (
     STATISTICS_FILE,
     FeatureSchema,
     FeatureTables,
+    QueryCategories,
     Scope,
     Statistics,
+    by_clicks,
     shard_file,
     vocabulary_file,
+    write_query_categories,
 )
 from tfr_moe.tables import infer_schema
 from tfr_moe.tables.arrow import Ids, column_of, to_table
@@ -68,6 +71,7 @@ class FrameData(DataFolder):
         tables: statistics and vocabularies of the training split.
         path: the folder of the run, which stands for the data set in its results.
         samples: serialized validation lists that a run keeps, for the verification of its export.
+        categories: of the queries, where the schema needs them.
     """
 
     def __init__(
@@ -77,12 +81,14 @@ class FrameData(DataFolder):
         tables: FeatureTables,
         path: str | Path,
         samples: Sequence[bytes] = (),
+        categories: QueryCategories | None = None,
     ):
         self.path = Path(path)
         self.schema = schema
         self.splits = {name: in_memory(split) for name, split in splits.items()}
         self._tables = tables
         self._samples = list(samples)
+        self.categories = categories or {}
 
     def tables(self) -> FeatureTables:
         """Statistics, and vocabularies as lists."""
@@ -129,6 +135,8 @@ class FrameData(DataFolder):
         (target / "vocabulary").mkdir(parents=True, exist_ok=True)
         self.schema.save(target / SCHEMA_FILE)
         write_json(target / STATISTICS_FILE, self._tables.statistics)
+        if by_clicks(self.schema):
+            write_query_categories(target, self.categories)
         for name, words in self._tables.vocabularies.items():
             text = "".join(f"{word}\n" for word in words)
             path = target / vocabulary_file(name)
@@ -230,6 +238,11 @@ def training_data(
             table = to_table(validation, frame_columns(schema))
             parts = {"validation": group(table, schema).in_record_order(1)}
             splits |= parse(table, schema, cut(table, schema, parts, limits), limits=limits)
+    clicks: Clicks | None = None
+    if by_clicks(schema):
+        clicks = ItemCategories(schema, splits["train"]).clicks()
+    if schema.item_categories:
+        _add_categories(schema, splits, clicks, limits.log)
     if (np.diff(splits["train"].row_splits) == 1).all():
         limits.log(f"warning: {ONE_ITEM}")
     if schema.position is None:
@@ -241,7 +254,7 @@ def training_data(
         statistics_of(schema, splits["train"]), vocabularies_of(schema, splits["train"])
     )
     samples = serialized_lists(schema, splits["validation"], _SAMPLE_LISTS)
-    return FrameData(schema, splits, tables, path, samples)
+    return FrameData(schema, splits, tables, path, samples, table_of(clicks or {}))
 
 
 @contextmanager
@@ -254,7 +267,12 @@ def _naming(frame: str) -> Iterator[None]:
 
 
 def scoring_data(
-    frame: Any, schema: FeatureSchema, split: str, labelled: bool, log: Log = silent
+    frame: Any,
+    schema: FeatureSchema,
+    split: str,
+    labelled: bool,
+    log: Log = silent,
+    categories: QueryCategories | None = None,
 ) -> tuple[FrameData, Lists]:
     """Makes a data set of one split to evaluate or score, and its lists.
 
@@ -264,6 +282,7 @@ def scoring_data(
         split: name of the split.
         labelled: whether labels, position and weight are read.
         log: prints a line.
+        categories: of the queries, where the schema needs them.
 
     Raises:
         UserError: for a frame that does not fit the schema.
@@ -271,7 +290,20 @@ def scoring_data(
     table = to_table(frame, frame_columns(schema, labelled))
     lists = group(table, schema, labelled)
     splits = parse(table, schema, {split: lists}, labelled, Limits(log=log))
+    if schema.item_categories:
+        clicks = clicks_of_table(categories or {}) if by_clicks(schema) else None
+        _add_categories(schema, splits, clicks, log)
     return FrameData(schema, splits, FeatureTables({}, {}), ""), lists
+
+
+def _add_categories(
+    schema: FeatureSchema, splits: Mapping[str, ParsedSplit], clicks: Clicks | None, log: Log
+) -> None:
+    """Adds the categories of lists, and logs how many have no clear one."""
+    for name, split in splits.items():
+        notes = ItemCategories(schema, split).add(clicks, training=name == "train")
+        for note, number in notes.items():
+            log(f"{number} of {len(split.row_splits) - 1} {name} {note}")
 
 
 def parse(
@@ -307,10 +339,6 @@ def parse(
                 codes = of_scope(feature.name, ids.codes, scope, lists, limits)
                 values = Dictionary(codes if codes.ndim == 2 else codes[:, None], words)
                 _columns(splits[name], scope)[feature.name] = values
-    for name, made in splits.items() if schema.item_categories else ():
-        lost, count = add_categories(schema, made), len(parts[name].list_ids)
-        if lost:
-            limits.log(f"{lost} of {count} {name} {NO_MAJORITY}")
     for name, lowest in _extras(schema, table, labelled):
         numbers = read_numbers(name, column_of(table, name), lowest=lowest).astype(np.float32)
         for split, lists in parts.items():

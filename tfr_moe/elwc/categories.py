@@ -1,20 +1,28 @@
-"""The category of a list from its items, for logs in which only items have one."""
+"""The category of a list from its items, for logs in which only items have one.
+
+By `from: majority` it is the most frequent pair of parent and child among the items. By
+`from: clicked_in_training` it is the pair that was clicked most in other training lists of the same
+query: a list never counts its own clicks, in training as little as in serving.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
-from tfr_moe.elwc.encoded import entries
+from tfr_moe.elwc.encoded import Labels, entries
 from tfr_moe.elwc.encoder import Encoded, counted_ids
 from tfr_moe.elwc.values import float_features, id_features
 from tfr_moe.elwc.wire import ids_entry
-from tfr_moe.schema import FeatureSchema
+from tfr_moe.schema import FeatureSchema, QueryCategories
 
 NO_MAJORITY = "lists without a category of the majority"
+NO_CLICKS = "lists without clicks of their query in training, which have the most frequent category"
 
 Text = TypeVar("Text", str, bytes)
+Clicks: TypeAlias = Mapping[str, Counter[tuple[str, str]]]
+"""Query -> parent and child -> number of clicks."""
 
 
 def most_frequent(pairs: Iterable[tuple[Text, Text]]) -> tuple[tuple[Text, Text] | None, bool]:
@@ -33,16 +41,52 @@ def most_frequent(pairs: Iterable[tuple[Text, Text]]) -> tuple[tuple[Text, Text]
     return found, 2 * counts[found] > counts.total()
 
 
-class ListCategory:
-    """Adds the most frequent category of its items to the encoded context of a list without one.
+def most_clicked(clicks: Counter[tuple[Text, Text]]) -> tuple[Text, Text]:
+    """Returns the pair with most clicks, of equal ones the first by its text.
+
+    Example:
+        >>> most_clicked(Counter({("Shoes", "Clogs"): 2, ("Shoes", "Boots"): 2}))
+        ('Shoes', 'Boots')
+    """
+    return min(clicks, key=lambda pair: (-clicks[pair], pair))
+
+
+def category_of(
+    pairs: Iterable[tuple[Text, Text]], clicks: Counter[tuple[Text, Text]] | None
+) -> tuple[tuple[Text, Text] | None, list[str]]:
+    """Returns the category of a list, and what to note about it.
 
     Args:
-        schema: with `from: majority` in its hierarchy.
+        pairs: parent and child of its items.
+        clicks: of its query in other training lists; None for `from: majority`.
+    """
+    if clicks:
+        return most_clicked(clicks), []
+    pair, majority = most_frequent(pairs)
+    return pair, [NO_CLICKS] * (clicks is not None) + [NO_MAJORITY] * (not majority)
+
+
+def table_of(clicks: Clicks) -> QueryCategories:
+    """Returns what is stored of the clicks, sorted by query."""
+    return {query: most_clicked(clicks[query]) for query in sorted(clicks)}
+
+
+def clicks_of_table(table: QueryCategories) -> Clicks:
+    """Returns clicks that choose the categories of a table."""
+    return {query: Counter([pair]) for query, pair in table.items()}
+
+
+class ListCategory:
+    """Adds the category to the encoded context of a list without one.
+
+    Args:
+        schema: with `from` in its hierarchy.
     """
 
     def __init__(self, schema: FeatureSchema):
-        assert schema.hierarchy is not None
-        self._names = schema.hierarchy.parent, schema.hierarchy.child
+        tree = schema.hierarchy
+        assert tree is not None
+        self._names = tree.parent, tree.child
         features = [feature.name for feature in id_features(schema, "context")]
         first = len(float_features(schema, "context"))
         self._at = [first + features.index(name) for name in self._names]
@@ -50,19 +94,35 @@ class ListCategory:
         self._counted = counted_ids(schema, "context")
         of_items = counted_ids(schema, "example")
         self._of_items = [of_items.index(name) for name in schema.item_categories]
+        self._query = None if tree.query is None else self._counted.index(tree.query)
+        self._labels = Labels(schema)
 
-    def __call__(self, context: Encoded, items: Sequence[Encoded]) -> tuple[Encoded, bool]:
-        """Returns the context, and whether its category has the majority."""
-        parent, child = self._of_items
-        pair, majority = most_frequent((ids[parent], ids[child]) for _, ids in items)
+    def clicks(
+        self, context: Encoded, items: Sequence[Encoded]
+    ) -> tuple[str, Counter[tuple[str, str]]]:
+        """Returns the query of a list, and how often each category was clicked."""
+        query = "" if self._query is None else context[1][self._query]
+        relevant = self._labels.relevant(items) if query else [False] * len(items)
+        pairs = zip(self._pairs(items), relevant, strict=True)
+        return query, Counter([pair for pair, clicked in pairs if clicked and pair[1]])
+
+    def __call__(
+        self, context: Encoded, items: Sequence[Encoded], clicks: Counter[tuple[str, str]] | None
+    ) -> tuple[Encoded, list[str]]:
+        """Returns the context, and what to note; see `category_of`."""
         body, ids = context
         parts, counted = entries(body), list(ids)
         if parts[self._at[1]] != self._entries[1]([""]):
-            return context, True
+            return context, []
+        pair, notes = category_of(self._pairs(items), clicks)
         for name, at, entry, value in zip(
             self._names, self._at, self._entries, pair or ("", ""), strict=True
         ):
             parts[at] = entry([value])
             if name in self._counted:
                 counted[self._counted.index(name)] = value
-        return (b"".join(parts), tuple(counted)), majority
+        return (b"".join(parts), tuple(counted)), notes
+
+    def _pairs(self, items: Sequence[Encoded]) -> list[tuple[str, str]]:
+        parent, child = self._of_items
+        return [(ids[parent], ids[child]) for _, ids in items]

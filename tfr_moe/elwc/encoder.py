@@ -63,9 +63,9 @@ def scope_floats(schema: FeatureSchema, scope: Scope, labelled: bool = True) -> 
 
 
 def counted_ids(schema: FeatureSchema, scope: Scope) -> list[str]:
-    """Returns the ID features that are counted: those with a vocabulary, and categories."""
-    parent = (schema.hierarchy.parent,) if schema.hierarchy else ()
-    categories = (*parent, *schema.item_categories)
+    """Returns the ID features that are counted: those with a vocabulary, categories, queries."""
+    tree = schema.hierarchy
+    categories = (*((tree.parent, tree.query) if tree else ()), *schema.item_categories)
     features = id_features(schema, scope)
     return [f.name for f in features if f.has_vocabulary or f.name in categories]
 

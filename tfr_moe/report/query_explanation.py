@@ -144,7 +144,7 @@ def explain_query(
     record = RequestEncoder(loaded.schema).encode(context, items)
     if not items:
         raise UserError("items: there are none to explain")
-    parsed = RequestParser(loaded.schema).lists(tf.constant([record]))
+    parsed = RequestParser(loaded.schema, loaded.categories).lists(tf.constant([record]))
     features = {name: value.numpy() for name, value in parsed.items()}
     score = ScoreTerms(loaded)
     # Without the axis of lists: [L, ...] by item, [...] by list.

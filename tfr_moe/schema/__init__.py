@@ -10,6 +10,7 @@ from tfr_moe.schema.names import (
     PACKED,
     PADDING_LABEL,
     PAIR_SEPARATOR,
+    QUERY_CATEGORIES_FILE,
     SCHEMA_FILE,
     SPLITS,
     STATISTICS_FILE,
@@ -20,6 +21,12 @@ from tfr_moe.schema.names import (
     shard_files,
     vocabulary_file,
 )
+from tfr_moe.schema.query_categories import (
+    QueryCategories,
+    by_clicks,
+    query_categories,
+    write_query_categories,
+)
 
 __all__ = [
     "MANIFEST_FILE",
@@ -28,6 +35,7 @@ __all__ = [
     "PACKED",
     "PADDING_LABEL",
     "PAIR_SEPARATOR",
+    "QUERY_CATEGORIES_FILE",
     "SCHEMA_FILE",
     "SPLITS",
     "STATISTICS_FILE",
@@ -36,10 +44,12 @@ __all__ = [
     "FeatureTables",
     "Hierarchy",
     "Kind",
+    "QueryCategories",
     "SchemaError",
     "Scope",
     "Statistics",
     "Transform",
+    "by_clicks",
     "check_same_schema",
     "counts_file",
     "counts_files",
@@ -47,7 +57,9 @@ __all__ = [
     "days_of",
     "days_of_window",
     "description_files",
+    "query_categories",
     "shard_file",
     "shard_files",
     "vocabulary_file",
+    "write_query_categories",
 ]

@@ -160,18 +160,34 @@ class Hierarchy(BaseModel):
     `parent > child` is the key by which a child is looked up or hashed.
 
     Attributes:
-        child: feature with the sub-category; `item.NAME`, with `from: majority`, for a category of
-            the items: a list has the most frequent pair of its items in context features
-            `list_NAME`, which the schema adds.
+        child: feature with the sub-category; `item.NAME`, with `from`, for a category of the
+            items: a list has one of the pairs in context features `list_NAME`, which the schema
+            adds.
         parent: the same for the top category.
-        source: `from`: `majority`, or nothing.
+        source: `from`: `majority` for the most frequent pair of the items of the list;
+            `clicked_in_training` for the pair that was clicked most in other training lists of the
+            query, and the majority for queries without clicks; or nothing.
+        query: categorical context feature with the query, for `clicked_in_training`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
     child: str
     parent: str
-    source: Literal["majority"] | None = Field(None, alias="from")
+    source: Literal["majority", "clicked_in_training"] | None = Field(None, alias="from")
+    query: str | None = None
+
+    @model_validator(mode="after")
+    def _check_query(self) -> Hierarchy:
+        by_clicks = self.source == "clicked_in_training"
+        if by_clicks != (self.query is not None):
+            raise ValueError(
+                "query: the feature of the query, for `from: clicked_in_training` and only for it; "
+                f"got {self.query!r}"
+            )
+        if by_clicks and self.query in (self.child, self.parent):
+            raise ValueError(f"query: is a category itself, got {self.query!r}")
+        return self
 
 
 def list_category(features: list[dict[str, Any]], role: str, column: str) -> dict[str, Any]:

@@ -108,8 +108,9 @@ class FeatureSchema(BaseModel):
         for feature in self.features:
             self._check_ratio(feature)
         if self.hierarchy is not None:
-            for role_name in ("child", "parent"):
-                self._check_category(role_name, getattr(self.hierarchy, role_name))
+            for role_name in ("child", "parent", "query"):
+                if (name := getattr(self.hierarchy, role_name)) is not None:
+                    self._check_category(role_name, name)
             if self.hierarchy.child == self.hierarchy.parent:
                 raise ValueError(f"hierarchy: {self.hierarchy.child!r} is both child and parent")
         return self
@@ -139,7 +140,7 @@ class FeatureSchema(BaseModel):
 
     @property
     def item_categories(self) -> tuple[str, ...]:
-        """The item features, parent and child, whose majority is the category of the list."""
+        """The item features, parent and child, of which the category of the list is made."""
         if self.hierarchy is None or self.hierarchy.source is None:
             return ()
         tree = self.hierarchy

@@ -13,6 +13,7 @@ PAIR_SEPARATOR = " > "
 SCHEMA_FILE = "schema.json"
 MANIFEST_FILE = "manifest.json"
 STATISTICS_FILE = "statistics.json"
+QUERY_CATEGORIES_FILE = "query_categories.json"
 SPLITS = ("train", "validation", "test")
 
 # A data set by days, and what merges in one of its days.
@@ -36,9 +37,11 @@ def shard_file(split: str, shard: int, num_shards: int) -> str:
 
 
 def description_files(folder: Path) -> list[str]:
-    """The paths of schema, statistics and vocabularies inside a data-set folder."""
+    """The paths of schema, statistics, vocabularies and categories inside a data-set folder."""
     vocabularies = sorted(path.name for path in folder.glob("vocabulary/*.txt"))
-    return [SCHEMA_FILE, STATISTICS_FILE, *(f"vocabulary/{name}" for name in vocabularies)]
+    categories = [path.name for path in folder.glob(QUERY_CATEGORIES_FILE)]
+    names = [f"vocabulary/{name}" for name in vocabularies]
+    return [SCHEMA_FILE, STATISTICS_FILE, *names, *categories]
 
 
 def shard_files(folder: Path, split: str = "*") -> list[str]:

@@ -51,7 +51,7 @@ def choose_hierarchy(
     """
     if given is not None:
         if given.get("child", "").startswith(ITEM):
-            return {**given, "from": "majority"}, []
+            return {"from": "majority", **given}, []
         check_hierarchy(given, list(context))
         return dict(given), []
     found = find_hierarchy(context)

@@ -24,7 +24,7 @@ from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
 from tfr_moe.layers.outputs import single_score
 from tfr_moe.metrics.naming import check_columns
-from tfr_moe.schema import FeatureSchema
+from tfr_moe.schema import FeatureSchema, QueryCategories, query_categories
 from tfr_moe.scorers import FeatureScorer, combined_model, create
 from tfr_moe.scorers.gate_maps import gate_reports
 from tfr_moe.training.callbacks import weights_path
@@ -64,6 +64,11 @@ class LoadedRun(NamedTuple):
     schema: FeatureSchema
     model: Any
     metrics: dict[str, Any]
+
+    @property
+    def categories(self) -> QueryCategories:
+        """The categories of queries; empty where the schema needs none."""
+        return query_categories(self.path, self.schema)
 
     @property
     def tasks(self) -> tuple[Task, ...]:
