@@ -20,6 +20,7 @@ from tfr_moe.synthetic import (
     parse_options,
     world,
 )
+from tfr_moe.synthetic.words import Words
 
 SMALL = SearchLogOptions(sessions=60, num_files=2, top_categories=3, sub_categories=9)
 
@@ -295,3 +296,39 @@ def test_combinations_keep_the_variance_and_follow_the_strength():
     ]
     # 36,000 rows; items repeat, so the variances agree within some per cent.
     assert variances[1] == pytest.approx(variances[0], rel=0.1)
+
+
+def test_names_are_readable_one_to_one_and_leave_the_numbers_as_they_are(tmp_path):
+    generate(tmp_path / "logs", SMALL)
+    written = list(rows(tmp_path / "logs"))
+    named = ("query_id", "item_id", "brand")
+    numbers = ("price", "position", "purchase", "user_id", *named)
+    *plain, queries, items, brands, _, _ = drawn(SMALL, *numbers)
+    for name, values in zip(numbers, plain, strict=False):
+        np.testing.assert_allclose([float(row[name]) for row in written], values)
+    for name, values in zip(named, (queries, items, brands), strict=True):
+        pairs = {(row[name], int(value)) for row, value in zip(written, values, strict=True)}
+        texts = {text for text, _ in pairs}
+        assert len(pairs) == len(texts) == len(set(values.tolist())), name
+        assert all(text[0].isalpha() and "|" not in text for text in texts), name
+    shown = {row["item_id"] for row in written}
+    history = [item for row in written for item in row["click_history"].split("|") if item]
+    assert len(shown.intersection(history)) > 20
+
+
+@pytest.mark.parametrize("changes", [{}, {"top_categories": 38, "sub_categories": 400}])
+def test_every_name_of_a_log_is_another(changes):
+    options = SearchLogOptions(queries_per_category=1100, **changes)
+    words = Words(options, build_world(options))
+    categories = options.sub_categories
+    for names, count in (
+        (words.queries, categories * options.queries_per_category),
+        (words.products, categories * options.items_per_category),
+        (words.brands, 4000),
+    ):
+        assert len({names[number] for number in range(count)}) == count
+    assert words.queries[0] == "black jackets"
+    assert words.queries[150] == "black jackets for travel"
+    # The accessories of two top categories.
+    number = build_world(options).sub_names.index("Accessories") * options.items_per_category
+    assert words.products[number] == "Black Clothing Accessory 1"

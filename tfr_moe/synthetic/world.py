@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .options import SearchLogOptions
+from .words import sub_name, top_name
 
 Keys: TypeAlias = NDArray[np.uint64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -25,26 +26,6 @@ PAIRS = np.triu_indices(len(COMPONENTS), 1)
 
 _PRICE = COMPONENTS.index("price")
 _CONCENTRATION = 0.4
-_NAMES = [
-    "Clothing",
-    "Books",
-    "Foods",
-    "Electronics",
-    "Computers",
-    "Sports",
-    "Phones",
-    "Toys",
-    "Beauty",
-    "Garden",
-    "Kitchen",
-    "Office",
-    "Shoes",
-    "Jewellery",
-    "Pets",
-    "Music",
-    "Baby",
-    "Tools",
-]
 _SHARED = ["Accessories", "Gifts", "Outlet", "Bundles", "Refurbished"]
 
 
@@ -86,7 +67,7 @@ def build_world(options: SearchLogOptions) -> World:
     rank = np.concatenate([np.arange(size) for size in sizes])
     common, weights = _weights(rng, options, parent)
     level = options.category_strength * rng.standard_normal(len(parent))
-    top_names = _top_names(options.top_categories)
+    top_names = [top_name(number) for number in range(options.top_categories)]
     return World(
         top_names=top_names,
         sub_names=_sub_names(options, top_names, parent, rank),
@@ -147,17 +128,13 @@ def _combinations(options: SearchLogOptions, parent: NDArray[np.int64]) -> Float
     return _unit((1.0 - strength) * common + strength * category)
 
 
-def _top_names(count: int) -> list[str]:
-    return [_NAMES[t] if t < len(_NAMES) else f"Category {t + 1}" for t in range(count)]
-
-
 def _sub_names(
     options: SearchLogOptions,
     top_names: list[str],
     parent: NDArray[np.int64],
     rank: NDArray[np.int64],
 ) -> list[str]:
-    names = [f"{top_names[t]} {r + 1}" for t, r in zip(parent, rank, strict=True)]
+    names = [sub_name(top_names[t], int(r)) for t, r in zip(parent, rank, strict=True)]
     # The last sub-categories of neighbouring parents get a name in common, the first are left
     # alone.
     free = [np.flatnonzero(parent == t)[::-1].tolist() for t in range(options.top_categories)]

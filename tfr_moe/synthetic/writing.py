@@ -19,6 +19,7 @@ from tfr_moe.utils.io import atomic_directory
 
 from .options import SearchLogOptions
 from .sessions import Chunk, SessionGenerator
+from .words import Words
 from .world import COMPONENTS, World, build_world
 
 Progress = Callable[[int, int], None]
@@ -71,13 +72,14 @@ def generate(out: str | Path, options: SearchLogOptions, progress: Progress | No
         UserError: if `out` is not empty.
     """
     world = build_world(options)
-    generator = SessionGenerator(options, world)
+    generator, words = SessionGenerator(options, world), Words(options, world)
     with atomic_directory(out) as folder:
         for part in range(options.num_files):
             name = f"logs-{part:05d}-of-{options.num_files:05d}.csv.gz"
             first = part * options.sessions // options.num_files
             with _open_gzip(folder / name) as file:
-                _write_csv(file, _reported(generator.chunks(part), first, options, progress), world)
+                chunks = _reported(generator.chunks(part), first, options, progress)
+                _write_csv(file, chunks, world, words)
         schema = yaml.safe_dump(search_log_schema(options), sort_keys=False, width=100)
         (folder / "schema.yaml").write_text(schema, encoding="utf-8")
         truth = json.dumps(_truth(options, world), indent=1) + "\n"
@@ -105,21 +107,25 @@ def _open_gzip(path: Path) -> Iterator[TextIO]:
         yield text
 
 
-def _lists(chunk: Chunk, world: World) -> dict[str, list[Any]]:
-    """Columns as lists of Python values, categories by name."""
+def _lists(chunk: Chunk, world: World, words: Words) -> dict[str, list[Any]]:
+    """Columns as lists of Python values; categories, brands, queries and products by name."""
     lists = {name: values.tolist() for name, values in chunk.columns.items()}
     for name, names in (("top_category", world.top_names), ("sub_category", world.sub_names)):
         for column in (name, f"item_{name}"):
             lists[column] = [names[index] for index in lists[column]]
+    known = {"brand": words.brands, "query_id": words.queries, "item_id": words.products}
+    for column, by_number in known.items():
+        lists[column] = [by_number[number] for number in lists[column]]
     return lists
 
 
-def _write_csv(file: TextIO, chunks: Iterator[Chunk], world: World) -> None:
+def _write_csv(file: TextIO, chunks: Iterator[Chunk], world: World, words: Words) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(COLUMNS)
     for chunk in chunks:
-        lists = _lists(chunk, world)
-        history = [LIST_SEPARATOR.join(map(str, ids)) for ids in chunk.history]
+        lists = _lists(chunk, world, words)
+        products = words.products
+        history = [LIST_SEPARATOR.join([products[i] for i in ids]) for ids in chunk.history]
         lists["click_history"] = [history[s] for s in chunk.session]
         writer.writerows(zip(*(lists[name] for name in COLUMNS), strict=True))
 
