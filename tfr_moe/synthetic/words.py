@@ -56,7 +56,7 @@ _PURPOSES = _split(
     "beginners children travel winter summer work school home men women camping parties weekends "
     "seniors offices holidays students evenings mornings birthdays"
 )
-_STARTS = _split("Al Bel Cor Dan El Far Gil Hav Ira Jor Kal Lor Mer Nor Ola Per Quin Ros Sol Tam")
+_STARTS = _split("Al Bel Cor Dan El Far Gil Hav Ir Jor Kal Lor Mer Nor Ol Per Quin Ros Sol Tam")
 _MIDDLES = _split("a an e en i in o on u un ar er ir or ur el")
 _ENDS = _split("da la mo na ra ro sta ta va vio")
 _STEP = 1237  # without a divisor in common with the number of names: neighbours look different
@@ -84,7 +84,7 @@ def brand_name(number: int) -> str:
 
     Example:
         >>> [brand_name(number) for number in range(4)]
-        ['Alada', 'Rosorna', 'Olaerta', 'Lorunla']
+        ['Alada', 'Rosorna', 'Olerta', 'Lorunla']
     """
     size = len(_STARTS) * len(_MIDDLES) * len(_ENDS)
     series, rest = divmod(number, size)
