@@ -1,5 +1,6 @@
 """`from: clicked_in_training`: alike in `build`, frames, requests; never a list's own clicks."""
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -168,6 +169,20 @@ def test_lists_like_those_of_a_data_set_have_its_table(tmp_path):
     build(BuildOptions("search-logs", str(path), None, later, like=folder))
     assert categories(later) == expected("test")
     assert DataFolder(later).manifest["files"].keys() >= {"query_categories.json"}
+
+
+def test_a_hierarchy_by_clicks_can_be_given_to_the_inference():
+    rows = pd.DataFrame(rows_of("train") * 5)
+    rows["session"] += np.repeat([f"-{i}" for i in range(5)], len(rows) // 5)
+    made = FeatureSchema.infer(
+        rows.drop(columns=["time", "split"]),
+        list_id="session",
+        label="purchase",
+        hierarchy=DESCRIBED["hierarchy"],
+        keep=["query"],
+    )
+    assert made.hierarchy == schema().hierarchy
+    assert made.feature("query").scope == "context"
 
 
 def test_days_and_missing_tables_are_rejected(tmp_path):

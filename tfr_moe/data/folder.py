@@ -17,7 +17,6 @@ from tfr_moe.elwc.tfrecord import read_records
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     MANIFEST_FILE,
-    QUERY_CATEGORIES_FILE,
     SCHEMA_FILE,
     SPLITS,
     STATISTICS_FILE,
@@ -26,8 +25,10 @@ from tfr_moe.schema import (
     Statistics,
     by_clicks,
     description_files,
+    query_categories,
     shard_files,
     vocabulary_file,
+    write_query_categories,
 )
 from tfr_moe.schema.names import DAYS_FOLDER
 from tfr_moe.utils.digests import ManifestForm, check_files, digest_files, fingerprint
@@ -201,7 +202,7 @@ class DataFolder:
         if read_json(self.path / STATISTICS_FILE) != self.statistics:  # `with_statistics`
             write_json(target / STATISTICS_FILE, self.statistics)
         if by_clicks(self.schema):
-            shutil.copy(self.path / QUERY_CATEGORIES_FILE, target)
+            write_query_categories(target, query_categories(self.path, self.schema))
         for path in self.tables().vocabularies.values():
             (target / "vocabulary").mkdir(exist_ok=True)
             shutil.copy(str(path), target / "vocabulary")
