@@ -138,3 +138,14 @@ def test_a_ratio_to_anything_but_a_number_of_the_same_scope_is_rejected(tmp_path
     message = f"feature 'a': ratio must be another example numeric.*got '{ratio}'; allowed: b$"
     with pytest.raises(SchemaError, match=message):
         FeatureSchema.load(path)
+
+
+def test_a_constant_for_missing_values_replaces_the_ratio():
+    numbers = [number("a", ratio="b", missing=7.0), number("b")]
+    schema = FeatureSchema(list_id="q", labels=["y"], features=numbers)
+    # A row without `a` has NaN in its record, not 7, which would be divided.
+    stored = schema.feature_spec("example")["example_numeric"].default_value
+    assert np.isnan(stored).all()
+    ratios = raw_numbers(schema, "a", {"example_numeric": tf.constant([[NAN, 2.0], [3.0, 0.0]])})
+    found = complete_numbers(schema.feature("a"), {}, ratios)
+    np.testing.assert_array_equal(found, [[7.0], [7.0]])
