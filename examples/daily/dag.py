@@ -1,9 +1,11 @@
-"""The steps of `run_day.py` as a DAG of Apache Airflow 2; put both files into the folder of DAGs.
+"""The steps of `run_day.py` as a DAG of Apache Airflow 2; put the files into the folder of DAGs.
 
 Airflow's variables name what the steps need: `ranker_python`, the Python that has tfr_moe;
-`ranker_logs`, the folder of logs, whose files start with their day; `ranker_schema`; and
-`ranker_work`, the folder of data, runs and models. A task fails if a check did not pass (exit code
-3): the steps after it do not run, and the live version stays. Without a scheduler:
+`ranker_logs`, the folder of logs, whose files start with their day; `ranker_schema`;
+`ranker_work`, the folder of data, runs and models; and for the labels `ranker_server`, HOST:PORT of
+TensorFlow Serving, and `ranker_models_config`, the file that it reads. A task fails if a check did
+not pass (exit code 3): the steps after it do not run, and the live version stays. Without a
+scheduler:
 
     airflow dags test ranker 2024-06-02
 """
@@ -27,6 +29,11 @@ COMMAND = (
     " --logs '{{ var.value.ranker_logs }}/{{ ds }}*' --schema {{ var.value.ranker_schema }}"
     " --work {{ var.value.ranker_work }} --step "
 )
+LABELS = (
+    "{{ var.value.ranker_python }} "
+    f"{Path(__file__).with_name('labels.py')} {{{{ var.value.ranker_work }}}}/models/shop"
+    " --config {{ var.value.ranker_models_config }} --server {{ var.value.ranker_server }}"
+)
 
 with DAG(
     "ranker",
@@ -36,4 +43,5 @@ with DAG(
     max_active_runs=1,  # a day starts from the run of the day before
     default_args={"retries": 1},
 ):
-    chain(*(BashOperator(task_id=name, bash_command=COMMAND + name) for name in STEPS))
+    steps = [BashOperator(task_id=name, bash_command=COMMAND + name) for name in STEPS]
+    chain(*steps, BashOperator(task_id="labels", bash_command=LABELS))

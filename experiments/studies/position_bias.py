@@ -222,6 +222,7 @@ def _draw(content: Mapping[str, Any], context: StudyContext) -> None:
         "position",
         "examination over position 1",
         title="line: bias tower (odds), marks: swaps, dashed: truth",
+        include=((), (0.0,)),
         integer=True,
     )
     write_figure([panel], context.out / "position_bias.svg")

@@ -146,7 +146,7 @@ class _Axis:
 
 def _linear_ticks(low: float, high: float, integer: bool) -> list[tuple[float, str]]:
     size = 10.0 ** math.floor(math.log10((high - low) / 5))
-    step = next(size * f for f in (1, 2, 5, 10) if (high - low) / (size * f) <= 5 + 1e-9)
+    step = next(size * f for f in (1, 2, 5, 10) if (high - low) / (size * f) <= 6 + 1e-9)
     step = max(step, 1.0) if integer else step
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
