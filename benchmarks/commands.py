@@ -4,8 +4,8 @@
 
 On the data of `tfr-moe demo`: `train` of `dnn` and of `lambdamart`, two epochs; `explain` of a
 query, `evaluate` of two runs, `predict` of rows, `export` with its check in a fresh process, and
-`report` on three runs. Beside them the import of TensorFlow alone, and a trial of `tune` after the first in one
-process.
+`report` on three runs. Beside them the import of TensorFlow alone, and a trial of `tune` after the
+first in one process.
 """
 
 from __future__ import annotations
