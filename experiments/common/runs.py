@@ -34,13 +34,22 @@ _RUNS_PER_PROCESS = 50
 """Processes are replaced after this number of runs: TensorFlow leaks about 20 MB per graph."""
 
 
-def train_once(data: str | Path, run: Path, config: RunConfig) -> dict[str, Any]:
-    """Trains a run of any model and returns its metrics; a finished run is not trained again."""
+def train_once(
+    data: str | Path, run: Path, config: RunConfig, start: Path | None = None
+) -> dict[str, Any]:
+    """Trains a run of any model and returns its metrics; a finished run is not trained again.
+
+    Args:
+        data: the data set.
+        run: folder of the run.
+        config: its settings.
+        start: the run whose weights it starts from.
+    """
     metrics = read_json(run / "metrics.json")
     if metrics is not None:
         return metrics
     tf.keras.backend.clear_session()
-    return train_any(data, run, config, Console(quiet=True))
+    return train_any(data, run, config, Console(quiet=True), start=start)
 
 
 def key_of(job: Job) -> str:

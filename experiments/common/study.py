@@ -37,6 +37,7 @@ STUDIES: dict[str, tuple[str, str]] = {
     "prm-table5": ("experiments.prm.tables", "DLCM, PRM-BASE and personalized PRM"),
     "compare-models": ("experiments.studies.comparisons", "any models under the same settings"),
     "adv-hsc-moe-variants": ("experiments.studies.comparisons", "variants beyond the paper"),
+    "month": ("experiments.studies.month.study", "daily training on logs that change"),
     "position-bias": ("experiments.studies.position_bias", "clicks with known examination"),
     "complete-journey": ("experiments.studies.comparisons", "towers of equal cost on real lists"),
 }

@@ -1,1 +1,12 @@
-"""Analysis of trained models: gates, attention, learning curves, example lists."""
+"""Analysis of trained models and of data: gates, attention, learning curves, drift."""
+
+from tfr_moe.utils.lazy import lazy_names
+
+# TensorFlow is slow to load.
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "drift": ("DriftRow", "measure_drift"),
+        "drift_limits": ("DriftLimits",),
+    },
+)
