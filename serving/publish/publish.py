@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import islice
@@ -23,7 +24,7 @@ from tfr_moe.metrics.per_list import resolve
 from tfr_moe.training.run_folder import config_of
 from tfr_moe.utils.console import make_log
 from tfr_moe.utils.failures import file_errors
-from tfr_moe.utils.io import make_folder, working_directory, write_json
+from tfr_moe.utils.io import make_folder, read_json, working_directory, write_json
 
 from ..export.export import export_run, spread_by_size
 from ..model_store import ServedModel
@@ -124,6 +125,8 @@ def publish(
     with file_errors(f"publish {to}"), working_directory(to.resolve()) as aside:
         versions = versions_of(to) if to.is_dir() else []
         live = versions[-1] if versions else None
+        if live is not None and (of_live := read_json(to / str(live) / EXTRA / DECISION_FILE)):
+            _record(to, of_live)  # a process was killed between renaming and recording
         version = 1 + max([0, *versions, *_retired(to)])
         if reference is not None:
             add(_drift_check(reference, folder, limits))
@@ -148,13 +151,21 @@ def publish(
             datetime.now(timezone.utc).isoformat(timespec="seconds"),
             checks,
         )
-        make_folder(to / DECISIONS, f"publish {to}")
+        make_folder(to, f"publish {to}")
         if decision.published:
             write_json(candidate / EXTRA / DECISION_FILE, plain(decision))
             os.rename(candidate, to / str(version))
-        time = decision.created.replace(":", "").replace("+0000", "Z")
-        write_json(to / DECISIONS / f"{time}-{version}.json", plain(decision))
+        _record(to, plain(decision))
     return decision
+
+
+def _record(to: Path, decision: Mapping[str, Any]) -> None:
+    """Writes a decision to `to/decisions`, unless it is there."""
+    time = decision["created"].replace(":", "").replace("+0000", "Z")
+    path = to / DECISIONS / f"{time}-{decision['version']}.json"
+    make_folder(path.parent, f"publish {to}")
+    if not path.is_file():
+        write_json(path, decision)
 
 
 def _spread_lists(folder: DataFolder, split: str) -> list[bytes]:

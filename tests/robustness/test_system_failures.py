@@ -76,6 +76,23 @@ def test_a_run_whose_name_tensorflow_cannot_read_is_rejected_first(tmp_path):
     assert not (tmp_path / "a[1]").exists()
 
 
+def test_a_run_that_ends_before_its_settings_are_written_starts_again(tmp_path, monkeypatch):
+    folder = DataFolder(write_data_folder(tmp_path / "data", 2, 2, 2))
+    config, run = small_config({"model": "dnn"}), tmp_path / "run"
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(config), "save", interrupt)
+        with pytest.raises(KeyboardInterrupt), prepared(run, folder, config):
+            pass
+    assert not any(run.iterdir())
+    with prepared(run, folder, config):
+        assert (run / "config.yaml").is_file() and (run / "schema.json").is_file()
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_a_full_disk_ends_a_build_in_one_line_and_leaves_nothing(log, tmp_path, caplog):
     with files_of_at_most(100), pytest.raises(UserError, match="File too large") as raised:
         build(log)

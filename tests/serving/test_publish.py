@@ -214,3 +214,4 @@ def test_a_killed_publication_leaves_the_folder_as_it_was_or_complete(
     decision = publish(runs / "good", to, data, max_ratio=9.0, console=QUIET)
     assert decision.published and decision.live == 1
     assert not list(to.parent.glob(".*"))
+    assert [found["version"] for found in decisions(to)] == [1, 2]  # that of the killed one, too

@@ -24,7 +24,7 @@ from tfr_moe.utils.digests import (
     recorded_files,
     write_manifest,
 )
-from tfr_moe.utils.io import make_folder, read_json, write_json
+from tfr_moe.utils.io import atomic_directory, make_folder, read_json, write_json
 
 CONFIG_FILE = "config.yaml"
 METRICS_FILE = "metrics.json"
@@ -137,9 +137,11 @@ def prepared(
     elif any(run.iterdir()):
         raise UserError(f"run {run}: the folder is not empty and holds no run")
     try:
-        folder.copy_description(run)
-        _write_manifest(run, folder, [], _identity(start))
-        config.save(run / CONFIG_FILE)
+        # A process that is killed leaves no folder, or one that the same command resumes.
+        with atomic_directory(run) if new else contextlib.nullcontext(run) as target:
+            folder.copy_description(target)
+            _write_manifest(target, folder, [], _identity(start))
+            config.save(target / CONFIG_FILE)
         yield
     except LOST_PEERS:
         raise  # the others of a cluster resume in this folder

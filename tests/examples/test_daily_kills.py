@@ -1,0 +1,141 @@
+"""kill -9 in each step of the daily loop: the same command then ends in the same state."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.tiny import SMALL, shop_log, small_config
+from tfr_moe import FeatureSchema
+from tfr_moe.serving.versions import versions_of
+from tfr_moe.utils.io import read_json
+
+pytestmark = pytest.mark.slow
+MONDAY, TUESDAY = "2024-06-03", "2024-06-04"
+# The process is killed as soon as one of these is there, or after a part of the step's time.
+FILES = {
+    "accept": [f"incoming/days/.{TUESDAY}.partial", f"incoming/days/{TUESDAY}"],
+    "join": [f"windows/.{TUESDAY}.partial", f"windows/.{TUESDAY}.partial/vocabulary"],
+    "train": [
+        f"runs/.{TUESDAY}.partial",
+        f"runs/{TUESDAY}/config.yaml",
+        f"runs/{TUESDAY}/history.json",
+        f"runs/{TUESDAY}/.metrics.json.new",
+    ],
+    "publish": [
+        "models/.shop.partial",
+        "models/.shop.partial/shop/2",
+        "models/shop/2",
+        "models/shop/2/assets.extra/decision.json",
+    ],
+}
+SHARES = (0.5, 0.9)
+CASES = [(step, at) for step, files in FILES.items() for at in (*files, *SHARES)]
+
+
+class Day:
+    """The second day, step by step, in a folder that can be put back before each step."""
+
+    def __init__(self, folder: Path, script: Path):
+        self.work, self._before = folder / "work", folder / "before"
+        paths = ["--schema", folder / "schema.yaml", "--work", self.work]
+        given = [*paths, "--config", folder / "config.yaml"]
+        rules = ["--publish", "margin=1", "category-margin=1", "max-ratio=99"]
+        command = [sys.executable, script, TUESDAY, "--logs", folder / f"{TUESDAY}.csv"]
+        self._command = [str(word) for word in (*command, *given, *rules)]
+        self.seconds: dict[str, float] = {}
+        self.state: dict[str, dict[str, object]] = {}
+
+    def run(self, step: str) -> int:
+        return subprocess.run([*self._command, "--step", step], check=False).returncode
+
+    def run_and_remember(self, step: str) -> None:
+        shutil.copytree(self.work, self._before / step)
+        started = time.monotonic()
+        assert self.run(step) == 0
+        self.seconds[step] = time.monotonic() - started
+        self.state[step] = state_of(self.work)
+
+    def put_back(self, step: str) -> None:
+        shutil.rmtree(self.work)
+        shutil.copytree(self._before / step, self.work)
+
+    def killed(self, step: str, at: str | float) -> bool:
+        """Runs a step, kills its process group; whether it was alive."""
+        words = [*self._command, "--step", step]
+        process = subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + (120 if isinstance(at, str) else at * self.seconds[step])
+        while process.poll() is None and time.monotonic() < end:
+            if isinstance(at, str) and (self.work / at).exists():
+                break
+            time.sleep(0.0005)
+        alive = process.poll() is None
+        if alive:
+            os.killpg(process.pid, signal.SIGKILL)
+        return process.wait() == -signal.SIGKILL
+
+
+def state_of(work: Path) -> dict[str, object]:
+    """What the next step and the next day read."""
+    state: dict[str, object] = {}
+    for name in ("data/days", "windows"):
+        for path in sorted(work.glob(f"{name}/*/**/*")):
+            if path.is_file() and path.name != "manifest.json":  # it has the time of the build
+                state[str(path.relative_to(work))] = path.read_bytes()
+            elif path.is_file():
+                state[str(path.relative_to(work))] = read_json(path)["fingerprint"]
+    for path in sorted(work.glob("runs/*/metrics.json")):
+        found = {k: v for k, v in read_json(path).items() if k != "seconds"}
+        state[path.parent.name] = json.dumps(found)
+    model = work / "models" / "shop"
+    state["versions"] = versions_of(model)
+    state["runs"] = [
+        read_json(model / str(version) / "assets.extra" / "decision.json")["run"]
+        for version in versions_of(model)
+    ]
+    return state
+
+
+@pytest.fixture(scope="module")
+def day(repository, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("daily")
+    logs = {MONDAY: shop_log(300, 1), TUESDAY: shop_log(300, 2)}
+    roles = {"list_id": "search_id", "label": "purchased", "time": "date"}
+    FeatureSchema.infer(logs[MONDAY], **roles).save(folder / "schema.yaml")
+    small_config({**SMALL, "model": "dnn", "num_epochs": 2}).save(folder / "config.yaml")
+    for name, log in logs.items():
+        log.assign(purchased=log["purchased"].astype(int)).to_csv(folder / f"{name}.csv")
+    script = repository / "examples" / "daily" / "run_day.py"
+    first = [sys.executable, script, MONDAY, "--logs", folder / f"{MONDAY}.csv"]
+    where = ["--schema", folder / "schema.yaml", "--work", folder / "work"]
+    assert subprocess.run([*first, *where, "--config", folder / "config.yaml"]).returncode == 0
+    prepared = Day(folder, script)
+    for step in FILES:
+        prepared.run_and_remember(step)
+    return prepared
+
+
+@pytest.mark.parametrize(("step", "at"), CASES)
+def test_the_same_command_after_a_kill_ends_in_the_same_state(day, step, at):
+    day.put_back(step)
+    was_killed = day.killed(step, at if isinstance(at, str) else at * random.uniform(0.9, 1.1))
+    assert was_killed or not isinstance(at, str)
+    # What is half done is in hidden folders, which nothing reads.
+    for folder in ("data/days", "windows", "incoming/days"):
+        for path in (day.work / folder).glob("[!.]*"):
+            assert read_json(path / "manifest.json")["fingerprint"]
+    assert versions_of(day.work / "models" / "shop") in ([1], [1, 2])
+
+    assert day.run(step) == 0
+    found, expected = state_of(day.work), day.state[step]
+    assert found.keys() == expected.keys()
+    assert [name for name in expected if found[name] != expected[name]] == []
+    assert not list(day.work.glob("*/.*.partial")) or step == "publish"
+    assert day.run(step) == 0 and state_of(day.work) == found
