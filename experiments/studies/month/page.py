@@ -12,7 +12,7 @@ from experiments.common.study import StudyContext
 from experiments.studies.month.log import WEEK
 from experiments.studies.month.results import PAIRS
 from experiments.studies.month.settings import METRICS, WAYS
-from tfr_moe.report import Chart, Line, Section, chart, render_sections, write_page
+from tfr_moe.report import Chart, Line, Section, chart, render_sections, write_figure, write_page
 
 _TITLES = {"ndcg_10": "NDCG@10", "session_auc": "session AUC"}
 _NAMES = {"once": "trained once", "scratch": "from scratch", "warm": "warm start"}
@@ -112,7 +112,7 @@ def named_tables(content: Mapping[str, Any]) -> Iterator[tuple[str, Rows]]:
 
 def _line(days: Sequence[Mapping[str, Any]], metric: str, name: str, key: str) -> Line:
     mean, low, high = ([day[metric][key][part] for day in days] for part in ("mean", "low", "high"))
-    return Line(name, [day["day"] for day in days], mean, low, high)
+    return Line(name, [day["day"] for day in days], mean, low, high, "curve")
 
 
 def _by_day(lines: Sequence[Line], finding: str, title: str, broken: int) -> Chart:
@@ -146,8 +146,8 @@ def write_results(content: Mapping[str, Any], context: StudyContext) -> None:
         headline=f"Warm start minus trained once: {_cell(gains['warm - once'], True)}",
         sentences=[f"{a} minus {b}: NDCG@10 {_cell(gains[f'{a} - {b}'], True)}." for a, b in PAIRS],
         sections=sections,
-        export={kind: context.out / kind for kind in ("svg", "png")},
     )
     write_page(page, context.out / "month.html")
+    write_figure(sections[0].figures, context.out / "month.svg")
     parts = [f"## {title}\n\n{markdown(rows)}\n" for title, rows in named_tables(content)]
     write_page("\n".join(parts), context.out / "results.md")
