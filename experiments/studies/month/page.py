@@ -71,6 +71,9 @@ def broken_rows(content: Mapping[str, Any]) -> Rows:
         outcome = f"published {broken[key]['published']} of {broken['seeds']}"
         reasons = [f"{check}: {text}" for check, text in broken[key]["failed"].items()]
         rows.append([name, outcome, "; ".join(reasons)])
+    for kind, name in {"cents": "prices in cents", "corrected": "right prices"}.items():
+        scores = [f"{of} {broken[kind][of]:.4f}" for of in ("live", "candidate")]
+        rows.append([f"NDCG@10, {name}", *scores])
     return rows
 
 

@@ -93,8 +93,9 @@ def test_the_tables_by_hand():
         ["drift", "stopped", "price"],
         ["publish --reference", "published 0 of 2", "drift: bad"],
         ["publish", "published 1 of 2", ""],
+        ["NDCG@10, prices in cents", "live 0.4000", "candidate 0.4000"],
+        ["NDCG@10, right prices", "live 0.8000", "candidate 0.8000"],
     ]
-    assert content()["broken"]["corrected"] == {"live": 0.8, "candidate": 0.8}
 
 
 @pytest.mark.slow
