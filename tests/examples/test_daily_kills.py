@@ -21,10 +21,12 @@ MONDAY, TUESDAY = "2024-06-03", "2024-06-04"
 # The process is killed as soon as the file is there.
 FILES = {
     "accept": [f"incoming/days/.{TUESDAY}.partial", f"incoming/days/{TUESDAY}"],
-    "join": [f"windows/.{TUESDAY}.partial/vocabulary"],
+    "join": [f"windows/.{TUESDAY}.partial"],
     "train": [f"runs/{TUESDAY}/config.yaml", f"runs/{TUESDAY}/.metrics.json.new"],
     "publish": ["models/.shop.partial/shop/2", "models/shop/2"],
 }
+# The step may have ended before the kill arrives.
+LAST = (f"runs/{TUESDAY}/.metrics.json.new", "models/shop/2")
 CASES = [(step, at) for step, files in FILES.items() for at in files]
 
 
@@ -106,7 +108,7 @@ def day(repository, tmp_path_factory):
 @pytest.mark.parametrize(("step", "at"), CASES)
 def test_the_same_command_after_a_kill_ends_in_the_same_state(day, step, at):
     day.put_back(step)
-    assert day.killed(step, at)
+    assert day.killed(step, at) or at in LAST
     # What is half done is in hidden folders, which nothing reads.
     for folder in ("data/days", "windows", "incoming/days"):
         for path in (day.work / folder).glob("[!.]*"):
