@@ -75,8 +75,8 @@ def signatures_of(meta_graph: Any) -> dict[str, Any]:
     return {name: value for name, value in named if not name.startswith("__saved_model")}
 
 
-def read_warmup(path: Path) -> list[Any]:
-    """The `PredictRequest`s of a warm-up file.
+def read_log(path: Path, name: str = "request log") -> list[Any]:
+    """The `PredictLog`s of a file, each a request and perhaps its response; `name` is for errors.
 
     Raises:
         UserError: if the file cannot be read.
@@ -85,7 +85,16 @@ def read_warmup(path: Path) -> list[Any]:
 
     from tfr_moe._compat import tf
 
-    with reading(f"warm-up file {path}"):
+    with reading(f"{name} {path}"):
         records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
         logs = [prediction_log_pb2.PredictionLog.FromString(record) for record in records]
-    return [log.predict_log.request for log in logs if log.HasField("predict_log")]
+    return [log.predict_log for log in logs if log.HasField("predict_log")]
+
+
+def read_warmup(path: Path) -> list[Any]:
+    """The `PredictRequest`s of a warm-up file, which is a request log.
+
+    Raises:
+        UserError: if the file cannot be read.
+    """
+    return [log.request for log in read_log(path, "warm-up file")]

@@ -6,6 +6,7 @@ It imports neither TensorFlow nor Keras, so that a web application can carry it.
 from .channel import Tls
 from .client import RankingClient
 from .ranking import Expert, RankedItem, Ranking, RequestError, VersionStatus
+from .recording import RequestRecorder
 from .request import load_request
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Ranking",
     "RankingClient",
     "RequestError",
+    "RequestRecorder",
     "Tls",
     "VersionStatus",
     "load_request",

@@ -93,6 +93,7 @@ class RankingClient:
         attempts: maximum number of attempts while the server is UNAVAILABLE, with growing pauses.
             Other errors are not retried.
         max_message_bytes: the largest request and answer.
+        recorder: called with each list's request and answer, such as a `RequestRecorder`.
 
     Raises:
         UserError: if an argument is invalid.
@@ -118,6 +119,7 @@ class RankingClient:
         metadata: Mapping[str, str] | None = None,
         attempts: int = MAX_ATTEMPTS,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
+        recorder: Callable[[Any, Any], None] | None = None,
     ):
         if version is not None and label is not None:
             raise UserError(
@@ -130,6 +132,7 @@ class RankingClient:
         self._label = label
         self._metadata = tuple((metadata or {}).items())
         self._max_message_bytes = max_message_bytes
+        self._recorder = recorder
         self._encoder = None if schema is None else RequestEncoder(schema)
         self._channel = open_channel(
             target, tls=tls, attempts=attempts, max_message_bytes=max_message_bytes
@@ -219,7 +222,10 @@ class RankingClient:
                 f"the request for a list of {len(items)} items takes {size:,} bytes; "
                 f"max_message_bytes allows {self._max_message_bytes:,}"
             )
-        return self._call(self._predict, request, deadline)
+        answer = self._call(self._predict, request, deadline)
+        if self._recorder is not None:
+            self._recorder(request, answer)
+        return answer
 
     def _request_encoder(self, deadline: _Deadline) -> RequestEncoder:
         """The encoder of the schema, which is requested from the server where it was not given."""

@@ -1,5 +1,6 @@
-"""Exports trained models as versions that TensorFlow Serving runs."""
+"""Exports trained models as versions that TensorFlow Serving runs; replays their requests."""
 
 from .export import export_model, export_run
+from .skew import SkewRow, measure_skew
 
-__all__ = ["export_model", "export_run"]
+__all__ = ["SkewRow", "export_model", "export_run", "measure_skew"]

@@ -126,8 +126,9 @@ def reference_batches(
     lists: Sequence[bytes],
     explanation: tf.keras.Model | None = None,
     categories: QueryCategories | None = None,
+    name: str = "warm-up list",
 ) -> list[ReferenceBatch]:
-    """Runs the Keras model on serialized lists.
+    """Runs the Keras model on serialized lists; `name` is that of a list in messages.
 
     Raises:
         UserError: if a list does not fit the schema, or if its scores are not finite.
@@ -136,7 +137,7 @@ def reference_batches(
     add_categories = ListCategories(schema, categories)
     for first in range(0, len(lists), _BATCH_SIZE):
         batch = list(lists[first : first + _BATCH_SIZE])
-        features = add_categories(_parsed(schema, batch))
+        features = add_categories(_parsed(schema, batch, name))
         with tf.device("/CPU:0"):
             outputs = scores_by_name(model(features, training=False))
             if explanation is not None:
@@ -144,19 +145,17 @@ def reference_batches(
                 outputs |= {n: v for n, v in explained.items() if names_experts(n)}
         arrays = {name: value.numpy() for name, value in outputs.items()}
         mask = features[MASK].numpy()
-        for name, values in arrays.items():
-            of_lists = names_experts(name) and values.ndim == 2
+        for output, values in arrays.items():
+            of_lists = names_experts(output) and values.ndim == 2
             for row, real in enumerate(mask):
                 if not np.isfinite(values[row] if of_lists else values[row][real]).all():
-                    raise UserError(
-                        f"warm-up list {first + row}: the model's {name} are not finite"
-                    )
+                    raise UserError(f"{name} {first + row}: the model's {output} are not finite")
         parsed = {name: value.numpy() for name, value in features.items()}
         batches.append(ReferenceBatch(first, batch, parsed, arrays))
     return batches
 
 
-def _parsed(schema: FeatureSchema, lists: Sequence[bytes]) -> Features:
+def _parsed(schema: FeatureSchema, lists: Sequence[bytes], name: str) -> Features:
     try:
         return tfr.data.parse_from_example_list(
             tf.constant(lists),
@@ -166,7 +165,7 @@ def _parsed(schema: FeatureSchema, lists: Sequence[bytes]) -> Features:
         )
     except tf.errors.OpError as error:
         reason = " ".join(str(error.message).split())
-        raise UserError(f"a warm-up list does not fit the schema: {reason}") from error
+        raise UserError(f"a {name} does not fit the schema: {reason}") from error
 
 
 def verify(

@@ -17,18 +17,38 @@ from tfr_moe.cli.options import (
     SourceModules,
     stderr,
 )
-from tfr_moe.errors import UserError
+from tfr_moe.errors import EXIT_REJECTED, UserError
 
 
 def check(
     path: Annotated[Path, typer.Argument(help="data set, run, or a version of an exported model")],
+    requests: Annotated[
+        Path | None,
+        typer.Option("--requests", help="request log of the version, to replay: PredictionLogs"),
+    ] = None,
+    run: Annotated[
+        Path | None, typer.Option("--run", help="with --requests: the run of the version")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", help="with --requests: logged lists to compare with")
+    ] = None,
 ) -> None:
     """Verify the files of a data set, run or export.
 
-    Every file is compared with the SHA-256 that was recorded when it was made.
+    Every file is compared with the SHA-256 that was recorded when it was made. With --requests,
+    scores, vocabularies and features of recorded requests are compared with the run and its data
+    instead; exits with 3 if they differ.
 
-    Example: tfr-moe check data
+    Example: tfr-moe check models/shop/7 --requests requests.log --run runs/tuesday
     """
+    if requests is not None:
+        if run is None:
+            raise UserError("--run: is required with --requests")
+        _check_requests(path, requests, run, data)
+        return
+    for option, value in {"--run": run, "--data": data}.items():
+        if value is not None:
+            raise UserError(f"{option}: needs --requests")
     from tfr_moe.schema import MANIFEST_FILE
     from tfr_moe.utils.digests import MODEL_MANIFEST, ManifestForm, check_files
     from tfr_moe.utils.io import read_json
@@ -57,6 +77,19 @@ def check(
     size = sum(digest["bytes"] for digest in digests.values())
     print(f"{path}: {len(digests)} files, {size:,} bytes, as recorded")
     print(f"fingerprint {manifest['fingerprint']}")
+
+
+def _check_requests(version: Path, requests: Path, run: Path, data: Path | None) -> None:
+    """Prints what was compared, differences last."""
+    from tfr_moe.serving.export.skew import measure_skew
+
+    rows = measure_skew(version, requests, run, data)
+    for row in sorted(rows, key=lambda row: row.different > 0):
+        counts = f"{row.different:,} of {row.compared:,} differ"
+        name = row.what if row.name == row.what else f"{row.what} of {row.name}"
+        print(f"{name}: {counts}{f'; {row.example}' if row.example else ''}")
+    if any(row.different for row in rows):
+        raise typer.Exit(EXIT_REJECTED)
 
 
 def synth(

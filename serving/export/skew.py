@@ -1,0 +1,233 @@
+"""Skew between serving and training: recorded requests, replayed with the run and its data.
+
+TensorFlow Serving's request log has a `PredictionLog` for each request, as warm-up files do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tensorflow_serving.apis import input_pb2
+
+from tfr_moe._compat import tf
+from tfr_moe.data.builder import ElwcDatasetBuilder
+from tfr_moe.data.folder import DataFolder
+from tfr_moe.elwc.values import decode_list
+from tfr_moe.errors import UserError
+from tfr_moe.schema import (
+    SCHEMA_FILE,
+    SPLITS,
+    FeatureSchema,
+    shard_files,
+    vocabulary_file,
+)
+from tfr_moe.training import LoadedRun, load_run
+
+from ..model_store import ServedModel
+from ..versions import EXTRA, read_log
+from .signatures import DEFAULT, INPUT, PREDICT, RANK, SCORES
+from .verify import reference_batches
+
+TOLERANCE = 1e-4
+"""Allowed difference of scores and numbers, absolute and relative: float32 on other machines."""
+
+
+class SkewRow(NamedTuple):
+    """What was compared.
+
+    Attributes:
+        name: `scores`, `schema`, or a feature.
+        what: `scores`, `schema`, `vocabulary` or `values`.
+        compared: number of lists, features or entries.
+        different: how many of them differ.
+        example: the first difference.
+    """
+
+    name: str
+    what: str
+    compared: int
+    different: int
+    example: str = ""
+
+
+class _List(NamedTuple):
+    """A serialized list and the scores that it was answered with, in the order of its items."""
+
+    record: bytes
+    scores: np.ndarray
+
+
+def measure_skew(
+    version: str | Path, requests: str | Path, run: str | Path, data: str | Path | None = None
+) -> list[SkewRow]:
+    """Replays recorded requests.
+
+    Scores are those of the recorded answers, or of the exported version where the log has none.
+    They are compared with those of the run's Keras model, which reads the lists as it reads
+    training data. The values of each feature are compared with those of the list of the same ID in
+    the data: every value of an item there must be one of the request's, in any order of the items.
+
+    Args:
+        version: `MODELS/NAME/<version>`, an export of the run.
+        requests: TFRecord file of `PredictionLog`s.
+        run: the run that is served.
+        data: data set with the logged lists of the requests; None compares no values.
+
+    Returns:
+        A row for the scores, the schema, each vocabulary, and with data each feature.
+
+    Raises:
+        UserError: for files that cannot be read, a log without requests for lists, or requests of
+            another schema.
+    """
+    version, run = Path(version), Path(run)
+    loaded, served = load_run(run), ServedModel(version.parent.name, version)
+    lists = list(_answered(read_log(Path(requests)), served))
+    if not lists:
+        raise UserError(f"requests {requests}: has no lists for {PREDICT} or {RANK}")
+    rows = [
+        _score_row(lists, loaded),
+        _schema_row(FeatureSchema.load(version / EXTRA / SCHEMA_FILE), loaded.schema),
+        *_vocabulary_rows(version, run, loaded.schema),
+    ]
+    if data is not None:
+        rows += _value_rows(lists, loaded.schema, DataFolder(data))
+    return rows
+
+
+def _answered(logs: Sequence[Any], served: ServedModel) -> Iterator[_List]:
+    """The lists of the requests for `predict` and `rank`, with their served scores."""
+    for log in logs:
+        request = log.request
+        signature = request.model_spec.signature_name or DEFAULT
+        if signature not in (DEFAULT, PREDICT, RANK) or INPUT not in request.inputs:
+            continue
+        response = log.response if SCORES in log.response.outputs else served.predict(request)
+        outputs = {name: tf.make_ndarray(value) for name, value in response.outputs.items()}
+        scores = outputs[SCORES]
+        if "order" in outputs:  # best first; -1 at padding, which stays behind the items
+            order = outputs["order"]
+            by_item = np.argsort(np.where(order < 0, order.shape[1], order), axis=1)
+            scores = np.take_along_axis(scores, by_item, axis=1)
+        yield from map(_List, tf.make_ndarray(request.inputs[INPUT]).tolist(), scores)
+
+
+def _score_row(lists: Sequence[_List], run: LoadedRun) -> SkewRow:
+    records = [one.record for one in lists]
+    batches = reference_batches(
+        run.ranker(), run.schema, records, categories=run.categories, name="request"
+    )
+    different, largest, example = 0, 0.0, ""
+    for batch in batches:
+        for row, expected in enumerate(batch.outputs[SCORES]):
+            number = batch.first + row
+            size = int(batch.features["example_list_mask"][row].sum())
+            served, trained = lists[number].scores[:size], expected[:size]
+            if not np.allclose(served, trained, rtol=TOLERANCE, atol=TOLERANCE):
+                different += 1
+                gap = float(np.abs(served - trained).max())
+                if gap > largest:
+                    largest = gap
+                    example = f"request {number}: off by {gap:.4g}, the largest difference"
+    return SkewRow("scores", "scores", len(lists), different, example)
+
+
+def _schema_row(served: FeatureSchema, trained: FeatureSchema) -> SkewRow:
+    before = {feature.name: feature for feature in trained.features}
+    now = {feature.name: feature for feature in served.features}
+    names = [name for name in before | now if before.get(name) != now.get(name)]
+    return SkewRow("schema", "schema", len(before | now), len(names), ", ".join(names))
+
+
+def _vocabulary_rows(version: Path, run: Path, schema: FeatureSchema) -> Iterator[SkewRow]:
+    """Compares the vocabularies inside of the export with those of the run, entry by entry."""
+    for feature in schema.features:
+        path = version / "assets" / Path(vocabulary_file(feature.name)).name
+        if feature.has_vocabulary and path.is_file():
+            served, trained = (
+                one.read_text(encoding="utf-8").splitlines()
+                for one in (path, run / vocabulary_file(feature.name))
+            )
+            size = max(len(served), len(trained))
+            padded = [words + [""] * (size - len(words)) for words in (served, trained)]
+            pairs = list(zip(*padded, strict=True))
+            wrong = [f"entry {n}: {a!r}, run {b!r}" for n, (a, b) in enumerate(pairs, 1) if a != b]
+            yield SkewRow(feature.name, "vocabulary", size, len(wrong), *wrong[:1])
+
+
+def _value_rows(
+    lists: Sequence[_List], schema: FeatureSchema, data: DataFolder
+) -> Iterator[SkewRow]:
+    """Compares the values of each feature with those of the same list in the data."""
+    requests = {_list_id(schema, one.record): one.record for one in lists}
+    requests.pop("", None)
+    logged = _logged(data, set(requests), schema)
+    pairs = [
+        (name, decode_list(schema, requests[name]), decode_list(schema, record))
+        for name, record in logged.items()
+    ]
+    for feature in schema.features:
+        wrong = []
+        for name, (context, items), (logged_context, logged_items) in pairs:
+            sides = [
+                [side[feature.name] for side in ([own] if feature.scope == "context" else rows)]
+                for own, rows in ((context, items), (logged_context, logged_items))
+            ]
+            if odd := unmatched(*sides):
+                wrong.append(f"list {name}: data {_text(odd[0])}, request {_short(sides[0])}")
+        yield SkewRow(feature.name, "values", len(pairs), len(wrong), *wrong[:1])
+
+
+def _short(values: Sequence[Any]) -> str:
+    return f"{', '.join(map(_text, values[:3]))}{', …' if values[3:] else ''}"
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else repr(value)
+
+
+def _list_id(schema: FeatureSchema, record: bytes) -> str:
+    context = input_pb2.ExampleListWithContext.FromString(record).context
+    ids = context.features.feature[schema.list_id].bytes_list.value
+    return ids[0].decode("utf-8") if ids else ""
+
+
+def _logged(data: DataFolder, names: set[str], schema: FeatureSchema) -> Mapping[str, bytes]:
+    """The records of the data with one of the list IDs."""
+    builder, found = ElwcDatasetBuilder(data), {}
+    for split in SPLITS:
+        if shard_files(data.path, split):
+            for record in builder.serialized_lists(split).as_numpy_iterator():
+                if (name := _list_id(schema, record)) in names:
+                    found[name] = record
+    if not found:
+        raise UserError(f"data {data.path}: has no list with the ID of a request")
+    return found
+
+
+def unmatched(request: Sequence[Any], data: Sequence[Any]) -> list[Any]:
+    """The values of the data that the request does not have, each counted as often as it occurs.
+
+    Example:
+        >>> unmatched([3.0, 1.0, 1.0], [1.0, 3.0]), unmatched(["a", "b"], ["a", "a"])
+        ([], ['a'])
+    """
+    left, missing = list(request), []
+    for value in data:
+        equal = next((n for n, one in enumerate(left) if _equal(one, value)), None)
+        if equal is None:
+            missing.append(value)
+        else:
+            del left[equal]
+    return missing
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(other, float):
+        return bool(np.isclose(one, other, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True))
+    if isinstance(other, list) and other and isinstance(other[0], float):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return bool(one == other)
