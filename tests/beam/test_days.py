@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from tests.beam import logs
 from tfr_moe.beam import BuildOptions, build
+from tfr_moe.cli import main
 from tfr_moe.data import DataFolder, join_days
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SPLITS, description_files
@@ -188,3 +190,15 @@ def test_a_data_set_by_days_is_named_where_one_data_set_is_needed(three_days, tm
     with pytest.raises(UserError, match="is one data set, not one by days"):
         append(tmp_path, DAYS[0], out="one")
     assert one.is_dir()
+
+
+def test_check_reads_every_day(three_days, tmp_path, capsys):
+    copy = tmp_path / "data"
+    shutil.copytree(three_days, copy)
+    assert main(["check", str(copy)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines[::2]] == [str(copy / "days" / d) for d in DAYS]
+    shard = next((copy / "days" / DAYS[1]).glob("train-*"))
+    shard.write_bytes(shard.read_bytes()[:-1])
+    assert main(["check", str(copy)]) == 2
+    assert f"{DAYS[1]}: {shard.name}" in capsys.readouterr().err

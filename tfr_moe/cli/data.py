@@ -33,7 +33,7 @@ def check(
         Path | None, typer.Option("--data", help="with --requests: logged lists to compare with")
     ] = None,
 ) -> None:
-    """Verify the files of a data set, run or export.
+    """Verify the files of a data set (of all days, if by days), run or export.
 
     Every file is compared with the SHA-256 that was recorded when it was made. With --requests,
     scores, vocabularies and features of recorded requests are compared with the run and its data
@@ -49,12 +49,21 @@ def check(
     for option, value in {"--run": run, "--data": data}.items():
         if value is not None:
             raise UserError(f"{option}: needs --requests")
+    from tfr_moe.schema import MANIFEST_FILE, days_of
+
+    if not path.is_dir():
+        raise UserError(f"{path}: no such folder")
+    days = {} if (path / MANIFEST_FILE).is_file() else days_of(path)
+    for folder in days.values() or [path]:
+        _check_folder(folder)
+
+
+def _check_folder(path: Path) -> None:
+    """Prints what a folder has, if its files are as recorded."""
     from tfr_moe.schema import MANIFEST_FILE
     from tfr_moe.utils.digests import MODEL_MANIFEST, ManifestForm, check_files
     from tfr_moe.utils.io import read_json
 
-    if not path.is_dir():
-        raise UserError(f"{path}: no such folder")
     if (path / "saved_model.pb").is_file():
         kind, manifest = "model", read_json(path / MODEL_MANIFEST, ManifestForm) or {}
     else:
