@@ -97,7 +97,7 @@ def summarize(
         ],
         "weeks": [compared([values[day] for day in week]) for week in weeks],
         "month": compared(list(values.values())),
-        "seconds": {way: _seconds(settings, months, way) for way in WAYS},
+        "seconds": {way: seconds_of(settings, months, way) for way in WAYS},
         "broken": broken_summary(broken),
     }
 
@@ -108,14 +108,14 @@ def _published(months: Mapping[tuple[str, int], Result], day: int) -> dict[str, 
     return {way: decision for way, decision in decided.items() if decision is not None}
 
 
-def _seconds(
+def seconds_of(
     settings: MonthSettings, months: Mapping[tuple[str, int], Result], way: str
 ) -> dict[str, float]:
-    """Mean over the runs of all days and seeds, and its sum over the month, mean over seeds."""
+    """Median over the runs of all days and seeds, and the sum of a month, median over seeds."""
     rows = [months[way, seed]["seconds"] for seed in range(1, settings.runs + 1)]
     trained = [seconds for row in rows for seconds in row if seconds]
-    total = sum(trained) / len(rows)
-    return {"a_day": float(np.mean(trained)) if trained else 0.0, "month": total}
+    a_day = float(np.median(trained)) if trained else 0.0
+    return {"a_day": a_day, "month": float(np.median([sum(row) for row in rows]))}
 
 
 def broken_summary(results: Sequence[Result]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from experiments.common.settings import StudySettings
 from experiments.studies.month.log import LogOptions, day_name
@@ -39,7 +39,7 @@ class MonthSettings(StudySettings):
         with_settings: settings that override those of the model.
     """
 
-    runs: int = Field(3, ge=1)
+    runs: int = Field(5, ge=1)
     days: int = Field(28, ge=2)
     window: int = Field(7, ge=1)
     lists: int = Field(800, ge=20)
@@ -54,6 +54,12 @@ class MonthSettings(StudySettings):
         "small": {"runs": 2, "days": 3, "window": 2, "lists": 60, "broken": 2, "epochs": 1},
     }
     MAY_GROW: ClassVar[frozenset[str]] = frozenset({"runs"})
+
+    @model_validator(mode="after")
+    def _check_broken(self) -> MonthSettings:
+        if self.broken > self.days:
+            raise ValueError(f"broken must be at most days={self.days}")
+        return self
 
     @property
     def first(self) -> int:

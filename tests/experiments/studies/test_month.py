@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 from experiments.__main__ import main
+from experiments.common.settings import choose
 from experiments.studies.month.data import make_days
 from experiments.studies.month.log import day_name
 from experiments.studies.month.page import broken_rows, daily_rows, weekly_rows
-from experiments.studies.month.results import broken_summary, compared
+from experiments.studies.month.results import broken_summary, compared, seconds_of
 from experiments.studies.month.settings import Folders, MonthSettings, of_day
 from tfr_moe.data import DataFolder
+from tfr_moe.errors import UserError
 from tfr_moe.utils import read_json
 
 TINY = MonthSettings(days=3, window=1, lists=100, broken=2)
@@ -39,6 +41,17 @@ def test_the_broken_day_is_in_no_window_and_a_rerun_builds_what_is_missing(tmp_p
     assert dict(make_days(TINY, folders)) == drifted
     assert DataFolder(folders.window(3)).fingerprint == fingerprint
     assert of_day(folders.data, 3).stat().st_mtime_ns == before
+
+
+def test_a_broken_day_that_is_none_of_the_days_is_rejected():
+    with pytest.raises(UserError, match="broken must be at most days=5"):
+        choose(MonthSettings, "default", ["days=5"])
+
+
+def test_seconds_are_medians_of_the_days_with_a_run():
+    settings = MonthSettings(runs=2)
+    months = {("warm", 1): {"seconds": [2.0, 0.0, 4.0]}, ("warm", 2): {"seconds": [9.0, 3.0, 0.0]}}
+    assert seconds_of(settings, months, "warm") == {"a_day": 3.5, "month": 9.0}
 
 
 def both(values):
