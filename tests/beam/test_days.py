@@ -194,11 +194,15 @@ def test_a_data_set_by_days_is_named_where_one_data_set_is_needed(three_days, tm
 
 def test_check_reads_every_day(three_days, tmp_path, capsys):
     copy = tmp_path / "data"
-    shutil.copytree(three_days, copy)
-    assert main(["check", str(copy)]) == 0
+    shutil.copytree(three_days / "days", copy)
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(copy)])
+    assert ended.value.code == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines[::2]] == [str(copy / "days" / d) for d in DAYS]
     shard = next((copy / "days" / DAYS[1]).glob("train-*"))
     shard.write_bytes(shard.read_bytes()[:-1])
-    assert main(["check", str(copy)]) == 2
-    assert f"{DAYS[1]}: {shard.name}" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(copy)])
+    message = capsys.readouterr().err
+    assert ended.value.code == 2 and DAYS[1] in message and shard.name in message
