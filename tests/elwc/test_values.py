@@ -125,6 +125,14 @@ def test_what_is_no_number_is_rejected_by_column(value: Any):
         to_number("price", value)
 
 
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [("True", 1), ("false", 0), ("TRUE", 1), (" False ", 0), (True, 1), (np.bool_(False), 0)],
+)
+def test_booleans_and_their_texts_are_1_and_0(value: Any, number: float):
+    assert to_number("in_stock", value) == number
+
+
 @pytest.mark.parametrize("value", ["inf", "-inf", "1e39", float("inf"), 1e300, 10**400])
 def test_what_does_not_fit_float32_is_rejected(value: Any):
     with pytest.raises(RowError, match="column 'price': expected a finite number"):

@@ -17,6 +17,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope
 
 LIST_SEPARATOR = "|"
+_BOOLEANS = {"true": 1.0, "false": 0.0}
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 _FIRST_MILLISECONDS = 1e11  # as seconds, the year 5138; as milliseconds, 1973
 _FIRST_DATE, _LAST_DATE = 19000101, 20991231
@@ -50,17 +51,22 @@ def is_missing(value: Any) -> bool:
 
 
 def to_number(column: str, value: Any) -> float:
-    """Returns a number or its text as a finite float32.
+    """Returns a number, a boolean, or the text of one of them as a finite float32.
+
+    Example:
+        >>> to_number("price", "9.50"), to_number("in_stock", "True")
+        (9.5, 1.0)
 
     Raises:
         RowError: for text that is no number, and for infinities.
     """
+    number: float | None
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     except (TypeError, ValueError):
-        number = None
+        number = _BOOLEANS.get(value.strip().lower()) if isinstance(value, str) else None
     # Python reads the text 1_000 as a number; in a log it is an error, or an ID.
     if number is None or (isinstance(value, str) and "_" in value):
         raise RowError(f"column {column!r}: expected a number, got {value!r}")
