@@ -55,7 +55,21 @@ def test_kinds_and_scopes():
 def test_one_row_that_differs_makes_a_feature_of_items():
     rows = frame()
     rows.loc[ROWS - 1, "age"] = 99.0
-    assert inferred(rows)[1].feature("age").scope == "example"
+    decisions, schema = inferred(rows)
+    assert schema.feature("age").scope == "example"
+    # 51 of the 60 lists begin with another age than the most frequent one.
+    assert decisions["age"].warning
+    assert decisions["age"].reason.startswith(
+        "differs within 1 of 60 lists only; if it belongs to the list, set its scope to context "
+        "in the schema"
+    )
+
+
+def test_a_rare_value_of_the_items_is_not_taken_for_one_of_the_list():
+    promotion = np.zeros(ROWS)
+    promotion[[1, 4, 9]] = 1.0  # differs within lists 0, 1, 2; only list 1 begins with it
+    decision = inferred(frame(promotion=promotion))[0]["promotion"]
+    assert (decision.reason, decision.warning) == ("differs within lists", False)
 
 
 def test_scopes_are_checked_over_all_rows_in_any_order():

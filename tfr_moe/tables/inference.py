@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe.errors import UserError
-from tfr_moe.tables.arrow import Ids, are_numbers, are_times, arrow, column_of, encode, to_table
+from tfr_moe.tables.arrow import are_numbers, are_times, arrow, column_of, encode, to_table
 from tfr_moe.tables.hierarchy import ITEM, Decision, choose_hierarchy
+from tfr_moe.tables.row_lists import RowLists
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,12 +28,13 @@ _POSITION_NAME = re.compile(r"^(display_)?(position|rank|slot)$", re.IGNORECASE)
 _POSITION = "looks like the display position, which is no feature; give it as `position`"
 _TIME = "is a time; give it as `time`, or derive features such as an age in days"
 _SPLITS = {"train", "validation", "test"}
-_BLOCK = 1 << 18
 _SAMPLE = 100_000
 _SKEW = 2.0
 _INDICATED = 0.01
 """Numbers with a larger share of missing values get an indicator."""
 _CHANCE = 1e-6
+_FEW_LISTS = 0.05
+_CONTEXT = "lists only; if it belongs to the list, set its scope to context in the schema"
 _MIN_POSITIVES = 50
 
 
@@ -52,40 +54,6 @@ class Inference(NamedTuple):
     def warnings(self) -> list[Decision]:
         """The decisions that someone should look at."""
         return [decision for decision in self.decisions if decision.warning]
-
-
-class _Lists(NamedTuple):
-    """Rows ordered by list: row numbers, and whether a row continues the list of the row before."""
-
-    rows: NDArray[np.int64]
-    continues: NDArray[np.bool_]
-
-    @property
-    def first_rows(self) -> NDArray[np.int64]:
-        return self.rows[~self.continues]
-
-    def constant(self, values: NDArray[Any]) -> bool:
-        """Whether all rows of each list have the same value; stops at the first that differs."""
-        for start in range(0, len(self.rows), _BLOCK):
-            ordered = values[self.rows[max(start - 1, 0) : start + _BLOCK]]
-            inside = self.continues[max(start - 1, 0) + 1 : start + _BLOCK]
-            if (inside & (ordered[1:] != ordered[:-1])).any():
-                return False
-        return True
-
-    def counts_up(self, values: NDArray[np.float64]) -> bool:
-        """Whether each list has the numbers from 1 to its length, by their first two moments."""
-        starts = np.flatnonzero(~self.continues)
-        lengths = np.diff(np.append(starts, len(self.rows))).astype(np.float64)
-        ordered = values[self.rows]
-        if not np.array_equal(np.maximum.reduceat(ordered, starts), lengths):
-            return False
-        if (ordered < 1).any() or (ordered % 1 != 0).any():
-            return False
-        sums, squares = np.add.reduceat(ordered, starts), np.add.reduceat(ordered**2, starts)
-        return np.array_equal(sums, lengths * (lengths + 1) / 2) and np.array_equal(
-            squares, lengths * (lengths + 1) * (2 * lengths + 1) / 6
-        )
 
 
 class _WarnedError(Exception):
@@ -138,7 +106,7 @@ def infer_schema(
         column_of(table, name)
     if not table.num_rows:
         raise UserError("the data frame has no rows")
-    lists = _lists(encode(table.column(list_id)))
+    lists = RowLists.of(encode(table.column(list_id)).codes)
     if not lists.continues.any():
         raise UserError(f"list_id {list_id!r}: every list has one row; its items share an ID")
     first = table.column(time).drop_null()[:1].to_pylist() if time else []
@@ -187,12 +155,6 @@ def infer_schema(
     return Inference(schema, decisions)
 
 
-def _lists(ids: Ids) -> _Lists:
-    rows = np.argsort(ids.codes, kind="stable")
-    ordered = ids.codes[rows]
-    return _Lists(rows, np.concatenate([[False], ordered[1:] == ordered[:-1]]))
-
-
 def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
     values = _as_numbers(table.column(name))
     if values is None:
@@ -221,7 +183,7 @@ class _Scan:
         keep: columns that are features in any case.
     """
 
-    def __init__(self, lists: _Lists, relevant: dict[str, NDArray[np.bool_]], keep: set[str]):
+    def __init__(self, lists: RowLists, relevant: dict[str, NDArray[np.bool_]], keep: set[str]):
         self._lists = lists
         self._relevant = relevant
         self.keep = keep
@@ -238,7 +200,8 @@ class _Scan:
             return None, Decision(name, "ignored", str(error), True)
         except UserError as error:
             return None, Decision(name, "ignored", str(error), name in self.keep)
-        return feature, Decision(name, f"{feature['scope']} {feature['kind']}", reason)
+        outcome = f"{feature['scope']} {feature['kind']}"
+        return feature, Decision(name, outcome, reason, _CONTEXT in reason)
 
     def _feature(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any], str]:
         types = arrow().types
@@ -267,9 +230,9 @@ class _Scan:
             self._check_leak(numbers, ~missing & (numbers != 0))
             if not missing.any() and self._lists.counts_up(numbers):
                 raise _WarnedError(f"counts from 1 in every list: {_POSITION}")
-        scope = self._scope(np.where(missing, np.inf, numbers))
+        scope, why = self._scope(np.where(missing, np.inf, numbers))
         feature: dict[str, Any] = {"name": name, "scope": scope, "kind": "numeric"}
-        reasons = [self._why(scope)]
+        reasons = [why]
         sample = present[:: max(1, len(present) // _SAMPLE)]
         if sample.min() >= 0 and sample.max() > 10 and _skewness(sample) > _SKEW:
             feature["transform"] = "log1p"
@@ -297,10 +260,10 @@ class _Scan:
             if are_numbers(ids.words):
                 raise _WarnedError("is text that looks like numbers; convert it to numbers")
         joined = sum(SEPARATOR in str(w) for w in ids.words[: _SAMPLE if distinct else 0])
-        scope = self._scope(ids.codes)
+        scope, why = self._scope(ids.codes)
         if joined > 0.05 * distinct:
             entries = (part for word in ids.words if word for part in str(word).split(SEPARATOR))
-            return _id_feature(name, scope, "categorical_list", len(set(entries)), self._why(scope))
+            return _id_feature(name, scope, "categorical_list", len(set(entries)), why)
         rows = int((~missing).sum())
         if scope == "context":
             rows = int((~missing[self.first_rows]).sum())
@@ -312,7 +275,7 @@ class _Scan:
                 f"{'lists' if scope == 'context' else 'rows'}"
             )
         self.codes[name] = ids.codes
-        return _id_feature(name, scope, "categorical", distinct, self._why(scope))
+        return _id_feature(name, scope, "categorical", distinct, why)
 
     def _array(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any], str]:
         pc = arrow("compute")
@@ -325,24 +288,28 @@ class _Scan:
         # A row is summarised by a hash of its entries, of which order and number matter.
         position = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         digest = np.bincount(rows, np.nan_to_num(keys) * (position + 1.7), len(lengths)) + lengths
-        scope = self._scope(digest)
+        scope, why = self._scope(digest)
         is_float = arrow().types.is_floating(flat.type)
         if is_float and len(present) and (present == present[0]).all():
             feature = {"name": name, "scope": scope, "kind": "numeric", "width": int(present[0])}
             if len(present) < len(lengths):
                 feature["missing"] = "mean"
-            return feature, f"vectors of {present[0]} numbers; {self._why(scope)}"
+            return feature, f"vectors of {present[0]} numbers; {why}"
         if is_float:
             raise UserError("has arrays of numbers of several lengths")
         distinct = len(np.unique(keys))
-        return _id_feature(name, scope, "categorical_list", distinct, self._why(scope))
+        return _id_feature(name, scope, "categorical_list", distinct, why)
 
-    def _scope(self, values: NDArray[Any]) -> str:
-        return "context" if self._lists.constant(values) else "example"
-
-    @staticmethod
-    def _why(scope: str) -> str:
-        return "one value in each list" if scope == "context" else "differs within lists"
+    def _scope(self, values: NDArray[Any]) -> tuple[str, str]:
+        """Returns the scope of a column and why."""
+        several = self._lists.several_values(values, self._lists.number * _FEW_LISTS)
+        if not several:
+            return "context", "one value in each list"
+        _, counts = np.unique(values[self.first_rows], return_counts=True)
+        # A rare value of the items makes as many lists differ as it begins, or more.
+        if several <= self._lists.number * _FEW_LISTS and several < counts.sum() - counts.max():
+            return "example", f"differs within {several} of {self._lists.number} {_CONTEXT}"
+        return "example", "differs within lists"
 
     def _check_leak(
         self, numbers: NDArray[np.float64] | None, present: NDArray[np.bool_] | None

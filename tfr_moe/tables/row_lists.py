@@ -1,0 +1,67 @@
+"""Which rows of a table form one list."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BLOCK = 1 << 18
+
+
+class RowLists(NamedTuple):
+    """Rows ordered by list: row numbers, and whether a row continues the list of the row before."""
+
+    rows: NDArray[np.int64]
+    continues: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, codes: NDArray[np.int32]) -> RowLists:
+        """Returns the lists of rows by the code of their list."""
+        rows = np.argsort(codes, kind="stable")
+        ordered = codes[rows]
+        return cls(rows, np.concatenate([[False], ordered[1:] == ordered[:-1]]))
+
+    @property
+    def first_rows(self) -> NDArray[np.int64]:
+        """Row number of the first row of each list."""
+        return self.rows[~self.continues]
+
+    @property
+    def number(self) -> int:
+        """Number of lists."""
+        return len(self.rows) - int(self.continues.sum())
+
+    def several_values(self, values: NDArray[Any], limit: float) -> int:
+        """Returns the number of lists whose rows have several values; above `limit` it may stop.
+
+        Example:
+            >>> lists = RowLists.of(np.array([0, 1, 0, 1, 2]))
+            >>> lists.several_values(np.array([5, 6, 5, 7, 8]), limit=9)
+            1
+        """
+        number = np.cumsum(~self.continues)
+        differing: set[int] = set()
+        for start in range(0, len(self.rows), _BLOCK):
+            block = slice(max(start - 1, 0), start + _BLOCK)
+            ordered, continues = values[self.rows[block]], self.continues[block][1:]
+            change = continues & (ordered[1:] != ordered[:-1])
+            differing.update(np.unique(number[block][1:][change]).tolist())
+            if len(differing) > limit:
+                break
+        return len(differing)
+
+    def counts_up(self, values: NDArray[np.float64]) -> bool:
+        """Whether each list has the numbers from 1 to its length, by their first two moments."""
+        starts = np.flatnonzero(~self.continues)
+        lengths = np.diff(np.append(starts, len(self.rows))).astype(np.float64)
+        ordered = values[self.rows]
+        if not np.array_equal(np.maximum.reduceat(ordered, starts), lengths):
+            return False
+        if (ordered < 1).any() or (ordered % 1 != 0).any():
+            return False
+        sums, squares = np.add.reduceat(ordered, starts), np.add.reduceat(ordered**2, starts)
+        return np.array_equal(sums, lengths * (lengths + 1) / 2) and np.array_equal(
+            squares, lengths * (lengths + 1) * (2 * lengths + 1) / 6
+        )
