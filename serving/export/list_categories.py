@@ -54,8 +54,9 @@ class ListCategories:
         tree = self._schema.hierarchy
         if tree is None or not self._schema.item_categories:
             return features
-        parents, children = (features[name][..., 0] for name in self._schema.item_categories)
-        real = features[MASK] & (children != "")
+        names = self._schema.item_categories
+        parents, children = (_one_more(features[name][..., 0], "") for name in names)
+        real = _one_more(features[MASK], False) & (children != "")
         keys = tf.strings.to_hash_bucket_fast(tf.strings.join([parents, children], "\0"), 1 << 62)
         same = (keys[:, :, tf.newaxis] == keys[:, tf.newaxis, :]) & real[:, tf.newaxis, :]
         counts = tf.where(real, tf.reduce_sum(tf.cast(same, tf.int32), -1), 0)
@@ -73,3 +74,8 @@ class ListCategories:
             for name, value in zip(names, pair, strict=True)
         }
         return {**features, **derived}
+
+
+def _one_more(values: tf.Tensor, value: str | bool) -> tf.Tensor:
+    """Appends a column [B, L + 1], so that requests without items have a column too."""
+    return tf.concat([values, tf.fill([tf.shape(values)[0], 1], value)], axis=1)

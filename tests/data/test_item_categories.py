@@ -85,7 +85,8 @@ def test_a_build_and_a_frame_agree(tmp_path):
     manifest, folder = logs.run(
         tmp_path, path, schema={**DESCRIBED, "time": None}, test_fraction=0.0
     )
-    assert manifest["noted"] == {"lists without a category of the majority": 16}
+    note = "lists in which no category has the majority; they get the most frequent one"
+    assert manifest["noted"] == {note: 16}
     stored = FeatureSchema.load(folder / "schema.json")
     for record in logs.records(folder):
         context, items = decode_list(stored, record)
@@ -121,6 +122,12 @@ def test_requests_get_the_category_of_training():
     own = encode({"age": 30, "list_top": "B", "list_sub": "z"}, [{"top": "A", "sub": "x"}])
     found = RequestParser(schema()).lists(tf.constant([own]))
     assert found["list_sub"].numpy().tolist() == [[b"z"]]
+
+
+def test_a_request_without_items_has_no_category():
+    request = RequestEncoder(schema()).encode({"age": 30}, [])
+    served = RequestParser(schema()).lists(tf.constant([request]))
+    assert served["list_sub"].numpy().tolist() == [[b""]]
 
 
 def test_categories_of_items_are_found_in_a_log():
