@@ -51,7 +51,7 @@ LISTS = {
 }
 TABLE = {"boots": ["A", "x"], "hats": ["B", "y"]}
 NO_CLICKS = "lists without clicks of their query in training, which have the most frequent category"
-NO_MAJORITY = "lists without a category of the majority"
+NO_MAJORITY = "lists in which no category has the majority; they get the most frequent one"
 
 
 def rows_of(*splits):
@@ -129,9 +129,9 @@ def test_a_frame_has_the_same(tmp_path):
         f"3 of 6 train {NO_CLICKS}",
         f"1 of 6 train {NO_MAJORITY}",
     ]
-    test, lists = scoring_data(
-        pd.DataFrame(rows_of("test")), schema(), "test", True, categories=data.categories
-    )
+    frame, notes = pd.DataFrame(rows_of("test")), []
+    test, lists = scoring_data(frame, schema(), "test", True, notes.append, data.categories)
+    assert notes == [f"1 of 2 {NO_CLICKS}"]
     for splits in (data.splits, test.splits):
         for split, parsed in splits.items():
             parents, children = (

@@ -303,7 +303,8 @@ def _add_categories(
     for name, split in splits.items():
         notes = ItemCategories(schema, split).add(clicks, training=name == "train")
         for note, number in notes.items():
-            log(f"{number} of {len(split.row_splits) - 1} {name} {note}")
+            which = f"{name} " if len(splits) > 1 else ""
+            log(f"{number} of {len(split.row_splits) - 1} {which}{note}")
 
 
 def parse(

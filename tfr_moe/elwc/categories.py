@@ -17,7 +17,7 @@ from tfr_moe.elwc.values import float_features, id_features
 from tfr_moe.elwc.wire import ids_entry
 from tfr_moe.schema import FeatureSchema, QueryCategories
 
-NO_MAJORITY = "lists without a category of the majority"
+NO_MAJORITY = "lists in which no category has the majority; they get the most frequent one"
 NO_CLICKS = "lists without clicks of their query in training, which have the most frequent category"
 
 Text = TypeVar("Text", str, bytes)
