@@ -8,7 +8,8 @@ from rich.console import Console
 import tfr_moe
 from tests.tiny import SCHEMA, shop_log, write_data_folder
 from tfr_moe import Ranker
-from tfr_moe.comparison import training
+from tfr_moe.cli import main
+from tfr_moe.comparison import run, training
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SPLITS
@@ -21,7 +22,7 @@ def folder(tmp_path_factory):
     return write_data_folder(tmp_path_factory.mktemp("compare") / "data", 60, 30, 30)
 
 
-def test_a_comparison_reports_and_does_not_train_again(folder, tmp_path, monkeypatch):
+def test_a_comparison_reports_and_does_not_train_again(folder, tmp_path, monkeypatch, capsys):
     out = tmp_path / "both"
     arguments = {"models": ["lambdamart", "svm_rank"], "budget": "0s", "console": QUIET}
     board = tfr_moe.compare(folder, out, **arguments)
@@ -37,6 +38,14 @@ def test_a_comparison_reports_and_does_not_train_again(folder, tmp_path, monkeyp
 
     monkeypatch.setattr(training, "train_any", fail)
     assert tfr_moe.compare(folder, out, report=False, **arguments) == board
+    monkeypatch.setattr(run, "_report", lambda *_: None)
+    command = ["compare", "--data", str(folder), "--out", str(out), "--models"]
+    with pytest.raises(SystemExit):
+        main([*command, "lambdamart,svm_rank", "--budget", "0s"])
+    best = f"{out}/runs/{board.entries[0].best_run}"
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        f"wrote {out}/report.html; best run of {board.ship}: {best}"
+    )
     with pytest.raises(UserError, match="holds a comparison made with"):
         tfr_moe.compare(folder, out, metric="ndcg", **arguments)
 

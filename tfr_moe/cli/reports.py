@@ -105,7 +105,12 @@ def compare(
     console = Console()
     console.print(board.table(console.width))
     print(f"\n{board.verdict}")
-    stderr().print(f"wrote {out}/report.html", soft_wrap=True, highlight=False)
+    best = next(entry.best_run for entry in board.entries if entry.model == board.ship)
+    stderr().print(
+        f"wrote {out}/report.html; best run of {board.ship}: {out}/runs/{best}",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 def report(
