@@ -140,6 +140,22 @@ def test_many_ids_get_wider_embeddings_and_rare_ones_no_entry():
     assert (feature["embedding_dim"], feature["min_count"]) == (16, 2)
 
 
+def test_titles_of_products_are_a_second_id_and_ignored():
+    product = np.arange(ROWS) % 118
+    rows = frame(title=[f"Stuhl {i}" for i in product], product_id=product)
+    decisions, schema = inferred(rows)
+    assert decisions["title"].outcome == "ignored"
+    assert decisions["title"].reason == (
+        "has one value for each 'product_id', nearly; it would be a second ID of the same"
+    )
+    assert schema.feature("product_id").kind == "categorical"
+    assert "title" not in {feature.name for feature in schema.features}
+    assert inferred(rows, keep=["title"])[1].feature("title").kind == "categorical"
+    # 18 products share a title: 101 titles are less than 90 % of 118 products.
+    rows["title"] = [f"Stuhl {max(i, 17)}" for i in product]
+    assert inferred(rows)[1].feature("title").kind == "categorical"
+
+
 @pytest.mark.parametrize(
     ("column", "reason"),
     [

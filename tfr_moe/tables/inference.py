@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tfr_moe.errors import UserError
 from tfr_moe.tables.arrow import are_numbers, are_times, arrow, column_of, encode, to_table
 from tfr_moe.tables.hierarchy import ITEM, Decision, choose_hierarchy
+from tfr_moe.tables.repeated_ids import repeated_ids
 from tfr_moe.tables.row_lists import RowLists
 
 if TYPE_CHECKING:
@@ -130,6 +131,11 @@ def infer_schema(
         decisions.append(decision)
         if feature is not None:
             features[name] = feature
+    for name, other in scan.repeated_ids().items():
+        del features[name], scan.codes[name]
+        reason = f"has one value for each {other!r}, nearly; it would be a second ID of the same"
+        at = next(i for i, decision in enumerate(decisions) if decision.column == name)
+        decisions[at] = Decision(name, "ignored", reason)
     if time is None:
         decisions = [d._replace(warning=d.warning or d.reason == _TIME) for d in decisions]
     if not features:
@@ -174,6 +180,10 @@ def _as_numbers(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
     return column.cast("float64", safe=False).to_numpy()
 
 
+def _is_id(name: str) -> bool:
+    return _ID_NAME.search(name) is not None
+
+
 class _Scan:
     """Decides on one column after the other.
 
@@ -203,6 +213,12 @@ class _Scan:
         outcome = f"{feature['scope']} {feature['kind']}"
         return feature, Decision(name, outcome, reason, _CONTEXT in reason)
 
+    def repeated_ids(self) -> dict[str, str]:
+        """Returns the columns of IDs to leave out, with the name of the column they repeat."""
+        preferred = sorted(self.codes, key=lambda name: (name not in self.keep, not _is_id(name)))
+        repeated = repeated_ids(self.codes, preferred)
+        return {name: other for name, other in repeated.items() if name not in self.keep}
+
     def _feature(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any], str]:
         types = arrow().types
         kind = column.type
@@ -215,7 +231,7 @@ class _Scan:
         if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
             return self._array(name, column)
         numbers = _as_numbers(column)
-        if numbers is None or (types.is_integer(kind) and _ID_NAME.search(name)):
+        if numbers is None or (types.is_integer(kind) and _is_id(name)):
             return self._ids(name, column)
         return self._numeric(name, numbers)
 
