@@ -70,7 +70,7 @@ def board_of(baseline=None, seeds=2, **values):
     """Equal runs of each model on four lists, ordered by these values."""
     results = {model: [result(of_lists)] * seeds for model, of_lists in values.items()}
     runs = {
-        model: {f"{model}/{seed}": {**RUN, "seconds": 30.0 - i} for seed in range(seeds)}
+        model: {f"{model}/{seed}": {**RUN, "seconds": 30.0 - 10 * i} for seed in range(seeds)}
         for i, model in enumerate(values)
     }
     rates = dict.fromkeys(values)
@@ -94,7 +94,7 @@ def test_one_run_of_each_model_names_no_winner():
     assert level == "One training run each decides nothing: another may differ by more than that."
     assert (
         "*" not in won
-        and advice == "Ship moe, or dnn if cost matters: it trains in 29 s instead of 30 s."
+        and advice == "Ship moe, or dnn if cost matters: it trains in 20 s instead of 30 s."
     )
 
 
@@ -103,7 +103,16 @@ def test_without_a_significant_difference_the_cheapest_is_named():
     assert board.headline == "No significant winner: moe leads"
     _, level, advice = board.verdict.splitlines()
     assert level.startswith("Not significantly different from moe: dnn, svm_rank.")
-    assert advice == "Ship moe, or svm_rank if cost matters: it trains in 28 s instead of 30 s."
+    assert advice == "Ship moe, or svm_rank if cost matters: it trains in 10 s instead of 30 s."
+
+
+@pytest.mark.parametrize(("seconds", "cheaper"), [(8.0, False), (7.9, True)])
+def test_a_fifth_less_time_is_no_reason_to_ship_another_model(seconds, cheaper):
+    runs = {"moe": {"moe/1": RUN}, "dnn": {"dnn/1": {**RUN, "seconds": seconds}}}
+    values = {"moe": [result([0.7, 0.8])], "dnn": [result([0.6, 0.7])]}
+    board = make_leaderboard("mrr", values, values, runs, dict.fromkeys(values))
+    assert board.verdict.endswith("it trains in 8 s instead of 10 s.") is cheaper
+    assert board.verdict.endswith("Ship moe.") is not cheaper
 
 
 def test_a_model_that_is_level_with_one_that_is_no_reference_does_not_win():

@@ -17,6 +17,8 @@ from tfr_moe.utils.console import Column, fitted_table
 
 TOWERS = ("dnn", "wide_dnn", "mlp")
 """The single towers."""
+_CHEAPER = 0.8
+"""A model is named as cheaper if it trains in less than this share of the time."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +246,7 @@ def _verdict(
     fastest = min([best, *level], key=lambda entry: entry.seconds)
     advice = f"Ship {best.model}"
     short, long = f"{fastest.seconds:.0f} s", f"{best.seconds:.0f} s"
-    if short != long:
+    if short != long and fastest.seconds < _CHEAPER * best.seconds:
         advice += f", or {fastest.model} if cost matters: it trains in {short} instead of {long}"
     return headline, "\n".join([*lines, sentence, f"{advice}."])
 
