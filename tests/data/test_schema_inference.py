@@ -258,6 +258,12 @@ def test_files_in_another_encoding_or_with_semicolons_are_rejected(tmp_path):
     log.write_text("q;buy;brand\n1;0;a\n")
     with pytest.raises(UserError, match=r"'q' is missing; .*are the columns separated by commas"):
         infer_schema(read_table(log), list_id="q", label="buy")
+    log.write_text("q;buy;brand\n1;0;a,b\n")
+    with pytest.raises(UserError) as caught:
+        read_table(log)
+    assert str(caught.value) == (
+        f"{log}: cannot be read (the header is one column; are the columns separated by commas?)"
+    )
 
 
 def test_lists_of_one_row_have_no_scopes():

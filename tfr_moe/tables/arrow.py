@@ -223,5 +223,8 @@ def read_table(path: str | Path) -> pa.Table:
             if plain.endswith((".jsonl", ".ndjson", ".json")):
                 return arrow("json").read_json(file)
     except (OSError, EOFError, pa.ArrowException) as error:
-        raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())})") from error
+        reason = " ".join(str(error).split())
+        if "Expected 1 columns" in reason:  # the header has no comma, but another row has
+            reason = "the header is one column; are the columns separated by commas?"
+        raise UserError(f"{path}: cannot be read ({reason})") from error
     raise UserError(f"{path}: unknown file type; the name must end in {FILES}")
