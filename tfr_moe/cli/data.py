@@ -33,11 +33,11 @@ def check(
         Path | None, typer.Option("--data", help="with --requests: logged lists to compare with")
     ] = None,
 ) -> None:
-    """Verify the files of a data set (of all days, if by days), run or export.
+    """Verify the files of a data set, run or export.
 
-    Every file is compared with the SHA-256 that was recorded when it was made. With --requests,
-    scores, vocabularies and features of recorded requests are compared with the run and its data
-    instead; exits with 3 if they differ.
+    Every file is compared with the SHA-256 that was recorded when it was made; in a data set by
+    days, the files of all days. With --requests, scores, vocabularies and features of recorded
+    requests are compared with the run and its data instead; exits with 3 if they differ.
 
     Example: tfr-moe check models/shop/7 --requests requests.log --run runs/tuesday
     """
