@@ -15,6 +15,7 @@ from rich.table import Table
 from experiments.common.comparisons import (
     ModelComparison,
     by_metric,
+    difference_chart,
     difference_table,
     model_comparison_table,
     model_comparisons,
@@ -33,6 +34,7 @@ from experiments.common.tuned_runs import (
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import PerListResult, summarize
+from tfr_moe.report import write_figure
 from tfr_moe.utils import write_json
 
 CONFIGS = Path(__file__).parent / "configs"
@@ -128,7 +130,10 @@ def pairs_of(
 def run_table(
     name: str, folder: str, settings: TunedRunSettings, context: StudyContext
 ) -> Sequence[RenderableType]:
-    """Runs what is missing of a table, writes `results.json` and returns the tables to print."""
+    """Runs what is missing of a table and returns the tables to print.
+
+    Writes `results.json`, and `differences.svg` with the differences from the first reference.
+    """
     data = context.need_data()
     need_hierarchy(data)
     table = load_table(Path(settings.configs) / folder, ModelTable)
@@ -142,6 +147,9 @@ def run_table(
         context.out / "results.json",
         {"rows": summary, "claims": [dataclasses.asdict(one) for one in comparisons]},
     )
+    if drawn := [one for one in comparisons if one.reference == rows[0].name]:
+        family = next(iter(by_metric(drawn).values()))
+        write_figure([difference_chart(family, table.title)], context.out / "differences.svg")
     title = f"{name}: {table.title}; {settings.split} lists, mean over {settings.runs} seeds ± 95 %"
     if table.has_paper_numbers:
         title += ", the paper's in brackets"

@@ -17,6 +17,7 @@ from statsmodels.stats.multitest import multipletests
 
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import Comparison, PerListResult, compare
+from tfr_moe.report import Chart, Line, chart
 
 HEADINGS = ("model", "minus", "difference [95 %]", "p", "runs")
 
@@ -135,6 +136,26 @@ def model_comparison_table(comparisons: Sequence[ModelComparison]) -> Table:
         cells = (one.model, one.reference, _difference(one), p_text(one.holm), runs)
         table.add_row(*map(escape, cells))
     return table
+
+
+def difference_chart(comparisons: Sequence[ModelComparison], title: str) -> Chart:
+    """Draws the differences from one reference by one metric, in points, from the top down."""
+    drawn = comparisons[::-1]
+    points = [100 * one.comparison.difference for one in drawn]
+    ends = [(100 * one.comparison.low, 100 * one.comparison.high) for one in drawn]
+    best = max(comparisons, key=lambda one: one.comparison.difference)
+    lines = [Line("", pair, (row, row), kind="curve", colour=0) for row, pair in enumerate(ends)]
+    lines.append(Line("", points, range(len(points)), kind="points", colour=0))
+    return chart(
+        lines,
+        f"{best.model} is highest, {_difference(best)} from {best.reference}",
+        f"{best.metric} minus that of {best.reference}, points, with 95 % intervals",
+        "",
+        title=title,
+        y_names=[one.model for one in drawn],
+        include=((0.0,), ()),
+        rule=((0.0, -math.inf), (0.0, math.inf)),
+    )
 
 
 def difference_table(comparisons: Sequence[ModelComparison]) -> Table:

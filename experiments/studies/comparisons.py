@@ -2,8 +2,9 @@
 
 `compare-models` has a row for each model that takes a category tree or none, with the first paper's
 settings; towers, embeddings and the loss come from `with_settings`. `adv-hsc-moe-variants` changes
-one setting of a mixture at a time. `complete-journey` compares towers of equal cost on the lists of
-`experiments.datasets.complete_journey`.
+one setting of a mixture at a time. Two compare towers of equal cost: `complete-journey` on the
+lists of `experiments.datasets.complete_journey`, `category-tastes` on generated logs in which
+categories differ.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from experiments.common.tuned_runs import TunedRunSettings
 
 CONFIGS = Path(__file__).parent / "configs"
 MODELS, VARIANTS = "compare-models", "adv-hsc-moe-variants"
-JOURNEY = "complete-journey"
+JOURNEY, TASTES = "complete-journey", "category-tastes"
 
 
 class ComparisonSettings(TunedRunSettings):
@@ -40,6 +41,12 @@ class JourneySettings(VariantSettings):
     learning_rates: tuple[float, ...] = Field((5e-4, 1e-3, 2e-3), min_length=1)
 
 
+class TasteSettings(VariantSettings):
+    """Settings of the generated logs; the test is on later logs of the same world (`test_data`)."""
+
+    learning_rates: tuple[float, ...] = Field((5e-3, 1e-2, 2e-2), min_length=1)
+
+
 STUDIES = {
     MODELS: Study(
         ComparisonSettings, functools.partial(run_table, MODELS, "models"), needs_data=True
@@ -49,5 +56,8 @@ STUDIES = {
     ),
     JOURNEY: Study(
         JourneySettings, functools.partial(run_table, JOURNEY, "complete_journey"), needs_data=True
+    ),
+    TASTES: Study(
+        TasteSettings, functools.partial(run_table, TASTES, "category_tastes"), needs_data=True
     ),
 }

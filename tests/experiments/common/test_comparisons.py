@@ -1,11 +1,14 @@
 """Comparisons of kinds of models: families corrected together, and their tables."""
 
+import re
+
 import numpy as np
 import pytest
 
 from experiments.common.comparisons import (
     HEADINGS,
     by_metric,
+    difference_chart,
     difference_table,
     holm,
     model_comparison_table,
@@ -73,3 +76,18 @@ def test_the_table_of_many_models_has_a_column_for_each_reference_and_stars_what
     assert model == ["b", "c"]
     assert minus_a == ["+0.1000 [+0.1000, +0.1000] *"] * 2
     assert minus_b == ["", "+0.0000 [+0.0000, +0.0000]"]
+
+
+def test_the_chart_draws_each_difference_where_its_number_is():
+    values = {"a": [0.5, 0.7], "b": [0.6, 0.8], "c": [0.3, 0.5]}  # +10 and -20 points from a
+    results = {name: [result(np.array(mrr), np.array(mrr))] for name, mrr in values.items()}
+    found = model_comparisons(results, [("b", "a"), ("c", "a")], ["mrr"])
+    drawn = difference_chart(found, "two models")
+    assert [name for _, name in drawn.y_ticks] == ["c", "b"]
+    assert drawn.finding.startswith("b is highest, +0.1000")
+    tick = {float(text): at for at, text in drawn.x_ticks}
+    per_point = (tick[10] - tick[0]) / 10
+    c, b = re.findall(r"M([\d.]+) ([\d.]+)m", drawn.series[-1].marks)
+    assert float(b[0]) == pytest.approx(tick[10], abs=0.1)
+    assert float(c[0]) == pytest.approx(tick[0] - 20 * per_point, abs=0.1)
+    assert float(b[1]) < float(c[1])  # the first row is above
