@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def signatures_of(meta_graph: Any) -> dict[str, Any]:
     return {name: value for name, value in named if not name.startswith("__saved_model")}
 
 
-def read_log(path: Path, name: str = "request log") -> list[Any]:
+def read_log(path: Path, name: str = "request log") -> Iterator[Any]:
     """The `PredictLog`s of a file, each a request and perhaps its response; `name` is for errors.
 
     Raises:
@@ -86,9 +87,10 @@ def read_log(path: Path, name: str = "request log") -> list[Any]:
     from tfr_moe._compat import tf
 
     with reading(f"{name} {path}"):
-        records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
-        logs = [prediction_log_pb2.PredictionLog.FromString(record) for record in records]
-    return [log.predict_log for log in logs if log.HasField("predict_log")]
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            log = prediction_log_pb2.PredictionLog.FromString(record)
+            if log.HasField("predict_log"):
+                yield log.predict_log
 
 
 def read_warmup(path: Path) -> list[Any]:

@@ -1,11 +1,8 @@
-"""Skew between serving and training: recorded requests, replayed with the run and its data.
-
-TensorFlow Serving's request log has a `PredictionLog` for each request, as warm-up files do.
-"""
+"""Skew between serving and training: recorded requests, replayed with the run and its data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +25,8 @@ from tfr_moe.training import LoadedRun, load_run
 
 from ..model_store import ServedModel
 from ..versions import EXTRA, read_log
-from .signatures import DEFAULT, INPUT, PREDICT, RANK, SCORES
+from .recorded import lists_of
+from .signatures import PREDICT, RANK, SCORES
 from .verify import reference_batches
 
 TOLERANCE = 1e-4
@@ -98,21 +96,20 @@ def measure_skew(
     return rows
 
 
-def _answered(logs: Sequence[Any], served: ServedModel) -> Iterator[_List]:
+def _answered(logs: Iterable[Any], served: ServedModel) -> Iterator[_List]:
     """The lists of the requests for `predict` and `rank`, with their served scores."""
     for log in logs:
-        request = log.request
-        signature = request.model_spec.signature_name or DEFAULT
-        if signature not in (DEFAULT, PREDICT, RANK) or INPUT not in request.inputs:
+        lists = lists_of(log.request)
+        if not lists:
             continue
-        response = log.response if SCORES in log.response.outputs else served.predict(request)
+        response = log.response if SCORES in log.response.outputs else served.predict(log.request)
         outputs = {name: tf.make_ndarray(value) for name, value in response.outputs.items()}
         scores = outputs[SCORES]
         if "order" in outputs:  # best first; -1 at padding, which stays behind the items
             order = outputs["order"]
             by_item = np.argsort(np.where(order < 0, order.shape[1], order), axis=1)
             scores = np.take_along_axis(scores, by_item, axis=1)
-        yield from map(_List, tf.make_ndarray(request.inputs[INPUT]).tolist(), scores)
+        yield from map(_List, lists, scores)
 
 
 def _score_row(lists: Sequence[_List], run: LoadedRun) -> SkewRow:

@@ -6,7 +6,7 @@ from tfr_moe.utils.lazy import lazy_names
 __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "drift": ("DriftRow", "measure_drift"),
+        "drift": ("DriftRow", "RecordedLists", "measure_drift"),
         "drift_limits": ("DriftLimits",),
     },
 )

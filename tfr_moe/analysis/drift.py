@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
@@ -21,6 +21,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     MASK,
     SPLITS,
+    FeatureSchema,
     Statistics,
     shard_files,
 )
@@ -73,6 +74,18 @@ class DriftRow:
     mean: float | None
     reference_mean: float | None
     exceeded: dict[str, float]
+
+
+class RecordedLists(NamedTuple):
+    """Lists without labels to compare with a reference, such as those of recorded requests.
+
+    Attributes:
+        name: in messages.
+        batches: features [B, n] and [B, L, n] and the mask [B, L], by the reference's schema.
+    """
+
+    name: str
+    batches: Iterable[Mapping[str, Array]]
 
 
 def psi(reference: Array, current: Array) -> float:
@@ -190,35 +203,40 @@ def _words(path: str) -> list[bytes]:
     return [line for line in Path(path).read_bytes().split(b"\n") if line]
 
 
-def _collect(
-    folder: DataFolder,
-    groups: _Groups,
-    of_reference: _Collected | None = None,
-) -> _Collected:
-    """Reads all lists of a data set once; the first ones of the reference define the bins."""
+def _collect_reference(folder: DataFolder, groups: _Groups) -> _Collected:
+    """Reads all lists of the reference once; the first ones define the bins."""
     batches = _batches(folder)
     first: list[dict[str, Array]] = []
-    if of_reference is None:
-        while sum(len(b[MASK]) for b in first) < _SAMPLE and (batch := next(batches, None)):
-            first.append(batch)
-        if not first:
-            raise UserError(f"data {folder.path}: has no lists")
-        statistics = folder.statistics
-        histograms = _histograms(folder, first, len(groups))
-    else:
-        statistics = of_reference.statistics
-        histograms = {name: one.empty() for name, one in of_reference.histograms.items()}
-    lists = np.zeros(len(groups), np.int64)
-    for batch in chain(first, batches):
-        group = groups(batch)
-        lists += np.bincount(group, minlength=len(groups))
-        for name, column in values_of(folder.schema, statistics, batch):
-            if name in histograms:
-                stored = column.values if column.stored is None else column.stored
-                histograms[name].add(column.values, group[column.lists], stored)
-    if not lists.sum():
+    while sum(len(b[MASK]) for b in first) < _SAMPLE and (batch := next(batches, None)):
+        first.append(batch)
+    if not first:
         raise UserError(f"data {folder.path}: has no lists")
-    return _Collected(histograms, lists, statistics)
+    empty = _Collected(
+        _histograms(folder, first, len(groups)), np.zeros(len(groups), np.int64), folder.statistics
+    )
+    return _count(empty, folder.schema, chain(first, batches), groups, f"data {folder.path}")
+
+
+def _count(
+    into: _Collected,
+    schema: FeatureSchema,
+    batches: Iterable[Mapping[str, Array]],
+    groups: _Groups,
+    where: str,
+) -> _Collected:
+    """Reads lists once and counts their values; only columns that they have are in the result."""
+    found = set()
+    for batch in batches:
+        group = groups(batch)
+        into.lists[:] += np.bincount(group, minlength=len(groups))
+        for name, column in values_of(schema, into.statistics, batch):
+            if name in into.histograms:
+                found.add(name)
+                stored = column.values if column.stored is None else column.stored
+                into.histograms[name].add(column.values, group[column.lists], stored)
+    if not into.lists.sum():
+        raise UserError(f"{where}: has no lists")
+    return into._replace(histograms={n: h for n, h in into.histograms.items() if n in found})
 
 
 def _histograms(
@@ -237,7 +255,7 @@ def _histograms(
 
 def measure_drift(
     reference: str | Path | DataFolder,
-    current: str | Path | DataFolder,
+    current: str | Path | DataFolder | RecordedLists,
     limits: DriftLimits | None = None,
 ) -> list[DriftRow]:
     """Compares two data sets, over all lists and by top category.
@@ -250,7 +268,8 @@ def measure_drift(
 
     Args:
         reference: data set, such as that of the model in production.
-        current: data set of today; features that only it has are ignored.
+        current: data set of today, whose features that only it has are ignored; or recorded lists,
+            without labels.
         limits: None for the defaults.
 
     Returns:
@@ -260,21 +279,33 @@ def measure_drift(
         UserError: for a data set without lists, or without a column of the reference.
     """
     limits = limits or DriftLimits()
-    before, now = open_data(reference), open_data(current)
-    _check_same_columns(before, now)
+    before = open_data(reference)
+    schema, where, batches = _current(before, current)
     limits.check_names([LENGTH, *before.schema.labels, *(f.name for f in before.schema.features)])
     groups = _Groups(before)
-    old = _collect(before, groups)
-    new = _collect(now, groups, old)
+    old = _collect_reference(before, groups)
+    empty = {name: histogram.empty() for name, histogram in old.histograms.items()}
+    none = _Collected(empty, np.zeros(len(groups), np.int64), old.statistics)
+    new = _count(none, schema, batches, groups, where)
     selected = [(ALL, np.arange(len(groups)))]
     for number, name in enumerate(groups.names, start=1):
         if min(old.lists[number], new.lists[number]) >= limits.min_lists:
             selected.append((name.decode("utf-8", "replace"), np.array([number])))
     return [
         _row(column, category, index, old, new, limits.of(column))
-        for column in old.histograms
+        for column in new.histograms
         for category, index in selected
     ]
+
+
+def _current(
+    reference: DataFolder, current: str | Path | DataFolder | RecordedLists
+) -> tuple[FeatureSchema, str, Iterable[Mapping[str, Array]]]:
+    if isinstance(current, RecordedLists):
+        return reference.schema, current.name, current.batches
+    now = open_data(current)
+    _check_same_columns(reference, now)
+    return now.schema, f"data {now.path}", _batches(now)
 
 
 def _check_same_columns(before: DataFolder, now: DataFolder) -> None:

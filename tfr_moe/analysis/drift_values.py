@@ -30,12 +30,15 @@ class Values(NamedTuple):
 def values_of(
     schema: FeatureSchema, statistics: Statistics, batch: Mapping[str, Array]
 ) -> Iterator[tuple[str, Values]]:
-    """The values of all columns of a batch, by the statistics of the reference."""
+    """The values of all columns of a batch, by the statistics of the reference.
+
+    Recorded lists have no labels.
+    """
     mask = batch[MASK]
     lists = np.arange(len(mask))
     items = np.nonzero(mask)[0]
     yield LENGTH, Values(mask.sum(axis=1).astype(np.float64), lists)
-    for label in schema.labels:
+    for label in (name for name in schema.labels if name in batch):
         yield label, Values(batch[label][mask][:, 0].astype(np.float64), items)
     scopes: tuple[Scope, ...] = ("context", "example")
     for scope in scopes:

@@ -20,7 +20,9 @@ def drift(
     reference: Annotated[
         Path, typer.Option("--reference", help="data set to compare with, such as the live model's")
     ],
-    current: Annotated[Path, typer.Option("--current", help="data set of today")],
+    current: Annotated[
+        Path, typer.Option("--current", help="data set of today, or a file of recorded requests")
+    ],
     limits: Limits = None,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="also write the numbers as JSON")
@@ -29,18 +31,28 @@ def drift(
 ) -> None:
     """Compare the data of today with a reference.
 
-    Exits with 3 if a limit is exceeded.
+    Exits with 3 if a limit is exceeded. Requests are `PredictionLog`s, as the client records them
+    and as TensorFlow Serving logs them; they have no labels.
 
     Example: tfr-moe drift --reference data/monday --current data/tuesday
     """
-    from tfr_moe.analysis.drift import measure_drift
+    from tfr_moe.analysis.drift import RecordedLists, measure_drift
     from tfr_moe.analysis.drift_limits import DriftLimits
     from tfr_moe.analysis.drift_table import drift_table
     from tfr_moe.evaluation import plain
     from tfr_moe.utils.io import write_json
 
     allowed = DriftLimits() if limits is None else DriftLimits.load(limits)
-    rows = measure_drift(reference, current, allowed)
+    if current.is_file():
+        from tfr_moe.data.folder import DataFolder
+        from tfr_moe.serving.export.recorded import recorded_batches
+
+        folder = DataFolder(reference)
+        name = f"requests {current}"
+        recorded = RecordedLists(name, recorded_batches(current, folder))
+        rows = measure_drift(folder, recorded, allowed)
+    else:
+        rows = measure_drift(reference, current, allowed)
     console = Console()
     console.print(drift_table(rows, console.width))
     if json_file is not None:
