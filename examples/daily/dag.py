@@ -2,10 +2,10 @@
 
 Airflow's variables name what the steps need: `ranker_python`, the Python that has tfr_moe;
 `ranker_logs`, the folder of logs, whose files start with their day; `ranker_schema`;
-`ranker_work`, the folder of data, runs and models; and for the labels `ranker_server`, HOST:PORT of
-TensorFlow Serving, and `ranker_models_config`, the file that it reads. A task fails if a check did
-not pass (exit code 3): the steps after it do not run, and the live version stays. Without a
-scheduler:
+`ranker_work`, the folder of data, runs and models; `ranker_options`, if there are more options of
+`run_day.py`, such as `--config`; and for the labels `ranker_server`, HOST:PORT of TensorFlow
+Serving, and `ranker_models_config`, the file that it reads. A task fails if a check did not pass
+(exit code 3): the steps after it do not run, and the live version stays. Without a scheduler:
 
     airflow dags test ranker 2024-06-02
 """
@@ -27,7 +27,7 @@ COMMAND = (
     "{{ var.value.ranker_python }} "
     f"{Path(__file__).with_name('run_day.py')} {{{{ ds }}}}"
     " --logs '{{ var.value.ranker_logs }}/{{ ds }}*' --schema {{ var.value.ranker_schema }}"
-    " --work {{ var.value.ranker_work }} --step "
+    " --work {{ var.value.ranker_work }} {{ var.value.get('ranker_options', '') }} --step "
 )
 LABELS = (
     "{{ var.value.ranker_python }} "
