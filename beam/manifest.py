@@ -134,7 +134,7 @@ def manifest(
         "ids_with_line_breaks": counts.get(("ids_with_line_breaks",), 0),
         "list_length": _lengths(_named(counts, "length")),
         "max_list_size": options.max_list_size,
-        "warnings": _warnings(options, splits, counts),
+        "warnings": _warnings(options, split, splits, counts),
     }
 
 
@@ -167,10 +167,11 @@ def _lengths(counts: dict[int, int]) -> dict[str, float]:
     return {"min": min(counts), "mean": items / lists, "max": max(counts)}
 
 
-def _warnings(options: BuildOptions, splits: dict[str, Any], counts: Counts) -> list[str]:
+def _warnings(options: BuildOptions, by: str, splits: dict[str, Any], counts: Counts) -> list[str]:
     fractions = {"validation": options.validation_fraction, "test": options.test_fraction}
+    remedy = ": the lists have too few different times; split by hash" if by == "time" else ""
     found = [
-        f"the {name} split is empty"
+        f"the {name} split is empty{remedy}"
         for name, fraction in fractions.items()
         if fraction and not splits[name]["lists"] and options.like is None
     ]

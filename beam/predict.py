@@ -40,7 +40,7 @@ from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.console import ProgressCallback
 from tfr_moe.utils.digests import check_model_files
 from tfr_moe.utils.failures import load_saved_model, reason_of
-from tfr_moe.utils.io import working_directory
+from tfr_moe.utils.io import check_free_file, working_directory
 
 __all__ = ["PredictOptions", "predict"]
 
@@ -132,10 +132,7 @@ def predict(options: PredictOptions, progress: ProgressCallback | None = None) -
 
 @contextmanager
 def _working_folder(out: Path, overwrite: bool) -> Iterator[Path]:
-    if out.is_dir():
-        raise UserError(f"out {out}: is a folder, expected a file")
-    if out.exists() and not overwrite:
-        raise UserError(f"out {out}: already exists; choose another name or set overwrite")
+    check_free_file(out, overwrite)
     with working_directory(out) as folder:
         (folder / "rejects").mkdir()
         yield folder

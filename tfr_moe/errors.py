@@ -45,12 +45,15 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     Example:
         >>> did_you_mean("prize", ["price", "brand"])
         "did you mean 'price'?"
+        >>> did_you_mean("hidden_dims", ["tower_hidden_dims", "expert_hidden_dims"])
+        "did you mean 'tower_hidden_dims' or 'expert_hidden_dims'?"
     """
     names = [str(each) for each in known]
     if len(names) == 1 and re.search(r"[;\t]", names[0]):
         return "are the columns separated by commas?"
-    close = difflib.get_close_matches(str(name), names, n=1)
-    return f"did you mean {close[0]!r}?" if close else ""
+    ending = [each for each in names if each.endswith(f"_{name}")]
+    close = ending or difflib.get_close_matches(str(name), names, n=1)
+    return f"did you mean {' or '.join(map(repr, close[:3]))}?" if close else ""
 
 
 def named(location: Sequence[int | str], data: Any) -> str:

@@ -168,7 +168,7 @@ def test_all_formats_and_another_runner_give_the_same_rows(run, tmp_path):
     }
 
 
-def test_the_command_prints_one_line(run, run_python, tmp_path):
+def test_the_command_prints_what_it_loads_and_what_it_wrote(run, run_python, tmp_path):
     table, out = write_table(tmp_path / "rows.csv", table_rows()), tmp_path / "scores.csv"
     arguments = ["predict", "--run", str(run), "--input", str(table), "--item-id", "sku"]
     done = run_python(f"from tfr_moe.cli import main; main({[*arguments, '--out', str(out)]!r})")
@@ -178,7 +178,7 @@ def test_the_command_prints_one_line(run, run_python, tmp_path):
     # stop it.
     greeting = re.compile(r"WARNING: All log messages before absl|[IW]\d{4} ")
     told = [line for line in done.stderr.splitlines() if not greeting.match(line)]
-    assert told == [f"wrote {out}: {rows} of {rows} rows in {LISTS} lists"]
+    assert told == [f"loading {run}", f"wrote {out}: {rows} of {rows} rows in {LISTS} lists"]
     assert done.stdout == ""
 
 
@@ -208,7 +208,7 @@ def test_what_can_not_work_is_rejected_in_one_line_and_leaves_nothing(run, tmp_p
         ("--run .*no such run", {"run": tmp_path}),
         ("--model .* not an exported model", {"run": None, "model": tmp_path}),
         ("must end in .csv", {"out": tmp_path / "s.txt"}),
-        ("already exists", {"out": tmp_path / "there.csv"}),
+        ("exists already", {"out": tmp_path / "there.csv"}),
         ("missing column 'nope'", {"item_id": "nope"}),
         ("--item-id: required.*brand", {"item_id": None}),
         ("no file matches", {"input_pattern": str(tmp_path / "*.jsonl")}),

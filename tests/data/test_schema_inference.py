@@ -240,6 +240,14 @@ def test_errors_name_the_column(roles, message):
     assert str(caught.value).startswith(message)
 
 
+def test_two_words_as_a_label_are_named():
+    rows = frame(sold=["yes", "no"] * (len(frame()) // 2))
+    expected = "label 'sold': expected numbers, got text 'no' and 'yes'; map them to 0 and 1"
+    with pytest.raises(UserError) as caught:
+        inferred(rows, label="sold")
+    assert str(caught.value) == expected
+
+
 @pytest.mark.parametrize("kind", ["text", "datetime64"])
 def test_a_time_without_its_role_is_warned_of(kind):
     days = pd.date_range("2024-03-01", periods=LISTS).repeat(ITEMS)

@@ -247,6 +247,11 @@ def predict(
 
     Example: tfr-moe predict --run runs/moe --input items.csv --out scores.csv
     """
+    from tfr_moe.utils.io import check_free_file
+
+    check_free_file(out, overwrite)
+    stderr().print(f"loading {run or model}", highlight=False, soft_wrap=True, markup=False)
+
     from tfr_moe.cli.data import loss_lines
     from tfr_moe.cli.prediction import predict as run_predict
     from tfr_moe.utils.console import progress_bar

@@ -164,7 +164,11 @@ def infer_schema(
 def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
     values = _as_numbers(table.column(name))
     if values is None:
-        kind = re.sub("(large_)?string", "text", str(table.column(name).type))
+        column = table.column(name)
+        kind = re.sub("(large_)?string", "text", str(column.type))
+        words = sorted(str(word) for word in column.drop_null().unique().to_pylist())
+        if len(words) == 2:
+            kind += f" {words[0]!r} and {words[1]!r}; map them to 0 and 1"
         raise UserError(f"label {name!r}: expected numbers, got {kind}")
     return values
 

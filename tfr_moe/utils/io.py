@@ -135,6 +135,21 @@ def check_free(out: Path, overwrite: str | None = None) -> None:
         raise UserError(f"{out}: is not overwritten, because it holds no {overwrite}")
 
 
+def check_free_file(out: Path, overwrite: bool) -> None:
+    """Checks that a new file can have a name, before long work.
+
+    Raises:
+        UserError: if `out` is a folder, or it exists and may not be replaced.
+
+    Example:
+        >>> check_free_file(Path("nothing_of_this_name.csv"), overwrite=False)
+    """
+    if out.is_dir():
+        raise UserError(f"{out}: is a folder, must be a file")
+    if out.exists() and not overwrite:
+        raise UserError(f"{out}: exists already; give another name or overwrite it")
+
+
 def make_folder(path: Path, name: str, new: bool = False) -> None:
     """Makes a folder and its parents.
 
