@@ -205,7 +205,7 @@ def test_what_can_not_work_is_rejected_in_one_line_and_leaves_nothing(run, tmp_p
     out = tmp_path / "s.csv"
     for message, arguments in (
         ("either --run or --model", {"run": None}),
-        ("--run .*no such run", {"run": tmp_path}),
+        ("run .*no such run", {"run": tmp_path}),
         ("--model .* not an exported model", {"run": None, "model": tmp_path}),
         ("must end in .csv", {"out": tmp_path / "s.txt"}),
         ("exists already", {"out": tmp_path / "there.csv"}),

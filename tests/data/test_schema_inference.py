@@ -240,6 +240,15 @@ def test_errors_name_the_column(roles, message):
     assert str(caught.value).startswith(message)
 
 
+def test_an_id_of_items_as_the_list_id_is_warned_of():
+    item = np.arange(ROWS)
+    item[: ROWS // 4] = 0  # one item occurs often, the others once
+    decisions, _ = inferred(frame(item=item), list_id="item")
+    assert decisions["item"].warning
+    assert decisions["item"].reason == "99% of its lists have one row; is it the ID of an item?"
+    assert not inferred(frame())[0]["q"].warning
+
+
 def test_two_words_as_a_label_are_named():
     rows = frame(sold=["yes", "no"] * (len(frame()) // 2))
     expected = "label 'sold': expected numbers, got text 'no' and 'yes'; map them to 0 and 1"

@@ -136,6 +136,15 @@ def test_a_run_that_is_none(capsys, folder, tmp_path):
     assert "no such run" in message
 
 
+def test_a_folder_of_runs_names_them(capsys, tmp_path):
+    for name in ("dnn/1", "dnn/2", "moe/1", "ple/1", "star/1", "star/2"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "config.yaml").write_text("model: dnn\n")
+    message = user_error(capsys, "export", "--run", tmp_path, "--out", tmp_path / "models")
+    runs = ", ".join(str(tmp_path / "runs" / n) for n in ("dnn/1", "dnn/2", "moe/1", "ple/1"))
+    assert f"runs in it: {runs}, {tmp_path / 'runs' / 'star/1'} and 1 more" in message
+
+
 def test_unknown_metric_policy_and_split(capsys, folder, tmp_path):
     base = ["evaluate", "--data", folder / "data", "--run", tmp_path / "none"]
     assert "foo" in user_error(capsys, *base, "--metric", "foo")

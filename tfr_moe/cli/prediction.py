@@ -17,7 +17,7 @@ from tfr_moe.serving.versions import (
     signatures_of,
     versions_of,
 )
-from tfr_moe.training.run_folder import CONFIG_FILE
+from tfr_moe.training.run_folder import config_of
 from tfr_moe.utils.console import ProgressCallback
 from tfr_moe.utils.io import atomic_directory
 
@@ -47,9 +47,7 @@ def _model_of_run(run: Path) -> _Model:
         UserError: if there is no run in the folder.
     """
     path = run / SCHEMA_FILE
-    if not (path.is_file() and (run / CONFIG_FILE).is_file()):
-        raise UserError(f"--run {run}: no such run ({CONFIG_FILE} or {SCHEMA_FILE} is missing)")
-    tasks = load_config(run / CONFIG_FILE).tasks_over(FeatureSchema.load(path))
+    tasks = load_config(config_of(run)).tasks_over(FeatureSchema.load(path))
     return _Model(partial(_save_run, run), path, tuple(sorted(task.name for task in tasks)))
 
 

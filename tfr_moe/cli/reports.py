@@ -70,7 +70,7 @@ def compare(
         typer.Option(
             "--budget",
             help="training time, such as 90s, 30m or 2h: as many seeds as fit, from 2 to 10; "
-            "default: 3 seeds",
+            "reading and evaluation come on top; default: 3 seeds",
         ),
     ] = None,
     metric: Annotated[

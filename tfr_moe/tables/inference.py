@@ -119,7 +119,9 @@ def infer_schema(
     decisions: list[Decision] = []
     for name in table.column_names:
         if name in named:
-            decisions.append(Decision(name, named[name], "as given"))
+            few = name == list_id and lists.single_rows > 0.5
+            reason = f"{lists.single_rows:.0%} of its lists have one row; is it the ID of an item?"
+            decisions.append(Decision(name, named[name], reason if few else "as given", few))
             continue
         if name in set(ignore):
             decisions.append(Decision(name, "ignored", "as given"))

@@ -33,6 +33,17 @@ class RowLists(NamedTuple):
         """Number of lists."""
         return len(self.rows) - int(self.continues.sum())
 
+    @property
+    def single_rows(self) -> float:
+        """Share of the lists that have one row.
+
+        Example:
+            >>> RowLists.of(np.array([0, 1, 0, 2])).single_rows
+            0.6666666666666666
+        """
+        continued = np.concatenate([self.continues[1:], [False]])
+        return float((~self.continues & ~continued).sum() / self.number)
+
     def several_values(self, values: NDArray[Any], limit: float) -> int:
         """Returns the number of lists whose rows have several values; above `limit` it may stop.
 

@@ -38,8 +38,16 @@ def config_of(run: Path) -> Path:
     """
     path = run / CONFIG_FILE
     if not path.is_file():
-        raise UserError(f"run {run}: no such run ({CONFIG_FILE} is missing)")
+        raise UserError(f"run {run}: no such run ({CONFIG_FILE} is missing){_below(run)}")
     return path
+
+
+def _below(folder: Path) -> str:
+    """The end of a message that names up to five runs in a folder of runs."""
+    patterns = ("*", "*/*", "*/*/*")
+    found = sorted(str(path.parent) for p in patterns for path in folder.glob(f"{p}/{CONFIG_FILE}"))
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    return f"; runs in it: {', '.join(found[:5])}{more}" if found else ""
 
 
 class _Data(BaseModel):
