@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,12 +26,49 @@ def named(outputs: Any) -> dict[str, Any]:
     return flat
 
 
+def through_json(config: Any) -> Any:
+    """A configuration, written and read."""
+    return json.loads(json.dumps(config))
+
+
+def through_keras(subject: Any) -> Any:
+    """Serialised and read back by Keras alone, without custom objects."""
+    config = through_json(tf.keras.utils.serialize_keras_object(subject))
+    assert config["registered_name"] == f"tfr_moe>{type(subject).__name__}"
+    return tf.keras.utils.deserialize_keras_object(config)
+
+
+def copied(subject: Any) -> Any:
+    """A new layer or scorer of the same configuration."""
+    if isinstance(subject, tf.keras.layers.Layer):
+        return through_keras(subject)
+    return type(subject).from_config(through_json(subject.get_config()))
+
+
+@contextlib.contextmanager
+def precision(policy: str) -> Iterator[None]:
+    """Sets the global policy."""
+    tf.keras.mixed_precision.set_global_policy(policy)
+    try:
+        yield
+    finally:
+        tf.keras.mixed_precision.set_global_policy("float32")
+
+
 class Begun(NamedTuple):
-    """A model, its untrained weights as they were made, and its first training step."""
+    """A model, its weights as they were made, what is moved by no training, and its first step."""
 
     model: Any
+    weights: list[Any]
     state: list[Any]
     step: Step
+
+
+class Half(NamedTuple):
+    """A model under mixed precision with the shared weights, and those that it was made with."""
+
+    model: Any
+    weights: list[Any]
 
 
 def call_layer(layer: Any, tensors: dict[str, Any]) -> Any:
@@ -68,7 +107,22 @@ class ModelCase:
     @functools.cached_property
     def begun(self) -> Begun:
         """The shared model as seed 1 makes it."""
-        return self.begin(1)
+        return self._begin(self.make())
+
+    @functools.cached_property
+    def again(self) -> Begun:
+        """The same once more, of an object that is a copy by its configuration."""
+        return self._begin(copied(self.make()))
+
+    @functools.cache  # noqa: B019 - a case lives as long as the process
+    def half(self, policy: str) -> Half:
+        """A model under a policy and seed 2, with the weights of the shared one."""
+        tf.keras.utils.set_random_seed(2)
+        with precision(policy):
+            model = self.model()
+        made = model.get_weights()
+        model.set_weights(self.shared.get_weights())
+        return Half(model, made)
 
     @property
     def shared(self) -> Any:
@@ -92,12 +146,13 @@ class ModelCase:
         """What the shared model adds and shows in training on its inputs."""
         return added(self.shared, draw(self.inputs))
 
-    def begin(self, seed: int) -> Begun:
-        """A new model and what it does first, under a seed."""
-        tf.keras.utils.set_random_seed(seed)
-        model = self.model()
+    def _begin(self, subject: Any) -> Begun:
+        """The model of an object and what it does first, under seed 1."""
+        tf.keras.utils.set_random_seed(1)
+        model = self.model(subject)
+        weights = model.get_weights()
         state = [variable.numpy() for variable in model.non_trainable_weights]
-        return Begun(model, state, training_step(model, draw(self.inputs)))
+        return Begun(model, weights, state, training_step(model, draw(self.inputs)))
 
     def model(self, subject: Any = None) -> Any:
         """The model of `subject`, or of a new object."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-
 import numpy as np
 import pytest
 
 from tests.conformance import registry
 from tests.conformance.arrays import MASK, draw
+from tests.conformance.cases import precision
 from tests.conformance.steps import run, training_step
 from tfr_moe._compat import tf
 
@@ -20,28 +18,10 @@ TOLERANCE = {"mixed_float16": 5e-3, "mixed_bfloat16": 4e-2}
 policies = pytest.mark.parametrize("policy", TOLERANCE)
 
 
-@contextlib.contextmanager
-def precision(policy):
-    tf.keras.mixed_precision.set_global_policy(policy)
-    try:
-        yield
-    finally:
-        tf.keras.mixed_precision.set_global_policy("float32")
-
-
-@functools.cache
-def half_model(case, policy):
-    """A model under a policy, with the weights of the one in float32."""
-    with precision(policy):
-        model = case.model()
-    model.set_weights(case.shared.get_weights())
-    return model
-
-
 @policies
 @pytest.mark.parametrize("case", registry.MODELS, ids=registry.by_name)
 def test_outputs_are_near_those_of_float32(case, policy):
-    half = half_model(case, policy)
+    half = case.half(policy).model
     got = run(half, draw(case.inputs))
     assert all(weight.dtype == tf.float32 for weight in half.trainable_weights)
     for name, expected in case.scored.items():
@@ -59,7 +39,7 @@ def test_outputs_are_near_those_of_float32(case, policy):
 @pytest.mark.parametrize("case", registry.MODELS, ids=registry.by_name)
 def test_gradients_in_training_are_finite(case, policy):
     with precision(policy):
-        step = training_step(half_model(case, policy), draw(case.inputs))
+        step = training_step(case.half(policy).model, draw(case.inputs))
     assert np.isfinite(step.total)
     for gradient in step.gradients:
         assert gradient is None or np.isfinite(gradient).all()
@@ -69,7 +49,7 @@ def test_gradients_in_training_are_finite(case, policy):
 def test_a_layers_own_policy_rules_all_its_parts(case):
     layer = case.make()
     own = type(layer).from_config({**layer.get_config(), "dtype": "mixed_bfloat16"})
-    alone, everywhere = case.model(own), half_model(case, "mixed_bfloat16")
+    alone, everywhere = case.model(own), case.half("mixed_bfloat16").model
     alone.set_weights(everywhere.get_weights())
     expected, got = run(everywhere, draw(case.inputs)), run(alone, draw(case.inputs))
     for name in expected:
