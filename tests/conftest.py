@@ -9,16 +9,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 # Collecting after every 700 objects takes a fifth of the time of tests that build Keras models.
-gc.set_threshold(50_000, 20, 50)
+RARELY = (50_000, 20, 50)
+gc.set_threshold(*RARELY)
 # Each test process and those that it starts have one core; more threads of TensorFlow only wait.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 LONG = 5000  # characters of a text that a failure does not print
+# Folders whose files share what is expensive to make: each runs in one process.
+TOGETHER = ("tests/conformance", "tests/report", "tests/serving")
 LONG_FOLDERS = {"end_to_end", "tuning", "serving", "training", "conformance", "report", "beam"}
 
 
@@ -51,6 +55,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return path not in slow, not is_long, -tests[path], str(path)
 
     items.sort(key=rank)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """For `--dist loadfile`: runs the files of some folders in one process."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            folder = (each for each in TOGETHER if nodeid.startswith(f"{each}/"))
+            return next(folder, super()._split_scope(nodeid))
+
+    return Scheduling(config, log)
 
 
 def global_state() -> dict[str, object]:
@@ -109,7 +128,7 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
         set_by_import = {"TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL"}
         inherited = {k: v for k, v in os.environ.items() if k not in set_by_import}
         return subprocess.run(
-            [sys.executable, "-c", source],
+            [sys.executable, "-c", f"import gc; gc.set_threshold{RARELY}\n{source}"],
             env={**inherited, **environment},
             capture_output=True,
             text=True,

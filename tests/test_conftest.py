@@ -9,9 +9,11 @@ import pytest
 
 from tests.conftest import (
     ROOT,
+    TOGETHER,
     global_state,
     pytest_assertrepr_compare,
     pytest_collection_modifyitems,
+    pytest_xdist_make_scheduler,
 )
 from tfr_moe._compat import tf
 
@@ -52,6 +54,18 @@ def test_files_run_whole_and_long_ones_first():
     ]
     pytest_collection_modifyitems(items)
     assert [each.name for each in items] == ["d2", "d1", "c1", "b1", "b2", "a1"]
+
+
+def test_files_of_a_folder_that_shares_much_run_in_one_process():
+    pytest.importorskip("xdist")
+    options = SimpleNamespace(getvalue={"dist": "loadfile", "tx": ["popen"]}.get)
+    scope = pytest_xdist_make_scheduler(options, None)._split_scope
+    assert scope("tests/serving/export/test_a.py::test") == scope("tests/serving/test_b.py::test")
+    assert scope("tests/serving_more/test_a.py::test[a::b]") == "tests/serving_more/test_a.py"
+    assert scope("tests/serving/test_a.py::test") != scope("tests/report/test_a.py::test")
+    assert all((ROOT / folder).is_dir() for folder in TOGETHER)
+    other = SimpleNamespace(getvalue={"dist": "load"}.get)
+    assert pytest_xdist_make_scheduler(other, None) is None
 
 
 @pytest.mark.parametrize("name", ["print options", "dtype policy", "working directory"])
