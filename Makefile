@@ -9,6 +9,8 @@ CODE := tfr_moe beam serving tuning experiments
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 export PYTHON
+# Every test process would compile the package and rewrite the assertions of all tests again.
+unexport PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
