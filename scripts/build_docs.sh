@@ -15,7 +15,7 @@ ln -s "$PWD"/tfr_moe/* "$source"/
 ln -s "$PWD"/beam "$PWD"/serving "$PWD"/tuning "$source"/
 
 cp -R docs/. BUILD_NOTES.md CHANGELOG.md CONTRIBUTING.md "$pages"/
-git ls-files experiments | grep -E '\.(md|png)$' | while read -r file; do
+git ls-files experiments | grep -E '\.(md|png|svg)$' | while read -r file; do
     mkdir -p "$pages/$(dirname "$file")"
     cp "$file" "$pages/$file"
 done

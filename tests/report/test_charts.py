@@ -101,11 +101,11 @@ def test_panels_stand_side_by_side(tmp_path):
         write_figure(panels, tmp_path / f"{name}.svg")
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
     root = ElementTree.parse(tmp_path / "one.svg").getroot()
-    assert root.get("viewBox") == "0 0 1080 252"
+    assert root.get("viewBox") == "0 0 1110 252"
     texts = [element.text for element in root.iter() if element.text]
     assert {"panel a", "panel b", "panel c", "a", "b", "c"} <= set(texts)
     groups = [element.get("transform") for element in root if element.get("transform")]
-    assert groups == ["translate(0 18)", "translate(360 18)", "translate(720 18)"]
+    assert groups == ["translate(0 18)", "translate(370 18)", "translate(740 18)"]
 
 
 def test_a_heat_map_is_written_alone(tmp_path):

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 352.0, 8.0, 178.0
 """The drawing area; wider names on the vertical axis move its left side."""
+WIDTH = 370
+"""Of a chart, with room for half of the last label beyond its right side."""
 COLOURS = 5
 _SHAPES = (
     "m-2.2 0a2.2 2.2 0 1 0 4.4 0a2.2 2.2 0 1 0-4.4 0z",
