@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from tfr_moe._compat import tf
+from tfr_moe.baselines import open_run
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.evaluation.evaluate import open_run, scorer_of
+from tfr_moe.evaluation.evaluate import scorer_of
 from tfr_moe.evaluation.results import evaluate_lists
 from tfr_moe.evaluation.scoring import inference_function, score_dataset
 from tfr_moe.metrics.per_list import ListBatch

@@ -43,7 +43,7 @@ RULES = {
     "analysis reranking tuning": "RUN",
     "synthetic serving.client": "FORMAT",
     "serving": "FORMAT _compat data serving.client",  # development server, load test
-    "serving.export": "MODEL training serving serving.client",
+    "serving.export": "RUN serving serving.client",
     "serving.publish": "RUN analysis serving serving.client serving.export",
     "report": "RUN analysis tuning serving.client serving.export",
     "ranker": "RUN analysis report serving.client serving.export tables",

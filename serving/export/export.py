@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from tfr_moe._compat import tf
+from tfr_moe.baselines import BaselineRun, keras_model, open_run
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.encoder import ListEncoder
@@ -20,13 +21,13 @@ from tfr_moe.elwc.values import RowParser, Values
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SCHEMA_FILE, Feature, FeatureSchema, QueryCategories, Scope
 from tfr_moe.scorers import explanation_model
-from tfr_moe.training import load_run
 from tfr_moe.utils.digests import write_model_manifest
 from tfr_moe.utils.io import atomic_directory
 
 from ..client.request import predict_request
 from ..versions import EXTRA, MAX_VERSION, WARMUP_FILE, versions_of
 from .golden import GOLDEN, golden_list, write_golden
+from .list_categories import Features
 from .parsing import RequestParser
 from .signatures import DEFAULT, INPUT, PREDICT, RANK, Tensors, build, module_of, scores_by_name
 from .verify import reference_batches, verify
@@ -155,10 +156,11 @@ def export_run(
         The folder of the version.
 
     Raises:
-        UserError: as `load_run` and `export_model`.
+        UserError: as `open_run` and `export_model`, and for a baseline without trees.
     """
     console = console or Console(stderr=True)
-    loaded = load_run(run)
+    loaded = open_run(run)
+    ranker = keras_model(loaded)
     folder: DataFolder | None = None
     lists: list[bytes] = []
     try:
@@ -174,13 +176,14 @@ def export_run(
         "metrics": loaded.metrics,
         "data": folder.manifest if folder is not None and folder.num_lists("train") else {},
     }
-    ranker = loaded.ranker()
+    baseline = loaded if isinstance(loaded, BaselineRun) else None
     with console.status(f"exporting {run} and checking it in a fresh process"):
         return export_model(
             ranker,
             loaded.schema,
             out,
-            explanation=explanation_model(ranker),
+            explanation=explanation_model(ranker) if baseline is None else None,
+            reference=None if baseline is None else baseline.score,
             warmup=spread_by_size(lists),
             details=details,
             version=version,
@@ -208,6 +211,7 @@ def export_model(
     out: str | Path,
     *,
     explanation: tf.keras.Model | None = None,
+    reference: Callable[[Features], tf.Tensor] | None = None,
     warmup: Sequence[bytes] = (),
     details: Mapping[str, Any] | None = None,
     version: int | None = None,
@@ -228,6 +232,8 @@ def export_model(
         out: the model's folder, `MODELS/NAME`; clients request NAME.
         explanation: a model with the same inputs that returns scores and experts, see
             `tfr_moe.serving.export.signatures.build`; with it `rank` returns the experts too.
+        reference: the scores that the export must agree with, if not those of `model`: LightGBM's
+            or XGBoost's own.
         warmup: serialized `ExampleListWithContext`s, ideally real ones of several sizes; at most
             500 are used. Without any, lists of defaults are used.
         details: facts to store with the model (data, metrics) as JSON.
@@ -249,13 +255,13 @@ def export_model(
     out = Path(out)
     name, final = out.resolve().name, out / str(free_version(out, version))
     lists = (list(warmup) or example_lists(schema))[: MAX_RECORDS // len(WARMED)]
-    reference = reference_batches(model, schema, lists, explanation, categories)
+    expected = reference_batches(reference or model, schema, lists, explanation, categories)
     tolerance = _tolerance(model)
     serving = build(model, schema, explanation, categories)
     check_operations(serving.signatures.values())
     with atomic_directory(final) as folder:
         tf.saved_model.save(serving.module, str(folder), signatures=serving.signatures)
-        largest = verify(folder, schema, reference, tolerance)
+        largest = verify(folder, schema, expected, tolerance)
         extra = folder / EXTRA
         extra.mkdir()
         write_warmup(extra / WARMUP_FILE, name, WARMED, lists)

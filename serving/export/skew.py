@@ -10,10 +10,12 @@ import numpy as np
 from tensorflow_serving.apis import input_pb2
 
 from tfr_moe._compat import tf
+from tfr_moe.baselines import BaselineRun, open_run
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError
+from tfr_moe.evaluation import scorer_of
 from tfr_moe.schema import (
     SCHEMA_FILE,
     SPLITS,
@@ -21,7 +23,7 @@ from tfr_moe.schema import (
     shard_files,
     vocabulary_file,
 )
-from tfr_moe.training import LoadedRun, load_run
+from tfr_moe.training import LoadedRun
 
 from ..model_store import ServedModel
 from ..versions import EXTRA, read_log
@@ -64,7 +66,7 @@ def measure_skew(
     """Replays recorded requests.
 
     Scores are those of the recorded answers, or of the exported version where the log has none.
-    They are compared with those of the run's Keras model, which reads the lists as it reads
+    They are compared with those of the run's model, which reads the lists as it reads
     training data. The values of each feature are compared with those of the list of the same ID in
     the data: every value of an item there must be one of the request's, in any order of the items.
 
@@ -82,7 +84,7 @@ def measure_skew(
             another schema.
     """
     version, run = Path(version), Path(run)
-    loaded, served = load_run(run), ServedModel(version.parent.name, version)
+    loaded, served = open_run(run), ServedModel(version.parent.name, version)
     lists = list(_answered(read_log(Path(requests)), served))
     if not lists:
         raise UserError(f"requests {requests}: has no lists for {PREDICT} or {RANK}")
@@ -112,10 +114,10 @@ def _answered(logs: Iterable[Any], served: ServedModel) -> Iterator[_List]:
         yield from map(_List, lists, scores)
 
 
-def _score_row(lists: Sequence[_List], run: LoadedRun) -> SkewRow:
+def _score_row(lists: Sequence[_List], run: LoadedRun | BaselineRun) -> SkewRow:
     records = [one.record for one in lists]
     batches = reference_batches(
-        run.ranker(), run.schema, records, categories=run.categories, name="request"
+        scorer_of(run), run.schema, records, categories=run.categories, name="request"
     )
     different, largest, example = 0, 0.0, ""
     for batch in batches:

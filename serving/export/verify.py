@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -123,7 +123,7 @@ class ReferenceBatch(NamedTuple):
 
 
 def reference_batches(
-    model: tf.keras.Model,
+    model: Callable[[Features], Any],
     schema: FeatureSchema,
     lists: Sequence[bytes],
     explanation: tf.keras.Model | None = None,
@@ -141,7 +141,7 @@ def reference_batches(
         batch = list(lists[first : first + _BATCH_SIZE])
         features = add_categories(_parsed(schema, batch, name))
         with tf.device("/CPU:0"):
-            outputs = scores_by_name(model(features, training=False))
+            outputs = scores_by_name(model(features))
             if explanation is not None:
                 explained = explained_by_name(explanation(features, training=False))
                 outputs |= {n: v for n, v in explained.items() if names_experts(n)}

@@ -11,9 +11,12 @@ import pytest
 from rich.console import Console
 
 from tests import tiny
+from tfr_moe.baselines import open_run, train_baseline
 from tfr_moe.cli.prediction import predict
+from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
+from tfr_moe.evaluation import scorer_of
 from tfr_moe.evaluation.scoring import score_dataset
 from tfr_moe.serving.export import export_run
 from tfr_moe.training import load_run, train
@@ -38,12 +41,16 @@ def data(run):
 
 @pytest.fixture(scope="module")
 def expected(run, data):
+    return evaluated(run, data)
+
+
+def evaluated(run, data):
     """List id -> scores in the order of the list, as `evaluate` has them."""
-    loaded = load_run(run)
+    loaded = open_run(run)
     dataset = ElwcDatasetBuilder(DataFolder(data), 7).build_evaluation_dataset("test")
     return {
         name: scores[mask]
-        for batch in score_dataset(loaded.model, dataset, loaded.schema)
+        for batch in score_dataset(scorer_of(loaded), dataset, loaded.schema)
         for name, scores, mask in zip(batch.list_ids, batch.scores, batch.mask, strict=True)
     }
 
@@ -99,6 +106,16 @@ def test_scores_of_a_table_are_those_of_evaluate(run, expected, tmp_path):
     assert counts == totals
     assert_scores_are(read(tmp_path / "s.csv"), expected, LISTS)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "s.csv"]
+
+
+def test_trees_score_a_table_as_their_library(data, tmp_path):
+    run, out = tmp_path / "run", tmp_path / "s.csv"
+    parameters = {"num_iterations": 10, "min_data_in_leaf": 5, "num_leaves": 7}
+    config = make_config({"model": "lambdamart", "library_parameters": parameters})
+    train_baseline(data, run, config, QUIET)
+    table = write_table(tmp_path / "rows.csv", table_rows())
+    predict(run, None, str(table), out, item_id="sku")
+    assert_scores_are(read(out), evaluated(run, data), LISTS)
 
 
 def test_an_exported_model_gives_the_scores_of_its_run(run, data, expected, tmp_path):

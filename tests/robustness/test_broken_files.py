@@ -15,14 +15,13 @@ import pytest
 
 from tests.tiny import SCHEMA, small_config, write_data_folder
 from tfr_moe._compat import tf
-from tfr_moe.baselines import load_baseline, train_baseline
+from tfr_moe.baselines import load_baseline, open_run, train_baseline
 from tfr_moe.baselines.run import MODULES
 from tfr_moe.cli import main
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.data.builder import check_finite
 from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.evaluate import open_run
 from tfr_moe.schema import MASK
 from tfr_moe.training import train
 from tfr_moe.training.callbacks import read_history

@@ -4,6 +4,22 @@
 `tfr_moe[baselines]`.
 """
 
-from tfr_moe.baselines.run import MODULES, BaselineRun, load_baseline, train_any, train_baseline
+from tfr_moe.baselines.run import (
+    MODULES,
+    BaselineRun,
+    keras_model,
+    load_baseline,
+    open_run,
+    train_any,
+    train_baseline,
+)
 
-__all__ = ["MODULES", "BaselineRun", "load_baseline", "train_any", "train_baseline"]
+__all__ = [
+    "MODULES",
+    "BaselineRun",
+    "keras_model",
+    "load_baseline",
+    "open_run",
+    "train_any",
+    "train_baseline",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tfr_moe.baselines.forest import Forest, Node
 from tfr_moe.baselines.rows import (
     Fitted,
     Log,
@@ -49,9 +51,39 @@ class XGBoostRanker:
         """Rows [T, columns] -> scores [T]."""
         return self._booster.inplace_predict(values)
 
+    def forest(self) -> Forest:
+        """The trees up to the best round as TensorFlow operations.
+
+        Raises:
+            UserError: for another booster than `gbtree`, whose trees have weights.
+        """
+        learner = json.loads(self._booster.save_config())["learner"]
+        booster = learner["learner_train_param"]["booster"]
+        if booster != "gbtree":
+            raise UserError(f"xgboost: trees of the booster {booster} cannot be exported")
+        roots = map(json.loads, self._booster.get_dump(dump_format="json"))
+        # A number, from XGBoost 3.1 on a list of one.
+        offset = float(learner["learner_model_param"]["base_score"].strip("[]"))
+        return Forest(roots, _node, offset)
+
     def save(self, path: Path) -> None:
         """Writes XGBoost's own binary format."""
         self._booster.save_model(str(path))
+
+
+def _node(form: dict[str, Any]) -> Node:
+    """Reads a node of XGBoost's JSON."""
+    if "leaf" in form:
+        return Node(form["leaf"])
+    by_number = {child["nodeid"]: child for child in form["children"]}
+    children = by_number[form["yes"]], by_number[form["no"]]
+    column, missing_left = int(form["split"][1:]), form["missing"] == form["yes"]
+    condition = form["split_condition"]
+    if isinstance(condition, list):
+        return Node(0.0, children, column, categories=(*condition,), missing_left=missing_left)
+    # Numbers below the condition go left, so those up to the float32 before it.
+    threshold = float(np.nextafter(np.float32(condition), np.float32(-np.inf)))
+    return Node(0.0, children, column, threshold, missing_left=missing_left)
 
 
 def load(path: Path) -> XGBoostRanker:

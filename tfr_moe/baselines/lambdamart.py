@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tfr_moe.baselines.forest import Forest, Node
 from tfr_moe.baselines.rows import (
     Fitted,
     Log,
@@ -48,6 +49,17 @@ class LambdaMART:
         """Rows [T, columns] -> scores [T]."""
         return self._booster.predict(values)
 
+    def forest(self) -> Forest:
+        """The trees up to the best round as TensorFlow operations.
+
+        Raises:
+            UserError: for trees with linear models in their leaves.
+        """
+        dumped = self._booster.dump_model(num_iteration=self._booster.best_iteration)
+        trees = dumped["tree_info"]
+        scale = 1 / len(trees) if dumped["average_output"] and trees else 1.0
+        return Forest([tree["tree_structure"] for tree in trees], _node, scale=scale)
+
     def save(self, path: Path) -> None:
         """Writes LightGBM's own text format, the trees up to the best round."""
         self._booster.save_model(str(path), num_iteration=self._booster.best_iteration)
@@ -62,6 +74,26 @@ def load(path: Path) -> LambdaMART:
     if "end of parameters" not in path.read_text(encoding="utf-8"):
         raise ValueError("the file is truncated")
     return LambdaMART(library("lightgbm", "LightGBM").Booster(model_file=str(path)))
+
+
+def _node(form: dict[str, Any]) -> Node:
+    """Reads a node of LightGBM's `dump_model`."""
+    if "leaf_coeff" in form:
+        raise UserError("lambdamart: trees of linear_tree cannot be exported")
+    if "leaf_value" in form:
+        return Node(form["leaf_value"])
+    children = form["left_child"], form["right_child"]
+    if form["decision_type"] == "==":
+        categories = tuple(map(int, str(form["threshold"]).split("||")))
+        return Node(0.0, children, form["split_feature"], categories=categories)
+    return Node(
+        0.0,
+        children,
+        form["split_feature"],
+        form["threshold"],
+        missing=form["missing_type"].lower(),
+        missing_left=form["default_left"],
+    )
 
 
 class _Messages(list[str]):

@@ -197,8 +197,17 @@ class TabularEncoder:
                 names = [column for feature in self._compared for column in feature.columns]
                 self.columns += [Column(f"{n} (rank)", None, 0.5, 12**-0.5) for n in names]
 
+    @property
+    def lookups(self) -> list[tf.keras.layers.Layer]:
+        """The layers that turn IDs into indices."""
+        return list(self._lookups.values())
+
     def __call__(self, parsed: dict[str, Any], mask: Any) -> NDArray[np.float32]:
         """Features as parsed by `schema.feature_spec`, and mask [B, L] -> [T, columns]."""
+        return self.rows(parsed, mask).numpy()
+
+    def rows(self, parsed: Mapping[str, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
+        """The same as a tensor."""
         blocks = [
             tf.boolean_mask(block, mask)
             for feature in self._select("example")
@@ -213,12 +222,12 @@ class TabularEncoder:
             for feature in self._select("context")
             for block in self._blocks(feature, "context", parsed)
         ]
-        return tf.concat(blocks, axis=-1).numpy()
+        return tf.concat(blocks, axis=-1)
 
     def _select(self, scope: Scope) -> list[Feature]:
         return [feature for feature in self._features if feature.scope == scope]
 
-    def _blocks(self, feature: Feature, scope: Scope, parsed: dict[str, Any]) -> list[Any]:
+    def _blocks(self, feature: Feature, scope: Scope, parsed: Mapping[str, Any]) -> list[Any]:
         """Float32 [..., k] tensors of a feature."""
         if feature.kind == "numeric":
             return [self._numbers(feature, scope, parsed)]
@@ -232,7 +241,7 @@ class TabularEncoder:
         present = tf.cast(tf.strings.length(ids) > 0, tf.float32)
         return [tf.reduce_sum(present, axis=-1, keepdims=True), first]
 
-    def _numbers(self, feature: Feature, scope: Scope, parsed: dict[str, Any]) -> Any:
+    def _numbers(self, feature: Feature, scope: Scope, parsed: Mapping[str, Any]) -> Any:
         values = raw_numbers(self.schema, feature.name, parsed)
         return complete_numbers(feature, self._statistics.get(scope, {}), values)
 

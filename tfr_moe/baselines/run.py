@@ -14,6 +14,9 @@ from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines import boosting, lambdamart, svm_rank
+from tfr_moe.baselines.boosting import XGBoostRanker
+from tfr_moe.baselines.forest import Forest
+from tfr_moe.baselines.lambdamart import LambdaMART
 from tfr_moe.baselines.rows import RowRanker, Rows, TabularEncoder, tabular_encoder, write_rows
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data.folder import DataFolder, open_data
@@ -21,7 +24,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.schema import MASK, FeatureSchema, QueryCategories, query_categories
 from tfr_moe.training.distribute import Cluster
-from tfr_moe.training.run import check_names, train
+from tfr_moe.training.run import LoadedRun, check_names, load_run, train
 from tfr_moe.training.run_folder import (
     CONFIG_FILE,
     check_run_files,
@@ -71,9 +74,38 @@ class BaselineRun(NamedTuple):
         """Features by name, with the mask [B, L] -> scores, float32 [B, L], 0 for padded items."""
         mask = features[MASK]
         values = self.ranker.predict(self.encoder(dict(features), mask))
-        return tf.scatter_nd(
-            tf.where(mask), tf.constant(values, tf.float32), tf.shape(mask, tf.int64)
-        )
+        return _padded(tf.constant(values, tf.float32), mask)
+
+    def model(self) -> tf.keras.Model:
+        """The same function as a Keras model, whose graph does not need the library.
+
+        Raises:
+            UserError: if the ranker has no trees.
+        """
+        if not isinstance(self.ranker, LambdaMART | XGBoostRanker):
+            raise UserError(
+                f"run {self.path}: {self.config.model} has no TensorFlow graph; lambdamart, "
+                "xgboost and all neural models have"
+            )
+        return _TreeModel(self.ranker.forest(), self.encoder)
+
+
+class _TreeModel(tf.keras.Model):
+    """Features with the mask [B, L] -> scores of a forest, float32 [B, L], 0 for padded items."""
+
+    def __init__(self, forest: Forest, encoder: TabularEncoder):
+        super().__init__()
+        self._forest, self._encoder = forest, encoder
+        self.lookups = encoder.lookups  # Keras saves the tables of layers that are attributes.
+
+    def call(self, features: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        mask = features[MASK]
+        return _padded(self._forest(self._encoder.rows(features, mask)), mask)
+
+
+def _padded(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Scores of the items [T] -> [B, L]."""
+    return tf.scatter_nd(tf.where(mask), scores, tf.shape(mask, tf.int64))
 
 
 def mean_metric(ranker: RowRanker, rows: Rows, name: str = METRIC) -> float:
@@ -186,6 +218,27 @@ def train_any(
     if start is not None:
         raise UserError(f"run {start}: model {config.model!r} cannot start from another run")
     return train_baseline(data, run, config, console)
+
+
+def open_run(run: str | Path) -> LoadedRun | BaselineRun:
+    """Loads a finished run of any model.
+
+    Raises:
+        UserError: if there is none.
+    """
+    path = Path(run)
+    if (path / CONFIG_FILE).is_file() and load_config(path / CONFIG_FILE).model in BASELINE_NAMES:
+        return load_baseline(path)
+    return load_run(path)
+
+
+def keras_model(run: LoadedRun | BaselineRun) -> tf.keras.Model:
+    """The function from features to scores of a run, as it is exported.
+
+    Raises:
+        UserError: for a baseline without trees.
+    """
+    return run.model() if isinstance(run, BaselineRun) else run.ranker()
 
 
 def load_baseline(path: str | Path) -> BaselineRun:

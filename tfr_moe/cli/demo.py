@@ -13,7 +13,6 @@ from typing import Any
 from rich.console import Console
 
 from tfr_moe.comparison import claim, compare
-from tfr_moe.config import BASELINE_NAMES
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import decode_list
@@ -53,8 +52,8 @@ def _step(console: Console, text: str) -> Iterator[None]:
 def run_demo(out: str | Path, sessions: int = 12_000, seed: int = 0) -> None:
     """Makes logs, data, a comparison of four models, an export and one answered query below `out`.
 
-    The same call resumes an interrupted demo. The neural model that is best on the validation split
-    is exported.
+    The same call resumes an interrupted demo. The model that is best on the validation split is
+    exported.
 
     Args:
         out: the folder.
@@ -84,7 +83,7 @@ def run_demo(out: str | Path, sessions: int = 12_000, seed: int = 0) -> None:
             report=False,
             console=console,
         )
-    best = next(entry for entry in board.entries if entry.model not in BASELINE_NAMES)
+    best = board.entries[0]
     run = out / "comparison" / "runs" / best.best_run
     if not (models / best.model / "1").exists():
         with _step(console, f"4/5 export of {best.model}, checked in a fresh process"):
@@ -94,7 +93,7 @@ def run_demo(out: str | Path, sessions: int = 12_000, seed: int = 0) -> None:
     tables = Console()
     tables.print(board.table(tables.width))
     print(f"\n{board.verdict}")
-    print(f"{best.model} is served: the best of the neural models by validation {board.metric}.")
+    print(f"{best.model} is served: the best by validation {board.metric}.")
     _farewell(out, best.model, run)
 
 

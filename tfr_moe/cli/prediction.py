@@ -52,11 +52,11 @@ def _model_of_run(run: Path) -> _Model:
 
 
 def _save_run(run: Path, folder: Path) -> None:
+    from tfr_moe.baselines import keras_model, open_run
     from tfr_moe.serving.export.export import save_lists_model
-    from tfr_moe.training import load_run
 
-    loaded = load_run(run)
-    save_lists_model(loaded.ranker(), loaded.schema, folder, categories=loaded.categories)
+    loaded = open_run(run)
+    save_lists_model(keras_model(loaded), loaded.schema, folder, categories=loaded.categories)
 
 
 def _exported_model(model: Path) -> _Model:

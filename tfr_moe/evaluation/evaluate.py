@@ -14,8 +14,8 @@ from typing import Any, get_args
 import numpy as np
 from rich.console import Console
 
-from tfr_moe.baselines import BaselineRun, load_baseline
-from tfr_moe.config import BASELINE_NAMES, load_config
+from tfr_moe.baselines import BaselineRun, open_run
+from tfr_moe.config import load_config
 from tfr_moe.data.cache import dataset_builder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.elwc.order import OrderSums
@@ -36,7 +36,7 @@ from tfr_moe.metrics.naming import DEFAULT_NAMES, check_columns
 from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.multitask import SCORES
-from tfr_moe.training import LoadedRun, load_run
+from tfr_moe.training import LoadedRun
 from tfr_moe.training.run_folder import CONFIG_FILE
 from tfr_moe.utils.console import ProgressCallback, progress_bar
 from tfr_moe.utils.failures import file_errors
@@ -70,18 +70,6 @@ def run_names(runs: Sequence[Path]) -> dict[str, Path]:
         str(Path(*path[before : len(path) - after])): run
         for path, run in zip(paths, runs, strict=True)
     }
-
-
-def open_run(run: str | Path) -> LoadedRun | BaselineRun:
-    """Loads a finished run of any model.
-
-    Raises:
-        UserError: if there is none.
-    """
-    path = Path(run)
-    if (path / CONFIG_FILE).is_file() and load_config(path / CONFIG_FILE).model in BASELINE_NAMES:
-        return load_baseline(path)
-    return load_run(path)
 
 
 def scorer_of(loaded: LoadedRun | BaselineRun) -> Callable[..., Any]:

@@ -16,9 +16,8 @@ from rich.text import Text
 from tfr_moe._compat import tf
 from tfr_moe.analysis.leads import Lead, ScoreTerms, SumOf, explain_leads
 from tfr_moe.analysis.substitution import Substitutions
-from tfr_moe.baselines import BaselineRun
+from tfr_moe.baselines import BaselineRun, open_run
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.evaluate import open_run
 from tfr_moe.metrics.per_list import Array
 from tfr_moe.report.figures import label
 from tfr_moe.report.formats import percent

@@ -357,9 +357,7 @@ def load_run(path: str | Path) -> LoadedRun:
     check_run_files(path)
     config = load_config(config_file)
     if config.model in BASELINE_NAMES:
-        raise UserError(
-            f"run {path}: {config.model} is not a neural model; it can be evaluated, not exported"
-        )
+        raise UserError(f"run {path}: {config.model} is not a neural model")
     folder = DataFolder(path)
     policy = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(config.training.precision)
