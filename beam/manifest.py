@@ -18,6 +18,7 @@ from tfr_moe.beam.rows import Reject
 from tfr_moe.beam.sorted_groups import UseGroups
 from tfr_moe.beam.sources.registry import Input
 from tfr_moe.elwc.order import ONE_ITEM, OrderSums
+from tfr_moe.elwc.repeats import repeats_warning
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SPLITS, shard_file
 from tfr_moe.utils.io import read_json, write_json
@@ -183,8 +184,10 @@ def _warnings(options: BuildOptions, by: str, splits: dict[str, Any], counts: Co
         )
     if set(_named(counts, "length")) == {1}:
         found.append(ONE_ITEM)
+    lists = sum(split["lists"] for split in splits.values())
+    repeats = repeats_warning(counts.get(("repeated_lists",), 0), lists)
     leak = OrderSums(**_named(counts, "order")).warning()
-    return [*found, leak] if leak else found
+    return [*found, *filter(None, (repeats, leak))]
 
 
 def _listed(numbers: dict[str, int]) -> str:

@@ -12,6 +12,7 @@ from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowKey, Sou
 from tfr_moe.beam.sorted_groups import SortedRuns, groups, is_embedded
 from tfr_moe.elwc.encoded import Labels, differing
 from tfr_moe.elwc.encoder import Encoded, EncodedRow, RowEncoder
+from tfr_moe.elwc.repeats import is_repeated
 from tfr_moe.elwc.values import RowError
 from tfr_moe.schema import FeatureSchema
 
@@ -308,4 +309,6 @@ class FinishLists(CountingDoFn):
             for name in differing(self._schema, one, other) or ["split"]:
                 self.tally["conflict", name] += 1
         items = [values for _, _, values in part.items]
+        if is_repeated(len(items), len(set(items))):
+            self.tally["repeated_lists",] += 1
         yield RankedList(list_id, part.time, part.first[1], items)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -139,6 +140,19 @@ def test_lists_of_one_item_and_lists_of_one_moment(tmp_path):
     empty = [f"the validation split {why}", f"the test split {why}"]
     assert manifest["warnings"] == [*empty, ONE_ITEM]
     assert manifest["list_length"] == {"min": 1, "mean": 1.0, "max": 1}
+
+
+def test_a_file_that_is_there_twice_is_told(tmp_path):
+    once = logs.write_csv(tmp_path / "log-0.csv", logs.log_rows(40, 4))
+    manifest, _ = logs.run(tmp_path, once, "once")
+    assert not [text for text in manifest["warnings"] if "twice" in text]
+    shutil.copy(once, tmp_path / "log-1.csv")
+    manifest, folder = logs.run(tmp_path, tmp_path / "log-*.csv", "both")
+    add_up(manifest, folder)
+    found = [text for text in manifest["warnings"] if "twice" in text]
+    assert found == [
+        "40 of 40 lists have every item twice, equal in all columns: is the input read twice?"
+    ]
 
 
 def test_an_empty_file_among_others_is_rejected_and_an_empty_body_is_not(tmp_path):

@@ -180,6 +180,17 @@ def test_few_lists_may_differ_in_their_context_and_the_first_row_wins():
     assert "2 of 3 lists have several values of the context feature 'top'" in lines[0]
 
 
+def test_rows_that_are_there_twice_are_told():
+    lines, both = [], pd.concat([frame(), frame()])
+    training_data(both, frame(), SCHEMA, "run", log=lines.append)
+    # List b has one item twice, which may be two items.
+    told = "2 of 3 lists have every item twice, equal in all columns: is the input read twice?"
+    assert lines == [f"warning: {told}"]
+    both["price"] = np.arange(12.0)
+    training_data(both, frame(), SCHEMA, "run", log=lines.append)
+    assert len(lines) == 1
+
+
 class Streamed:
     """A data frame of another library, as polars has: nothing but Arrow's stream."""
 

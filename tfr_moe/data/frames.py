@@ -36,6 +36,7 @@ from tfr_moe.data.limits import DEFAULTS, MAX_LIST_SIZE, MAX_LOST, Limits, Log, 
 from tfr_moe.data.lists import Lists, cut, group, is_validation, of_scope
 from tfr_moe.elwc.categories import Clicks, clicks_of_table, table_of
 from tfr_moe.elwc.order import ONE_ITEM, OrderSums
+from tfr_moe.elwc.repeats import repeated_lists, repeats_warning
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     PACKED,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SAMPLE_LISTS = 256
+_LOOKED_AT = 10_000  # lists, for warnings
 _SHARDS = 8  # the default of `build`
 
 
@@ -245,6 +247,8 @@ def training_data(
         _add_categories(schema, splits, clicks, limits.log)
     if (np.diff(splits["train"].row_splits) == 1).all():
         limits.log(f"warning: {ONE_ITEM}")
+    if repeats := _repeats(splits["train"]):
+        limits.log(f"warning: {repeats}")
     if schema.position is None:
         order = OrderSums()
         order.add(splits["train"].example[schema.label][:, 0] > 0, splits["train"].row_splits)
@@ -255,6 +259,13 @@ def training_data(
     )
     samples = serialized_lists(schema, splits["validation"], _SAMPLE_LISTS)
     return FrameData(schema, splits, tables, path, samples, table_of(clicks or {}))
+
+
+def _repeats(split: ParsedSplit) -> str | None:
+    """The warning about repeated lists, from the first ones, whose order is random."""
+    row_splits = split.row_splits[: _LOOKED_AT + 1]
+    columns = (c.codes if isinstance(c, Dictionary) else c for c in split.example.values())
+    return repeats_warning(repeated_lists(columns, row_splits), len(row_splits) - 1)
 
 
 @contextmanager

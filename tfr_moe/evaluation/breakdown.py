@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.data.builder import ElwcDatasetBuilder
@@ -58,13 +58,15 @@ class _Differences(NamedTuple):
 
 def _differences(values: Floats, groups: Array, count: int) -> _Differences:
     """From [n] differences by list, NaN where undefined, and the categories of the lists."""
+    from scipy import stats  # takes long to load
+
     sizes, means = _means(values, groups, count)
     _, variances = _means(np.square(values - means[groups]), groups, count)
     freedom = np.maximum(sizes - 1, 1)
     errors = np.where(sizes > 1, np.sqrt(variances / freedom), np.nan)
-    half_widths = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * errors
+    half_widths = stdtrit(freedom, (1 + CONFIDENCE) / 2) * errors
     with np.errstate(divide="ignore", invalid="ignore"):
-        p_values = 2 * stats.t.sf(np.abs(means) / errors, freedom)
+        p_values = 2 * stdtr(freedom, -np.abs(means) / errors)
     p_values = np.where(np.isnan(p_values), 1.0, p_values)
     significant = stats.false_discovery_control(p_values) < 1 - CONFIDENCE
     return _Differences(means, means - half_widths, means + half_widths, significant)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from tfr_moe.errors import UserError
 from tfr_moe.metrics.naming import DEFAULT_NAMES
@@ -125,7 +125,7 @@ def t_interval(values: Array) -> tuple[float, float, float, float]:
         return mean, np.nan, np.nan, np.nan
     mean = float(np.mean(values))
     error = float(np.std(values, ddof=1) / np.sqrt(len(values)))
-    half_width = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1)) * error
+    half_width = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * error
     return mean, error, mean - half_width, mean + half_width
 
 

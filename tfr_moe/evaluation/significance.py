@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
-from scipy.optimize import brentq
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.results import CONFIDENCE, PerListResult, Policy, t_interval
@@ -198,7 +196,7 @@ def difference_interval(values_a: Floats, values_b: Floats) -> DifferenceInterva
     else:
         deviation, freedom = _satterthwaite(parts)
         half_width = deviation * float(-stdtrit(freedom, (1 - CONFIDENCE) / 2))
-        p_value = 2 * float(stats.t.sf(abs(difference) / deviation, freedom))
+        p_value = 2 * float(stdtr(freedom, -abs(difference) / deviation))
     low, high = difference - half_width, difference + half_width
     return DifferenceInterval(low, high, p_value, includes_seeds)
 
@@ -224,6 +222,8 @@ def _half_width_of_one_side(parts: Sequence[Part], alpha: float) -> float:
 
 def _alpha_of(difference: float, half_width: Callable[[float], float]) -> float:
     """The alpha whose interval ends at 0."""
+    from scipy.optimize import brentq  # takes long to load, and few comparisons need it
+
     if half_width(_SMALLEST_P) < difference:
         return 0.0
     return float(brentq(lambda alpha: half_width(alpha) - difference, _SMALLEST_P, 1.0))
