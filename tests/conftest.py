@@ -17,7 +17,9 @@ import pytest
 RARELY = (50_000, 20, 50)
 gc.set_threshold(*RARELY)
 # Each test process and those that it starts have one core; more threads of TensorFlow only wait.
+# Those of OpenMP, in LightGBM, XGBoost and scikit-learn, use a core while they wait.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 LONG = 5000  # characters of a text that a failure does not print
@@ -97,6 +99,27 @@ def restored_state() -> Iterator[None]:
     after = global_state()
     changed = {name: after[name] for name in before if after[name] != before[name]}
     assert not changed, f"left changed for the tests that follow: {changed}"
+
+
+@pytest.fixture(autouse=True)
+def graph_optimizer(request: pytest.FixtureRequest) -> None:
+    """Switches off TensorFlow's optimizer of graphs, a quarter of the time of a short training.
+
+    It is on in smoke tests, which have all kinds of models and every step from logs to an answered
+    query, in those that ask for `optimized_graphs`, and in all processes that tests start.
+    """
+    if "tensorflow" in sys.modules:
+        from tfr_moe._compat import tf
+
+        smoke = request.node.get_closest_marker("smoke") is not None
+        off = not smoke and "optimized_graphs" not in request.fixturenames
+        if tf.config.optimizer.get_experimental_options()["disable_meta_optimizer"] != off:
+            tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": off})
+
+
+@pytest.fixture
+def optimized_graphs() -> None:
+    """See `graph_optimizer`."""
 
 
 @pytest.fixture(scope="session")

@@ -13,9 +13,12 @@ import pytest
 from tests.golden import record
 from tfr_moe._compat import needs_legacy_keras
 
-pytestmark = pytest.mark.skipif(
-    needs_legacy_keras(), reason="the golden numbers are those of TensorFlow < 2.16"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        needs_legacy_keras(), reason="the golden numbers are those of TensorFlow < 2.16"
+    ),
+    pytest.mark.usefixtures("optimized_graphs"),
+]
 
 EXACT = {"rtol": 2e-5, "atol": 1e-6}
 # Rounding that threads or another order of a sum leave in the weights grows from step to step.
