@@ -107,6 +107,13 @@ def test_a_walk_by_hand():
     np.testing.assert_array_equal(forest(tf.constant(numbers)), expected)
 
 
+@pytest.mark.parametrize("count", [1, 4096, 4097, 8192])
+def test_blocks_of_rows(count):
+    forest = Forest([Node(children=(Node(0.0), Node(1.0)), threshold=7.0)], lambda node: node)
+    rows = np.arange(count)[:, np.newaxis] % 10
+    np.testing.assert_array_equal(tf.function(forest)(tf.constant(rows, tf.float32)), rows[:, 0] > 7)
+
+
 def test_no_splits_and_no_rows():
     forest = Forest([Node(0.25), Node(0.5)], lambda node: node)
     np.testing.assert_array_equal(forest(tf.zeros([3, 2])), [0.75] * 3)

@@ -12,6 +12,7 @@ from tfr_moe._compat import tf
 
 _ZERO = 1e-35  # LightGBM takes numbers up to it for 0
 _BITS = 32
+_BLOCK = 4096  # rows at a time: each holds a node of every tree
 
 
 class Node(NamedTuple):
@@ -40,7 +41,8 @@ class Node(NamedTuple):
 class Forest:
     """The sum of the leaves that a row reaches in all trees.
 
-    All rows walk down all trees at once, a level per step; who has reached a leaf stays there.
+    All rows of a block walk down all trees at once, a level per step; who has reached a leaf stays
+    there.
 
     Args:
         roots: the trees in the library's own form.
@@ -80,6 +82,18 @@ class Forest:
 
     def __call__(self, rows: tf.Tensor) -> tf.Tensor:
         """Rows, float32 [T, columns] -> scores, float32 [T]."""
+        count, columns = tf.unstack(tf.shape(rows))
+        block = tf.clip_by_value(count, 1, _BLOCK)
+        blocks = tf.maximum((count + block - 1) // block, 1)
+        rows = tf.pad(rows, [[0, blocks * block - count], [0, 0]])
+        rows = tf.reshape(rows, [blocks, block, columns])
+        scores = tf.map_fn(
+            self._scores, rows, fn_output_signature=tf.float32, parallel_iterations=1
+        )
+        return tf.reshape(scores, [-1])[:count]
+
+    def _scores(self, rows: tf.Tensor) -> tf.Tensor:
+        """The same for a block of rows."""
         rows = tf.cast(rows, tf.float64)
         if not self._knows_missing:
             rows = tf.where(tf.math.is_nan(rows), tf.zeros_like(rows), rows)
