@@ -389,8 +389,7 @@ class Ranker:
             The folder of the version.
 
         Raises:
-            UserError: for a baseline, an existing version, or an export that disagrees with the
-                model.
+            UserError: for an existing version, or an export that disagrees with the model.
         """
         from tfr_moe.serving.export import export_run
 

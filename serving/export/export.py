@@ -156,7 +156,7 @@ def export_run(
         The folder of the version.
 
     Raises:
-        UserError: as `open_run` and `export_model`, and for a baseline without trees.
+        UserError: as `open_run` and `export_model`, and for what cannot be exported.
     """
     console = console or Console(stderr=True)
     loaded = open_run(run)
@@ -232,8 +232,8 @@ def export_model(
         out: the model's folder, `MODELS/NAME`; clients request NAME.
         explanation: a model with the same inputs that returns scores and experts, see
             `tfr_moe.serving.export.signatures.build`; with it `rank` returns the experts too.
-        reference: the scores that the export must agree with, if not those of `model`: LightGBM's
-            or XGBoost's own.
+        reference: the scores that the export must agree with, if not those of `model`: those of the
+            library of a baseline.
         warmup: serialized `ExampleListWithContext`s, ideally real ones of several sizes; at most
             500 are used. Without any, lists of defaults are used.
         details: facts to store with the model (data, metrics) as JSON.

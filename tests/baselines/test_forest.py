@@ -50,7 +50,7 @@ def lightgbm_of(columns: np.ndarray, rounds: int = 30, **parameters: object) -> 
 
 
 def assert_same(ranker: LambdaMART | XGBoostRanker, columns: np.ndarray, graph: bool) -> None:
-    forest = ranker.forest()
+    forest = ranker.graph()
     score = tf.function(forest, autograph=False) if graph else forest
     expected = ranker.predict(columns)
     assert len(np.unique(expected)) > 50
@@ -94,7 +94,7 @@ def test_the_trees_up_to_the_best_round():
     ranker = lightgbm_of(columns)
     ranker._booster.best_iteration = 7
     few = lightgbm_of(columns, rounds=7)
-    np.testing.assert_allclose(ranker.forest()(columns), few.predict(columns), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ranker.graph()(columns), few.predict(columns), rtol=1e-5, atol=1e-6)
 
 
 def test_a_walk_by_hand():
@@ -110,8 +110,9 @@ def test_a_walk_by_hand():
 @pytest.mark.parametrize("count", [1, 4096, 4097, 8192])
 def test_blocks_of_rows(count):
     forest = Forest([Node(children=(Node(0.0), Node(1.0)), threshold=7.0)], lambda node: node)
-    rows = np.arange(count)[:, np.newaxis] % 10
-    np.testing.assert_array_equal(tf.function(forest)(tf.constant(rows, tf.float32)), rows[:, 0] > 7)
+    numbers = np.arange(count) % 10
+    rows = tf.constant(numbers[:, np.newaxis], tf.float32)
+    np.testing.assert_array_equal(tf.function(forest)(rows), numbers > 7)
 
 
 def test_no_splits_and_no_rows():
@@ -123,8 +124,8 @@ def test_no_splits_and_no_rows():
 def test_what_is_no_sum_of_leaves_is_refused():
     columns = rows(missing=False)
     with pytest.raises(UserError, match="trees of linear_tree cannot be exported"):
-        lightgbm_of(columns, linear_tree=True).forest()
+        lightgbm_of(columns, linear_tree=True).graph()
     data = xgboost.DMatrix(columns, labels(columns), group=[SIZE] * LISTS)
     dart = XGBoostRanker(xgboost.train({"booster": "dart"}, data, 3))
     with pytest.raises(UserError, match="booster dart cannot be exported"):
-        dart.forest()
+        dart.graph()

@@ -51,7 +51,7 @@ class XGBoostRanker:
         """Rows [T, columns] -> scores [T]."""
         return self._booster.inplace_predict(values)
 
-    def forest(self) -> Forest:
+    def graph(self) -> Forest:
         """The trees up to the best round as TensorFlow operations.
 
         Raises:

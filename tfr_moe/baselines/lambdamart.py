@@ -49,7 +49,7 @@ class LambdaMART:
         """Rows [T, columns] -> scores [T]."""
         return self._booster.predict(values)
 
-    def forest(self) -> Forest:
+    def graph(self) -> Forest:
         """The trees up to the best round as TensorFlow operations.
 
         Raises:

@@ -38,6 +38,13 @@ class RowRanker(Protocol):
     def predict(self, values: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         """Rows [T, columns] -> scores [T]."""
 
+    def graph(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        """The same function as TensorFlow operations, which do not need the library.
+
+        Raises:
+            UserError: for what cannot be exported.
+        """
+
     def save(self, path: Path) -> None:
         """Writes the ranker to a file, which the module's `load` reads."""
 

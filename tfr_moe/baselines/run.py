@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -14,9 +14,6 @@ from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines import boosting, lambdamart, svm_rank
-from tfr_moe.baselines.boosting import XGBoostRanker
-from tfr_moe.baselines.forest import Forest
-from tfr_moe.baselines.lambdamart import LambdaMART
 from tfr_moe.baselines.rows import RowRanker, Rows, TabularEncoder, tabular_encoder, write_rows
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data.folder import DataFolder, open_data
@@ -80,27 +77,27 @@ class BaselineRun(NamedTuple):
         """The same function as a Keras model, whose graph does not need the library.
 
         Raises:
-            UserError: if the ranker has no trees.
+            UserError: for what cannot be exported.
         """
-        if not isinstance(self.ranker, LambdaMART | XGBoostRanker):
-            raise UserError(
-                f"run {self.path}: {self.config.model} has no TensorFlow graph; lambdamart, "
-                "xgboost and all neural models have"
-            )
-        return _TreeModel(self.ranker.forest(), self.encoder)
+        return _RowModel(self.ranker.graph(), self.encoder)
 
 
-class _TreeModel(tf.keras.Model):
-    """Features with the mask [B, L] -> scores of a forest, float32 [B, L], 0 for padded items."""
+class _RowModel(tf.keras.Model):
+    """Features with the mask [B, L] -> scores, float32 [B, L], 0 for padded items.
 
-    def __init__(self, forest: Forest, encoder: TabularEncoder):
+    Args:
+        score: maps rows [T, columns] to scores [T].
+        encoder: makes the rows.
+    """
+
+    def __init__(self, score: Callable[[tf.Tensor], tf.Tensor], encoder: TabularEncoder):
         super().__init__()
-        self._forest, self._encoder = forest, encoder
+        self._score, self._encoder = score, encoder
         self.lookups = encoder.lookups  # Keras saves the tables of layers that are attributes.
 
     def call(self, features: Mapping[str, tf.Tensor]) -> tf.Tensor:
         mask = features[MASK]
-        return _padded(self._forest(self._encoder.rows(features, mask)), mask)
+        return _padded(self._score(self._encoder.rows(features, mask)), mask)
 
 
 def _padded(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -236,7 +233,7 @@ def keras_model(run: LoadedRun | BaselineRun) -> tf.keras.Model:
     """The function from features to scores of a run, as it is exported.
 
     Raises:
-        UserError: for a baseline without trees.
+        UserError: for what cannot be exported.
     """
     return run.model() if isinstance(run, BaselineRun) else run.ranker()
 

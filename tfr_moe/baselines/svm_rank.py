@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tfr_moe._compat import tf
 from tfr_moe.baselines.rows import Column, Fitted, Log, Rows, library, merged
 from tfr_moe.errors import UserError
 
@@ -24,22 +26,29 @@ class Design:
 
     Args:
         columns: columns of the rows.
+
+    Attributes:
+        numeric: the numeric columns.
+        ids: (column, number of values) of the IDs.
+        means: of the numeric columns.
+        stds: their standard deviations.
+        width: number of features, the numerics first.
     """
 
     def __init__(self, columns: Sequence[Column]):
-        self._numeric = [i for i, column in enumerate(columns) if column.size is None]
-        self._ids = [(i, column.size) for i, column in enumerate(columns) if column.size]
-        self._means = np.array([columns[i].mean for i in self._numeric])
-        self._stds = np.array([columns[i].std for i in self._numeric])
-        self.width = len(self._numeric) + sum(size for _, size in self._ids)
+        self.numeric = [i for i, column in enumerate(columns) if column.size is None]
+        self.ids = [(i, column.size) for i, column in enumerate(columns) if column.size]
+        self.means = np.array([columns[i].mean for i in self.numeric])
+        self.stds = np.array([columns[i].std for i in self.numeric])
+        self.width = len(self.numeric) + sum(size for _, size in self.ids)
 
     def __call__(self, values: NDArray[np.float32]) -> Any:
         """[T, columns] -> sparse [T, width]."""
         sparse = library("scipy.sparse", "SciPy")
-        numbers = (values[:, self._numeric] - self._means) / self._stds
+        numbers = (values[:, self.numeric] - self.means) / self.stds
         blocks = [sparse.csr_matrix(np.clip(numbers, -_LIMIT, _LIMIT))]
         rows = np.arange(len(values))
-        for column, size in self._ids:
+        for column, size in self.ids:
             indices = values[:, column].astype(np.int64)
             ones = np.ones(len(values))
             blocks.append(sparse.csr_matrix((ones, (rows, indices)), shape=(len(values), size)))
@@ -63,6 +72,10 @@ class LinearRanker:
         """Rows [T, columns] -> scores [T]."""
         return self._design(values) @ self.weights
 
+    def graph(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        """See `tfr_moe.baselines.rows.RowRanker`."""
+        return functools.partial(_linear, self._design, self.weights)
+
     def save(self, path: Path) -> None:
         """Writes weights and columns as a NumPy archive."""
         names, sizes, means, stds = zip(*self._columns, strict=True)
@@ -74,6 +87,18 @@ class LinearRanker:
             means=means,
             stds=stds,
         )
+
+
+def _linear(design: Design, weights: NDArray[np.float64], rows: tf.Tensor) -> tf.Tensor:
+    """Rows [T, columns] -> scores [T]."""
+    numbers = tf.gather(tf.cast(rows, tf.float64), design.numeric, axis=1)
+    numbers = tf.clip_by_value((numbers - design.means) / design.stds, -_LIMIT, _LIMIT)
+    scores = tf.linalg.matvec(numbers, weights[: len(design.numeric)])
+    first = len(design.numeric)
+    for column, size in design.ids:
+        scores += tf.gather(weights[first : first + size], tf.cast(rows[:, column], tf.int32))
+        first += size
+    return tf.cast(scores, tf.float32)
 
 
 def load(path: Path) -> LinearRanker:

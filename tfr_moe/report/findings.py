@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tfr_moe.analysis.learning_curves import Curve, LearningCurves
-from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES
+from tfr_moe.config import MULTITASK_NAMES
 from tfr_moe.evaluation.breakdown import CategoryRow
 from tfr_moe.evaluation.leaderboard import Leaderboard, difference_text, excludes_zero
 from tfr_moe.evaluation.significance import seed_interval
@@ -109,7 +109,7 @@ def next_steps(report: Report) -> list[Step]:
         advice = board.verdict.splitlines()[-1]
         if shipped.warnings:
             advice = f"Retrain with these changes and compare again; until then, s{advice[1:]}"
-        steps.append(Step(advice, "" if shipped.model in BASELINE_NAMES else export))
+        steps.append(Step(advice, export))
     else:
         text = "Compare it with a tree and a single tower: a number alone does not decide."
         steps.append(Step(text, _compare(report, shipped)))

@@ -1,4 +1,4 @@
-"""Trees are exported, and their requests replayed, as those of neural models."""
+"""Trees and the linear ranker are exported and replayed as neural models are."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,6 @@ from tfr_moe._compat import tf
 from tfr_moe.baselines import load_baseline, train_baseline
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK
 from tfr_moe.serving.export import export_run, measure_skew
 from tfr_moe.serving.versions import WARMUP_FILE
@@ -34,7 +33,7 @@ def trained(model, data, out):
     return out
 
 
-@pytest.fixture(scope="module", params=["lambdamart", "xgboost"])
+@pytest.fixture(scope="module", params=["lambdamart", "xgboost", "svm_rank"])
 def run(request, data, tmp_path_factory):
     return trained(request.param, data, tmp_path_factory.mktemp("runs") / request.param)
 
@@ -65,9 +64,3 @@ def test_its_warmup_requests_replayed_differ_nowhere(data, run, version):
     rows = measure_skew(version, version / "assets.extra" / WARMUP_FILE, run)
     assert rows[0].name == "scores" and rows[0].compared == 32  # 16 lists for two signatures
     assert [row.name for row in rows if row.different] == []
-
-
-def test_a_linear_baseline_is_refused(data, tmp_path):
-    run = trained("svm_rank", data, tmp_path / "run")
-    with pytest.raises(UserError, match="svm_rank has no TensorFlow graph; lambdamart, "):
-        export_run(run, tmp_path / "models" / "shop", console=QUIET)
