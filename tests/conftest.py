@@ -45,16 +45,18 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Runs long files first, so that the workers of pytest-xdist finish together.
 
-    Files with slow tests come first, then the folders whose tests train models or start processes,
-    then files by their number of tests. The tests of a file keep their order.
+    The folders that run in one process come first, then files with slow tests, then the folders
+    whose tests train models or start processes, then files by their number of tests. The tests of
+    a file keep their order.
     """
     tests = collections.Counter(item.path for item in items)
     slow = {item.path for item in items if item.get_closest_marker("slow")}
 
-    def rank(item: pytest.Item) -> tuple[bool, bool, int, str]:
+    def rank(item: pytest.Item) -> tuple[bool, bool, bool, int, str]:
         path = item.path
+        is_together = any(path.is_relative_to(ROOT / folder) for folder in TOGETHER)
         is_long = not LONG_FOLDERS.isdisjoint(path.parts)
-        return path not in slow, not is_long, -tests[path], str(path)
+        return not is_together, path not in slow, not is_long, -tests[path], str(path)
 
     items.sort(key=rank)
 

@@ -51,9 +51,10 @@ def test_files_run_whole_and_long_ones_first():
         item("tuning/test_c.py", "c1"),
         item("data/test_d.py", "d2"),
         item("data/test_d.py", "d1", slow=True),
+        item("report/test_e.py", "e1"),
     ]
     pytest_collection_modifyitems(items)
-    assert [each.name for each in items] == ["d2", "d1", "c1", "b1", "b2", "a1"]
+    assert [each.name for each in items] == ["e1", "d2", "d1", "c1", "b1", "b2", "a1"]
 
 
 def test_files_of_a_folder_that_shares_much_run_in_one_process():
