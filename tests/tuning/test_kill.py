@@ -1,5 +1,10 @@
-"""kill -9 on a command, on one of two commands, on a worker, and on the parent of workers."""
+"""kill -9 on a command, on one of two commands, on a worker, and on the parent of workers.
 
+The process that is killed is a command of its own; what follows on it happens in this process,
+which has nothing of it but its files.
+"""
+
+import io
 import os
 import signal
 import subprocess
@@ -10,9 +15,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 
 from tests.tiny import SMALL, write_data_folder
 from tfr_moe.config import applicable
+from tfr_moe.tuning.config import load_sweep_config
+from tfr_moe.tuning.sweep import tune
 from tfr_moe.tuning.sweep_folder import load_trials
 
 pytestmark = pytest.mark.slow
@@ -40,9 +48,7 @@ class Command:
     """A `tfr-moe tune` in a process group of its own, with the lines that it prints."""
 
     def __init__(self, data, folder, *flags, **settings):
-        path = folder / "sweep.yaml"
-        space = {"learning_rate": [0.1, 0.01], "embedding_dim": [4, 8]}
-        path.write_text(yaml.safe_dump({"base": BASE, "space": space, **settings}))
+        path = write_sweep_config(folder, **settings)
         self.out = folder / "out"
         paths = ["--data", str(data), "--config", str(path), "--out", str(self.out)]
         self.process = subprocess.Popen(
@@ -80,6 +86,21 @@ class Command:
         assert code == 0, self.lines
 
 
+def write_sweep_config(folder, **settings):
+    path = folder / "sweep.yaml"
+    space = {"learning_rate": [0.1, 0.01], "embedding_dim": [4, 8]}
+    path.write_text(yaml.safe_dump({"base": BASE, "space": space, **settings}))
+    return path
+
+
+def sweep_here(data, folder, text=None):
+    """Runs or resumes the sweep of `folder` in this process; the lines that it prints."""
+    text = text or io.StringIO()
+    config = load_sweep_config(folder / "sweep.yaml")
+    tune(data, folder / "out", config, Console(file=text, width=500))
+    return [line.strip() for line in text.getvalue().splitlines()]
+
+
 def records(out):
     return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("trials/*/trial.json")}
 
@@ -100,16 +121,15 @@ def test_a_killed_command_resumes_and_repeats_and_skips_nothing(data, tmp_path, 
     interrupted = command.wait_for(lambda: started(command.out))
     command.kill()
     before = records(command.out)
-    again = Command(data, tmp_path, **settings)
-    again.finish()
-    after = records(again.out)
+    lines = sweep_here(data, tmp_path)
+    after = records(command.out)
     assert {name: after[name] for name in before} == before
-    begun = [line.split()[1].rstrip(":") for line in again.lines if line.startswith("trial ")]
+    begun = [line.split()[1].rstrip(":") for line in lines if line.startswith("trial ")]
     # Two lines a trial: what is tried, and what came of it.
     assert sorted(set(begun)) == sorted(set(after) - set(before))
     if interrupted not in before:
         assert begun[0] == interrupted
-    trials = load_trials(again.out)
+    trials = load_trials(command.out)
     assert [int(trial.trial_id) for trial in trials] == list(range(len(trials)))
     assert all(trial.status == "completed" for trial in trials)
     for trial in trials:
@@ -127,12 +147,17 @@ def test_the_trial_of_a_killed_command_is_taken_over_by_another(data, tmp_path, 
     lost = first.wait_for(lambda: started(first.out))
     # Halted, it cannot finish the trial while the other one starts.
     os.kill(first.process.pid, signal.SIGSTOP)
-    second = Command(data, tmp_path)
-    second.wait_for_line("trial ")
-    first.kill()
-    second.finish()
-    assert any(line.startswith(f"trial {lost}:") for line in second.lines)
-    assert_equals(undisturbed, second.out)
+
+    class KillsFirst(io.StringIO):
+        def write(self, text):
+            if "trial " in text and first.process.poll() is None:
+                first.kill()
+            return super().write(text)
+
+    lines = sweep_here(data, tmp_path, KillsFirst())
+    assert first.process.returncode == -signal.SIGKILL
+    assert any(line.startswith(f"trial {lost}:") for line in lines)
+    assert_equals(undisturbed, first.out)
 
 
 def test_a_killed_worker_is_restarted_and_its_trial_resumed(data, tmp_path, undisturbed):
@@ -156,17 +181,17 @@ def test_workers_of_a_killed_command_end_within_five_seconds(data, tmp_path, und
     while any(alive(pid) for pid in workers):
         assert time.monotonic() < end
         time.sleep(0.05)
-    again = Command(data, tmp_path, "--workers", "2")
-    again.finish()
-    assert_equals(undisturbed, again.out)
+    sweep_here(data, tmp_path)
+    assert_equals(undisturbed, command.out)
 
 
 @pytest.fixture(scope="module")
 def undisturbed(data, tmp_path_factory):
     """The trials of the same sweep without a kill."""
-    command = Command(data, tmp_path_factory.mktemp("undisturbed"))
-    command.finish()
-    return load_trials(command.out)
+    folder = tmp_path_factory.mktemp("undisturbed")
+    write_sweep_config(folder)
+    sweep_here(data, folder)
+    return load_trials(folder / "out")
 
 
 def assert_equals(undisturbed, out):
