@@ -322,13 +322,13 @@ def test_every_name_of_a_log_is_another(changes):
     words = Words(options, build_world(options))
     categories = options.sub_categories
     for names, count in (
-        (words.queries, categories * options.queries_per_category),
-        (words.products, categories * options.items_per_category),
-        (words.brands, 4000),
+        (words.query, categories * options.queries_per_category),
+        (words.product, categories * options.items_per_category),
+        (words.brand, 4000),
     ):
-        assert len({names[number] for number in range(count)}) == count
-    assert words.queries[0] == "black jackets"
-    assert words.queries[150] == "black jackets for travel"
+        assert len({names(number) for number in range(count)}) == count
+    assert words.query(0) == "black jackets"
+    assert words.query(150) == "black jackets for travel"
     # The accessories of two top categories.
     number = build_world(options).sub_names.index("Accessories") * options.items_per_category
-    assert words.products[number] == "Black Clothing Accessory 1"
+    assert words.product(number) == "Black Clothing Accessory 1"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from tfr_moe.errors import UserError
 from tfr_moe.utils.settings import split_pair
+
+
+def _between(low: float, high: float, default: Any) -> Any:
+    return field(default=default, metadata={"between": (low, high)})
 
 
 @dataclass(frozen=True)
@@ -49,30 +53,30 @@ class SearchLogOptions:
         click_rate: expected share of shown items that are clicked.
     """
 
-    sessions: int = 4000
-    seed: int = 0
+    sessions: int = _between(1, 10**12, 4000)
+    seed: int = _between(0, 2**63 - 1, 0)
     num_files: int = 4
-    top_categories: int = 8
+    top_categories: int = _between(1, 10**12, 8)
     sub_categories: int = 60
     shared_names: int = 2
-    traffic_exponent: float = 1.0
-    queries_per_category: int = 50
-    items_per_category: int = 200
-    brands_per_top_category: int = 40
-    users: int = 2000
-    popularity_exponent: float = 0.8
+    traffic_exponent: float = _between(0, 5, 1.0)
+    queries_per_category: int = _between(1, 10**12, 50)
+    items_per_category: int = _between(1, 10**12, 200)
+    brands_per_top_category: int = _between(1, 10**12, 40)
+    users: int = _between(1, 10**12, 2000)
+    popularity_exponent: float = _between(0, 5, 0.8)
     mean_list_length: float = 12.0
-    max_list_length: int = 40
-    off_category: float = 0.1
-    history_length: int = 10
-    days: int = 14
-    category_strength: float = 1.0
-    sub_category_deviation: float = 0.2
-    combinations: float = 0.0
-    interactions: float = 0.1
-    noise: float = 0.6
-    production_quality: float = 0.3
-    position_bias: float = 0.3
+    max_list_length: int = _between(1, 10**12, 40)
+    off_category: float = _between(0, 1, 0.1)
+    history_length: int = _between(0, 1000, 10)
+    days: int = _between(1, 10**12, 14)
+    category_strength: float = _between(0, 1, 1.0)
+    sub_category_deviation: float = _between(0, 10, 0.2)
+    combinations: float = _between(0, 1, 0.0)
+    interactions: float = _between(0, 1, 0.1)
+    noise: float = _between(0.01, 10, 0.6)
+    production_quality: float = _between(0, 1, 0.3)
+    position_bias: float = _between(0, 5, 0.3)
     purchase_rate: float = 0.09
     cart_rate: float = 0.15
     click_rate: float = 0.25
@@ -83,18 +87,11 @@ class SearchLogOptions:
         Raises:
             UserError: naming the option, its value and the allowed range.
         """
-        for name in _COUNTS:
-            _check(self, name, 1, 10**12)
-        for name in _SHARES:
-            _check(self, name, 0, 1)
-        for name in ("traffic_exponent", "popularity_exponent", "position_bias"):
-            _check(self, name, 0, 5)
-        _check(self, "seed", 0, 2**63 - 1)
+        for option in fields(self):
+            if option.metadata:
+                _check(self, option.name, *option.metadata["between"])
         _check(self, "sub_categories", self.top_categories, 10**7)
         _check(self, "shared_names", 0, self.sub_categories // 2 if self.top_categories > 1 else 0)
-        _check(self, "history_length", 0, 1000)
-        _check(self, "sub_category_deviation", 0, 10)
-        _check(self, "noise", 0.01, 10)
         _check(self, "mean_list_length", 2, self.max_list_length)
         _check(self, "num_files", 1, min(self.sessions, 99999))
         _check(self, "cart_rate", 0.001, self.click_rate)
@@ -106,28 +103,6 @@ class SearchLogOptions:
         """The mean probability that an item of a list of mean length is seen."""
         length = int(self.mean_list_length)
         return sum(p**-self.position_bias for p in range(1, length + 1)) / length
-
-
-_COUNTS = [
-    "sessions",
-    "top_categories",
-    "sub_categories",
-    "queries_per_category",
-    "items_per_category",
-    "brands_per_top_category",
-    "users",
-    "days",
-    "max_list_length",
-]
-_SHARES = [
-    "off_category",
-    "category_strength",
-    "combinations",
-    "interactions",
-    "production_quality",
-    "purchase_rate",
-    "click_rate",
-]
 
 
 def _check(options: SearchLogOptions, name: str, low: float, high: float) -> None:
@@ -147,8 +122,7 @@ def parse_options(pairs: Sequence[str], **options: Any) -> SearchLogOptions:
         >>> parse_options(["days=7"], sessions=100).days
         7
     """
-    defaults = asdict(SearchLogOptions())
-    types: dict[str, type] = {name: type(value) for name, value in defaults.items()}
+    types: dict[str, Any] = {o.name: type(o.default) for o in fields(SearchLogOptions)}
     for pair in pairs:
         key, text = split_pair(pair)
         if key not in types:

@@ -6,7 +6,7 @@ Names are functions of numbers: none is drawn, so that the numbers of a log do n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
 from .options import SearchLogOptions
@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from .world import World
 
 
-def _split(text: str) -> list[str]:
-    return text.split()
-
-
+_split = str.split
 _SUB_NAMES = {
     "Clothing": "Jackets Shirts Blouses Sweaters Coats Skirts Socks Ponchos Hats Belts",
     "Books": "Novels Thrillers Cookbooks Biographies Almanacs Comics "
@@ -91,8 +88,7 @@ def brand_name(number: int) -> str:
     rest = rest * _STEP % size
     rest, start = divmod(rest, len(_STARTS))
     end, middle = divmod(rest, len(_MIDDLES))
-    name = f"{_STARTS[start]}{_MIDDLES[middle]}{_ENDS[end]}"
-    return f"{name} {series + 1}" if series else name
+    return _numbered(f"{_STARTS[start]}{_MIDDLES[middle]}{_ENDS[end]}", series)
 
 
 def _numbered(name: str, series: int) -> str:
@@ -103,34 +99,13 @@ def _singular(name: str) -> str:
     return name[:-3] + "y" if name.endswith("ies") else name.removesuffix("s")
 
 
-class Names(dict[int, str]):
-    """Names by number, each made once.
-
-    Args:
-        make: number -> name.
-    """
-
-    def __init__(self, make: Callable[[int], str]):
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, number: int) -> str:
-        """Makes and keeps a name."""
-        self[number] = name = self._make(number)
-        return name
-
-
 class Words:
-    """The names in one log.
-
-    Args:
-        options: of the log.
-        world: of the log.
+    """The names in one log, functions of a number.
 
     Attributes:
-        brands: number of a brand -> its name.
-        queries: number of a query -> its text, such as `waterproof jackets for travel`.
-        products: number of a product -> its name, such as `Waterproof Jacket 21`.
+        brand: name of a brand.
+        query: text of a query, such as `waterproof jackets for travel`.
+        product: name of a product, such as `Waterproof Jacket 21`.
     """
 
     def __init__(self, options: SearchLogOptions, world: World):
@@ -142,9 +117,9 @@ class Words:
             for parent, name in zip(parents, world.sub_names, strict=True)
         ]
         self._queries, self._items = options.queries_per_category, options.items_per_category
-        self.brands = Names(brand_name)
-        self.queries = Names(self._query)
-        self.products = Names(self._product)
+        self.brand = cache(brand_name)
+        self.query = cache(self._query)
+        self.product = cache(self._product)
 
     def _query(self, number: int) -> str:
         category, rank = divmod(number, self._queries)

@@ -113,9 +113,11 @@ def _lists(chunk: Chunk, world: World, words: Words) -> dict[str, list[Any]]:
     for name, names in (("top_category", world.top_names), ("sub_category", world.sub_names)):
         for column in (name, f"item_{name}"):
             lists[column] = [names[index] for index in lists[column]]
-    known = {"brand": words.brands, "query_id": words.queries, "item_id": words.products}
-    for column, by_number in known.items():
-        lists[column] = [by_number[number] for number in lists[column]]
+    named = {"brand": words.brand, "query_id": words.query, "item_id": words.product}
+    for column, name_of in named.items():
+        lists[column] = [name_of(number) for number in lists[column]]
+    history = [LIST_SEPARATOR.join(map(words.product, ids)) for ids in chunk.history]
+    lists["click_history"] = [history[s] for s in chunk.session]
     return lists
 
 
@@ -124,9 +126,6 @@ def _write_csv(file: TextIO, chunks: Iterator[Chunk], world: World, words: Words
     writer.writerow(COLUMNS)
     for chunk in chunks:
         lists = _lists(chunk, world, words)
-        products = words.products
-        history = [LIST_SEPARATOR.join([products[i] for i in ids]) for ids in chunk.history]
-        lists["click_history"] = [history[s] for s in chunk.session]
         writer.writerows(zip(*(lists[name] for name in COLUMNS), strict=True))
 
 
