@@ -7,19 +7,13 @@ import pytest
 from rich.console import Console
 
 from tests import tiny
+from tfr_moe import reranking
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.elwc.encoder import ListEncoder
+from tfr_moe.elwc.values import list_id_of
 from tfr_moe.errors import UserError
-from tfr_moe.reranking import (
-    fold_of,
-    initial_lists,
-    list_id_of,
-    reordered,
-    rerank_data,
-    scored_records,
-    with_initial_list,
-)
+from tfr_moe.reranking import fold_of, reordered, rerank_data, scored_records, with_initial_list
 from tfr_moe.schema import MASK, FeatureSchema
 
 QUIET = Console(quiet=True)
@@ -37,7 +31,7 @@ def out(data, tmp_path_factory):
     """A data set of initial lists, with its work folder kept."""
     path = tmp_path_factory.mktemp("reranked") / "set"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(initial_lists.shutil, "rmtree", lambda *_, **__: None)
+        patch.setattr(reranking.shutil, "rmtree", lambda *_, **__: None)
         rerank_data(data, path, RANKER, FOLDS, QUIET)
     return path
 
@@ -79,7 +73,7 @@ def test_each_fold_has_the_scores_of_the_ranker_that_has_not_seen_it(out):
     for fold in range(FOLDS):
         without, run = work_of(out) / f"without-{fold}", work_of(out) / "runs" / str(fold)
         for record, scores in scored_records(without, "test", run):
-            list_id = list_id_of(record, schema)
+            list_id = list_id_of(schema, record)
             np.testing.assert_allclose(found[list_id][1][:, -1], -np.sort(-scores), rtol=1e-6)
 
 
@@ -119,7 +113,7 @@ def test_the_new_set_describes_itself(out):
 def test_a_killed_command_goes_on_and_leaves_nothing(data, tmp_path, monkeypatch):
     out = tmp_path / "set"
     with monkeypatch.context() as patch:
-        patch.setattr(initial_lists, "_write_splits", lambda *_: 1 / 0)
+        patch.setattr(reranking, "_write_splits", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             rerank_data(data, out, RANKER, 2, QUIET)
     assert not out.exists()
@@ -132,7 +126,7 @@ def test_a_killed_command_goes_on_and_leaves_nothing(data, tmp_path, monkeypatch
         rerank_data(data, out, RANKER, 2, QUIET)
     options.write_text(text)
     with monkeypatch.context() as patch:
-        patch.setattr(initial_lists, "train_any", lambda *_: 1 / 0)
+        patch.setattr(reranking, "train_any", lambda *_: 1 / 0)
         rerank_data(data, out, RANKER, 2, QUIET)  # all rankers are trained already
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
     with pytest.raises(UserError, match="exists already"):

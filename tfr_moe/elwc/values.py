@@ -340,3 +340,12 @@ def _decode(schema: FeatureSchema, scope: Scope, example: Any) -> Values:
             texts = [t.decode("utf-8") for t in stored[name].bytes_list.value]
             values[name] = texts[0] if feature.kind == "categorical" else [t for t in texts if t]
     return values
+
+
+def list_id_of(schema: FeatureSchema, serialized: bytes) -> str:
+    """The ID of a serialized list; empty for a request without one."""
+    from tensorflow_serving.apis import input_pb2
+
+    context = input_pb2.ExampleListWithContext.FromString(serialized).context
+    ids = context.features.feature[schema.list_id].bytes_list.value
+    return ids[0].decode("utf-8") if ids else ""

@@ -6,20 +6,294 @@ scores the fold that it has not seen. A ranker trained on all training lists sco
 test. Every list is then ordered by its scores.
 """
 
-from tfr_moe.reranking.initial_lists import (
-    fold_of,
-    list_id_of,
-    reordered,
-    rerank_data,
-    scored_records,
-    with_initial_list,
-)
+from __future__ import annotations
 
-__all__ = [
-    "fold_of",
-    "list_id_of",
-    "reordered",
-    "rerank_data",
-    "scored_records",
-    "with_initial_list",
-]
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from tfr_moe._compat import tf
+from tfr_moe.baselines import train_any
+from tfr_moe.config import RunConfig
+from tfr_moe.data.builder import ElwcDatasetBuilder
+from tfr_moe.data.folder import DataFolder
+from tfr_moe.elwc.values import list_id_of
+from tfr_moe.errors import UserError
+from tfr_moe.evaluation import inference_function, input_specs, open_run, scorer_of
+from tfr_moe.schema import (
+    MANIFEST_FILE,
+    MASK,
+    PACKED,
+    SCHEMA_FILE,
+    STATISTICS_FILE,
+    FeatureSchema,
+    description_files,
+    shard_file,
+    shard_files,
+)
+from tfr_moe.scorers.multitask import SCORES
+from tfr_moe.training.run_folder import METRICS_FILE
+from tfr_moe.utils.console import progress_bar
+from tfr_moe.utils.digests import write_manifest
+from tfr_moe.utils.io import atomic_directory, check_free, make_folder, read_json, write_json
+
+__all__ = ["fold_of", "reordered", "rerank_data", "scored_records", "with_initial_list"]
+
+SCORE, POSITION = "initial_score", "initial_position"
+_BATCH_SIZE = 128
+
+
+def rerank_data(
+    data: str | Path,
+    out: str | Path,
+    config: RunConfig,
+    folds: int = 5,
+    console: Console | None = None,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Makes a data set of initial lists; the same call resumes an interrupted one.
+
+    Folds and rankers are in the hidden folder `.<name>.work` beside `out` until it is complete.
+
+    Args:
+        data: the data-set folder.
+        out: the folder to make.
+        config: configuration of the ranker, of any model.
+        folds: number of folds, at least 2.
+        console: where progress is printed; None for stderr.
+        overwrite: whether to replace `out`.
+
+    Returns:
+        The number of lists of each split.
+
+    Raises:
+        UserError: for a configuration, data or a folder that do not fit.
+    """
+    console = console or Console(stderr=True)
+    folder, out = DataFolder(data), Path(out)
+    if folds < 2:
+        raise UserError(f"folds must be 2 or more. Received: {folds}")
+    marker = MANIFEST_FILE if overwrite else None
+    check_free(out, marker)
+    schema = with_initial_list(folder.schema)
+    splits = [split for split in ("validation", "test") if folder.num_lists(split) != 0]
+    work = out.parent / f".{out.name}.work"
+    options = {"data": str(folder.path.resolve()), "folds": folds}
+    options |= {"data content": folder.fingerprint, **config.model_dump(mode="json")}
+    _check_same_options(work, options)
+    _make_folds(folder, work, folds, console)
+    sources: dict[str, list[tuple[Path, str, Path]]] = {"train": []}
+    for fold in range(folds):
+        without, run = work / f"without-{fold}", work / "runs" / str(fold)
+        _train_once(without, run, config, console, f"fold {fold + 1}/{folds}")
+        sources["train"].append((without, "test", run))
+    run = work / "runs" / "all"
+    _train_once(folder.path, run, config, console, "all training lists")
+    for split in splits:
+        sources[split] = [(folder.path, split, run)]
+    with atomic_directory(out, marker) as partial:
+        counts = _write_splits(partial, sources, schema, console)
+        _write_description(folder, partial, schema, counts, config, folds)
+    shutil.rmtree(work)
+    return {split: of_split["lists"] for split, of_split in counts.items()}
+
+
+def _train_once(data: Path, run: Path, config: RunConfig, console: Console, lists: str) -> None:
+    console.print(f"{config.model} on {lists}", highlight=False)
+    if not (run / METRICS_FILE).is_file():
+        train_any(data, run, config, console)
+
+
+def with_initial_list(schema: FeatureSchema) -> FeatureSchema:
+    """The schema of re-ranking data: `initial_score` is a numeric feature of the items.
+
+    The display position becomes the position in the initial list, named `initial_position` if the
+    schema has no position.
+
+    Raises:
+        UserError: if the data has an initial score already.
+    """
+    if SCORE in [feature.name for feature in schema.features]:
+        raise UserError(f"the data has a feature {SCORE!r} already; use the original data set")
+    score = {"name": SCORE, "scope": "example", "kind": "numeric", "required": True}
+    return FeatureSchema.model_validate(
+        {
+            **schema.as_dict(),
+            "features": [*schema.as_dict()["features"], score],
+            "position": schema.position or POSITION,
+        }
+    )
+
+
+def reordered(serialized: bytes, scores: Any, schema: FeatureSchema) -> bytes:
+    """Orders a list by its scores and adds score and position to each item.
+
+    Args:
+        serialized: an `ExampleListWithContext`.
+        scores: one per item; ties keep their order.
+        schema: schema of the re-ranking data.
+    """
+    from tensorflow_serving.apis import input_pb2
+
+    before = input_pb2.ExampleListWithContext.FromString(serialized)
+    after = input_pb2.ExampleListWithContext(context=before.context)
+    column = PACKED["example"] if schema.packed else SCORE
+    order = np.argsort(-np.asarray(scores), kind="stable")
+    for position, index in enumerate(order, start=1):
+        item = after.examples.add()
+        item.CopyFrom(before.examples[index])
+        # The last feature of the schema is the last of the packed numbers.
+        item.features.feature[column].float_list.value.append(float(scores[index]))
+        item.features.feature[schema.position].float_list.value[:] = [float(position)]
+    return after.SerializeToString(deterministic=True)
+
+
+def scored_records(data: Path, split: str, run: Path) -> Iterator[tuple[bytes, Any]]:
+    """Yields the records of a split in file order, each with the run's scores of its items."""
+    builder = ElwcDatasetBuilder(DataFolder(data), _BATCH_SIZE)
+    records, specs = builder.serialized_lists(split), input_specs(builder.schema)
+    batches = tf.data.Dataset.zip((records.batch(_BATCH_SIZE), builder.build_parsed_dataset(split)))
+    score = inference_function(scorer_of(open_run(run)), specs)
+    for serialized, features in batches:
+        outputs = score({name: features[name] for name in specs})
+        scores = (outputs[SCORES] if isinstance(outputs, dict) else outputs).numpy()
+        masks = features[MASK].numpy()
+        for record, of_list, mask in zip(serialized.numpy(), scores, masks, strict=True):
+            yield record, of_list[mask]
+
+
+def fold_of(list_id: str, folds: int) -> int:
+    """The fold of a list, the same in every run.
+
+    Example:
+        >>> 0 <= fold_of("query 7", 5) < 5
+        True
+    """
+    return int.from_bytes(hashlib.blake2b(list_id.encode(), digest_size=8).digest(), "big") % folds
+
+
+def _record_writer(path: Path) -> Any:
+    return tf.io.TFRecordWriter(str(path), tf.io.TFRecordOptions(compression_type="GZIP"))
+
+
+def _check_same_options(work: Path, options: dict[str, Any]) -> None:
+    path = work / "options.json"
+    before = read_json(path)
+    if before is not None and before != options:
+        names = [name for name in options if before.get(name) != options[name]]
+        raise UserError(
+            f"{work}: an interrupted command was started with another {', '.join(names)}; give the "
+            "same again or remove this folder"
+        )
+    make_folder(work, str(work))
+    write_json(path, options)
+
+
+def _make_folds(folder: DataFolder, work: Path, folds: int, console: Console) -> None:
+    """Makes a data set `without-<fold>` for each fold: the others for training, it for test."""
+    if (work / "folds").is_dir():
+        return
+    counts = [0] * folds
+    names = [shard_file("fold", fold, folds) for fold in range(folds)]
+    records = ElwcDatasetBuilder(folder).serialized_lists("train").as_numpy_iterator()
+    with (
+        progress_bar(console, "splitting the training lists") as move,
+        atomic_directory(work / "folds") as partial,
+    ):
+        writers = [_record_writer(partial / name) for name in names]
+        for done, record in enumerate(records, start=1):
+            fold = fold_of(list_id_of(folder.schema, record), folds)
+            writers[fold].write(record)
+            counts[fold] += 1
+            move(done, folder.num_lists("train"))
+        for writer in writers:
+            writer.close()
+        if not all(counts):
+            raise UserError(
+                f"data {folder.path}: {sum(counts)} training lists are too few for {folds} folds"
+            )
+        for fold in range(folds):
+            _make_fold(folder, work / f"without-{fold}", fold, names, counts)
+
+
+def _make_fold(
+    folder: DataFolder, path: Path, fold: int, names: list[str], counts: list[int]
+) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    folder.copy_description(path)
+    others = [name for number, name in enumerate(names) if number != fold]
+    for number, name in enumerate(others):
+        os.symlink(f"../folds/{name}", path / shard_file("train", number, len(others)))
+    os.symlink(f"../folds/{names[fold]}", path / shard_file("test", 0, 1))
+    for file in folder.files("validation"):
+        os.symlink(os.path.abspath(file), path / Path(file).name)
+    lists = {"train": sum(counts) - counts[fold], "test": counts[fold]}
+    validation = folder.num_lists("validation")
+    splits = {split: {"lists": number} for split, number in lists.items()}
+    if validation is not None:
+        splits["validation"] = {"lists": validation}
+    write_json(path / MANIFEST_FILE, {"splits": splits})
+
+
+def _write_splits(
+    out: Path,
+    sources: dict[str, list[tuple[Path, str, Path]]],
+    schema: FeatureSchema,
+    console: Console,
+) -> dict[str, dict[str, float]]:
+    """Writes the records; returns the number of lists and score statistics of each split."""
+    counts = {}
+    for split, of_split in sources.items():
+        scored: list[NDArray[np.float64]] = []
+        with progress_bar(console, f"scoring {split}") as move:
+            for number, (data, part, run) in enumerate(of_split):
+                path = out / shard_file(split, number, len(of_split))
+                with _record_writer(path) as writer:
+                    for record, scores in scored_records(data, part, run):
+                        writer.write(reordered(record, scores, schema))
+                        scored.append(np.asarray(scores, np.float64))
+                        move(len(scored))
+        values = np.concatenate(scored)
+        statistics = {
+            name: float(getattr(values, name)()) for name in ("mean", "std", "min", "max")
+        }
+        counts[split] = {"lists": len(scored), "count": len(values), **statistics}
+    return counts
+
+
+def _write_description(
+    folder: DataFolder,
+    out: Path,
+    schema: FeatureSchema,
+    counts: dict[str, dict[str, float]],
+    config: RunConfig,
+    folds: int,
+) -> None:
+    """Writes schema, statistics, vocabularies and manifest of the new data set."""
+    folder.copy_description(out)
+    (out / SCHEMA_FILE).unlink()
+    schema.save(out / SCHEMA_FILE)
+    of_train = {name: value for name, value in counts["train"].items() if name != "lists"}
+    statistics: dict[str, Any] = dict(folder.statistics)
+    statistics["example"] = {**statistics.get("example", {}), SCORE: of_train}
+    write_json(out / STATISTICS_FILE, statistics)
+    manifest: dict[str, Any] = {"format": 1}
+    if (folder.path / MANIFEST_FILE).is_file():
+        manifest = dict(folder.manifest)
+    manifest["splits"] = {
+        split: {"lists": of_split["lists"], "items": of_split["count"]}
+        for split, of_split in counts.items()
+    }
+    manifest["initial_lists"] = {
+        "data": str(folder.path.resolve()),
+        "folds": folds,
+        "ranker": config.changed(),
+    }
+    write_manifest(out / MANIFEST_FILE, manifest, [*description_files(out), *shard_files(out)])
