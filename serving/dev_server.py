@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import grpc
@@ -176,12 +175,7 @@ class DevServer:
     def __enter__(self) -> DevServer:
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     def _poll(self) -> None:
@@ -192,13 +186,7 @@ class DevServer:
                 log.warning("cannot read the models folder: %s", error)
 
 
-def serve(
-    models: str | Path,
-    host: str = "127.0.0.1",
-    port: int = 8500,
-    *,
-    poll_seconds: float = 2.0,
-) -> None:
+def serve(models: str | Path, host: str = "127.0.0.1", port: int = 8500) -> None:
     """Runs a `DevServer` until SIGTERM or SIGINT, then finishes the requests that are running.
 
     Call it from the main thread, since it handles signals. Progress is printed to stderr.
@@ -207,7 +195,7 @@ def serve(
         UserError: as `DevServer`.
     """
     write = functools.partial(print, file=sys.stderr, flush=True)
-    server = DevServer(models, host, port, poll_seconds=poll_seconds, notify=write)
+    server = DevServer(models, host, port, notify=write)
     received: list[int] = []
     signals = (signal.SIGTERM, signal.SIGINT)
     previous = {s: signal.signal(s, lambda number, _: received.append(number)) for s in signals}

@@ -25,11 +25,11 @@ from rich.table import Table
 
 from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError
-from tfr_moe.schema import FeatureSchema
+from tfr_moe.utils.console import Column, fitted_table
 
 from .client import RankingClient, Tls
 from .client.channel import open_channel
-from .client.client import PREDICT, deadline
+from .client.client import PREDICT, seconds_or_none
 from .client.request import Request, RequestEncoder, predict_request
 
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p99_9": 99.9, "max": 100.0}
@@ -95,35 +95,19 @@ def arrivals(rate: float, seconds: float, seed: int) -> NDArray[np.float64]:
 
 
 def prepare(
-    target: str,
-    model: str,
-    requests: Sequence[Request],
-    signature: str = "rank",
-    schema: FeatureSchema | None = None,
-    tls: Tls | None = None,
+    target: str, model: str, requests: Sequence[Request], tls: Tls | None = None
 ) -> list[bytes]:
-    """Sends the first requests one by one, and encodes all of them beforehand.
-
-    Args:
-        target: `HOST:PORT`.
-        model: the model's name.
-        requests: raw values.
-        signature: `rank` or `serving_default`.
-        schema: of the requests; None requests it from the server.
-        tls: encrypts the connection.
-
-    Returns:
-        A serialized `PredictRequest` for each request.
+    """Sends the first requests one by one; returns all as serialized `PredictRequest`s.
 
     Raises:
         RequestError: if the target cannot answer.
     """
-    with RankingClient(target, model, schema, tls=tls) as client:
+    with RankingClient(target, model, tls=tls) as client:
         encoder = RequestEncoder(client.schema)
         for request in requests[:_WARMUP]:
             client.predict(*request)
     return [
-        predict_request(model, signature, [encoder.encode(*request)]).SerializeToString()
+        predict_request(model, "rank", [encoder.encode(*request)]).SerializeToString()
         for request in requests
     ]
 
@@ -195,13 +179,12 @@ def run_load_test(
     rates: Sequence[float] = (20.0,),
     seconds: float = 10.0,
     *,
-    signature: str = "rank",
     timeout: float = 5.0,
     seed: int = 0,
     tls: Tls | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
-    """Puts a model under load at one rate after the other.
+    """Puts the signature `rank` of a model under load at one rate after the other.
 
     Args:
         target: `HOST:PORT`.
@@ -209,7 +192,6 @@ def run_load_test(
         requests: sent one after the other, and again from the first.
         rates: requests per second, one run each.
         seconds: duration of each run.
-        signature: `rank` or `serving_default`.
         timeout: seconds after which a request counts as an error; infinity for no deadline.
         seed: of the times at which requests are due.
         tls: encrypts the connection.
@@ -222,9 +204,9 @@ def run_load_test(
         UserError: for a rate or a duration without any load, or a timeout that is not above 0.
         RequestError: if the target does not answer.
     """
-    limit = deadline(timeout)
+    limit = seconds_or_none(timeout)
     due = {rate: arrivals(rate, seconds, seed) for rate in rates}
-    messages = prepare(target, model, requests, signature, tls=tls)
+    messages = prepare(target, model, requests, tls)
     results = []
     with open_channel(target, tls=tls, attempts=1) as channel:
         for rate, times in due.items():
@@ -234,7 +216,6 @@ def run_load_test(
     return {
         "target": target,
         "model": model,
-        "signature": signature,
         "timeout": limit,
         "seed": seed,
         "lists": {
@@ -248,33 +229,24 @@ def run_load_test(
 
 def latency_table(report: Mapping[str, Any]) -> Table:
     """The results of `run_load_test` as a table, with errors and late requests in its caption."""
-    title = f"{report['model']} at {report['target']}: latency in ms from the due time"
-    table = Table(
-        title=title,
-        title_justify="left",
-        caption_justify="left",
-        box=None,
-        padding=(0, 2, 0, 0),
-    )
-    for column in ("rate/s", "sent", "errors", "answers/s", *PERCENTILES):
-        table.add_column(column, justify="right", no_wrap=True)
-    notes = []
-    for entry in report["results"]:
-        errors = ", ".join(f"{count} {code}" for code, count in entry["errors"].items())
-        if errors:
+    results, notes = report["results"], []
+    for entry in results:
+        if entry["errors"]:
+            errors = ", ".join(f"{count} {code}" for code, count in entry["errors"].items())
             notes.append(f"errors at {entry['rate']:g}/s: {errors}")
-        latencies = [entry["latency_ms"][name] for name in PERCENTILES]
-        table.add_row(
-            f"{entry['rate']:g}",
-            str(entry["sent"]),
-            str(sum(entry["errors"].values())),
-            f"{entry['throughput']:.1f}",
-            *("-" if value is None else f"{value:.1f}" for value in latencies),
-        )
-    if any(entry["send_lag_ms_p99"] > _LATE_MS for entry in report["results"]):
+    if any(entry["send_lag_ms_p99"] > _LATE_MS for entry in results):
         notes.append(
             f"warning: requests were sent more than {_LATE_MS:g} ms late; this machine is too slow "
             "or too busy for the rate"
         )
-    table.caption = "\n".join(notes) or None
-    return table
+    columns = [
+        Column("rate/s", [f"{entry['rate']:g}" for entry in results]),
+        Column("sent", [str(entry["sent"]) for entry in results]),
+        Column("errors", [str(sum(entry["errors"].values())) for entry in results]),
+        Column("answers/s", [f"{entry['throughput']:.1f}" for entry in results]),
+    ]
+    for name in PERCENTILES:
+        values = [entry["latency_ms"][name] for entry in results]
+        columns.append(Column(name, ["-" if v is None else f"{v:.1f}" for v in values]))
+    title = f"{report['model']} at {report['target']}: latency in ms from the due time"
+    return fitted_table(columns, len(columns), title=title, caption="\n".join(notes))

@@ -199,8 +199,7 @@ class ModelStore:
         unloaded version finish on it. The last loaded version of a model answers until another one
         of its folder is loaded.
         """
-        folders = [path for path in sorted(self._root.iterdir()) if path.is_dir()]
-        present = {(p.name, version) for p in folders for version in versions_of(p)}
+        present = {(p.name, version) for p in self._root.iterdir() for version in versions_of(p)}
         failed = {key for key, state in self._states.items() if state.error}
         for key in failed - present:
             self._states[key] = VersionState("END")

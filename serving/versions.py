@@ -20,11 +20,13 @@ log = logging.getLogger(__name__)
 
 
 def versions_of(folder: Path) -> list[int]:
-    """The versions below a model's folder, oldest first.
+    """The versions below a model's folder, oldest first; none where there is no folder.
 
     A version is a sub-folder whose name is a decimal number below 2^63, the largest that TensorFlow
     Serving can address. Larger numbers are ignored; each is logged once.
     """
+    if not folder.is_dir():
+        return []
     paths = [p for p in folder.iterdir() if p.name.isascii() and p.name.isdecimal() and p.is_dir()]
     for path in paths:
         if int(path.name) > MAX_VERSION:
@@ -49,8 +51,8 @@ def models_of(root: Path) -> dict[str, list[int]]:
         raise UserError(
             f"models folder {root}: is the folder of one model; give its parent, {root.parent}"
         )
-    folders = [path for path in sorted(root.iterdir()) if path.is_dir()]
-    models = {path.name: versions for path in folders if (versions := versions_of(path))}
+    paths = sorted(root.iterdir())
+    models = {path.name: versions for path in paths if (versions := versions_of(path))}
     if not models:
         raise UserError(f"models folder {root}: has no model; a model is NAME/<version>/")
     return models

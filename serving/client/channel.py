@@ -131,12 +131,7 @@ def open_channel(
 ) -> grpc.Channel:
     """Opens a channel to `target`; HTTP proxies of the environment are not used.
 
-    Args:
-        target: `HOST:PORT`, several IPv4 addresses with ports separated by commas, or a gRPC name
-            such as `dns:///HOST:PORT`.
-        tls: None sends everything in clear text.
-        attempts: maximum number of attempts while the server is UNAVAILABLE.
-        max_message_bytes: of requests and answers.
+    The target may be a gRPC name such as `dns:///HOST:PORT`, too. Arguments as `RankingClient`.
 
     Raises:
         UserError: for a target without a port, attempts out of range, or TLS files that cannot be

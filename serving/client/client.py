@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 import grpc
@@ -29,50 +28,35 @@ _NO_DEADLINE = 1e9  # gRPC cannot represent an infinite one; this is 30 years
 Items = Sequence[Mapping[str, Any]]
 
 
-def check_timeout(timeout: Any) -> float:
-    """The timeout in seconds; infinity waits as long as it takes.
+def seconds_or_none(timeout: Any) -> float | None:
+    """The timeout for gRPC: in seconds, or None for an infinite one.
 
     Raises:
         UserError: if it is not a number above 0.
 
     Example:
-        >>> check_timeout(0)
-        Traceback (most recent call last):
-        tfr_moe.errors.UserError: timeout must be a number of seconds above 0. Received: timeout=0
+        >>> seconds_or_none(5), seconds_or_none(float("inf"))
+        (5.0, None)
     """
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
     if not is_number or not timeout > 0:
         raise UserError(
             f"timeout must be a number of seconds above 0. Received: timeout={timeout!r}"
         )
-    return float(timeout)
-
-
-def deadline(timeout: Any) -> float | None:
-    """The timeout for gRPC: in seconds, or None for an infinite one.
-
-    Raises:
-        UserError: as `check_timeout`.
-
-    Example:
-        >>> deadline(5), deadline(float("inf"))
-        (5.0, None)
-    """
-    seconds = check_timeout(timeout)
-    return None if seconds > _NO_DEADLINE else seconds
+    return None if timeout > _NO_DEADLINE else float(timeout)
 
 
 class _Deadline:
     """The time by which an operation must be done, over all of its calls."""
 
-    def __init__(self, timeout: float):
-        self.timeout = timeout
-        self._end = time.monotonic() + timeout
+    def __init__(self, seconds: float | None):
+        self.seconds = float("inf") if seconds is None else seconds
+        self._end = time.monotonic() + self.seconds
 
     def remaining(self) -> float | None:
         """Seconds left; None where there is no deadline."""
-        limited = deadline(self.timeout) is not None
-        return max(0.0, self._end - time.monotonic()) if limited else None
+        left = max(0.0, self._end - time.monotonic())
+        return None if left == float("inf") else left
 
 
 class RankingClient:
@@ -125,7 +109,7 @@ class RankingClient:
             raise UserError(
                 f"give a version or a label, not both. Received: version={version}, label={label!r}"
             )
-        self._timeout = check_timeout(timeout)
+        self._timeout = seconds_or_none(timeout)
         self._target = target
         self._model = model
         self._version = version
@@ -202,19 +186,14 @@ class RankingClient:
     def __enter__(self) -> RankingClient:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _send_list(
         self, signature: str, context: Mapping[str, Any], items: Items, timeout: float | None
     ) -> Any:
         """Sends one list to a signature and returns the `PredictResponse`."""
-        deadline = _Deadline(self._timeout if timeout is None else check_timeout(timeout))
+        deadline = _Deadline(self._timeout if timeout is None else seconds_or_none(timeout))
         serialized = self._request_encoder(deadline).encode(context, items)
         request = self._request(signature, serialized)
         if (size := request.ByteSize()) > self._max_message_bytes:
@@ -247,19 +226,15 @@ class RankingClient:
         try:
             return method(request, timeout=deadline.remaining(), metadata=self._metadata)
         except grpc.RpcError as error:
-            raise self._request_error(error, deadline) from error
-
-    def _request_error(self, error: grpc.RpcError, deadline: _Deadline) -> RequestError:
-        code, details = error.code(), error.details()
-        reason = " ".join((details or code.name).split())
-        model = f"model {self._model!r}"
-        if code == grpc.StatusCode.UNAVAILABLE:
-            message = f"no server at {self._target} ({reason})"
-        elif code == grpc.StatusCode.DEADLINE_EXCEEDED:
-            message = f"no answer from {self._target} within {deadline.timeout:g} s"
-        elif code == grpc.StatusCode.NOT_FOUND:
+            code, codes = error.code(), grpc.StatusCode
+            reason = " ".join((error.details() or code.name).split())
             which = "" if self._version is None else f" version {self._version}"
-            message = f"{model}{which} is not served at {self._target} ({reason})"
-        else:
-            message = f"{self._target} rejected the request to {model}: {reason}"
-        return RequestError(message, code)
+            messages = {
+                codes.UNAVAILABLE: f"no server at {self._target} ({reason})",
+                codes.DEADLINE_EXCEEDED: f"no answer from {self._target} within "
+                f"{deadline.seconds:g} s",
+                codes.NOT_FOUND: f"model {self._model!r}{which} is not served at {self._target} "
+                f"({reason})",
+            }
+            other = f"{self._target} rejected the request to model {self._model!r}: {reason}"
+            raise RequestError(messages.get(code, other), code) from error

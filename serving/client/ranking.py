@@ -136,7 +136,8 @@ def ranking_of(model: str, answer: Any) -> Ranking:
         for name, values in sorted(outputs.items())
         if name.startswith(_TASK_SCORES)
     }
-    gates = {name: _experts(outputs, name, valid) for name in sorted(outputs) if _is_gate(name)}
+    names = [n for n in sorted(outputs) if f"{n}_".startswith(f"{_EXPERT_IDS}_")]
+    gates = {name: _experts(outputs, name, valid) for name in names}
     of_list, of_items = gates.pop(_EXPERT_IDS, ((), [()] * valid))
     by_task = {name.removeprefix(f"{_EXPERT_IDS}_"): experts for name, experts in gates.items()}
     items = [
@@ -159,10 +160,6 @@ def status_of(answer: Any) -> list[VersionStatus]:
         VersionStatus(entry.version, STATES.get(entry.state, "UNKNOWN"), entry.status.error_message)
         for entry in answer.model_version_status
     ]
-
-
-def _is_gate(name: str) -> bool:
-    return name == _EXPERT_IDS or name.startswith(f"{_EXPERT_IDS}_")
 
 
 def _experts(

@@ -18,13 +18,7 @@ def render(
 ) -> RenderableType:
     """A table of rank, score and the fields of each item, best first; below it the experts.
 
-    Args:
-        ranking: the answer.
-        items: the items of the request, in its order.
-        width: columns of the terminal; fields that do not fit are listed below. None shows all.
-
-    Returns:
-        A `rich` renderable.
+    Fields that do not fit into `width` columns are listed below; None shows all.
     """
     ranked = ranking.items
     columns = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import islice
@@ -26,59 +25,18 @@ from tfr_moe.utils.io import atomic_directory
 
 from ..client.request import predict_request
 from ..versions import EXTRA, MAX_VERSION, WARMUP_FILE, versions_of
-from .golden import GOLDEN, golden_list, write_golden
-from .list_categories import Features
-from .parsing import RequestParser
+from .golden import GOLDEN, write_golden
+from .parsing import Features, RequestParser
 from .signatures import DEFAULT, INPUT, PREDICT, RANK, Tensors, build, module_of, scores_by_name
-from .verify import reference_batches, verify
+from .verify import check_operations, reference_batches, verify
 
-_FORBIDDEN = (
-    (re.compile(r"PyFunc"), "calls back into Python"),
-    (
-        re.compile(r"Random|Multinomial|Normal(V2)?$|Rng|Uniform(Int|FullInt)?$|^StatefulUniform"),
-        "draws random numbers",
-    ),
-    (
-        re.compile(
-            r"^Assign|^Resource(Apply|Scatter|StridedSliceAssign)|^LookupTable(Insert|Remove)"
-        ),
-        "writes to a variable or table",
-    ),
-)
-
-
-def operations_of(signatures: Iterable[Any]) -> set[str]:
-    """Names of the operations in concrete functions and in all functions that they call."""
-    operations: set[str] = set()
-    for signature in signatures:
-        graph = signature.graph.as_graph_def()
-        operations |= {node.op for node in graph.node}
-        functions = {function.signature.name for function in graph.library.function}
-        operations |= {node.op for f in graph.library.function for node in f.node_def}
-        operations -= functions  # a call by the function's name is not an operation
-    return operations
-
-
-def check_operations(signatures: Iterable[Any]) -> None:
-    """Rejects signatures that TensorFlow Serving cannot run, or not twice with the same result.
-
-    Args:
-        signatures: concrete functions.
-
-    Raises:
-        UserError: naming the operation: one that TensorFlow itself does not have, Python callbacks,
-            random numbers (noise or dropout left on) and writes (training metrics left on).
-    """
-    for operation in sorted(operations_of(signatures)):
-        if not hasattr(tf.raw_ops, operation):
-            raise UserError(f"the serving graph runs {operation!r}, which is not TensorFlow's own")
-        for pattern, fault in _FORBIDDEN:
-            if pattern.search(operation):
-                raise UserError(f"the serving graph runs {operation!r}, which {fault}")
-
-
-_SIZES = (1, 10, 60)
 MAX_RECORDS = 1000  # TensorFlow Serving does not load a model with more
+_WARMED = (PREDICT, RANK)
+_WARMUP_LISTS = 16
+_SAMPLE_LISTS = 1000
+_SIZES = (1, 10, 60)
+_TOLERANCE = 1e-5
+_ROUNDING = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 
 
 def write_warmup(path: Path, name: str, signatures: Sequence[str], lists: Iterable[bytes]) -> int:
@@ -113,8 +71,8 @@ def example_lists(schema: FeatureSchema) -> list[bytes]:
     parser, encoder = RowParser(schema), ListEncoder(schema)
 
     def row(scope: Scope) -> Values:
-        required = {f.name: _placeholder(f) for f in schema.select(scope) if f.required}
-        return parser.values(scope, required)
+        required = (f for f in schema.select(scope) if f.required)
+        return parser.values(scope, {f.name: _placeholder(f) for f in required})
 
     return [encoder.encode("", row("context"), [row("example")] * size) for size in _SIZES]
 
@@ -123,15 +81,6 @@ def _placeholder(feature: Feature) -> Any:
     if feature.kind != "numeric":
         return "unknown"
     return 0.0 if feature.width == 1 else [0.0] * feature.width
-
-
-DETAILS_FILE = "details.json"
-WARMED = (PREDICT, RANK)
-TOLERANCE = 1e-5
-
-_ROUNDING = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
-_SAMPLE_LISTS = 1000
-_WARMUP_LISTS = 16
 
 
 def export_run(
@@ -165,8 +114,7 @@ def export_run(
     lists: list[bytes] = []
     try:
         folder = DataFolder(data if data is not None else loaded.metrics.get("data", ""))
-        records = ElwcDatasetBuilder(folder).serialized_lists("validation")
-        lists = [record.numpy() for record in islice(iter(records), _SAMPLE_LISTS)]
+        lists = sample_lists(folder, "validation")
     except UserError as error:
         if data is not None:
             raise
@@ -184,21 +132,17 @@ def export_run(
             out,
             explanation=explanation_model(ranker) if baseline is None else None,
             reference=None if baseline is None else baseline.score,
-            warmup=spread_by_size(lists),
+            warmup=lists,
             details=details,
             version=version,
             categories=loaded.categories,
         )
 
 
-def spread_by_size(lists: Sequence[bytes]) -> list[bytes]:
-    """At most 16 lists, evenly from the smallest record to the largest.
-
-    Example:
-        >>> spread_by_size([b"ccc", b"a", b"bb"])
-        [b'a', b'bb', b'ccc']
-    """
-    ordered = sorted(lists, key=len)
+def sample_lists(folder: DataFolder, split: str) -> list[bytes]:
+    """At most 16 of the first 1000 lists of a split, evenly from the smallest to the largest."""
+    records = ElwcDatasetBuilder(folder).serialized_lists(split).as_numpy_iterator()
+    ordered = sorted(islice(records, _SAMPLE_LISTS), key=len)
     if len(ordered) <= _WARMUP_LISTS:
         return ordered
     step = (len(ordered) - 1) / (_WARMUP_LISTS - 1)
@@ -254,9 +198,10 @@ def export_model(
     """
     out = Path(out)
     name, final = out.resolve().name, out / str(free_version(out, version))
-    lists = (list(warmup) or example_lists(schema))[: MAX_RECORDS // len(WARMED)]
+    lists = (list(warmup) or example_lists(schema))[: MAX_RECORDS // len(_WARMED)]
     expected = reference_batches(reference or model, schema, lists, explanation, categories)
-    tolerance = _tolerance(model)
+    # What the order of operations may change, or the rounding unit of a mixed precision.
+    tolerance = max(_ROUNDING.get(layer.compute_dtype, _TOLERANCE) for layer in model.layers)
     serving = build(model, schema, explanation, categories)
     check_operations(serving.signatures.values())
     with atomic_directory(final) as folder:
@@ -264,25 +209,17 @@ def export_model(
         largest = verify(folder, schema, expected, tolerance)
         extra = folder / EXTRA
         extra.mkdir()
-        write_warmup(extra / WARMUP_FILE, name, WARMED, lists)
+        write_warmup(extra / WARMUP_FILE, name, _WARMED, lists)
         schema.save(extra / SCHEMA_FILE)
         about = {
             "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "tensorflow": tf.__version__,
-            "verified": {
-                "lists": len(lists),
-                "largest_difference": largest,
-                "allowed": tolerance,
-            },
+            "verified": {"lists": len(lists), "largest_difference": largest, "allowed": tolerance},
             **(details or {}),
         }
-        text = json.dumps(about, indent=1, default=str) + "\n"
-        (extra / DETAILS_FILE).write_text(text, encoding="utf-8")
-        golden = golden_list(schema, lists)
-        with tf.device("/CPU:0"):
-            answer = serving.signatures[RANK](inputs=tf.constant([golden]))
-        arrays = {name: value.numpy() for name, value in answer.items()}
-        write_golden(extra / GOLDEN, name, int(final.name), schema, golden, arrays)
+        (extra / "details.json").write_text(json.dumps(about, indent=1, default=str) + "\n")
+        rank = serving.signatures[RANK]
+        write_golden(extra / GOLDEN, name, int(final.name), schema, lists, rank)
         write_model_manifest(folder)
     return final
 
@@ -299,7 +236,7 @@ def free_version(out: Path, version: int | None = None) -> int:
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"export {out}: is a file, a folder is needed")
-    versions = versions_of(out) if out.is_dir() else []
+    versions = versions_of(out)
     if version is None:
         version = max(versions, default=0) + 1
     if not 0 < version <= MAX_VERSION:
@@ -307,11 +244,6 @@ def free_version(out: Path, version: int | None = None) -> int:
     if version in versions:
         raise UserError(f"export {out}: version {version} exists and is never overwritten")
     return version
-
-
-def _tolerance(model: tf.keras.Model) -> float:
-    """What the order of operations may change: 1e-5, or the rounding unit of a mixed precision."""
-    return max(_ROUNDING.get(layer.compute_dtype, TOLERANCE) for layer in model.layers)
 
 
 def save_lists_model(
@@ -324,15 +256,8 @@ def save_lists_model(
     """Writes a SavedModel with one signature into an existing folder, for `predict`.
 
     Its default signature takes serialized `ExampleListWithContext` [B] and returns what the model
-    returns, [B, L] or [B, L, d], L the length of the longest list of the batch.
-
-    Args:
-        model: maps the features of `schema` (raw values) and the mask to a tensor or a dict of
-            them.
-        schema: describes the lists; it is written beside the model.
-        folder: the folder.
-        output: name of the output of a model with a single one; None for `scores`.
-        categories: of the queries, where the schema needs them.
+    returns, [B, L] or [B, L, d], L the length of the longest list of the batch; `output` names a
+    single one that is no `scores`. The schema is written beside it.
 
     Raises:
         UserError: if the graph has operations that cannot serve.

@@ -16,27 +16,19 @@ A client's encoder must turn `list.json` into a proto equal to `list.pb`, and a 
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from tfr_moe._compat import tf
 from tfr_moe.elwc.values import decode_list
 from tfr_moe.schema import FeatureSchema
+from tfr_moe.utils.io import write_json
 
 from ..client.protos import PredictResponse, fill_tensor
 from ..client.request import RequestEncoder, predict_request
-from .signatures import INPUT, RANK
+from .signatures import INPUT, RANK, Tensors
 
 GOLDEN = "golden"
-
-
-def golden_list(schema: FeatureSchema, lists: Sequence[bytes]) -> bytes:
-    """The list of median length as a request: without its id, labels and other fields of data."""
-    middle = sorted(lists, key=len)[len(lists) // 2]
-    return RequestEncoder(schema).encode(*decode_list(schema, middle))
 
 
 def write_golden(
@@ -44,38 +36,29 @@ def write_golden(
     name: str,
     version: int,
     schema: FeatureSchema,
-    serialized: bytes,
-    answer: Mapping[str, np.ndarray],
+    lists: Sequence[bytes],
+    rank: Callable[..., Tensors],
 ) -> None:
-    """Writes the files of the golden pair.
+    """Writes the golden pair of the list of median length to a new folder.
 
-    Args:
-        folder: is created.
-        name: of the model.
-        version: of the model.
-        schema: of the list.
-        serialized: an `ExampleListWithContext`.
-        answer: the outputs of `rank` for it, a batch of one.
+    `rank` is that signature of the model. The request is without the list's ID, labels and other
+    fields of data.
     """
-    folder.mkdir()
-    context, items = decode_list(schema, serialized)
+    context, items = decode_list(schema, sorted(lists, key=len)[len(lists) // 2])
+    serialized = RequestEncoder(schema).encode(context, items)
+    with tf.device("/CPU:0"):
+        answer = {n: v.numpy() for n, v in rank(inputs=tf.constant([serialized])).items()}
     request = predict_request(name, RANK, [serialized])
     response = PredictResponse()
     response.model_spec.name, response.model_spec.signature_name = name, RANK
     response.model_spec.version.value = version
     for key, array in answer.items():
         fill_tensor(response.outputs[key], array)
+    folder.mkdir()
     (folder / "list.pb").write_bytes(serialized)
     (folder / "request.pb").write_bytes(request.SerializeToString(deterministic=True))
     (folder / "response.pb").write_bytes(response.SerializeToString(deterministic=True))
-    _write(folder / "list.json", {"context": context, "items": items})
-    encoded = base64.b64encode(serialized).decode("ascii")
-    _write(
-        folder / "request.json",
-        {"signature_name": RANK, "inputs": {INPUT: [{"b64": encoded}]}},
-    )
-    _write(folder / "response.json", {"outputs": {k: v.tolist() for k, v in answer.items()}})
-
-
-def _write(path: Path, data: Any) -> None:
-    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_json(folder / "list.json", {"context": context, "items": items})
+    inputs = {INPUT: [{"b64": base64.b64encode(serialized).decode("ascii")}]}
+    write_json(folder / "request.json", {"signature_name": RANK, "inputs": inputs})
+    write_json(folder / "response.json", {"outputs": {k: v.tolist() for k, v in answer.items()}})

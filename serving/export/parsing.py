@@ -1,4 +1,4 @@
-"""Parses requests into the model's inputs, with TensorFlow's ops. A request carries raw values.
+"""Parses requests into the model's inputs, with TensorFlow's ops. A request has raw values.
 
 At least one list of one slot is returned, so that models need no code for empty batches: what is
 missing is padding, False in the mask. Missing optional values take the schema's default, or stay
@@ -12,9 +12,17 @@ import math
 from collections.abc import Iterator
 
 from tfr_moe._compat import tf, tfr
-from tfr_moe.schema import MASK, PACKED, Feature, FeatureSchema, QueryCategories, Scope
+from tfr_moe.schema import (
+    MASK,
+    PACKED,
+    Feature,
+    FeatureSchema,
+    QueryCategories,
+    Scope,
+    by_clicks,
+)
 
-from .list_categories import Features, ListCategories
+Features = dict[str, tf.Tensor]
 
 ABSENT = "\0"
 """An id that no caller sends: it tells a missing list of ids from an empty one."""
@@ -78,60 +86,31 @@ class RequestParser:
                 of the wrong type or number.
         """
         features = tfr.data.parse_from_example_list(
-            _at_least_one(serialized),
+            # TensorFlow's proto decoder rejects an empty batch; the empty string is a message.
+            _pad(serialized, 0, 1),
             context_feature_spec=self._specs["context"],
             example_feature_spec=self._specs["example"],
             mask_feature_name=MASK,
         )
-        features = self.categories(complete(self._schema, features))
+        features = self.categories(_complete(self._schema, features))
         for name in (MASK, *self._specs["example"]):
             # Where all lists are empty, the proto decoder gives one item to the features and none
             # to the mask.
-            features[name] = at_least(features[name], 1, 1)
+            features[name] = _pad(features[name], 1, 1)
         return features
 
 
-def _at_least_one(serialized: tf.Tensor) -> tf.Tensor:
-    # TensorFlow's proto decoder rejects an empty batch; the empty string is an empty message.
-    return at_least(serialized, 0, 1)
-
-
-def at_least(value: tf.Tensor, axis: int, size: int) -> tf.Tensor:
-    """Pads an axis that is shorter than `size` with zeros, False or empty strings.
-
-    Example:
-        >>> at_least(tf.constant([[1.0], [2.0]]), axis=1, size=3).numpy().tolist()
-        [[1.0, 0.0, 0.0], [2.0, 0.0, 0.0]]
-    """
+def _pad(value: tf.Tensor, axis: int, size: int) -> tf.Tensor:
+    """Pads an axis that is shorter than `size` with zeros, False or empty strings."""
     missing = tf.maximum(size - tf.shape(value)[axis], 0)
     return tf.pad(value, [[0, missing if i == axis else 0] for i in range(value.shape.rank)])
 
 
-def complete(schema: FeatureSchema, features: Features) -> Features:
+def _complete(schema: FeatureSchema, features: Features) -> Features:
     """Fills missing values with the schema's defaults; a missing required value is an error.
 
-    Args:
-        schema: has the required features and the defaults.
-        features: tensors by the names of `schema.feature_spec`, [B, n] or [B, L, n], and the mask,
-            bool [B, L]. A missing number is NaN, a missing id the empty string.
-
-    Returns:
-        The same without missing IDs; a missing number is NaN where the model replaces it.
-
-    Raises:
-        tf.errors.InvalidArgumentError: when it runs, naming all required features without a value.
-
-    Example:
-        >>> schema = FeatureSchema(
-        ...     list_id="query",
-        ...     labels=["click"],
-        ...     features=[{"name": "price", "scope": "example", "kind": "numeric", "default": 2}],
-        ... )
-        >>> mask, nan = tf.constant([[True, True]]), float("nan")
-        >>> price = tf.constant([[[1.0], [nan]]])
-        >>> features = complete(schema, {MASK: mask, "example_numeric": price})
-        >>> features["example_numeric"].numpy().tolist()
-        [[[1.0], [2.0]]]
+    A missing number is NaN, in the result only where the model replaces it; a missing ID is the
+    empty string.
     """
     mask = features[MASK]
     # A list without items needs no context: there is nothing to score.
@@ -149,7 +128,12 @@ def complete(schema: FeatureSchema, features: Features) -> Features:
                 flags.append(tf.boolean_mask(tf.reduce_any(of_rows, 0), required))
     if not names:
         return filled
-    with tf.control_dependencies([_check_none(names, tf.concat(flags, 0))]):
+    absent = tf.concat(flags, 0)
+    listed, _ = tf.unique(tf.boolean_mask(tf.constant(names), absent))
+    reason = "the request has no value for required feature(s)"
+    listed = tf.strings.reduce_join(listed, separator=", ")
+    ok = tf.debugging.Assert(tf.logical_not(tf.reduce_any(absent)), [reason, listed])
+    with tf.control_dependencies([ok]):
         return {name: tf.identity(value) for name, value in filled.items()}
 
 
@@ -178,13 +162,70 @@ def _fill(columns: list[Feature], value: tf.Tensor) -> tuple[tf.Tensor, tf.Tenso
     return missing, tf.where(missing, columns[0].default or "", value)
 
 
-def _check_none(names: list[str], missing: tf.Tensor) -> tf.Operation:
-    """An assertion that fails with the names of the features flagged in `missing`, bool [n]."""
-    flagged, _ = tf.unique(tf.boolean_mask(tf.constant(names), missing))
-    return tf.debugging.Assert(
-        tf.logical_not(tf.reduce_any(missing)),
-        [
-            "the request has no value for required feature(s)",
-            tf.strings.reduce_join(flagged, separator=", "),
-        ],
-    )
+class ListCategories:
+    """Gives lists without a category the one that training data has.
+
+    That is the category of the query in a table, where the schema has `from: clicked_in_training`
+    and the table has the query; else the most frequent one of the items, of equally frequent ones
+    the first.
+
+    Args:
+        schema: without `from` in its hierarchy nothing is done.
+        table: query -> parent and child.
+
+    Attributes:
+        resources: lookup tables, which a SavedModel must track.
+
+    Example:
+        >>> category = {"scope": "example", "kind": "categorical"}
+        >>> schema = FeatureSchema(
+        ...     list_id="query",
+        ...     labels=["click"],
+        ...     hierarchy={"child": "item.sub", "parent": "item.top", "from": "majority"},
+        ...     features=[{"name": "top", **category}, {"name": "sub", **category}],
+        ... )
+        >>> ids = {name: tf.constant([[[name + "1"], [name + "2"], [name + "2"]]])
+        ...        for name in ("top", "sub")}
+        >>> empty = {"list_top": tf.constant([[""]]), "list_sub": tf.constant([[""]])}
+        >>> features = {MASK: tf.constant([[True] * 3]), **ids, **empty}
+        >>> ListCategories(schema)(features)["list_sub"].numpy().tolist()
+        [[b'sub2']]
+    """
+
+    def __init__(self, schema: FeatureSchema, table: QueryCategories | None = None):
+        self._schema = schema
+        self.resources: list[tf.lookup.StaticHashTable] = []
+        if by_clicks(schema):
+            entries = table or {"\0": ("", "")}  # a lookup needs an entry; no query is this one
+            queries = tf.constant(list(entries), tf.string)
+            rows = tf.range(len(entries), dtype=tf.int64)
+            initializer = tf.lookup.KeyValueTensorInitializer(queries, rows)
+            self.resources = [tf.lookup.StaticHashTable(initializer, -1)]
+            self._of_queries = [list(words) for words in zip(*entries.values(), strict=True)]
+
+    def __call__(self, features: Features) -> Features:
+        """Returns the features [B, n] and [B, L, n] with the categories of lists."""
+        tree = self._schema.hierarchy
+        if tree is None or not self._schema.item_categories:
+            return features
+        names = self._schema.item_categories
+        one_more = [[0, 0], [0, 1]]  # requests without items have an item without category then
+        parents, children = (tf.pad(features[name][..., 0], one_more) for name in names)
+        real = tf.pad(features[MASK], one_more) & (children != "")
+        keys = tf.strings.to_hash_bucket_fast(tf.strings.join([parents, children], "\0"), 1 << 62)
+        same = (keys[:, :, tf.newaxis] == keys[:, tf.newaxis, :]) & real[:, tf.newaxis, :]
+        counts = tf.where(real, tf.reduce_sum(tf.cast(same, tf.int32), -1), 0)
+        first = tf.argmax(counts, axis=1)
+        some = tf.reduce_any(real, 1)
+        pair = [tf.where(some, tf.gather(v, first, batch_dims=1), "") for v in (parents, children)]
+        if tree.query is not None:
+            row = self.resources[0].lookup(features[tree.query][:, 0])
+            clicked = [tf.gather(words, tf.maximum(row, 0)) for words in self._of_queries]
+            pair = [tf.where(row >= 0, c, p) for c, p in zip(clicked, pair, strict=True)]
+        missing = (features[tree.child] == "") & (pair[1] != "")[:, tf.newaxis]
+        names = (tree.parent, tree.child)
+        derived = {
+            name: tf.where(missing, value[:, tf.newaxis], features[name])
+            for name, value in zip(names, pair, strict=True)
+        }
+        return {**features, **derived}

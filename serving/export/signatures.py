@@ -151,13 +151,7 @@ class _Batch:
 def _ranked(outputs: Tensors, batch: _Batch) -> Tensors:
     """Sorts by score, best first; ties keep the order of the request.
 
-    Args:
-        outputs: `scores` [B, L], `scores_<task>` [B, L], and for models with experts `expert_ids`
-            and `expert_weights`, possibly with `_<task>`: [B, K], or [B, L, K] by item.
-        batch: of the request.
-
-    Returns:
-        `order`, `scores`, `valid` and the other outputs, those of items in rank order.
+    Returns `order`, `scores`, `valid` and the other outputs, those of items in rank order.
     """
     scores = batch.masked(outputs[SCORES])
     best_first = tf.argsort(scores, axis=1, direction="DESCENDING", stable=True)

@@ -1,38 +1,75 @@
-"""Skew between serving and training: recorded requests, replayed with the run and its data."""
+"""Recorded requests, replayed with a run and its data to find skew, or as the lists of drift.
+
+TensorFlow Serving's request log has a `PredictionLog` for each request, as warm-up files and the
+client's recordings do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from tensorflow_serving.apis import input_pb2
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines import BaselineRun, open_run
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.elwc.values import decode_list
+from tfr_moe.elwc.values import decode_list, list_id_of
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import scorer_of
 from tfr_moe.schema import (
     SCHEMA_FILE,
     SPLITS,
     FeatureSchema,
+    query_categories,
     shard_files,
     vocabulary_file,
 )
 from tfr_moe.training import LoadedRun
 
+from ..client.ranking import outputs_of
 from ..model_store import ServedModel
 from ..versions import EXTRA, read_log
-from .recorded import lists_of
-from .signatures import PREDICT, RANK, SCORES
-from .verify import reference_batches
+from .parsing import RequestParser
+from .signatures import DEFAULT, INPUT, PREDICT, RANK, SCORES
+from .verify import Arrays, fitting_schema, in_request_order, reference_batches
 
 TOLERANCE = 1e-4
 """Allowed difference of scores and numbers, absolute and relative: float32 on other machines."""
+
+_BATCH_SIZE = 256
+
+
+def _lists_of(request: Any) -> list[bytes]:
+    """The serialized lists of a `PredictRequest` for `predict` or `rank`; none of others."""
+    signature = request.model_spec.signature_name or DEFAULT
+    if signature not in (DEFAULT, PREDICT, RANK) or INPUT not in request.inputs:
+        return []
+    return tf.make_ndarray(request.inputs[INPUT]).tolist()
+
+
+def recorded_batches(requests: str | Path, data: DataFolder) -> Iterator[Arrays]:
+    """Parses recorded lists by the schema of a data set, with the categories that it gives them.
+
+    Args:
+        requests: TFRecord file of `PredictionLog`s.
+        data: the data set.
+
+    Yields:
+        Features [B, n] and [B, L, n] and the mask [B, L] of up to 256 lists.
+
+    Raises:
+        UserError: for a file that cannot be read, or has lists of another schema.
+    """
+    parser = RequestParser(data.schema, query_categories(data.path, data.schema))
+    lists = (one for log in read_log(Path(requests)) for one in _lists_of(log.request))
+    while batch := list(islice(lists, _BATCH_SIZE)):
+        with fitting_schema(f"requests {requests}: a list"):
+            features = parser.lists(tf.constant(batch))
+        yield {name: value.numpy() for name, value in features.items()}
 
 
 class SkewRow(NamedTuple):
@@ -101,17 +138,12 @@ def measure_skew(
 def _answered(logs: Iterable[Any], served: ServedModel) -> Iterator[_List]:
     """The lists of the requests for `predict` and `rank`, with their served scores."""
     for log in logs:
-        lists = lists_of(log.request)
-        if not lists:
-            continue
-        response = log.response if SCORES in log.response.outputs else served.predict(log.request)
-        outputs = {name: tf.make_ndarray(value) for name, value in response.outputs.items()}
-        scores = outputs[SCORES]
-        if "order" in outputs:  # best first; -1 at padding, which stays behind the items
-            order = outputs["order"]
-            by_item = np.argsort(np.where(order < 0, order.shape[1], order), axis=1)
-            scores = np.take_along_axis(scores, by_item, axis=1)
-        yield from map(_List, lists, scores)
+        if lists := _lists_of(log.request):
+            recorded = SCORES in log.response.outputs
+            outputs = outputs_of(log.response if recorded else served.predict(log.request))
+            if "order" in outputs:
+                outputs = in_request_order(outputs)
+            yield from map(_List, lists, outputs[SCORES])
 
 
 def _score_row(lists: Sequence[_List], run: LoadedRun | BaselineRun) -> SkewRow:
@@ -123,7 +155,7 @@ def _score_row(lists: Sequence[_List], run: LoadedRun | BaselineRun) -> SkewRow:
     for batch in batches:
         for row, expected in enumerate(batch.outputs[SCORES]):
             number = batch.first + row
-            size = int(batch.features["example_list_mask"][row].sum())
+            size = int(batch.mask[row].sum())
             served, trained = lists[number].scores[:size], expected[:size]
             if not np.allclose(served, trained, rtol=TOLERANCE, atol=TOLERANCE):
                 different += 1
@@ -161,7 +193,7 @@ def _value_rows(
     lists: Sequence[_List], schema: FeatureSchema, data: DataFolder
 ) -> Iterator[SkewRow]:
     """Compares the values of each feature with those of the same list in the data."""
-    requests = {_list_id(schema, one.record): one.record for one in lists}
+    requests = {list_id_of(schema, one.record): one.record for one in lists}
     requests.pop("", None)
     logged = _logged(data, set(requests), schema)
     pairs = [
@@ -188,19 +220,13 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
-def _list_id(schema: FeatureSchema, record: bytes) -> str:
-    context = input_pb2.ExampleListWithContext.FromString(record).context
-    ids = context.features.feature[schema.list_id].bytes_list.value
-    return ids[0].decode("utf-8") if ids else ""
-
-
 def _logged(data: DataFolder, names: set[str], schema: FeatureSchema) -> Mapping[str, bytes]:
     """The records of the data with one of the list IDs."""
     builder, found = ElwcDatasetBuilder(data), {}
     for split in SPLITS:
         if shard_files(data.path, split):
             for record in builder.serialized_lists(split).as_numpy_iterator():
-                if (name := _list_id(schema, record)) in names:
+                if (name := list_id_of(schema, record)) in names:
                     found[name] = record
     if not found:
         raise UserError(f"data {data.path}: has no list with the ID of a request")

@@ -1,17 +1,20 @@
-"""Compares every output of every signature of an export with the Keras model.
+"""Checks an export: its operations, and every output of every signature.
 
-The export runs in a fresh Python process that has TensorFlow and nothing of this library: what
-loads there loads in TensorFlow Serving. The Keras model reads the lists by the schema's plain
-parsing specs, not by the parsers that are exported.
+The outputs are compared with those of the Keras model. The export runs in a fresh Python process
+that has TensorFlow and nothing of this library: what loads there loads in TensorFlow Serving. The
+Keras model reads the lists by the schema's plain parsing specs, not by the parsers that are
+exported.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +23,9 @@ import numpy as np
 from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK, FeatureSchema, QueryCategories
+from tfr_moe.utils.failures import reason_of
 
-from .list_categories import Features, ListCategories
+from .parsing import Features, ListCategories
 from .signatures import (
     DEFAULT,
     EXPERT_IDS,
@@ -35,6 +39,13 @@ from .signatures import (
     scores_by_name,
 )
 
+_FORBIDDEN = {
+    "calls back into Python": r"PyFunc",
+    "draws random numbers": r"Random|Multinomial|Normal(V2)?$|Rng|Uniform(Int|FullInt)?$"
+    r"|^StatefulUniform",
+    "writes to a variable or table": r"^Assign|^Resource(Apply|Scatter|StridedSliceAssign)"
+    r"|^LookupTable(Insert|Remove)",
+}
 _BATCH_SIZE = 16
 # Without the garbage collector, which takes a fifth of so short a process.
 _SCRIPT = """
@@ -43,14 +54,13 @@ gc.disable()
 import numpy as np
 import tensorflow as tf
 
-folder, calls, answers = sys.argv[1:]
+folder, batches, answers, *signatures = sys.argv[1:]
 loaded = tf.saved_model.load(folder)
-sent = np.load(calls, allow_pickle=True)
 out = {}
-for number, signature in enumerate(sent["signatures"]):
-    inputs = tf.constant(sent[str(number)].tolist(), tf.string)
-    for name, value in loaded.signatures[str(signature)](inputs=inputs).items():
-        out[f"{number}:{name}"] = value.numpy()
+for number, lists in np.load(batches, allow_pickle=True).items():
+    for signature in signatures:
+        found = loaded.signatures[signature](inputs=tf.constant(lists.tolist(), tf.string))
+        out |= {f"{number}:{signature}:{name}": value.numpy() for name, value in found.items()}
 ours = ("tfr_moe", "tensorflow_ranking")
 foreign = sorted(name for name in sys.modules if name.split(".")[0] in ours)
 if foreign:
@@ -61,33 +71,44 @@ np.savez(answers, **out)
 Arrays = dict[str, np.ndarray]
 
 
-class Call(NamedTuple):
-    """A signature and the strings that it takes."""
+def operations_of(signatures: Iterable[Any]) -> set[str]:
+    """Names of the operations in concrete functions and in all functions that they call."""
+    operations: set[str] = set()
+    for signature in signatures:
+        graph = signature.graph.as_graph_def()
+        operations |= {node.op for node in graph.node}
+        functions = {function.signature.name for function in graph.library.function}
+        operations |= {node.op for f in graph.library.function for node in f.node_def}
+        operations -= functions  # a call by the function's name is not an operation
+    return operations
 
-    signature: str
-    inputs: Sequence[bytes]
 
-
-def answers_in_fresh_process(folder: Path, calls: Sequence[Call]) -> list[Arrays]:
-    """Runs a SavedModel in a process that has only TensorFlow, on the CPU.
-
-    Args:
-        folder: a SavedModel.
-        calls: the signatures and inputs to run.
-
-    Returns:
-        For each call its outputs by name.
+def check_operations(signatures: Iterable[Any]) -> None:
+    """Rejects concrete functions that cannot serve, or not twice with the same result.
 
     Raises:
-        UserError: if the model cannot be loaded or run there, or needs code of this library.
+        UserError: naming the operation: one that TensorFlow itself does not have, Python callbacks,
+            random numbers (noise or dropout left on) and writes (training metrics left on).
     """
-    arrays = {str(i): np.array(call.inputs, object) for i, call in enumerate(calls)}
+    for operation in sorted(operations_of(signatures)):
+        faults = [fault for fault, pattern in _FORBIDDEN.items() if re.search(pattern, operation)]
+        if not hasattr(tf.raw_ops, operation):
+            faults.append("is not TensorFlow's own")
+        if faults:
+            raise UserError(f"the serving graph runs {operation!r}, which {faults[0]}")
+
+
+def _answers_in_fresh_process(
+    folder: Path, batches: Sequence[Sequence[bytes]], signatures: Sequence[str]
+) -> list[dict[str, Arrays]]:
+    """Runs an export on the CPU; returns the outputs of each batch by signature and name."""
     with tempfile.TemporaryDirectory() as scratch:
-        inputs, outputs = Path(scratch) / "calls.npz", Path(scratch) / "answers.npz"
+        inputs, outputs = Path(scratch) / "batches.npz", Path(scratch) / "answers.npz"
         # The pickle is written here and read by the script above alone.
-        np.savez(inputs, signatures=np.array([c.signature for c in calls]), **arrays)
+        np.savez(inputs, **{str(n): np.array(lists, object) for n, lists in enumerate(batches)})
+        files = map(str, (folder.resolve(), inputs, outputs))
         run = subprocess.run(
-            [sys.executable, "-c", _SCRIPT, *map(str, (folder.resolve(), inputs, outputs))],
+            [sys.executable, "-c", _SCRIPT, *files, *signatures],
             # An empty working directory, or Python would find packages in the current one.
             cwd=scratch,
             env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"},
@@ -98,11 +119,11 @@ def answers_in_fresh_process(folder: Path, calls: Sequence[Call]) -> list[Arrays
             lines = run.stderr.strip().splitlines() or [f"exit code {run.returncode}"]
             reason = ([line for line in lines if "Error" in line] or lines)[-1].strip()
             raise UserError(f"the export does not run in a fresh process: {reason}")
-        answers: list[Arrays] = [{} for _ in calls]
+        answers: list[dict[str, Arrays]] = [{name: {} for name in signatures} for _ in batches]
         with np.load(outputs, allow_pickle=True) as saved:
-            for key in saved.files:
-                number, _, name = key.partition(":")
-                answers[int(number)][name] = saved[key]
+            for key, value in saved.items():
+                number, signature, name = key.split(":")
+                answers[int(number)][signature][name] = value
     return answers
 
 
@@ -112,14 +133,27 @@ class ReferenceBatch(NamedTuple):
     Attributes:
         first: position of the first list among all.
         lists: serialized `ExampleListWithContext`s.
-        features: the parsed lists and their mask [B, L].
+        mask: bool [B, L], True at items.
         outputs: `scores`, `scores_<task>` [B, L] and the experts, as the explanation returns them.
     """
 
     first: int
     lists: list[bytes]
-    features: Arrays
+    mask: np.ndarray
     outputs: Arrays
+
+
+@contextmanager
+def fitting_schema(what: str) -> Iterator[None]:
+    """Turns TensorFlow's errors inside the block, which parses lists, into one line.
+
+    Raises:
+        UserError: with the reason; `what` are the lists.
+    """
+    try:
+        yield
+    except tf.errors.OpError as error:
+        raise UserError(f"{what} does not fit the schema: {reason_of(error)}") from error
 
 
 def reference_batches(
@@ -139,7 +173,14 @@ def reference_batches(
     add_categories = ListCategories(schema, categories)
     for first in range(0, len(lists), _BATCH_SIZE):
         batch = list(lists[first : first + _BATCH_SIZE])
-        features = add_categories(_parsed(schema, batch, name))
+        with fitting_schema(f"a {name}"):
+            features = tfr.data.parse_from_example_list(
+                tf.constant(batch),
+                context_feature_spec=schema.feature_spec("context"),
+                example_feature_spec=schema.feature_spec("example"),
+                mask_feature_name=MASK,
+            )
+        features = add_categories(features)
         with tf.device("/CPU:0"):
             outputs = scores_by_name(model(features))
             if explanation is not None:
@@ -152,22 +193,8 @@ def reference_batches(
             for row, real in enumerate(mask):
                 if not np.isfinite(values[row] if of_lists else values[row][real]).all():
                     raise UserError(f"{name} {first + row}: the model's {output} are not finite")
-        parsed = {name: value.numpy() for name, value in features.items()}
-        batches.append(ReferenceBatch(first, batch, parsed, arrays))
+        batches.append(ReferenceBatch(first, batch, mask, arrays))
     return batches
-
-
-def _parsed(schema: FeatureSchema, lists: Sequence[bytes], name: str) -> Features:
-    try:
-        return tfr.data.parse_from_example_list(
-            tf.constant(lists),
-            context_feature_spec=schema.feature_spec("context"),
-            example_feature_spec=schema.feature_spec("example"),
-            mask_feature_name=MASK,
-        )
-    except tf.errors.OpError as error:
-        reason = " ".join(str(error.message).split())
-        raise UserError(f"a {name} does not fit the schema: {reason}") from error
 
 
 def verify(
@@ -175,31 +202,40 @@ def verify(
 ) -> float:
     """Runs every signature of an export in a fresh process and compares all outputs.
 
-    Args:
-        folder: the SavedModel.
-        schema: of the lists.
-        batches: the lists with the Keras model's answers.
-        tolerance: allowed difference of numbers, absolute and relative.
-
-    Returns:
-        The largest difference of a score.
+    Differences up to `tolerance`, absolute and relative, are allowed. Returns the largest one of a
+    score.
 
     Raises:
         UserError: if the model does not run there, or naming the list, the signature and the output
             that differs.
     """
-    calls = [Call(signature, b.lists) for b in batches for signature in (DEFAULT, RANK, SCHEMA)]
-    answers = iter(answers_in_fresh_process(folder, calls))
+    lists = [batch.lists for batch in batches]
+    answers = _answers_in_fresh_process(folder, lists, (DEFAULT, RANK, SCHEMA))
     largest = 0.0
-    for batch in batches:
+    for batch, answer in zip(batches, answers, strict=True):
         check = _Check(batch, tolerance)
         scores = {n: v for n, v in batch.outputs.items() if not names_experts(n)}
-        check.outputs(DEFAULT, next(answers), scores)
-        check.outputs(RANK, check.in_request_order(next(answers)), batch.outputs)
-        if any(text != schema.to_json().encode() for text in next(answers)[SCHEMA].tolist()):
+        check.outputs(DEFAULT, answer[DEFAULT], scores)
+        check.order(answer[RANK])
+        check.outputs(RANK, in_request_order(answer[RANK]), batch.outputs)
+        if any(text != schema.to_json().encode() for text in answer[SCHEMA][SCHEMA].tolist()):
             raise UserError(f"the export's signature {SCHEMA!r} returns another schema")
         largest = max(largest, check.largest)
     return largest
+
+
+def in_request_order(outputs: Arrays) -> Arrays:
+    """The outputs of `rank` but order and valid, those of items as the request has them."""
+    order = outputs["order"]
+    by_item = np.argsort(np.where(order < 0, order.shape[1], order), axis=1, kind="stable")
+    restored = {}
+    for name in outputs.keys() - {"order", "valid"}:
+        values = restored[name] = outputs[name]
+        if values.ndim == 3:  # the experts of items; those of lists are [B, K]
+            restored[name] = np.take_along_axis(values, by_item[..., np.newaxis], axis=1)
+        elif not names_experts(name):
+            restored[name] = np.take_along_axis(values, by_item, axis=1)
+    return restored
 
 
 class _Check:
@@ -207,11 +243,22 @@ class _Check:
 
     def __init__(self, batch: ReferenceBatch, tolerance: float):
         self.largest = 0.0
-        self._batch = batch
+        self._first = batch.first
         self._tolerance = tolerance
-        self._sizes = batch.features[MASK].sum(axis=1)
-        self._width = int(self._sizes.max())
-        self._mask = batch.features[MASK][:, : self._width]
+        self._sizes = batch.mask.sum(axis=1)
+        self._mask = batch.mask[:, : int(self._sizes.max())]
+
+    def order(self, answer: Arrays) -> None:
+        """Checks that `rank` orders all items of each list by their scores, padding last."""
+        order, scores, width = answer["order"], answer[SCORES], self._mask.shape[1]
+        self._check_shape(f"{RANK} order", order, self._mask)
+        slots = np.where(self._mask, np.arange(width), width)
+        consistent = (np.sort(np.where(order < 0, width, order), axis=1) == slots).all(axis=1)
+        consistent &= ((order < 0) == ~self._mask).all(axis=1) & (answer["valid"] == self._sizes)
+        consistent &= (np.diff(scores, axis=1) <= 0).all(axis=1)
+        if not consistent.all():
+            number = self._first + int(np.argmin(consistent))
+            raise UserError(f"warm-up list {number}: {RANK}: order, valid and scores disagree")
 
     def outputs(self, signature: str, exported: Arrays, expected: Arrays) -> None:
         """Compares the outputs of a signature in the order of the request."""
@@ -221,9 +268,8 @@ class _Check:
                 f"expected: {', '.join(sorted(expected))}"
             )
         for name, values in expected.items():
-            if not names_experts(name):
-                self._scores(f"{signature} {name}", exported[name], values[:, : self._width])
-            elif name.startswith(EXPERT_IDS):
+            where = f"{signature} {name}"
+            if name.startswith(EXPERT_IDS):
                 weights = name.replace(EXPERT_IDS, EXPERT_WEIGHTS)
                 # Weights by expert, since equal weights have no order.
                 num_experts = 1 + max(int(a[name].max(initial=0)) for a in (exported, expected))
@@ -231,63 +277,35 @@ class _Check:
                     _by_expert(a[name], a[weights], num_experts) for a in (exported, expected)
                 )
                 if ours.ndim == 3:
-                    ours = np.where(self._mask[..., np.newaxis], ours[:, : self._width], 0)
-                self._lists(f"{signature} {weights}", theirs, ours)
-
-    def in_request_order(self, exported: Arrays) -> Arrays:
-        """The outputs of `rank` but order and valid, those of items at their request positions."""
-        order, scores = exported["order"], exported[SCORES]
-        _check_shape(f"{RANK} order", order, self._mask)
-        positions = np.where(order < 0, self._width, order)
-        slots = np.where(self._mask, np.arange(self._width), self._width)
-        consistent = (np.sort(positions, axis=1) == slots).all(axis=1)
-        consistent &= ((order < 0) == ~self._mask).all(axis=1) & (exported["valid"] == self._sizes)
-        consistent &= (np.diff(scores, axis=1) <= 0).all(axis=1)
-        if not consistent.all():
-            number = self._batch.first + int(np.argmin(consistent))
-            raise UserError(f"warm-up list {number}: {RANK}: order, valid and scores disagree")
-        by_position = np.argsort(positions, axis=1, kind="stable")
-        outputs = {name: exported[name] for name in set(exported) - {"order", "valid"}}
-        for name, values in outputs.items():
-            if values.ndim == 3:  # the experts of items; those of lists are [B, K]
-                outputs[name] = np.take_along_axis(values, by_position[..., np.newaxis], axis=1)
+                    ours = np.where(self._mask[..., np.newaxis], self._cut(ours), 0)
+                self._compare(f"{signature} {weights}", theirs, ours)
             elif not names_experts(name):
-                outputs[name] = np.take_along_axis(values, by_position, axis=1)
-        return outputs
+                ours = np.where(self._mask, self._cut(values), LOWEST)
+                self._compare(where, exported[name], ours)
+                if (exported[name][~self._mask] != LOWEST).any():
+                    raise UserError(f"{where}: padding is not the lowest float")
+                gap = np.abs(exported[name] - ours).max(initial=0.0)
+                self.largest = max(self.largest, float(gap))
 
-    def _scores(self, where: str, exported: np.ndarray, expected: np.ndarray) -> None:
-        _check_shape(where, exported, expected)
-        if (exported[~self._mask] != LOWEST).any():
-            raise UserError(f"{where}: padding is not the lowest float")
-        expected = np.where(self._mask, expected, LOWEST)
-        self._lists(where, exported, expected)
-        self.largest = max(self.largest, float(np.abs(exported - expected).max(initial=0.0)))
+    def _cut(self, values: np.ndarray) -> np.ndarray:
+        return values[:, : self._mask.shape[1]]
 
-    def _lists(self, where: str, exported: np.ndarray, expected: np.ndarray) -> None:
-        _check_shape(where, exported, expected)
-        for row, values in enumerate(expected):
-            self.close(f"warm-up list {self._batch.first + row}: {where}", exported[row], values)
+    def _compare(self, where: str, exported: np.ndarray, expected: np.ndarray) -> None:
+        """Compares list by list; an error has the largest difference of the first wrong list."""
+        self._check_shape(where, exported, expected)
+        for number, (theirs, ours) in enumerate(zip(exported, expected, strict=True), self._first):
+            if not np.allclose(theirs, ours, rtol=self._tolerance, atol=self._tolerance):
+                raise UserError(
+                    f"warm-up list {number}: {where}: the export's and the model's differ by "
+                    f"{np.abs(theirs - ours).max():.2g} (allowed: {self._tolerance:g})"
+                )
 
-    def close(self, where: str, exported: np.ndarray, expected: np.ndarray) -> None:
-        """Compares two arrays.
-
-        Raises:
-            UserError: with the largest difference, or the shapes.
-        """
-        _check_shape(where, exported, expected)
-        if not np.allclose(exported, expected, rtol=self._tolerance, atol=self._tolerance):
-            largest = np.abs(exported - expected).max()
+    @staticmethod
+    def _check_shape(where: str, exported: np.ndarray, expected: np.ndarray) -> None:
+        if exported.shape != expected.shape:
             raise UserError(
-                f"{where}: the export's and the model's differ by {largest:.2g} "
-                f"(allowed: {self._tolerance:g})"
+                f"{where}: the export returns shape {exported.shape}, the model {expected.shape}"
             )
-
-
-def _check_shape(where: str, exported: np.ndarray, expected: np.ndarray) -> None:
-    if exported.shape != expected.shape:
-        raise UserError(
-            f"{where}: the export returns shape {exported.shape}, the model {expected.shape}"
-        )
 
 
 def _by_expert(ids: np.ndarray, weights: np.ndarray, num_experts: int) -> np.ndarray:

@@ -53,7 +53,6 @@ def test_latencies_are_printed_and_written(server: DevServer, data: Path, tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--signature", "regress"], "must be rank or serving_default"),
         (["--rate", "0"], "rate and seconds must be above 0"),
         (["--split", "dev"], "split 'dev' is unknown"),
         (["--tls-key", "key.pem"], "certificate and key belong together"),

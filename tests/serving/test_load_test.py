@@ -16,7 +16,6 @@ from rich.console import Console
 
 from tests.serving.client.test_channel import Relay, relaying
 from tests.serving.conftest import CONTEXT, shop_items
-from tests.serving.models import SHOP
 from tests.tiny import write_data_folder
 from tfr_moe.errors import UserError
 from tfr_moe.serving.client import RequestError
@@ -95,7 +94,7 @@ def test_a_stall_is_charged_to_all_requests_that_were_due_meanwhile(server: DevS
     port = running.add_insecure_port("127.0.0.1:0")
     running.start()
     target = f"127.0.0.1:{port}"
-    messages = prepare(target, "plain", REQUESTS, schema=SHOP)
+    messages = prepare(target, "plain", REQUESTS)
     relay.armed = True
     with grpc.insecure_channel(target) as channel:
         result = send(channel, messages, np.arange(10) * 0.05, timeout=20)
@@ -109,7 +108,7 @@ def test_a_stall_is_charged_to_all_requests_that_were_due_meanwhile(server: DevS
 def test_errors_are_counted_by_their_code(server: DevServer):
     relay = Relay(server.target)
     with relaying(relay) as address:
-        messages = prepare(address, "plain", REQUESTS, schema=SHOP)
+        messages = prepare(address, "plain", REQUESTS)
         with open_channel(address, attempts=1) as channel:
             relay.failures = [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE]
             result = send(channel, messages, np.arange(5) * 0.01)

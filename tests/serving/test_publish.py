@@ -14,8 +14,7 @@ from tfr_moe.cli import main
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import PerListResult
 from tfr_moe.serving.export import export_run
-from tfr_moe.serving.publish import publish, roll_back
-from tfr_moe.serving.publish.checks import quality_checks
+from tfr_moe.serving.publish import publish, quality_checks, roll_back
 from tfr_moe.serving.versions import models_of, versions_of
 from tfr_moe.training import train
 
@@ -148,7 +147,7 @@ def test_a_bad_run_is_not_published_and_an_equal_one_is(
 
 
 def publish_package():
-    return sys.modules["tfr_moe.serving.publish.publish"]
+    return sys.modules["tfr_moe.serving.publish"]
 
 
 def copy_of(exported):
@@ -179,7 +178,7 @@ def test_mistakes_are_one_line(data, runs, tmp_path, capsys):
 KILLED = """
 import os, shutil, signal, sys
 from tfr_moe.serving.publish import publish
-module = sys.modules["tfr_moe.serving.publish.publish"]
+module = sys.modules["tfr_moe.serving.publish"]
 exported, run, to, data, point = sys.argv[1:]
 
 def die(*_):

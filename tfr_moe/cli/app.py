@@ -12,9 +12,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from tfr_moe import __version__
-from tfr_moe.cli import daily, data, listings, models, reports, serving
-from tfr_moe.cli.options import Seed
-from tfr_moe.cli.schema import schema
+from tfr_moe.cli import daily, data, models, reports, serving
+from tfr_moe.cli.options import Seed, flag
 from tfr_moe.errors import EXIT_INTERRUPTED, EXIT_USAGE, UserError, error_line
 from tfr_moe.utils.failures import file_failure
 
@@ -36,15 +35,15 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, help="print the version")
+        bool, flag("print the version", "--version", callback=_show_version)
     ] = False,
 ) -> None:
     pass
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="folder to create")] = Path("demo"),
-    sessions: Annotated[int, typer.Option("--sessions", help="number of lists")] = 12_000,
+    out: Annotated[Path, flag("folder to create")] = Path("demo"),
+    sessions: Annotated[int, flag("number of lists")] = 12_000,
     seed: Seed = 0,
 ) -> None:
     """Run the complete workflow once on synthetic logs.
@@ -64,9 +63,9 @@ _OPEN = {"allow_extra_args": True, "ignore_unknown_options": False}
 app.command()(data.synth)
 app.command(cls=data.BuildCommand, context_settings=_OPEN)(data.build)
 app.command()(data.join_days)
-app.command()(data.check)
+app.command()(daily.check)
 app.command()(daily.drift)
-app.command()(schema)
+app.command()(data.schema)
 app.command()(models.train)
 app.command()(models.evaluate)
 app.command()(reports.compare)
@@ -81,10 +80,10 @@ app.command()(serving.load_test)
 app.command()(daily.publish)
 app.command()(data.rerank_data)
 app.command()(demo)
-app.command()(listings.models)
-app.command()(listings.losses)
-app.command()(listings.metrics)
-app.command()(listings.settings)
+app.command()(models.models)
+app.command()(models.losses)
+app.command()(models.metrics)
+app.command()(models.settings)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

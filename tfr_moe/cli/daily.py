@@ -1,4 +1,4 @@
-"""Commands of a daily schedule: drift, publish."""
+"""Commands of a daily schedule: check, drift, publish."""
 
 from __future__ import annotations
 
@@ -8,26 +8,94 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tfr_moe.cli.options import reject_with, stderr
+from tfr_moe.cli.options import JsonFile, flag, note, reject_with, stderr
 from tfr_moe.errors import EXIT_REJECTED, UserError
 
-Limits = Annotated[
-    Path | None, typer.Option("--limits", help="limits of drift as YAML; see docs/daily.md")
-]
+Limits = Annotated[Path | None, flag("limits of drift as YAML; see docs/daily.md", "--limits")]
+
+
+def check(
+    path: Annotated[Path, typer.Argument(help="data set, run, or a version of an exported model")],
+    requests: Annotated[
+        Path | None, flag("request log of the version, to replay: PredictionLogs")
+    ] = None,
+    run: Annotated[Path | None, flag("with --requests: the run of the version")] = None,
+    data: Annotated[Path | None, flag("with --requests: logged lists to compare with")] = None,
+) -> None:
+    """Verify the files of a data set, run or export.
+
+    Every file is compared with the SHA-256 that was recorded when it was made; in a data set by
+    days, the files of all days. With --requests, scores, vocabularies and features of recorded
+    requests are compared with the run and its data instead; exits with 3 if they differ.
+
+    Example: tfr-moe check models/shop/7 --requests requests.log --run runs/tuesday
+    """
+    if requests is not None:
+        if run is None:
+            raise UserError("--run: is required with --requests")
+        _check_requests(path, requests, run, data)
+        return
+    for option, value in {"--run": run, "--data": data}.items():
+        if value is not None:
+            raise UserError(f"{option}: needs --requests")
+    from tfr_moe.schema import MANIFEST_FILE, days_of
+
+    if not path.is_dir():
+        raise UserError(f"{path}: no such folder")
+    days = {} if (path / MANIFEST_FILE).is_file() else days_of(path)
+    for folder in days.values() or [path]:
+        _check_folder(folder)
+
+
+def _check_folder(path: Path) -> None:
+    """Prints what a folder has, if its files are as recorded."""
+    from tfr_moe.schema import MANIFEST_FILE
+    from tfr_moe.utils.digests import MODEL_MANIFEST, ManifestForm, check_files
+    from tfr_moe.utils.io import read_json
+
+    if (path / "saved_model.pb").is_file():
+        kind, manifest = "model", read_json(path / MODEL_MANIFEST, ManifestForm) or {}
+    else:
+        manifest = read_json(path / MANIFEST_FILE, ManifestForm)
+        if manifest is None:
+            raise UserError(
+                f"{path}: holds no {MANIFEST_FILE}, so it is no data set, run or exported version "
+                "(MODELS/NAME/VERSION)"
+            )
+        kind = "run" if "data" in manifest else "data"
+    digests = manifest.get("files")
+    if digests is None:
+        raise UserError(f"{path}: has no digests to compare with; make the {kind} again")
+    if kind == "data":
+        from tfr_moe.data import DataFolder
+
+        DataFolder(path).check()
+    else:
+        check_files(path, digests, kind, digests)
+    size = sum(digest["bytes"] for digest in digests.values())
+    print(f"{path}: {len(digests)} files, {size:,} bytes, as recorded")
+    print(f"fingerprint {manifest['fingerprint']}")
+
+
+def _check_requests(version: Path, requests: Path, run: Path, data: Path | None) -> None:
+    """Prints what was compared, differences last."""
+    from tfr_moe.serving.export.skew import measure_skew
+
+    rows = measure_skew(version, requests, run, data)
+    for row in sorted(rows, key=lambda row: row.different > 0):
+        counts = f"{row.different:,} of {row.compared:,} differ"
+        name = row.what if row.name == row.what else f"{row.what} of {row.name}"
+        print(f"{name}: {counts}{f'; {row.example}' if row.example else ''}")
+    if any(row.different for row in rows):
+        raise typer.Exit(EXIT_REJECTED)
 
 
 def drift(
-    reference: Annotated[
-        Path, typer.Option("--reference", help="data set to compare with, such as the live model's")
-    ],
-    current: Annotated[
-        Path, typer.Option("--current", help="data set of today, or a file of recorded requests")
-    ],
+    reference: Annotated[Path, flag("data set to compare with, such as the live model's")],
+    current: Annotated[Path, flag("data set of today, or a file of recorded requests")],
     limits: Limits = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="also write the numbers as JSON")
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="also write an HTML page")] = None,
+    json_file: JsonFile = None,
+    out: Annotated[Path | None, flag("also write an HTML page")] = None,
 ) -> None:
     """Compare the data of today with a reference.
 
@@ -45,11 +113,10 @@ def drift(
     allowed = DriftLimits() if limits is None else DriftLimits.load(limits)
     if current.is_file():
         from tfr_moe.data.folder import DataFolder
-        from tfr_moe.serving.export.recorded import recorded_batches
+        from tfr_moe.serving.export.skew import recorded_batches
 
         folder = DataFolder(reference)
-        name = f"requests {current}"
-        recorded = RecordedLists(name, recorded_batches(current, folder))
+        recorded = RecordedLists(f"requests {current}", recorded_batches(current, folder))
         rows = measure_drift(folder, recorded, allowed)
     else:
         rows = measure_drift(reference, current, allowed)
@@ -67,35 +134,17 @@ def drift(
 
 
 def publish(
-    to: Annotated[Path, typer.Option("--to", help="MODELS/NAME, which is served")],
-    run: Annotated[Path | None, typer.Option("--run", help="a finished run")] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="data set with the newest lists")
-    ] = None,
-    split: Annotated[
-        str, typer.Option("--split", help="split that the versions are compared on")
-    ] = "test",
-    metric: Annotated[
-        str, typer.Option("--metric", help="metric of the comparison; see `tfr-moe metrics`")
-    ] = "ndcg_10",
-    margin: Annotated[
-        float,
-        typer.Option("--margin", help="how much worse it may be, with 95 % confidence", min=0),
-    ] = 0.002,
-    category_margin: Annotated[
-        float, typer.Option("--category-margin", help="the same in each top category", min=0)
-    ] = 0.01,
-    max_ratio: Annotated[
-        float,
-        typer.Option("--max-ratio", help="largest size and latency, in those of the live one"),
-    ] = 1.5,
-    reference: Annotated[
-        Path | None, typer.Option("--reference", help="also require that --data has not drifted")
-    ] = None,
+    to: Annotated[Path, flag("MODELS/NAME, which is served")],
+    run: Annotated[Path | None, flag("a finished run")] = None,
+    data: Annotated[Path | None, flag("data set with the newest lists")] = None,
+    split: Annotated[str, flag("split that the versions are compared on")] = "test",
+    metric: Annotated[str, flag("metric of the comparison; see `tfr-moe metrics`")] = "ndcg_10",
+    margin: Annotated[float, flag("how much worse it may be, with 95 % confidence", min=0)] = 0.002,
+    category_margin: Annotated[float, flag("the same in each top category", min=0)] = 0.01,
+    max_ratio: Annotated[float, flag("largest size and latency, in those of the live one")] = 1.5,
+    reference: Annotated[Path | None, flag("also require that --data has not drifted")] = None,
     limits: Limits = None,
-    rollback: Annotated[
-        bool, typer.Option("--rollback", help="retire the newest version instead")
-    ] = False,
+    rollback: Annotated[bool, flag("retire the newest version instead", "--rollback")] = False,
 ) -> None:
     """Publish a run if it is not worse than the live version.
 
@@ -108,7 +157,7 @@ def publish(
         from tfr_moe.serving.publish import roll_back
 
         retired, live = roll_back(to)
-        stderr().print(f"retired {to}/{retired}; {live} is live", soft_wrap=True, highlight=False)
+        note(f"retired {to}/{retired}; {live} is live")
         return
     if run is None or data is None:
         raise UserError(f"{'--run' if run is None else '--data'}: is required without --rollback")
@@ -131,6 +180,6 @@ def publish(
         console=stderr(),
     )
     outcome = "published" if decision.published else "not published:"
-    stderr().print(f"{outcome} {to}/{decision.version}", soft_wrap=True, highlight=False)
+    note(f"{outcome} {to}/{decision.version}")
     if not decision.published:
         raise typer.Exit(EXIT_REJECTED)

@@ -1,9 +1,11 @@
-"""Commands that make or verify data: synth, build, rerank-data, check."""
+"""Commands that make data: synth, schema, build, join-days, rerank-data."""
 
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,111 +13,34 @@ import typer
 import typer.core
 
 from tfr_moe.cli.options import (
+    Config,
     Data,
+    NewData,
     Overwrite,
     Seed,
+    Settings,
     SourceModules,
+    SourceSettings,
+    flag,
+    note,
     stderr,
 )
-from tfr_moe.errors import EXIT_REJECTED, UserError
+from tfr_moe.errors import UserError
 
-
-def check(
-    path: Annotated[Path, typer.Argument(help="data set, run, or a version of an exported model")],
-    requests: Annotated[
-        Path | None,
-        typer.Option("--requests", help="request log of the version, to replay: PredictionLogs"),
-    ] = None,
-    run: Annotated[
-        Path | None, typer.Option("--run", help="with --requests: the run of the version")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="with --requests: logged lists to compare with")
-    ] = None,
-) -> None:
-    """Verify the files of a data set, run or export.
-
-    Every file is compared with the SHA-256 that was recorded when it was made; in a data set by
-    days, the files of all days. With --requests, scores, vocabularies and features of recorded
-    requests are compared with the run and its data instead; exits with 3 if they differ.
-
-    Example: tfr-moe check models/shop/7 --requests requests.log --run runs/tuesday
-    """
-    if requests is not None:
-        if run is None:
-            raise UserError("--run: is required with --requests")
-        _check_requests(path, requests, run, data)
-        return
-    for option, value in {"--run": run, "--data": data}.items():
-        if value is not None:
-            raise UserError(f"{option}: needs --requests")
-    from tfr_moe.schema import MANIFEST_FILE, days_of
-
-    if not path.is_dir():
-        raise UserError(f"{path}: no such folder")
-    days = {} if (path / MANIFEST_FILE).is_file() else days_of(path)
-    for folder in days.values() or [path]:
-        _check_folder(folder)
-
-
-def _check_folder(path: Path) -> None:
-    """Prints what a folder has, if its files are as recorded."""
-    from tfr_moe.schema import MANIFEST_FILE
-    from tfr_moe.utils.digests import MODEL_MANIFEST, ManifestForm, check_files
-    from tfr_moe.utils.io import read_json
-
-    if (path / "saved_model.pb").is_file():
-        kind, manifest = "model", read_json(path / MODEL_MANIFEST, ManifestForm) or {}
-    else:
-        manifest = read_json(path / MANIFEST_FILE, ManifestForm)
-        if manifest is None:
-            raise UserError(
-                f"{path}: holds no {MANIFEST_FILE}, so it is no data set, run or exported version "
-                "(MODELS/NAME/VERSION)"
-            )
-        kind = "run" if "data" in manifest else "data"
-    digests = manifest.get("files")
-    if digests is None:
-        raise UserError(f"{path}: has no digests to compare with; make the {kind} again")
-    if kind == "data":
-        from tfr_moe.data import DataFolder
-
-        DataFolder(path).check()
-    else:
-        check_files(path, digests, kind, digests)
-    size = sum(digest["bytes"] for digest in digests.values())
-    print(f"{path}: {len(digests)} files, {size:,} bytes, as recorded")
-    print(f"fingerprint {manifest['fingerprint']}")
-
-
-def _check_requests(version: Path, requests: Path, run: Path, data: Path | None) -> None:
-    """Prints what was compared, differences last."""
-    from tfr_moe.serving.export.skew import measure_skew
-
-    rows = measure_skew(version, requests, run, data)
-    for row in sorted(rows, key=lambda row: row.different > 0):
-        counts = f"{row.different:,} of {row.compared:,} differ"
-        name = row.what if row.name == row.what else f"{row.what} of {row.name}"
-        print(f"{name}: {counts}{f'; {row.example}' if row.example else ''}")
-    if any(row.different for row in rows):
-        raise typer.Exit(EXIT_REJECTED)
+_LIST_IDS = ("search_id", "query_id", "list_id", "session_id", "request_id", "impression_id", "qid")
+_LABELS = ("label", "relevance", "grade", "purchase", "purchased", "click", "clicked")
 
 
 def synth(
-    out: Annotated[Path, typer.Option("--out", help="folder to create")],
-    sessions: Annotated[int, typer.Option("--sessions", help="number of lists", min=1)] = 4000,
+    out: Annotated[Path, flag("folder to create")],
+    sessions: Annotated[int, flag("number of lists", min=1)] = 4000,
     seed: Seed = 0,
     category_strength: Annotated[
-        float,
-        typer.Option(
-            "--category-strength", help="0: all categories alike, 1: as different as possible"
-        ),
+        float, flag("0: all categories alike, 1: as different as possible")
     ] = 1.0,
     settings: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", help="another option of the generator, key=value; see docs/data.md; repeatable"
-        ),
+        flag("a further option, key=value; see docs/data.md; repeatable", "--set"),
     ] = None,
 ) -> None:
     """Generate synthetic search logs and their schema.
@@ -130,9 +55,80 @@ def synth(
     )
     with progress_bar(stderr(), "sessions") as progress:
         generate(out, options, progress)
-    stderr().print(
-        f"wrote {out}: logs of {options.sessions} sessions and schema.yaml", soft_wrap=True
+    note(f"wrote {out}: logs of {options.sessions} sessions and schema.yaml")
+
+
+def schema(
+    input_file: Annotated[Path, flag("log: CSV, TSV, JSON lines or Parquet", "--input")],
+    out: Annotated[Path, flag("YAML file to write")],
+    list_id: Annotated[
+        str | None, flag("column of the list; default: search_id, query_id, ...")
+    ] = None,
+    label: Annotated[
+        list[str] | None, flag("column of a label; repeatable; default: label, click, ...")
+    ] = None,
+    time: Annotated[str | None, flag("column of the time")] = None,
+    position: Annotated[str | None, flag("column of the display position")] = None,
+    weight: Annotated[str | None, flag("column of the weight")] = None,
+    child: Annotated[
+        str | None, flag("column of the sub-category; item.NAME if items have it")
+    ] = None,
+    parent: Annotated[str | None, flag("column of the top category")] = None,
+    ignore: Annotated[list[str] | None, flag("a column that is no feature; repeatable")] = None,
+    keep: Annotated[
+        list[str] | None, flag("a feature even if it looks like a leak or ID; repeatable")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Infer the schema of a log, as a commented YAML file to edit.
+
+    Example: tfr-moe schema --input log.csv --out schema.yaml --list-id search_id
+    """
+    from tfr_moe.schema import FeatureSchema
+    from tfr_moe.tables import infer_schema, read_table, schema_yaml
+    from tfr_moe.utils.io import check_free_file
+
+    check_free_file(out, overwrite)
+    if (child is None) != (parent is None):
+        raise UserError("--child and --parent go together")
+    table = read_table(input_file)
+    names = table.column_names
+    inference = infer_schema(
+        table,
+        list_id=list_id or _usual("--list-id", _LIST_IDS, names),
+        label=label or [_usual("--label", _LABELS, names)],
+        time=time,
+        position=position,
+        weight=weight,
+        hierarchy=None if child is None else {"child": child, "parent": parent or ""},
+        ignore=ignore or (),
+        keep=keep or (),
     )
+    made = FeatureSchema.model_validate(inference.schema)
+    out.write_text(schema_yaml(inference, input_file.name), encoding="utf-8")
+    for decision in inference.warnings:
+        reason = re.sub("as `(time|position)`", r"as --\1", decision.reason)
+        note(f"warning: column {decision.column!r}: {reason}")
+    ignored = sum(decision.outcome == "ignored" for decision in inference.decisions)
+    tree = inference.schema.get("hierarchy")
+    category = f"{tree['child']} in {tree['parent']}" if tree else "none"
+    lists = len(table.column(made.list_id).unique())
+    note(
+        f"list: {made.list_id} ({lists} lists of {table.num_rows / lists:.1f} rows); "
+        f"label: {', '.join(made.labels)}; time: {made.time or 'none'}; category: {category}"
+    )
+    note(
+        f"wrote {out}: {len(inference.schema['features'])} features, columns ignored: {ignored}, "
+        f"from {table.num_rows} rows"
+    )
+
+
+def _usual(flag: str, usual: Sequence[str], names: Sequence[str]) -> str:
+    """The first column with a usual name; the flag is required if there is none."""
+    for name in usual:
+        if name in names:
+            return name
+    raise UserError(f"{flag} is required: no column is called {', '.join(usual)}")
 
 
 class BuildCommand(typer.core.TyperCommand):
@@ -200,65 +196,36 @@ def _shown(default: Any) -> str:
 
 def build(
     context: typer.Context,
-    input_pattern: Annotated[str, typer.Option("--input", help="file or pattern: 'logs/*.csv.gz'")],
-    out: Annotated[Path, typer.Option("--out", help="data-set folder to create")],
+    input_pattern: Annotated[str, flag("file or pattern: 'logs/*.csv.gz'", "--input")],
+    out: NewData,
     source: Annotated[str, typer.Argument(help="name of a source")] = "search-logs",
     schema: Annotated[
-        Path | None,
-        typer.Option("--schema", help="FeatureSchema as YAML or JSON; optional for some sources"),
+        Path | None, flag("FeatureSchema as YAML or JSON; optional for some sources")
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="an option of the source, key=value; see build SOURCE --help"),
-    ] = None,
+    settings: SourceSettings = None,
     source_modules: SourceModules = None,
     split: Annotated[
-        str | None,
-        typer.Option("--split", help="time or hash; default: time if the schema has a time column"),
+        str | None, flag("time or hash; default: time if the schema has a time column")
     ] = None,
     split_column: Annotated[
-        str | None,
-        typer.Option(
-            "--split-column", help="column with train, validation or test, instead of --split"
-        ),
+        str | None, flag("column with train, validation or test, instead of --split")
     ] = None,
     like: Annotated[
-        Path | None,
-        typer.Option(
-            "--like", help="data set whose schema and vocabularies are taken, for test lists only"
-        ),
+        Path | None, flag("data set whose schema and vocabularies are taken, for test lists only")
     ] = None,
-    validation_fraction: Annotated[
-        float, typer.Option("--validation-fraction", help="fraction of lists")
-    ] = 0.1,
-    test_fraction: Annotated[
-        float, typer.Option("--test-fraction", help="fraction of lists")
-    ] = 0.1,
-    max_list_size: Annotated[
-        int, typer.Option("--max-list-size", help="longer lists are cut and counted")
-    ] = 200,
-    min_list_size: Annotated[
-        int, typer.Option("--min-list-size", help="shorter lists are dropped and counted")
-    ] = 1,
+    validation_fraction: Annotated[float, flag("fraction of lists")] = 0.1,
+    test_fraction: Annotated[float, flag("fraction of lists")] = 0.1,
+    max_list_size: Annotated[int, flag("longer lists are cut and counted")] = 200,
+    min_list_size: Annotated[int, flag("shorter lists are dropped and counted")] = 1,
     max_lost: Annotated[
         float,
-        typer.Option(
-            "--max-lost",
-            help="stop where more than this share of rows is rejected, of lists has rows with "
-            "different context, or of positives is cut",
-        ),
+        flag("largest share of rows rejected, of lists with several contexts, of positives cut"),
     ] = 0.05,
-    num_shards: Annotated[
-        int | None,
-        typer.Option("--num-shards", help="number of training files; default: 8 or more"),
-    ] = None,
+    num_shards: Annotated[int | None, flag("number of training files; default: 8 or more")] = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     append: Annotated[
-        str | None,
-        typer.Option(
-            "--append", help="day YYYY-MM-DD to add to --out, or to replace in it; see join-days"
-        ),
+        str | None, flag("day YYYY-MM-DD to add to --out, or to replace in it; see join-days")
     ] = None,
 ) -> None:
     """Build a data set from logs.
@@ -297,13 +264,12 @@ def build(
     with progress_bar(stderr(), "building") as progress:
         manifest = run_build(options, progress)
     for line in _build_summary(options.folder, manifest):
-        stderr().print(line, soft_wrap=True, highlight=False, markup=False)
+        note(line)
 
 
 def _build_summary(out: Path, manifest: dict[str, Any]) -> list[str]:
     rows = manifest["rows"]
-    splits = ", ".join(f"{name} {part['lists']}" for name, part in manifest["splits"].items())
-    text = f"wrote {out}: {rows['written']} of {rows['read']} rows in lists: {splits}"
+    text = f"wrote {out}: {rows['written']} of {rows['read']} rows in lists: {_splits(manifest)}"
     if rows["rejected"] or rows["cut"]:
         text += f"; {rows['rejected']} rows rejected (see rejects-*.jsonl), {rows['cut']} cut"
     lines = [text, *loss_lines("rejected", manifest["rejects"])]
@@ -314,13 +280,15 @@ def _build_summary(out: Path, manifest: dict[str, Any]) -> list[str]:
     return lines + [f"warning: {text}" for text in manifest["warnings"]]
 
 
+def _splits(manifest: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {part['lists']}" for name, part in manifest["splits"].items())
+
+
 def join_days(
-    data: Annotated[Path, typer.Option("--data", help="data set by days, of build --append")],
-    out: Annotated[Path, typer.Option("--out", help="data-set folder to create")],
-    window: Annotated[str, typer.Option("--window", help="number of days, such as 30d")] = "30d",
-    until: Annotated[
-        str | None, typer.Option("--until", help="last day, YYYY-MM-DD; default: the newest")
-    ] = None,
+    data: Annotated[Path, flag("data set by days, of build --append")],
+    out: NewData,
+    window: Annotated[str, flag("number of days, such as 30d")] = "30d",
+    until: Annotated[str | None, flag("last day, YYYY-MM-DD; default: the newest")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Join the days of a window to a data set.
@@ -333,11 +301,9 @@ def join_days(
 
     manifest = join(data, out, window, until, overwrite)
     days = list(manifest["days"])
-    splits = ", ".join(f"{name} {part['lists']}" for name, part in manifest["splits"].items())
-    text = f"wrote {out}: {len(days)} days from {days[0]} to {days[-1]}: {splits}"
-    stderr().print(text, soft_wrap=True, highlight=False, markup=False)
+    note(f"wrote {out}: {len(days)} days from {days[0]} to {days[-1]}: {_splits(manifest)}")
     for line in manifest["warnings"]:
-        stderr().print(f"warning: {line}", soft_wrap=True, highlight=False, markup=False)
+        note(f"warning: {line}")
 
 
 def loss_lines(what: str, reasons: dict[str, int]) -> list[str]:
@@ -348,21 +314,11 @@ def loss_lines(what: str, reasons: dict[str, int]) -> list[str]:
 
 def rerank_data(
     data: Data,
-    out: Annotated[Path, typer.Option("--out", help="data-set folder to create")],
-    model: Annotated[
-        str | None,
-        typer.Option("--model", help="the initial ranker; see `tfr-moe models`"),
-    ] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="its settings as YAML")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="one of its settings, key=value; see `tfr-moe settings`; repeatable"
-        ),
-    ] = None,
-    folds: Annotated[
-        int, typer.Option("--folds", help="number of parts of the training lists", min=2)
-    ] = 5,
+    out: NewData,
+    model: Annotated[str | None, flag("the initial ranker; see `tfr-moe models`")] = None,
+    config: Config = None,
+    settings: Settings = None,
+    folds: Annotated[int, flag("number of parts of the training lists", min=2)] = 5,
     overwrite: Overwrite = False,
 ) -> None:
     """Order lists by an initial ranker, as input of a re-ranker.
@@ -378,4 +334,4 @@ def rerank_data(
 
     lists = run_rerank(data, out, ranker, folds, stderr(), overwrite)
     text = ", ".join(f"{split} {count}" for split, count in lists.items())
-    stderr().print(f"wrote {out}: initial lists by {ranker.model}: {text}", soft_wrap=True)
+    note(f"wrote {out}: initial lists by {ranker.model}: {text}")

@@ -55,11 +55,6 @@ def run_demo(out: str | Path, sessions: int = 12_000, seed: int = 0) -> None:
     The same call resumes an interrupted demo. The model that is best on the validation split is
     exported.
 
-    Args:
-        out: the folder.
-        sessions: number of lists in the logs.
-        seed: of logs and models.
-
     Raises:
         UserError: if `out` holds something else.
     """
@@ -68,8 +63,9 @@ def run_demo(out: str | Path, sessions: int = 12_000, seed: int = 0) -> None:
     claim(out, "demo.json", {"sessions": sessions, "seed": seed}, "demo")
     logs, data, models = (out / name for name in ("logs", "data", "models"))
     if not logs.exists():
-        with _step(console, f"1/5 search logs of {sessions} sessions"):
-            _make_logs(logs, sessions, seed, console)
+        step = _step(console, f"1/5 search logs of {sessions} sessions")
+        with step, progress_bar(console, "sessions") as progress:
+            generate(logs, SearchLogOptions(sessions=sessions, seed=seed), progress)
     if not data.exists():
         with _step(console, "2/5 logs to a data set, with Apache Beam"):
             _build_data(logs, data, console)
@@ -95,11 +91,6 @@ def run_demo(out: str | Path, sessions: int = 12_000, seed: int = 0) -> None:
     print(f"\n{board.verdict}")
     print(f"{best.model} is served: the best by validation {board.metric}.")
     _farewell(out, best.model, run)
-
-
-def _make_logs(logs: Path, sessions: int, seed: int, console: Console) -> None:
-    with progress_bar(console, "sessions") as progress:
-        generate(logs, SearchLogOptions(sessions=sessions, seed=seed), progress)
 
 
 def _build_data(logs: Path, data: Path, console: Console) -> None:

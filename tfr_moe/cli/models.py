@@ -1,21 +1,27 @@
-"""Commands that train and evaluate models: train, evaluate."""
+"""Commands about models: train, evaluate, and those that list what there is."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+import yaml
 from rich.console import Console
+from rich.table import Table
 
 from tfr_moe.cli.options import (
     BatchSize,
+    Config,
     Data,
+    JsonFile,
+    Settings,
     Split,
+    flag,
+    note,
     stderr,
 )
 from tfr_moe.errors import EXIT_PEER_LOST, EXIT_USAGE, UserError, error_line
@@ -27,23 +33,17 @@ if TYPE_CHECKING:
 
 def train(
     data: Data,
-    out: Annotated[Path, typer.Option("--out", help="folder of the run")],
+    out: Annotated[Path, flag("folder of the run")],
     model: Annotated[
-        str | None,
-        typer.Option("--model", help="see `tfr-moe models`; default: adv_hsc_moe, or --config's"),
+        str | None, flag("see `tfr-moe models`; default: adv_hsc_moe, or --config's")
     ] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="settings as YAML")] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="a setting, key=value; see `tfr-moe settings`; repeatable"),
-    ] = None,
+    config: Config = None,
+    settings: Settings = None,
     preset: Annotated[
-        str | None,
-        typer.Option("--preset", help="settings by name: recommended (the defaults) or paper"),
+        str | None, flag("settings by name: recommended (the defaults) or paper")
     ] = None,
     start: Annotated[
-        Path | None,
-        typer.Option("--from", help="a finished run: start from its weights, with its settings"),
+        Path | None, flag("a finished run: start from its weights, with its settings", "--from")
     ] = None,
 ) -> None:
     """Train a model.
@@ -54,10 +54,7 @@ def train(
     """
     from tfr_moe.config import load_config
 
-    settings = [
-        *([] if preset is None else [f"preset={preset}"]),
-        *(settings or []),
-    ]
+    settings = [*([] if preset is None else [f"preset={preset}"]), *(settings or [])]
     if start is not None and config is None:
         from tfr_moe.training.run_folder import config_of
 
@@ -88,20 +85,14 @@ def train(
 
 def _print_result(result: Mapping[str, Any], out: Path) -> None:
     best = ", ".join(f"{k[4:]} {v:.4f}" for k, v in result["best"].items() if k.startswith("val_"))
-    stderr().print(
+    note(
         f"wrote {out}: best of {result['epochs']} epochs is {result['best_epoch']} "
-        f"(validation: {best})",
-        soft_wrap=True,
-        highlight=False,
+        f"(validation: {best})"
     )
 
 
 def _with_cluster(config: RunConfig, cluster: Cluster | None) -> RunConfig:
-    """The settings with the strategy of the cluster.
-
-    Raises:
-        UserError: for a model that trains in one process.
-    """
+    """The settings with the strategy of the cluster; a baseline cannot be trained by one."""
     from tfr_moe.config import BASELINE_NAMES
     from tfr_moe.training.distribute import with_strategy
 
@@ -115,23 +106,15 @@ def _train_as_task(
 ) -> Mapping[str, Any] | None:
     """Trains as one process of a cluster; exits with `EXIT_PEER_LOST` if it loses the others.
 
-    Args:
-        cluster: the cluster, with the task of this process.
-        train: trains the model.
-
-    Returns:
-        The result of `train` in the leader, None in the other processes.
+    Returns the result of `train` in the leader, None in the other processes.
     """
     from tfr_moe.training import LostWorkersError
 
     try:
         result = train()
-    except LostWorkersError as error:
+    except (LostWorkersError, UserError) as error:
         print(error_line(error), file=sys.stderr)
-        _exit_now(EXIT_PEER_LOST)
-    except UserError as error:
-        print(error_line(error), file=sys.stderr)
-        _exit_now(EXIT_USAGE)
+        _exit_now(EXIT_PEER_LOST if isinstance(error, LostWorkersError) else EXIT_USAGE)
     return result if cluster.task == cluster.leader else None
 
 
@@ -144,23 +127,15 @@ def _exit_now(code: int = 0) -> NoReturn:
 
 def evaluate(
     data: Data,
-    run: Annotated[list[Path], typer.Option("--run", help="a finished run; repeatable")],
-    baseline: Annotated[
-        Path | None, typer.Option("--baseline", help="run to compare the others with")
-    ] = None,
+    run: Annotated[list[Path], flag("a finished run; repeatable")],
+    baseline: Annotated[Path | None, flag("run to compare the others with")] = None,
     split: Split = "test",
-    metric: Annotated[
-        list[str] | None,
-        typer.Option("--metric", help="a metric; see `tfr-moe metrics`; repeatable"),
-    ] = None,
+    metric: Annotated[list[str] | None, flag("a metric; see `tfr-moe metrics`; repeatable")] = None,
     policy: Annotated[
-        str,
-        typer.Option("--policy", help="value of lists without a relevant item: skip, zero, one"),
+        str, flag("value of lists without a relevant item: skip, zero, one")
     ] = "skip",
     batch_size: BatchSize = 128,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="also write the numbers as JSON")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Evaluate runs, and compare them with a baseline.
 
@@ -173,6 +148,7 @@ def evaluate(
     folder = DataFolder(data)
     from tfr_moe.evaluation.evaluate import evaluate_runs, to_json
     from tfr_moe.evaluation.tables import render
+    from tfr_moe.utils.io import write_json
 
     result = evaluate_runs(folder, run, baseline, split, metric, policy, batch_size, stderr())
     render(result, Console())
@@ -180,8 +156,72 @@ def evaluate(
     if "negatives" in notes:
         print(f"Negatives of these lists: {notes['negatives']}.")
     if json_file is not None:
-        text = json.dumps({**to_json(result), "notes": notes}, indent=1) + "\n"
-        try:
-            json_file.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"--json {json_file}: cannot be written ({error.strerror})") from error
+        write_json(json_file, {**to_json(result), "notes": notes})
+
+
+def _print(headers: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:
+    """Prints a table whose first column is never cut; as wide as it needs in a file."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, header in enumerate(headers):
+        table.add_column(header, no_wrap=number == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table, highlight=False, markup=False)
+
+
+def models() -> None:
+    """List the models.
+
+    Example: tfr-moe models
+    """
+    from tfr_moe.config import MODELS
+
+    _print(("model", "what it is"), ((name, spec.summary) for name, spec in MODELS.items()))
+
+
+def losses() -> None:
+    """List the losses that `--set loss=` takes.
+
+    Example: tfr-moe losses
+    """
+    from tfr_moe.losses import summaries
+
+    _print(("loss", "what it is"), summaries().items())
+
+
+def metrics() -> None:
+    """List the metrics that `--metric` and `--set metrics=` take.
+
+    Example: tfr-moe metrics
+    """
+    from tfr_moe.metrics.naming import SUMMARIES
+
+    _print(("metric", "what it is"), SUMMARIES.items())
+
+
+def settings(
+    model: Annotated[str | None, typer.Argument(help="a model; without it, all settings")] = None,
+) -> None:
+    """List the settings of a model with their defaults.
+
+    Example: tfr-moe settings adv_hsc_moe
+    """
+    from tfr_moe.config import MODELS, SETTINGS
+
+    if model is not None and model not in MODELS:
+        raise UserError(f"model {model!r} is unknown; allowed: {', '.join(MODELS)}")
+    spec = MODELS[model or "adv_hsc_moe"]
+    names = SETTINGS if model is None else [n for n in SETTINGS if n in spec.settings]
+    _print(
+        ("setting", "default", "what it is"),
+        ((n, _text(spec.default(n)), SETTINGS[n].field.description or "") for n in names),
+    )
+
+
+def _text(value: Any) -> str:
+    """A default as `--set` takes it."""
+    plain = list(value) if isinstance(value, tuple) else value
+    return yaml.safe_dump(plain, default_flow_style=True, width=1000).split("\n")[0]

@@ -1,4 +1,4 @@
-"""Options, checks and the console that several commands share."""
+"""Options, checks and notices that several commands share."""
 
 from __future__ import annotations
 
@@ -10,21 +10,45 @@ import typer
 from rich.console import Console
 
 from tfr_moe.errors import UserError
+from tfr_moe.utils.console import make_log
 
-Data = Annotated[Path, typer.Option("--data", help="data-set folder made by `tfr-moe build`")]
-Seed = Annotated[int, typer.Option("--seed", help="random seed", min=0)]
-BatchSize = Annotated[int, typer.Option("--batch-size", help="lists per batch", min=1)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace --out if it exists")]
-Split = Annotated[str, typer.Option("--split", help="train, validation or test")]
+
+def flag(help_text: str, *names: str, **options: Any) -> Any:
+    """An option of a command; without `names` it is called as its parameter."""
+    return typer.Option(*names, help=help_text, **options)
+
+
+Data = Annotated[Path, flag("data-set folder made by `tfr-moe build`", "--data")]
+Run = Annotated[Path, flag("a finished run", "--run")]
+Seed = Annotated[int, flag("random seed", "--seed", min=0)]
+BatchSize = Annotated[int, flag("lists per batch", "--batch-size", min=1)]
+Overwrite = Annotated[bool, flag("replace --out if it exists", "--overwrite")]
+Split = Annotated[str, flag("train, validation or test", "--split")]
+NewData = Annotated[Path, flag("data-set folder to create", "--out")]
+Config = Annotated[Path | None, flag("settings as YAML", "--config")]
+Settings = Annotated[
+    list[str] | None,
+    flag("a setting, key=value; see `tfr-moe settings`; repeatable", "--set"),
+]
+SourceSettings = Annotated[
+    list[str] | None,
+    flag("an option of the source, key=value; see build SOURCE --help", "--set"),
+]
 SourceModules = Annotated[
     list[str] | None,
-    typer.Option("--source-module", help="module to import that registers a source; repeatable"),
+    flag("module to import that registers a source; repeatable", "--source-module"),
 ]
+JsonFile = Annotated[Path | None, flag("also write the numbers as JSON", "--json")]
 
 
 def stderr() -> Console:
     """The console for progress and notices; stdout is for results."""
     return Console(stderr=True)
+
+
+def note(line: str) -> None:
+    """Prints a notice to stderr as it is: not wrapped, coloured or marked up."""
+    make_log(stderr())(line)
 
 
 def reject_with(option: str, others: Mapping[str, Any]) -> None:
@@ -37,13 +61,6 @@ def reject_with(option: str, others: Mapping[str, Any]) -> None:
     Raises:
         UserError: naming the first option of `others` that is in use.
     """
-    for other in _in_use(others):
-        raise UserError(f"{other} cannot be combined with {option}")
-
-
-def _in_use(options: Mapping[str, Any]) -> list[str]:
-    return [
-        option
-        for option, value in options.items()
-        if value is not None and value is not False and value != []
-    ]
+    for other, value in others.items():
+        if not (value is None or value is False or value == []):
+            raise UserError(f"{other} cannot be combined with {option}")

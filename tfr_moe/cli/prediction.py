@@ -27,13 +27,7 @@ ITEM_IDS = ("item_id", "product_id", "doc_id", "document_id", "asin", "item", "p
 
 
 class _Model(NamedTuple):
-    """What scores.
-
-    Attributes:
-        saved: a SavedModel, or a function that writes one.
-        schema: file of its schema.
-        tasks: what it scores beside their combination.
-    """
+    """A SavedModel or a function that writes one, the file of its schema, and its tasks."""
 
     saved: Path | Callable[[Path], None]
     schema: Path
@@ -41,11 +35,6 @@ class _Model(NamedTuple):
 
 
 def _model_of_run(run: Path) -> _Model:
-    """The best epoch of a run.
-
-    Raises:
-        UserError: if there is no run in the folder.
-    """
     path = run / SCHEMA_FILE
     tasks = load_config(config_of(run)).tasks_over(FeatureSchema.load(path))
     return _Model(partial(_save_run, run), path, tuple(sorted(task.name for task in tasks)))
@@ -60,14 +49,10 @@ def _save_run(run: Path, folder: Path) -> None:
 
 
 def _exported_model(model: Path) -> _Model:
-    """The SavedModel of `MODELS/NAME`, its newest version, or of `MODELS/NAME/<version>`.
-
-    Raises:
-        UserError: if there is none.
-    """
+    """The SavedModel of `MODELS/NAME`, its newest version, or of `MODELS/NAME/<version>`."""
     folder = model
     if not (model / SAVED_MODEL).is_file():
-        versions = versions_of(model) if model.is_dir() else []
+        versions = versions_of(model)
         if not versions:
             raise UserError(f"--model {model}: not an exported model; give MODELS/NAME")
         folder = model / str(versions[-1])
@@ -76,16 +61,8 @@ def _exported_model(model: Path) -> _Model:
     return _Model(folder.resolve(), folder / EXTRA / SCHEMA_FILE, tuple(tasks))
 
 
-def schema_for(stored: Path, given: Path | None) -> FeatureSchema:
-    """The schema of the rows: `given` if it agrees with the model's, by default the model's.
-
-    Args:
-        stored: file of the model's schema.
-        given: file of the schema of the rows, or None.
-
-    Raises:
-        UserError: naming the feature in which the two differ.
-    """
+def _schema_for(stored: Path, given: Path | None) -> FeatureSchema:
+    """The schema of the rows: `given` if it agrees with the stored one of the model, or that."""
     of_model = FeatureSchema.load(stored) if stored.is_file() else None
     if given is None:
         if of_model is None:
@@ -111,12 +88,8 @@ def _check_same(given: Path, schema: FeatureSchema, of_model: FeatureSchema) -> 
             raise UserError(f"--schema {given}: {name} differs from the model's")
 
 
-def item_id_of(schema: FeatureSchema, given: str | None) -> str:
-    """The column with the item's ID.
-
-    Raises:
-        UserError: if none is given and no feature has one of the usual names.
-    """
+def _item_id_of(schema: FeatureSchema, given: str | None) -> str:
+    """The column with the item's ID: the given one, or the feature with a usual name."""
     if given is not None:
         return given
     names = [feature.name for feature in schema.select("example", "categorical")]
@@ -143,23 +116,7 @@ def predict(
     source_modules: Sequence[str] = (),
     vectors: str | None = None,
 ) -> dict[str, Any]:
-    """Scores all lists of the input and writes them to `out`.
-
-    Args:
-        run: folder of a trained run; its best epoch scores.
-        model: folder of an exported model, instead of a run.
-        input_pattern: a table, as a file or pattern.
-        out: output file, `.csv`, `.jsonl`, either `.gz`, or `.parquet`.
-        schema: of the rows; None for the model's.
-        item_id: column with the item's ID; None for a feature with a usual name.
-        source: name of a source of rows; None for a table with one row per item.
-        settings: options of the source.
-        batch_size: number of lists per batch.
-        overwrite: replace `out`.
-        beam_args: arguments for Beam.
-        progress: called with (done, total, stage).
-        source_modules: modules to import first, which register sources.
-        vectors: column for the model's vectors, instead of its scores.
+    """Scores all lists of the input and writes them to `out`. The arguments are the command's.
 
     Returns:
         Numbers of rows `read`, `written`, `rejected`, `cut`, and of `lists`; `rejects` by reason.
@@ -179,13 +136,13 @@ def predict(
     else:
         assert model is not None
         scorer = _exported_model(model)
-    described = schema_for(scorer.schema, schema)
+    described = _schema_for(scorer.schema, schema)
     options = PredictOptions(
         model=scorer.saved,
         input=input_pattern,
         schema=described,
         out=out,
-        item_id=item_id_of(described, item_id),
+        item_id=_item_id_of(described, item_id),
         vectors=vectors,
         tasks=scorer.tasks,
         source=source,
@@ -199,14 +156,9 @@ def predict(
 
 
 def export_vectors(run: str | Path, out: str | Path) -> Path:
-    """Exports a SavedModel from serialized lists [B] to `vectors` [B, L, d].
+    """Exports a run of `click_model` as a version that maps serialized lists to their vectors.
 
-    Args:
-        run: a finished run of `click_model`.
-        out: `MODELS/NAME`; a new version becomes visible below it when it is complete.
-
-    Returns:
-        The folder of the version.
+    Its default signature returns `vectors` [B, L, d].
 
     Raises:
         UserError: for a model without vectors.

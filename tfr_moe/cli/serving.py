@@ -12,9 +12,14 @@ from rich.console import Console
 from tfr_moe.cli.options import (
     BatchSize,
     Data,
+    JsonFile,
     Overwrite,
+    Run,
     Seed,
     SourceModules,
+    SourceSettings,
+    flag,
+    note,
     reject_with,
     stderr,
 )
@@ -23,31 +28,23 @@ from tfr_moe.errors import UserError
 if TYPE_CHECKING:
     from tfr_moe.serving.client import Tls
 
-TlsFlag = Annotated[
-    bool, typer.Option("--tls", help="encrypt, with the system's root certificates")
-]
-TlsRoot = Annotated[
-    Path | None, typer.Option("--tls-ca", help="PEM file with the server's root certificates")
-]
+Target = Annotated[str, flag("HOST:PORT of a server", "--target")]
+Served = Annotated[str, flag("name of the model on the server", "--model")]
+TlsFlag = Annotated[bool, flag("encrypt, with the system's root certificates", "--tls")]
+TlsRoot = Annotated[Path | None, flag("PEM file with the server's root certificates", "--tls-ca")]
 TlsCertificate = Annotated[
-    Path | None, typer.Option("--tls-cert", help="PEM file with this client's certificate")
+    Path | None, flag("PEM file with this client's certificate", "--tls-cert")
 ]
-TlsKey = Annotated[Path | None, typer.Option("--tls-key", help="PEM file with its key")]
+TlsKey = Annotated[Path | None, flag("PEM file with its key", "--tls-key")]
 
 
 def export(
-    run: Annotated[Path, typer.Option("--run", help="a finished run")],
-    out: Annotated[Path, typer.Option("--out", help="MODELS/NAME; a new version is added")],
-    data: Annotated[
-        Path | None,
-        typer.Option("--data", help="data set for the warm-up; default: the run's"),
-    ] = None,
-    version: Annotated[
-        int | None, typer.Option("--version", help="default: one more than the newest")
-    ] = None,
+    run: Run,
+    out: Annotated[Path, flag("MODELS/NAME; a new version is added")],
+    data: Annotated[Path | None, flag("data set for the warm-up; default: the run's")] = None,
+    version: Annotated[int | None, flag("default: one more than the newest")] = None,
     vectors: Annotated[
-        bool,
-        typer.Option("--vectors", help="export the item vectors of a click model, not its scores"),
+        bool, flag("export the item vectors of a click model, not its scores", "--vectors")
     ] = False,
 ) -> None:
     """Export a run as a SavedModel for TensorFlow Serving.
@@ -58,20 +55,17 @@ def export(
         reject_with("--vectors", {"--data": data, "--version": version})
         from tfr_moe.cli.prediction import export_vectors
 
-        stderr().print(f"wrote {export_vectors(run, out)}", soft_wrap=True)
+        note(f"wrote {export_vectors(run, out)}")
         return
     from tfr_moe.serving.export import export_run
 
-    path = export_run(run, out, data, version, stderr())
-    stderr().print(f"wrote {path}", soft_wrap=True)
+    note(f"wrote {export_run(run, out, data, version, stderr())}")
 
 
 def serve(
-    models: Annotated[Path, typer.Option("--models", help="folder of NAME/VERSION")],
-    port: Annotated[
-        int, typer.Option("--port", help="0 picks a free one", min=0, max=65535)
-    ] = 8500,
-    host: Annotated[str, typer.Option("--host", help="address to listen on")] = "127.0.0.1",
+    models: Annotated[Path, flag("folder of NAME/VERSION")],
+    port: Annotated[int, flag("0 picks a free one", min=0, max=65535)] = 8500,
+    host: Annotated[str, flag("address to listen on")] = "127.0.0.1",
 ) -> None:
     """Serve exported models over gRPC, for development.
 
@@ -85,30 +79,19 @@ def serve(
 
 
 def rank(
-    target: Annotated[str, typer.Option("--target", help="HOST:PORT of a server")],
-    model: Annotated[str, typer.Option("--model", help="name of the model on the server")],
-    request: Annotated[
-        Path, typer.Option("--request", help='JSON: {"context": ..., "items": [...]}')
-    ],
-    schema: Annotated[
-        Path | None,
-        typer.Option("--schema", help="schema.json of the data; default: the server's"),
-    ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", help="seconds; inf: no deadline")] = 5.0,
-    version: Annotated[
-        int | None, typer.Option("--version", help="default: the newest", min=0)
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option("--label", help="or the version with this label")
-    ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", help="metadata to send, KEY=VALUE; repeatable")
-    ] = None,
+    target: Target,
+    model: Served,
+    request: Annotated[Path, flag('JSON: {"context": ..., "items": [...]}')],
+    schema: Annotated[Path | None, flag("schema.json of the data; default: the server's")] = None,
+    timeout: Annotated[float, flag("seconds; inf: no deadline")] = 5.0,
+    version: Annotated[int | None, flag("default: the newest", min=0)] = None,
+    label: Annotated[str | None, flag("or the version with this label")] = None,
+    header: Annotated[list[str] | None, flag("metadata to send, KEY=VALUE; repeatable")] = None,
     tls: TlsFlag = False,
     tls_ca: TlsRoot = None,
     tls_cert: TlsCertificate = None,
     tls_key: TlsKey = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON instead of a table")] = False,
+    as_json: Annotated[bool, flag("print JSON instead of a table", "--json")] = False,
 ) -> None:
     """Rank the items of a request through a server.
 
@@ -147,33 +130,28 @@ def _tls(wanted: bool, root: Path | None, certificate: Path | None, key: Path | 
 
 
 def _metadata(headers: list[str]) -> dict[str, str]:
-    metadata = {}
-    for header in headers:
-        key, separator, value = header.partition("=")
-        if not separator or not key:
+    pairs = [header.partition("=") for header in headers]
+    for header, (key, equals, _) in zip(headers, pairs, strict=True):
+        if not (key and equals):
             raise UserError(f"--header {header!r}: must be KEY=VALUE")
-        metadata[key.lower()] = value
-    return metadata
+    return {key.lower(): value for key, _, value in pairs}
 
 
 def load_test(
-    target: Annotated[str, typer.Option("--target", help="HOST:PORT of a server")],
-    model: Annotated[str, typer.Option("--model", help="name of the model on the server")],
+    target: Target,
+    model: Served,
     data: Data,
-    split: Annotated[str, typer.Option("--split", help="split whose lists are sent")] = "test",
-    lists: Annotated[int, typer.Option("--lists", help="maximum number of lists", min=1)] = 1000,
-    rate: Annotated[
-        list[float] | None, typer.Option("--rate", help="requests per second; repeatable")
-    ] = None,
-    seconds: Annotated[float, typer.Option("--seconds", help="of each run")] = 10.0,
-    signature: Annotated[str, typer.Option("--signature", help="rank or serving_default")] = "rank",
-    timeout: Annotated[float, typer.Option("--timeout", help="seconds")] = 5.0,
+    split: Annotated[str, flag("split whose lists are sent")] = "test",
+    lists: Annotated[int, flag("maximum number of lists", min=1)] = 1000,
+    rate: Annotated[list[float] | None, flag("requests per second; repeatable")] = None,
+    seconds: Annotated[float, flag("of each run")] = 10.0,
+    timeout: Annotated[float, flag("seconds")] = 5.0,
     seed: Seed = 0,
     tls: TlsFlag = False,
     tls_ca: TlsRoot = None,
     tls_cert: TlsCertificate = None,
     tls_key: TlsKey = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="file for the numbers")] = None,
+    json_file: JsonFile = None,
 ) -> None:
     """Measure the latency of a server at given request rates.
 
@@ -183,8 +161,6 @@ def load_test(
     from tfr_moe.utils.console import progress_bar
     from tfr_moe.utils.io import write_json
 
-    if signature not in ("rank", "serving_default"):
-        raise UserError(f"--signature {signature!r}: must be rank or serving_default")
     secure = _tls(tls, tls_ca, tls_cert, tls_key)
     requests = data_requests(data, split, lists)
     with progress_bar(stderr(), "runs") as progress:
@@ -194,7 +170,6 @@ def load_test(
             requests,
             rate or [20.0],
             seconds,
-            signature=signature,
             timeout=timeout,
             seed=seed,
             tls=secure,
@@ -208,35 +183,21 @@ def load_test(
 def predict(
     context: typer.Context,
     input_pattern: Annotated[
-        str, typer.Option("--input", help="a table with one row per item: file or pattern")
+        str, flag("a table with one row per item: file or pattern", "--input")
     ],
-    out: Annotated[
-        Path, typer.Option("--out", help="output file: .csv, .jsonl, either .gz, or .parquet")
-    ],
-    run: Annotated[Path | None, typer.Option("--run", help="a finished run")] = None,
-    model: Annotated[
-        Path | None, typer.Option("--model", help="an exported model: MODELS/NAME")
-    ] = None,
-    schema: Annotated[
-        Path | None, typer.Option("--schema", help="schema of the rows; default: the model's")
-    ] = None,
+    out: Annotated[Path, flag("output file: .csv, .jsonl, either .gz, or .parquet")],
+    run: Annotated[Path | None, flag("a finished run")] = None,
+    model: Annotated[Path | None, flag("an exported model: MODELS/NAME")] = None,
+    schema: Annotated[Path | None, flag("schema of the rows; default: the model's")] = None,
     item_id: Annotated[
-        str | None,
-        typer.Option("--item-id", help="column with the item's ID; default: item_id or alike"),
+        str | None, flag("column with the item's ID; default: item_id or alike")
     ] = None,
-    source: Annotated[
-        str | None, typer.Option("--source", help="kind of input, as for build; default: a table")
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="an option of the source, key=value")
-    ] = None,
+    source: Annotated[str | None, flag("kind of input, as for build; default: a table")] = None,
+    settings: SourceSettings = None,
     source_modules: SourceModules = None,
     vectors: Annotated[
         str | None,
-        typer.Option(
-            "--vectors",
-            help="write vectors to a column of this name, by a model of `export --vectors`",
-        ),
+        flag("column for the vectors of a model of `export --vectors`, instead of scores"),
     ] = None,
     batch_size: BatchSize = 128,
     overwrite: Overwrite = False,
@@ -250,8 +211,7 @@ def predict(
     from tfr_moe.utils.io import check_free_file
 
     check_free_file(out, overwrite)
-    stderr().print(f"loading {run or model}", highlight=False, soft_wrap=True, markup=False)
-
+    note(f"loading {run or model}")
     from tfr_moe.cli.data import loss_lines
     from tfr_moe.cli.prediction import predict as run_predict
     from tfr_moe.utils.console import progress_bar
@@ -277,4 +237,4 @@ def predict(
     if rows["rejected"] or rows["cut"]:
         text += f"; {rows['rejected']} rows rejected (see {out}.rejects.jsonl), {rows['cut']} cut"
     for line in (text, *loss_lines("rejected", rows["rejects"])):
-        stderr().print(line, soft_wrap=True, highlight=False, markup=False)
+        note(line)

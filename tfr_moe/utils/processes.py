@@ -35,18 +35,13 @@ def exit_with_parent() -> None:
     threading.Thread(target=wait, name="exit-with-parent", daemon=True).start()
 
 
-def stop(process: subprocess.Popen[Any], patience: float = _STOP_SECONDS) -> None:
-    """Stops a process by closing its standard input, and kills it if that takes too long.
-
-    Args:
-        process: started with a pipe as standard input; its program has called `exit_with_parent`.
-        patience: seconds until it is killed.
-    """
+def _stop(process: subprocess.Popen[Any]) -> None:
+    """Stops a child by closing its standard input, and kills it if that takes too long."""
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError):
             process.stdin.close()
     try:
-        process.wait(timeout=patience)
+        process.wait(timeout=_STOP_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -64,16 +59,6 @@ def share_of_cores(num_processes: int) -> dict[str, str]:
     cores = max((os.cpu_count() or 1) // num_processes, 1)
     shared = {"TF_NUM_INTRAOP_THREADS": str(cores), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     return {name: os.environ.get(name, value) for name, value in shared.items()}
-
-
-def describe_exit(code: int) -> str:
-    """How a process ended.
-
-    Example:
-        >>> describe_exit(3), describe_exit(-9)
-        ('exit code 3', 'signal 9')
-    """
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 @dataclass(frozen=True)
@@ -130,7 +115,7 @@ class Supervisor:
 
     def __exit__(self, *exception: object) -> None:
         for child in self._running.values():
-            stop(child)
+            _stop(child)
 
     def run(self) -> None:
         """Waits until all commands are done.
@@ -143,7 +128,7 @@ class Supervisor:
                 code = child.poll()
                 if code is None:
                     continue
-                stop(child)
+                _stop(child)
                 del self._running[name]
                 if code != 0:
                     self._count_failure(name, code)
@@ -162,7 +147,7 @@ class Supervisor:
         )
 
     def _count_failure(self, name: str, code: int) -> None:
-        cause = f"{name} ended with {describe_exit(code)}"
+        cause = f"{name} ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
         if code in _FINAL_CODES:
             raise UserError(cause)
         progress = self._progress()

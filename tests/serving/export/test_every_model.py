@@ -18,8 +18,8 @@ from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.evaluation.scoring import score_dataset, score_tasks
 from tfr_moe.scorers import combined_model, create, explanation_model
 from tfr_moe.serving.export import export_run
-from tfr_moe.serving.export.export import check_operations
 from tfr_moe.serving.export.signatures import build
+from tfr_moe.serving.export.verify import check_operations
 from tfr_moe.serving.versions import load_meta_graph
 from tfr_moe.training import load_run, train
 

@@ -10,7 +10,7 @@ from tests.serving.models import SHOP, inputs_of
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.serving.export import export_model
-from tfr_moe.serving.export.export import operations_of
+from tfr_moe.serving.export.verify import operations_of
 from tfr_moe.serving.versions import load_meta_graph
 
 

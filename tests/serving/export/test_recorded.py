@@ -10,7 +10,7 @@ from tfr_moe.cli import main
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.serving.client.request import RequestEncoder, predict_request
-from tfr_moe.serving.export.recorded import recorded_batches
+from tfr_moe.serving.export.skew import recorded_batches
 
 COUNT, SEED = 700, 9
 LISTS_OF_A_REQUEST = 3
