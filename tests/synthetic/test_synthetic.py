@@ -11,7 +11,6 @@ from tfr_moe.elwc.values import RowParser
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.synthetic import (
-    COLUMNS,
     COMPONENTS,
     SearchLogOptions,
     SessionGenerator,
@@ -103,7 +102,7 @@ def test_labels_position_and_utility_are_no_features(tmp_path):
     names = {feature.name for feature in schema.features}
     others = {"purchase", "cart", "click", "position", "session_id", "timestamp"}
     assert names.isdisjoint({*others, "utility"})
-    assert names | others == set(COLUMNS)
+    assert names | others == set(next(iter(rows(tmp_path / "logs"))))
 
 
 def test_positions_count_from_one_and_items_of_a_list_are_distinct():

@@ -116,8 +116,8 @@ def example_request(data: DataFolder, split: str = "test") -> dict[str, Any]:
 
 
 def _query(data: Path, models: Path, served: str, request_file: Path) -> None:
+    from tfr_moe.cli.serving import ranking_table
     from tfr_moe.serving.client import RankingClient
-    from tfr_moe.serving.client.render import render
     from tfr_moe.serving.client.request import load_request
     from tfr_moe.serving.dev_server import DevServer
 
@@ -129,7 +129,7 @@ def _query(data: Path, models: Path, served: str, request_file: Path) -> None:
     ):
         ranking = client.rank(request.context, request.items)
         console = Console()
-        console.print(render(ranking, request.items, console.width))
+        console.print(ranking_table(ranking, request.items, console.width))
 
 
 def _farewell(out: Path, served: str, run: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,16 +107,14 @@ def predict(
     out: Path,
     schema: Path | None = None,
     item_id: str | None = None,
-    source: str | None = None,
-    settings: Sequence[str] = (),
-    batch_size: int = 128,
-    overwrite: bool = False,
-    beam_args: Sequence[str] = (),
-    progress: ProgressCallback | None = None,
-    source_modules: Sequence[str] = (),
     vectors: str | None = None,
+    progress: ProgressCallback | None = None,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Scores all lists of the input and writes them to `out`. The arguments are the command's.
+    """Scores all lists of the input and writes them to `out`, by a run or an exported model.
+
+    `schema` and `item_id` are by default the model's and a feature with a usual name; `options` are
+    others of `PredictOptions`.
 
     Returns:
         Numbers of rows `read`, `written`, `rejected`, `cut`, and of `lists`; `rejects` by reason.
@@ -137,7 +135,7 @@ def predict(
         assert model is not None
         scorer = _exported_model(model)
     described = _schema_for(scorer.schema, schema)
-    options = PredictOptions(
+    complete = PredictOptions(
         model=scorer.saved,
         input=input_pattern,
         schema=described,
@@ -145,14 +143,9 @@ def predict(
         item_id=_item_id_of(described, item_id),
         vectors=vectors,
         tasks=scorer.tasks,
-        source=source,
-        settings=tuple(settings),
-        source_modules=tuple(source_modules),
-        batch_size=batch_size,
-        overwrite=overwrite,
-        beam_args=tuple(beam_args),
+        **options,
     )
-    return run_predict(options, progress)
+    return run_predict(complete, progress)
 
 
 def export_vectors(run: str | Path, out: str | Path) -> Path:

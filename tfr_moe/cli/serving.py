@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from tfr_moe.cli.options import (
     BatchSize,
@@ -24,9 +26,10 @@ from tfr_moe.cli.options import (
     stderr,
 )
 from tfr_moe.errors import UserError
+from tfr_moe.utils.console import Column, fitted_table, progress_bar
 
 if TYPE_CHECKING:
-    from tfr_moe.serving.client import Tls
+    from tfr_moe.serving.client import Expert, Ranking, Tls
 
 Target = Annotated[str, flag("HOST:PORT of a server", "--target")]
 Served = Annotated[str, flag("name of the model on the server", "--model")]
@@ -99,7 +102,6 @@ def rank(
     """
     from tfr_moe.schema import FeatureSchema
     from tfr_moe.serving.client import RankingClient, load_request
-    from tfr_moe.serving.client.render import render, to_json
 
     request_schema = None if schema is None else FeatureSchema.load(schema)
     context, items = load_request(request, request_schema)
@@ -115,10 +117,10 @@ def rank(
     ) as client:
         ranking = client.rank(context, items)
     if as_json:
-        print(json.dumps(to_json(ranking, items), indent=1))
+        print(json.dumps(ranking_json(ranking, items), indent=1))
     else:
         console = Console()
-        console.print(render(ranking, items, console.width))
+        console.print(ranking_table(ranking, items, console.width))
 
 
 def _tls(wanted: bool, root: Path | None, certificate: Path | None, key: Path | None) -> Tls | None:
@@ -135,6 +137,83 @@ def _metadata(headers: list[str]) -> dict[str, str]:
         if not (key and equals):
             raise UserError(f"--header {header!r}: must be KEY=VALUE")
     return {key.lower(): value for key, _, value in pairs}
+
+
+def ranking_table(
+    ranking: Ranking, items: Sequence[Mapping[str, Any]], width: int | None = None
+) -> RenderableType:
+    """A table of rank, score and the fields of each item, best first; below it the experts.
+
+    Fields that do not fit into `width` columns are listed below; None shows all.
+    """
+    ranked = ranking.items
+    columns = [
+        Column("rank", [str(rank) for rank in range(1, len(ranked) + 1)]),
+        Column("item", [str(item.index) for item in ranked]),
+        Column("score", [f"{item.score:.4f}" for item in ranked]),
+    ]
+    always = len(columns)
+    for task in ranked[0].tasks if ranked else ():
+        columns.append(Column(f"{task} score", [f"{item.tasks[task]:.4f}" for item in ranked]))
+    for name in dict.fromkeys(name for item in items for name in item):
+        values = [items[item.index].get(name) for item in ranked]
+        numeric = all(value is None or isinstance(value, (int, float)) for value in values)
+        columns.append(Column(name, list(map(_text, values)), numeric))
+    if any(item.experts for item in ranked):
+        experts = [_expert_list(item.experts) for item in ranked]
+        columns.append(Column("experts (weight)", experts, numeric=False))
+    title = f"{ranking.model} version {ranking.version}"
+    parts: list[RenderableType] = [fitted_table(columns, always, width, title)]
+    if ranking.experts:
+        parts.append(Text(f"experts (weight): {_expert_list(ranking.experts)}"))
+    for task, of_task in ranking.task_experts.items():
+        parts.append(Text(f"{task} experts (weight): {_expert_list(of_task)}"))
+    return parts[0] if len(parts) == 1 else Group(*parts)
+
+
+def ranking_json(ranking: Ranking, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The answer as plain data: model, version, items best first with their scores, and experts."""
+
+    def as_json(experts: Sequence[Expert]) -> list[dict[str, Any]]:
+        return [expert._asdict() for expert in experts]
+
+    def by_task(task_experts: Mapping[str, Sequence[Expert]]) -> dict[str, Any]:
+        return {task: as_json(experts) for task, experts in task_experts.items()}
+
+    ranked = []
+    for position, item in enumerate(ranking.items, start=1):
+        entry: dict[str, Any] = {"rank": position, "index": item.index, "score": item.score}
+        if item.tasks:
+            entry["tasks"] = dict(item.tasks)
+        entry["item"] = dict(items[item.index])
+        if item.experts:
+            entry["experts"] = as_json(item.experts)
+        if item.task_experts:
+            entry["task_experts"] = by_task(item.task_experts)
+        ranked.append(entry)
+    data = {
+        "model": ranking.model,
+        "version": ranking.version,
+        "items": ranked,
+        "experts": as_json(ranking.experts),
+    }
+    if ranking.task_experts:
+        data["task_experts"] = by_task(ranking.task_experts)
+    return data
+
+
+def _expert_list(experts: Sequence[Expert]) -> str:
+    return ", ".join(f"{expert.id} ({expert.weight:.2f})" for expert in experts)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (list, tuple)):
+        return " ".join(_text(part) for part in value)
+    return str(value)
 
 
 def load_test(
@@ -158,7 +237,6 @@ def load_test(
     Example: tfr-moe load-test --target localhost:8500 --model shop --data data
     """
     from tfr_moe.serving.load_test import data_requests, latency_table, run_load_test
-    from tfr_moe.utils.console import progress_bar
     from tfr_moe.utils.io import write_json
 
     secure = _tls(tls, tls_ca, tls_cert, tls_key)
@@ -214,7 +292,6 @@ def predict(
     note(f"loading {run or model}")
     from tfr_moe.cli.data import loss_lines
     from tfr_moe.cli.prediction import predict as run_predict
-    from tfr_moe.utils.console import progress_bar
 
     with progress_bar(stderr(), "scoring") as progress:
         rows = run_predict(
@@ -224,14 +301,14 @@ def predict(
             out,
             schema,
             item_id,
-            source,
-            settings or [],
-            batch_size,
-            overwrite,
-            context.args,
-            progress,
-            source_modules or [],
             vectors,
+            progress,
+            source=source,
+            settings=tuple(settings or ()),
+            source_modules=tuple(source_modules or ()),
+            batch_size=batch_size,
+            overwrite=overwrite,
+            beam_args=tuple(context.args),
         )
     text = f"wrote {out}: {rows['written']} of {rows['read']} rows in {rows['lists']} lists"
     if rows["rejected"] or rows["cut"]:

@@ -59,13 +59,11 @@ from __future__ import annotations
 from .options import SearchLogOptions, parse_options
 from .sessions import Chunk, SessionGenerator, thresholds
 from .world import COMPONENTS, World, build_world
-from .writing import COLUMNS, Progress, generate, search_log_schema
+from .writing import generate, search_log_schema
 
 __all__ = [
-    "COLUMNS",
     "COMPONENTS",
     "Chunk",
-    "Progress",
     "SearchLogOptions",
     "SessionGenerator",
     "World",

@@ -44,7 +44,8 @@ class Chunk:
     """Rows of some sessions in the order in which they were shown.
 
     Attributes:
-        columns: column name -> values of all rows, as they are written.
+        columns: column name -> values of all rows, in the order of the log; those of
+            `click_history` are indices of `history`.
         history: click history of each session, item ids, latest last.
         session: [rows] index of the row's session inside the chunk.
         utility: [rows] the true utility u of each row; never written.
@@ -110,6 +111,7 @@ class SessionGenerator:
             "user_age": np.clip(40 + 12 * persons["age"], 16, 90).astype(np.int64)[session],
             "user_purchase_power": np.round(persons["power"], 3)[session],
             "user_activeness": np.round(np.exp(1.5 + 0.8 * persons["activeness"]), 2)[session],
+            "click_history": session,
             "item_id": item,
             "brand": self._brand(item_category, item),
             "item_top_category": world.parent[item_category],

@@ -11,11 +11,11 @@ import pytest
 
 from tests.serving.conftest import CONTEXT, shop_items
 from tests.serving.models import SHOP
+from tfr_moe.cli.serving import ranking_json
 from tfr_moe.errors import UserError
 from tfr_moe.serving.client import RankingClient, RequestError
 from tfr_moe.serving.client.protos import PredictRequest, PredictResponse, fill_tensor
 from tfr_moe.serving.client.ranking import ranking_of
-from tfr_moe.serving.client.render import to_json
 
 ITEMS = shop_items(8)
 
@@ -52,7 +52,7 @@ def test_the_experts_of_each_task_come_heaviest_first():
     assert ranking.experts == ()
     assert {t: [e.id for e in of] for t, of in ranking.task_experts.items()} == {"click": [1, 3]}
     assert [[e.id for e in item.task_experts["buy"]] for item in ranking.items] == [[0, 2], [5, 4]]
-    data = to_json(ranking, ITEMS[:2])
+    data = ranking_json(ranking, ITEMS[:2])
     assert data["task_experts"]["click"][0] == {"id": 1, "weight": 0.75}
     assert [e["id"] for e in data["items"][1]["task_experts"]["buy"]] == [5, 4]
 

@@ -12,9 +12,9 @@ from rich.console import Console
 from tests.serving.conftest import CONTEXT, WARMUP, elwc, shop_items
 from tests.serving.models import SHOP, inputs_of, towers
 from tfr_moe._compat import tf
+from tfr_moe.cli.serving import ranking_json, ranking_table
 from tfr_moe.scorers import combined_model
 from tfr_moe.serving.client import RankedItem, Ranking, RankingClient
-from tfr_moe.serving.client.render import render, to_json
 from tfr_moe.serving.dev_server import DevServer
 from tfr_moe.serving.export import export_model
 
@@ -95,7 +95,7 @@ def test_the_table_and_the_json_show_them():
     )
     ranking = Ranking("shop", 1, ranked)
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(render(ranking, [{"price": 1.0}, {"price": 2.0}]))
+    console.print(ranking_table(ranking, [{"price": 1.0}, {"price": 2.0}]))
     lines = console.export_text().splitlines()
     assert lines[1].split() == [
         "rank",
@@ -108,4 +108,4 @@ def test_the_table_and_the_json_show_them():
         "price",
     ]
     assert lines[3].split() == ["1", "1", "2.5000", "0.2500", "-1.0000", "2"]
-    assert to_json(ranking, [{}, {}])["items"][0]["tasks"] == {"click": 0.25, "bought": -1.0}
+    assert ranking_json(ranking, [{}, {}])["items"][0]["tasks"] == {"click": 0.25, "bought": -1.0}

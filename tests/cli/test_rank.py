@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rich.console import Console
 
+from tfr_moe.cli.serving import ranking_json, ranking_table
 from tfr_moe.serving.client import Expert, RankedItem, Ranking
-from tfr_moe.serving.client.render import render, to_json
 
 ITEMS = [
     {"title": "[b]ball[/b]", "price": 9.5},
@@ -15,7 +15,7 @@ ITEMS = [
 
 def shown(ranking: Ranking) -> list[str]:
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(render(ranking, ITEMS))
+    console.print(ranking_table(ranking, ITEMS))
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
@@ -42,7 +42,7 @@ def test_the_experts_of_an_item_are_in_its_row():
 
 def test_json_has_the_same_in_the_same_order():
     ranking = Ranking("shop", 3, (RankedItem(1, 2.0), RankedItem(0, -0.25)), (Expert(7, 1.0),))
-    assert to_json(ranking, ITEMS) == {
+    assert ranking_json(ranking, ITEMS) == {
         "model": "shop",
         "version": 3,
         "items": [
@@ -54,6 +54,6 @@ def test_json_has_the_same_in_the_same_order():
 
 
 def test_json_keeps_the_experts_of_each_item():
-    answer = to_json(Ranking("shop", 3, (RankedItem(0, 1.0, (Expert(4, 1.0),)),)), ITEMS)
+    answer = ranking_json(Ranking("shop", 3, (RankedItem(0, 1.0, (Expert(4, 1.0),)),)), ITEMS)
     assert answer["items"][0]["experts"] == [{"id": 4, "weight": 1.0}]
     assert answer["experts"] == []
