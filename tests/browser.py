@@ -39,13 +39,17 @@ axe.run().then(result => {
 </script>
 """
 # Chromium makes no window narrower than 500 pixels; a frame can be as narrow as a phone.
-FRAME = """<!DOCTYPE html>
+FRAMES = """<!DOCTYPE html>
 <meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">
+<style>iframe { position: absolute; left: 0; top: 0; height: 900px; border: 0; }</style>
 <pre id="measured"></pre>
 <script>
-onmessage = event => { document.getElementById("measured").textContent = event.data; };
+const found = [];
+onmessage = event => {
+  found.push([Array.from(frames).indexOf(event.source), JSON.parse(event.data)]);
+  document.getElementById("measured").textContent = JSON.stringify(found);
+};
 </script>
-<iframe src="measured.html" style="width: WIDTHpx; height: 900px; border: 0"></iframe>
 """
 
 
@@ -80,30 +84,53 @@ def run(chromium, page, tmp_path, *flags):
     return found.stdout, [line for line in found.stderr.splitlines() if "CONSOLE" in line]
 
 
-def measured(chromium, page, tmp_path, width=1000, *flags):
-    text = page.read_text(encoding="utf-8")
-    (tmp_path / "measured.html").write_text(text.replace("</body>", f"{MEASURE}</body>"))
-    frame = tmp_path / "frame.html"
-    frame.write_text(FRAME.replace("WIDTH", str(width)))
+def measured_in_frames(chromium, pages, tmp_path, *flags):
+    """What `MEASURE` finds of each (page, width), in their order; one Chromium loads all."""
+    text = FRAMES
+    for number, (page, width) in enumerate(pages):
+        copy = tmp_path / f"measured-{number}.html"
+        copy.write_text(
+            page.read_text(encoding="utf-8").replace("</body>", f"{MEASURE}</body>"),
+            encoding="utf-8",
+        )
+        text += f'<iframe src="{copy.name}" style="width: {width}px"></iframe>\n'
+    (tmp_path / "frames.html").write_text(text, encoding="utf-8")
     printed, console = run(
-        chromium, frame, tmp_path, "--dump-dom", "--virtual-time-budget=5000", *flags
+        chromium,
+        tmp_path / "frames.html",
+        tmp_path,
+        "--dump-dom",
+        "--virtual-time-budget=5000",
+        *flags,
     )
     assert not console
     note = re.search(r'<pre id="measured">(.*?)</pre>', printed, re.DOTALL)
-    return json.loads(html.unescape(note[1]))
+    found = dict(json.loads(html.unescape(note[1])))
+    return [found[number] for number in range(len(pages))]
+
+
+def measured(chromium, page, tmp_path, width=1000, *flags):
+    """The same of one page."""
+    return measured_in_frames(chromium, [(page, width)], tmp_path, *flags)[0]
 
 
 def violations(chromium, page, tmp_path, *flags):
     """The rules of axe that the page breaks, with elements; boxes are opened first."""
+    return checked(chromium, page, tmp_path, *flags)[0]
+
+
+def checked(chromium, page, tmp_path, *flags):
+    """The same, and the document after its scripts have run; nothing may be on the console."""
     package = pytest.importorskip("axe_core_python")
     axe = Path(package.__path__[0], "axe.min.js").read_text(encoding="utf-8")
     text = page.read_text(encoding="utf-8")
-    checked = tmp_path / "checked.html"
+    copy = tmp_path / "checked.html"
     scripts = f"<script>{axe}</script>{AXE}</body>"
-    checked.write_text(text.replace("</body>", scripts), encoding="utf-8")
+    copy.write_text(text.replace("</body>", scripts), encoding="utf-8")
     printed, console = run(
-        chromium, checked, tmp_path, "--dump-dom", "--virtual-time-budget=20000", *flags
+        chromium, copy, tmp_path, "--dump-dom", "--virtual-time-budget=20000", *flags
     )
     assert not console
+    assert axe in printed
     found = re.search(r'<pre id="violations">(.*?)</pre>', printed, re.DOTALL)
-    return json.loads(html.unescape(found[1]))
+    return json.loads(html.unescape(found[1])), printed.replace(axe, "")

@@ -4,7 +4,16 @@ import re
 
 import pytest
 
-from tests.browser import DARK, LIGHT, chromium, measured, run, violations
+from tests.browser import (
+    DARK,
+    LIGHT,
+    checked,
+    chromium,
+    measured,
+    measured_in_frames,
+    run,
+    violations,
+)
 from tests.report.cases import CASES, drift
 from tests.tuning.sweeps import expert_trials, failed, lambda_trials, trial, write_sweep
 from tfr_moe.report.drift import render_drift
@@ -48,14 +57,30 @@ def pages(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize("name", [*CASES, *SWEEPS, "drift"])
-def test_the_page_loads_without_console_errors_and_draws_its_charts(
-    chromium, pages, tmp_path, name
-):
-    printed, console = run(
-        chromium, pages[name], tmp_path, "--dump-dom", "--virtual-time-budget=2000"
-    )
-    assert not console
+MODES = {
+    "wins": DARK,
+    "nothing_differs": LIGHT,
+    "single": DARK,
+    "three settings": DARK,
+    "collapsed": LIGHT,
+    "tasks": LIGHT,
+    "heat map": DARK,
+    "wide": LIGHT,
+    "drift": DARK,
+}
+
+
+@pytest.fixture(scope="module")
+def loaded(chromium, pages, tmp_path_factory):
+    """What axe finds on each page, and its document; each is loaded once, light or dark."""
+    assert MODES.keys() == pages.keys()
+    folder = tmp_path_factory.mktemp("loaded")
+    return {name: checked(chromium, pages[name], folder, mode) for name, mode in MODES.items()}
+
+
+@pytest.mark.parametrize("name", MODES)
+def test_the_page_loads_without_console_errors_and_draws_its_charts(loaded, name):
+    _, printed = loaded[name]
     assert 'class="heat"' in printed or name in ("three settings", "wide")
     assert 'aria-sort="' not in printed
     sortable = re.search(r'<button type="button">(category|rank)</button>', printed)
@@ -68,33 +93,28 @@ def test_an_error_on_the_console_would_be_seen(chromium, tmp_path):
     assert "seen" in run(chromium, page, tmp_path, "--dump-dom")[1][0]
 
 
-@pytest.mark.parametrize("name", ["wins", "tasks", "heat map", "wide", "drift"])
-@pytest.mark.parametrize("width", [390, 1400])
-def test_nothing_is_wider_than_the_window_and_tables_show_that_they_scroll(
-    chromium, pages, tmp_path, name, width
-):
-    found = measured(chromium, pages[name], tmp_path, width)
+WIDTHS = [(name, w) for name in ("wins", "tasks", "heat map", "wide", "drift") for w in (390, 1400)]
+
+
+@pytest.fixture(scope="module")
+def sizes(chromium, pages, tmp_path_factory):
+    """What is measured of each name and width of `WIDTHS`."""
+    framed = [(pages[name], width) for name, width in WIDTHS]
+    found = measured_in_frames(chromium, framed, tmp_path_factory.mktemp("sizes"))
+    return dict(zip(WIDTHS, found, strict=True))
+
+
+@pytest.mark.parametrize(("name", "width"), WIDTHS)
+def test_nothing_is_wider_than_the_window_and_tables_show_that_they_scroll(sizes, name, width):
+    found = sizes[name, width]
     assert found["width"] == width
     assert found["page"] <= width
     assert found["hidden"] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "flag"),
-    [
-        ("wins", DARK),
-        ("nothing_differs", LIGHT),
-        ("single", DARK),
-        ("three settings", DARK),
-        ("collapsed", LIGHT),
-        ("tasks", LIGHT),
-        ("heat map", DARK),
-        ("wide", LIGHT),
-        ("drift", DARK),
-    ],
-)
-def test_axe_finds_nothing_in_light_and_dark(chromium, pages, tmp_path, name, flag):
-    assert violations(chromium, pages[name], tmp_path, flag) == []
+@pytest.mark.parametrize("name", MODES)
+def test_axe_finds_nothing_in_light_and_dark(loaded, name):
+    assert loaded[name][0] == []
 
 
 @pytest.mark.parametrize(
