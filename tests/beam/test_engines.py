@@ -61,13 +61,16 @@ def engine(request, repository, tmp_path):
         environment = {**os.environ}
     else:
         script = str(repository / "scripts" / "flink_job_server.sh")
-        environment = {**os.environ, "PYTHON": sys.executable, "SLOTS": "2"}
+        # A server of seconds ends before the second compiler of Java has paid.
+        quick = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+        environment = {**os.environ, **quick, "PYTHON": sys.executable, "SLOTS": "2"}
         asked = subprocess.run(
             [script, "fetch"], capture_output=True, text=True, env=environment, check=False
         )
         if asked.returncode == 3:
             pytest.skip(f"no Flink: {asked.stderr.strip().splitlines()[-1]}")
         assert asked.returncode == 0, asked.stderr
+        environment["FLINK_JOB_SERVER_JAR"] = asked.stdout.splitlines()[-1]  # asks Maven once
         command = [script, str(port)]
     with serving(command, port, tmp_path / "server.log", env=environment):
         yield (
