@@ -194,10 +194,9 @@ def test_check_says_where_there_is_nothing_to_compare_with(tmp_path, capsys):
         assert words in message and message.count("\n") == 1
 
 
-def test_a_run_is_not_resumed_on_data_of_other_content(original, tmp_path):
-    run = tmp_path / "run"
+def test_a_run_is_not_resumed_on_data_of_other_content(original, trained, tmp_path):
+    run = Path(shutil.copytree(trained, tmp_path / "run"))
     config = small_config({"model": "dnn", "num_epochs": 1})
-    train(original, run, config)
     (run / "metrics.json").unlink()  # as if it had been killed before its end
     other = make(tmp_path / "other", shift=1)
     with pytest.raises(UserError, match="was started on other data"):

@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_scores_and_another_seed_others(data, tmp_p
 
 def test_training_stops_early_without_improvement(data, tmp_path):
     settings = {"learning_rate": 1e-9, "num_epochs": 10, "early_stopping_patience": 2}
-    result = train(data, tmp_path / "run", config(**settings), QUIET)
+    result = train(data, tmp_path / "run", config(model="dnn", **settings), QUIET)
     assert result["epochs"] == result["best_epoch"] + 2
 
 
@@ -169,7 +169,7 @@ def test_a_run_rejected_in_an_existing_empty_folder_leaves_it_empty(data, tmp_pa
     with pytest.raises(UserError, match="gate_features"):
         train(data, tmp_path / "run", config(gate_features=("brand",)), QUIET)
     assert not any((tmp_path / "run").iterdir())
-    train(data, tmp_path / "run", config(num_epochs=1), QUIET)
+    train(data, tmp_path / "run", config(model="dnn", num_epochs=1), QUIET)
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
@@ -207,7 +207,9 @@ def test_warnings_name_dead_experts_runaway_disagreement_and_a_uniform_gate():
 
 
 def test_steps_per_epoch_repeats_the_data(data, tmp_path):
-    result = train(data, tmp_path / "run", config(steps_per_epoch=3, num_epochs=4), QUIET)
+    result = train(
+        data, tmp_path / "run", config(model="dnn", steps_per_epoch=3, num_epochs=4), QUIET
+    )
     assert result["epochs"] == 4
 
 
@@ -223,7 +225,7 @@ def test_an_interrupted_training_gives_the_cursor_back(data, tmp_path, monkeypat
     monkeypatch.setattr(EpochProgress, "on_train_batch_end", interrupt)
     terminal = Console(force_terminal=True, file=io.StringIO())
     with pytest.raises(KeyboardInterrupt):
-        train(data, tmp_path / "run", config(num_epochs=1), terminal)
+        train(data, tmp_path / "run", config(model="dnn", num_epochs=1), terminal)
     hidden, shown = (terminal.file.getvalue().rfind(code) for code in ("\x1b[?25l", "\x1b[?25h"))
     assert 0 <= hidden < shown
 
@@ -239,7 +241,7 @@ def test_a_step_is_traced_once(tmp_path, model):
 
 
 def test_a_loss_that_is_not_a_number_ends_training_in_one_line(data, tmp_path):
-    settings = {"learning_rate": 1e30, "clip_norm": None, "num_epochs": 3}
+    settings = {"model": "dnn", "learning_rate": 1e30, "clip_norm": None, "num_epochs": 3}
     with pytest.raises(UserError, match="training diverged in epoch 1: the validation loss is"):
         train(data, tmp_path / "run", config(**settings), QUIET)
     # The name is free for the same run with a smaller learning rate.
@@ -265,5 +267,5 @@ def test_a_run_that_diverges_after_its_first_epoch_is_kept(data, tmp_path, monke
 
     monkeypatch.setattr(EpochProgress, "on_epoch_end", diverge)
     with pytest.raises(UserError, match="training diverged"):
-        train(data, tmp_path / "run", config(num_epochs=3), QUIET)
+        train(data, tmp_path / "run", config(model="dnn", num_epochs=3), QUIET)
     assert len(json.loads((tmp_path / "run" / "history.json").read_text())) == 1
