@@ -61,9 +61,8 @@ def test_moving_moments_are_kept_with_the_best_epoch(runs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ple", "star"])
-def test_the_export_scores_as_the_run_does(runs, name):
-    version = export_run(runs / name, runs / "models" / name)
+def test_the_export_has_the_moving_moments_of_the_run(runs):
+    version = export_run(runs / "star", runs / "models" / "star")
     details = json.loads((version / "assets.extra" / "details.json").read_text())
     # Verified by the export itself, in a process of its own.
     assert details["verified"]["largest_difference"] <= 1e-5

@@ -108,9 +108,8 @@ def test_what_only_training_needs_is_gone_and_scores_are_evaluates(name, folders
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["adv_hsc_moe", "category_mmoe"])
-def test_the_export_of_a_run_scores_as_evaluate_does(name, folders, tmp_path):
-    folder = folders[name in MULTITASK_NAMES]
+def test_the_export_of_a_run_scores_as_evaluate_does(folders, tmp_path):
+    name, folder = "category_mmoe", folders[True]
     settings = {**SMALL, "model": name, "num_epochs": 1, "dropout": 0.2}
     train(folder.path, tmp_path / "run", small_config(settings))
     version = export_run(tmp_path / "run", tmp_path / "shop")
