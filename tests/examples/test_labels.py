@@ -8,10 +8,18 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from tests.serving.conftest import models, publish
+from tests.serving.conftest import publish
+from tests.serving.models import SHOP, scorer
 from tfr_moe.serving.dev_server import DevServer
+from tfr_moe.serving.export import export_model
 
-__all__ = ["models"]  # a fixture
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A folder with the model `plain`."""
+    root = tmp_path_factory.mktemp("models")
+    export_model(scorer(), SHOP, root / "plain")
+    return root
 
 
 def served(path):
