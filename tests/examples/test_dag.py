@@ -1,5 +1,6 @@
 """The Airflow DAG of the daily schedule, imported by Airflow, each of its tasks run by it."""
 
+import json
 import os
 import subprocess
 import sys
@@ -13,16 +14,31 @@ from tfr_moe.serving.versions import versions_of
 
 DAY = "2024-06-03"
 ROLES = {"list_id": "search_id", "label": "purchased", "time": "date"}
+# Airflow's command line, which takes seconds to load, for one command after the other.
+AIRFLOW = """
+import contextlib, io, json, os, sys
+from airflow.cli import cli_parser
+
+parser = cli_parser.get_parser()
+for line in sys.stdin:
+    arguments, variables = json.loads(line)
+    os.environ.update(variables)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        parsed = parser.parse_args(arguments)
+        parsed.func(parsed)
+    print("printed " + json.dumps(printed.getvalue()), flush=True)
+"""
 
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory, repository):
-    """Runs a command of Airflow, installed in an environment of its own, and returns its output."""
+    """Runs a command of Airflow, which has an environment of its own, and returns its output."""
     home = tmp_path_factory.mktemp("airflow")
     subprocess.run([sys.executable, "-m", "venv", home / "venv"], check=True)
     python = home / "venv" / "bin" / "python"
     packages = repository / "tests" / "examples" / "airflow.txt"
-    install = [python, "-m", "pip", "install", "--quiet", "--no-deps", "-r", packages]
+    install = [python, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "-r", packages]
     subprocess.run(install, check=True)
     environment = {
         **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
@@ -32,15 +48,32 @@ def airflow(tmp_path_factory, repository):
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
-    def run(*arguments, **variables):
-        named = {f"AIRFLOW_VAR_{name.upper()}": str(value) for name, value in variables.items()}
-        command = [python, "-m", "airflow", *arguments]
-        ended = subprocess.run(command, env=environment | named, capture_output=True, text=True)
-        assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
-        return ended.stdout
+    said = home / "stderr.txt"
+    with (
+        said.open("w") as errors,
+        subprocess.Popen(
+            [python, "-c", AIRFLOW],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
 
-    run("db", "migrate")
-    return run
+        def run(*arguments, **variables):
+            named = {f"AIRFLOW_VAR_{name.upper()}": str(value) for name, value in variables.items()}
+            print(json.dumps([arguments, named]), file=process.stdin, flush=True)
+            lines = []
+            for line in process.stdout:
+                if line.startswith("printed "):
+                    return json.loads(line.removeprefix("printed "))
+                lines.append(line)
+            raise AssertionError("".join(lines)[-3000:] + said.read_text()[-3000:])
+
+        run("db", "migrate")
+        yield run
+        process.stdin.close()
 
 
 @pytest.mark.slow
