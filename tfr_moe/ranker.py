@@ -187,9 +187,9 @@ class Ranker:
             log = make_log(console)
             if start is not None and not named:
                 schema = schema or self.schema
-            found = schema_of_frame(train, schema, named, log)
+            described = schema_of_frame(train, schema, named, log)
             limits = (validation_fraction, max_list_size, max_lost)
-            data = training_data(train, validation, found, run, *limits, log)
+            data = training_data(train, validation, described, run, *limits, log)
         train_any(data, run, self.config, console, callbacks=callbacks, start=start)
         self._open(run, folder)
         return self
@@ -263,9 +263,9 @@ class Ranker:
         output = self._output(task)
         data, lists = scoring_data(frame, self.schema, _SPLIT, False, _LOG, self.run.categories)
         batches = dataset_builder(data, batch_size).build_parsed_dataset(_SPLIT)
-        found = [self._scores(batch, output)[batch[MASK].numpy()] for batch in batches]
+        by_batch = [self._scores(batch, output)[batch[MASK].numpy()] for batch in batches]
         scores = np.empty(len(lists.rows), np.float32)
-        scores[lists.rows] = np.concatenate(found)
+        scores[lists.rows] = np.concatenate(by_batch)
         return scores
 
     def rank(

@@ -266,8 +266,8 @@ def save_lists_model(
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, INPUT)], autograph=False)
     def outputs(inputs: tf.Tensor) -> Tensors:
-        found = model(parser.lists(inputs), training=False)
-        return scores_by_name(found) if output is None else {output: found}
+        answer = model(parser.lists(inputs), training=False)
+        return scores_by_name(answer) if output is None else {output: answer}
 
     signature = outputs.get_concrete_function()
     check_operations([signature])

@@ -6,7 +6,7 @@ client's recordings do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -196,19 +196,19 @@ def _value_rows(
     requests = {list_id_of(schema, one.record): one.record for one in lists}
     requests.pop("", None)
     logged = _logged(data, set(requests), schema)
-    pairs = [
-        (name, decode_list(schema, requests[name]), decode_list(schema, record))
-        for name, record in logged.items()
-    ]
+    pairs = {
+        list_id: (decode_list(schema, requests[list_id]), decode_list(schema, record))
+        for list_id, record in logged.items()
+    }
     for feature in schema.features:
         wrong = []
-        for name, (context, items), (logged_context, logged_items) in pairs:
-            sides = [
-                [side[feature.name] for side in ([own] if feature.scope == "context" else rows)]
-                for own, rows in ((context, items), (logged_context, logged_items))
-            ]
-            if odd := unmatched(*sides):
-                wrong.append(f"list {name}: data {_text(odd[0])}, request {_short(sides[0])}")
+        for list_id, both in pairs.items():
+            sent, stored = (
+                [row[feature.name] for row in ([context] if feature.scope == "context" else items)]
+                for context, items in both
+            )
+            if odd := unmatched(sent, stored):
+                wrong.append(f"list {list_id}: data {_text(odd[0])}, request {_short(sent)}")
         yield SkewRow(feature.name, "values", len(pairs), len(wrong), *wrong[:1])
 
 
@@ -220,17 +220,19 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else repr(value)
 
 
-def _logged(data: DataFolder, names: set[str], schema: FeatureSchema) -> Mapping[str, bytes]:
+def _logged(data: DataFolder, ids: set[str], schema: FeatureSchema) -> dict[str, bytes]:
     """The records of the data with one of the list IDs."""
-    builder, found = ElwcDatasetBuilder(data), {}
-    for split in SPLITS:
-        if shard_files(data.path, split):
-            for record in builder.serialized_lists(split).as_numpy_iterator():
-                if (name := list_id_of(schema, record)) in names:
-                    found[name] = record
-    if not found:
+    builder = ElwcDatasetBuilder(data)
+    records = {
+        list_id: record
+        for split in SPLITS
+        if shard_files(data.path, split)
+        for record in builder.serialized_lists(split).as_numpy_iterator()
+        if (list_id := list_id_of(schema, record)) in ids
+    }
+    if not records:
         raise UserError(f"data {data.path}: has no list with the ID of a request")
-    return found
+    return records
 
 
 def unmatched(request: Sequence[Any], data: Sequence[Any]) -> list[Any]:

@@ -59,8 +59,8 @@ loaded = tf.saved_model.load(folder)
 out = {}
 for number, lists in np.load(batches, allow_pickle=True).items():
     for signature in signatures:
-        found = loaded.signatures[signature](inputs=tf.constant(lists.tolist(), tf.string))
-        out |= {f"{number}:{signature}:{name}": value.numpy() for name, value in found.items()}
+        outputs = loaded.signatures[signature](inputs=tf.constant(lists.tolist(), tf.string))
+        out |= {f"{number}:{signature}:{name}": value.numpy() for name, value in outputs.items()}
 ours = ("tfr_moe", "tensorflow_ranking")
 foreign = sorted(name for name in sys.modules if name.split(".")[0] in ours)
 if foreign:

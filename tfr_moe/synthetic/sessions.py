@@ -135,19 +135,19 @@ class SessionGenerator:
         )
         # Draw twice as many items as are shown, then drop repeated ones.
         shape = (count, 2 * int(lengths.max()))
-        own = np.broadcast_to(category[:, None], shape)
-        top = world.parent[own]
-        sibling = world.first[top] + (rng.random(shape) * world.siblings[own]).astype(np.int64)
+        same = np.broadcast_to(category[:, None], shape)
+        top = world.parent[same]
+        sibling = world.first[top] + (rng.random(shape) * world.siblings[same]).astype(np.int64)
         foreign = pick(self._category_cdf, rng.random(shape))
         other = np.where(rng.random(shape) < 0.5, sibling, foreign)
-        chosen = np.where(rng.random(shape) < options.off_category, other, own)
+        chosen = np.where(rng.random(shape) < options.off_category, other, same)
         item = chosen * options.items_per_category + pick(self._item_cdf, rng.random(shape))
         order = np.argsort(item, axis=1, kind="stable")
         ordered = np.take_along_axis(item, order, axis=1)
         repeated: NDArray[np.bool_] = np.zeros(shape, dtype=bool)
         np.put_along_axis(repeated, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
-        shown = ~repeated & (np.cumsum(~repeated, axis=1) <= lengths[:, None])
-        return np.nonzero(shown)[0], chosen[shown], item[shown]
+        in_list = ~repeated & (np.cumsum(~repeated, axis=1) <= lengths[:, None])
+        return np.nonzero(in_list)[0], chosen[in_list], item[in_list]
 
     def _brand(self, category: Ints, item: Ints) -> Ints:
         options = self._options
@@ -197,15 +197,15 @@ class SessionGenerator:
         in_history: NDArray[np.bool_],
     ) -> Floats:
         share, paired = self._options.interactions, self._options.combinations
-        own = np.einsum("rm,rm->r", z, self._world.weights[category])
+        weighted = np.einsum("rm,rm->r", z, self._world.weights[category])
         if paired:
             products = z[:, PAIRS[0]] * z[:, PAIRS[1]]
-            weighed = np.einsum("rp,rp->r", products, self._world.combinations[category])
-            own = np.sqrt(1 - paired) * own + np.sqrt(paired) * weighed
+            of_pairs = np.einsum("rp,rp->r", products, self._world.combinations[category])
+            weighted = np.sqrt(1 - paired) * weighted + np.sqrt(paired) * of_pairs
         price, comments = COMPONENTS.index("price"), COMPONENTS.index("comments")
         crossed = z[:, price] * persons["power"][session] + z[:, comments] * persons["age"][session]
         extra = TASTE_BONUS * (persons["activeness"][session] + taste) + HISTORY_BONUS * in_history
-        return np.sqrt(1 - share) * own + np.sqrt(share / 2) * crossed + extra
+        return np.sqrt(1 - share) * weighted + np.sqrt(share / 2) * crossed + extra
 
     def _display(
         self, rng: np.random.Generator, z: Floats, session: Ints

@@ -102,9 +102,11 @@ def _unit(vectors: Floats) -> Floats:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
-def _by_category(options: SearchLogOptions, common: Floats, top: Floats, own: Floats) -> Floats:
-    """unit((1 - s) common + s unit(top + d unit(own))) of each sub-category."""
-    category = _unit(top + options.sub_category_deviation * _unit(own))
+def _by_category(
+    options: SearchLogOptions, common: Floats, top: Floats, direction: Floats
+) -> Floats:
+    """unit((1 - s) common + s unit(top + d unit(direction))) of each sub-category."""
+    category = _unit(top + options.sub_category_deviation * _unit(direction))
     strength = options.category_strength
     return _unit((1.0 - strength) * common + strength * category)
 
@@ -117,8 +119,8 @@ def _weights(
     common = _unit(np.ones(size))
     top = np.sqrt(rng.dirichlet(np.full(size, _CONCENTRATION), options.top_categories))
     top[:, _PRICE] *= rng.choice([-1.0, 1.0], options.top_categories)
-    own = rng.standard_normal((len(parent), size))
-    return common, _by_category(options, common, top[parent], own)
+    direction = rng.standard_normal((len(parent), size))
+    return common, _by_category(options, common, top[parent], direction)
 
 
 def _combinations(options: SearchLogOptions, parent: NDArray[np.int64]) -> Floats:
@@ -127,8 +129,8 @@ def _combinations(options: SearchLogOptions, parent: NDArray[np.int64]) -> Float
     size = len(PAIRS[0])
     common = _unit(rng.standard_normal(size))
     top = _unit(rng.standard_normal((options.top_categories, size)))
-    own = rng.standard_normal((len(parent), size))
-    return _by_category(options, common, top[parent], own)
+    direction = rng.standard_normal((len(parent), size))
+    return _by_category(options, common, top[parent], direction)
 
 
 def _sub_names(

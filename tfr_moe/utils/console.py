@@ -58,11 +58,11 @@ def fitted_table(
         >>> [column.header.plain for column in table.columns], table.caption
         (['item', 'x'], 'hidden columns: price (use --json)')
     """
-    shown, hidden = list(columns[:always]), []
+    visible, hidden = list(columns[:always]), []
     for column in columns[always:]:
-        used = sum(other.width for other in [*shown, column]) - _SEPARATOR
+        used = sum(other.width for other in [*visible, column]) - _SEPARATOR
         if width is None or used <= width:
-            shown.append(column)
+            visible.append(column)
         else:
             hidden.append(column.title)
     if hidden:
@@ -77,14 +77,14 @@ def fitted_table(
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
-    for column in shown:
+    for column in visible:
         table.add_column(
             Text(column.title),
             justify="right" if column.numeric else "left",
             no_wrap=column.numeric,
             overflow="fold",
         )
-    rows = list(zip(*(column.cells for column in shown), strict=True))
+    rows = list(zip(*(column.cells for column in visible), strict=True))
     for number, cells in enumerate(rows):
         if grouped and number and cells[0] != rows[number - 1][0]:
             table.add_section()
@@ -172,6 +172,6 @@ def make_log(console: Console, prefix: str = "") -> Callable[[str], None]:
 
 
 def warn(console: Console, message: str) -> None:
-    """Prints a warning as a line of its own."""
+    """Prints a warning as one line."""
     line = f"warning: {message}"
     console.print(line, style="yellow", highlight=False, soft_wrap=True, markup=False)

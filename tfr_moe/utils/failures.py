@@ -64,9 +64,9 @@ def _os_failure(error: OSError) -> str | None:
     if error.errno is not None and error.strerror:
         named = None if error.filename is None else os.fsdecode(error.filename)
         number, reason = error.errno, error.strerror
-    elif found := _OS_ERROR.search(str(error)):
-        named = found[3].strip("'") if found[3] else None
-        number, reason = int(found[1]), found[2].strip()
+    elif match := _OS_ERROR.search(str(error)):
+        named = match[3].strip("'") if match[3] else None
+        number, reason = int(match[1]), match[2].strip()
     else:
         return reason_of(error)
     if number in _NOT_OF_FILES:
@@ -81,8 +81,8 @@ def _tensorflow_failure(error: BaseException) -> str | None:
     kinds = tf.errors
     if not isinstance(error, kinds.OpError):
         return None
-    if found := _GRAPH_ERROR.search(error.message):
-        return found[0]
+    if match := _GRAPH_ERROR.search(error.message):
+        return match[0]
     # Invalid arguments and internal errors are defects of the program.
     of_files = (
         kinds.NotFoundError,
