@@ -85,13 +85,6 @@ def test_a_folder_that_cannot_be_made_is_named(file, below, reason):
     assert str(caught.value) == f"run mine: cannot be made ({reason})"
 
 
-def test_a_new_folder_is_not_made_of_one_that_is_there(tmp_path, full):
-    with pytest.raises(UserError) as caught:
-        make_folder(full, "full", new=True)
-    assert str(caught.value) == "full: cannot be made (File exists)"
-    assert names(full) == ["old.txt"]
-
-
 def test_a_link_in_place_of_the_hidden_folder_is_not_followed(tmp_path, full):
     (tmp_path / ".data.partial").symlink_to(full)
     rejected = pytest.raises(UserError, match=r"\.data\.partial: cannot be written")

@@ -150,27 +150,23 @@ def check_free_file(out: Path, overwrite: bool) -> None:
         raise UserError(f"{out}: exists already; give another name or overwrite it")
 
 
-def make_folder(path: Path, name: str, new: bool = False) -> None:
-    """Makes a folder and its parents.
+def make_folder(path: Path, name: str) -> None:
+    """Makes a folder and its parents, unless it exists.
 
     Args:
         path: the folder.
         name: its name in messages, such as `run shop/moe`.
-        new: whether it must not exist yet.
 
     Raises:
         UserError: if it cannot be made.
 
     Example:
-        >>> import tempfile
-        >>> base = Path(tempfile.mkdtemp())
-        >>> make_folder(base / "shop" / "moe", "run shop/moe")
-        >>> make_folder(base / "shop", "shop", new=True)
+        >>> make_folder(Path("/dev/null/shop"), "run shop")
         Traceback (most recent call last):
-        tfr_moe.errors.UserError: shop: cannot be made (File exists)
+        tfr_moe.errors.UserError: run shop: cannot be made (Not a directory)
     """
     try:
-        path.mkdir(parents=True, exist_ok=not new)
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{name}: cannot be made ({error.strerror})") from error
 

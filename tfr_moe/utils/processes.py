@@ -15,6 +15,7 @@ from typing import Any
 from tfr_moe.errors import EXIT_INTERRUPTED, EXIT_USAGE, UserError
 
 _FINAL_CODES = (EXIT_USAGE, EXIT_INTERRUPTED)
+_MAX_RESTARTS = 3  # of a command without progress
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 5.0
 
@@ -77,15 +78,14 @@ class ChildCommand:
 
 
 class Supervisor:
-    """Runs commands as child processes and restarts each one that fails.
+    """Runs commands as child processes and restarts each one that fails, up to three times.
 
     A user error (exit code 2) and Ctrl-C (130) are not retried. Leaving the `with` block, also by
     Ctrl-C, stops all children; they end too if this process is killed.
 
     Args:
         commands: what to run.
-        max_restarts: restarts of a command without progress.
-        progress: returns a value that changes when work gets done; None counts all restarts.
+        progress: returns a value that changes when work gets done, from which restarts are counted.
         log: receives a line for each restart.
 
     Example:
@@ -97,12 +97,10 @@ class Supervisor:
     def __init__(
         self,
         commands: Sequence[ChildCommand],
-        max_restarts: int = 3,
         progress: Callable[[], object] = lambda: None,
         log: Callable[[str], None] = lambda line: None,
     ):
         self._commands = {command.name: command for command in commands}
-        self._max_restarts = max_restarts
         self._progress = progress
         self._log = log
         self._running: dict[str, subprocess.Popen[str]] = {}
@@ -153,7 +151,7 @@ class Supervisor:
         progress = self._progress()
         failures = [each for each in self._failures.get(name, []) if each == progress]
         self._failures[name] = [*failures, progress]
-        if len(failures) >= self._max_restarts:
+        if len(failures) >= _MAX_RESTARTS:
             times = f" after {len(failures)} restarts without progress" if failures else ""
             raise UserError(f"{cause}{times}; re-run the same command to resume")
-        self._log(f"{cause}; restart {len(failures) + 1} of {self._max_restarts}")
+        self._log(f"{cause}; restart {len(failures) + 1} of {_MAX_RESTARTS}")
