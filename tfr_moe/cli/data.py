@@ -123,12 +123,12 @@ def schema(
     )
 
 
-def _usual(flag: str, usual: Sequence[str], names: Sequence[str]) -> str:
-    """The first column with a usual name; the flag is required if there is none."""
+def _usual(option: str, usual: Sequence[str], names: Sequence[str]) -> str:
+    """The first column with a usual name; without one the option is required."""
     for name in usual:
         if name in names:
             return name
-    raise UserError(f"{flag} is required: no column is called {', '.join(usual)}")
+    raise UserError(f"{option} is required: no column is called {', '.join(usual)}")
 
 
 class BuildCommand(typer.core.TyperCommand):
@@ -183,12 +183,12 @@ def source_help(name: str | None) -> list[str]:
     lines = [*f"{name}: {about}".splitlines(), "", f"Schema: {schema}.", ""]
     lines.append("Options, each as --set key=value:" if fields else "The source has no options.")
     for option, field in fields.items():
-        default = "required" if field.is_required() else f"default {_shown(field.default)}"
+        default = "required" if field.is_required() else f"default {_default_text(field.default)}"
         lines += [f"  {option} ({default})", f"      {field.description or ''}"]
     return lines
 
 
-def _shown(default: Any) -> str:
+def _default_text(default: Any) -> str:
     if default is None or default == () or default == "":
         return "none"
     return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
@@ -211,12 +211,12 @@ def build(
         str | None, flag("column with train, validation or test, instead of --split")
     ] = None,
     like: Annotated[
-        Path | None, flag("data set whose schema and vocabularies are taken, for test lists only")
+        Path | None, flag("data set whose schema and vocabularies to use, for test lists only")
     ] = None,
-    validation_fraction: Annotated[float, flag("fraction of lists")] = 0.1,
-    test_fraction: Annotated[float, flag("fraction of lists")] = 0.1,
-    max_list_size: Annotated[int, flag("longer lists are cut and counted")] = 200,
-    min_list_size: Annotated[int, flag("shorter lists are dropped and counted")] = 1,
+    validation_fraction: Annotated[float, flag("fraction of lists for validation")] = 0.1,
+    test_fraction: Annotated[float, flag("fraction of lists for test")] = 0.1,
+    max_list_size: Annotated[int, flag("cut and count longer lists")] = 200,
+    min_list_size: Annotated[int, flag("drop and count shorter lists")] = 1,
     max_lost: Annotated[
         float,
         flag("largest share of rows rejected, of lists with several contexts, of positives cut"),

@@ -106,13 +106,13 @@ def _build_data(logs: Path, data: Path, console: Console) -> None:
         build(options, progress)
 
 
-def example_request(data: DataFolder, split: str = "test") -> dict[str, Any]:
-    """A real list of a split as `tfr-moe rank` takes it: raw values of context and items."""
-    for record in islice(iter(ElwcDatasetBuilder(data).serialized_lists(split)), 1000):
+def example_request(data: DataFolder) -> dict[str, Any]:
+    """A real test list as `tfr-moe rank` takes it: raw values of context and items."""
+    for record in islice(iter(ElwcDatasetBuilder(data).serialized_lists("test")), 1000):
         context, items = decode_list(data.schema, record.numpy())
         if 5 <= len(items) <= 12:
             return {"context": context, "items": items}
-    raise UserError(f"data {data.path}: no list of 5 to 12 items among the first 1000 of {split}")
+    raise UserError(f"data {data.path}: no list of 5 to 12 items among the first 1000 of test")
 
 
 def _query(data: Path, models: Path, served: str, request_file: Path) -> None:
