@@ -25,8 +25,8 @@ from tfr_moe.cli.options import (
     reject_with,
     stderr,
 )
-from tfr_moe.errors import UserError
 from tfr_moe.utils.console import Column, fitted_table, progress_bar
+from tfr_moe.utils.settings import split_pair
 
 if TYPE_CHECKING:
     from tfr_moe.serving.client import Expert, Ranking, Tls
@@ -89,7 +89,7 @@ def rank(
     timeout: Annotated[float, flag("seconds; inf: no deadline")] = 5.0,
     version: Annotated[int | None, flag("default: the newest", min=0)] = None,
     label: Annotated[str | None, flag("or the version with this label")] = None,
-    header: Annotated[list[str] | None, flag("metadata to send, KEY=VALUE; repeatable")] = None,
+    header: Annotated[list[str] | None, flag("metadata to send, key=value; repeatable")] = None,
     tls: TlsFlag = False,
     tls_ca: TlsRoot = None,
     tls_cert: TlsCertificate = None,
@@ -104,6 +104,7 @@ def rank(
     from tfr_moe.serving.client import RankingClient, load_request
 
     request_schema = None if schema is None else FeatureSchema.load(schema)
+    pairs = (split_pair(pair, "--header") for pair in header or [])
     context, items = load_request(request, request_schema)
     with RankingClient(
         target,
@@ -113,7 +114,7 @@ def rank(
         version=version,
         label=label,
         tls=_tls(tls, tls_ca, tls_cert, tls_key),
-        metadata=_metadata(header or []),
+        metadata={key.lower(): value for key, value in pairs},
     ) as client:
         ranking = client.rank(context, items)
     if as_json:
@@ -129,14 +130,6 @@ def _tls(wanted: bool, root: Path | None, certificate: Path | None, key: Path | 
     if not (wanted or root or certificate or key):
         return None
     return Tls(root, certificate, key)
-
-
-def _metadata(headers: list[str]) -> dict[str, str]:
-    pairs = [header.partition("=") for header in headers]
-    for header, (key, equals, _) in zip(headers, pairs, strict=True):
-        if not (key and equals):
-            raise UserError(f"--header {header!r}: must be KEY=VALUE")
-    return {key.lower(): value for key, _, value in pairs}
 
 
 def ranking_table(

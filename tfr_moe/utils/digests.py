@@ -7,23 +7,15 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from pydantic import BaseModel
 
 from tfr_moe.errors import UserError
 from tfr_moe.utils.io import read_json, write_json
 
-
-class FileDigest(TypedDict):
-    """Size in bytes and SHA-256 of a file."""
-
-    bytes: int
-    sha256: str
-
-
-FileDigests = Mapping[str, FileDigest]
-"""Path within a folder -> digest."""
+FileDigests = Mapping[str, Mapping[str, Any]]
+"""Path within a folder -> `bytes`, its size, and `sha256`."""
 
 
 class _Digest(BaseModel):
@@ -42,20 +34,8 @@ MODEL_MANIFEST = "assets.extra/manifest.json"
 """Path of the manifest within an exported model, where TensorFlow Serving ignores it."""
 
 
-def digest_files(folder: Path, names: Iterable[str]) -> dict[str, FileDigest]:
-    """Returns the digests of files.
-
-    Args:
-        folder: the folder.
-        names: paths within it.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> _ = (folder / "a").write_bytes(b"")
-        >>> digest_files(folder, ["a"])["a"]["sha256"][:8]
-        'e3b0c442'
-    """
+def digest_files(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Returns the digests of files, given by their paths within a folder."""
     return {
         name: {"bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)}
         for name in sorted(names)
@@ -138,7 +118,7 @@ def recorded_files(manifest: Path) -> FileDigests:
     return (read_json(manifest, ManifestForm) or {}).get("files") or {}
 
 
-def _problem(path: Path, digest: FileDigest, contents: bool) -> str | None:
+def _problem(path: Path, digest: Mapping[str, Any], contents: bool) -> str | None:
     if not path.is_file():
         return "is missing"
     size = path.stat().st_size

@@ -174,7 +174,12 @@ def make_folder(path: Path, name: str) -> None:
 def write_text(path: Path, text: str) -> None:
     """Writes a text under a temporary name, then renames it."""
     temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+    except OSError as error:
+        if error.filename == str(temporary):
+            error.filename = str(path)  # the name that the user knows
+        raise
     os.replace(temporary, path)
 
 

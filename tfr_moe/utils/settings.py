@@ -82,8 +82,8 @@ def _check_keys(keys: Iterable[yaml.Node]) -> None:
             seen.add(key.value)
 
 
-def split_pair(pair: str) -> tuple[str, str]:
-    """Splits `key=value` at the first `=`; the value stays text.
+def split_pair(pair: str, kind: str = "setting") -> tuple[str, str]:
+    """Splits `key=value` at the first `=`; the value stays text. `kind` is for messages.
 
     Raises:
         UserError: for a text without `=` or without a key.
@@ -94,7 +94,7 @@ def split_pair(pair: str) -> tuple[str, str]:
     """
     key, equals, text = pair.partition("=")
     if not equals or not key.strip():
-        raise UserError(f"setting {pair!r}: must be key=value")
+        raise UserError(f"{kind} {pair!r}: must be key=value")
     return key.strip(), text
 
 
