@@ -16,7 +16,7 @@ def _between(low: float, high: float, default: Any) -> Any:
 
 @dataclass(frozen=True)
 class SearchLogOptions:
-    """Sizes and strengths of a synthetic search log. The equations are in `tfr_moe.synthetic`.
+    """Sizes and strengths of a synthetic search log. The equations are in `docs/data.md`.
 
     Attributes:
         sessions: number of lists. Rows are about `sessions * mean_list_length`.

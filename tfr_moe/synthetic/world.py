@@ -114,7 +114,7 @@ def _by_category(
 def _weights(
     rng: np.random.Generator, options: SearchLogOptions, parent: NDArray[np.int64]
 ) -> tuple[Floats, Floats]:
-    """w_c = unit((1 - s) w_0 + s unit(v_t(c) + d g_c)), see the package's docstring."""
+    """w_c = unit((1 - s) w_0 + s unit(v_t(c) + d g_c))."""
     size = len(COMPONENTS)
     common = _unit(np.ones(size))
     top = np.sqrt(rng.dirichlet(np.full(size, _CONCENTRATION), options.top_categories))
@@ -124,7 +124,7 @@ def _weights(
 
 
 def _combinations(options: SearchLogOptions, parent: NDArray[np.int64]) -> Floats:
-    """A_c = unit((1 - s) A_0 + s unit(A_t(c) + d B_c)), see the package's docstring."""
+    """A_c = unit((1 - s) A_0 + s unit(A_t(c) + d B_c))."""
     rng = np.random.default_rng([options.seed, 3])
     size = len(PAIRS[0])
     common = _unit(rng.standard_normal(size))
