@@ -103,25 +103,26 @@ def restored_state() -> Iterator[None]:
     assert not changed, f"left changed for the tests that follow: {changed}"
 
 
-@pytest.fixture(autouse=True)
-def graph_optimizer(request: pytest.FixtureRequest) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Function) -> None:
     """Switches off TensorFlow's optimizer of graphs, a quarter of the time of a short training.
 
     It is on in smoke tests, which have all kinds of models and every step from logs to an answered
-    query, in those that ask for `optimized_graphs`, and in all processes that tests start.
+    query, in those that ask for `optimized_graphs`, and in all processes that tests start. It is
+    set before the fixtures of a module are made, which then compute as its tests.
     """
     if "tensorflow" in sys.modules:
         from tfr_moe._compat import tf
 
-        smoke = request.node.get_closest_marker("smoke") is not None
-        off = not smoke and "optimized_graphs" not in request.fixturenames
+        smoke = item.get_closest_marker("smoke") is not None
+        off = not smoke and "optimized_graphs" not in item.fixturenames
         if tf.config.optimizer.get_experimental_options()["disable_meta_optimizer"] != off:
             tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": off})
 
 
 @pytest.fixture
 def optimized_graphs() -> None:
-    """See `graph_optimizer`."""
+    """See `pytest_runtest_setup`."""
 
 
 @pytest.fixture(scope="session")
