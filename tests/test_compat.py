@@ -210,3 +210,18 @@ def test_the_first_program_of_xla_is_compiled_silently(run_python):
         TF_CPP_MIN_LOG_LEVEL="3",
     )
     assert (done.stdout, done.stderr) == ("2\n", "")
+
+
+@pytest.mark.smoke
+def test_hidden_modules_are_not_loaded_with_the_frameworks_and_can_be_loaded_later(run_python):
+    succeeds(
+        run_python("""
+import sys
+from tfr_moe import _compat
+_compat.hide_while_loading("pandas", "scipy.ndimage")
+_compat.tf.keras.Model
+assert "pandas" not in sys.modules and "scipy.ndimage" not in sys.modules
+import pandas
+assert pandas.DataFrame
+""")
+    )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import tensorflow_ranking as tfr
 
 __all__ = [
+    "hide_while_loading",
     "import_keras_tuner",
     "needs_legacy_keras",
     "tf",
@@ -100,23 +101,42 @@ def _leave_quietly() -> None:
         functions.AtomicFunction.__del__ = lambda self: None
 
 
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Suspends the garbage collector: an import makes many objects and hardly any garbage.
+_hidden: tuple[str, ...] = ()
 
-    Otherwise it takes a fifth of the import of the frameworks.
+
+def hide_while_loading(*modules: str) -> None:
+    """Has the frameworks load as if optional modules were not installed.
+
+    Keras imports pandas and scipy.ndimage, for data frames and images, where it finds them: a fifth
+    of the import of TensorFlow. Modules that are imported already are not hidden.
+    """
+    global _hidden
+    _hidden = modules
+
+
+@contextlib.contextmanager
+def _light_import() -> Iterator[None]:
+    """Hides optional modules and suspends the garbage collector.
+
+    An import makes many objects and hardly any garbage; the search for it takes a fifth of the
+    import of the frameworks.
     """
     enabled = gc.isenabled()
     gc.disable()
+    hidden = [name for name in _hidden if name not in sys.modules]
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment] # which stops an import
     try:
         yield
     finally:
+        for name in hidden:
+            del sys.modules[name]
         if enabled:
             gc.enable()
 
 
 def _load_tensorflow() -> types.ModuleType:
-    with _without_collections():
+    with _light_import():
         tensorflow: Any = importlib.import_module("tensorflow")
     if not needs_legacy_keras():
         atexit.register(_leave_quietly)
@@ -134,7 +154,7 @@ def _load_tensorflow() -> types.ModuleType:
 
 def _load_ranking() -> types.ModuleType:
     _load_tensorflow()
-    with _without_collections():
+    with _light_import():
         return importlib.import_module("tensorflow_ranking")
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from tfr_moe import __version__
+from tfr_moe._compat import hide_while_loading
 from tfr_moe.cli import daily, data, models, reports, serving
 from tfr_moe.cli.options import Seed, flag
 from tfr_moe.errors import EXIT_INTERRUPTED, EXIT_USAGE, UserError, error_line
@@ -94,6 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     # Hides the notices of TensorFlow's runtime.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    hide_while_loading("pandas", "scipy.ndimage")
     # Frameworks make a million objects that stay; to search them for garbage takes half a second.
     gc.set_threshold(100_000, *gc.get_threshold()[1:])
     command = typer.main.get_command(app)
