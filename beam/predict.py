@@ -57,7 +57,7 @@ class PredictOptions:
 
     Attributes:
         model: folder of a SavedModel whose default signature takes serialized lists, or a function
-            that writes one into an empty folder.
+            that each worker calls for what takes them, strings [B], and returns outputs by name.
         input: path or pattern of the table, which the source turns into rows.
         schema: of the rows. Labels, weight and time may be missing.
         out: file to create; its ending is one of `score_files.FORMATS`.
@@ -74,7 +74,7 @@ class PredictOptions:
         beam_args: arguments for Beam.
     """
 
-    model: str | Path | Callable[[Path], None]
+    model: str | Path | Callable[[], Any]
     input: str
     schema: FeatureSchema
     out: str | Path
@@ -114,12 +114,11 @@ def predict(options: PredictOptions, progress: ProgressCallback | None = None) -
     files = ScoreFiles(out, options.vectors, options.tasks)
     with _working_folder(out, options.overwrite) as folder:
         table = _table(options)
-        model = _saved_model(options.model, folder)
         with (
             reporting(progress, table.total_bytes, _PARTS),
             running(options.beam_args, folder) as pipeline,
         ):
-            _assemble(pipeline, options, model, table, folder, files)
+            _assemble(pipeline, options, table, folder, files)
         totals = _totals(options, take_counts(folder))
         rejects = sorted((folder / "rejects").iterdir())
         if rejects:
@@ -138,26 +137,16 @@ def _working_folder(out: Path, overwrite: bool) -> Iterator[Path]:
         yield folder
 
 
-def _saved_model(model: str | Path | Callable[[Path], None], folder: Path) -> Path:
-    if not callable(model):
-        return Path(model)
-    saved = folder / "model"
-    saved.mkdir()
-    model(saved)
-    return saved
-
-
 def _assemble(
     pipeline: beam.Pipeline,
     options: PredictOptions,
-    model: Path,
     table: Input,
     folder: Path,
     files: ScoreFiles,
 ) -> None:
     scores = (_SCORES, *(f"{_SCORES}_{task}" for task in options.tasks))
     outputs = (_VECTORS,) if options.vectors else scores
-    handler = KeyedModelHandler(ScoreLists(str(model), outputs, options.batch_size))
+    handler = KeyedModelHandler(ScoreLists(options.model, outputs, options.batch_size))
     collections = pipeline | "Lists" >> _Requests(options, table)
     scored = (
         collections["requests"]
@@ -198,22 +187,18 @@ def _totals(options: PredictOptions, counts: Counts) -> dict[str, Any]:
     return {**found, "rejects": rejects}
 
 
-class _SavedModel:
-    """The default signature of a SavedModel, which takes strings [B].
+class _Model:
+    """A loaded model, which takes strings [B].
 
     Args:
-        folder: of the SavedModel, on a path that the workers have.
+        model: as in `PredictOptions`, on a path that the workers have.
 
     Raises:
         UserError: if the folder has no SavedModel.
     """
 
-    def __init__(self, folder: str):
-        if not Path(folder, "saved_model.pb").is_file():
-            raise UserError(f"model {folder}: there is no saved_model.pb on this worker")
-        check_model_files(Path(folder))
-        self._folder = folder
-        self._model = load_saved_model(folder)
+    def __init__(self, model: str | Path | Callable[[], Any]):
+        self._function = model() if callable(model) else _signature(Path(model))
 
     def __call__(self, batch: Sequence[bytes]) -> dict[str, Any]:
         """Returns the outputs for a batch, by name, as lists with one entry per element.
@@ -223,38 +208,48 @@ class _SavedModel:
         """
         from tfr_moe._compat import tf
 
-        signature = self._model.signatures["serving_default"]
-        (name,) = signature.structured_input_signature[1]
         try:
-            outputs: Mapping[str, Any] = signature(**{name: tf.constant(list(batch), tf.string)})
+            outputs: Mapping[str, Any] = self._function(tf.constant(list(batch), tf.string))
         except tf.errors.OpError as error:
-            raise UserError(f"model {self._folder}: rejects a list: {reason_of(error)}") from None
+            raise UserError(f"the model rejects a list: {reason_of(error)}") from None
         return {name: output.numpy().tolist() for name, output in outputs.items()}
 
 
-class ScoreLists(ModelHandler[bytes, list[Any], _SavedModel]):
+def _signature(folder: Path) -> Callable[[Any], Any]:
+    """The default signature of a SavedModel."""
+    if not (folder / "saved_model.pb").is_file():
+        raise UserError(f"model {folder}: there is no saved_model.pb on this worker")
+    check_model_files(folder)
+    saved = load_saved_model(folder)  # owns the variables
+    (name,) = saved.signatures["serving_default"].structured_input_signature[1]
+    return lambda batch: saved.signatures["serving_default"](**{name: batch})
+
+
+class ScoreLists(ModelHandler[bytes, list[Any], _Model]):
     """Serialized `ExampleListWithContext` -> a tuple of outputs per item, followed by padding.
 
     The signature returns [B, L] or [B, L, d], L the length of the longest list of the batch.
 
     Args:
-        folder: of the SavedModel.
+        model: as in `PredictOptions`.
         outputs: their names; a model without `scores` may call its only output otherwise.
         batch_size: lists per call.
     """
 
-    def __init__(self, folder: str, outputs: Sequence[str], batch_size: int):
+    def __init__(
+        self, model: str | Path | Callable[[], Any], outputs: Sequence[str], batch_size: int
+    ):
         super().__init__()
-        self._folder, self._outputs, self._batch_size = folder, tuple(outputs), batch_size
+        self._model, self._outputs, self._batch_size = model, tuple(outputs), batch_size
 
-    def load_model(self) -> _SavedModel:
+    def load_model(self) -> _Model:
         """Loads the model, once on each worker."""
-        return _SavedModel(self._folder)
+        return _Model(self._model)
 
     def run_inference(
         self,
         batch: Sequence[bytes],
-        model: _SavedModel,
+        model: _Model,
         inference_args: Mapping[str, Any] | None = None,
     ) -> list[list[Any]]:
         """Returns the outputs of a batch.
@@ -268,9 +263,7 @@ class ScoreLists(ModelHandler[bytes, list[Any], _SavedModel]):
             names = tuple(found)
         missing = [name for name in names if name not in found]
         if missing:
-            raise UserError(
-                f"model {self._folder}: returns no {missing[0]}, but {', '.join(sorted(found))}"
-            )
+            raise UserError(f"the model returns no {missing[0]}, but {', '.join(sorted(found))}")
         lists = zip(*(found[name] for name in names), strict=True)
         return [list(zip(*outputs, strict=True)) for outputs in lists]
 

@@ -246,6 +246,21 @@ def free_version(out: Path, version: int | None = None) -> int:
     return version
 
 
+def lists_function(
+    model: tf.keras.Model,
+    parser: RequestParser,
+    output: str | None = None,
+) -> tf.types.experimental.GenericFunction:
+    """The function from serialized lists [B] to the outputs of a model, see `save_lists_model`."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, INPUT)], autograph=False)
+    def outputs(inputs: tf.Tensor) -> Tensors:
+        answer = model(parser.lists(inputs), training=False)
+        return scores_by_name(answer) if output is None else {output: answer}
+
+    return outputs
+
+
 def save_lists_model(
     model: tf.keras.Model,
     schema: FeatureSchema,
@@ -263,13 +278,7 @@ def save_lists_model(
         UserError: if the graph has operations that cannot serve.
     """
     parser = RequestParser(schema, categories)
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, INPUT)], autograph=False)
-    def outputs(inputs: tf.Tensor) -> Tensors:
-        answer = model(parser.lists(inputs), training=False)
-        return scores_by_name(answer) if output is None else {output: answer}
-
-    signature = outputs.get_concrete_function()
+    signature = lists_function(model, parser, output).get_concrete_function()
     check_operations([signature])
     module = module_of([signature], [model], parser)
     tf.saved_model.save(module, str(folder), signatures={DEFAULT: signature})

@@ -17,7 +17,7 @@ from tfr_moe.serving.versions import (
     signatures_of,
     versions_of,
 )
-from tfr_moe.training.run_folder import config_of
+from tfr_moe.training.run_folder import check_run_files, config_of, read_metrics
 from tfr_moe.utils.console import ProgressCallback
 from tfr_moe.utils.io import atomic_directory
 
@@ -27,9 +27,9 @@ ITEM_IDS = ("item_id", "product_id", "doc_id", "document_id", "asin", "item", "p
 
 
 class _Model(NamedTuple):
-    """A SavedModel or a function that writes one, the file of its schema, and its tasks."""
+    """A SavedModel or a function that loads what scores, the file of its schema, and its tasks."""
 
-    saved: Path | Callable[[Path], None]
+    model: Path | Callable[[], Any]
     schema: Path
     tasks: tuple[str, ...]
 
@@ -37,15 +37,20 @@ class _Model(NamedTuple):
 def _model_of_run(run: Path) -> _Model:
     path = run / SCHEMA_FILE
     tasks = load_config(config_of(run)).tasks_over(FeatureSchema.load(path))
-    return _Model(partial(_save_run, run), path, tuple(sorted(task.name for task in tasks)))
+    read_metrics(run)
+    check_run_files(run)
+    names = tuple(sorted(task.name for task in tasks))
+    return _Model(partial(_load_run, run.resolve()), path, names)
 
 
-def _save_run(run: Path, folder: Path) -> None:
+def _load_run(run: Path) -> Any:
+    """Serialized lists [B] -> outputs by name, for the workers of a pipeline."""
     from tfr_moe.baselines import keras_model, open_run
-    from tfr_moe.serving.export.export import save_lists_model
+    from tfr_moe.serving.export.export import lists_function
+    from tfr_moe.serving.export.parsing import RequestParser
 
     loaded = open_run(run)
-    save_lists_model(keras_model(loaded), loaded.schema, folder, categories=loaded.categories)
+    return lists_function(keras_model(loaded), RequestParser(loaded.schema, loaded.categories))
 
 
 def _exported_model(model: Path) -> _Model:
@@ -136,7 +141,7 @@ def predict(
         scorer = _exported_model(model)
     described = _schema_for(scorer.schema, schema)
     complete = PredictOptions(
-        model=scorer.saved,
+        model=scorer.model,
         input=input_pattern,
         schema=described,
         out=out,
