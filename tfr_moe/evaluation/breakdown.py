@@ -143,7 +143,7 @@ class Categories(NamedTuple):
     sub: Array
 
 
-def read_categories(folder: DataFolder, split: str, batch_size: int = 4096) -> Iterator[Categories]:
+def read_categories(folder: DataFolder, split: str, batch_size: int = 1024) -> Iterator[Categories]:
     """Reads the categories of the lists of a split, batch by batch in the order of the files.
 
     Only these two columns are parsed. Yields nothing if the schema has no hierarchy.
@@ -161,7 +161,8 @@ def read_categories(folder: DataFolder, split: str, batch_size: int = 4096) -> I
             records, list_size=1, context_feature_spec=wanted, example_feature_spec=labels
         )
 
-    for found in ElwcDatasetBuilder(folder).serialized_lists(split).batch(batch_size).map(parse):
+    records = ElwcDatasetBuilder(folder).serialized_lists(split).batch(batch_size)
+    for found in records.map(parse, num_parallel_calls=tf.data.AUTOTUNE):
         top, child = strings(found[tree.parent]), strings(found[tree.child])
         yield Categories(top, top + PAIR_SEPARATOR + child)
 

@@ -14,6 +14,7 @@ from typing import Any, get_args
 import numpy as np
 from rich.console import Console
 
+from tfr_moe._compat import tf
 from tfr_moe.baselines import BaselineRun, open_run
 from tfr_moe.config import load_config
 from tfr_moe.data.cache import dataset_builder
@@ -106,6 +107,8 @@ def evaluate_run(
     tasks: Sequence[str] = (),
     combined: bool = False,
     on_batch: Callable[[str, ListBatch], None] | None = None,
+    dataset: tf.data.Dataset | None = None,
+    scorer: Callable[..., Any] | None = None,
 ) -> PerListResult:
     """Scores every list of a split with the model of a run and computes its metrics.
 
@@ -119,6 +122,8 @@ def evaluate_run(
             score of that task, any other by its single score. Default: the tasks of the run.
         combined: whether a multi-task run is evaluated by its combined score only.
         on_batch: called with each scored batch and its task, or "" without tasks.
+        dataset: the split as `evaluation_dataset` makes it; saves making it for every run.
+        scorer: the function of the run if it is traced already, see `inference_function`.
 
     Raises:
         UserError: for a run of another schema, without one of the tasks, or a metric that is
@@ -134,8 +139,9 @@ def evaluate_run(
         raise UserError(
             f"run {loaded.path}: has no task {missing[0]!r}; tasks: {', '.join(of_run)}"
         )
-    dataset = dataset_builder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
-    scorer = scorer_of(loaded)
+    if dataset is None:
+        dataset = evaluation_dataset(data, split, batch_size, tasks)
+    scorer = scorer or scorer_of(loaded)
     with file_errors(f"data {data.path}"):
         if not tasks:
             batches = score_dataset(scorer, dataset, loaded.schema)
@@ -147,6 +153,13 @@ def evaluate_run(
             outputs = {task: SCORES if combined else f"{SCORES}_{task}" for task in tasks}
         by_task = score_tasks(scorer, dataset, loaded.schema, outputs)
         return evaluate_tasks(_with_callback(by_task, on_batch), tasks, metrics)
+
+
+def evaluation_dataset(
+    data: DataFolder, split: str, batch_size: int, tasks: Sequence[str] = ()
+) -> tf.data.Dataset:
+    """The lists of a split, see `ElwcDatasetBuilder.build_evaluation_dataset`."""
+    return dataset_builder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
 
 
 def _with_callback(
@@ -253,6 +266,10 @@ def evaluate_runs(
     named = run_names([*([baseline] if baseline else []), *runs])
     tasks = {name: _configured_tasks(run, folder.schema) for name, run in named.items()}
     labels = next((of_run for of_run in tasks.values() if of_run), ())
+    dataset = evaluation_dataset(folder, split, batch_size, labels)
+    evaluate_each = partial(
+        evaluate_run, folder, split=split, metrics=names, tasks=labels, dataset=dataset
+    )
     results: dict[str, PerListResult] = {}
     passes = len(named) + sum(map(bool, tasks.values()))
     with progress_bar(console, "evaluating") as move:
@@ -262,13 +279,9 @@ def evaluate_runs(
             both = watch
             if order is not None and not results:
                 both = _all_of(watch, partial(_count_order, order, labels[0] if labels else ""))
-            results[name] = evaluate_run(
-                folder, run, split, names, batch_size, labels, on_batch=both
-            )
+            results[name] = evaluate_each(run, on_batch=both)
             if tasks[name]:
-                results[f"{name} (combined)"] = evaluate_run(
-                    folder, run, split, names, batch_size, labels, combined=True, on_batch=watch
-                )
+                results[f"{name} (combined)"] = evaluate_each(run, combined=True, on_batch=watch)
     if order is not None and (leak := order.warning()):
         console.print(f"warning: split {split}: {leak}", soft_wrap=True, highlight=False)
     base = next((name for name, run in named.items() if run == baseline), None)

@@ -15,16 +15,20 @@ from tfr_moe.analysis.importance import feature_importance
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.evaluation.breakdown import categories_of, per_category, training_sizes
 from tfr_moe.evaluation.evaluate import (
+    check_schema,
     compare_results,
     counted,
     evaluate_run,
+    evaluation_dataset,
     open_run,
     run_names,
+    scorer_of,
     task_names,
     task_of,
 )
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
+from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.evaluation.significance import aligned_values
 from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.metrics.per_list import ListBatch, resolve
@@ -64,8 +68,15 @@ def build_report(
     else:
         named = run_names([*([baseline] if baseline else []), *runs])
     opened = {name: open_run(run) for name, run in named.items()}
+    for run in opened.values():
+        check_schema(run, folder)
     tasks = next((names for names in map(task_names, opened.values()) if names), ())
     metrics, metric = _metrics(options.metric, tasks)
+    dataset = evaluation_dataset(folder, options.split, options.batch_size, tasks)
+    scorers = {
+        name: inference_function(scorer_of(run), dataset.element_spec[0])
+        for name, run in opened.items()
+    }
     results: dict[str, PerListResult] = {}
     counters = {name: CalibrationCounter() for name in opened}
     with progress_bar(console, "evaluating") as move:
@@ -73,10 +84,17 @@ def build_report(
         for name, run in opened.items():
             watch = _watching(count(f"evaluating {name}"), counters[name], task_of(metric, tasks))
             results[name] = evaluate_run(
-                folder, run, options.split, metrics, options.batch_size, tasks, on_batch=watch
+                folder,
+                run,
+                options.split,
+                metrics,
+                tasks=tasks,
+                on_batch=watch,
+                dataset=dataset,
+                scorer=scorers[name],
             )
     base = next(iter(opened)) if len(opened) > 1 else None
-    evaluated = EvaluatedRuns(opened, results, base, tasks, metric)
+    evaluated = EvaluatedRuns(opened, results, base, tasks, metric, dataset, scorers)
     with console.status("counting categories"):
         sizes = training_sizes(folder)
         categories = categories_of(folder, options.split)

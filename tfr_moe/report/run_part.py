@@ -17,11 +17,9 @@ from tfr_moe.analysis.item_groups import Grouping, Positions, grouping_of
 from tfr_moe.analysis.learning_curves import learning_curves
 from tfr_moe.analysis.list_examples import ShownList, extremes, fetch, show_list
 from tfr_moe.baselines import BaselineRun
-from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.evaluation.evaluate import scorer_of, task_names, task_of
+from tfr_moe.evaluation.evaluate import task_names, task_of
 from tfr_moe.evaluation.results import PerListResult
-from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.evaluation.significance import alignment
 from tfr_moe.report.formats import command
 from tfr_moe.report.model import RunPart
@@ -75,6 +73,8 @@ class EvaluatedRuns:
         baseline: name of the run that the others are compared with; None for a single run.
         tasks: labels that all runs are evaluated on; empty for the primary label.
         metric: metric of the category tables and of single lists.
+        dataset: the lists.
+        scorers: by name the function from features to scores, traced once.
     """
 
     opened: Mapping[str, Opened]
@@ -82,6 +82,8 @@ class EvaluatedRuns:
     baseline: str | None
     tasks: tuple[str, ...]
     metric: str
+    dataset: tf.data.Dataset
+    scorers: Mapping[str, Callable[..., Any]]
 
     @property
     def task(self) -> str:
@@ -101,8 +103,7 @@ def run_part(
     run = evaluated.opened[name]
     config, metrics = run.config, run.metrics
     history = read_history(run.path)
-    builder = ElwcDatasetBuilder(folder, options.batch_size, tasks=evaluated.tasks)
-    dataset = builder.build_evaluation_dataset(options.split)
+    dataset = evaluated.dataset
     gates: dict[str, GateReport] = {}
     attention: dict[str, Any] = {}
     attention_lists = 0
@@ -112,7 +113,7 @@ def run_part(
         attention_lists, attention = attention_maps(
             run.model, dataset.take(batches), run.schema, options.attention_by
         )
-    score = _scorer(evaluated, name, dataset.element_spec[0])
+    score = _scorer(evaluated, name)
     probable = config.objective.loss == PROBABILITY_LOSS and isinstance(run, LoadedRun)
     return RunPart(
         name=name,
@@ -183,10 +184,9 @@ def _lists(
     return {kind: [examples[i] for i in indices] for kind, indices in kinds.items()}
 
 
-def _scorer(evaluated: EvaluatedRuns, name: str, features_spec: Any) -> Callable[[Any], Any]:
-    run = evaluated.opened[name]
-    infer = inference_function(scorer_of(run), features_spec)
-    output = f"{SCORES}_{evaluated.task}" if task_names(run) else None
+def _scorer(evaluated: EvaluatedRuns, name: str) -> Callable[[Any], Any]:
+    infer = evaluated.scorers[name]
+    output = f"{SCORES}_{evaluated.task}" if task_names(evaluated.opened[name]) else None
     return lambda features: infer(features) if output is None else infer(features)[output]
 
 
