@@ -196,18 +196,15 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
             for name, block in self._blocks("context", context, context).items()
         }
         of_item = self._blocks("example", example, context)
-        list_size = tf.shape(mask)[1]
-        spread = {
-            name: tf.repeat(block[:, tf.newaxis, :], list_size, axis=1)
-            for name, block in of_list.items()
-            if name not in self.left_out
-        }
         blocks = [block for name, block in of_item.items() if name not in self.left_out]
         if compared := self.ranked_features():
             numbers = [of_item[feature.name][..., : feature.width] for feature in compared]
             blocks.append(list_ranks(tf.concat(numbers, axis=-1), mask))
         blocks = [tf.cast(block, self.compute_dtype) for block in blocks]
-        items = tf.concat([*blocks, *spread.values()], axis=-1)
+        if spread := [block for name, block in of_list.items() if name not in self.left_out]:
+            row = tf.concat(spread, axis=-1)[:, tf.newaxis]
+            blocks.append(tf.broadcast_to(row, [*tf.unstack(tf.shape(mask)), row.shape[-1]]))
+        items = tf.concat(blocks, axis=-1)
         ids = [f.name for f in self.schema.features if f.kind != "numeric"]
         if training and self.embedding_l2 > 0 and ids:
             parts = [of_item[n] if n in of_item else of_list[n][:, tf.newaxis, :] for n in ids]
