@@ -16,7 +16,8 @@ from tests.conformance.steps import tensors
 from tfr_moe._compat import tf
 
 CHILD = """
-import sys
+import gc, sys
+gc.set_threshold(50_000, 20, 50)
 from pathlib import Path
 import numpy as np
 import tensorflow as tf
