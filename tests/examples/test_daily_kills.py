@@ -1,5 +1,11 @@
-"""kill -9 in each step of the daily loop: the same command then ends in the same state."""
+"""kill -9 in each step of the daily loop: the same command then ends in the same state.
 
+What is killed is a process with its own processes; all other steps run in the process of the tests,
+by the same script and commands.
+"""
+
+import fcntl
+import importlib.util
 import json
 import os
 import shutil
@@ -8,11 +14,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from tests.tiny import SMALL, shop_log, small_config
 from tfr_moe import FeatureSchema
+from tfr_moe._compat import tf
+from tfr_moe.cli import main
 from tfr_moe.serving.versions import versions_of
 from tfr_moe.utils.io import read_json
 
@@ -30,6 +39,28 @@ LAST = (f"runs/{TUESDAY}/.metrics.json.new", "models/shop/2")
 CASES = [(step, at) for step, files in FILES.items() for at in files]
 
 
+def run_here(script: Path, words: list[str]) -> int:
+    """Runs the script and its commands in this process; the code that it ends with."""
+
+    def step(*arguments: object) -> None:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        if ended.value.code:
+            raise ended.value
+
+    spec = importlib.util.spec_from_file_location("run_day", script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    # As in a process of its own; tests switch it off.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    with mock.patch.object(module, "step", step), mock.patch.object(sys, "argv", words):
+        try:
+            module.main()
+        except SystemExit as ended:
+            return int(ended.code)
+    return 0
+
+
 class Day:
     """The second day, step by step, in a folder that can be put back before each step."""
 
@@ -38,12 +69,13 @@ class Day:
         paths = ["--schema", folder / "schema.yaml", "--work", self.work]
         given = [*paths, "--config", folder / "config.yaml"]
         rules = ["--publish", "margin=1", "category-margin=1", "max-ratio=99"]
-        command = [sys.executable, script, TUESDAY, "--logs", folder / f"{TUESDAY}.csv"]
-        self._command = [str(word) for word in (*command, *given, *rules)]
+        command = [script, TUESDAY, "--logs", folder / f"{TUESDAY}.csv"]
+        self._script = script
+        self._words = [str(word) for word in (*command, *given, *rules)]
         self.state: dict[str, dict[str, object]] = {}
 
     def run(self, step: str) -> int:
-        return subprocess.run([*self._command, "--step", step], check=False).returncode
+        return run_here(self._script, [*self._words, "--step", step])
 
     def run_and_remember(self, step: str) -> None:
         shutil.copytree(self.work, self._before / step)
@@ -56,13 +88,19 @@ class Day:
 
     def killed(self, step: str, at: str) -> bool:
         """Runs a step and kills its process group; whether it was alive."""
-        words = [*self._command, "--step", step]
+        words = [sys.executable, *self._words, "--step", step]
         process = subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL)
         while process.poll() is None and not (self.work / at).exists():
             time.sleep(0.0005)
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        return process.wait() == -signal.SIGKILL
+        ended = process.wait()
+        # Its own processes free their locks when their last threads have ended.
+        for path in self.work.rglob(".*.partial"):
+            folder = os.open(path, os.O_RDONLY)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            os.close(folder)
+        return ended == -signal.SIGKILL
 
 
 def state_of(work: Path) -> dict[str, object]:
@@ -96,9 +134,10 @@ def day(repository, tmp_path_factory):
     for name, log in logs.items():
         log.assign(purchased=log["purchased"].astype(int)).to_csv(folder / f"{name}.csv")
     script = repository / "examples" / "daily" / "run_day.py"
-    first = [sys.executable, script, MONDAY, "--logs", folder / f"{MONDAY}.csv"]
+    first = [script, MONDAY, "--logs", folder / f"{MONDAY}.csv"]
     where = ["--schema", folder / "schema.yaml", "--work", folder / "work"]
-    assert subprocess.run([*first, *where, "--config", folder / "config.yaml"]).returncode == 0
+    words = [*first, *where, "--config", folder / "config.yaml"]
+    assert run_here(script, list(map(str, words))) == 0
     prepared = Day(folder, script)
     for step in FILES:
         prepared.run_and_remember(step)
