@@ -115,7 +115,6 @@ def dispatch(base: Size, arguments: Any) -> dict[str, Any]:
         "sorted": {"dispatch": "sorted"},
         "auto": {"dispatch": "auto"},
         "grouped": {"dispatch": "grouped"},
-        "grouped, XLA": {"dispatch": "grouped", "jit_compile": True},
     }
     steps = {name: fit_step(ours(base, MOE, **way), base) for name, way in ways.items()}
     rounds = run_rounds(steps, arguments.rounds, arguments.seed)

@@ -3,13 +3,8 @@
 import pytest
 
 from tests.tiny import SCHEMA, TASKS
-from tfr_moe.config.tasks import (
-    TaskSettings,
-    check_conditions,
-    metric_of,
-    resolve_tasks,
-    settings_of_names,
-)
+from tfr_moe.config import make_config
+from tfr_moe.config.tasks import TaskSettings, check_conditions, resolve_tasks
 from tfr_moe.errors import UserError
 
 
@@ -47,16 +42,23 @@ def test_what_is_given_must_be_a_task_and_lead_nowhere_twice():
 
 
 def test_a_monitor_names_a_task_or_the_mean_over_tasks():
-    tasks = task_names(click={}, purchase={"metrics": ["ndcg_10"]})
-    assert metric_of("click_session_auc", tasks) == "session_auc"
-    assert metric_of("ndcg_10", tasks) == "ndcg_10"
+    def config(monitor):
+        tasks = {"click": {}, "purchase": {"metrics": ["ndcg_10"]}}
+        settings = {"model": "mmoe", "tasks": tasks, "metrics": ["session_auc"]}
+        return make_config({**settings, "monitor": monitor})
+
+    assert config("click_session_auc").tasks_over(TASKS)
+    assert config("ndcg_10").tasks_over(TASKS)
     with pytest.raises(
         UserError, match="one of session_auc, ndcg_10, click_session_auc, purchase_n"
     ):
-        metric_of("purchase_session_auc", tasks)
+        config("purchase_session_auc").tasks_over(TASKS)
 
 
 def test_names_alone_are_tasks_with_defaults():
-    assert settings_of_names(["click", "cart"]) == {"click": {}, "cart": {}}
-    assert settings_of_names({"click": {"weight": 2}}) == {"click": {"weight": 2}}
-    assert settings_of_names(None) is None
+    config = make_config({"model": "mmoe", "tasks": ["click", "cart"]})
+    defaults = TaskSettings.model_validate({})
+    assert config.multi_task.tasks == {"click": defaults, "cart": defaults}
+    given = make_config({"model": "mmoe", "tasks": {"click": {"weight": 2}, "cart": {}}})
+    assert given.multi_task.tasks["click"].weight == 2
+    assert make_config({"model": "mmoe", "tasks": None}).multi_task.tasks is None

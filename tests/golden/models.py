@@ -12,7 +12,7 @@ from tests.tiny import SCHEMA, TASKS
 from tfr_moe import losses
 from tfr_moe._compat import tf
 from tfr_moe.config import MODEL_NAMES, MULTITASK_NAMES, applicable, make_config
-from tfr_moe.config.presets import PRESET_MODELS
+from tfr_moe.config.models import PRESET_MODELS
 from tfr_moe.schema import MASK
 from tfr_moe.scorers import create
 

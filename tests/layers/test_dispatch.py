@@ -6,7 +6,7 @@ import pytest
 from tests.layers.test_experts import random_case, slow_towers
 from tfr_moe._compat import tf
 from tfr_moe.layers import experts
-from tfr_moe.layers.dispatch import fill_rows, group_rows, put_rows, take_experts, take_rows
+from tfr_moe.layers.dispatch import group_rows, put_rows, take_experts, take_rows
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 
@@ -95,31 +95,6 @@ def test_xla_compiles_the_whole_step_to_the_same_results(name):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_compiled_towers_give_the_same_in_an_uncompiled_step():
-    segments = towers()
-    compiled = alike(segments, dispatch="grouped", jit_compile=True)
-    for name in ("skewed by item", "all padding"):
-        expected = result(segments, CASES[name])
-        for got, wanted in zip(result(compiled, CASES[name]), expected, strict=True):
-            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
-
-
-def test_lists_of_other_lengths_share_compiled_programs():
-    layer = towers(dispatch="grouped", jit_compile=True)
-    sizes = []
-    grouped = layer._grouped
-
-    def counting(rows, *args):
-        sizes.append(rows.shape[0])
-        return grouped(rows, *args)
-
-    layer._grouped = counting
-    for size in (3, 5, 7, 9):
-        layer(*random_case(False, size=size)[:2], training=True)
-    # Once for 64 rows of these lengths, and perhaps once more for any number of rows.
-    assert len(sizes) <= 2
-
-
 def test_hidden_outputs_pass_through_groups():
     segments = towers(hidden_output=True)
     groups = alike(segments, hidden_output=True, dispatch="grouped", capacity=4)
@@ -176,7 +151,6 @@ def test_bad_settings_are_rejected():
     for settings, message in [
         ({"dispatch": "loop"}, "dispatch must be one of"),
         ({"capacity": 0}, "capacity must be >= 1"),
-        ({"jit_compile": True}, "jit_compile needs dispatch='grouped'"),
     ]:
         with pytest.raises(ValueError, match=message):
             ExpertTowers(2, [4], **settings)
@@ -238,20 +212,6 @@ def test_the_gradient_of_taken_experts_is_dense_and_sums_their_groups():
     gradient = tape.gradient(loss, weights)
     assert not isinstance(gradient, tf.IndexedSlices)
     assert gradient.numpy().tolist() == [[1, 1], [0, 0], [110, 110]]
-
-
-def test_filled_rows_have_few_lengths_and_at_most_an_eighth_too_many():
-    lengths = {}
-    for count in (0, 1, 64, 65, 1000, 1024, 1025, 1153, 2047, 2048, 5000):
-        rows, chosen = fill_rows(tf.zeros([count, 1]), tf.zeros([count, 1], tf.int32))
-        assert rows.shape[0] == chosen.shape[0] >= count
-        assert (chosen.numpy()[count:] == -1).all()
-        lengths[count] = rows.shape[0]
-        if count > 1024:
-            assert rows.shape[0] <= 1.125 * count
-    assert lengths[0] == lengths[1] == 64
-    assert lengths[1025] == 1152
-    assert lengths[1153] == 1280
 
 
 X = np.arange(24, dtype=np.float32).reshape(2, 4, 3)

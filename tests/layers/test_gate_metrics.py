@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.gate_metrics import ExpertUsage, GateMonitor, TrainingMean
+from tfr_moe.layers.gating import ExpertUsage, GateMonitor, TrainingMean
 
 
 def test_a_training_mean_is_weighted():

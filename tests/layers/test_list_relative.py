@@ -3,7 +3,7 @@
 import numpy as np
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.list_relative import list_ranks
+from tfr_moe.layers.numerics import list_ranks
 
 
 def test_they_count_smaller_and_half_of_the_equal_values_among_valid_items():

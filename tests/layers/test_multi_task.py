@@ -73,8 +73,8 @@ def slow_bottom(layer, x, task):
     """f_k of one item."""
     if isinstance(layer, SharedBottom):
         return network(layer.bottom, 0, x, True)
-    if isinstance(layer, (OMoE, MMoE)):
-        gate = task if isinstance(layer, MMoE) else 0
+    if isinstance(layer, MMoE):
+        gate = 0 if isinstance(layer, OMoE) else task
         weights = softmax(x @ layer.gate_kernel.numpy()[gate])
         outputs = [network(layer.experts, i, x, True) for i in range(layer.num_experts)]
         return sum(w * f for w, f in zip(weights, outputs, strict=True))

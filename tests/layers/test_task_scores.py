@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.task_scores import (
+from tfr_moe.layers.outputs import (
     CombinedScore,
     TaskScores,
     joint_logit,

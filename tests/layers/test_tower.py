@@ -3,7 +3,7 @@
 import numpy as np
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.tower import ItemTower
+from tfr_moe.layers.experts import ItemTower
 
 
 def test_logits_worked_out_by_hand():

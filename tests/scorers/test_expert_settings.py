@@ -29,12 +29,11 @@ def folder(tmp_path_factory):
 
 
 def test_they_reach_the_towers_of_a_mixture_and_survive_its_config(folder):
-    settings = ["dispatch=grouped", "expert_capacity=32", "jit_compile=true"]
+    settings = ["dispatch=grouped", "expert_capacity=32"]
     scorer = make_scorer(folder, load_config(overrides=[*SMALL, *settings]))
     for made in (scorer, type(scorer).from_config(scorer.get_config())):
         towers = towers_of(made.build_model())
         assert (towers.dispatch, towers.capacity) == ("grouped", 32)
-        assert towers.jit_compile
 
 
 @pytest.mark.parametrize(
@@ -42,7 +41,6 @@ def test_they_reach_the_towers_of_a_mixture_and_survive_its_config(folder):
     [
         (["model=mmoe", "dispatch=grouped"], "dispatch is not used by model 'mmoe'"),
         (["model=dnn", "dispatch=grouped"], "dispatch is not used by model 'dnn'"),
-        (["jit_compile=true"], "jit_compile needs dispatch=grouped"),
         (["expert_capacity=0"], "expert_capacity"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 from tests.scorers.batch import RERANKING, TABLES
 from tests.tiny import SCHEMA
 from tfr_moe.config import MODEL_NAMES, make_config
-from tfr_moe.config.presets import PRESET_MODELS
+from tfr_moe.config.models import PRESET_MODELS
 from tfr_moe.errors import UserError
 from tfr_moe.layers import CategoryMixtureOfExperts, ItemTower
 from tfr_moe.scorers import MixtureScorer, TowerScorer, WideTowerScorer, create

@@ -18,8 +18,8 @@ from tfr_moe.scorers.base import (
     explanation_model,
     find_layer,
     item_vectors,
-    name_routing,
     num_experts,
+    routing_in,
     routing_of,
 )
 from tfr_moe.scorers.mixture import MIXTURE
@@ -64,7 +64,7 @@ class ScoreTerms:
         )
         explained = explanation_model(loaded.model)
         if explained is not None:
-            outputs |= name_routing(routing_of(explained.output))
+            outputs |= routing_in(explained.output)
         mixture = find_layer(loaded.model, MIXTURE)
         if loaded.tasks:
             self.sum_of, self.names = "tasks", [task.name for task in loaded.tasks]

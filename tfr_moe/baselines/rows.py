@@ -15,11 +15,10 @@ from tfr_moe.config.settings import FeatureSettings
 from tfr_moe.data.cache import dataset_builder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.layers.list_relative import list_ranks
-from tfr_moe.layers.numerics import complete_numbers, raw_numbers
+from tfr_moe.layers.features import id_lookup, paired_ids
+from tfr_moe.layers.numerics import complete_numbers, list_ranks, raw_numbers
 from tfr_moe.schema import (
     MASK,
-    PAIR_SEPARATOR,
     Feature,
     FeatureSchema,
     FeatureTables,
@@ -41,8 +40,7 @@ class RowRanker(Protocol):
     def graph(self) -> Callable[[tf.Tensor], tf.Tensor]:
         """The same function as TensorFlow operations, which do not need the library.
 
-        Raises:
-            UserError: for what cannot be exported.
+        Raises a UserError for what cannot be exported.
         """
 
     def save(self, path: Path) -> None:
@@ -66,11 +64,7 @@ class Fitted(NamedTuple):
 
 
 def library(name: str, package: str) -> Any:
-    """Imports an optional library.
-
-    Raises:
-        UserError: if it is not installed, with the command that installs it.
-    """
+    """Imports an optional library; a UserError has the command that installs it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -84,10 +78,8 @@ def merged(
 ) -> dict[str, Any]:
     """Merges the library parameters of a configuration into the defaults.
 
-    YAML reads 1e-3, without a point, as a string; it is converted to a number.
-
-    Raises:
-        UserError: for a fixed parameter.
+    YAML reads 1e-3, without a point, as a string; it is converted to a number. Raises a UserError
+    for a fixed parameter.
     """
     for name in fixed:
         if name in parameters:
@@ -111,11 +103,7 @@ def _number(value: Any) -> Any:
 
 
 def whole_grades(labels: NDArray[np.float32], maximum: int, model: str) -> NDArray[np.int32]:
-    """Converts labels to integers.
-
-    Raises:
-        UserError: for a fraction or a grade above `maximum`, which the library does not support.
-    """
+    """Converts labels to integers; a UserError for fractions and grades above `maximum`."""
     grades = labels.astype(np.int32)
     bad = np.flatnonzero((grades != labels) | (grades < 0) | (grades > maximum))
     if len(bad):
@@ -144,19 +132,13 @@ class Column(NamedTuple):
 class TabularEncoder:
     """Parsed lists -> rows of float32, one per valid item, in the order of the lists.
 
-    A numeric feature is transformed as in the schema, not scaled; missing
-    values are replaced as for the neural models. An ID
-    becomes its index in the vocabulary, from 1 up, or its hash bucket; the child category is looked
-    up with its parent. A `categorical_list` becomes the number of its IDs and its first ID.
+    A numeric feature is transformed as in the schema, not scaled; missing values are replaced as
+    for the neural models. An ID becomes its index in the vocabulary, from 1 up, or its hash bucket;
+    the child category is looked up with its parent. A `categorical_list` becomes the number of its
+    IDs and its first ID. With `list_relative` rows also have the `list_ranks` of the items'
+    numerics.
 
-    Args:
-        schema: schema of the data.
-        tables: statistics and vocabularies of the training split.
-        ignored: names of features that are not used.
-        list_relative: whether to add the `list_ranks` of the items' numerics.
-
-    Raises:
-        UserError: if no feature is left, or an ignored feature does not exist.
+    Raises a UserError if no feature is left, or an ignored feature does not exist.
 
     Example:
         >>> schema = FeatureSchema.model_validate({
@@ -189,16 +171,14 @@ class TabularEncoder:
             if list_relative and f.kind == "numeric" and not f.bucketize
         ]
         self._statistics = tables.statistics
-        self._lookups: dict[str, Any] = {}
-        sizes: dict[str, int] = {}
-        for feature in self._features:
-            if feature.kind != "numeric":
-                self._lookups[feature.name], sizes[feature.name] = _lookup(feature, tables)
+        self._lookups = {
+            f.name: id_lookup(f, tables.vocabularies) for f in self._features if f.kind != "numeric"
+        }
         self.columns: list[Column] = []
         scopes: tuple[Scope, ...] = ("example", "context")
         for scope in scopes:
             for feature in self._select(scope):
-                self.columns += _columns(feature, sizes, tables.statistics.get(scope, {}))
+                self.columns += self._columns_of(feature)
             if scope == "example":
                 # Mean and deviation of evenly spread ranks.
                 names = [column for feature in self._compared for column in feature.columns]
@@ -238,10 +218,7 @@ class TabularEncoder:
         """Float32 [..., k] tensors of a feature."""
         if feature.kind == "numeric":
             return [self._numbers(feature, scope, parsed)]
-        ids = parsed[feature.name]
-        hierarchy = self.schema.hierarchy
-        if hierarchy is not None and feature.name == hierarchy.child:
-            ids = tf.strings.join([parsed[hierarchy.parent], ids], PAIR_SEPARATOR)
+        ids = paired_ids(self.schema, feature.name, parsed)
         first = tf.cast(self._lookups[feature.name](ids[..., :1]), tf.float32)
         if feature.kind == "categorical":
             return [first]
@@ -252,34 +229,21 @@ class TabularEncoder:
         values = raw_numbers(self.schema, feature.name, parsed)
         return complete_numbers(feature, self._statistics.get(scope, {}), values)
 
-
-def _lookup(feature: Feature, tables: FeatureTables) -> tuple[Any, int]:
-    """A function from IDs to indices, and the number of indices."""
-    if feature.hash_buckets:
-        return tf.keras.layers.Hashing(feature.hash_buckets), feature.hash_buckets
-    words = tables.vocabularies[feature.name]
-    if isinstance(words, str):
-        with open(words, encoding="utf-8") as file:
-            words = file.read().splitlines()
-    # A lookup needs an entry; a blank cannot occur, because values are stripped.
-    lookup = tf.keras.layers.StringLookup(vocabulary=list(words) or [" "])
-    return lookup, lookup.vocabulary_size()
-
-
-def _columns(feature: Feature, sizes: dict[str, int], statistics: Any) -> list[Column]:
-    if feature.kind == "categorical":
-        return [Column(feature.name, sizes[feature.name])]
-    if feature.kind == "categorical_list":
+    def _columns_of(self, feature: Feature) -> list[Column]:
+        if feature.kind == "numeric":
+            statistics = {} if feature.bucketize else self._statistics.get(feature.scope, {})
+            of_column = [(name, statistics.get(name, {})) for name in feature.inputs]
+            return [
+                Column(name, None, float(of.get("mean", 0.0)), float(of.get("std", 1.0)) or 1.0)
+                for name, of in of_column
+            ]
+        size = feature.hash_buckets or self._lookups[feature.name].vocabulary_size()
+        if feature.kind == "categorical":
+            return [Column(feature.name, size)]
         return [
             Column(f"{feature.name} (number)", None, 0.0, float(feature.max_length)),
-            Column(f"{feature.name} (first)", sizes[feature.name]),
+            Column(f"{feature.name} (first)", size),
         ]
-    of_name = {} if feature.bucketize else statistics
-    found = [(name, of_name.get(name, {})) for name in feature.inputs]
-    return [
-        Column(name, None, float(of.get("mean", 0.0)), float(of.get("std", 1.0)) or 1.0)
-        for name, of in found
-    ]
 
 
 class Rows(NamedTuple):
@@ -348,18 +312,11 @@ def write_rows(
     features: FeatureSettings,
     with_positions: bool = False,
 ) -> Rows:
-    """Reads a split once, batch by batch, and writes its rows below `out`.
+    """Reads a split once, batch by batch, and writes its rows below the folder `out`.
 
-    Args:
-        folder: the data set.
-        split: name of the split.
-        out: an existing folder.
-        move: called with the number of lists done and of all lists, None if unknown.
-        features: which features are used.
-        with_positions: whether the rows have the display positions.
+    `move` is called with the number of lists done and of all lists, None if unknown.
 
-    Raises:
-        UserError: if the split has no items.
+    Raises a UserError if the split has no items.
     """
     encoder = tabular_encoder(folder, features)
     paths = {name: out / f"{split}.{name}" for name in Rows._fields if name != "columns"}

@@ -14,7 +14,7 @@ from rich.console import Console
 from tfr_moe._compat import tf
 from tfr_moe.baselines import train_any
 from tfr_moe.config import BASELINE_NAMES, MODELS, SETTINGS, RunConfig, applicable, make_config
-from tfr_moe.config.presets import PRESET_MODELS
+from tfr_moe.config.models import PRESET_MODELS
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.training.run_folder import METRICS_FILE

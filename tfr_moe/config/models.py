@@ -1,4 +1,4 @@
-"""The models by name, one `ModelSpec` row each.
+"""The models by name, one `ModelSpec` row each, and presets of the mixture family.
 
 A `ModelSpec` says what a model is and which settings it uses.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tfr_moe.config.settings import GROUPS, SETTINGS
+from tfr_moe.errors import UserError
 
 Kind = Literal["ranker", "multi_task", "baseline"]
 
@@ -22,8 +23,7 @@ def _of(*groups: str, without: tuple[str, ...] = ()) -> tuple[str, ...]:
 _RUN = _of("objective", "optimization", "data", "training")
 _COMMON = (*_RUN, *_of("features", "attention", "bias"), "dropout")
 _TOWER = (*_COMMON, "expert_hidden_dims", "activation")
-_SINGLE = (*_TOWER, "category_head")
-_MIXTURE = (*_SINGLE, *_of("gate"), "shared_expert", "dispatch", "expert_capacity", "jit_compile")
+_MIXTURE = (*_TOWER, *_of("gate"), "shared_expert", "dispatch", "expert_capacity")
 _HSC, _ADVERSARIAL = _of("hsc"), _of("adversarial")
 _TASKS = (
     *_TOWER,
@@ -96,6 +96,7 @@ def _baseline(summary: str, *settings: str) -> ModelSpec:
     return ModelSpec(summary, (*_BASELINE, *settings), kind="baseline")
 
 
+_DENSE_GATES: dict[str, Any] = {"defaults": {"num_experts": 10}, "dense_gate": True}
 _LISTWISE: dict[str, Any] = {"optimizer": "adam", "learning_rate": 1e-3, "loss": "softmax_loss"}
 _PRM: dict[str, Any] = {
     **_LISTWISE,
@@ -108,11 +109,24 @@ _PRM: dict[str, Any] = {
     "dropout": 0.1,
 }
 
+
+def _prm(summary: str, **fixed: Any) -> ModelSpec:
+    return ModelSpec(
+        summary,
+        (*_COMMON, "personal_vector"),
+        "tfr_moe.scorers.reranking:PRMScorer",
+        fixed,
+        _PRM,
+        attention=True,
+        wide_heads=True,
+    )
+
+
 MODELS: dict[str, ModelSpec] = {
-    "dnn": ModelSpec("one tower", _SINGLE, "tfr_moe.scorers.tower:TowerScorer"),
+    "dnn": ModelSpec("one tower", _TOWER, "tfr_moe.scorers.tower:TowerScorer"),
     "wide_dnn": ModelSpec(
         "one tower with the active parameters of the mixture",
-        (*_SINGLE, "num_experts", "top_k"),
+        (*_TOWER, "num_experts", "top_k"),
         "tfr_moe.scorers.tower:WideTowerScorer",
         defaults={"top_k": 3},  # the two active experts of the mixture and its shared one
     ),
@@ -132,7 +146,7 @@ MODELS: dict[str, ModelSpec] = {
     ),
     "mlp": ModelSpec(
         "one tower with a listwise loss",
-        _SINGLE,
+        _TOWER,
         "tfr_moe.scorers.tower:TowerScorer",
         defaults={**_LISTWISE, "expert_hidden_dims": (256, 384, 256)},
     ),
@@ -144,24 +158,8 @@ MODELS: dict[str, ModelSpec] = {
         {**_LISTWISE, "trunk": "attention"},
         attention=True,
     ),
-    "prm_base": ModelSpec(
-        "PRM without personalized vectors (Pei et al.)",
-        (*_COMMON, "personal_vector"),
-        "tfr_moe.scorers.reranking:PRMScorer",
-        {"personalized": False},
-        _PRM,
-        attention=True,
-        wide_heads=True,
-    ),
-    "prm_personalized": ModelSpec(
-        "PRM with personalized vectors (Pei et al.)",
-        (*_COMMON, "personal_vector"),
-        "tfr_moe.scorers.reranking:PRMScorer",
-        {"personalized": True},
-        _PRM,
-        attention=True,
-        wide_heads=True,
-    ),
+    "prm_base": _prm("PRM without personalized vectors (Pei et al.)", personalized=False),
+    "prm_personalized": _prm("PRM with personalized vectors (Pei et al.)", personalized=True),
     "dlcm": ModelSpec(
         "deep listwise context model: a GRU over the initial list (Ai et al.)",
         (*_COMMON, "expert_hidden_dims", "state_dim", "num_comparisons"),
@@ -171,12 +169,12 @@ MODELS: dict[str, ModelSpec] = {
     "wide_deep": ModelSpec(
         "a linear model of crossed IDs beside a tower (Cheng et al.)",
         (*_TOWER, "wide_crosses", "cross_buckets"),
-        "tfr_moe.scorers.wide_deep:WideDeepScorer",
+        "tfr_moe.scorers.tower:WideDeepScorer",
     ),
     "click_model": ModelSpec(
         "one tower whose last hidden layer is PRM's personalized vector",
         _TOWER,
-        "tfr_moe.scorers.wide_deep:ClickModelScorer",
+        "tfr_moe.scorers.tower:ClickModelScorer",
         defaults={"expert_hidden_dims": (256, 64)},
     ),
     "single_task": _multi_task("a network per task", "single_task"),
@@ -191,19 +189,9 @@ MODELS: dict[str, ModelSpec] = {
         "a network per task from one factored tensor", "tensor_factorization", "tensor_ranks"
     ),
     "omoe": _multi_task(
-        "experts with one gate for all tasks",
-        "omoe",
-        "num_experts",
-        defaults={"num_experts": 10},
-        dense_gate=True,
+        "experts with one gate for all tasks", "omoe", "num_experts", **_DENSE_GATES
     ),
-    "mmoe": _multi_task(
-        "experts with a gate per task",
-        "mmoe",
-        "num_experts",
-        defaults={"num_experts": 10},
-        dense_gate=True,
-    ),
+    "mmoe": _multi_task("experts with a gate per task", "mmoe", "num_experts", **_DENSE_GATES),
     "category_mmoe": ModelSpec(
         "experts with a category gate per task",
         (*_TASKS, *_CATEGORY_GATES),
@@ -236,3 +224,55 @@ def applicable(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     unused = set(SETTINGS) - set(MODELS[model].settings)
     return {name: value for name, value in settings.items() if name not in unused}
+
+
+PRESET_MODELS = ("dnn", "wide_dnn", "moe", "adv_moe", "hsc_moe", "adv_hsc_moe")
+"""Models that take presets; `dnn` and `wide_dnn` so that they can be compared under the same."""
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "recommended": {},
+    "paper": {
+        "num_experts": 10,
+        "top_k": 4,
+        "num_adversarial": 1,
+        "hsc_weight": 1e-3,
+        "adversarial_weight": 1e-3,
+        "importance_weight": 0.0,
+        "noisy_gate": True,
+        "gate_learning_rate_multiplier": 1.0,
+        "gate_residual": False,
+        "shared_expert": False,
+        "expert_hidden_dims": (1024, 512, 256),
+        "embedding_dim": 16,
+        "activation": "relu",
+        "optimizer": "adamw",
+        "learning_rate": 1e-4,
+    },
+}
+"""Settings of the mixture family by name.
+
+`recommended` is the defaults, which docs/results.md ends in: many experts of which few are active,
+so that the mixture knows more than it computes, and one more that scores every item, so that none
+has to learn what all lists have in common; a gate that begins as the top category's and learns how
+a sub-category differs, and a stronger HSC, both so that small categories learn from their siblings;
+noise and a little balance, so that no expert is left behind; a gate that learns faster than the
+towers, because it sees each category seldom. Towers, embeddings and the learning rate follow the
+data: their defaults are the paper's. `paper` has all settings of the first paper.
+"""
+
+
+def preset_settings(name: str, model: str | None = None) -> dict[str, Any]:
+    """The settings of a preset for a model, by default `adv_hsc_moe`, by their flat names.
+
+    Raises:
+        UserError: for an unknown name, or a model that presets are not for.
+
+    Example:
+        >>> preset_settings("paper", "adv_hsc_moe")["top_k"]
+        4
+    """
+    if name not in PRESETS:
+        raise UserError(f"preset {name!r}: must be one of {', '.join(PRESETS)}")
+    if model is not None and model not in PRESET_MODELS:
+        raise UserError(f"presets are for {', '.join(PRESET_MODELS)}, not {model}")
+    return applicable(model or "adv_hsc_moe", PRESETS[name])

@@ -9,35 +9,15 @@ from typing import Any
 import yaml
 from pydantic import (
     BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     model_serializer,
     model_validator,
 )
 
-from tfr_moe.config.models import MODELS, ModelSpec
-from tfr_moe.config.presets import preset_settings
-from tfr_moe.config.settings import (
-    GROUPS,
-    SETTINGS,
-    AdversarialSettings,
-    AttentionSettings,
-    BaselineSettings,
-    BiasSettings,
-    DataSettings,
-    DomainSettings,
-    ExpertSettings,
-    FeatureSettings,
-    GateSettings,
-    HSCSettings,
-    LossSettings,
-    MultiTaskSettings,
-    OptimizerSettings,
-    RerankerSettings,
-    TrainingSettings,
-)
-from tfr_moe.config.tasks import Task, check_conditions, metric_of, resolve_tasks
+from tfr_moe.config.models import MODELS, ModelSpec, preset_settings
+from tfr_moe.config.settings import GROUPS, SETTINGS, Groups
+from tfr_moe.config.tasks import Task, check_conditions, resolve_tasks
 from tfr_moe.errors import UserError, describe, did_you_mean
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.io import write_text
@@ -47,11 +27,12 @@ _OLD_SETTINGS = (
     *("gate_init_scale", "gate_bias_rate", "shared_weights", "hsc_fixed_side", "hsc_on"),
     *("hsc_warmup_steps", "adversarial_margin", "adversarial_centred", "adversarial_warmup_steps"),
     *("attention_points", "load_weight", "parameter_budget", "profile", "own_share", "num_views"),
+    "jit_compile",
 )
 """Settings of version 0.1.0, whose files hold all of them."""
 
 
-class RunConfig(BaseModel):
+class RunConfig(Groups):
     """The settings of one training run.
 
     Settings live in groups by concern (`config.gate.top_k`); files and the command line use their
@@ -68,27 +49,10 @@ class RunConfig(BaseModel):
         (2, 0.001)
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
-
     model: str = "adv_hsc_moe"
     seed: int = Field(
         1, ge=0, lt=2**32, description="seed of initialization, shuffling, noise and draws"
     )
-    gate: GateSettings = GateSettings()
-    experts: ExpertSettings = ExpertSettings()
-    hsc: HSCSettings = HSCSettings()
-    adversarial: AdversarialSettings = AdversarialSettings()
-    attention: AttentionSettings = AttentionSettings()
-    multi_task: MultiTaskSettings = MultiTaskSettings()
-    domains: DomainSettings = DomainSettings()
-    rerankers: RerankerSettings = RerankerSettings()
-    features: FeatureSettings = FeatureSettings()
-    bias: BiasSettings = BiasSettings()
-    objective: LossSettings = LossSettings()
-    optimization: OptimizerSettings = OptimizerSettings()
-    data: DataSettings = DataSettings()
-    training: TrainingSettings = TrainingSettings()
-    baseline: BaselineSettings = BaselineSettings()
 
     @model_validator(mode="before")
     @classmethod
@@ -235,9 +199,11 @@ class RunConfig(BaseModel):
             return ()
         monitor, metrics = self.training.monitor, self.training.metrics
         tasks = resolve_tasks(self.multi_task.tasks, schema, self.objective.loss, metrics)
-        if tasks and monitor != "loss":
-            metric_of(monitor, tasks)
-        if not tasks and monitor not in ("loss", *metrics):
+        if tasks:
+            means = [metric for task in tasks for metric in task.metrics]
+            names = [f"{task.name}_{metric}" for task in tasks for metric in task.metrics]
+            metrics = tuple(dict.fromkeys([*means, *names]))
+        if monitor not in ("loss", *metrics):
             raise UserError(f"monitor must be loss or one of {', '.join(metrics)}, got {monitor!r}")
         return tasks
 

@@ -6,29 +6,27 @@ the command line use the flat name (`top_k: 2`) wherever the setting lives.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
-from tfr_moe.config.tasks import TaskSettings, settings_of_names
+from tfr_moe.config.tasks import TaskSettings
 
+# fmt: off
 Activation = Literal[
-    "relu",
-    "elu",
-    "exponential",
-    "gelu",
-    "hard_sigmoid",
-    "leaky_relu",
-    "linear",
-    "mish",
-    "selu",
-    "sigmoid",
-    "softplus",
-    "softsign",
-    "swish",
-    "tanh",
+    "relu", "elu", "exponential", "gelu", "hard_sigmoid", "leaky_relu", "linear", "mish", "selu",
+    "sigmoid", "softplus", "softsign", "swish", "tanh",
 ]
+# fmt: on
 """Element-wise activations of Keras."""
 
 
@@ -38,10 +36,14 @@ class Group(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _check_widths(name: str, widths: tuple[int, ...]) -> tuple[int, ...]:
-    if min(widths, default=1) < 1:
-        raise ValueError(f"{name} must be >= 1")
-    return widths
+def _positive(values: Any, info: ValidationInfo) -> Any:
+    if min(values, default=1) < 1:
+        raise ValueError(f"{info.field_name} must be >= 1")
+    return values
+
+
+Widths = Annotated[tuple[int, ...], AfterValidator(_positive)]
+"""Widths of layers, each at least 1."""
 
 
 class GateSettings(Group):
@@ -67,18 +69,13 @@ class GateSettings(Group):
 class ExpertSettings(Group):
     """The towers, which are the experts of a mixture, and how items are dispatched to them."""
 
-    expert_hidden_dims: tuple[int, ...] = Field(
+    expert_hidden_dims: Widths = Field(
         (1024, 512, 256), description="widths of a tower's hidden layers"
     )
     activation: Activation = Field("relu", description="activation of the hidden layers")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of hidden units dropped in training")
     shared_expert: bool = Field(
         True, description="one more tower that scores every item beside the selected experts"
-    )
-    category_head: bool = Field(
-        False,
-        description="add a linear score whose weights are those of the parent category and a "
-        "difference of the child's",
     )
     dispatch: Literal["auto", "sorted", "grouped"] = Field(
         "auto",
@@ -88,22 +85,6 @@ class ExpertSettings(Group):
     expert_capacity: int = Field(
         256, ge=1, description="items of one group, where items are grouped"
     )
-    jit_compile: bool = Field(
-        False, description="compile the experts with XLA in training; needs dispatch: grouped"
-    )
-
-    @field_validator("expert_hidden_dims")
-    @classmethod
-    def _widths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        return _check_widths("expert_hidden_dims", value)
-
-    @model_validator(mode="after")
-    def _check(self) -> ExpertSettings:
-        if self.jit_compile and self.dispatch != "grouped":
-            raise ValueError(
-                "jit_compile needs dispatch=grouped: other shapes depend on the gate or the padding"
-            )
-        return self
 
 
 class HSCSettings(Group):
@@ -158,26 +139,23 @@ class MultiTaskSettings(Group):
         description="top categories as tasks (multi-task models) or domains (ple, star): a number "
         "of groups to make, or lists of names; null: labels as tasks, each category a domain",
     )
-    tower_hidden_dims: tuple[int, ...] = Field(
+    tower_hidden_dims: Widths = Field(
         (64,), description="hidden layers of each task's or domain's tower"
     )
     l2_weight: float = Field(1e-3, ge=0, description="alpha of l2_constrained")
     stitch_self_weight: float = Field(
         0.9, ge=0, le=1, description="initial weight of a task's own activations in cross_stitch"
     )
-    tensor_ranks: tuple[int, int, int] = Field(
+    tensor_ranks: Annotated[tuple[int, int, int], AfterValidator(_positive)] = Field(
         (16, 16, 2), description="the three ranks of tensor_factorization"
     )
 
     @field_validator("tasks", mode="before")
     @classmethod
     def _names_are_tasks(cls, value: Any) -> Any:
-        return settings_of_names(value)
-
-    @field_validator("tower_hidden_dims", "tensor_ranks")
-    @classmethod
-    def _widths(cls, value: tuple[int, ...], info: Any) -> tuple[int, ...]:
-        return _check_widths(info.field_name, value)
+        if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
+            return {name: {} for name in value}
+        return value
 
     @model_validator(mode="after")
     def _check(self) -> MultiTaskSettings:
@@ -200,15 +178,10 @@ class DomainSettings(Group):
     num_levels: int = Field(2, ge=1, description="levels of ple, which share expert_hidden_dims")
     num_domain_experts: int = Field(1, ge=1, description="experts of each domain, per level of ple")
     num_shared_experts: int = Field(2, ge=1, description="shared experts, per level of ple")
-    auxiliary_hidden_dims: tuple[int, ...] = Field(
+    auxiliary_hidden_dims: Widths = Field(
         (64,), description="hidden layers of star's auxiliary network"
     )
     domain_norm: bool = Field(True, description="normalize the items' vectors by domain in star")
-
-    @field_validator("auxiliary_hidden_dims")
-    @classmethod
-    def _widths(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        return _check_widths("auxiliary_hidden_dims", value)
 
 
 class RerankerSettings(Group):
@@ -345,24 +318,28 @@ class BaselineSettings(Group):
     )
 
 
-GROUPS: dict[str, type[Group]] = {
-    "gate": GateSettings,
-    "experts": ExpertSettings,
-    "hsc": HSCSettings,
-    "adversarial": AdversarialSettings,
-    "attention": AttentionSettings,
-    "multi_task": MultiTaskSettings,
-    "domains": DomainSettings,
-    "rerankers": RerankerSettings,
-    "features": FeatureSettings,
-    "bias": BiasSettings,
-    "objective": LossSettings,
-    "optimization": OptimizerSettings,
-    "data": DataSettings,
-    "training": TrainingSettings,
-    "baseline": BaselineSettings,
-}
-"""Groups by their name in `RunConfig`."""
+class Groups(Group):
+    """The groups by their name in `RunConfig`."""
+
+    gate: GateSettings = GateSettings()
+    experts: ExpertSettings = ExpertSettings()
+    hsc: HSCSettings = HSCSettings()
+    adversarial: AdversarialSettings = AdversarialSettings()
+    attention: AttentionSettings = AttentionSettings()
+    multi_task: MultiTaskSettings = MultiTaskSettings()
+    domains: DomainSettings = DomainSettings()
+    rerankers: RerankerSettings = RerankerSettings()
+    features: FeatureSettings = FeatureSettings()
+    bias: BiasSettings = BiasSettings()
+    objective: LossSettings = LossSettings()
+    optimization: OptimizerSettings = OptimizerSettings()
+    data: DataSettings = DataSettings()
+    training: TrainingSettings = TrainingSettings()
+    baseline: BaselineSettings = BaselineSettings()
+
+
+GROUPS: dict[str, Any] = {name: field.annotation for name, field in Groups.model_fields.items()}
+"""The classes of the groups."""
 
 
 class Setting(NamedTuple):

@@ -8,7 +8,7 @@ tasks:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -57,14 +57,8 @@ def resolve_tasks(
 ) -> tuple[Task, ...]:
     """The tasks of a run over data of that schema, in the order of the settings.
 
-    Args:
-        settings: by label; None takes all labels of the schema.
-        schema: names the labels.
-        loss: of tasks without a loss.
-        metrics: of tasks without metrics.
-
-    Returns:
-        The tasks; none at all where the schema has a single label, for which there is one score.
+    Without settings these are all labels of the schema, with the loss and metrics of the run; none
+    at all where it has a single label, for which there is one score.
 
     Raises:
         UserError: for a task that is no label.
@@ -105,15 +99,11 @@ def check_conditions(
 ) -> None:
     """Rejects tasks that are conditioned on a missing or ordinal task, or on each other.
 
-    Args:
-        conditioned_on: per task the task that it presupposes, or None.
-        ordinal_tasks: tasks with an output for each grade, which are no events with a probability.
+    `conditioned_on` has for each task the one that it presupposes, or None; `ordinal_tasks` have an
+    output for each grade, which are no events with a probability.
 
     Raises:
         ValueError: naming the task.
-
-    Example:
-        >>> check_conditions({"click": None, "purchase": "click"})
     """
     for name in conditioned_on:
         seen = [name]
@@ -132,23 +122,3 @@ def check_conditions(
                         "grades have no probability to multiply"
                     )
             seen.append(before)
-
-
-def metric_of(monitor: str, tasks: Sequence[Task]) -> str:
-    """The metric in the name of a monitored value: `click_ndcg` -> `ndcg` where click is a task.
-
-    Raises:
-        UserError: for what is shown neither of a task nor as a mean over tasks.
-    """
-    shown: dict[str, str] = {m: m for task in tasks for m in task.metrics}
-    shown |= {f"{task.name}_{m}": m for task in tasks for m in task.metrics}
-    if monitor not in shown:
-        raise UserError(f"monitor must be loss or one of {', '.join(shown)}, got {monitor!r}")
-    return shown[monitor]
-
-
-def settings_of_names(value: Any) -> Any:
-    """Lets a plain list of names stand for tasks with nothing but defaults."""
-    if isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value):
-        return {name: {} for name in value}
-    return value

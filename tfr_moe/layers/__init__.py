@@ -2,23 +2,23 @@
 
 from tfr_moe.layers.attention import EncoderBlock, SelfAttentionEncoder
 from tfr_moe.layers.category_groups import CategoryGroups
-from tfr_moe.layers.category_head import CategoryHead
 from tfr_moe.layers.category_mmoe import CategoryMMoE
 from tfr_moe.layers.crossed_weights import CrossedWeights
 from tfr_moe.layers.dlcm import DeepListwiseContext
-from tfr_moe.layers.experts import ExpertTowers
+from tfr_moe.layers.experts import ExpertTowers, ItemTower
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
-from tfr_moe.layers.gate_metrics import ExpertUsage, GateMonitor, TrainingMean
 from tfr_moe.layers.gating import (
+    ExpertUsage,
+    GateMonitor,
     GateOutput,
     NoisyTopKGate,
+    TrainingMean,
     expert_importance,
     squared_variation,
 )
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 from tfr_moe.layers.multi_task import MMoE, OMoE, SharedBottom, SingleTask, TaskTowers, logits_of
-from tfr_moe.layers.normalization import PartitionedNormalization
-from tfr_moe.layers.outputs import ListLogProbability
+from tfr_moe.layers.outputs import CombinedScore, ListLogProbability, TaskScores, joint_logit
 from tfr_moe.layers.ple import ProgressiveExtraction
 from tfr_moe.layers.position_bias import PositionBiasTower
 from tfr_moe.layers.positional_encoding import (
@@ -32,8 +32,7 @@ from tfr_moe.layers.regularizers import (
     HierarchicalSoftConstraint,
     sample_idle_experts,
 )
-from tfr_moe.layers.star import StarTopology, StarTowers
-from tfr_moe.layers.task_scores import CombinedScore, TaskScores, joint_logit
+from tfr_moe.layers.star import PartitionedNormalization, StarTopology, StarTowers
 from tfr_moe.layers.task_sharing import (
     MULTITASK,
     CrossStitch,
@@ -42,13 +41,11 @@ from tfr_moe.layers.task_sharing import (
     dims_of_budget,
     make_multitask,
 )
-from tfr_moe.layers.tower import ItemTower
 
 __all__ = [
     "MULTITASK",
     "AdversarialExpertPenalty",
     "CategoryGroups",
-    "CategoryHead",
     "CategoryMMoE",
     "CategoryMixtureOfExperts",
     "CombinedScore",

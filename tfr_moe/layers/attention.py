@@ -84,11 +84,7 @@ class EncoderBlock(Configured, tf.keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.num_heads, self.head_dim, self.hidden_dim = num_heads, head_dim, hidden_dim
-        self.dropout, self.residual, self.seed = dropout, residual, seed
-        self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
-        self.bias_initializer = tf.keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
+        self.keep(locals())
 
     def build(self, input_shape: Any) -> None:
         """Creates attention, feed-forward layers, norms and dropouts for inputs of width n."""
@@ -112,7 +108,7 @@ class EncoderBlock(Configured, tf.keras.layers.Layer):
         )
 
         def dense(units: int, activation: str | None, offset: int, name: str) -> Any:
-            initializer = seeded_initializer(self.kernel_initializer, self._offset(offset))
+            initializer = seeded_initializer(self.kernel_initializer, self.offset_seed(offset))
             return layers.Dense(
                 units, activation, kernel_initializer=initializer, name=name, **common
             )
@@ -122,13 +118,12 @@ class EncoderBlock(Configured, tf.keras.layers.Layer):
         # Keras' epsilon, 1e-3: gradients stay finite through many blocks even for all-zero inputs.
         self.norms = [layers.LayerNormalization(name=f"norm_{i}", dtype=dtype) for i in range(2)]
         self.dropouts = [
-            layers.Dropout(self.dropout, seed=self._offset(20 + i), name=f"drop_{i}", dtype=dtype)
+            layers.Dropout(
+                self.dropout, seed=self.offset_seed(20 + i), name=f"drop_{i}", dtype=dtype
+            )
             for i in range(2)
         ]
         super().build(input_shape)
-
-    def _offset(self, offset: int) -> int | None:
-        return None if self.seed is None else self.seed + offset
 
     def call(
         self,
@@ -137,18 +132,11 @@ class EncoderBlock(Configured, tf.keras.layers.Layer):
         training: bool = False,
         return_weights: bool = False,
     ) -> Any:
-        """Encodes the items of each list by each other.
+        """Encodes the items of each list by each other: [B, L, n] -> [B, L, n].
 
-        Args:
-            inputs: [B, L, n]; finite at padded items, which have no influence.
-            mask: bool [B, L], True at valid items; None takes every item as valid.
-            training: whether dropout is active.
-            return_weights: whether to return the attention weights too.
-
-        Returns:
-            [B, L, n] in the layer's compute dtype, undefined at padded items. With
-            `return_weights` also the weights [B, H, L, L]: [b, h, i, j] is how much item i attends
-            to item j.
+        Items outside of `mask`, bool [B, L], have no influence, but must be finite; their result is
+        undefined. With `return_weights` also the weights [B, H, L, L]: [b, h, i, j] is how much
+        item i attends to item j.
         """
         check_items(inputs, mask)
         both = None if mask is None else mask[:, tf.newaxis, :] & mask[:, :, tf.newaxis]
@@ -226,38 +214,21 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
             raise ValueError(f"num_blocks must be >= 1. Received: num_blocks={num_blocks}")
         if head_dim is None and dim % num_heads:
             raise ValueError(f"num_heads must divide dim={dim}. Received: num_heads={num_heads}")
+        self.keep(locals())
         dtype = self.dtype_policy
-        block: dict[str, Any] = {
-            "num_heads": num_heads,
-            "head_dim": head_dim,
-            "hidden_dim": hidden_dim,
-            "dropout": dropout,
-            "residual": residual,
-        }
-        self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
-        self.bias_initializer = tf.keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
-        weights: dict[str, Any] = {
-            "bias_initializer": self.bias_initializer,
-            "kernel_regularizer": self.kernel_regularizer,
-        }
+        weights = self.arguments("bias_initializer", "kernel_regularizer")
+        block = ("num_heads", "head_dim", "hidden_dim", "dropout", "residual", "kernel_initializer")
         self.blocks = [
             EncoderBlock(
-                **block,
+                **self.arguments(*block),
                 **weights,
-                kernel_initializer=self.kernel_initializer,
                 # Far enough apart that no two parts of two blocks draw the same numbers.
-                seed=None if seed is None else seed + 100 * (number + 1),
+                seed=self.offset_seed(100 * (number + 1)),
                 name=f"block_{number}",
                 dtype=dtype,
             )
             for number in range(num_blocks)
         ]
-        self.dim, self.num_blocks, self.seed = dim, num_blocks, seed
-        self.num_heads, self.head_dim, self.hidden_dim = num_heads, head_dim, hidden_dim
-        self.dropout, self.residual = dropout, residual
-        self.positional_encoding, self.max_positions = positional_encoding, max_positions
-        self.encode_inputs = encode_inputs
         start = seeded_initializer(self.kernel_initializer, seed)
         self.projection = tf.keras.layers.Dense(
             dim, kernel_initializer=start, **weights, name="projection", dtype=dtype
@@ -275,28 +246,20 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
         positions: tf.Tensor | None = None,
         training: bool = False,
     ) -> tf.Tensor:
-        """Encodes the items of each list.
+        """Encodes the items of each list: [B, L, n] -> [B, L, dim], 0 outside of `mask` [B, L].
 
-        Args:
-            inputs: [B, L, n] input vectors.
-            mask: bool [B, L], True at valid items; None takes every item as valid.
-            positions: int [B, L], the position of each item in the initial list, from 0; None for
-                the order of the valid items. Used by a positional encoding only.
-            training: whether dropout is active.
-
-        Returns:
-            [B, L, dim] in the layer's compute dtype, 0 at padded items.
+        `positions` in the initial list, int [B, L] from 0, are read by a positional encoding only;
+        None takes the order of the valid items.
         """
         return self._encode(inputs, mask, positions, training, False)[0]
 
     def attention_weights(
         self, inputs: tf.Tensor, mask: Any = None, positions: Any = None
     ) -> tf.Tensor:
-        """The attention weights of each item in inference; arguments as those of a call.
+        """The attention weights of each item in inference, [B, N, H, L, L].
 
-        Returns:
-            [B, N, H, L, L]: [b, k, h, i, j] is the weight of item j for item i in head h of block
-            k. Over the valid j they sum to 1 for every valid i.
+        [b, k, h, i, j] is the weight of item j for item i in head h of block k. Over the valid j
+        they sum to 1 for every valid i.
         """
         return tf.stack(self._encode(inputs, mask, positions, False, True)[1], axis=1)
 

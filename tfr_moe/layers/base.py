@@ -9,7 +9,7 @@ from typing import Any
 from tfr_moe._compat import tf
 
 
-def _plain(name: str, value: Any) -> Any:
+def plain(name: str, value: Any) -> Any:
     """An argument as JSON values; Keras wraps containers that a layer holds."""
     if name.endswith("_initializer"):
         return tf.keras.initializers.serialize(value)
@@ -18,29 +18,21 @@ def _plain(name: str, value: Any) -> Any:
     if name == "activation" and callable(value):
         return tf.keras.activations.serialize(value)
     if isinstance(value, Mapping):
-        return {key: _plain("", entry) for key, entry in value.items()}
+        return {key: plain("", entry) for key, entry in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain("", entry) for entry in value]
+        return [plain("", entry) for entry in value]
     return value
 
 
-def arguments_of(owner: Any, classes: Sequence[type], skip: Sequence[str] = ()) -> dict[str, Any]:
-    """The arguments of the constructors of some classes, from the attributes of the same names.
-
-    Args:
-        owner: the object.
-        classes: some of its classes, the most derived one first.
-        skip: arguments to leave out.
-    """
-    config = {}
-    for kind in reversed(classes):
-        constructor = vars(kind).get("__init__")
-        if constructor is not None:
-            arguments = inspect.getfullargspec(constructor)
-            for name in (*arguments.args[1:], *arguments.kwonlyargs):
-                if name not in skip:
-                    config[name] = _plain(name, getattr(owner, name))
-    return config
+def _kept(name: str, value: Any) -> Any:
+    """The inverse of `plain`: an argument as a layer holds it."""
+    if name.endswith("_initializer"):
+        return tf.keras.initializers.get(value)
+    if name.endswith("_regularizer"):
+        return tf.keras.regularizers.get(value)
+    if name == "activation":
+        return tf.keras.activations.get(value)
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
 def without_autograph(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,16 +45,19 @@ def without_autograph(call: Callable[..., Any]) -> Callable[..., Any]:
 class Configured:
     """A mix-in for Keras layers, losses and metrics: `get_config` is the constructor's arguments.
 
-    Each argument must be kept as the attribute of the same name. `call` is traced without
-    AutoGraph, whose conversion takes most of the time in which the first model of a process is
-    built: write control flow over tensors with `tf.cond` and `tf.while_loop`.
+    Each argument must be an attribute of the same name, as `keep` makes it. `call` is traced
+    without AutoGraph, whose conversion takes most of the time in which the first model of a process
+    is built: write control flow over tensors with `tf.cond` and `tf.while_loop`.
 
     Example:
         >>> class Scaled(Configured, tf.keras.layers.Layer):
-        ...     def __init__(self, factors, **kwargs):
+        ...     def __init__(self, factors, kernel_initializer="zeros", **kwargs):
         ...         super().__init__(**kwargs)
-        ...         self.factors = tuple(factors)
-        >>> Scaled([1.0, 2.0]).get_config()["factors"]
+        ...         self.keep(locals())
+        >>> layer = Scaled([1.0, 2.0])
+        >>> layer.factors, type(layer.kernel_initializer).__name__
+        ((1.0, 2.0), 'Zeros')
+        >>> layer.get_config()["factors"]
         [1.0, 2.0]
     """
 
@@ -71,8 +66,30 @@ class Configured:
         if "call" in vars(cls):
             cls.call = without_autograph(vars(cls)["call"])  # type: ignore[attr-defined]
 
+    def keep(self, arguments: Mapping[str, Any]) -> None:
+        """Sets the arguments of a constructor, its `locals()`, as attributes.
+
+        Names of initializers, regularizers and activations become objects, sequences tuples.
+        """
+        for name, value in arguments.items():
+            if name not in ("self", "__class__", "args", "kwargs"):
+                setattr(self, name, _kept(name, value))
+
+    def arguments(self, *names: str) -> dict[str, Any]:
+        """Some of the arguments, for a layer that has them too."""
+        return {name: getattr(self, name) for name in names}
+
+    def offset_seed(self, offset: int) -> int | None:
+        """The seed of one part of the layer, different for each `offset`."""
+        return None if self.seed is None else self.seed + offset  # type: ignore[attr-defined]
+
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, those of base classes included."""
         config: dict[str, Any] = super().get_config()  # type: ignore[misc]
         classes = type(self).mro()
-        return {**config, **arguments_of(self, classes[: classes.index(Configured)])}
+        for kind in reversed(classes[: classes.index(Configured)]):
+            if "__init__" in vars(kind):
+                signature = inspect.getfullargspec(vars(kind)["__init__"])
+                for name in (*signature.args[1:], *signature.kwonlyargs):
+                    config[name] = plain(name, getattr(self, name))
+        return config

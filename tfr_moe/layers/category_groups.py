@@ -40,13 +40,11 @@ class CategoryGroups(Configured, tf.keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
+        self.keep(locals())
         if not 0 <= unknown_share < 1:
             raise ValueError(
                 f"unknown_share must be in [0, 1). Received: unknown_share={unknown_share}"
             )
-        self.groups = [list(group) for group in groups]
-        self.unknown_share = unknown_share
-        self.seed = seed
         names = [name for group in self.groups for name in group]
         if len(set(names)) < len(names):
             raise ValueError(f"groups must name each category once. Received: groups={groups}")

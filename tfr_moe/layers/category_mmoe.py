@@ -7,8 +7,7 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.layers.checks import full_mask
 from tfr_moe.layers.dispatch import put_rows, take_rows
-from tfr_moe.layers.gate_metrics import GateMonitor
-from tfr_moe.layers.gating import GateOutput, NoisyTopKGate
+from tfr_moe.layers.gating import GateMonitor, GateOutput, NoisyTopKGate
 from tfr_moe.layers.multi_task import MultiTaskLayer
 from tfr_moe.layers.regularizers import ConstraintGate
 
@@ -57,10 +56,7 @@ class CategoryMMoE(MultiTaskLayer):
         **kwargs: Any,
     ):
         super().__init__(num_tasks, *args, **kwargs)
-        self.num_experts, self.top_k = num_experts, top_k
-        self.hsc_weight = hsc_weight
-        self.gate_learning_rate_multiplier = gate_learning_rate_multiplier
-        self.noisy_gate = noisy_gate
+        self.keep(locals())
         self.experts = self._experts(num_experts, "experts")
         self.towers = self._towers()
         gate: dict[str, Any] = {
@@ -71,27 +67,26 @@ class CategoryMMoE(MultiTaskLayer):
         }
         self.gates = [
             NoisyTopKGate(
-                noisy=noisy_gate, seed=self._offset_seed(200 + k), name=f"gate_{task}", **gate
+                noisy=noisy_gate, seed=self.offset_seed(200 + k), name=f"gate_{task}", **gate
             )
             for k, task in enumerate(self.task_names)
         ]
-        self.constraint_gates: list[ConstraintGate] = []
-        if hsc_weight is not None:
-            self.constraint_gates = [
-                ConstraintGate(
-                    weight=hsc_weight,
-                    metric_name=f"hsc_{task}",
-                    seed=self._offset_seed(300 + k),
-                    name=f"constraint_gate_{task}",
-                    **gate,
-                )
-                for k, task in enumerate(self.task_names)
-            ]
+        self.constraint_gates = [
+            ConstraintGate(
+                weight=hsc_weight,
+                metric_name=f"hsc_{task}",
+                seed=self.offset_seed(300 + k),
+                name=f"constraint_gate_{task}",
+                **gate,
+            )
+            for k, task in enumerate(self.task_names)
+            if hsc_weight is not None
+        ]
         self.monitor = GateMonitor(
             num_experts, top_k, self.task_names, name="gates", dtype="float32"
         )
 
-    def call(
+    def call(  # type: ignore[override]
         self,
         inputs: tf.Tensor,
         gate_inputs: tf.Tensor,
@@ -101,12 +96,8 @@ class CategoryMMoE(MultiTaskLayer):
     ) -> dict[str, tf.Tensor]:
         """Scores the valid items of each list for every task.
 
-        Args:
-            inputs: [B, L, n] input vectors X.
-            gate_inputs: x^sc, [B, q].
-            constraint_inputs: x^tc, [B, q']; required unless `hsc_weight` is None.
-            mask: bool [B, L], True at valid items; None takes every item as valid.
-            training: adds noise, losses and metrics.
+        Items are X [B, L, n], gate inputs x^sc [B, q], constraint inputs x^tc [B, q'], which are
+        required unless `hsc_weight` is None. Training adds noise, losses and metrics.
 
         Returns:
             `logits` float32 [B, L, tasks], 0 at padded items, several outputs being the last axis;
@@ -117,9 +108,8 @@ class CategoryMMoE(MultiTaskLayer):
         num_items = tf.reduce_sum(tf.cast(mask, tf.float32), axis=-1)
         gate_inputs = tf.cast(gate_inputs, tf.float32)
         gates = [gate(gate_inputs, training=training) for gate in self.gates]
-        if self.constraint_gates:
-            for gate, constraint in zip(gates, self.constraint_gates, strict=True):
-                constraint.constrain(gate, constraint_inputs, num_items, training)
+        for gate, constraint in zip(gates, self.constraint_gates, strict=False):
+            constraint.constrain(gate, constraint_inputs, num_items, training)
         weights = tf.stack([self._over_all_experts(gate) for gate in gates], axis=1)
         weights = self.monitor(weights, num_items, training=training)
         outputs = {"logits": self._mix(inputs, weights, mask, training)}

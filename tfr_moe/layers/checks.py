@@ -11,10 +11,7 @@ from tfr_moe._compat import tf
 
 
 def check_widths(name: str, widths: Any) -> tuple[int, ...]:
-    """Returns the widths of hidden layers as a tuple.
-
-    Raises:
-        ValueError: for anything but a sequence of positive integers.
+    """Returns the widths of hidden layers as a tuple, or raises a ValueError.
 
     Example:
         >>> check_widths("hidden_dims", [8, 4])
@@ -29,16 +26,17 @@ def check_widths(name: str, widths: Any) -> tuple[int, ...]:
     return tuple(int(dim) for dim in dims)
 
 
+def check_counts(**counts: int) -> None:
+    """Raises a ValueError for the first argument, by its name, that is below 1."""
+    for name, count in counts.items():
+        if count < 1:
+            raise ValueError(f"{name} must be >= 1. Received: {name}={count}")
+
+
 def check_items(inputs: Any, mask: Any = None, ranks: tuple[int, ...] = (3,)) -> None:
-    """Checks vectors of items, and their mask.
+    """Raises a ValueError unless inputs are float [batch, list, features] with a bool mask.
 
-    Args:
-        inputs: [batch, list, features]; [batch, features] where `ranks` has 2.
-        mask: bool, the shape of `inputs` without its last axis; None is not checked.
-        ranks: allowed ranks of `inputs`.
-
-    Raises:
-        ValueError: for another rank or type, or a mask of another shape.
+    With 2 in `ranks` inputs may be [batch, features]; a mask of None is not checked.
     """
     shape = _shape(inputs)
     if shape.rank is not None and shape.rank not in ranks:
@@ -69,16 +67,9 @@ def full_mask(inputs: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
 
 
 def check_vectors(name: str, vectors: Any, inputs: Any, by_item: bool = False) -> None:
-    """Checks float vectors of lists, such as the input of a gate.
+    """Raises a ValueError unless `vectors` are float, one for each list of `inputs`, [batch, n].
 
-    Args:
-        name: of the argument.
-        vectors: [batch, width]; [batch, list, width] where `by_item` allows it.
-        inputs: [batch, list, features], the items of the same lists.
-        by_item: whether there may be a vector for each item.
-
-    Raises:
-        ValueError: for another shape, or for IDs instead of vectors.
+    With `by_item` there may be one for each item, [batch, list, n].
     """
     shape, items = _shape(vectors), _shape(inputs)
     wanted = [[items[0], None]] + ([[*items[:2], None]] if by_item else [])
@@ -95,16 +86,9 @@ def check_vectors(name: str, vectors: Any, inputs: Any, by_item: bool = False) -
 
 
 def check_ids(name: str, ids: Any, inputs: Any, by_list: bool = True) -> None:
-    """Checks integer IDs: one for each list, or S for each list or item.
+    """Raises a ValueError unless `ids` are integers, one for each list of `inputs`: [batch].
 
-    Args:
-        name: of the argument.
-        ids: [batch] if `by_list`, otherwise [batch, S] or the leading axes of `inputs` and S.
-        inputs: [batch, list, features] or [batch, features].
-        by_list: whether there is one for each list.
-
-    Raises:
-        ValueError: for another shape or type.
+    Without `by_list` there are S for each list, [batch, S], or for each item.
     """
     shape, items = _shape(ids), _shape(inputs)
     wanted = [[items[0]]] if by_list else [[items[0], None], [*items[:-1], None]]

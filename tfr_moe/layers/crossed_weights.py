@@ -51,11 +51,8 @@ class CrossedWeights(Configured, tf.keras.layers.Layer):
         super().__init__(**kwargs)
         if not crosses:
             raise ValueError("crosses must name a pair of features. Received: crosses=()")
-        self.crosses = tuple((first, second) for first, second in crosses)
-        self.num_buckets = num_buckets
-        self.seed = seed
-        self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
-        self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
+        crosses = [(first, second) for first, second in crosses]
+        self.keep(locals())
 
     def build(self, input_shape: Any) -> None:
         """Creates the weights [crosses, num_buckets]."""
@@ -68,30 +65,19 @@ class CrossedWeights(Configured, tf.keras.layers.Layer):
         super().build(input_shape)
 
     def call(self, features: Mapping[str, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
-        """Sums up the weights of the pairs of IDs.
+        """Sums up the weights of the pairs of IDs -> float32 [B, L], 0 outside of `mask`.
 
-        Args:
-            features: string IDs by feature, [B, m] of the list or [B, L, m] of the items.
-            mask: bool [B, L].
-
-        Returns:
-            float32 [B, L], 0 at padded items.
+        `features` has string IDs by feature, [B, m] of the list or [B, L, m] of the items.
         """
         total = tf.zeros(tf.shape(mask), tf.float32)
         for number, pair in enumerate(self.crosses):
-            first, second = (self._of_items(features[name]) for name in pair)
+            ids = (features[name] for name in pair)
+            # IDs of the list belong to each of its items.
+            first, second = (i if len(i.shape) == 3 else i[:, tf.newaxis] for i in ids)
             left = tf.strings.to_hash_bucket_fast(first, 2**31 - 1)[..., :, tf.newaxis]
             right = tf.strings.to_hash_bucket_fast(second, 2**31 - 1)[..., tf.newaxis, :]
             buckets = tf.math.floormod(left * _PRIME + right, self.num_buckets)
             weights = tf.cast(tf.gather(self.crossed[number], buckets), tf.float32)
-            present = _present(first)[..., :, tf.newaxis] & _present(second)[..., tf.newaxis, :]
-            total += tf.reduce_sum(tf.where(present, weights, 0.0), axis=[-2, -1])
+            present = first[..., :, tf.newaxis] != "", second[..., tf.newaxis, :] != ""
+            total += tf.reduce_sum(tf.where(present[0] & present[1], weights, 0.0), axis=[-2, -1])
         return tf.where(mask, total, 0.0)
-
-    @staticmethod
-    def _of_items(ids: tf.Tensor) -> tf.Tensor:
-        return ids if len(ids.shape) == 3 else ids[:, tf.newaxis, :]
-
-
-def _present(ids: tf.Tensor) -> tf.Tensor:
-    return tf.strings.length(ids) > 0

@@ -11,15 +11,10 @@ DEFAULT_CAPACITY = 256
 
 
 def take_rows(inputs: tf.Tensor, mask: Any = None) -> tuple[tf.Tensor, Any]:
-    """Selects the valid items of a batch, so that padding is not computed.
+    """Selects the valid items of a batch [..., n], so that padding is not computed.
 
-    Args:
-        inputs: [..., n], such as [B, n] or [B, L, n].
-        mask: bool [...], True at valid items; None for all.
-
-    Returns:
-        The rows [T, n] and their positions, int32 [T, number of leading axes]; None instead of
-        positions without a mask.
+    Returns the rows [T, n] and their positions, int32 [T, number of leading axes]. Without a mask
+    all items are rows, and None takes the place of the positions.
 
     Example:
         >>> rows, positions = take_rows(
@@ -36,16 +31,7 @@ def take_rows(inputs: tf.Tensor, mask: Any = None) -> tuple[tf.Tensor, Any]:
 
 
 def put_rows(values: tf.Tensor, positions: Any, inputs: tf.Tensor) -> tf.Tensor:
-    """Puts values of rows back at the positions of their items.
-
-    Args:
-        values: [T, ...] by row.
-        positions: as returned by `take_rows`.
-        inputs: [..., n], the argument of `take_rows`.
-
-    Returns:
-        The leading axes of `inputs`, then those of a value; 0 at padded items.
-    """
+    """The inverse of `take_rows`: values [T, ...] at the leading axes of `inputs`, else 0."""
     shape = tf.concat([tf.shape(inputs)[:-1], tf.shape(values)[1:]], axis=0)
     static = [*inputs.shape[:-1], *values.shape[1:]]
     if positions is None:
@@ -61,14 +47,10 @@ def selection_of_rows(indices: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
 
 
 def put_in_order(values: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
-    """Puts row i of values [T, ...] at position order[i], the inverse of `tf.gather`.
+    """Puts row i of values [T, ...] at position order[i] of a permutation.
 
     The gradient is a gather. That of `tf.gather` would be slices, which TensorFlow's concatenation
     searches once for each of its parts.
-
-    Args:
-        values: [T, ...].
-        order: int32 [T], a permutation.
 
     Example:
         >>> put_in_order(tf.constant([5.0, 6.0, 7.0]), tf.constant([2, 0, 1])).numpy().tolist()
@@ -119,10 +101,7 @@ def group_rows(selected: tf.Tensor, num_experts: int, capacity: int = DEFAULT_CA
     groups, the largest number that can be needed: all shapes follow from that of `selected`, as XLA
     requires. Unused groups stay empty.
 
-    Args:
-        selected: int32 [T, S] experts; -1 for none.
-        num_experts: N.
-        capacity: C, at most T S.
+    `selected` are int32 experts [T, S], -1 for none; `capacity` is C, cut to T S.
 
     Example:
         >>> selected = tf.constant([[1], [0], [1], [1], [-1]])
@@ -199,36 +178,6 @@ def take_experts(weights: tf.Tensor, experts: tf.Tensor) -> tf.Tensor:
     return take(weights)
 
 
-def fill_rows(rows: tf.Tensor, selected: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Appends rows that select no expert, so that XLA compiles few programs.
-
-    The resulting numbers of rows are 64, 128, ... 1,024, then eight between successive powers of
-    two: at most an eighth is added beyond 512 rows.
-
-    Args:
-        rows: [T, n].
-        selected: int32 [T, S].
-
-    Returns:
-        Both, longer.
-
-    Example:
-        >>> rows, selected = fill_rows(tf.ones([1100, 2]), tf.zeros([1100, 3], tf.int32))
-        >>> rows.shape, selected.shape, int(selected[1100, 0])
-        (TensorShape([1152, 2]), TensorShape([1152, 3]), -1)
-    """
-    count = tf.shape(rows)[0]
-    octave = tf.math.log(tf.cast(tf.maximum(count, 1), tf.float64)) / tf.math.log(
-        tf.constant(2.0, tf.float64)
-    )
-    step = 2 ** tf.maximum(tf.cast(tf.floor(octave), tf.int32) - 3, 6)
-    added = tf.maximum(-(-count // step), 1) * step - count
-    return (
-        tf.pad(rows, [[0, added], [0, 0]]),
-        tf.pad(selected, [[0, added], [0, 0]], constant_values=-1),
-    )
-
-
 class Dense(NamedTuple):
     """The weights of a dense layer of one tower, or of several in the leading axes.
 
@@ -244,12 +193,9 @@ class Dense(NamedTuple):
 def select_weights(
     layers: Sequence[Dense], select: Callable[[Any], Any], batched: bool = False
 ) -> list[Dense]:
-    """Selects weights of some towers from each layer.
+    """Selects weights of some towers from layers that are stacked in the first axis.
 
-    Args:
-        layers: stacked in the first axis.
-        select: selects from a stack.
-        batched: whether vectors get an axis for the rows, [..., 1, out], as batched products need.
+    With `batched` biases get an axis for the rows, [..., 1, out], as batched products need.
 
     Example:
         >>> layers = [Dense(tf.ones([3, 4, 2]), tf.zeros([3, 2]))]
@@ -259,7 +205,6 @@ def select_weights(
     """
 
     def vector(stacked: tf.Tensor) -> Any:
-        values = select(stacked)
-        return values[..., tf.newaxis, :] if batched else values
+        return select(stacked)[..., tf.newaxis, :] if batched else select(stacked)
 
-    return [Dense(select(layer.kernel), vector(layer.bias)) for layer in layers]
+    return [Dense(select(kernel), vector(bias)) for kernel, bias in layers]

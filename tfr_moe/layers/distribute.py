@@ -16,13 +16,7 @@ def mean_over_items(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     of the mean over all items of the global batch. The value is that mean on each replica: Keras
     reports a loss as the replicas' mean by their numbers of lists, which may differ.
 
-    Args:
-        values: float tensor of any shape; entries of weight 0 may hold anything, NaN included.
-        weights: broadcasts to the shape of `values`: 1 for a valid item, 0 for padding, or a sample
-            weight.
-
-    Returns:
-        A float32 scalar; 0 if all weights are 0.
+    Values of weight 0 may be NaN. If all weights are 0 the mean is 0.
 
     Example:
         >>> values, weights = tf.constant([1.0, 3.0, 99.0]), tf.constant([1.0, 1.0, 0.0])
@@ -59,12 +53,7 @@ def sum_over_replicas(values: tf.Tensor) -> tf.Tensor:
 
 
 def seed_of_replica(seed: int | None) -> int | None:
-    """A seed for random numbers of a training step, different on each replica.
-
-    Example:
-        >>> seed_of_replica(7)
-        7
-    """
+    """A seed for random numbers of a training step, different on each replica."""
     replica = tf.distribute.get_replica_context()
     if seed is None or replica is None or replica.num_replicas_in_sync == 1:
         return seed

@@ -7,7 +7,7 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
-from tfr_moe.layers.checks import full_mask
+from tfr_moe.layers.checks import check_counts, full_mask
 from tfr_moe.layers.positional_encoding import positions_in_list
 
 
@@ -52,25 +52,14 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        for name, value in (
-            ("state_dim", state_dim),
-            ("num_comparisons", num_comparisons),
-            ("num_outputs", num_outputs),
-        ):
-            if value < 1:
-                raise ValueError(f"{name} must be >= 1. Received: {name}={value}")
-        self.hidden_dims = tuple(hidden_dims)
-        self.state_dim = state_dim
-        self.num_comparisons = num_comparisons
-        self.dropout = dropout
-        self.seed = seed
-        self.num_outputs = num_outputs
+        self.keep(locals())
+        check_counts(state_dim=state_dim, num_comparisons=num_comparisons, num_outputs=num_outputs)
         layers, dtype = tf.keras.layers, self.dtype_policy
 
         def dense(
             units: int, activation: str | None, seed_offset: int, name: str
         ) -> tf.keras.layers.Dense:
-            initializer = tf.keras.initializers.GlorotUniform(self._offset_seed(seed_offset))
+            initializer = tf.keras.initializers.GlorotUniform(self.offset_seed(seed_offset))
             return layers.Dense(
                 units, activation, kernel_initializer=initializer, name=name, dtype=dtype
             )
@@ -83,17 +72,14 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
             state_dim,
             return_sequences=True,
             return_state=True,
-            kernel_initializer=tf.keras.initializers.GlorotUniform(self._offset_seed(50)),
-            recurrent_initializer=tf.keras.initializers.Orthogonal(seed=self._offset_seed(51)),
+            kernel_initializer=tf.keras.initializers.GlorotUniform(self.offset_seed(50)),
+            recurrent_initializer=tf.keras.initializers.Orthogonal(seed=self.offset_seed(51)),
             name="reader",
             dtype=dtype,
         )
         self.views = dense(num_comparisons * state_dim, "tanh", 52, "views")
         self.output_layer = dense(num_outputs, None, 53, "output")
-        self.drop = layers.Dropout(dropout, seed=self._offset_seed(54), name="drop", dtype=dtype)
-
-    def _offset_seed(self, offset: int) -> int | None:
-        return None if self.seed is None else self.seed + offset
+        self.drop = layers.Dropout(dropout, seed=self.offset_seed(54), name="drop", dtype=dtype)
 
     def call(
         self,
@@ -102,17 +88,10 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
         positions: tf.Tensor | None = None,
         training: bool = False,
     ) -> tf.Tensor:
-        """Scores the items of each list.
+        """Scores the items of each list: [B, L, n] -> float32 [B, L] or [B, L, num_outputs].
 
-        Args:
-            inputs: [B, L, n] input vectors.
-            mask: bool [B, L], True at valid items; None takes every item as valid.
-            positions: int [B, L], position of each item in the initial list, from 0; None takes the
-                order of the valid items in `inputs`.
-            training: whether dropout is active.
-
-        Returns:
-            Logits, float32 [B, L], with several outputs [B, L, num_outputs]; 0 at padded items.
+        Logits are 0 outside of `mask`, bool [B, L]. `positions` in the initial list are int [B, L]
+        from 0; None takes the order of the valid items.
         """
         mask = full_mask(inputs, mask)
         if positions is None:

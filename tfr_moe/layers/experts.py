@@ -1,20 +1,18 @@
-"""Expert towers: the selected ones or all of them, computed on valid items only."""
+"""Towers of valid items: those of the selected experts, of all experts, or a single one."""
 
 from __future__ import annotations
 
 import itertools
 import operator
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Literal, get_args
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
-from tfr_moe.layers.checks import check_ids, check_items, check_widths, full_mask
+from tfr_moe.layers.checks import check_counts, check_ids, check_items, check_widths, full_mask
 from tfr_moe.layers.dispatch import (
     DEFAULT_CAPACITY,
     Dense,
-    fill_rows,
     group_rows,
     put_in_order,
     put_rows,
@@ -27,6 +25,11 @@ from tfr_moe.layers.dispatch import (
 from tfr_moe.layers.initializers import seeded_initializer
 
 Dispatch = Literal["auto", "sorted", "grouped"]
+TOWER = (
+    *("hidden_dims", "activation", "dropout", "num_outputs"),
+    *("kernel_initializer", "bias_initializer", "kernel_regularizer", "bias_regularizer"),
+)
+"""Arguments of `ExpertTowers` that layers with towers have too."""
 
 
 def has_gpu() -> bool:
@@ -46,14 +49,12 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
     padding. A single list, as in most requests, passes through the weights of its experts directly;
     for a batch there are three ways, with the same results and gradients:
 
-    * `dispatch="sorted"`: the (item, expert) pairs are sorted by expert, and each expert runs once
-      as a plain 2-D network over its segment. The sizes of segments depend on the gate, so XLA
-      cannot compile them, and a GPU waits until the host knows them.
+    * `dispatch="sorted"`: pairs of item and expert are sorted by expert, and each expert runs once
+      as a plain network over its segment. The sizes of segments depend on the gate, so XLA cannot
+      compile them, and a GPU waits until the host knows them.
     * `dispatch="grouped"`: all shapes follow from those of the inputs. Items are put into groups of
-      `capacity` slots, each group of one expert (`group_rows`), and groups pass through the towers
-      as batched products. An expert has as many groups as it needs, so no item is dropped however
-      skewed the selection is; at most N groups are partly filled, and unused groups, such as those
-      that padded items might have needed, are computed in vain.
+      `capacity` slots of one expert each, which pass through the towers as batched products. No
+      item is dropped; unused groups are computed in vain.
     * `dispatch="auto"`: sorted, but groups of the valid items alone where TensorFlow sees a GPU,
       which then waits for the host once, for their number.
 
@@ -71,9 +72,6 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         num_outputs: logits that an expert gives for an item.
         dispatch: `auto`, `sorted` or `grouped`.
         capacity: slots of a group.
-        jit_compile: whether XLA compiles the towers in training, for `dispatch="grouped"`; they
-            then take the valid items alone, filled up to one of a few numbers. Dropout under XLA
-            ignores the seed.
         kernel_initializer: of each expert's kernels; fans are those of a single expert.
         bias_initializer: of the biases.
         kernel_regularizer: of the stacked kernels.
@@ -81,8 +79,8 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
 
     Raises:
         ValueError: for no expert or output, widths that are not a sequence of positive integers, a
-            `hidden_output` without a hidden layer, an unknown `dispatch`, a `capacity` below 1,
-            `jit_compile` with another dispatch, or inputs of the wrong shape.
+            `hidden_output` without a hidden layer, an unknown `dispatch`, a `capacity` below 1, or
+            inputs of the wrong shape.
 
     Example:
         >>> towers = ExpertTowers(num_experts=4, hidden_dims=[8])
@@ -105,7 +103,6 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         num_outputs: int = 1,
         dispatch: Dispatch = "auto",
         capacity: int = DEFAULT_CAPACITY,
-        jit_compile: bool = False,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
         kernel_regularizer: Any = None,
@@ -113,37 +110,15 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
+        hidden_dims = check_widths("hidden_dims", hidden_dims)
+        self.keep(locals())
         if dispatch not in get_args(Dispatch):
             raise ValueError(
                 f"dispatch must be one of {get_args(Dispatch)}. Received: dispatch={dispatch!r}"
             )
-        for name, number in (
-            ("capacity", capacity),
-            ("num_experts", num_experts),
-            ("num_outputs", num_outputs),
-        ):
-            if number < 1:
-                raise ValueError(f"{name} must be >= 1. Received: {name}={number}")
-        if jit_compile and dispatch != "grouped":
-            raise ValueError(
-                f"jit_compile needs dispatch='grouped'. Received: dispatch={dispatch!r}"
-            )
-        self.hidden_dims = check_widths("hidden_dims", hidden_dims)
-        if hidden_output and not self.hidden_dims:
+        check_counts(capacity=capacity, num_experts=num_experts, num_outputs=num_outputs)
+        if hidden_output and not hidden_dims:
             raise ValueError("hidden_output needs a hidden layer. Received: hidden_dims=()")
-        self.num_experts = num_experts
-        self.activation = tf.keras.activations.get(activation)
-        self.dropout = dropout
-        self.seed = seed
-        self.hidden_output = hidden_output
-        self.num_outputs = num_outputs
-        self.dispatch = dispatch
-        self.capacity = capacity
-        self.jit_compile = jit_compile
-        self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
-        self.bias_initializer = tf.keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
-        self.bias_regularizer = tf.keras.regularizers.get(bias_regularizer)
 
     def build(self, input_shape: Any) -> None:
         """Creates a stacked kernel and bias per layer."""
@@ -151,33 +126,27 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         widths = [int(input_shape[-1]), *self.hidden_dims, *last]
         self.kernels, self.biases = [], []
         for depth, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
+            shapes = [self.num_experts, fan_in, fan_out], [self.num_experts, fan_out]
             self.kernels.append(
-                self.add_weight(
-                    f"kernel_{depth}",
-                    [self.num_experts, fan_in, fan_out],
-                    initializer=self._kernel_start(depth),
-                    regularizer=self.kernel_regularizer,
-                )
+                self._kernel(f"kernel_{depth}", shapes[0], self._kernel_start(depth))
             )
-            self.biases.append(
-                self.add_weight(
-                    f"bias_{depth}",
-                    [self.num_experts, fan_out],
-                    initializer=self._bias_start(depth),
-                    regularizer=self.bias_regularizer,
-                )
-            )
+            self.biases.append(self._bias(f"bias_{depth}", shapes[1], self._bias_start(depth)))
         super().build(input_shape)
+
+    def _kernel(self, name: str, shape: Sequence[int], start: Any) -> tf.Variable:
+        return self.add_weight(name, shape, initializer=start, regularizer=self.kernel_regularizer)
+
+    def _bias(self, name: str, shape: Sequence[int], start: Any) -> tf.Variable:
+        return self.add_weight(name, shape, initializer=start, regularizer=self.bias_regularizer)
 
     def _kernel_start(self, depth: int) -> Any:
         """The initializer of the stacked kernels of a layer."""
-        seed = None if self.seed is None else self.seed + depth
+        seed = self.offset_seed(depth)
         return seeded_initializer(self.kernel_initializer, seed, self.num_experts)
 
     def _bias_start(self, depth: int) -> Any:
         """The initializer of the stacked biases of a layer."""
-        seed = None if self.seed is None else self.seed + 500 + depth
-        return seeded_initializer(self.bias_initializer, seed)
+        return seeded_initializer(self.bias_initializer, self.offset_seed(500 + depth))
 
     def call(
         self,
@@ -186,20 +155,18 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         mask: tf.Tensor | None = None,
         training: bool = False,
     ) -> tf.Tensor:
-        """Computes the selected experts, or all.
+        """Computes the selected experts, or without `indices` all N, on the items in `mask`.
 
         Args:
             inputs: [B, L, n] input vectors X, or [B, n] without an axis for the list.
-            indices: int32 experts, [B, S] for all items of a list or [B, L, S] for each item; None
-                for all N. At -1 nothing is computed.
-            mask: bool, the shape of `inputs` without its last axis, True at valid items; None takes
-                every item as valid.
+            indices: int32 experts, [B, S] for all items of a list or [B, L, S] for each item. At -1
+                nothing is computed.
+            mask: bool, the shape of `inputs` without its last axis; None takes every item as valid.
             training: whether dropout is active.
 
         Returns:
-            [B, L, S] logits in the layer's compute dtype, with `hidden_output` [B, L, S, h], with
-            several outputs [B, L, S, num_outputs]; S = N without `indices`. 0 at padded items and
-            where the index is -1.
+            Logits [B, L, S], with several outputs [B, L, S, num_outputs], with `hidden_output`
+            [B, L, S, h], in the layer's compute dtype; 0 at padded items and where the index is -1.
         """
         check_items(inputs, mask, ranks=(2, 3))
         if indices is None:
@@ -242,11 +209,6 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         self, inputs: tf.Tensor, indices: tf.Tensor, mask: tf.Tensor, training: bool
     ) -> tf.Tensor:
         """Items of any number of lists, in groups of a fixed size."""
-        if training and self.jit_compile:
-            rows, positions = take_rows(inputs, mask)
-            filled, selected = fill_rows(rows, selection_of_rows(indices, positions))
-            values = self._compiled_grouped(filled, selected)[: tf.shape(rows)[0]]
-            return put_rows(self._logits(values), positions, inputs)
         indices = tf.cast(indices, tf.int64)
         if len(indices.shape) == 2:
             indices = tf.tile(indices[:, tf.newaxis], [1, tf.shape(mask)[1], 1])
@@ -260,15 +222,6 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         hidden = rows[tf.newaxis] if len(rows.shape) == 2 else tf.transpose(rows, [1, 0, 2])
         layers = select_weights(self._stacks(rows.dtype), lambda w: w, batched=True)
         return tf.transpose(self._tower(hidden, layers, training), [1, 0, 2])
-
-    @cached_property
-    def _compiled_grouped(self) -> Any:
-        return tf.function(
-            lambda rows, selected: self._grouped(rows, selected, True),
-            jit_compile=True,
-            reduce_retracing=True,
-            autograph=False,
-        )
 
     def _sorted(self, rows: tf.Tensor, selected: tf.Tensor, training: bool) -> tf.Tensor:
         """Rows [T, n] through their experts [T, S] -> [T, S, h], sorted by expert."""
@@ -329,6 +282,7 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         training: bool,
         stream: int = 0,
     ) -> tf.Tensor:
+        """Rows through layers; experts with another `stream` drop other units of the same rows."""
         for depth, (kernel, bias) in enumerate(self._effective(layers)):
             hidden = tf.matmul(hidden, kernel)
             # For a single tower TensorFlow fuses product, bias and activation.
@@ -336,9 +290,59 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
             if self.hidden_output or depth < len(layers) - 1:
                 hidden = self.activation(hidden)
                 if training and self.dropout > 0:
-                    hidden = tf.nn.dropout(hidden, self.dropout, seed=self._draw(depth, stream))
+                    seed = self.offset_seed(depth * self.num_experts + stream)
+                    hidden = tf.nn.dropout(hidden, self.dropout, seed=seed)
         return hidden
 
-    def _draw(self, depth: int, stream: int) -> int | None:
-        """A seed for each draw, so that experts don't drop the same units of the same rows."""
-        return None if self.seed is None else self.seed + depth * self.num_experts + stream
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class ItemTower(Configured, tf.keras.layers.Layer):
+    """Scores each valid item by one tower, "the same network structure" as a single expert.
+
+    Args:
+        hidden_dims: widths of the hidden layers.
+        activation: of the hidden layers.
+        dropout: share of hidden units dropped in training.
+        seed: seed of initialization and dropout.
+        num_outputs: logits for each item.
+        kernel_initializer: of the kernels.
+        bias_initializer: of the biases.
+        kernel_regularizer: of the kernels.
+        bias_regularizer: of the biases.
+
+    Example:
+        >>> ItemTower([8])(tf.ones([2, 3, 5]), mask=tf.ones([2, 3], tf.bool)).shape
+        TensorShape([2, 3])
+    """
+
+    def __init__(
+        self,
+        hidden_dims: Sequence[int] = (1024, 512, 256),
+        activation: Any = "relu",
+        dropout: float = 0.0,
+        seed: int | None = None,
+        num_outputs: int = 1,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        **kwargs: Any,
+    ):
+        super().__init__(**kwargs)
+        self.keep(locals())
+        self.tower = ExpertTowers(
+            1, **self.arguments(*TOWER), seed=seed, name="tower", dtype=self.dtype_policy
+        )
+
+    def call(
+        self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
+    ) -> tf.Tensor:
+        """Items [B, L, n] -> float32 logits [B, L], with several outputs [B, L, num_outputs].
+
+        Logits are 0 outside of `mask`, bool [B, L]; None takes every item as valid.
+        """
+        check_items(inputs, mask)
+        mask = full_mask(inputs, mask)
+        only = tf.zeros([tf.shape(inputs)[0], 1], tf.int32)
+        logits = self.tower(inputs, only, mask=mask, training=training)
+        return tf.cast(tf.squeeze(logits, axis=2), tf.float32)

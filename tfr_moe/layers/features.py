@@ -11,8 +11,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.layers.base import Configured
 from tfr_moe.layers.distribute import mean_over_items
 from tfr_moe.layers.initializers import seeded_initializer
-from tfr_moe.layers.list_relative import list_ranks
-from tfr_moe.layers.numerics import complete_numbers, raw_numbers
+from tfr_moe.layers.numerics import complete_numbers, list_ranks, raw_numbers
 from tfr_moe.schema import PAIR_SEPARATOR, Feature, FeatureSchema, Scope
 from tfr_moe.utils.digests import sha256_of
 
@@ -31,14 +30,43 @@ _contents: dict[Path, list[str]] = {}
 def _name_of_content(path: Path) -> str:
     """The name of a file, spelled differently for each content that it has had in this process.
 
-    TensorFlow shares lookup tables by the name of their file as long as the process lives, also
-    after the file was replaced.
+    TensorFlow shares lookup tables by the name of their file, also after the file was replaced.
     """
     digests = _contents.setdefault(path.absolute(), [])
     digest = sha256_of(path)
     if digest not in digests:
         digests.append(digest)
     return f"{path.parent}/{'./' * digests.index(digest)}{path.name}"
+
+
+def id_lookup(feature: Feature, vocabularies: Mapping[str, Sequence[str] | str]) -> Any:
+    """The layer that numbers the IDs of a feature, 0 for those out of vocabulary.
+
+    Raises:
+        UserError: for a missing vocabulary.
+    """
+    if feature.hash_buckets:
+        return tf.keras.layers.Hashing(feature.hash_buckets, name=f"{feature.name}_hash")
+    if feature.name not in vocabularies:
+        raise UserError(f"feature {feature.name!r}: missing vocabulary")
+    vocabulary = vocabularies[feature.name]
+    if isinstance(vocabulary, str):
+        path = Path(vocabulary)
+        if not path.is_file():
+            raise UserError(f"feature {feature.name!r}: no vocabulary file {vocabulary}")
+        vocabulary = _name_of_content(path) if path.stat().st_size else []
+    # A lookup needs an entry; a blank cannot occur, since values are stripped.
+    return tf.keras.layers.StringLookup(
+        vocabulary=vocabulary or [" "], name=f"{feature.name}_lookup"
+    )
+
+
+def paired_ids(schema: FeatureSchema, name: str, features: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """The IDs of a feature; those of the child category with their parent."""
+    hierarchy = schema.hierarchy
+    if hierarchy is None or name != hierarchy.child:
+        return features[name]
+    return tf.strings.join([features[hierarchy.parent], features[name]], PAIR_SEPARATOR)
 
 
 class EncodedFeatures(NamedTuple):
@@ -48,13 +76,10 @@ class EncodedFeatures(NamedTuple):
         items: [B, L, n] input vectors X: features of the item, `list_ranks` of its numerics if
             asked for, then features of its list.
         context: feature -> [B, w], the blocks of X that belong to the list.
-        categories: int64 [B, 2], the numbers of the parent and the child category of each list, 0
-            for unknown ones; [B, 0] without a hierarchy.
     """
 
     items: tf.Tensor
     context: dict[str, tf.Tensor]
-    categories: tf.Tensor | None = None
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -106,22 +131,16 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
     ):
         # Numerics are normalized in float32 before the cast to a narrower compute dtype.
         super().__init__(autocast=False, **kwargs)
-        self.schema = FeatureSchema.model_validate(schema) if isinstance(schema, dict) else schema
-        self.statistics = {s: dict(columns) for s, columns in statistics.items()}
-        self.vocabularies = {
+        schema = FeatureSchema.model_validate(schema) if isinstance(schema, dict) else schema
+        statistics = {s: dict(columns) for s, columns in statistics.items()}
+        vocabularies = {
             name: v if isinstance(v, str) else list(v) for name, v in vocabularies.items()
         }
-        self.embedding_dim = embedding_dim
-        self.embedding_l2 = embedding_l2
-        self.seed = seed
-        self.left_out = tuple(left_out)
-        self.list_relative = list_relative
-        self.embeddings_initializer = tf.keras.initializers.get(embeddings_initializer)
-        self.embeddings_regularizer = tf.keras.regularizers.get(embeddings_regularizer)
+        self.keep(locals())
         self._check_left_out()
         self._check_statistics()
         categorical = [f for f in self.schema.features if f.kind != "numeric"]
-        self.lookups = {f.name: self._lookup(f) for f in categorical}
+        self.lookups = {f.name: id_lookup(f, vocabularies) for f in categorical}
         self.embeddings = {f.name: self._embedding(f, i) for i, f in enumerate(categorical)}
 
     def _check_left_out(self) -> None:
@@ -143,31 +162,14 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
                 for name in set(needed) - set(self.statistics[feature.scope][column]):
                     raise UserError(f"statistics: no {name} of {feature.scope} column {column!r}")
 
-    def _lookup(self, feature: Feature) -> Any:
-        if feature.hash_buckets:
-            return tf.keras.layers.Hashing(feature.hash_buckets, name=f"{feature.name}_hash")
-        if feature.name not in self.vocabularies:
-            raise UserError(f"feature {feature.name!r}: missing vocabulary")
-        vocabulary = self.vocabularies[feature.name]
-        if isinstance(vocabulary, str):
-            if not Path(vocabulary).is_file():
-                raise UserError(f"feature {feature.name!r}: no vocabulary file {vocabulary}")
-            if Path(vocabulary).stat().st_size == 0:
-                vocabulary = []
-            else:
-                vocabulary = _name_of_content(Path(vocabulary))
-        # A lookup needs an entry; a blank cannot occur, since values are stripped.
-        return tf.keras.layers.StringLookup(
-            vocabulary=vocabulary or [" "], name=f"{feature.name}_lookup"
-        )
-
     def _embedding(self, feature: Feature, offset: int) -> Any:
         size = feature.hash_buckets or self.lookups[feature.name].vocabulary_size()
-        seed = None if self.seed is None else self.seed + offset
         return tf.keras.layers.Embedding(
             size,
             feature.embedding_dim or self.embedding_dim,
-            embeddings_initializer=seeded_initializer(self.embeddings_initializer, seed),
+            embeddings_initializer=seeded_initializer(
+                self.embeddings_initializer, self.offset_seed(offset)
+            ),
             embeddings_regularizer=self.embeddings_regularizer,
             name=f"{feature.name}_embedding",
             dtype=self.dtype_policy,
@@ -180,16 +182,10 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         mask: tf.Tensor,
         training: bool = False,
     ) -> EncodedFeatures:
-        """Encodes a batch of lists.
+        """Encodes a batch of lists, in the layer's compute dtype.
 
-        Args:
-            context: raw features of the lists, as parsed by `schema.feature_spec("context")`.
-            example: raw features of the items, [B, L, ...].
-            mask: bool [B, L].
-            training: whether to add the penalty on embeddings.
-
-        Returns:
-            `EncodedFeatures` in the layer's compute dtype.
+        Features of the lists and of the items, [B, L, ...], are raw, as parsed by
+        `schema.feature_spec`; `mask` is bool [B, L]. Training adds the penalty on embeddings.
         """
         of_list = {
             name: tf.cast(block, self.compute_dtype)
@@ -216,7 +212,7 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
                 ]
             )
             self.add_loss(self.embedding_l2 * mean_over_items(norms, mask))
-        return EncodedFeatures(items, of_list, self._categories(context, mask))
+        return EncodedFeatures(items, of_list)
 
     def ranked_features(self) -> list[Feature]:
         """The numerics whose ranks in the list are part of X; buckets have none."""
@@ -229,38 +225,19 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         """Dense blocks of one scope by feature, numerics last."""
         blocks: dict[str, Any] = {}
         for feature in self.schema.select(scope, "categorical", "categorical_list"):
-            blocks[feature.name] = self._embed(feature, features[feature.name], context)
+            blocks[feature.name] = self._embed(feature, {**context, **features})
         for feature in self.schema.select(scope, "numeric"):
             value = raw_numbers(self.schema, feature.name, features)
             blocks[feature.name] = self._normalize(scope, feature, value)
         return blocks
 
-    def category_sizes(self) -> tuple[int, ...]:
-        """How many numbers the parent and the child category have; empty without a hierarchy."""
-        return tuple(self.embeddings[name].input_dim for name in self._category_names())
-
-    def _category_names(self) -> tuple[str, ...]:
-        hierarchy = self.schema.hierarchy
-        return () if hierarchy is None else (hierarchy.parent, hierarchy.child)
-
-    def _categories(self, context: Mapping[str, Any], mask: tf.Tensor) -> tf.Tensor:
-        names = self._category_names()
-        if not names:
-            return tf.zeros([tf.shape(mask)[0], 0], tf.int64)
-        return tf.concat([self._numbers_of(n, context[n], context) for n in names], axis=1)
-
-    def _numbers_of(self, name: str, ids: Any, context: Mapping[str, Any]) -> Any:
-        """The rows of the IDs in the feature's embedding table."""
-        hierarchy = self.schema.hierarchy
-        if hierarchy is not None and name == hierarchy.child:
-            ids = tf.strings.join([context[hierarchy.parent], ids], PAIR_SEPARATOR)
-        return self.lookups[name](ids)
-
-    def _embed(self, feature: Feature, ids: Any, context: Mapping[str, Any]) -> Any:
-        vectors = self.embeddings[feature.name](self._numbers_of(feature.name, ids, context))
+    def _embed(self, feature: Feature, features: Mapping[str, Any]) -> Any:
+        rows = self.lookups[feature.name](paired_ids(self.schema, feature.name, features))
+        vectors = self.embeddings[feature.name](rows)
         if feature.kind == "categorical":
             return tf.squeeze(vectors, axis=-2)
-        present = tf.cast(tf.strings.length(ids) > 0, vectors.dtype)[..., tf.newaxis]
+        present = tf.strings.length(features[feature.name]) > 0
+        present = tf.cast(present, vectors.dtype)[..., tf.newaxis]
         count = tf.reduce_sum(present, axis=-2)
         return tf.math.divide_no_nan(tf.reduce_sum(vectors * present, axis=-2), count)
 

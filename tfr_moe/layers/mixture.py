@@ -10,11 +10,12 @@ from tfr_moe.layers.base import Configured
 from tfr_moe.layers.checks import check_items, check_vectors, check_widths, full_mask
 from tfr_moe.layers.dispatch import DEFAULT_CAPACITY
 from tfr_moe.layers.distribute import sum_over_replicas
-from tfr_moe.layers.experts import Dispatch, ExpertTowers
-from tfr_moe.layers.gate_metrics import ExpertUsage, TrainingMean
+from tfr_moe.layers.experts import TOWER, Dispatch, ExpertTowers, ItemTower
 from tfr_moe.layers.gating import (
+    ExpertUsage,
     GateOutput,
     NoisyTopKGate,
+    TrainingMean,
     expert_importance,
     squared_variation,
 )
@@ -23,11 +24,6 @@ from tfr_moe.layers.regularizers import (
     ConstraintGate,
     sample_idle_experts,
 )
-from tfr_moe.layers.tower import ItemTower
-
-
-def _later(seed: int | None, offset: int) -> int | None:
-    return None if seed is None else seed + offset
 
 
 def _outputs_as_items(logits: tf.Tensor) -> tf.Tensor:
@@ -72,9 +68,8 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             parent category plus a residual that starts at 0. A category with little data stays with
             its parent. HSC compares the sum with the constraint gate.
         shared_expert: adds the logit of one more expert, which scores every item.
-        dispatch: `auto`, `sorted` or `grouped`, see `ExpertTowers`, like the next two.
+        dispatch: `auto`, `sorted` or `grouped`, see `ExpertTowers`.
         expert_capacity: slots of a group under `grouped`.
-        jit_compile: whether XLA compiles the experts in training, under `grouped`.
         kernel_initializer: of the experts' kernels, like the next three.
         bias_initializer: of the experts' biases.
         kernel_regularizer: of the experts' kernels.
@@ -114,7 +109,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         shared_expert: bool = False,
         dispatch: Dispatch = "auto",
         expert_capacity: int = DEFAULT_CAPACITY,
-        jit_compile: bool = False,
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
         kernel_regularizer: Any = None,
@@ -125,6 +119,7 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         expert_hidden_dims = check_widths("expert_hidden_dims", expert_hidden_dims)
+        self.keep(locals())
         if top_k > num_experts:
             raise ValueError(
                 f"top_k must be <= num_experts = {num_experts}. Received: top_k={top_k}"
@@ -134,23 +129,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
                 f"num_adversarial must be <= num_experts - top_k = {num_experts - top_k}. "
                 f"Received: num_adversarial={num_adversarial}"
             )
-        self.num_experts, self.top_k, self.num_adversarial = num_experts, top_k, num_adversarial
-        self.expert_hidden_dims = expert_hidden_dims
-        self.hsc_weight, self.adversarial_weight = hsc_weight, adversarial_weight
-        self.importance_weight = importance_weight
-        self.gate_learning_rate_multiplier = gate_learning_rate_multiplier
-        self.noisy_gate, self.gate_residual = noisy_gate, gate_residual
-        self.shared_expert = shared_expert
-        self.dispatch, self.expert_capacity = dispatch, expert_capacity
-        self.jit_compile, self.dropout = jit_compile, dropout
-        self.seed, self.num_outputs = seed, num_outputs
-        self.activation = tf.keras.activations.get(activation)
-        self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
-        self.bias_initializer = tf.keras.initializers.get(bias_initializer)
-        self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
-        self.bias_regularizer = tf.keras.regularizers.get(bias_regularizer)
-        self.gate_initializer = tf.keras.initializers.get(gate_initializer)
-        self.gate_regularizer = tf.keras.regularizers.get(gate_regularizer)
         gates: dict[str, Any] = {
             "num_experts": num_experts,
             "top_k": top_k,
@@ -166,48 +144,37 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         self.parent_gate: NoisyTopKGate | None = None
         if gate_residual:
             self.parent_gate = NoisyTopKGate(
-                noisy=False, **gates, seed=_later(seed, 2), name="parent_gate"
+                noisy=False, **gates, seed=self.offset_seed(2), name="parent_gate"
             )
-        towers: dict[str, Any] = {
+        towers = {
+            **self.arguments(*TOWER[1:]),
             "hidden_dims": expert_hidden_dims,
-            "activation": self.activation,
-            "dropout": dropout,
-            "num_outputs": num_outputs,
-            "kernel_initializer": self.kernel_initializer,
-            "bias_initializer": self.bias_initializer,
-            "kernel_regularizer": self.kernel_regularizer,
-            "bias_regularizer": self.bias_regularizer,
             "dtype": self.dtype_policy,
         }
         self.shared: ItemTower | None = None
         if shared_expert:
-            self.shared = ItemTower(seed=_later(seed, 1000), name="shared", **towers)
+            self.shared = ItemTower(seed=self.offset_seed(1000), name="shared", **towers)
         self.towers = ExpertTowers(
             num_experts,
             seed=seed,
             dispatch=dispatch,
             capacity=expert_capacity,
-            jit_compile=jit_compile,
             name="towers",
             **towers,
         )
         self.constraint_gate: ConstraintGate | None = None
         if hsc_weight is not None:
             self.constraint_gate = ConstraintGate(
-                weight=hsc_weight, **gates, seed=_later(seed, 1), name="constraint_gate"
+                weight=hsc_weight, **gates, seed=self.offset_seed(1), name="constraint_gate"
             )
+        monitored = ["importance_cv2", "gate_entropy"]
         if num_adversarial:
             self.adversarial = AdversarialExpertPenalty(
                 adversarial_weight, name="adversarial", dtype="float32"
             )
-        self._monitors = {name: TrainingMean(name=name) for name in self._monitored()}
+            monitored += ["adversarial", "adversarial_share"]
+        self._monitors = {name: TrainingMean(name=name) for name in monitored}
         self._usage = ExpertUsage(num_experts, top_k)
-
-    def _monitored(self) -> list[str]:
-        names = ["importance_cv2", "gate_entropy"]
-        if self.num_adversarial:
-            names += ["adversarial", "adversarial_share"]
-        return names
 
     def call(
         self,

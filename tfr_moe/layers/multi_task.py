@@ -9,16 +9,16 @@ remaining baselines of that paper are in `task_sharing`, the mixture gated by ca
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
+from tfr_moe.layers.checks import check_counts
 from tfr_moe.layers.dispatch import put_rows, take_rows
 from tfr_moe.layers.experts import ExpertTowers
-from tfr_moe.layers.gate_metrics import GateMonitor
-from tfr_moe.layers.initializers import glorot_uniform
+from tfr_moe.layers.gating import GateMonitor
+from tfr_moe.layers.initializers import seeded_initializer
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -39,7 +39,7 @@ class TaskTowers(ExpertTowers):
         return self._logits(self.all_experts(inputs, training))
 
 
-class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
+class MultiTaskLayer(Configured, tf.keras.layers.Layer):
     """Base class of the multi-task models.
 
     Args:
@@ -71,40 +71,37 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        if num_tasks < 1:
-            raise ValueError(f"num_tasks must be >= 1. Received: num_tasks={num_tasks}")
-        if num_outputs < 1:
-            raise ValueError(f"num_outputs must be >= 1. Received: num_outputs={num_outputs}")
+        self.keep(locals())
+        check_counts(num_tasks=num_tasks, num_outputs=num_outputs)
         if not hidden_dims:
             raise ValueError("hidden_dims must have at least one width. Received: hidden_dims=()")
         if task_names is not None and len(task_names) != num_tasks:
             raise ValueError(
                 f"task_names must be {num_tasks} names. Received: task_names={tuple(task_names)}"
             )
-        self.num_tasks = num_tasks
-        self.hidden_dims = tuple(hidden_dims)
-        self.tower_hidden_dims = tuple(tower_hidden_dims)
-        self.activation = activation
-        self.dropout = dropout
-        self.seed = seed
         self.task_names = tuple(task_names or (f"task_{k}" for k in range(num_tasks)))
-        self.num_outputs = num_outputs
 
-    @abc.abstractmethod
-    def call(self, inputs: tf.Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Inputs [..., n] -> float32 logits [..., tasks] or [..., tasks, num_outputs].
+    def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
+        """Rows [T, n] -> logits [T, tasks] or [T, tasks, num_outputs]."""
+        raise NotImplementedError
 
-        Models with gates return a dict that holds them as `logits`, see `logits_of`.
+    def call(
+        self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
+    ) -> tf.Tensor:
+        """Scores the valid items of inputs [B, n] or, for lists, [B, L, n] for every task.
+
+        Returns float32 logits [B, tasks] or [B, L, tasks], 0 at padded items; several outputs are
+        the last axis. Models with gates return a dict that holds them as `logits`, see `logits_of`.
+        In training dropout, added losses and metrics are active.
         """
+        rows, positions = take_rows(inputs, mask)
+        return put_rows(tf.cast(self._score(rows, training), tf.float32), positions, inputs)
 
     def _experts(self, count: int, name: str) -> ExpertTowers:
         """Networks of `hidden_dims` that all tasks share, without an output layer."""
         return ExpertTowers(
             count,
-            self.hidden_dims,
-            self.activation,
-            self.dropout,
-            self.seed,
+            **self.arguments("hidden_dims", "activation", "dropout", "seed"),
             hidden_output=True,
             name=name,
             dtype=self.dtype_policy,
@@ -119,7 +116,7 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
             hidden_dims,
             self.activation,
             self.dropout,
-            self._offset_seed(seed_offset),
+            self.offset_seed(seed_offset),
             hidden_output=hidden,
             num_outputs=1 if hidden else self.num_outputs,
             name=name,
@@ -128,10 +125,6 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
 
     def _towers(self) -> TaskTowers:
         return self._task_networks(self.tower_hidden_dims, "task_towers", seed_offset=100)
-
-    def _offset_seed(self, offset: int) -> int | None:
-        """The seed of one part of the model."""
-        return None if self.seed is None else self.seed + offset
 
 
 def logits_of(outputs: tf.Tensor | dict[str, tf.Tensor]) -> tf.Tensor:
@@ -144,33 +137,8 @@ def logits_of(outputs: tf.Tensor | dict[str, tf.Tensor]) -> tf.Tensor:
     return outputs["logits"] if isinstance(outputs, dict) else outputs
 
 
-class ItemwiseMultiTask(MultiTaskLayer, metaclass=abc.ABCMeta):
-    """Base class of the models without gates. Args are those of `MultiTaskLayer`."""
-
-    @abc.abstractmethod
-    def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
-        """Rows [T, n] -> logits [T, tasks] or [T, tasks, num_outputs]."""
-
-    def call(
-        self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
-    ) -> tf.Tensor:
-        """Scores the valid items for every task.
-
-        Args:
-            inputs: [B, n], or [B, L, n] for lists.
-            mask: bool [B] or [B, L], True at valid items; None takes every item as valid.
-            training: whether dropout, added losses and metrics are active.
-
-        Returns:
-            Logits, float32 [B, tasks] or [B, L, tasks], 0 at padded items; several outputs are the
-            last axis.
-        """
-        rows, positions = take_rows(inputs, mask)
-        return put_rows(tf.cast(self._score(rows, training), tf.float32), positions, inputs)
-
-
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class SingleTask(ItemwiseMultiTask):
+class SingleTask(MultiTaskLayer):
     """A separate network for every task, y_k = h_k(f_k(x)).
 
     Args are those of `MultiTaskLayer`.
@@ -190,7 +158,7 @@ class SingleTask(ItemwiseMultiTask):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class SharedBottom(ItemwiseMultiTask):
+class SharedBottom(MultiTaskLayer):
     """One bottom network f for all tasks and a tower for each, y_k = h_k(f(x)).
 
     Caruana 1997, "Multitask Learning", https://doi.org/10.1023/A:1007379606734; eq. 1 of Ma et al.
@@ -213,21 +181,27 @@ class SharedBottom(ItemwiseMultiTask):
         return self.towers(shared, training=training)
 
 
-class MixtureOfTasks(MultiTaskLayer, metaclass=abc.ABCMeta):
-    """Experts under softmax gates: one gate in `OMoE`, one per task in `MMoE`.
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class MMoE(MultiTaskLayer):
+    r"""Multi-gate mixture of experts: each task mixes the shared experts by its own softmax gate.
 
-    Gates and mixing run in float32 under every precision policy. Training records the metrics of
-    `GateMonitor`.
+    $$ f^k(x) = \sum_{i=1}^N g^k(x)_i f_i(x), \qquad g^k(x) = \text{softmax}(W_{gk} x), \qquad
+       y_k = h^k(f^k(x)) $$
 
-    Args:
-        num_tasks: see `MultiTaskLayer`.
-        num_experts: N.
-        **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each expert.
+    (eqs. 6 and 7 of Ma et al. 2018). With one task it equals `OMoE`. Gates and mixing run in
+    float32 under every precision policy. Training records the metrics of `GateMonitor`.
+
+    Args are those of `MultiTaskLayer`, and `num_experts`, N; `hidden_dims` are those of an expert.
+
+    Example:
+        >>> outputs = MMoE(num_tasks=2, hidden_dims=[8], num_experts=3)(tf.ones([3, 4, 5]))
+        >>> {name: tuple(value.shape) for name, value in outputs.items() if "task_1" not in name}
+        {'logits': (3, 4, 2), 'expert_ids_task_0': (3, 4, 3), 'expert_weights_task_0': (3, 4, 3)}
     """
 
     def __init__(self, num_tasks: int, *args: Any, num_experts: int = 8, **kwargs: Any):
         super().__init__(num_tasks, *args, **kwargs)
-        self.num_experts = num_experts
+        self.keep(locals())
         self.experts = self._experts(num_experts, "experts")
         self.towers = self._towers()
         self.monitor = GateMonitor(
@@ -235,17 +209,18 @@ class MixtureOfTasks(MultiTaskLayer, metaclass=abc.ABCMeta):
         )
 
     @property
-    @abc.abstractmethod
     def gate_names(self) -> tuple[str, ...]:
-        """Names of the gates: the tasks, or "" for one gate of all tasks."""
+        """Names of the gates: the tasks."""
+        return self.task_names
 
     def build(self, input_shape: Any) -> None:
         """Creates the kernel [gates, n, N], glorot-uniform for each gate; there is no bias."""
-        width = int(input_shape[-1])
+        gates, width = len(self.gate_names), int(input_shape[-1])
+        glorot = tf.keras.initializers.GlorotUniform()
         self.gate_kernel = self.add_weight(
             "gate_kernel",
-            [len(self.gate_names), width, self.num_experts],
-            initializer=glorot_uniform(width, self.num_experts, self._offset_seed(200)),
+            [gates, width, self.num_experts],
+            initializer=seeded_initializer(glorot, self.offset_seed(200), gates),
         )
         super().build(input_shape)
 
@@ -257,17 +232,11 @@ class MixtureOfTasks(MultiTaskLayer, metaclass=abc.ABCMeta):
     def call(
         self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
     ) -> dict[str, tf.Tensor]:
-        """Scores the valid items for every task.
+        """Scores the valid items for every task, see `MultiTaskLayer`.
 
-        Args:
-            inputs: [B, n], or [B, L, n] for lists.
-            mask: bool [B] or [B, L], True at valid items; None takes every item as valid.
-            training: whether dropout and metrics are active.
-
-        Returns:
-            `logits` as `ItemwiseMultiTask` returns them, and for each gate `expert_ids` int32 and
-            `expert_weights` float32 of all experts, [B, N] or [B, L, N], heaviest first, with
-            `_<task>` after the name where each task has a gate. Weights are 0 at padded items.
+        Returns `logits`, and for each gate `expert_ids` int32 and `expert_weights` float32 of all
+        experts, [B, N] or [B, L, N], heaviest first, with `_<task>` after the name where each task
+        has a gate. Weights are 0 at padded items.
         """
         rows, positions = take_rows(inputs, mask)
         gate = self.gate(rows)
@@ -289,15 +258,13 @@ class MixtureOfTasks(MultiTaskLayer, metaclass=abc.ABCMeta):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class OMoE(MixtureOfTasks):
+class OMoE(MMoE):
     r"""One-gate mixture of experts: the towers of all tasks read the same mixture.
 
     $$ f(x) = \sum_{i=1}^N g(x)_i f_i(x), \qquad g(x) = \text{softmax}(W_g x), \qquad
        y_k = h_k(f(x)) $$
 
-    (eq. 5 of Ma et al. 2018).
-
-    Args are those of `MixtureOfTasks`.
+    (eq. 5 of Ma et al. 2018). Args are those of `MMoE`.
 
     Example:
         >>> OMoE(num_tasks=2, hidden_dims=[8], num_experts=3)(tf.ones([3, 5]))["logits"].shape
@@ -308,26 +275,3 @@ class OMoE(MixtureOfTasks):
     def gate_names(self) -> tuple[str, ...]:
         """The empty name of the only gate."""
         return ("",)
-
-
-@tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class MMoE(MixtureOfTasks):
-    r"""Multi-gate mixture of experts: each task mixes the shared experts by its own gate.
-
-    $$ f^k(x) = \sum_{i=1}^N g^k(x)_i f_i(x), \qquad g^k(x) = \text{softmax}(W_{gk} x), \qquad
-       y_k = h^k(f^k(x)) $$
-
-    (eqs. 6 and 7 of Ma et al. 2018). With one task it equals `OMoE`.
-
-    Args are those of `MixtureOfTasks`.
-
-    Example:
-        >>> outputs = MMoE(num_tasks=2, hidden_dims=[8], num_experts=3)(tf.ones([3, 4, 5]))
-        >>> {name: tuple(value.shape) for name, value in outputs.items() if "task_1" not in name}
-        {'logits': (3, 4, 2), 'expert_ids_task_0': (3, 4, 3), 'expert_weights_task_0': (3, 4, 3)}
-    """
-
-    @property
-    def gate_names(self) -> tuple[str, ...]:
-        """The names of the tasks."""
-        return self.task_names

@@ -1,4 +1,4 @@
-"""Numerics of a schema in the graph: ratios, transforms, buckets and missing values."""
+"""Numerics of a schema in the graph: ratios, transforms, buckets, missing values and ranks."""
 
 from __future__ import annotations
 
@@ -57,15 +57,10 @@ def _buckets(value: tf.Tensor, bounds: Sequence[float]) -> tf.Tensor:
 def complete_numbers(
     feature: Feature, statistics: Mapping[str, Mapping[str, Any]], value: tf.Tensor
 ) -> tf.Tensor:
-    """Transforms a numeric and replaces its missing values, which are NaN.
+    """Transforms a numeric [..., width] and replaces its missing values, which are NaN.
 
-    Args:
-        feature: the numeric.
-        statistics: column -> mean, and median or quantiles where the feature asks for them.
-        value: [..., width], see `raw_numbers`.
-
-    Returns:
-        float32 [..., n], the `inputs` of the feature.
+    `statistics` has the mean of each column, and median or quantiles where the feature needs them.
+    Returns the `inputs` of the feature, float32 [..., n].
 
     Example:
         >>> price = Feature(name="p", scope="example", kind="numeric", missing_indicator=True)
@@ -93,3 +88,28 @@ def complete_numbers(
     if not feature.missing_indicator:
         return value
     return tf.concat([value, tf.cast(missing[..., :1], tf.float32)], axis=-1)
+
+
+def list_ranks(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    r"""The share of the other items of the list with a smaller value; equal values count half.
+
+    $$ r_i = \frac{1}{n - 1} \sum_{j \ne i} [x_j < x_i] + \tfrac{1}{2} [x_j = x_i] $$
+
+    over the n valid items of the list: 0 for the smallest value, 1 for the largest, and 0 in a list
+    of one item. Counts are exact, so no bit of a rank depends on the order of the list. Sums of
+    floats do: with a mean of the list in float32, a model can learn at which positions of the
+    record the relevant items are. Values are [B, L, n]; ranks float32, 0 at padded items.
+
+    Example:
+        >>> mask = tf.constant([[True, True, True, False]])
+        >>> ranks = list_ranks(tf.constant([[[5.0], [1.0], [5.0], [3.0]]]), mask)
+        >>> ranks[0, :, 0].numpy().tolist()
+        [0.75, 0.0, 0.75, 0.0]
+    """
+    valid = mask[..., tf.newaxis]
+    of_lists = tf.transpose(tf.where(valid, values, values.dtype.max), [0, 2, 1])
+    ordered = tf.sort(of_lists, axis=-1)
+    twice = tf.searchsorted(ordered, of_lists) + tf.searchsorted(ordered, of_lists, "right") - 1
+    others = tf.reduce_sum(tf.cast(valid, tf.int32), axis=1, keepdims=True) - 1
+    ranks = tf.transpose(twice, [0, 2, 1]) / tf.maximum(2 * others, 1)
+    return tf.where(valid, tf.cast(ranks, tf.float32), 0.0)

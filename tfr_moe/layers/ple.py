@@ -7,18 +7,15 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
-from tfr_moe.layers.checks import full_mask
+from tfr_moe.layers.checks import check_counts, full_mask
 from tfr_moe.layers.dispatch import put_rows, take_experts, take_rows, where_valid
 from tfr_moe.layers.experts import ExpertTowers
-from tfr_moe.layers.gate_metrics import TrainingMean
-from tfr_moe.layers.initializers import glorot_uniform
+from tfr_moe.layers.gating import TrainingMean
+from tfr_moe.layers.initializers import seeded_initializer
 
 
 def layers_of_levels(hidden_dims: Sequence[int], num_levels: int) -> list[tuple[int, ...]]:
     """Distributes hidden layers over levels, in order; the first levels take the remainder.
-
-    Raises:
-        ValueError: if `num_levels` is below 1 or above the number of layers.
 
     Example:
         >>> layers_of_levels([1024, 512, 256], 2)
@@ -34,17 +31,8 @@ def layers_of_levels(hidden_dims: Sequence[int], num_levels: int) -> list[tuple[
     return [tuple(hidden_dims[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-class _Level(tf.keras.layers.Layer):
-    """The experts and gates of one level; see `ProgressiveExtraction`.
-
-    Args:
-        num_domains: D.
-        num_domain_experts: m, experts of each domain.
-        num_shared_experts: s.
-        last: whether this is the top level, which has no shared gate.
-        towers: further arguments of the experts.
-        seed: of the experts and gates.
-    """
+class _Level(Configured, tf.keras.layers.Layer):
+    """The experts and gates of a level of `ProgressiveExtraction`; `last` has no shared gate."""
 
     def __init__(
         self,
@@ -59,21 +47,12 @@ class _Level(tf.keras.layers.Layer):
         super().__init__(**kwargs)
         self.num_domains, self.last, self.seed = num_domains, last, seed
         self.num_domain_experts, self.num_shared_experts = num_domain_experts, num_shared_experts
+        towers = {**towers, "hidden_output": True, "dtype": self.dtype_policy}
         self.domain_experts = ExpertTowers(
-            num_domains * num_domain_experts,
-            seed=seed,
-            hidden_output=True,
-            name="domain_experts",
-            dtype=self.dtype_policy,
-            **towers,
+            num_domains * num_domain_experts, seed=seed, name="domain_experts", **towers
         )
         self.shared_experts = ExpertTowers(
-            num_shared_experts,
-            seed=self._offset_seed(100),
-            hidden_output=True,
-            name="shared_experts",
-            dtype=self.dtype_policy,
-            **towers,
+            num_shared_experts, seed=self.offset_seed(100), name="shared_experts", **towers
         )
 
     @property
@@ -85,35 +64,27 @@ class _Level(tf.keras.layers.Layer):
         """Creates the gates' kernels [D, n, m + s] and [n, D m + s], and the experts' weights."""
         width = int(input_shape[-1])
 
-        def gate(name: str, leading: list[int], experts: int, seed_offset: int) -> tf.Variable:
-            start = glorot_uniform(width, experts, self._offset_seed(seed_offset))
-            shape = [*leading, width, experts]
+        def gate(name: str, shape: list[int], seed_offset: int, domains: int) -> tf.Variable:
+            glorot = tf.keras.initializers.GlorotUniform()
+            start = seeded_initializer(glorot, self.offset_seed(seed_offset), domains)
             return self.add_weight(name, shape, tf.float32, start, experimental_autocast=False)
 
-        usable = self.num_domain_experts + self.num_shared_experts
-        self.gate_kernel = gate("gate_kernel", [self.num_domains], usable, 200)
+        each = [self.num_domains, width, self.num_domain_experts + self.num_shared_experts]
+        self.gate_kernel = gate("gate_kernel", each, 200, self.num_domains)
         if not self.last:
-            self.shared_gate_kernel = gate("shared_gate_kernel", [], self.num_experts, 300)
+            shape = [width, self.num_experts]
+            self.shared_gate_kernel = gate("shared_gate_kernel", shape, 300, 1)
         for experts in (self.domain_experts, self.shared_experts):
             with tf.name_scope(experts.name):
                 experts.build([None, width])
         super().build(input_shape)
 
-    def _offset_seed(self, offset: int) -> int | None:
-        return None if self.seed is None else self.seed + offset
-
     def all_domains(
         self, own: tf.Tensor, shared: tf.Tensor, training: bool
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes all domains at once, for a level below the last.
+        """Inputs of the domains, [T, n] for all or [T, D, n], and of the shared part -> the same.
 
-        Args:
-            own: inputs of the domains, [T, n] for all or [T, D, n].
-            shared: input of the shared part, [T, n].
-            training: whether dropout is active.
-
-        Returns:
-            The extraction of each domain, float32 [T, D, h], and of the shared part, [T, h].
+        Returns what each extracts, float32 [T, D, h] and [T, h], in a level below the last.
         """
         per_domain = len(own.shape) == 3
         inputs = tf.repeat(own, self.num_domain_experts, axis=1) if per_domain else own
@@ -137,17 +108,9 @@ class _Level(tf.keras.layers.Layer):
         mask: tf.Tensor,
         training: bool,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Computes the domain of each list only.
+        """Computes the domain of each list only, from inputs [B, L, n] as in `all_domains`.
 
-        Args:
-            own: inputs of the lists' domains, [B, L, n].
-            shared: input of the shared part, [B, L, n].
-            domains: int32 [B].
-            mask: bool [B, L].
-            training: whether dropout is active.
-
-        Returns:
-            The extraction, float32 [B, L, h], and the gate's weights [B, L, m + s].
+        Returns what it extracts, float32 [B, L, h], and the gate's weights [B, L, m + s].
         """
         count = self.num_domain_experts
         selected = domains[:, tf.newaxis] * count + tf.range(count)
@@ -159,15 +122,9 @@ class _Level(tf.keras.layers.Layer):
         return tf.einsum("ble,bleh->blh", weights, outputs), weights
 
     def routing(self, weights: tf.Tensor, domains: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Names the experts behind gate weights.
+        """Names the experts behind gate weights [..., m + s], heaviest first.
 
-        Args:
-            weights: [..., m + s].
-            domains: int32, broadcast to the leading axes of `weights`.
-
-        Returns:
-            `expert_ids` int32 and `expert_weights`, [..., m + s], heaviest first. Ids count the
-            experts of domain 0, those of domain 1, ..., then the shared ones.
+        IDs count the experts of domain 0, those of domain 1, ..., then the shared ones.
         """
         m, s = self.num_domain_experts, self.num_shared_experts
         of_domain = domains[..., tf.newaxis] * m + tf.range(m)
@@ -255,27 +212,20 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        for name, count in (
-            ("num_domains", num_domains),
-            ("num_domain_experts", num_domain_experts),
-            ("num_shared_experts", num_shared_experts),
-        ):
-            if count < 1:
-                raise ValueError(f"{name} must be >= 1. Received: {name}={count}")
-        self.num_domains, self.num_levels = num_domains, num_levels
-        self.num_domain_experts, self.num_shared_experts = num_domain_experts, num_shared_experts
-        self.hidden_dims, self.tower_hidden_dims = tuple(hidden_dims), tuple(tower_hidden_dims)
-        self.activation, self.dropout, self.seed = activation, dropout, seed
-        self.num_outputs = num_outputs
-        common: dict[str, Any] = {"activation": activation, "dropout": dropout}
+        self.keep(locals())
+        experts = {
+            "num_domain_experts": num_domain_experts,
+            "num_shared_experts": num_shared_experts,
+        }
+        check_counts(num_domains=num_domains, **experts)
+        common: dict[str, Any] = {"activation": self.activation, "dropout": dropout}
         self.levels = [
             _Level(
                 num_domains,
-                num_domain_experts,
-                num_shared_experts,
+                **experts,
                 last=number == num_levels - 1,
                 towers={**common, "hidden_dims": dims},
-                seed=None if seed is None else seed + 1000 * number,
+                seed=self.offset_seed(1000 * number),
                 name=f"level_{number}",
                 dtype=self.dtype_policy,
             )
@@ -284,7 +234,7 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
         self.towers = ExpertTowers(
             num_domains,
             tower_hidden_dims,
-            seed=None if seed is None else seed + 500,
+            seed=self.offset_seed(500),
             num_outputs=num_outputs,
             name="towers",
             dtype=self.dtype_policy,
@@ -315,13 +265,7 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
         mask: tf.Tensor | None = None,
         training: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Scores the valid items for the domain of their list.
-
-        Args:
-            inputs: [B, L, n].
-            domains: int32 [B].
-            mask: bool [B, L], True at valid items; None takes every item as valid.
-            training: whether dropout and the metric are active.
+        """Scores the valid items [B, L, n] for the domain of their list, int32 [B].
 
         Returns:
             `logits` float32 [B, L], 0 at padded items; several outputs are the last axis.

@@ -56,18 +56,10 @@ class PositionBiasTower(Configured, tf.keras.layers.Layer):
     ):
         # A half-precision position would be rounded.
         super().__init__(autocast=False, **kwargs)
-        self.num_tasks = num_tasks
-        self.max_positions = max_positions
-        self.hidden_dim = hidden_dim
-        self.dropout = dropout
-        self.seed = seed
         # Embeddings far apart: terms of different positions are learned apart, within few steps.
-        wide = tf.keras.initializers.RandomNormal(stddev=1.0)
-        self.embeddings_initializer = tf.keras.initializers.get(embeddings_initializer or wide)
-        self.kernel_initializer = tf.keras.initializers.get(kernel_initializer)
-        self.output_initializer = tf.keras.initializers.get(output_initializer)
-        self.embeddings_regularizer = tf.keras.regularizers.get(embeddings_regularizer)
-        self.kernel_regularizer = tf.keras.regularizers.get(kernel_regularizer)
+        if embeddings_initializer is None:
+            embeddings_initializer = tf.keras.initializers.RandomNormal(stddev=1.0)
+        self.keep(locals())
         self.drop = tf.keras.layers.Dropout(dropout, seed=seed, dtype="float32")
         self.project = tf.keras.layers.Dense(
             hidden_dim,
@@ -100,16 +92,10 @@ class PositionBiasTower(Configured, tf.keras.layers.Layer):
         mask: tf.Tensor | None = None,
         training: bool = False,
     ) -> tf.Tensor:
-        """Computes the terms.
+        """Positions [B, L] from 1, and x [B, L, n] or None -> terms, float32 [B, L, num_tasks].
 
-        Args:
-            positions: [B, L], from 1; below 1 for a missing one.
-            presentation: x, [B, L, n]; None for none.
-            mask: bool [B, L], True at valid items; None takes every item as valid.
-            training: whether lists are dropped.
-
-        Returns:
-            float32 [B, L, num_tasks], 0 at padded items.
+        A missing position is below 1. Terms are 0 outside of `mask` and, in training, in dropped
+        lists.
         """
         rows = tf.cast(tf.clip_by_value(positions, 0, self.max_positions), tf.int32)
         hidden = tf.cast(tf.gather(self.embeddings, rows), self.compute_dtype)

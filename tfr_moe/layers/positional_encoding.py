@@ -12,13 +12,7 @@ PositionalEncoding = Literal["none", "fixed", "learned"]
 
 
 def positions_in_list(mask: tf.Tensor) -> tf.Tensor:
-    """The position of each valid item among the valid items of its list, from 0.
-
-    Args:
-        mask: bool [B, L].
-
-    Returns:
-        int32 [B, L]; undefined at padded items.
+    """The position of each valid item among those of its list, from 0; undefined at padded items.
 
     Example:
         >>> positions_in_list(tf.constant([[True, False, True, True]])).numpy().tolist()
@@ -33,12 +27,7 @@ def sinusoidal_encoding(positions: tf.Tensor, width: int) -> tf.Tensor:
     $$ PE_{(pos, 2i)} = \sin(pos / 10000^{2i/d}), \qquad
        PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d}) $$
 
-    Args:
-        positions: int [...].
-        width: d; an odd one omits the last cosine.
-
-    Returns:
-        float32 [..., d].
+    of positions [...] -> float32 [..., d]; an odd width d omits the last cosine.
 
     Example:
         >>> sinusoidal_encoding(tf.constant([0, 1]), 2).numpy().astype(float).round(3).tolist()
@@ -85,11 +74,7 @@ class PositionEncoding(Configured, tf.keras.layers.Layer):
         kinds = get_args(PositionalEncoding)[1:]
         if kind not in kinds:
             raise ValueError(f"kind must be {' or '.join(kinds)}. Received: kind={kind!r}")
-        self.kind = kind
-        self.max_positions = max_positions
-        self.seed = seed
-        self.embeddings_initializer = tf.keras.initializers.get(embeddings_initializer)
-        self.embeddings_regularizer = tf.keras.regularizers.get(embeddings_regularizer)
+        self.keep(locals())
 
     def build(self, input_shape: Any) -> None:
         """Creates the learned embeddings [max_positions, n]."""
@@ -103,15 +88,7 @@ class PositionEncoding(Configured, tf.keras.layers.Layer):
         super().build(input_shape)
 
     def call(self, inputs: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        """Adds the encoding.
-
-        Args:
-            inputs: [B, L, n] vectors.
-            positions: int [B, L], from 0.
-
-        Returns:
-            [B, L, n].
-        """
+        """Vectors [B, L, n] and positions, int [B, L] from 0 -> [B, L, n]."""
         if self.kind == "fixed":
             encoding = sinusoidal_encoding(positions, inputs.shape[-1])
         else:

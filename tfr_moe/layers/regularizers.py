@@ -7,8 +7,7 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
 from tfr_moe.layers.distribute import mean_over_items, seed_of_replica
-from tfr_moe.layers.gate_metrics import TrainingMean
-from tfr_moe.layers.gating import GateOutput, NoisyTopKGate
+from tfr_moe.layers.gating import GateOutput, NoisyTopKGate, TrainingMean
 
 
 class _WeightedPenalty(Configured, tf.keras.layers.Layer):
@@ -16,9 +15,9 @@ class _WeightedPenalty(Configured, tf.keras.layers.Layer):
 
     def __init__(self, weight: float = 1e-3, **kwargs: Any):
         super().__init__(**kwargs)
+        self.keep(locals())
         if weight < 0:
             raise ValueError(f"weight must be >= 0. Received: weight={weight}")
-        self.weight = weight
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -52,17 +51,10 @@ class HierarchicalSoftConstraint(_WeightedPenalty):
         num_items: tf.Tensor,
         training: bool = False,
     ) -> tf.Tensor:
-        """Computes HSC and, in training, adds it to the losses.
+        """Computes HSC [...], `...` being B (lists) or B, L (items); training adds it as a loss.
 
-        Args:
-            inference_logits: G^I, [..., N] with `...` = B (lists) or B, L (items).
-            constraint_logits: G^C, [B, N].
-            indices: int32 [..., K], the selected experts.
-            num_items: [...], the number of valid items behind each decision.
-            training: whether to add the loss.
-
-        Returns:
-            HSC, [...].
+        Logits are G^I [..., N] and G^C [B, N], indices those of the selected experts, int32 [...,
+        K], and `num_items` [...] the number of valid items behind each decision.
         """
         inference = tf.nn.softmax(inference_logits)
         # Keras casts the first argument only.
@@ -106,20 +98,16 @@ class ConstraintGate(NoisyTopKGate):
         **kwargs: Any,
     ):
         super().__init__(num_experts, top_k, **{**kwargs, "noisy": False})
-        self.weight, self.metric_name = weight, metric_name
+        self.keep(locals())
         self.hsc = HierarchicalSoftConstraint(weight, name="hsc", dtype="float32")
         self._mean = TrainingMean(name=metric_name)
 
     def constrain(
         self, gate: GateOutput, inputs: tf.Tensor, num_items: tf.Tensor, training: bool
     ) -> None:
-        """Adds HSC between an inference gate and this one, in training.
+        """Adds HSC between the decision of an inference gate and this gate on x^tc, in training.
 
-        Args:
-            gate: the decision of the inference gate, for lists or items.
-            inputs: x^tc, [B, q].
-            num_items: see `HierarchicalSoftConstraint`.
-            training: whether to add the loss.
+        Inputs are [B, q]; for `num_items` see `HierarchicalSoftConstraint`.
         """
         if not self.built:
             # It is called in training only, but its variables belong to every graph.
@@ -136,14 +124,8 @@ def sample_idle_experts(
 ) -> tf.Tensor:
     """Draws D experts uniformly without replacement from those that are not selected.
 
-    Args:
-        indices: int32 [..., K], the selected experts.
-        num_experts: N.
-        num_adversarial: D <= N - K.
-        seed: seed of the draw.
-
-    Returns:
-        int32 [..., D], drawn anew at each call and for each list (or item).
+    `indices` are the selected experts, int32 [..., K]. Returns int32 [..., D], drawn anew at each
+    call and for each list (or item).
 
     Raises:
         ValueError: if D > N - K.
@@ -190,16 +172,10 @@ class AdversarialExpertPenalty(_WeightedPenalty):
         mask: tf.Tensor,
         training: bool = False,
     ) -> tf.Tensor:
-        """Computes AdvLoss and, in training, subtracts it from the losses.
+        """Active logits [B, L, K] and idle ones [B, L, D] -> AdvLoss [B, L].
 
-        Args:
-            active_logits: [B, L, K].
-            idle_logits: [B, L, D].
-            mask: bool [B, L].
-            training: whether to add the loss.
-
-        Returns:
-            AdvLoss, [B, L]; 0 at padded items if their logits are equal.
+        Training subtracts it from the losses, as a mean over the items in `mask`, bool [B, L]. At
+        padded items it is 0 if their logits are equal.
         """
         active = tf.sigmoid(active_logits)[..., :, tf.newaxis]
         # Keras casts the first argument only.

@@ -11,11 +11,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.layers.distribute import mean_over_items
 from tfr_moe.layers.multi_task import (
-    ItemwiseMultiTask,
     MMoE,
     MultiTaskLayer,
     OMoE,
@@ -48,9 +49,9 @@ class L2Constrained(SingleTask):
 
     def __init__(self, num_tasks: int, *args: Any, l2_weight: float = 1e-3, **kwargs: Any):
         super().__init__(num_tasks, *args, **kwargs)
+        self.keep(locals())
         if l2_weight < 0:
             raise ValueError(f"l2_weight must be >= 0. Received: l2_weight={l2_weight}")
-        self.l2_weight = l2_weight
 
     def distance(self) -> tf.Tensor:
         """The squared distance of the parameters, summed over the pairs of tasks."""
@@ -71,7 +72,7 @@ class L2Constrained(SingleTask):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class CrossStitch(ItemwiseMultiTask):
+class CrossStitch(MultiTaskLayer):
     r"""One bottom per task, whose hidden layers are mixed between the tasks.
 
     After hidden layer l of the bottoms a cross-stitch unit mixes the activations of the tasks,
@@ -94,12 +95,12 @@ class CrossStitch(ItemwiseMultiTask):
 
     def __init__(self, num_tasks: int, *args: Any, stitch_self_weight: float = 0.9, **kwargs: Any):
         super().__init__(num_tasks, *args, **kwargs)
+        self.keep(locals())
         if not 0 <= stitch_self_weight <= 1:
             raise ValueError(
                 "stitch_self_weight must be from 0 to 1. "
                 f"Received: stitch_self_weight={stitch_self_weight}"
             )
-        self.stitch_self_weight = stitch_self_weight
         self.bottoms = [
             self._task_networks([width], f"bottom_{depth}", seed_offset=depth, hidden=True)
             for depth, width in enumerate(self.hidden_dims)
@@ -108,16 +109,13 @@ class CrossStitch(ItemwiseMultiTask):
 
     def build(self, input_shape: Any) -> None:
         """Creates one matrix per hidden layer."""
-        others = (1 - self.stitch_self_weight) / max(1, self.num_tasks - 1)
-        matrix = [
-            [(self.stitch_self_weight if j == k else others) for j in range(self.num_tasks)]
-            for k in range(self.num_tasks)
-        ]
-        matrix = [[1.0]] if self.num_tasks == 1 else matrix
+        weight, tasks = self.stitch_self_weight, self.num_tasks
+        others = np.full([tasks, tasks], (1 - weight) / max(1, tasks - 1))
+        matrix = np.where(np.eye(tasks, dtype=bool), 1.0 if tasks == 1 else weight, others)
         self.stitches = [
             self.add_weight(
                 f"stitch_{depth}",
-                [self.num_tasks, self.num_tasks],
+                [tasks, tasks],
                 initializer=tf.keras.initializers.Constant(matrix),
             )
             for depth in range(len(self.hidden_dims))
@@ -133,7 +131,7 @@ class CrossStitch(ItemwiseMultiTask):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class TensorFactorization(ItemwiseMultiTask):
+class TensorFactorization(MultiTaskLayer):
     r"""Bottoms whose weights are slices of a low-rank tensor (Tucker decomposition).
 
     The weights of one layer of all tasks, W in R^{m x n x tasks}, are
@@ -158,12 +156,11 @@ class TensorFactorization(ItemwiseMultiTask):
         self, num_tasks: int, *args: Any, tensor_ranks: Sequence[int] = (16, 16, 2), **kwargs: Any
     ):
         super().__init__(num_tasks, *args, **kwargs)
+        self.keep(locals())
         if len(tensor_ranks) != 3 or min(tensor_ranks) < 1:
             raise ValueError(
                 f"tensor_ranks must be three numbers >= 1. Received: tensor_ranks={tensor_ranks}"
             )
-        self.tensor_ranks = tuple(tensor_ranks)
-        self._activation = tf.keras.activations.get(self.activation)
         self.towers = self._towers()
 
     def build(self, input_shape: Any) -> None:
@@ -180,7 +177,7 @@ class TensorFactorization(ItemwiseMultiTask):
 
         def normal(name: str, shape: Sequence[int], variance: float, offset: int) -> tf.Variable:
             # A sum over r terms of a factor with variance 1 / r keeps the variance of the core.
-            seed = self._offset_seed(10 * depth + offset)
+            seed = self.offset_seed(10 * depth + offset)
             initializer = tf.keras.initializers.RandomNormal(stddev=variance**0.5, seed=seed)
             return self.add_weight(f"{name}_{depth}", shape, initializer=initializer)
 
@@ -203,9 +200,9 @@ class TensorFactorization(ItemwiseMultiTask):
         for depth, layer in enumerate(self.factors):
             kernel = tf.cast(self.kernel(depth), rows.dtype)
             bias = tf.cast(layer["bias"], rows.dtype)[:, tf.newaxis]
-            hidden = self._activation(tf.matmul(hidden, kernel) + bias)
+            hidden = self.activation(tf.matmul(hidden, kernel) + bias)
             if training and self.dropout > 0:
-                hidden = tf.nn.dropout(hidden, self.dropout, seed=self._offset_seed(depth))
+                hidden = tf.nn.dropout(hidden, self.dropout, seed=self.offset_seed(depth))
         return self.towers(tf.transpose(hidden, [1, 0, 2]), training=training)
 
 

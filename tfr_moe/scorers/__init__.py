@@ -11,8 +11,15 @@ from tfr_moe.scorers.multitask import (
 )
 from tfr_moe.scorers.registry import create
 from tfr_moe.scorers.reranking import DLCMScorer, PRMScorer
-from tfr_moe.scorers.tower import TowerScorer, WideTowerScorer, tower_parameters, widened_dims
-from tfr_moe.scorers.wide_deep import ClickModelScorer, WideDeepScorer, vector_model
+from tfr_moe.scorers.tower import (
+    ClickModelScorer,
+    TowerScorer,
+    WideDeepScorer,
+    WideTowerScorer,
+    tower_parameters,
+    vector_model,
+    widened_dims,
+)
 
 __all__ = [
     "CategoryMMoEScorer",

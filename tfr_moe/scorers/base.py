@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf, tfr
-from tfr_moe.errors import UserError
 from tfr_moe.layers.attention import SelfAttentionEncoder
-from tfr_moe.layers.base import Configured, arguments_of
-from tfr_moe.layers.category_head import CategoryHead
+from tfr_moe.layers.base import Configured, plain
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
 from tfr_moe.schema import MASK, FeatureSchema, FeatureTables
 
@@ -18,8 +18,6 @@ FEATURES = "features"
 """Name of the layer that encodes the features."""
 TRUNK = "trunk"
 """Name of the self-attention encoder, in a model that has one."""
-CATEGORY_HEAD = "category_head"
-"""Name of the linear scores by category, in a model that has them."""
 ROUTING = "routing"
 """Name of the layer that holds the gates' choices, in a model with experts."""
 
@@ -41,13 +39,12 @@ class Scores(NamedTuple):
 
     Attributes:
         logits: [B, L], or with several outputs or tasks [B, L, ...].
-        routing: the choice of each gate by its task, "" for a gate of all tasks; empty without
-            experts.
+        routing: the choice of each gate, as `routing_in` has it; empty without experts.
         num_experts: number of experts that the ids refer to.
     """
 
     logits: tf.Tensor
-    routing: Mapping[str, Routing] = {}
+    routing: Mapping[str, tf.Tensor] = {}
     num_experts: int = 0
 
     @classmethod
@@ -55,7 +52,7 @@ class Scores(NamedTuple):
         """Scores of a layer that returns logits, or a dict of logits and routing."""
         if not isinstance(outputs, Mapping):
             return cls(outputs)
-        return cls(outputs["logits"], routing_of(outputs), num_experts)
+        return cls(outputs["logits"], routing_in(outputs), num_experts)
 
 
 def routing_of(outputs: Mapping[str, Any]) -> dict[str, Routing]:
@@ -74,14 +71,9 @@ def routing_of(outputs: Mapping[str, Any]) -> dict[str, Routing]:
     }
 
 
-def name_routing(routing: Mapping[str, Routing]) -> dict[str, tf.Tensor]:
-    """The inverse of `routing_of`: `expert_ids[_<task>]` and `expert_weights[_<task>]`."""
-    named = {}
-    for task, choice in routing.items():
-        suffix = f"_{task}" if task else ""
-        named[f"expert_ids{suffix}"] = choice.expert_ids
-        named[f"expert_weights{suffix}"] = choice.expert_weights
-    return named
+def routing_in(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """`expert_ids[_<task>]` and `expert_weights[_<task>]` in the outputs of a layer or a model."""
+    return {n: v for n, v in outputs.items() if n.startswith(Routing._fields)}
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -94,18 +86,20 @@ class RoutedScores(Configured, tf.keras.layers.Layer):
 
     def __init__(self, num_experts: int, **kwargs: Any):
         super().__init__(**kwargs)
-        self.num_experts = num_experts
+        self.keep(locals())
 
     def call(self, outputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """`logits` and the routing by the names of `name_routing`."""
+        """Returns `logits` and the routing by name."""
         return dict(outputs)
 
 
+@dataclass(eq=False)
 class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
     """A TFR scorer over raw features: encodes them by the schema, then scores.
 
-    Subclasses implement `score`. A scorer holds no variables; each call makes new layers, which
-    TFR's model builder requires under a distribution strategy.
+    Subclasses implement `score`, and have further arguments as fields of a dataclass. A scorer
+    holds no variables; each call makes new layers, which TFR's model builder requires under a
+    distribution strategy.
 
     Args:
         schema: the schema of the data.
@@ -121,55 +115,38 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
             each item is scored in the context of its list; None for none.
         ignored_features: features that are left out of the items' vectors, for ablations.
         list_relative: see `FeatureEncoder`.
-        category_head: adds a `CategoryHead` over the features to the logits.
 
     Raises:
-        UserError: if the schema lacks one of `ignored_features`, or the hierarchy of a
-            `category_head`.
+        UserError: if the schema lacks one of `ignored_features`.
     """
 
-    def __init__(
-        self,
-        schema: FeatureSchema,
-        tables: FeatureTables,
-        embedding_dim: int = 16,
-        embedding_l2: float = 0.0,
-        expert_hidden_dims: tuple[int, ...] = (1024, 512, 256),
-        activation: str = "relu",
-        dropout: float = 0.0,
-        seed: int | None = None,
-        num_outputs: int = 1,
-        trunk: Mapping[str, Any] | None = None,
-        ignored_features: Sequence[str] = (),
-        list_relative: bool = False,
-        category_head: bool = False,
-    ):
-        self.schema = schema
-        self.tables = tables
-        self.embedding_dim = embedding_dim
-        self.embedding_l2 = embedding_l2
-        self.expert_hidden_dims = tuple(expert_hidden_dims)
-        self.activation = activation
-        self.dropout = dropout
-        self.seed = seed
-        self.num_outputs = num_outputs
-        self.trunk = None if trunk is None else dict(trunk)
-        self.ignored_features = tuple(ignored_features)
-        self.list_relative = list_relative
-        self.category_head = category_head
-        if category_head and schema.hierarchy is None:
-            raise UserError("category_head: the schema names no `hierarchy`")
+    schema: FeatureSchema
+    tables: FeatureTables
+    embedding_dim: int = 16
+    embedding_l2: float = 0.0
+    expert_hidden_dims: tuple[int, ...] = (1024, 512, 256)
+    activation: str = "relu"
+    dropout: float = 0.0
+    seed: int | None = None
+    num_outputs: int = 1
+    trunk: Mapping[str, Any] | None = None
+    ignored_features: Sequence[str] = ()
+    list_relative: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks the arguments against the schema."""
         for name in self.ignored_features:
-            schema.feature(name)
+            self.schema.feature(name)
+
+    def arguments(self, *names: str) -> dict[str, Any]:
+        """Some of the arguments, for a layer that has them too."""
+        return {name: getattr(self, name) for name in names}
 
     @abc.abstractmethod
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """Computes the logits, and the routing where there are experts.
 
-        Args:
-            features: encoded features; items [B, L, input_width].
-            mask: bool [B, L], True at valid items.
-            input_width: static width of the items' vectors.
+        Items of the encoded features are [B, L, input_width], `mask` is bool [B, L].
         """
 
     def of_lists(self, context_features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -178,7 +155,7 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
 
     def left_out(self) -> tuple[str, ...]:
         """The features that are not part of X."""
-        return self.ignored_features
+        return tuple(self.ignored_features)
 
     def encoder(
         self, schema: FeatureSchema, embedding_dim: int, name: str = FEATURES
@@ -212,27 +189,18 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
             width = items.shape[-1]
         context = {**features.context, **self.of_lists(context_features)}
         scores = self.score(EncodedFeatures(items, context), mask, width)
-        logits = scores.logits
-        if self.category_head:
-            sizes = encoder.category_sizes()
-            head = CategoryHead(sizes[0], sizes[1], self.num_outputs, name=CATEGORY_HEAD)
-            logits += head(features.items, features.categories, mask=mask)
         if not scores.routing:
-            return logits
+            return scores.logits
         routed = RoutedScores(scores.num_experts, name=ROUTING, dtype="float32")
-        return routed({"logits": logits, **name_routing(scores.routing)})["logits"]
+        return routed({"logits": scores.logits, **scores.routing})["logits"]
 
     def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, each an attribute of that name, ready for JSON."""
-        classes = type(self).mro()
-        classes = classes[: classes.index(FeatureScorer) + 1]
+        """The constructor's arguments, ready for JSON."""
+        names = [field.name for field in dataclasses.fields(self) if field.init]
         return {
+            **{name: plain(name, getattr(self, name)) for name in names},
             "schema": self.schema.as_dict(),
-            "tables": {
-                "statistics": self.tables.statistics,
-                "vocabularies": dict(self.tables.vocabularies),
-            },
-            **arguments_of(self, classes, skip=("schema", "tables")),
+            "tables": plain("tables", self.tables._asdict()),
         }
 
     @classmethod
@@ -297,4 +265,4 @@ def explanation_model(model: tf.keras.Model) -> tf.keras.Model | None:
     if routed is None:
         return None
     scores = model.output if isinstance(model.output, dict) else {"logits": model.output}
-    return tf.keras.Model(model.input, {**scores, **name_routing(routing_of(routed.output))})
+    return tf.keras.Model(model.input, {**scores, **routing_in(routed.output)})

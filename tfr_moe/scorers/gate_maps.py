@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK, FeatureSchema
-from tfr_moe.scorers.base import explanation_model, name_routing, num_experts, routing_of
+from tfr_moe.scorers.base import explanation_model, num_experts, routing_in, routing_of
 
 Array = NDArray[Any]
 
@@ -26,8 +26,7 @@ class GateBatch(NamedTuple):
         ids: int [B, K], or [B, L, K] for a gate per item.
         weights: of the same shape.
         mask: bool [B, L], True at items.
-        parents: [B] names of top categories, None without a hierarchy.
-        children: [B] names of their sub-categories, None without a hierarchy.
+        parents: [B] top categories, None without a hierarchy; `children` their sub-categories.
     """
 
     ids: Array
@@ -46,15 +45,12 @@ class CategoryGate:
         child: the sub-category, empty for the top category as a whole.
         lists: number of lists.
         weights: [N] mean weight of each expert over the lists.
-        similarity: mean cosine between the gates of the top category's sub-categories; None for a
-            sub-category, or for fewer than two.
     """
 
     parent: str
     child: str
     lists: int
     weights: list[float]
-    similarity: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,6 @@ class GateReport:
         items: number of items.
         utilisation: u, [N]; sums to 1.
         load: [N]; sums to K.
-        importance_variation: the squared coefficient of variation of u.
         dead: the experts with u_i < 0.01 / N.
         entropy: H in nats; at most ln K.
         top_categories: mean gates of the top categories, by decreasing number of lists.
@@ -90,7 +85,6 @@ class GateReport:
     items: int
     utilisation: list[float]
     load: list[float]
-    importance_variation: float
     dead: list[int]
     entropy: float
     top_categories: list[CategoryGate]
@@ -168,8 +162,7 @@ class GateMap:
     def report(self) -> GateReport:
         """The report over all batches."""
         share = self._weight / max(self._weight.sum(), 1e-12)
-        mean = share.mean()
-        within, between = self._similarities()
+        tops, subs, within, between = self._categories()
         return GateReport(
             num_experts=self._num_experts,
             top_k=self._top_k,
@@ -177,52 +170,41 @@ class GateMap:
             items=self._items,
             utilisation=share.tolist(),
             load=(self._chosen / max(self._items, 1)).tolist(),
-            importance_variation=float(share.var() / mean**2) if mean else 0.0,
             dead=np.flatnonzero(share < DEAD_SHARE / self._num_experts).tolist(),
             entropy=self._entropy / max(self._items, 1),
-            top_categories=self._tops(),
-            sub_categories=self._subs(),
+            top_categories=tops,
+            sub_categories=subs,
             within_category_similarity=within,
             between_category_similarity=between,
         )
 
-    def _by_parent(self) -> dict[str, Array]:
-        """Per top category the sums of its sub-categories, [children, N + 1], lists last."""
-        by_parent: dict[str, list[Array]] = {}
-        for (parent, _), row in self._gates.items():
-            by_parent.setdefault(parent, []).append(row)
-        rows = {parent: np.stack(children) for parent, children in by_parent.items()}
-        return dict(sorted(rows.items(), key=lambda entry: -entry[1][:, -1].sum()))
-
-    def _tops(self) -> list[CategoryGate]:
-        tops = []
-        for parent, rows in self._by_parent().items():
-            total = rows.sum(axis=0)
-            cosines, pairs = _pairs(rows[:, :-1])
-            means = (total[:-1] / total[-1]).tolist()
-            similarity = cosines / pairs if pairs else None
-            tops.append(CategoryGate(parent, "", int(total[-1]), means, similarity))
-        return tops
-
-    def _subs(self) -> list[CategoryGate]:
-        order = {parent: index for index, parent in enumerate(self._by_parent())}
-        gates = sorted(self._gates.items(), key=lambda entry: (order[entry[0][0]], -entry[1][-1]))
-        return [
-            CategoryGate(parent, child, int(row[-1]), (row[:-1] / row[-1]).tolist())
-            for (parent, child), row in gates
-        ]
-
-    def _similarities(self) -> tuple[float | None, float | None]:
-        parts = [_pairs(rows[:, :-1]) for rows in self._by_parent().values()]
-        if not parts:
-            return None, None
-        within, pairs_within = (sum(part) for part in zip(*parts, strict=True))
-        total, pairs = _pairs(np.stack([row[:-1] for row in self._gates.values()]))
-        pairs_between = pairs - pairs_within
+    def _categories(
+        self,
+    ) -> tuple[list[CategoryGate], list[CategoryGate], float | None, float | None]:
+        """Gates of top and sub-categories, and their similarity within and between the former."""
+        by_parent: dict[str, dict[str, Array]] = {}
+        for (parent, child), row in self._gates.items():
+            by_parent.setdefault(parent, {})[child] = row
+        sums = {parent: np.stack([*rows.values()]) for parent, rows in by_parent.items()}
+        tops, subs = [], []
+        within, pairs_within = 0.0, 0
+        for parent in sorted(sums, key=lambda parent: -sums[parent][:, -1].sum()):
+            cosines, pairs = _pairs(sums[parent][:, :-1])
+            within, pairs_within = within + cosines, pairs_within + pairs
+            tops.append(_gate(parent, "", sums[parent].sum(axis=0)))
+            children = sorted(by_parent[parent].items(), key=lambda entry: -entry[1][-1])
+            subs += [_gate(parent, child, row) for child, row in children]
+        total, pairs = _pairs(np.stack([*self._gates.values()])[:, :-1]) if subs else (0.0, 0)
         return (
+            tops,
+            subs,
             within / pairs_within if pairs_within else None,
-            (total - within) / pairs_between if pairs_between else None,
+            (total - within) / (pairs - pairs_within) if pairs > pairs_within else None,
         )
+
+
+def _gate(parent: str, child: str, row: Array) -> CategoryGate:
+    return CategoryGate(parent, child, int(row[-1]), (row[:-1] / row[-1]).tolist())
 
 
 def _names(tensor: tf.Tensor) -> Array:
@@ -236,18 +218,13 @@ def gate_choices(
 ) -> Iterator[dict[str, GateBatch]]:
     """Runs the gates of a model over a data set, without the towers.
 
-    Args:
-        model: a model of a `FeatureScorer`; nothing is yielded without experts.
-        dataset: elements that begin with raw features, such as those of `build_evaluation_dataset`.
-        schema: has the hierarchy.
-
-    Yields:
-        Per element the choices by the task of the gate, "" for a gate of all tasks.
+    Yields for each element, which begins with raw features, the choices by the task of the gate, ""
+    for a gate of all tasks; nothing without experts.
     """
     explained = explanation_model(model)
     if explained is None:
         return
-    gates = tf.keras.Model(explained.input, name_routing(routing_of(explained.output)))
+    gates = tf.keras.Model(explained.input, routing_in(explained.output))
 
     @tf.function(input_signature=[dataset.element_spec[0]], autograph=False)
     def route(features: Any) -> Any:

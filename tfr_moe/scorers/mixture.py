@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
@@ -10,7 +11,6 @@ from tfr_moe.layers.dispatch import DEFAULT_CAPACITY
 from tfr_moe.layers.experts import Dispatch
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
-from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import FeatureScorer, Scores
 
 ALL_FEATURES = "all"
@@ -19,17 +19,19 @@ MIXTURE = "mixture"
 _OF_LAYER = (
     *("num_experts", "top_k", "num_adversarial", "hsc_weight", "adversarial_weight"),
     *("importance_weight", "gate_learning_rate_multiplier", "noisy_gate"),
-    *("gate_residual", "shared_expert"),
-    *("dispatch", "expert_capacity", "jit_compile"),
+    *("gate_residual", "shared_expert", "dispatch", "expert_capacity"),
+    *("expert_hidden_dims", "activation", "dropout", "seed", "num_outputs"),
 )
+"""Arguments that are those of `CategoryMixtureOfExperts`."""
 
 
+@dataclass(eq=False, kw_only=True)
 class MixtureScorer(FeatureScorer):
     """`moe`, `adv_moe`, `hsc_moe`, `adv_hsc_moe`: experts selected by the category of the list.
 
+    Args are those of `FeatureScorer`, and:
+
     Args:
-        schema: the schema of the data.
-        tables: statistics and vocabularies of its training split.
         gate_features: inputs of the inference gate: names of context features (None: the child
             category, the best of Table VII of the paper), or `("all",)` for all of X, which makes a
             gate per item.
@@ -43,39 +45,32 @@ class MixtureScorer(FeatureScorer):
         noisy_gate: whether the gate adds noise in training.
         gate_residual: see `CategoryMixtureOfExperts`.
         shared_expert: see `CategoryMixtureOfExperts`.
-        dispatch: `auto`, `sorted` or `grouped`, see `ExpertTowers`, like the next two.
+        dispatch: `auto`, `sorted` or `grouped`, see `ExpertTowers`.
         expert_capacity: slots of a group under `grouped`.
-        jit_compile: whether XLA compiles the experts in training.
-        **kwargs: see `FeatureScorer`.
 
     Raises:
         UserError: if the schema names no hierarchy or `gate_features` holds no context feature.
     """
 
-    def __init__(
-        self,
-        schema: FeatureSchema,
-        tables: FeatureTables,
-        *,
-        gate_features: tuple[str, ...] | None = None,
-        num_experts: int = 20,
-        top_k: int = 2,
-        num_adversarial: int = 1,
-        hsc_weight: float | None = 0.1,
-        adversarial_weight: float = 1e-3,
-        importance_weight: float = 0.01,
-        gate_learning_rate_multiplier: float = 5.0,
-        noisy_gate: bool = True,
-        gate_residual: bool = True,
-        shared_expert: bool = True,
-        dispatch: Dispatch = "auto",
-        expert_capacity: int = DEFAULT_CAPACITY,
-        jit_compile: bool = False,
-        **kwargs: Any,
-    ):
-        super().__init__(schema, tables, **kwargs)
-        hierarchy = schema.hierarchy
-        needs_hierarchy = gate_features is None or hsc_weight is not None or gate_residual
+    gate_features: Sequence[str] | None = None
+    num_experts: int = 20
+    top_k: int = 2
+    num_adversarial: int = 1
+    hsc_weight: float | None = 0.1
+    adversarial_weight: float = 1e-3
+    importance_weight: float = 0.01
+    gate_learning_rate_multiplier: float = 5.0
+    noisy_gate: bool = True
+    gate_residual: bool = True
+    shared_expert: bool = True
+    dispatch: Dispatch = "auto"
+    expert_capacity: int = DEFAULT_CAPACITY
+
+    def __post_init__(self) -> None:
+        """Checks the arguments against the schema."""
+        super().__post_init__()
+        hierarchy, gate_features = self.schema.hierarchy, self.gate_features
+        needs_hierarchy = gate_features is None or self.hsc_weight is not None or self.gate_residual
         if hierarchy is None and needs_hierarchy:
             raise UserError(
                 "schema: a mixture needs `hierarchy` with its child and parent category; only moe "
@@ -84,38 +79,17 @@ class MixtureScorer(FeatureScorer):
         if gate_features is None and hierarchy is not None:
             gate_features = (hierarchy.child,)
         self.gate_features = tuple(gate_features or ())
-        known = [f.name for f in schema.select("context")]
+        known = [f.name for f in self.schema.select("context")]
+        allowed = f"allowed: {', '.join(known)}, or {ALL_FEATURES!r} alone"
         if not self.gate_features:
-            raise UserError(
-                f"gate_features: names no feature; allowed: {', '.join(known)}, "
-                f"or {ALL_FEATURES!r} alone"
-            )
+            raise UserError(f"gate_features: names no feature; {allowed}")
         for name in self.gate_features:
             if name not in known and self.gate_features != (ALL_FEATURES,):
-                raise UserError(
-                    f"gate_features: {name!r} is not a context feature; allowed: "
-                    f"{', '.join(known)}, or {ALL_FEATURES!r} alone"
-                )
-        self.num_experts, self.top_k, self.num_adversarial = num_experts, top_k, num_adversarial
-        self.hsc_weight, self.adversarial_weight = hsc_weight, adversarial_weight
-        self.importance_weight = importance_weight
-        self.gate_learning_rate_multiplier = gate_learning_rate_multiplier
-        self.noisy_gate, self.gate_residual = noisy_gate, gate_residual
-        self.shared_expert = shared_expert
-        self.dispatch, self.expert_capacity = dispatch, expert_capacity
-        self.jit_compile = jit_compile
+                raise UserError(f"gate_features: {name!r} is not a context feature; {allowed}")
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""
-        mixture = CategoryMixtureOfExperts(
-            expert_hidden_dims=self.expert_hidden_dims,
-            activation=self.activation,
-            dropout=self.dropout,
-            seed=self.seed,
-            num_outputs=self.num_outputs,
-            name=MIXTURE,
-            **{name: getattr(self, name) for name in _OF_LAYER},
-        )
+        mixture = CategoryMixtureOfExperts(**self.arguments(*_OF_LAYER), name=MIXTURE)
         hierarchy = self.schema.hierarchy
         outputs = mixture(
             features.items,
@@ -128,5 +102,5 @@ class MixtureScorer(FeatureScorer):
     def _gate_inputs(self, features: EncodedFeatures) -> tf.Tensor:
         if self.gate_features == (ALL_FEATURES,):
             return features.items
-        blocks = [features.context[name] for name in self.gate_features]
+        blocks = [features.context[name] for name in self.gate_features or ()]
         return blocks[0] if len(blocks) == 1 else tf.concat(blocks, axis=-1)

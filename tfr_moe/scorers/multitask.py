@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,18 @@ from tfr_moe.errors import UserError
 from tfr_moe.layers.category_groups import CategoryGroups
 from tfr_moe.layers.category_mmoe import CategoryMMoE
 from tfr_moe.layers.features import EncodedFeatures
-from tfr_moe.layers.task_scores import Combination, CombinedScore, TaskScores
+from tfr_moe.layers.outputs import Combination, CombinedScore, TaskScores
 from tfr_moe.layers.task_sharing import MULTITASK
 from tfr_moe.schema import FeatureSchema, FeatureTables
-from tfr_moe.scorers.base import FEATURES, ROUTING, TRUNK, FeatureScorer, Routing, Scores
+from tfr_moe.scorers.base import (
+    FEATURES,
+    ROUTING,
+    TRUNK,
+    FeatureScorer,
+    Routing,
+    Scores,
+    routing_of,
+)
 
 COMBINED = "combined_score"
 """Name of the layer that combines the scores of the tasks."""
@@ -27,11 +36,7 @@ _SETTINGS = {
     "omoe": ("num_experts",),
     "mmoe": ("num_experts",),
     "category_mmoe": (
-        "num_experts",
-        "top_k",
-        "hsc_weight",
-        "gate_learning_rate_multiplier",
-        "noisy_gate",
+        *("num_experts", "top_k", "hsc_weight", "gate_learning_rate_multiplier", "noisy_gate"),
     ),
 }
 
@@ -40,11 +45,7 @@ SCORES = "scores"
 
 
 def top_categories(schema: FeatureSchema, tables: FeatureTables) -> tuple[str, list[str]]:
-    """The feature of the parent category, and its vocabulary from most to least frequent.
-
-    Raises:
-        UserError: without a hierarchy or a vocabulary.
-    """
+    """The feature of the parent category, and its vocabulary from most to least frequent."""
     if schema.hierarchy is None:
         raise UserError("category_groups: the schema has no `hierarchy` with a parent category")
     parent = schema.hierarchy.parent
@@ -111,16 +112,16 @@ def groups_of_categories(
     return tuple(map(tuple, groups))
 
 
+@dataclass(eq=False, kw_only=True)
 class MultiTaskScorer(FeatureScorer):
     """`single_task` to `mmoe`: one model with a score for each task.
 
     The model returns a dict of logits [B, L] by task, as TFR's MultiTaskPipeline and Keras' `fit`
     expect it. With `category_groups`, and for a single task, it returns logits [B, L]. Logits of
     tasks with several outputs, one per grade (`tfr_moe.layers.outputs`), are [B, L, M].
+    Args are those of `FeatureScorer`, and:
 
     Args:
-        schema: see `FeatureScorer`.
-        tables: see `FeatureScorer`.
         network: a name of `tfr_moe.layers.MULTITASK`.
         tasks: per label the task that it is conditioned on or None (see `TaskScores`); None takes
             all labels of the schema, without conditions.
@@ -136,96 +137,79 @@ class MultiTaskScorer(FeatureScorer):
         l2_weight: see `L2Constrained`.
         stitch_self_weight: see `CrossStitch`.
         tensor_ranks: see `TensorFactorization`.
-        **kwargs: see `FeatureScorer`.
 
     Raises:
         UserError: for an unknown network or group, or a task with the name of a layer of the model.
     """
 
-    def __init__(
-        self,
-        schema: FeatureSchema,
-        tables: FeatureTables,
-        *args: Any,
-        network: str = "mmoe",
-        tasks: Mapping[str, str | None] | None = None,
-        category_groups: int | Sequence[Sequence[str]] | None = None,
-        tower_hidden_dims: tuple[int, ...] = (64,),
-        ordinal_tasks: Sequence[str] | None = None,
-        num_experts: int = 8,
-        l2_weight: float = 1e-3,
-        stitch_self_weight: float = 0.9,
-        tensor_ranks: tuple[int, int, int] = (16, 16, 2),
-        **kwargs: Any,
-    ):
-        super().__init__(schema, tables, *args, **kwargs)
-        if network not in (*MULTITASK, "category_mmoe"):
-            raise UserError(f"network {network!r} is unknown; available: {', '.join(MULTITASK)}")
-        self.network = network
-        self.tasks = dict(tasks or dict.fromkeys(schema.labels))
+    network: str = "mmoe"
+    tasks: Mapping[str, str | None] | None = None
+    category_groups: int | Sequence[Sequence[str]] | None = None
+    tower_hidden_dims: tuple[int, ...] = (64,)
+    ordinal_tasks: Sequence[str] | None = None
+    num_experts: int = 8
+    l2_weight: float = 1e-3
+    stitch_self_weight: float = 0.9
+    tensor_ranks: tuple[int, int, int] = (16, 16, 2)
+
+    def __post_init__(self) -> None:
+        """Completes tasks and groups, and checks them."""
+        super().__post_init__()
+        if self.network not in (*MULTITASK, "category_mmoe"):
+            allowed = ", ".join(MULTITASK)
+            raise UserError(f"network {self.network!r} is unknown; available: {allowed}")
+        self.tasks = dict(self.tasks or dict.fromkeys(self.schema.labels))
         for name in self.tasks:
-            if name in (network, *_LAYERS):
+            if name in (self.network, *_LAYERS):
                 raise UserError(f"tasks: {name!r} is the name of a layer and can't be a task")
-        self.category_groups: tuple[tuple[str, ...], ...] | None = None
-        if category_groups is not None:
-            self.category_groups = groups_of_categories(category_groups, schema, tables)
-        self.tower_hidden_dims = tuple(tower_hidden_dims)
-        ordinal = self.tasks if ordinal_tasks is None else ordinal_tasks
-        self.ordinal_tasks = tuple(ordinal) if self.num_outputs > 1 else ()
-        self.num_experts = num_experts
-        self.l2_weight = l2_weight
-        self.stitch_self_weight = stitch_self_weight
-        self.tensor_ranks = tuple(tensor_ranks)
+        self.groups: tuple[tuple[str, ...], ...] = ()
+        if self.category_groups is not None:
+            self.groups = groups_of_categories(self.category_groups, self.schema, self.tables)
+            self.category_groups = self.groups
+        if self.num_outputs == 1:
+            self.ordinal_tasks = ()
+        elif self.ordinal_tasks is None:
+            self.ordinal_tasks = tuple(self.tasks)
 
-    @property
-    def task_names(self) -> list[str]:
-        """The names of the towers."""
-        return [f"group_{i}" for i in range(len(self.category_groups or ()))] or list(self.tasks)
-
-    def network_settings(self) -> dict[str, Any]:
-        """The arguments that only the layer of this network has."""
-        return {name: getattr(self, name) for name in _SETTINGS.get(self.network, ())}
-
-    def layer_settings(self) -> dict[str, Any]:
+    def layer_arguments(self) -> dict[str, Any]:
         """The arguments of the layer."""
+        names = [f"group_{i}" for i in range(len(self.groups))] or list(self.tasks or ())
+        common = ("tower_hidden_dims", "num_outputs", "activation", "dropout", "seed")
         return {
+            **self.arguments(*common, *_SETTINGS.get(self.network, ())),
+            "num_tasks": len(names),
+            "task_names": names,
             "hidden_dims": self.expert_hidden_dims,
-            "tower_hidden_dims": self.tower_hidden_dims,
-            "num_outputs": self.num_outputs,
-            "activation": self.activation,
-            "dropout": self.dropout,
-            "seed": self.seed,
-            "task_names": self.task_names,
-            **self.network_settings(),
+            "name": self.network,
         }
 
     def of_lists(self, context_features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the index of the lists' tasks, where tasks are groups of categories."""
-        if not self.category_groups or self.schema.hierarchy is None:
+        if not self.groups or self.schema.hierarchy is None:
             return {}
         parents = context_features[self.schema.hierarchy.parent]
-        groups = CategoryGroups(self.category_groups, name="category_groups")(parents)
+        groups = CategoryGroups(self.groups, name="category_groups")(parents)
         # Group 0, of all other categories, belongs to the last task.
-        return {_GROUP: tf.math.floormod(groups - 1, len(self.category_groups))}
+        return {_GROUP: tf.math.floormod(groups - 1, len(self.groups))}
 
     def outputs(
         self, features: EncodedFeatures, mask: tf.Tensor, input_width: int
     ) -> tuple[tf.Tensor | dict[str, tf.Tensor], int]:
         """The outputs of a new layer, with logits [B, L, tasks], and its number of experts."""
-        layer = MULTITASK[self.network](
-            len(self.task_names), name=self.network, **self.layer_settings()
-        )
+        layer = MULTITASK[self.network](**self.layer_arguments())
         return layer(features.items, mask=mask), getattr(layer, "num_experts", 0)
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`; logits [B, L, tasks], with groups of categories [B, L]."""
         scores = Scores.of_layer(*self.outputs(features, mask, input_width))
-        if not self.category_groups:
+        if not self.groups:
             return scores
         task, routing = features.context[_GROUP], scores.routing
-        if len(routing) > 1:
-            parts = [tf.stack(part, axis=1) for part in zip(*routing.values(), strict=True)]
-            routing = {"": Routing(*(tf.gather(p, task, axis=1, batch_dims=1) for p in parts))}
+        choices = routing_of(routing).values()
+        if len(choices) > 1:
+            parts = [tf.stack(part, axis=1) for part in zip(*choices, strict=True)]
+            own = [tf.gather(part, task, axis=1, batch_dims=1) for part in parts]
+            routing = Routing(*own)._asdict()
         logits = tf.gather(scores.logits, task, axis=2, batch_dims=1)
         return Scores(logits, routing, scores.num_experts)
 
@@ -237,11 +221,13 @@ class MultiTaskScorer(FeatureScorer):
     ) -> Any:
         """Raw features and mask [B, L] -> logits [B, L], by task where there are several labels."""
         logits = super().__call__(context_features, example_features, mask)
-        if self.category_groups:
+        tasks = self.tasks or {}
+        if self.groups:
             return logits
-        if len(self.tasks) == 1:
+        if len(tasks) == 1:
             return logits[:, :, 0]
-        scores = TaskScores(self.tasks, self.ordinal_tasks, name="task_scores")(logits, mask=mask)
+        named = TaskScores(tasks, self.ordinal_tasks or (), name="task_scores")
+        scores = named(logits, mask=mask)
         # Keras names losses and metrics of an output after the layer that made it.
         return {
             name: tf.keras.layers.Activation("linear", name=name, dtype="float32")(score)
@@ -249,42 +235,34 @@ class MultiTaskScorer(FeatureScorer):
         }
 
 
+@dataclass(eq=False, kw_only=True)
 class CategoryMMoEScorer(MultiTaskScorer):
     """`category_mmoe`: each task gates the shared experts by the sub-category, with HSC per task.
 
+    Args are those of `MultiTaskScorer`, and:
+
     Args:
-        schema: see `FeatureScorer`.
-        tables: see `FeatureScorer`.
         num_experts: see `CategoryMMoE`, like the next four.
         top_k: K, of each task.
         hsc_weight: lambda_1; None leaves out the constraint gates.
         gate_learning_rate_multiplier: factor on the gates' step under Adam-like optimizers.
         noisy_gate: whether the gates add noise in training.
-        **kwargs: see `MultiTaskScorer`.
 
     Raises:
         UserError: if the schema has no hierarchy.
     """
 
-    def __init__(
-        self,
-        schema: FeatureSchema,
-        tables: FeatureTables,
-        *args: Any,
-        num_experts: int = 10,
-        top_k: int = 4,
-        hsc_weight: float | None = 1e-3,
-        gate_learning_rate_multiplier: float = 1.0,
-        noisy_gate: bool = True,
-        **kwargs: Any,
-    ):
-        kwargs |= {"network": "category_mmoe", "num_experts": num_experts}
-        super().__init__(schema, tables, *args, **kwargs)
-        self.top_k = top_k
-        self.hsc_weight = hsc_weight
-        self.gate_learning_rate_multiplier = gate_learning_rate_multiplier
-        self.noisy_gate = noisy_gate
-        if schema.hierarchy is None:
+    network: str = field(default="category_mmoe", init=False)
+    num_experts: int = 10
+    top_k: int = 4
+    hsc_weight: float | None = 1e-3
+    gate_learning_rate_multiplier: float = 1.0
+    noisy_gate: bool = True
+
+    def __post_init__(self) -> None:
+        """Checks the arguments against the schema."""
+        super().__post_init__()
+        if self.schema.hierarchy is None:
             raise UserError(
                 "schema: a mixture needs `hierarchy` with its child and parent category"
             )
@@ -295,7 +273,7 @@ class CategoryMMoEScorer(MultiTaskScorer):
         """See `MultiTaskScorer`."""
         hierarchy = self.schema.hierarchy
         assert hierarchy is not None
-        layer = CategoryMMoE(len(self.task_names), name=self.network, **self.layer_settings())
+        layer = CategoryMMoE(**self.layer_arguments())
         outputs = layer(
             features.items,
             features.context[hierarchy.child],

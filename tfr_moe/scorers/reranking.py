@@ -6,32 +6,17 @@ their displayed position.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.layers.dlcm import DeepListwiseContext
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.outputs import ListLogProbability
-from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import FeatureScorer, Scores
 
 
-def check_vector(schema: FeatureSchema, name: str) -> None:
-    """Checks that the schema has the feature that holds the personalized vectors.
-
-    Raises:
-        UserError: if it has not; the message lists the numeric features of the items.
-    """
-    known = [feature.name for feature in schema.select("example", "numeric")]
-    if name not in known:
-        raise UserError(
-            f"personal_vector: {name!r} is not a numeric feature of the items (available: "
-            f"{', '.join(known) or 'none'}); join the vectors of a click_model first"
-        )
-
-
+@dataclass(eq=False, kw_only=True)
 class PRMScorer(FeatureScorer):
     r"""`prm_base` and `prm_personalized`: the Personalized Re-ranking Model (Pei et al. 2019).
 
@@ -43,36 +28,37 @@ class PRMScorer(FeatureScorer):
     `ListLogProbability`. Several outputs, one per grade, are logits that are not normalized over
     the list.
 
+    Args are those of `FeatureScorer`, with learned positions in `trunk` by default, and:
+
     Args:
-        schema: see `FeatureScorer`.
-        tables: see `FeatureScorer`.
         personalized: whether the model reads the personalized vectors pv; PRM-BASE, without them,
             leaves them out of X where the data has them.
         personal_vector: the feature that holds them.
-        trunk: arguments of the encoder; positions have learned embeddings by default.
-        **kwargs: see `FeatureScorer`.
 
     Raises:
         UserError: if `personalized` and `personal_vector` is not a numeric feature of the items.
     """
 
-    def __init__(
-        self,
-        schema: FeatureSchema,
-        tables: FeatureTables,
-        *args: Any,
-        personalized: bool = False,
-        personal_vector: str = "personal_vector",
-        trunk: Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ):
-        encoder = {"dim": 64, "num_heads": 1, "positional_encoding": "learned", **(trunk or {})}
-        encoder |= {"head_dim": encoder["dim"], "encode_inputs": True}
-        super().__init__(schema, tables, *args, **{**kwargs, "trunk": encoder})
-        self.personalized = personalized
-        self.personal_vector = personal_vector
-        if personalized:
-            check_vector(schema, personal_vector)
+    personalized: bool = False
+    personal_vector: str = "personal_vector"
+
+    def __post_init__(self) -> None:
+        """Completes `trunk`, and checks the arguments against the schema."""
+        encoder = {
+            "dim": 64,
+            "num_heads": 1,
+            "positional_encoding": "learned",
+            **(self.trunk or {}),
+        }
+        self.trunk = {**encoder, "head_dim": encoder["dim"], "encode_inputs": True}
+        super().__post_init__()
+        known = [feature.name for feature in self.schema.select("example", "numeric")]
+        if self.personalized and self.personal_vector not in known:
+            raise UserError(
+                f"personal_vector: {self.personal_vector!r} is not a numeric feature of the items "
+                f"(available: {', '.join(known) or 'none'}); join the vectors of a click_model "
+                "first"
+            )
 
     def left_out(self) -> tuple[str, ...]:
         """See `FeatureScorer`."""
@@ -94,39 +80,22 @@ class PRMScorer(FeatureScorer):
         return Scores(probability(logits, mask=mask))
 
 
+@dataclass(eq=False, kw_only=True)
 class DLCMScorer(FeatureScorer):
     """`dlcm`: see `DeepListwiseContext`; `expert_hidden_dims` are those of its ELU layers.
 
+    Args are those of `FeatureScorer`, and:
+
     Args:
-        schema: see `FeatureScorer`.
-        tables: see `FeatureScorer`.
         state_dim: see `DeepListwiseContext`.
         num_comparisons: see `DeepListwiseContext`.
-        **kwargs: see `FeatureScorer`.
     """
 
-    def __init__(
-        self,
-        schema: FeatureSchema,
-        tables: FeatureTables,
-        *args: Any,
-        state_dim: int = 64,
-        num_comparisons: int = 8,
-        **kwargs: Any,
-    ):
-        super().__init__(schema, tables, *args, **kwargs)
-        self.state_dim = state_dim
-        self.num_comparisons = num_comparisons
+    state_dim: int = 64
+    num_comparisons: int = 8
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""
-        dlcm = DeepListwiseContext(
-            self.expert_hidden_dims,
-            self.state_dim,
-            self.num_comparisons,
-            self.dropout,
-            self.seed,
-            self.num_outputs,
-            name="dlcm",
-        )
+        names = ("state_dim", "num_comparisons", "dropout", "seed", "num_outputs")
+        dlcm = DeepListwiseContext(self.expert_hidden_dims, **self.arguments(*names), name="dlcm")
         return Scores(dlcm(features.items, mask=mask))

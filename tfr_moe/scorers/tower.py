@@ -1,17 +1,22 @@
-"""The DNN, and the wide DNN with the active capacity of a mixture."""
+"""Towers over single items: dnn, wide_dnn, wide_deep, and the click model behind PRM's vectors."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tfr_moe._compat import tf
+from tfr_moe.errors import UserError
+from tfr_moe.layers.crossed_weights import CrossedWeights
+from tfr_moe.layers.experts import ExpertTowers, ItemTower
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.task_sharing import dims_of_budget
-from tfr_moe.layers.tower import ItemTower
-from tfr_moe.schema import FeatureSchema, FeatureTables
-from tfr_moe.scorers.base import FeatureScorer, Scores
+from tfr_moe.schema import FeatureSchema, Kind
+from tfr_moe.scorers.base import FeatureScorer, Scores, find_layer
+
+VECTORS = "vectors"
+"""Name of the layer whose outputs are the personalized vectors of the items."""
 
 
 def tower_parameters(input_width: int, hidden_dims: Sequence[int]) -> int:
@@ -42,14 +47,8 @@ class TowerScorer(FeatureScorer):
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""
-        tower = ItemTower(
-            self.hidden_dims(input_width),
-            self.activation,
-            self.dropout,
-            self.seed,
-            self.num_outputs,
-            name="tower",
-        )
+        names = ("activation", "dropout", "seed", "num_outputs")
+        tower = ItemTower(self.hidden_dims(input_width), **self.arguments(*names), name="tower")
         return Scores(tower(features.items, mask=mask))
 
     def hidden_dims(self, input_width: int) -> tuple[int, ...]:
@@ -57,37 +56,160 @@ class TowerScorer(FeatureScorer):
         return self.expert_hidden_dims
 
 
+@dataclass(eq=False, kw_only=True)
 class WideTowerScorer(TowerScorer):
     """`wide_dnn`: one tower with the active parameters of a mixture: K towers and its gate.
 
     It tells whether the gain of a mixture over `dnn` comes from its capacity or from its gates.
+    Args are those of `FeatureScorer`, and:
 
     Args:
-        schema: see `FeatureScorer`.
-        tables: see `FeatureScorer`.
         num_experts: N of that mixture.
         top_k: K of that mixture, and 1 more for its shared expert.
         gate_width: width of that mixture's gate input; None takes `embedding_dim`.
-        **kwargs: see `FeatureScorer`.
     """
 
-    def __init__(
-        self,
-        schema: FeatureSchema,
-        tables: FeatureTables,
-        *args: Any,
-        num_experts: int = 20,
-        top_k: int = 3,
-        gate_width: int | None = None,
-        **kwargs: Any,
-    ):
-        super().__init__(schema, tables, *args, **kwargs)
-        self.num_experts = num_experts
-        self.top_k = top_k
-        self.gate_width = self.embedding_dim if gate_width is None else gate_width
+    num_experts: int = 20
+    top_k: int = 3
+    gate_width: int | None = None
 
     def hidden_dims(self, input_width: int) -> tuple[int, ...]:
         """The widened layers over an input of `input_width`."""
         towers = self.top_k * tower_parameters(input_width, self.expert_hidden_dims)
-        active = towers + self.gate_width * self.num_experts
+        width = self.embedding_dim if self.gate_width is None else self.gate_width
+        active = towers + width * self.num_experts
         return widened_dims(input_width, self.expert_hidden_dims, active)
+
+
+def default_crosses(schema: FeatureSchema) -> tuple[tuple[str, str], ...]:
+    """All pairs of a categorical feature of the list and one of the items.
+
+    Example:
+        >>> ids = [
+        ...     {"name": "user", "scope": "context", "kind": "categorical"},
+        ...     {"name": "brand", "scope": "example", "kind": "categorical"},
+        ... ]
+        >>> default_crosses(FeatureSchema(list_id="query", labels=["click"], features=ids))
+        (('user', 'brand'),)
+    """
+    kinds: tuple[Kind, ...] = ("categorical", "categorical_list")
+    of_list = [feature.name for feature in schema.select("context", *kinds)]
+    of_items = [feature.name for feature in schema.select("example", *kinds)]
+    return tuple(itertools.product(of_list, of_items))
+
+
+@dataclass(eq=False, kw_only=True)
+class WideDeepScorer(TowerScorer):
+    r"""`wide_deep`: the sum of a linear model and a tower, trained jointly.
+
+    $$ \hat{y} = w^T [x, \phi(x)] + E(X) + b $$
+
+    x has a weight for each id and each numeric, phi(x) one for each pair of ids that occur together
+    (see `CrossedWeights`), and E is the tower of `dnn`. With several outputs, one per grade, the
+    linear model adds the same value to all of them.
+
+    Cheng et al. 2016, "Wide & Deep Learning for Recommender Systems",
+    https://arxiv.org/abs/1606.07792. Args are those of `FeatureScorer`, and:
+
+    Args:
+        wide_crosses: pairs of features whose ids are crossed; None takes `default_crosses`, an
+            empty sequence leaves out phi.
+        cross_buckets: see `CrossedWeights`.
+
+    Raises:
+        UserError: if a feature of `wide_crosses` is not categorical.
+    """
+
+    wide_crosses: Sequence[Sequence[str]] | None = None
+    cross_buckets: int = 10_000
+
+    def __post_init__(self) -> None:
+        """Checks the arguments against the schema."""
+        super().__post_init__()
+        if self.wide_crosses is None:
+            self.wide_crosses = default_crosses(self.schema)
+        known = [feature.name for feature in self.schema.features if feature.kind != "numeric"]
+        for name in itertools.chain(*self.wide_crosses):
+            if name not in known:
+                raise UserError(
+                    f"wide_crosses: {name!r} is not a categorical feature; "
+                    f"available: {', '.join(known) or 'none'}"
+                )
+
+    def __call__(
+        self,
+        context_features: Mapping[str, tf.Tensor],
+        example_features: Mapping[str, tf.Tensor],
+        mask: tf.Tensor,
+    ) -> tf.Tensor:
+        """Raw features and mask [B, L] -> logits [B, L] or [B, L, num_outputs]."""
+        raw = {**context_features, **example_features}
+        logits = super().__call__(context_features, example_features, mask)
+        # Embeddings of width 1 are weights of ids.
+        narrow = self.schema.model_copy(
+            update={
+                "features": tuple(
+                    f if f.kind == "numeric" else f.model_copy(update={"embedding_dim": 1})
+                    for f in self.schema.features
+                )
+            }
+        )
+        weights = self.encoder(narrow, embedding_dim=1, name="wide_features")
+        wide = weights(context_features, example_features, mask)
+        linear = ItemTower([], seed=self.seed, name="wide")(wide.items, mask=mask)
+        if self.wide_crosses:
+            crossed = CrossedWeights(
+                self.wide_crosses, self.cross_buckets, self.seed, name="crosses", dtype="float32"
+            )
+            ids = {name: raw[name] for name in itertools.chain(*self.wide_crosses)}
+            linear += crossed(ids, mask=mask)
+        return logits + (linear if self.num_outputs == 1 else tf.expand_dims(linear, -1))
+
+
+class ClickModelScorer(FeatureScorer):
+    r"""`click_model`: a pointwise model whose last hidden layer is PRM's personalized vector.
+
+    $$ P(y_i | H_u, u) = \sigma(w^T pv_i + b), \qquad pv_i = a(W a(\dots X_i)) $$
+
+    (Fig. 1c and eq. 10 of Pei et al. 2019, https://arxiv.org/abs/1904.06813): X_i holds the user's
+    history H_u (ids of a `categorical_list`), the user's side information and the item's features;
+    the vector has the width of the last of `expert_hidden_dims`. Train it with the loss
+    `sigmoid_cross_entropy`.
+
+    Args are those of `FeatureScorer`.
+
+    Raises:
+        UserError: if `expert_hidden_dims` is empty.
+    """
+
+    def __post_init__(self) -> None:
+        """Checks the arguments."""
+        super().__post_init__()
+        if not self.expert_hidden_dims:
+            raise UserError("expert_hidden_dims: click_model needs a hidden layer for its vectors")
+
+    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
+        """See `FeatureScorer`."""
+        names = ("activation", "dropout", "seed")
+        hidden = ExpertTowers(
+            1,
+            self.expert_hidden_dims,
+            **self.arguments(*names),
+            hidden_output=True,
+            name=VECTORS,
+        )
+        vectors = tf.squeeze(hidden(features.items, mask=mask), axis=2)
+        click = ItemTower([], seed=self.seed, num_outputs=self.num_outputs, name="click")
+        return Scores(click(vectors, mask=mask))
+
+
+def vector_model(model: tf.keras.Model) -> tf.keras.Model | None:
+    """The model that returns the items' vectors in place of their scores.
+
+    It has the inputs and variables of `model`, a functional model of `FeatureScorer.build_model`,
+    and returns float32 [B, L, d], 0 at padded items; None if that is not a `click_model`.
+    """
+    hidden = find_layer(model, VECTORS)
+    if hidden is None:
+        return None
+    return tf.keras.Model(model.input, tf.cast(tf.squeeze(hidden.output, axis=2), tf.float32))

@@ -20,7 +20,7 @@ from experiments.common.tuned_runs import best_rates
 from tests import tiny
 from tests.evaluation.lists import result
 from tfr_moe.config import load_config
-from tfr_moe.config.presets import preset_settings
+from tfr_moe.config.models import preset_settings
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import evaluate_run, summarize, training_sizes

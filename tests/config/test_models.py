@@ -3,7 +3,7 @@
 import pytest
 
 from tfr_moe.config import RunConfig, applicable, load_config, make_config
-from tfr_moe.config.presets import PRESET_MODELS, PRESETS
+from tfr_moe.config.models import PRESET_MODELS, PRESETS
 from tfr_moe.errors import UserError
 
 
