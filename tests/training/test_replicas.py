@@ -17,7 +17,7 @@ from tests.tiny import SMALL, TASKS, write_data_folder, small_config
 from tfr_moe.data import DataFolder
 from tfr_moe.layers.distribute import seed_of_replica
 from tfr_moe.training.run import fit, make_builder
-from tfr_moe.training.strategy import ProcessContext
+from tfr_moe.training.distribute import ProcessContext
 from tfr_moe.tuning.trial import TrialPipeline
 
 folder = Path(sys.argv[1])

@@ -7,7 +7,14 @@ __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "callbacks": ("best_epoch", "gate_warnings", "weights_path"),
-        "distribute": ("Cluster", "ClusterTask", "cluster_from_environment"),
+        "distribute": (
+            "Cluster",
+            "ClusterTask",
+            "LostWorkersError",
+            "ProcessContext",
+            "cluster_from_environment",
+            "join_cluster",
+        ),
         "optimizers": ("FusedAdamW", "make_optimizer"),
         "pipeline": ("RankingPipeline",),
         "run": (
@@ -20,6 +27,5 @@ __all__, __getattr__, __dir__ = lazy_names(
             "train",
         ),
         "warm_start": ("WarmStart",),
-        "strategy": ("LostWorkersError", "ProcessContext", "join_cluster"),
     },
 )

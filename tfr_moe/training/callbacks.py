@@ -16,7 +16,7 @@ from tfr_moe._compat import tf
 from tfr_moe.config import RunConfig
 from tfr_moe.config.tasks import Task
 from tfr_moe.errors import UserError
-from tfr_moe.training.collapsed_gates import GateUse, gate_problems
+from tfr_moe.training.collapsed_gates import gate_problems
 from tfr_moe.utils.console import warn
 from tfr_moe.utils.io import read_json, write_json
 
@@ -48,20 +48,14 @@ class _Epoch(BaseModel):
 
 
 def read_history(run: Path) -> list[dict[str, Any]]:
-    """The entries of `history.json` by epoch; empty if there is no such file.
-
-    Raises:
-        UserError: if it cannot be read.
-    """
+    """The entries of `history.json` by epoch; empty if there is no such file."""
     return read_json(run / HISTORY_FILE, list[_Epoch]) or []
 
 
 def keras_history(run: Path, metrics: Mapping[str, Any]) -> tf.keras.callbacks.History:
     """Losses and metrics by epoch, as `Model.fit` returns them; one epoch for a baseline.
 
-    Args:
-        run: folder of the run.
-        metrics: the content of its `metrics.json`.
+    `metrics` is the content of `metrics.json` of the run.
     """
     epochs = read_history(run) or [{"epoch": metrics["best_epoch"], **metrics["best"]}]
     history = tf.keras.callbacks.History()
@@ -111,7 +105,10 @@ class RunHistory(tf.keras.callbacks.Callback):
             self.model.save_weights(str(weights_path(self._out, epoch + 1)))
         write_json(self._out / HISTORY_FILE, self.epochs)
         if best is not None:
-            self._remove_weights_except(best["epoch"])
+            kept = weights_path(self._out, best["epoch"]).parent
+            for folder in (self._out / "checkpoints").glob("epoch-*"):
+                if folder != kept:
+                    shutil.rmtree(folder, ignore_errors=True)
         if self.exhausted:
             self.model.stop_training = True
 
@@ -128,20 +125,11 @@ class RunHistory(tf.keras.callbacks.Callback):
             return False
         return self.epochs[-1]["epoch"] - best["epoch"] >= self._patience
 
-    def _remove_weights_except(self, epoch: int) -> None:
-        keep = weights_path(self._out, epoch).parent
-        for folder in (self._out / "checkpoints").glob("epoch-*"):
-            if folder != keep:
-                shutil.rmtree(folder, ignore_errors=True)
-
 
 class TaskMeans(tf.keras.callbacks.Callback):
     """Adds the mean over tasks of each metric to the logs: `val_ndcg` from `val_click_ndcg`, ...
 
-    Tasks whose metric is undefined (NaN) are not in the mean.
-
-    Args:
-        tasks: the tasks of the run; without tasks nothing is added.
+    Tasks whose metric is undefined (NaN) are not in the mean; without tasks nothing is added.
     """
 
     def __init__(self, tasks: Sequence[Task]):
@@ -176,14 +164,9 @@ class DropMissing(tf.keras.callbacks.Callback):
 
 
 class EpochProgress(tf.keras.callbacks.Callback):
-    """Moves a bar over the steps of an epoch and prints a line after each epoch.
+    """Moves a bar over the steps of an epoch and prints a line with `monitor` after each epoch.
 
-    Args:
-        console: where to print.
-        num_epochs: maximum number of epochs.
-        monitor: the validation metric to show.
-        steps: number of steps of an epoch, if known.
-        move: moves the bar, see `tfr_moe.utils.console.progress_bar`.
+    `steps` of an epoch are None if unknown; for `move` see `tfr_moe.utils.console.progress_bar`.
     """
 
     def __init__(
@@ -219,10 +202,9 @@ class EpochProgress(tf.keras.callbacks.Callback):
         self._move(batch + 1, self._steps, f"{self._epoch}  loss {loss:.4f}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Prints the line of the epoch, with the time that is left at most.
+        """Prints the line of the epoch, with the maximum time that is left.
 
-        Raises:
-            UserError: if the validation loss is not a number.
+        Raises a UserError if the validation loss is not a number.
         """
         logs = logs or {}
         if math.isnan(logs.get("val_loss", math.nan)):
@@ -230,7 +212,11 @@ class EpochProgress(tf.keras.callbacks.Callback):
                 f"training diverged in epoch {epoch + 1}: the validation loss is not a number; "
                 "reduce learning_rate or set clip_norm"
             )
-        self._warn_of_divergence(max(logs.get("loss", 0.0), logs["val_loss"]))
+        highest = max(logs.get("loss", 0.0), logs["val_loss"])
+        if highest > _DIVERGED and not self._warned:
+            self._warned = True
+            words = "training diverges; reduce learning_rate or set clip_norm"
+            warn(self._console, f"the loss is {highest:.1e}: {words}")
         spent = time.monotonic() - self._started
         done = epoch + 1 - (self._first_epoch or 0)
         left = spent / done * (self._num_epochs - epoch - 1)
@@ -242,12 +228,6 @@ class EpochProgress(tf.keras.callbacks.Callback):
             highlight=False,
             soft_wrap=True,
         )
-
-    def _warn_of_divergence(self, loss: float) -> None:
-        if loss > _DIVERGED and not self._warned:
-            self._warned = True
-            words = "training diverges; reduce learning_rate or set clip_norm"
-            warn(self._console, f"the loss is {loss:.1e}: {words}")
 
 
 def gate_warnings(logs: dict[str, Any], config: RunConfig) -> dict[str, str]:
@@ -265,29 +245,21 @@ def gate_warnings(logs: dict[str, Any], config: RunConfig) -> dict[str, str]:
     for name in logs:
         if name.startswith(_ENTROPY):
             suffix = name.removeprefix(_ENTROPY)
-            of_gate = _warnings_of_gate(logs, suffix, config)
-            warnings |= {f"{kind}{suffix}": message for kind, message in of_gate.items()}
+            dead = logs.get(f"dead_experts{suffix}", 0)
+            problems = gate_problems(
+                suffix[1:],
+                config,
+                config.gate.num_experts,
+                round(dead) if dead >= 1 else 0,  # NaN without items
+                logs.get(f"busiest_share{suffix}", 0),
+                logs[name],
+            )
+            warnings |= {f"{kind}{suffix}": message for kind, message in problems.items()}
     return warnings
 
 
-def _warnings_of_gate(logs: dict[str, Any], suffix: str, config: RunConfig) -> dict[str, str]:
-    dead = logs.get(f"dead_experts{suffix}", 0)
-    use = GateUse(
-        config.gate.num_experts,
-        round(dead) if dead >= 1 else 0,  # NaN without items
-        logs.get(f"busiest_share{suffix}", 0),
-        logs[f"{_ENTROPY}{suffix}"],
-    )
-    return gate_problems(suffix[1:], use, config)
-
-
 class GateWarnings(tf.keras.callbacks.Callback):
-    """Prints each kind of `gate_warnings` once, from the second epoch on.
-
-    Args:
-        console: where to print.
-        config: configuration of the run.
-    """
+    """Prints each kind of `gate_warnings` once, from the second epoch on."""
 
     def __init__(self, console: Console, config: RunConfig):
         super().__init__()

@@ -1,13 +1,19 @@
-"""The processes that train together, from `TF_CONFIG`. Loads no TensorFlow."""
+"""The processes that train together: `TF_CONFIG`, strategy, barrier, errors of other processes.
+
+Loads TensorFlow only to join a cluster, so that an invalid `TF_CONFIG` fails fast.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from tfr_moe import _compat
 from tfr_moe.config import RunConfig
 from tfr_moe.errors import UserError
 
@@ -104,11 +110,7 @@ def find_cluster(strategy: str | None, cluster: Cluster | None = None) -> Cluste
 
 
 def resolve_strategy(cluster: Cluster | None, strategy: str | None) -> str | None:
-    """The strategy to use with a cluster.
-
-    Args:
-        cluster: None for a single process.
-        strategy: the configured one; None to follow the cluster.
+    """The strategy to use with a cluster; None follows the cluster, or is one device.
 
     Raises:
         UserError: if the two do not go together.
@@ -130,11 +132,120 @@ def resolve_strategy(cluster: Cluster | None, strategy: str | None) -> str | Non
 
 
 def with_strategy(config: RunConfig, cluster: Cluster | None) -> RunConfig:
-    """The configuration with the strategy of the cluster.
-
-    Raises:
-        UserError: see `resolve_strategy`.
-    """
+    """The configuration with the strategy of the cluster, see `resolve_strategy`."""
     strategy = resolve_strategy(cluster, config.training.strategy)
     # Baselines have no such setting.
     return config if strategy == config.training.strategy else config.replace(strategy=strategy)
+
+
+class LostWorkersError(UserError):
+    """Other processes of the cluster are gone; the run resumes when all are started again."""
+
+
+def lost_peers() -> tuple[Any, ...]:
+    """What TensorFlow raises when another process of a cluster is gone."""
+    names = ("Unavailable", "Aborted", "Cancelled", "FailedPrecondition", "DeadlineExceeded")
+    return tuple(getattr(_compat.tf.errors, f"{name}Error") for name in (*names, "Internal"))
+
+
+class ProcessContext(NamedTuple):
+    """Strategy and cluster of this process.
+
+    Attributes:
+        strategy: a `tf.distribute.Strategy`; None for one device.
+        cluster: the processes that train together; None for a single process.
+    """
+
+    strategy: Any = None
+    cluster: Cluster | None = None
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this process writes the run."""
+        return self.cluster is None or self.cluster.task == self.cluster.leader
+
+    def scope(self) -> Any:
+        """The context in which variables are created."""
+        return _compat.tfr.python.keras.strategy_utils.strategy_scope(self.strategy)
+
+    def barrier(self) -> None:
+        """Waits until all processes of the cluster have called it."""
+        tf, strategy = _compat.tf, self.strategy
+        if strategy is None or self.cluster is None:
+            return
+
+        @tf.function
+        def sum_over_replicas() -> Any:
+            ones = strategy.run(lambda: tf.ones([]))
+            return strategy.reduce(tf.distribute.ReduceOp.SUM, ones, axis=None)
+
+        sum_over_replicas()
+
+    def run_folder(self, run: Path) -> Path:
+        """The folder that this process writes to: only the leader writes into the run itself.
+
+        The others take part in each checkpoint, since they hold a part of some variables.
+        """
+        if self.cluster is None or self.is_leader:
+            return run
+        task = self.cluster.task
+        return run / f".{task.role}-{task.number}"
+
+
+def join_cluster(strategy: str | None, cluster: Cluster | None = None) -> ProcessContext:
+    """Creates the strategy of TFR's pipeline; a worker of several waits here for the others.
+
+    With several workers it must be called before TensorFlow computes anything.
+
+    Args:
+        strategy: its name; None for one device.
+        cluster: the processes that train together; None to read `TF_CONFIG`.
+
+    Raises:
+        UserError: if strategy and cluster do not go together.
+    """
+    cluster = find_cluster(strategy, cluster)
+    strategy = resolve_strategy(cluster, strategy)
+    if strategy is None:
+        return ProcessContext()
+    tf, get_strategy = _compat.tf, _compat.tfr.python.keras.strategy_utils.get_strategy
+    if cluster is None:
+        return ProcessContext(get_strategy(strategy))
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        tf.train.ClusterSpec(cluster.addresses),
+        task_type=cluster.task.role,
+        task_id=cluster.task.number,
+        rpc_layer="grpc",
+    )
+    return ProcessContext(get_strategy(strategy, resolver), cluster)
+
+
+def shard_batches(dataset: Any, context: ProcessContext) -> Any:
+    """Makes every replica take its share of each global batch.
+
+    Each worker reads the whole data in the same order; its batches are those of a single worker.
+    """
+    if context.strategy is None:
+        return dataset
+    data = _compat.tf.data
+    options = data.Options()
+    policy = data.experimental.AutoShardPolicy.DATA
+    options.experimental_distribute.auto_shard_policy = policy
+    return dataset.with_options(options)
+
+
+@contextlib.contextmanager
+def translate_cluster_errors(context: ProcessContext) -> Iterator[None]:
+    """Turns the errors of a broken cluster into a `LostWorkersError` of one line."""
+    try:
+        yield
+    except lost_peers() as error:
+        if context.cluster is None:
+            raise
+        # The cause is in the first or the last line, with traces of the graph between.
+        lines = [line.strip() for line in error.message.splitlines() if line.strip()]
+        cause = " ... ".join(dict.fromkeys([lines[0], lines[-1]])) if lines else "no reason given"
+        raise LostWorkersError(
+            f"{context.cluster.task}: lost other processes of the cluster ({type(error).__name__}: "
+            f"{cause[:300]}); re-run the same command on all of them to resume"
+        ) from error

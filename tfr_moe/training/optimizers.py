@@ -30,19 +30,15 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
 
     Sparse gradients, those of embedding tables, are made dense if the table is small, which again
     is what Keras computes. For a large table this is lazy Adam, an approximation: only the rows in
-    the batch change, their weights, moments and decay. Keras updates all rows in each step, at a
-    cost that grows with the vocabulary; here it grows with the batch. The price: a rare row moves
-    less, because under Keras its first moment goes on moving it between two uses, while its second
-    moment fades, which lengthens its steps. With equal gradients, a row in one of 10 batches
-    moves 0.26 of its way under Keras in the first 40 steps and 0.74 in 3,000, a row in one of 300
-    batches 0.30 in 3,000, and it does not decay in between. Use Keras' AdamW (`keras_adamw`), or a
-    larger `lazy_size`, where that matters more than speed.
+    the batch change, so that the cost grows with the batch and not with the vocabulary. A rare row
+    moves less than under Keras, whose first moment goes on moving it between two uses while the
+    second fades: with equal gradients, a row in one of 10 batches moves 0.26 of its way under Keras
+    in the first 40 steps and 0.74 in 3,000, a row in one of 300 batches 0.30 in 3,000. Use Keras'
+    AdamW (`keras_adamw`), or a larger `lazy_size`, where that matters more than speed.
 
     Clipping, schedules, EMA, `exclude_from_weight_decay` and checkpoints are those of the base
-    class; slots have the same names and shapes, so that either optimizer reads checkpoints of the
-    other.
-
-    See [Decoupled Weight Decay Regularization](https://arxiv.org/abs/1711.05101).
+    class, so that either optimizer reads checkpoints of the other. See [Decoupled Weight Decay
+    Regularization](https://arxiv.org/abs/1711.05101).
 
     Args:
         learning_rate: \eta, a number or a schedule.
@@ -96,10 +92,14 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         rate = tf.cast(self.learning_rate, dtype)
         decays = self.weight_decay and self._use_weight_decay(variable)
         decay = rate * self.weight_decay if decays else None
+        step = tf.cast(self.iterations + 1, dtype)
+        beta_1_power = tf.cast(self.beta_1, dtype) ** step
+        beta_2_power = tf.cast(self.beta_2, dtype) ** step
         size = variable.shape.num_elements() or 0
         slices = isinstance(gradient, tf.IndexedSlices)
         if slices and size >= self.lazy_size:
-            self._sparse_step(variable, m, v, gradient, rate, decay)
+            scale = rate * tf.sqrt(1 - beta_2_power) / (1 - beta_1_power)
+            self._sparse_step(variable, m, v, gradient, scale, decay)
             return
         if slices:
             rows = variable.shape[0]
@@ -107,21 +107,6 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         if decay is not None:
             shrink = self._shrink_compiled if size >= self.compiled_size else self._shrink
             shrink(variable, 1 - decay)
-        self._kernel_step(variable, m, v, gradient, rate)
-
-    def _powers(self, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
-        step = tf.cast(self.iterations + 1, dtype)
-        return tf.cast(self.beta_1, dtype) ** step, tf.cast(self.beta_2, dtype) ** step
-
-    def _kernel_step(
-        self,
-        variable: tf.Variable,
-        m: tf.Variable,
-        v: tf.Variable,
-        gradient: tf.Tensor,
-        rate: tf.Tensor,
-    ) -> None:
-        beta_1_power, beta_2_power = self._powers(rate.dtype)
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=m.handle,
@@ -145,11 +130,9 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         m: tf.Variable,
         v: tf.Variable,
         gradient: tf.IndexedSlices,
-        rate: tf.Tensor,
+        scale: tf.Tensor,
         decay: tf.Tensor | None,
     ) -> None:
-        beta_1_power, beta_2_power = self._powers(rate.dtype)
-        scale = rate * tf.sqrt(1 - beta_2_power) / (1 - beta_1_power)
         rows = gradient.indices
         old = tf.gather(variable, rows)
         momentum, velocity = tf.gather(m, rows), tf.gather(v, rows)
@@ -175,25 +158,18 @@ def make_optimizer(config: RunConfig) -> tf.keras.optimizers.Optimizer:
 
     `adamw` is `FusedAdamW`, `keras_adamw` Keras' own: slower, and it updates all rows of large
     embedding tables in each step.
-
-    Args:
-        config: configuration of the run.
     """
-    decaying = {"adamw": FusedAdamW, "keras_adamw": tf.keras.optimizers.AdamW}
-    classes = {
-        "adam": tf.keras.optimizers.Adam,
-        "adagrad": tf.keras.optimizers.Adagrad,
-        "sgd": tf.keras.optimizers.SGD,
-    }
+    settings = config.optimization
     common: dict[str, Any] = {
-        "learning_rate": config.optimization.learning_rate,
-        "global_clipnorm": config.optimization.clip_norm,
+        "learning_rate": settings.learning_rate,
+        "global_clipnorm": settings.clip_norm,
     }
-    if config.optimization.optimizer not in decaying:
-        return classes[config.optimization.optimizer](**common)
-    optimizer = decaying[config.optimization.optimizer](
-        weight_decay=config.optimization.weight_decay, **common
-    )
+    keras = tf.keras.optimizers
+    others = {"adam": keras.Adam, "adagrad": keras.Adagrad, "sgd": keras.SGD}
+    if settings.optimizer in others:
+        return others[settings.optimizer](**common)
+    adamw = FusedAdamW if settings.optimizer == "adamw" else keras.AdamW
+    optimizer = adamw(weight_decay=settings.weight_decay, **common)
     optimizer.exclude_from_weight_decay(var_names=["bias"])
     return optimizer
 

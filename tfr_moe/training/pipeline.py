@@ -19,9 +19,9 @@ from tfr_moe.training.callbacks import (
     RunHistory,
     TaskMeans,
 )
+from tfr_moe.training.distribute import ProcessContext, join_cluster, shard_batches
 from tfr_moe.training.optimizers import learning_rate_drop, make_optimizer
 from tfr_moe.training.position_bias import with_position_bias
-from tfr_moe.training.strategy import ProcessContext, join_cluster, shard_batches
 from tfr_moe.utils.console import progress_bar
 
 

@@ -70,11 +70,7 @@ def _added(scores: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
 
 
 def check_position_bias(config: RunConfig, schema: FeatureSchema) -> None:
-    """Checks that the schema has the presentation features of a configuration.
-
-    Raises:
-        UserError: for a schema without a position, or an unknown feature.
-    """
+    """Raises a UserError if the schema lacks the position or a presentation feature."""
     names = config.bias.position_bias
     if names and schema.position is None:
         raise UserError("position_bias: the schema has no `position` column")
@@ -94,16 +90,10 @@ def check_position_bias(config: RunConfig, schema: FeatureSchema) -> None:
 def with_position_bias(
     model: tf.keras.Model, folder: DataFolder, config: RunConfig
 ) -> tf.keras.Model:
-    """Adds a `PositionBiasTower` to the scores in the loss of a model.
+    """Adds a `PositionBiasTower` to the scores in the loss of a functional model of a scorer.
 
-    Args:
-        model: a functional model of a scorer, with scores [B, L], or a dict of them by task.
-        folder: has the schema, statistics and vocabularies of the presentation features.
-        config: has `position_bias`, `position_dropout`, `max_positions` and the seed.
-
-    Returns:
-        A model with the same layers, inputs and outputs. In `fit` and `evaluate` its input must
-        also have the position [B, L, 1].
+    Its scores are [B, L], or a dict of them by task. The result has the same layers and outputs; in
+    `fit` and `evaluate` its input must also have the position [B, L, 1].
     """
     check_position_bias(config, folder.schema)
     schema, mask = folder.schema, model.input[MASK]
@@ -175,13 +165,8 @@ class PositionVariation(NamedTuple):
 def variation_of(values: NDArray[Any], positions: NDArray[Any]) -> tuple[float, float]:
     """How much positions vary within equal values.
 
-    Args:
-        values: [n] IDs.
-        positions: [n].
-
-    Returns:
-        The share of the IDs with two or more positions, and the mean square within IDs over the
-        variance of all positions, at most 1; NaN if no ID occurs twice or all positions are equal.
+    Returns the share of the IDs with two or more positions, and the mean square within IDs over the
+    variance of all positions, at most 1; NaN if no ID occurs twice or all positions are equal.
 
     Example:
         >>> variation_of(np.array(["a", "a", "b", "b"]), np.array([1.0, 3.0, 2.0, 2.0]))
@@ -260,9 +245,8 @@ def bias_by_position(
         weights: a checkpoint of the model, which is loaded; None for its weights as they are.
         folder: its data.
 
-    Returns:
-        By task, "" for a single one: `position`, `bias` and the number of `items`. The exponential
-        of a bias is the odds of a click at that position over those at the first.
+    Returns by task, "" for a single one, `position`, `bias` and the number of `items`. The
+    exponential of a bias is the odds of a click at that position over those at the first.
     """
     if weights is not None:
         model.load_weights(str(weights))

@@ -29,7 +29,13 @@ from tfr_moe.scorers import FeatureScorer, combined_model, create
 from tfr_moe.scorers.gate_maps import gate_reports
 from tfr_moe.training.callbacks import weights_path
 from tfr_moe.training.collapsed_gates import warn_of_gates
-from tfr_moe.training.distribute import Cluster, find_cluster, with_strategy
+from tfr_moe.training.distribute import (
+    Cluster,
+    ProcessContext,
+    join_cluster,
+    translate_cluster_errors,
+    with_strategy,
+)
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.position_bias import bias_by_position, check_position_bias, log_variation
 from tfr_moe.training.run_folder import (
@@ -41,7 +47,6 @@ from tfr_moe.training.run_folder import (
     prepared,
     read_metrics,
 )
-from tfr_moe.training.strategy import ProcessContext, join_cluster, translate_cluster_errors
 from tfr_moe.utils.console import warn
 from tfr_moe.utils.failures import file_errors, reading
 
@@ -119,20 +124,8 @@ def check_names(config: RunConfig, schema: FeatureSchema | None = None) -> None:
         check_position_bias(config, schema)
 
 
-def _graded_labels(folder: DataFolder, config: RunConfig) -> list[str]:
-    """The labels of which the losses need the highest grade."""
-    tasks = config.tasks_over(folder.schema)
-    if not tasks:
-        return [folder.schema.label] if config.objective.loss in losses.GRADED else []
-    return [task.name for task in tasks if task.loss in losses.GRADED]
-
-
 def highest_label(folder: DataFolder, labels: Sequence[str]) -> int:
-    """The highest grade in the training lists, rounded up; one pass over the files.
-
-    Raises:
-        UserError: if no item is relevant.
-    """
+    """The highest grade in the training lists, rounded up; a UserError if no item is relevant."""
     highest = tf.constant(0.0)
     for parsed in dataset_builder(folder, batch_size=1024).build_parsed_dataset("train"):
         for label in labels:
@@ -146,20 +139,14 @@ def highest_label(folder: DataFolder, labels: Sequence[str]) -> int:
 
 
 def with_max_label(folder: DataFolder, config: RunConfig) -> RunConfig:
-    """Sets `max_label` from the training data, if a loss needs it and it is not set.
-
-    Raises:
-        UserError: if no item is relevant.
-    """
-    labels = _graded_labels(folder, config)
+    """Sets `max_label` from the training data, if a loss needs it and it is not set."""
+    tasks = config.tasks_over(folder.schema)
+    losses_of = {task.name: task.loss for task in tasks}
+    losses_of = losses_of or {folder.schema.label: config.objective.loss}
+    labels = [name for name, loss in losses_of.items() if loss in losses.GRADED]
     if not labels or config.objective.max_label is not None:
         return config
     return config.replace(max_label=highest_label(folder, labels))
-
-
-def _number_of_steps(folder: DataFolder, batch_size: int) -> int | None:
-    lists = folder.num_lists("train")
-    return None if lists is None else math.ceil(lists / batch_size)
 
 
 def train(
@@ -197,9 +184,8 @@ def train(
         folder.check_lists(split)
     # Before waiting for other processes.
     check_not_finished(run)
-    cluster = find_cluster(config.training.strategy, cluster)
-    config = with_strategy(config, cluster)
     context = join_cluster(config.training.strategy, cluster)
+    config = with_strategy(config, context.cluster)
     started = time.monotonic()
     # A lost peer is reported first, as what it is.
     with file_errors(f"run {run}"), translate_cluster_errors(context):
@@ -303,16 +289,11 @@ def fit(
         tf.config.experimental.enable_op_determinism()
     policy = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(config.training.precision)
+    lists = folder.num_lists("train")
+    steps = None if lists is None else math.ceil(lists / config.data.batch_size)
     try:
-        pipeline = make_pipeline(
-            make_scorer(folder, config).model_builder(name=config.model),
-            builder,
-            config,
-            run,
-            console,
-            _number_of_steps(folder, config.data.batch_size),
-            context,
-        )
+        model_builder = make_scorer(folder, config).model_builder(name=config.model)
+        pipeline = make_pipeline(model_builder, builder, config, run, console, steps, context)
         pipeline.train_and_validate()
     finally:
         tf.keras.mixed_precision.set_global_policy(policy)

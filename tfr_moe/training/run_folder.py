@@ -16,7 +16,7 @@ from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MANIFEST_FILE, description_files, shard_files
 from tfr_moe.training.callbacks import HISTORY_FILE
-from tfr_moe.training.strategy import LOST_PEERS
+from tfr_moe.training.distribute import lost_peers
 from tfr_moe.utils.digests import (
     ManifestForm,
     check_files,
@@ -31,11 +31,7 @@ METRICS_FILE = "metrics.json"
 
 
 def config_of(run: Path) -> Path:
-    """The file with the configuration of a run.
-
-    Raises:
-        UserError: if there is no run in the folder.
-    """
+    """The file with the configuration of a run; a UserError if there is no run in the folder."""
     path = run / CONFIG_FILE
     if not path.is_file():
         raise UserError(f"run {run}: no such run ({CONFIG_FILE} is missing){_below(run)}")
@@ -61,21 +57,13 @@ class _RunManifest(ManifestForm):
 
 
 def check_not_finished(run: Path) -> None:
-    """Checks that a run is not finished.
-
-    Raises:
-        UserError: if the folder holds a finished run.
-    """
+    """Raises a UserError if the folder holds a finished run."""
     if (run / METRICS_FILE).is_file():
         raise UserError(f"run {run}: is finished; choose another folder or remove it")
 
 
 def check_same_settings(run: Path, config: RunConfig) -> None:
-    """Checks that a run was started with the same configuration.
-
-    Raises:
-        UserError: naming the first setting that differs.
-    """
+    """Raises a UserError that names the first setting with which a run was not started."""
     before = load_config(run / CONFIG_FILE).model_dump()
     now = config.model_dump()
     for key in now | before:
@@ -87,11 +75,7 @@ def check_same_settings(run: Path, config: RunConfig) -> None:
 
 
 def check_same_data(run: Path, folder: DataFolder, start: Path | None = None) -> None:
-    """Checks that a run was started on the same data, by content, and from the same weights.
-
-    Raises:
-        UserError: naming both data sets, or the run that it was started from.
-    """
+    """Raises a UserError unless a run was started on that data, by content, and those weights."""
     manifest = _read_manifest(run)
     source, now = manifest.get("start") or {}, _identity(start) or {}
     if source.get("fingerprint") != now.get("fingerprint"):
@@ -151,7 +135,7 @@ def prepared(
             _write_manifest(target, folder, [], _identity(start))
             config.save(target / CONFIG_FILE)
         yield
-    except LOST_PEERS:
+    except lost_peers():
         raise  # the others of a cluster resume in this folder
     except Exception:
         if new and not (run / HISTORY_FILE).is_file():
@@ -164,11 +148,7 @@ def prepared(
 def finish(run: Path, folder: DataFolder, result: Mapping[str, Any], files: Iterable[Path]) -> None:
     """Writes `metrics.json`, which makes a run finished, and the digests of its files.
 
-    Args:
-        run: folder of the run.
-        folder: its data set.
-        result: content of `metrics.json`.
-        files: the files of the trained model, in the folder of the run.
+    `files` are those of the trained model, in the folder of the run.
     """
     names = [str(file.relative_to(run)) for file in files]
     _write_manifest(run, folder, [CONFIG_FILE, *names], _read_manifest(run).get("start"))
@@ -195,12 +175,9 @@ def _write_manifest(
 
 
 def check_run_files(run: Path) -> None:
-    """Checks that configuration, schema, vocabularies and weights of a run are unchanged.
+    """Raises a UserError if configuration, schema, vocabularies or weights of a run have changed.
 
     Runs of version 0.1.0 have no digests and pass.
-
-    Raises:
-        UserError: naming the first file that is missing or differs.
     """
     digests = recorded_files(run / MANIFEST_FILE)
     check_files(run, digests, "run", digests)
@@ -212,11 +189,7 @@ class _Metrics(BaseModel):
 
 
 def read_metrics(run: Path) -> dict[str, Any]:
-    """The content of `metrics.json`.
-
-    Raises:
-        UserError: if the run is not finished, or the file cannot be read.
-    """
+    """The content of `metrics.json`; a UserError if the run is not finished."""
     result = read_json(run / METRICS_FILE, _Metrics)
     if result is None:
         raise UserError(
