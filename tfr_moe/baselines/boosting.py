@@ -54,8 +54,7 @@ class XGBoostRanker:
     def graph(self) -> Forest:
         """The trees up to the best round as TensorFlow operations.
 
-        Raises:
-            UserError: for another booster than `gbtree`, whose trees have weights.
+        Raises a UserError for another booster than `gbtree`, whose trees have weights.
         """
         learner = json.loads(self._booster.save_config())["learner"]
         booster = learner["learner_train_param"]["booster"]
@@ -96,8 +95,7 @@ def load(path: Path) -> XGBoostRanker:
 def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Merges XGBoost parameters into `DEFAULTS` and checks them by a training on two rows.
 
-    Raises:
-        UserError: for parameters that XGBoost does not have or support.
+    Raises a UserError for parameters that XGBoost does not have or support.
     """
     xgboost = library("xgboost", "XGBoost")
     settings = {**merged(DEFAULTS, parameters, _FIXED), "seed": seed}
@@ -123,16 +121,10 @@ def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
 def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) -> Fitted:
     """Boosts until XGBoost's validation NDCG no longer improves.
 
-    XGBoost supports weights of lists only: a list gets the mean weight of its items.
+    XGBoost supports weights of lists only: a list gets the mean weight of its items. It sketches
+    the training rows block by block.
 
-    Args:
-        train: the training rows, sketched by XGBoost block by block.
-        validation: rows for early stopping.
-        settings: as of `settings_of`.
-        log: prints progress.
-
-    Raises:
-        UserError: for labels or parameters that XGBoost does not support.
+    Raises a UserError for labels or parameters that XGBoost does not support.
     """
     xgboost = library("xgboost", "XGBoost")
     parameters = dict(settings)

@@ -113,13 +113,7 @@ class Forest:
         return tf.cast(total * self._scale + self._offset, tf.float32)
 
     def _step(self, numbers: tf.Tensor, firsts: tf.Tensor, at: tf.Tensor) -> tf.Tensor:
-        """The nodes [T, trees] to which rows go from nodes.
-
-        Args:
-            numbers: all rows, one after the other.
-            firsts: [T, 1] where each begins.
-            at: [T, trees].
-        """
+        """The nodes [T, trees] to which rows go from nodes `at`; `firsts` are where rows begin."""
         value = tf.gather(numbers, firsts + tf.gather(self._columns, at))
         if self._knows_missing:
             as_zero = tf.math.is_nan(value) & ~tf.gather(self._nan_missing, at)

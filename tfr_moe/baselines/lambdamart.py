@@ -52,8 +52,7 @@ class LambdaMART:
     def graph(self) -> Forest:
         """The trees up to the best round as TensorFlow operations.
 
-        Raises:
-            UserError: for trees with linear models in their leaves.
+        Raises a UserError for trees with linear models in their leaves.
         """
         dumped = self._booster.dump_model(num_iteration=self._booster.best_iteration)
         trees = dumped["tree_info"]
@@ -66,11 +65,7 @@ class LambdaMART:
 
 
 def load(path: Path) -> LambdaMART:
-    """Reads a file of `LambdaMART.save`.
-
-    Raises:
-        ValueError: if the file is truncated, which LightGBM does not notice.
-    """
+    """Reads a file of `LambdaMART.save`; a ValueError if it is truncated, which LightGBM misses."""
     if "end of parameters" not in path.read_text(encoding="utf-8"):
         raise ValueError("the file is truncated")
     return LambdaMART(library("lightgbm", "LightGBM").Booster(model_file=str(path)))
@@ -105,8 +100,7 @@ class _Messages(list[str]):
 def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Merges LightGBM parameters into `DEFAULTS` and checks them by a data set of two rows.
 
-    Raises:
-        UserError: for parameters that LightGBM does not have or support.
+    Raises a UserError for parameters that LightGBM does not have or support.
     """
     lightgbm = library("lightgbm", "LightGBM")
     settings = {
@@ -135,18 +129,11 @@ def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
 def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) -> Fitted:
     """Boosts until LightGBM's validation NDCG no longer improves.
 
-    That NDCG, which counts lists without a relevant item as 1, is used for early stopping
-    only. With positions (`position_bias`) LightGBM learns a bias of each in the gradients, which
-    the scores do not contain.
+    That NDCG, which counts lists without a relevant item as 1, is used for early stopping only.
+    LightGBM bins the training rows block by block. With positions (`position_bias`) it learns a
+    bias of each in the gradients, which the scores do not contain.
 
-    Args:
-        train: the training rows, binned by LightGBM block by block.
-        validation: rows for early stopping.
-        settings: as of `settings_of`.
-        log: prints progress.
-
-    Raises:
-        UserError: for labels or parameters that LightGBM does not support.
+    Raises a UserError for labels or parameters that LightGBM does not support.
     """
     lightgbm = library("lightgbm", "LightGBM")
     parameters = dict(settings)

@@ -83,12 +83,7 @@ class BaselineRun(NamedTuple):
 
 
 class _RowModel(tf.keras.Model):
-    """Features with the mask [B, L] -> scores, float32 [B, L], 0 for padded items.
-
-    Args:
-        score: maps rows [T, columns] to scores [T].
-        encoder: makes the rows.
-    """
+    """Features with the mask [B, L] -> scores, float32 [B, L], 0 for padded items."""
 
     def __init__(self, score: Callable[[tf.Tensor], tf.Tensor], encoder: TabularEncoder):
         super().__init__()

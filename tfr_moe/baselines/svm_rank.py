@@ -24,15 +24,11 @@ _LIMIT = 10.0
 class Design:
     """Maps rows to the features of a linear model: standardised, clipped numerics and one-hot IDs.
 
-    Args:
-        columns: columns of the rows.
-
     Attributes:
-        numeric: the numeric columns.
+        numeric: the numeric columns, which come first.
         ids: (column, number of values) of the IDs.
-        means: of the numeric columns.
-        stds: their standard deviations.
-        width: number of features, the numerics first.
+        means: of the numeric columns, and `stds` their standard deviations.
+        width: number of features.
     """
 
     def __init__(self, columns: Sequence[Column]):
@@ -56,12 +52,7 @@ class Design:
 
 
 class LinearRanker:
-    """w^T x. See `tfr_moe.baselines.rows.RowRanker`.
-
-    Args:
-        columns: columns of the rows.
-        weights: [width of the `Design`].
-    """
+    """w^T x, with weights [width of the `Design`]. See `tfr_moe.baselines.rows.RowRanker`."""
 
     def __init__(self, columns: Sequence[Column], weights: NDArray[np.float64]):
         self._columns = list(columns)
@@ -152,8 +143,7 @@ def _blocks(
 def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Merges parameters into `DEFAULTS`: those of `fit`, and of scikit-learn's SGDClassifier.
 
-    Raises:
-        UserError: for parameters that scikit-learn does not have.
+    Raises a UserError for parameters that scikit-learn does not have.
     """
     settings = {**merged(DEFAULTS, parameters, _FIXED), "random_state": seed}
     _classifier(settings)
@@ -178,15 +168,8 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
     in each pass. The weights are averaged over the steps. Training stops when the accuracy on
     validation pairs stops improving.
 
-    Args:
-        train: the training rows.
-        validation: rows that select the best pass.
-        settings: as of `settings_of`.
-        log: prints progress.
-
-    Raises:
-        UserError: for parameters that scikit-learn does not support, or training lists without a
-        pair.
+    Raises a UserError for parameters that scikit-learn does not support, or training lists without
+    a pair.
     """
     passes, patience, maximum = (settings[name] for name in _TRAINING)
     seed, classifier = settings["random_state"], _classifier(settings)

@@ -50,20 +50,13 @@ def _slopes(better: Items, worse: Items, weight: PairWeight) -> tuple[tf.Tensor,
 
 
 def logistic_loss_of_pairs(items: Items, weight: PairWeight) -> tf.Tensor:
-    r"""Sums the weighted logistic losses of all pairs whose first item has the higher label.
+    r"""Sums the weighted logistic losses of all pairs whose first item has the higher label -> [B].
 
     $$ \sum_{y_i > y_j} w_i \, \omega_{ij} \log_2 \left( 1 + e^{-(s_i - s_j)} \right) $$
 
     Pairs are computed in blocks of rows i against the whole list, and the gradient is accumulated
     in the same pass: memory is O(B L) plus a constant, where plain back-propagation holds several
-    tensors [B, L, L]. The weights have no gradient, as in LambdaLoss.
-
-    Args:
-        items: of B lists of L slots.
-        weight: omega.
-
-    Returns:
-        [B] float32.
+    tensors [B, L, L]. The weights omega have no gradient, as in LambdaLoss.
 
     Example:
         >>> one = tf.ones([1, 2])

@@ -115,36 +115,21 @@ def unknown(name: str) -> UserError:
     return UserError(f"metric {name!r} is unknown; allowed: {allowed}, where k is an integer >= 1")
 
 
-def no_positions(name: str) -> UserError:
-    """The error for a metric of the positions shown first on data without positions."""
-    return UserError(
-        f"metric {name!r} is undefined without display positions: the schema has no `position`"
-    )
-
-
-def no_weights(name: str) -> UserError:
-    """The error for a metric of weighted clicks on data without weights."""
-    return UserError(
-        f"metric {name!r} is undefined without weights of the items: the schema has no `weight`"
-    )
+def undefined(name: str, needed: str, role: str) -> UserError:
+    """The error for a metric on data without a column."""
+    return UserError(f"metric {name!r} is undefined without {needed}: the schema has no `{role}`")
 
 
 def check_columns(names: Iterable[str], position: str | None, weight: str | None) -> None:
-    """Checks that data has the display positions and weights that metrics need.
+    """Raises a UserError for a metric that is undefined on data without these columns.
 
-    Args:
-        names: names of metrics.
-        position: the position column of the schema; None if it has none.
-        weight: its column of weights; None if it has none.
-
-    Raises:
-        UserError: for a metric that is undefined on the data.
+    They are the position and the weight of the schema, None if it has none.
     """
     for name in names:
         parsed = parse(name)
         if parsed is None:
             continue
         if parsed.shown is not None and position is None:
-            raise no_positions(name)
+            raise undefined(name, "display positions", "position")
         if parsed.family == "ips_dcg" and weight is None:
-            raise no_weights(name)
+            raise undefined(name, "weights of the items", "weight")

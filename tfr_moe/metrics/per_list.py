@@ -111,18 +111,10 @@ def _divided(numerators: Array, denominators: Array) -> Floats:
 
 
 def first_shown(mask: Bools, positions: Array, count: int) -> Bools:
-    """Narrows a mask to the `count` items shown first in each list, by their positions.
+    """Narrows a mask [B, L] to the `count` items shown first in each list, by their positions.
 
     Positions are counted from 1: items whose position is NaN or below 1 were not shown, and come
     after the others. Equal positions are in record order.
-
-    Args:
-        mask: [B, L] bool.
-        positions: [B, L] display positions.
-        count: number of items to keep in each list.
-
-    Returns:
-        [B, L] bool.
 
     Example:
         >>> mask = np.array([[True, True, True, False]])
@@ -300,15 +292,11 @@ class PerListMetric:
     parsed: MetricName
 
     def evaluated_items(self, batch: ListBatch) -> Bools:
-        """[B, L] bool: all items, or those shown first.
-
-        Raises:
-            UserError: for a metric of the items shown first, without positions.
-        """
+        """[B, L] bool: all items, or those shown first; a UserError without positions."""
         if self.parsed.shown is None:
             return batch.mask
         if batch.positions is None:
-            raise naming.no_positions(self.name)
+            raise naming.undefined(self.name, "display positions", "position")
         return first_shown(batch.mask, batch.positions, self.parsed.shown)
 
     def nothing_relevant(self, batch: ListBatch) -> Bools:
@@ -324,7 +312,7 @@ class PerListMetric:
             return session_auc(batch.scores, batch.labels, items)
         if self.parsed.family == "ips_dcg":
             if batch.weights is None:
-                raise naming.no_weights(self.name)
+                raise naming.undefined(self.name, "weights of the items", "weight")
             arrays = (batch.scores, batch.labels, items, batch.weights)
             return ips_dcg(*arrays, ranked=self.parsed.ranked)
         function = _RANKED[self.parsed.family]
