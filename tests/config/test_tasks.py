@@ -15,8 +15,11 @@ def task_names(**settings):
 
 def test_what_a_task_does_not_say_is_the_runs():
     click, purchase = task_names(click={}, purchase={"loss": "softmax_loss", "metrics": ["ndcg"]})
-    assert click == ("click", "sigmoid_cross_entropy", 1.0, ("session_auc",), 1.0, None)
-    assert purchase == ("purchase", "softmax_loss", 1.0, ("ndcg",), 1.0, None)
+    rest = {"weight": 1.0, "score_weight": 1.0, "conditioned_on": None}
+    loss = "sigmoid_cross_entropy"
+    assert dict(click) == {"name": "click", "loss": loss, "metrics": ("session_auc",), **rest}
+    loss = "softmax_loss"
+    assert dict(purchase) == {"name": "purchase", "loss": loss, "metrics": ("ndcg",), **rest}
 
 
 def test_a_task_may_go_without_metrics():

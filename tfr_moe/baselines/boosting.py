@@ -18,6 +18,7 @@ from tfr_moe.baselines.rows import (
     Log,
     Rows,
     library,
+    log_round,
     merged,
     reject_unknown,
     whole_grades,
@@ -38,7 +39,6 @@ DEFAULTS: dict[str, Any] = {
 _FIXED = ("seed",)
 _TRAINING = ("num_boost_round", "early_stopping_rounds")  # arguments, not parameters
 _MAX_GRADE = 31
-_LOG_EVERY = 50
 
 
 class XGBoostRanker:
@@ -166,9 +166,8 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
 
         def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
             self.rounds = epoch + 1
-            if (epoch + 1) % _LOG_EVERY == 0:
-                values = ", ".join(f"{k} {v[-1]:.4f}" for k, v in evals_log["validation"].items())
-                log(f"round {epoch + 1} of at most {rounds}: {values} by XGBoost")
+            values = {name: series[-1] for name, series in evals_log["validation"].items()}
+            log_round(log, self.rounds, rounds, values, "XGBoost")
             return False
 
     try:

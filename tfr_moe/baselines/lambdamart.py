@@ -17,6 +17,7 @@ from tfr_moe.baselines.rows import (
     Log,
     Rows,
     library,
+    log_round,
     merged,
     reject_unknown,
     whole_grades,
@@ -36,7 +37,6 @@ DEFAULTS: dict[str, Any] = {
 _TRAINING = ("num_iterations", "early_stopping_round")  # arguments, not parameters
 _FIXED = ("objective", "seed", "num_threads")
 _MAX_GRADE = 30  # the end of LightGBM's table of gains
-_LOG_EVERY = 50
 
 
 class LambdaMART:
@@ -166,12 +166,16 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
             params=parameters,
         )
 
+    def progress(env: Any) -> None:
+        values = {result[1]: result[2] for result in env.evaluation_result_list}
+        log_round(log, env.iteration + 1, rounds, values, "LightGBM")
+
     training = dataset(train)
     history: dict[str, Any] = {}
     callbacks = [
         lightgbm.early_stopping(patience, first_metric_only=True, verbose=False),
         lightgbm.record_evaluation(history),
-        _progress(log, rounds),
+        progress,
     ]
     try:
         booster = lightgbm.train(
@@ -188,15 +192,3 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
     done = len(next(iter(history["validation"].values())))
     leaves = sum(tree["num_leaves"] for tree in booster.dump_model()["tree_info"])
     return Fitted(LambdaMART(booster), done, best_round, leaves)
-
-
-def _progress(log: Log, rounds: int) -> Any:
-    def callback(env: Any) -> None:
-        done = env.iteration + 1
-        if done % _LOG_EVERY == 0:
-            values = ", ".join(
-                f"{result[1]} {result[2]:.4f}" for result in env.evaluation_result_list
-            )
-            log(f"round {done} of at most {rounds}: {values} by LightGBM")
-
-    return callback

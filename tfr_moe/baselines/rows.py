@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,13 @@ def merged(
         if name in parameters:
             raise UserError(f"library_parameters: {name} is set by the model's name and the seed")
     return {**defaults, **{name: _number(value) for name, value in parameters.items()}}
+
+
+def log_round(log: Log, done: int, rounds: int, values: Mapping[str, float], package: str) -> None:
+    """Logs the validation metrics of every 50th round."""
+    if done % 50 == 0:
+        metrics = ", ".join(f"{name} {value:.4f}" for name, value in values.items())
+        log(f"round {done} of at most {rounds}: {metrics} by {package}")
 
 
 def reject_unknown(names: Sequence[str], package: str) -> None:
@@ -247,10 +254,10 @@ class TabularEncoder:
 
 
 class Rows(NamedTuple):
-    """The items of a split, list after list. The arrays are memory-mapped files.
+    """The items of a split, list after list.
 
     Attributes:
-        values: [T, columns] float32.
+        values: [T, columns] float32, a memory-mapped file.
         labels: [T] float32.
         weights: [T] float32, 1 if the schema has no weight.
         sizes: [n] int64, number of items of each list.
@@ -319,48 +326,34 @@ def write_rows(
     Raises a UserError if the split has no items.
     """
     encoder = tabular_encoder(folder, features)
-    paths = {name: out / f"{split}.{name}" for name in Rows._fields if name != "columns"}
-    files: dict[str, IO[bytes]] = {name: path.open("wb") for name, path in paths.items()}
-    try:
-        done = 0
-        dataset = dataset_builder(folder, _BATCH_SIZE).build_parsed_dataset(split)
-        for parsed in dataset:
-            for name, array in _arrays(folder, encoder, parsed, with_positions).items():
-                array.tofile(files[name])
+    path, done = out / f"{split}.values", 0
+    parts: list[dict[str, Any]] = []
+    with path.open("wb") as file:
+        for parsed in dataset_builder(folder, _BATCH_SIZE).build_parsed_dataset(split):
+            encoder(parsed, parsed[MASK]).tofile(file)
+            parts.append(_arrays(folder.schema, parsed, with_positions))
             done += int(parsed[MASK].shape[0])
             move(done, folder.num_lists(split))
-    finally:
-        for file in files.values():
-            file.close()
-    if not paths["labels"].stat().st_size:
+    if not any(len(part["labels"]) for part in parts):
         raise UserError(f"data {folder.path}: split {split} has no items")
-    values: Any = np.memmap(paths["values"], np.float32, "r").reshape(-1, len(encoder.columns))
-    return Rows(
-        values,
-        np.memmap(paths["labels"], np.float32, "r"),
-        np.memmap(paths["weights"], np.float32, "r"),
-        np.fromfile(paths["sizes"], np.int64),
-        encoder.columns,
-        np.memmap(paths["positions"], np.float32, "r"),
-    )
+    arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    values: Any = np.memmap(path, np.float32, "r").reshape(-1, len(encoder.columns))
+    return Rows(values=values, columns=encoder.columns, **arrays)
 
 
-def _arrays(
-    folder: DataFolder, encoder: TabularEncoder, parsed: dict[str, Any], with_positions: bool
-) -> dict[str, Any]:
-    schema, mask = folder.schema, parsed[MASK]
-    labels = tf.boolean_mask(parsed[schema.label][..., 0], mask).numpy()
-    weights = np.ones_like(labels)
-    if schema.weight is not None:
-        weights = tf.boolean_mask(parsed[schema.weight][..., 0], mask).numpy()
-    positions = np.zeros_like(labels)
-    if with_positions and schema.position:
-        positions = tf.boolean_mask(parsed[schema.position][..., 0], mask).numpy()
+def _arrays(schema: FeatureSchema, parsed: dict[str, Any], with_positions: bool) -> dict[str, Any]:
+    """The arrays of `Rows`, without values and columns, of a batch."""
+    mask = parsed[MASK]
     sizes = np.sum(mask.numpy(), axis=1, dtype=np.int64)
+
+    def of_items(name: str | None, default: float = 0.0) -> NDArray[np.float32]:
+        if name is None:
+            return np.full(sizes.sum(), default, np.float32)
+        return tf.boolean_mask(parsed[name][..., 0], mask).numpy()
+
     return {
-        "values": encoder(parsed, mask),
-        "labels": labels,
-        "weights": weights,
-        "positions": positions,
+        "labels": of_items(schema.label),
+        "weights": of_items(schema.weight, 1.0),
+        "positions": of_items(schema.position if with_positions else None),
         "sizes": sizes[sizes > 0],
     }

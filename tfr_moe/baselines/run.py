@@ -44,16 +44,7 @@ METRIC = "ndcg_10"
 
 
 class BaselineRun(NamedTuple):
-    """A trained baseline.
-
-    Attributes:
-        path: its folder.
-        config: its configuration.
-        schema: the schema of its data.
-        ranker: scores rows.
-        encoder: makes rows from lists.
-        metrics: the content of `metrics.json`.
-    """
+    """A trained baseline: as `LoadedRun`, with a ranker of rows and the encoder that makes them."""
 
     path: Path
     config: RunConfig

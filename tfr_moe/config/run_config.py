@@ -236,10 +236,9 @@ def _read(path: Path) -> dict[str, Any]:
 def make_config(settings: Mapping[str, Any], where: str = "config") -> RunConfig:
     """A RunConfig from a mapping.
 
-    Args:
-        settings: by flat name or in groups. The key `preset` names settings
-            (`tfr_moe.config.models`) over which those of the mapping take precedence.
-        where: what an error names.
+    Settings are by flat name or in groups. The key `preset` names settings
+    (`tfr_moe.config.models`) over which those of the mapping take precedence; an error names
+    `where`.
 
     Raises:
         UserError: in one line, with the setting and, for an unknown one, the nearest known.

@@ -8,7 +8,6 @@ tasks:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -38,15 +37,12 @@ class TaskSettings(BaseModel):
     conditioned_on: str | None = None
 
 
-class Task(NamedTuple):
-    """A task of a run, without defaults to fill in. See `TaskSettings`."""
+class Task(TaskSettings):
+    """A task of a run: its settings, and those of the run where it has none."""
 
     name: str
     loss: str
-    weight: float
     metrics: tuple[str, ...]
-    score_weight: float
-    conditioned_on: str | None
 
 
 def resolve_tasks(
@@ -83,12 +79,12 @@ def resolve_tasks(
             )
     return tuple(
         Task(
-            name,
-            task.loss or loss,
-            task.weight,
-            tuple(metrics if task.metrics is None else task.metrics),
-            task.score_weight,
-            task.conditioned_on,
+            name=name,
+            **{
+                **task.model_dump(),
+                "loss": task.loss or loss,
+                "metrics": tuple(metrics if task.metrics is None else task.metrics),
+            },
         )
         for name, task in settings.items()
     )

@@ -245,32 +245,13 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
         mask: tf.Tensor | None = None,
         positions: tf.Tensor | None = None,
         training: bool = False,
-    ) -> tf.Tensor:
+        return_weights: bool = False,
+    ) -> Any:
         """Encodes the items of each list: [B, L, n] -> [B, L, dim], 0 outside of `mask` [B, L].
 
         `positions` in the initial list, int [B, L] from 0, are read by a positional encoding only;
-        None takes the order of the valid items.
+        None takes the order of the valid items. With `return_weights` also `attention_weights`.
         """
-        return self._encode(inputs, mask, positions, training, False)[0]
-
-    def attention_weights(
-        self, inputs: tf.Tensor, mask: Any = None, positions: Any = None
-    ) -> tf.Tensor:
-        """The attention weights of each item in inference, [B, N, H, L, L].
-
-        [b, k, h, i, j] is the weight of item j for item i in head h of block k. Over the valid j
-        they sum to 1 for every valid i.
-        """
-        return tf.stack(self._encode(inputs, mask, positions, False, True)[1], axis=1)
-
-    def _encode(
-        self,
-        inputs: tf.Tensor,
-        mask: tf.Tensor | None,
-        positions: tf.Tensor | None,
-        training: bool,
-        return_weights: bool,
-    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
         check_items(inputs, mask)
         mask = full_mask(inputs, mask)
         valid = mask[..., tf.newaxis]
@@ -280,12 +261,22 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
             positions = positions_in_list(mask)
         hidden = self._add_positions(hidden, positions, self.encode_inputs)
         hidden = self._add_positions(self.projection(hidden), positions, not self.encode_inputs)
-        weights: list[tf.Tensor] = []
+        weights = []
         for block in self.blocks:
-            encoded = block(hidden, mask, training=training, return_weights=return_weights)
-            hidden, *of_block = encoded if return_weights else (encoded,)
-            weights += of_block
-        return tf.where(valid, hidden, 0), weights
+            hidden, of_block = block(hidden, mask, training=training, return_weights=True)
+            weights.append(of_block)
+        hidden = tf.where(valid, hidden, 0)
+        return (hidden, tf.stack(weights, axis=1)) if return_weights else hidden
+
+    def attention_weights(
+        self, inputs: tf.Tensor, mask: Any = None, positions: Any = None
+    ) -> tf.Tensor:
+        """The attention weights of each item in inference, [B, N, H, L, L].
+
+        [b, k, h, i, j] is the weight of item j for item i in head h of block k. Over the valid j
+        they sum to 1 for every valid i.
+        """
+        return self.call(inputs, mask, positions, return_weights=True)[1]
 
     def _add_positions(self, hidden: tf.Tensor, positions: tf.Tensor, here: bool) -> tf.Tensor:
         return self.positions(hidden, positions) if here and self.positions is not None else hidden

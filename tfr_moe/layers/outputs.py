@@ -44,6 +44,12 @@ def single_score(model: tf.keras.Model) -> tf.keras.Model:
     return tf.keras.Model(model.input, scores, name=model.name)
 
 
+def log_softmax(values: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    """[B, L] log softmax over the valid items, 0 at the others."""
+    lowest = tf.where(valid, values, values.dtype.min)
+    return tf.where(valid, tf.nn.log_softmax(lowest), 0.0)
+
+
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class ListLogProbability(tf.keras.layers.Layer):
     r"""The logarithm of the softmax over the valid items of each list.
@@ -66,10 +72,7 @@ class ListLogProbability(tf.keras.layers.Layer):
     def call(self, logits: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
         """Logits [B, L] and mask [B, L] -> float32 log P [B, L], 0 at padded items."""
         logits = tf.cast(logits, tf.float32)
-        if mask is None:
-            return tf.nn.log_softmax(logits)
-        lowest = tf.where(mask, logits, logits.dtype.min)
-        return tf.where(mask, tf.nn.log_softmax(lowest), 0.0)
+        return log_softmax(logits, tf.ones_like(logits, tf.bool) if mask is None else mask)
 
 
 def joint_logit(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:

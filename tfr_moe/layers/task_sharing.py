@@ -219,13 +219,7 @@ MULTITASK: dict[str, type[MultiTaskLayer]] = {
 
 
 def make_multitask(name: str, num_tasks: int, **settings: Any) -> MultiTaskLayer:
-    """Makes a layer by its model name.
-
-    Args:
-        name: one of `MULTITASK`.
-        num_tasks: number of tasks.
-        **settings: arguments of the layer: those of `MultiTaskLayer`, and `num_experts` (omoe,
-            mmoe), `l2_weight`, `stitch_self_weight` or `tensor_ranks`.
+    """Makes a layer by its name in `MULTITASK`; `settings` are further arguments of the layer.
 
     Raises:
         UserError: for an unknown name; the message lists the known ones.
@@ -243,12 +237,9 @@ def make_multitask(name: str, num_tasks: int, **settings: Any) -> MultiTaskLayer
 def dims_of_budget(
     hidden_dims: Sequence[int], budget: int, parameters: Callable[[tuple[int, ...]], int]
 ) -> tuple[int, ...]:
-    """Scales all layers by one factor to reach about `budget` parameters.
+    """Scales all widths by one factor to reach about `budget` parameters.
 
-    Args:
-        hidden_dims: the widths to scale; empty stays empty.
-        budget: the number of parameters to come near to.
-        parameters: widths -> number of parameters; must not fall as widths grow.
+    `parameters` counts them for some widths, and must not fall as widths grow.
 
     Example:
         >>> dims_of_budget([4, 2], 300, lambda dims: 10 * dims[0] + dims[0] * dims[1])

@@ -6,13 +6,8 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
+from tfr_moe.layers.outputs import log_softmax
 from tfr_moe.losses.base import ListLoss, Lists
-
-
-def _log_softmax(values: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """[B, L] log softmax over the valid items, 0 at the others."""
-    lowest = tf.where(valid, values, values.dtype.min)
-    return tf.where(valid, tf.nn.log_softmax(lowest, axis=1), 0.0)
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -33,9 +28,9 @@ class ListNetLoss(ListLoss):
 
     def per_list(self, lists: Lists) -> tf.Tensor:
         """See `ListLoss`."""
-        target = tf.where(lists.valid, tf.exp(_log_softmax(lists.labels, lists.valid)), 0.0)
+        target = tf.where(lists.valid, tf.exp(log_softmax(lists.labels, lists.valid)), 0.0)
         return -tf.reduce_sum(
-            lists.shares * target * _log_softmax(lists.logits, lists.valid), axis=1
+            lists.shares * target * log_softmax(lists.logits, lists.valid), axis=1
         )
 
 
@@ -66,7 +61,7 @@ class BinaryListNetLoss(ListLoss):
         """See `ListLoss`."""
         clicked = tf.cast(self._clicked(lists), tf.float32)
         total = tf.reduce_sum(
-            lists.shares * clicked * _log_softmax(lists.logits, lists.valid), axis=1
+            lists.shares * clicked * log_softmax(lists.logits, lists.valid), axis=1
         )
         return -tf.math.divide_no_nan(total, tf.reduce_sum(clicked, axis=1))
 

@@ -44,8 +44,16 @@ def _rank_scores(scores: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
 class _MeanOverLists(tf.keras.metrics.Mean):
     """Averages per-list values over the lists on which they are defined."""
 
+    _family: str
     _arguments: tuple[str, ...] = ("k",)
     """Arguments of the constructor other than name and dtype."""
+
+    def __init__(
+        self, k: int | None, name: str | None, dtype: Any, shown: int | None = None
+    ) -> None:
+        cut = f"_shown_{shown}" if shown is not None else "" if k is None else f"_{k}"
+        super().__init__(name=name or f"{self._family}{cut}", dtype=dtype)
+        self.k, self.shown = k, shown
 
     def _per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
@@ -112,12 +120,12 @@ class SessionAUC(_MeanOverLists):
     """
 
     _arguments = ("shown",)
+    _family = "session_auc"
 
     def __init__(
         self, name: str | None = None, dtype: Any = None, *, shown: int | None = None
     ) -> None:
-        super().__init__(name=name or _default_name("session_auc", None, shown), dtype=dtype)
-        self.shown = shown
+        super().__init__(None, name, dtype, shown)
 
     def _per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
@@ -144,15 +152,8 @@ class _RankedMetric(_MeanOverLists):
     weights change with the batch size. Here TFR only computes the values of the lists.
     """
 
-    _family: str
     _tfr_class: Callable[..., Any]
     _graded = False
-
-    def __init__(self, k: int | None, name: str | None, dtype: Any, shown: int | None) -> None:
-        super().__init__(name=name or _default_name(self._family, k, shown), dtype=dtype)
-        self.k = k
-        self.shown = shown
-        self._metric = type(self)._tfr_class(name=self._family, topn=k)
 
     def _per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
@@ -160,7 +161,8 @@ class _RankedMetric(_MeanOverLists):
         items = _first_items(valid, self.shown)
         relevant = items & (labels > 0.0)
         labels = labels if self._graded else tf.cast(relevant, tf.float32)
-        values, _ = self._metric.compute(labels, _rank_scores(scores, items), mask=items)
+        metric = type(self)._tfr_class(name=self._family, topn=self.k)
+        values, _ = metric.compute(labels, _rank_scores(scores, items), mask=items)
         return tf.squeeze(values, axis=1), tf.reduce_any(relevant, axis=1)
 
 
@@ -213,7 +215,7 @@ class MRR(_RankedMetric):
     _tfr_class = tfr.python.metrics_impl.MRRMetric
 
     def __init__(self, k: int | None = None, name: str | None = None, dtype: Any = None) -> None:
-        super().__init__(k, name, dtype, None)
+        super().__init__(k, name, dtype)
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -230,7 +232,7 @@ class MAP(_RankedMetric):
     _tfr_class = tfr.python.metrics_impl.MeanAveragePrecisionMetric
 
     def __init__(self, k: int | None = 10, name: str | None = None, dtype: Any = None) -> None:
-        super().__init__(k, name, dtype, None)
+        super().__init__(k, name, dtype)
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -247,7 +249,7 @@ class Precision(_RankedMetric):
     _tfr_class = tfr.python.metrics_impl.PrecisionMetric
 
     def __init__(self, k: int = 5, name: str | None = None, dtype: Any = None) -> None:
-        super().__init__(k, name, dtype, None)
+        super().__init__(k, name, dtype)
 
     def _per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
@@ -262,11 +264,8 @@ class Precision(_RankedMetric):
 class _OverAllLists(_MeanOverLists):
     """A metric of PRM ([Pei et al. 2019](https://arxiv.org/abs/1904.06813)), over all lists."""
 
-    _family: str
-
     def __init__(self, k: int, name: str | None = None, dtype: Any = None) -> None:
-        super().__init__(name=name or _default_name(self._family, k, None), dtype=dtype)
-        self.k = k
+        super().__init__(k, name, dtype)
 
     def _gains(self, hits: tf.Tensor) -> tf.Tensor:
         return hits
@@ -324,12 +323,6 @@ _CLASSES: dict[str, Any] = {
     "prm_precision": PRMPrecision,
     "prm_map": PRMMAP,
 }
-
-
-def _default_name(family: str, k: int | None, shown: int | None) -> str:
-    if shown is not None:
-        return f"{family}_shown_{shown}"
-    return family if k is None else f"{family}_{k}"
 
 
 def names() -> tuple[str, ...]:

@@ -281,12 +281,7 @@ _RANKED: dict[str, Callable[..., Floats]] = {
 
 @dataclass(frozen=True)
 class PerListMetric:
-    """A metric by name: the items of a list that it evaluates, and its function of them.
-
-    Attributes:
-        name: name such as `ndcg_10`.
-        parsed: family and cutoff.
-    """
+    """A metric by name, such as `ndcg_10`: the items that it evaluates, and its values."""
 
     name: str
     parsed: MetricName

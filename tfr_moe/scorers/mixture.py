@@ -29,24 +29,12 @@ _OF_LAYER = (
 class MixtureScorer(FeatureScorer):
     """`moe`, `adv_moe`, `hsc_moe`, `adv_hsc_moe`: experts selected by the category of the list.
 
-    Args are those of `FeatureScorer`, and:
+    Args are those of `FeatureScorer` and `CategoryMixtureOfExperts`, and:
 
     Args:
         gate_features: inputs of the inference gate: names of context features (None: the child
             category, the best of Table VII of the paper), or `("all",)` for all of X, which makes a
             gate per item.
-        num_experts: N.
-        top_k: K.
-        num_adversarial: D; 0 disables AdvLoss.
-        hsc_weight: lambda_1; None disables HSC.
-        adversarial_weight: lambda_2.
-        importance_weight: see `CategoryMixtureOfExperts`.
-        gate_learning_rate_multiplier: see `NoisyTopKGate`.
-        noisy_gate: whether the gate adds noise in training.
-        gate_residual: see `CategoryMixtureOfExperts`.
-        shared_expert: see `CategoryMixtureOfExperts`.
-        dispatch: `auto`, `sorted` or `grouped`, see `ExpertTowers`.
-        expert_capacity: slots of a group under `grouped`.
 
     Raises:
         UserError: if the schema names no hierarchy or `gate_features` holds no context feature.

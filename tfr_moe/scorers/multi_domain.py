@@ -77,13 +77,7 @@ class DomainScorer(FeatureScorer, metaclass=abc.ABCMeta):
 class PLEScorer(DomainScorer):
     """`ple`: progressive layered extraction, see `ProgressiveExtraction`.
 
-    Args are those of `DomainScorer`, and:
-
-    Args:
-        tower_hidden_dims: hidden layers of each domain's tower, on top of `expert_hidden_dims`.
-        num_levels: number of levels.
-        num_domain_experts: experts of each domain in each level.
-        num_shared_experts: shared experts in each level.
+    Args are those of `DomainScorer` and of that layer.
     """
 
     tower_hidden_dims: tuple[int, ...] = (64,)
@@ -106,11 +100,7 @@ class PLEScorer(DomainScorer):
 class StarScorer(DomainScorer):
     """`star`: the star topology adaptive recommender, see `StarTopology`.
 
-    Args are those of `DomainScorer`, and:
-
-    Args:
-        auxiliary_hidden_dims: hidden layers of the auxiliary network.
-        domain_norm: whether the items' vectors are normalized by domain.
+    Args are those of `DomainScorer` and of that layer.
     """
 
     auxiliary_hidden_dims: tuple[int, ...] = (64,)

@@ -119,7 +119,8 @@ class MultiTaskScorer(FeatureScorer):
     The model returns a dict of logits [B, L] by task, as TFR's MultiTaskPipeline and Keras' `fit`
     expect it. With `category_groups`, and for a single task, it returns logits [B, L]. Logits of
     tasks with several outputs, one per grade (`tfr_moe.layers.outputs`), are [B, L, M].
-    Args are those of `FeatureScorer`, and:
+
+    Args are those of `FeatureScorer` and of the layer of `network`, and:
 
     Args:
         network: a name of `tfr_moe.layers.MULTITASK`.
@@ -130,13 +131,8 @@ class MultiTaskScorer(FeatureScorer):
             the last. Xiao et al. 2021 (section II) set up MMoE for product search like this,
             "treating different groups of major product categories as different tasks, within a
             mini-batch".
-        tower_hidden_dims: hidden layers of each task's tower, on top of `expert_hidden_dims`.
         ordinal_tasks: tasks that keep all outputs if `num_outputs` is above 1; None for all of
             them. The others use the first.
-        num_experts: N of `omoe` and `mmoe`.
-        l2_weight: see `L2Constrained`.
-        stitch_self_weight: see `CrossStitch`.
-        tensor_ranks: see `TensorFactorization`.
 
     Raises:
         UserError: for an unknown network or group, or a task with the name of a layer of the model.
@@ -239,14 +235,7 @@ class MultiTaskScorer(FeatureScorer):
 class CategoryMMoEScorer(MultiTaskScorer):
     """`category_mmoe`: each task gates the shared experts by the sub-category, with HSC per task.
 
-    Args are those of `MultiTaskScorer`, and:
-
-    Args:
-        num_experts: see `CategoryMMoE`, like the next four.
-        top_k: K, of each task.
-        hsc_weight: lambda_1; None leaves out the constraint gates.
-        gate_learning_rate_multiplier: factor on the gates' step under Adam-like optimizers.
-        noisy_gate: whether the gates add noise in training.
+    Args are those of `MultiTaskScorer` and `CategoryMMoE`.
 
     Raises:
         UserError: if the schema has no hierarchy.
@@ -291,15 +280,9 @@ def combined_model(
 ) -> tf.keras.Model:
     """Adds the combined score to a model of several tasks, for export and serving.
 
-    Args:
-        model: a functional model whose output is a dict of scores [B, L] by task.
-        weights: of each task, see `CombinedScore`.
-        combination: see `CombinedScore`.
-        ordinal_tasks: see `CombinedScore`.
-
-    Returns:
-        A model with the same inputs and variables and the outputs `scores`, combined, and
-        `scores_<task>`, all [B, L].
+    `model` is functional, with a dict of scores [B, L] by task; for the rest see `CombinedScore`.
+    The result has the same inputs and variables and the outputs `scores`, combined, and
+    `scores_<task>`, all [B, L].
     """
     layer = CombinedScore(weights, combination, ordinal_tasks, name=COMBINED, dtype="float32")
     outputs = {SCORES: layer({name: model.output[name] for name in weights})}

@@ -41,10 +41,8 @@ def create(
         model: a name of `tfr_moe.config.MODELS` that is not a baseline.
         schema: the schema of the data.
         tables: statistics and vocabularies of the training split.
-        parameters: settings by their flat names (`RunConfig.flat`), and `num_outputs`, and for
-            several tasks `ordinal_tasks`. Those that the model does not use are ignored. With
-            `trunk: attention` a self-attention encoder precedes the towers; models of the papers on
-            attention always have it.
+        parameters: settings by their flat names (`RunConfig.flat`), `num_outputs`, and for several
+            tasks `ordinal_tasks`. Those that the model does not use are ignored.
 
     Raises:
         UserError: for an unknown name.

@@ -84,11 +84,7 @@ class PRMScorer(FeatureScorer):
 class DLCMScorer(FeatureScorer):
     """`dlcm`: see `DeepListwiseContext`; `expert_hidden_dims` are those of its ELU layers.
 
-    Args are those of `FeatureScorer`, and:
-
-    Args:
-        state_dim: see `DeepListwiseContext`.
-        num_comparisons: see `DeepListwiseContext`.
+    Args are those of `FeatureScorer` and of that layer.
     """
 
     state_dim: int = 64

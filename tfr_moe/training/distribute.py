@@ -195,11 +195,8 @@ class ProcessContext(NamedTuple):
 def join_cluster(strategy: str | None, cluster: Cluster | None = None) -> ProcessContext:
     """Creates the strategy of TFR's pipeline; a worker of several waits here for the others.
 
-    With several workers it must be called before TensorFlow computes anything.
-
-    Args:
-        strategy: its name; None for one device.
-        cluster: the processes that train together; None to read `TF_CONFIG`.
+    With several workers it must be called before TensorFlow computes anything. Without a cluster
+    that of `TF_CONFIG` is read, under a strategy over several processes.
 
     Raises:
         UserError: if strategy and cluster do not go together.

@@ -278,9 +278,6 @@ def fit(
         console: where progress is printed.
         make_pipeline: `RankingPipeline`, or a callable with the same arguments.
         context: strategy and cluster of this process, see `RankingPipeline`.
-
-    Returns:
-        The pipeline, with the history of all epochs.
     """
     # Keras warns about its file format on every save.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
