@@ -1,0 +1,331 @@
+"""The study `journey-ways`: what could make the category of a list worth more, on validation lists.
+
+Each way is a small change of one tower or of a mixture of equal cost, trained on the lists of
+`experiments.datasets.complete_journey` by Adam with a learning rate that falls to 0 along half a
+cosine, and evaluated by session_auc. Differences from the tower are over the same seeds and lists,
+with the library's interval over both.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from pydantic import Field, PositiveInt
+from rich.console import RenderableType
+from rich.table import Table
+
+from experiments.common.runs import Job, Result
+from experiments.common.settings import StudySettings
+from experiments.common.study import Study, StudyContext
+from experiments.common.tables import interval_cell
+from experiments.studies.ways.lists import Lists, load, prepare, sizes
+from experiments.studies.ways.models import BINS, Way, WayModel
+from experiments.studies.ways.teacher import teach
+from tfr_moe import FeatureSchema, losses
+from tfr_moe.errors import UserError
+from tfr_moe.evaluation import difference_interval, seed_interval
+from tfr_moe.utils import write_json
+
+BASE = "tower"
+WAYS = {
+    BASE: Way(),
+    "tower, no categories": Way(categories=False),
+    "tower, 2.5 x": Way((352, 176)),
+    "tower, piecewise-linear numbers": Way(numbers="piecewise"),
+    "tower, periodic numbers": Way(numbers="periodic"),
+    "tower, 2 crosses": Way((64, 88), crosses=2),
+    "tower, positives against negatives": Way(loss="positives"),
+    "tower, LambdaLoss": Way(loss="lambda"),
+    "tower, averaged weights": Way(averaged=True),
+    "tower, last layer by category": Way(by_category="last"),
+    "tower, head by category": Way(by_category="head"),
+    "tower, FiLM": Way(by_category="film"),
+    "tower, LHUC": Way(by_category="lhuc"),
+    "tower, adapters": Way(by_category="adapters"),
+    "N=10, K=4": Way((64, 32), 10, 4),
+    "N=20, K=2": Way((112, 56), 20, 2),
+    "N=40, K=1": Way((176, 88), 40, 1),
+    "N=40, K=8": Way((36, 18), 40, 8),
+    "recommended, N=20, K=2 and one shared": Way((80, 40), 20, 2, recommended=True),
+    "N=10, K=4, gate sees the list": Way((64, 32), 10, 4, gate_sees_list=True),
+    "N=10, K=4, averaged weights": Way((64, 32), 10, 4, averaged=True),
+    "N=10, K=4, piecewise-linear numbers": Way((64, 32), 10, 4, numbers="piecewise"),
+    "recommended, averaged weights": Way((80, 40), 20, 2, recommended=True, averaged=True),
+    "tower, distilled": Way(teacher=0.7),
+    "tower, last layer by category, distilled": Way(by_category="last", teacher=0.7),
+    "recommended, distilled": Way((80, 40), 20, 2, recommended=True, teacher=0.7),
+}
+"""All ways, in the order of the table; the first is what the others are compared with."""
+
+
+class WaySettings(StudySettings):
+    """Settings of `journey-ways`.
+
+    Attributes:
+        rows: parts of the names of the ways to run; all if empty.
+        learning_rates: of Adam at the start; each way uses its best one.
+        runs: seeds of each way at its best rate, at least two for an interval.
+        pilot_runs: seeds at each rate.
+        epochs: passes over the training lists.
+        batch_size: lists of a step.
+        train_lists: the first so many by a hash; None for all.
+        averaging: share of the old average that each step keeps.
+    """
+
+    rows: tuple[str, ...] = ()
+    learning_rates: tuple[float, ...] = Field((4e-3,), min_length=1)
+    runs: PositiveInt = 3
+    pilot_runs: PositiveInt = 1
+    epochs: PositiveInt = 2
+    batch_size: PositiveInt = 256
+    train_lists: PositiveInt | None = None
+    averaging: float = Field(0.998, gt=0, lt=1)
+
+    MAY_GROW: ClassVar[frozenset[str]] = frozenset({"rows", "runs", "learning_rates"})
+
+
+def softmax_loss(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Mean over lists of the cross-entropy between shares of the labels and the softmax."""
+    targets = tf.maximum(labels, 0.0)
+    targets /= tf.reduce_sum(targets, axis=1, keepdims=True)
+    return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, logits))
+
+
+def positives_loss(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """Mean over positives of the cross-entropy of a positive among itself and the negatives."""
+    positive = tf.cast(labels > 0, tf.float32)
+    negatives = tf.reduce_logsumexp(tf.where(labels == 0, logits, -1e9), axis=1, keepdims=True)
+    cost = tf.nn.softplus(negatives - logits) * positive
+    return tf.reduce_sum(cost) / tf.reduce_sum(positive)
+
+
+def loss_of(way: Way) -> Callable[..., tf.Tensor]:
+    """Returns the loss of logits [B, L] and labels [B, L], -1 at padding."""
+    if way.loss == "positives":
+        return positives_loss
+    if way.loss == "lambda":
+        library = losses.get("ndcg_loss_2pp")
+        return lambda logits, labels: library(labels, logits)
+    return softmax_loss
+
+
+def session_auc(scores: NDArray[np.float32], labels: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The session_auc of each list, ties count half.
+
+    Example:
+        >>> session_auc(np.float32([[3, 2, 1, 9]]), np.float32([[1, 0, 0, -1]])).tolist()
+        [1.0]
+    """
+    positive = (labels == 1)[:, :, None]
+    negative = (labels == 0)[:, None, :]
+    gaps = scores[:, :, None] - scores[:, None, :]
+    wins = np.where(positive & negative, (gaps > 0) + 0.5 * (gaps == 0), 0.0)
+    return wins.sum(axis=(1, 2)) / (positive & negative).sum(axis=(1, 2))
+
+
+def _training_lists(lists: Lists, count: int | None) -> NDArray[np.int64]:
+    order = np.argsort(lists.hashes, kind="stable")
+    return np.sort(order[:count])
+
+
+def fit(
+    way: Way, lists: Lists, settings: WaySettings, rate: float, seed: int, teacher: Any = None
+) -> WayModel:
+    """Trains a model of a way.
+
+    Args:
+        way: what it does.
+        lists: of training.
+        settings: of the study.
+        rate: learning rate at the start.
+        seed: of weights and order.
+        teacher: float [n, L] shares of the items by an ensemble, for ways with `teacher`.
+    """
+    tf.keras.backend.clear_session()
+    tf.keras.utils.set_random_seed(seed)
+    kept = _training_lists(lists, settings.train_lists)
+    sample = lists.numbers[kept[:5000]].reshape(-1, lists.numbers.shape[-1])
+    edges = np.quantile(sample, np.linspace(0, 1, BINS + 1), axis=0).T
+    model = WayModel(way, sizes(lists), edges, seed)
+    steps = len(kept) // settings.batch_size
+    schedule = tf.keras.optimizers.schedules.CosineDecay(rate, steps * settings.epochs)
+    optimizer = tf.keras.optimizers.legacy.Adam(schedule)
+    loss = loss_of(way)
+
+    @tf.function(autograph=False, jit_compile=False)
+    def step(inputs: Any, labels: tf.Tensor, shares: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            logits = model(inputs, training=True)
+            value = loss(logits, labels)
+            if way.teacher:
+                imitation = tf.nn.softmax_cross_entropy_with_logits(shares, logits)
+                value = (1 - way.teacher) * value + way.teacher * tf.reduce_mean(imitation)
+            value += tf.add_n(model.losses) if model.losses else 0.0
+        weights = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(value, weights), weights, strict=True))
+
+    averages: list[NDArray[np.float32]] = []
+    random = np.random.default_rng(seed)
+    for epoch in range(settings.epochs):
+        order = kept[random.permutation(len(kept))]
+        for number in range(steps):
+            chosen = order[number * settings.batch_size : (number + 1) * settings.batch_size]
+            labels = lists.labels[chosen]
+            shares = teacher[chosen] if way.teacher else labels
+            step(_inputs(lists, chosen), labels, shares)
+            if way.averaged and epoch == settings.epochs - 1 and number % 10 == 9:
+                averages = _averaged(averages, model, settings.averaging**10)
+    if averages:
+        for weight, value in zip(model.trainable_variables, averages, strict=True):
+            weight.assign(value)
+    return model
+
+
+def _averaged(averages: Any, model: tf.keras.Model, share: float) -> Any:
+    weights = [weight.numpy() for weight in model.trainable_variables]
+    if not averages:
+        return weights
+    return [share * old + (1 - share) * new for old, new in zip(averages, weights, strict=True)]
+
+
+def _inputs(lists: Lists, chosen: Any) -> tuple[Any, ...]:
+    labels = lists.labels[chosen]
+    return lists.numbers[chosen], lists.context[chosen], lists.ids[chosen], labels >= 0
+
+
+def scores_of(model: WayModel, lists: Lists, batch: int = 2048) -> NDArray[np.float32]:
+    """Returns the logits [n, L] of all lists."""
+    forward = tf.function(lambda *inputs: model(inputs), autograph=False, reduce_retracing=True)
+    parts = []
+    for start in range(0, len(lists.labels), batch):
+        parts.append(forward(*_inputs(lists, slice(start, start + batch))).numpy())
+    return np.concatenate(parts)
+
+
+def train_one(folder: Path, settings: WaySettings, job: Job) -> Result:
+    """Trains and evaluates one run, and writes the metric of each list.
+
+    Args:
+        folder: of the study, with `lists` and `runs`.
+        settings: of the study.
+        job: `way`, `rate` and `seed`.
+    """
+    way = WAYS[job["way"]]
+    lists = load(folder / "lists" / "train")
+    teacher = np.load(folder / "teacher.npy", mmap_mode="r") if way.teacher else None
+    model = fit(way, lists, settings, job["rate"], job["seed"], teacher)
+    parameters = int(sum(np.prod(weight.shape) for weight in model.trainable_variables))
+    return {**_evaluate(model, folder, job), "parameters": parameters}
+
+
+def _evaluate(model: WayModel, folder: Path, job: Job) -> Result:
+    lists = load(folder / "lists" / "validation")
+    metric = session_auc(scores_of(model, lists), np.asarray(lists.labels))
+    path = _values_path(folder, job)
+    path.parent.mkdir(exist_ok=True)
+    np.save(path, metric)
+    return {"session_auc": float(metric.mean())}
+
+
+def _values_path(folder: Path, job: Mapping[str, Any]) -> Path:
+    name = "".join(c if c.isalnum() else "-" for c in job["way"])
+    return folder / "runs" / f"{name}_{job['rate']}_{job['seed']}.npy"
+
+
+def run(settings: WaySettings, context: StudyContext) -> Sequence[RenderableType]:
+    """Runs what is missing, and returns the table."""
+    names = _selected(settings.rows)
+    lists = context.out / "lists"
+    if not (lists / "validation").exists():
+        data = context.need_data()
+        prepare(data / "rows", FeatureSchema.load(data / "schema.json"), lists)
+    if any(WAYS[name].teacher for name in names):
+        teach(context.out, fit=functools.partial(fit, settings=settings), score=scores_of)
+    work = functools.partial(train_one, context.out, settings)
+    pilots = [
+        {"way": name, "rate": rate, "seed": seed}
+        for seed in range(settings.pilot_runs)
+        for rate in settings.learning_rates
+        for name in names
+    ]
+    tried = context.run_all(pilots, work, "runs")
+    best = _best_rates(pilots, tried)
+    jobs = [
+        {"way": name, "rate": best[name], "seed": seed}
+        for seed in range(settings.runs)
+        for name in names
+    ]
+    results = context.run_all(jobs, work, "runs")
+    rows = _summary(context.out, names, best, jobs, results)
+    write_json(context.out / "results.json", rows)
+    return [_table(rows)]
+
+
+def _selected(words: Sequence[str]) -> list[str]:
+    if not words:
+        return list(WAYS)
+    for word in words:
+        if not any(word in name for name in WAYS):
+            raise UserError(f"rows: no way's name contains {word!r}; ways: {'; '.join(WAYS)}")
+    return [n for n in WAYS if n == BASE or any(word in n for word in words)]
+
+
+def _best_rates(jobs: Sequence[Job], results: Sequence[Result]) -> dict[str, float]:
+    sums: dict[str, dict[float, float]] = {}
+    for job, result in zip(jobs, results, strict=True):
+        of_way = sums.setdefault(job["way"], {})
+        of_way[job["rate"]] = of_way.get(job["rate"], 0.0) + result["session_auc"]
+    return {way: max(of_way, key=of_way.__getitem__) for way, of_way in sums.items()}
+
+
+def _summary(
+    out: Path,
+    names: Sequence[str],
+    best: Mapping[str, float],
+    jobs: Sequence[Job],
+    results: Sequence[Result],
+) -> list[dict[str, Any]]:
+    values = {
+        name: np.stack([np.load(_values_path(out, job)) for job in jobs if job["way"] == name])
+        for name in names
+    }
+    parameters = {job["way"]: r["parameters"] for job, r in zip(jobs, results, strict=True)}
+    rows = []
+    for name in names:
+        seeds = seed_interval(values[name].mean(axis=1))
+        row = {
+            "way": name,
+            "rate": best[name],
+            "runs": seeds.runs,
+            "session_auc": seeds.mean,
+            "deviation": seeds.standard_deviation,
+            "parameters": parameters[name],
+            "difference": float(values[name].mean() - values[BASE].mean()),
+            "low": math.nan,
+            "high": math.nan,
+        }
+        if name != BASE:
+            interval = difference_interval(values[name], values[BASE])
+            row.update(low=interval.low, high=interval.high)
+        rows.append(row)
+    return rows
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table("way", "rate", "session_auc", "minus tower, points", "parameters", box=None)
+    for row in rows:
+        gap, low, high = (100 * row[key] for key in ("difference", "low", "high"))
+        cell = "" if row["way"] == BASE else interval_cell(gap, low, high, 3)
+        auc = f"{row['session_auc']:.4f}"
+        table.add_row(row["way"], f"{row['rate']:g}", auc, cell, f"{row['parameters']:,}")
+    return table
+
+
+STUDIES = {"journey-ways": Study(WaySettings, run, needs_data=True)}
