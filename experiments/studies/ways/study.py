@@ -37,10 +37,10 @@ BASE = "tower"
 WAYS = {
     BASE: Way(),
     "tower, no categories": Way(categories=False),
-    "tower, 2.5 x": Way((352, 176)),
+    "tower, 2.5 x": Way((316, 158)),
     "tower, piecewise-linear numbers": Way(numbers="piecewise"),
     "tower, periodic numbers": Way(numbers="periodic"),
-    "tower, 2 crosses": Way((64, 88), crosses=2),
+    "tower, 2 crosses": Way((84, 88), crosses=2),
     "tower, positives against negatives": Way(loss="positives"),
     "tower, LambdaLoss": Way(loss="lambda"),
     "tower, averaged weights": Way(averaged=True),

@@ -1,0 +1,135 @@
+"""The study of ways: its arrays, its metric, the cost of its models, and a small run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from experiments.common.study import StudyContext, run_study
+from experiments.datasets.complete_journey.lists import ListOptions, schema
+from experiments.studies.ways.lists import list_ranks, load, prepare, sizes
+from experiments.studies.ways.models import BINS, Way, WayModel
+from experiments.studies.ways.study import WAYS, positives_loss, session_auc, softmax_loss
+from tests.experiments.datasets.journey_tables import maker, random_world
+from tfr_moe._compat import tf
+from tfr_moe.layers.list_relative import list_ranks as ranks_in_the_library
+from tfr_moe.metrics.per_list import session_auc as auc_in_the_library
+
+WEEKS = {"train": (9, 10), "validation": (11,), "test": (12,)}
+
+
+@pytest.fixture(scope="module")
+def journey(tmp_path_factory) -> Path:
+    """Lists of a small random shop, as the data set's command writes them."""
+    folder = tmp_path_factory.mktemp("journey")
+    (folder / "rows").mkdir()
+    products, sales, promotions = random_world(7)
+    lists = maker(products, sales, ListOptions(), promotions)
+    for split, weeks in WEEKS.items():
+        for week in weeks:
+            pq.write_table(lists.week(week), folder / "rows" / f"{split}-week-{week:02}.parquet")
+    schema().save(folder / "schema.json")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def arrays(journey, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("arrays")
+    prepare(journey / "rows", schema(), out)
+    return out
+
+
+def test_arrays_have_the_rows_of_the_lists_scaled_by_the_training_lists(journey, arrays):
+    train, validation = load(arrays / "train"), load(arrays / "validation")
+    tables = [pq.read_table(path) for path in sorted((journey / "rows").glob("train-*"))]
+    names = [f.name for f in schema().features if f.kind == "numeric" and f.scope == "example"]
+    price = names.index("price")
+    numbers = np.log1p(np.concatenate([t["price"].to_numpy() for t in tables]).astype(float))
+    mean, deviation = numbers.mean(), numbers.std()
+    valid = train.labels >= 0
+    np.testing.assert_allclose(
+        train.numbers[..., price][valid], (numbers - mean) / deviation, atol=1e-5
+    )
+    labels = np.concatenate([t["purchase"].to_numpy() for t in tables])
+    np.testing.assert_array_equal(train.labels[valid], labels)
+    later = pq.read_table(journey / "rows" / "validation-week-11.parquet")["price"].to_numpy()
+    np.testing.assert_allclose(
+        validation.numbers[..., price][validation.labels >= 0],
+        (np.log1p(later.astype(float)) - mean) / deviation,
+        atol=1e-5,
+    )
+    assert (train.ids[:, 0] == 1).all()  # one department
+    assert set(train.ids[:, 1]) == {1, 2}  # tea and coffee
+
+
+def test_ranks_are_those_of_the_library():
+    dice = np.random.default_rng(0)
+    numbers = dice.integers(0, 4, size=(5, 6, 3)).astype(np.float32)
+    valid = dice.random((5, 6)) < 0.7
+    valid[:, 0] = True
+    expected = ranks_in_the_library(tf.constant(numbers), tf.constant(valid)).numpy()
+    np.testing.assert_allclose(list_ranks(numbers, valid), expected, atol=1e-6)
+
+
+def test_the_metric_is_that_of_the_library():
+    dice = np.random.default_rng(1)
+    scores = dice.integers(0, 5, size=(20, 8)).astype(np.float32)
+    labels = dice.integers(-1, 2, size=(20, 8)).astype(np.float32)
+    labels[:, :2] = [0, 1]
+    expected = auc_in_the_library(scores, labels, labels >= 0)
+    np.testing.assert_allclose(session_auc(scores, labels), expected)
+
+
+def test_losses_of_one_list():
+    logits = tf.math.log([[3.0, 1.0, 2.0, 5.0]])
+    labels = tf.constant([[1.0, 1.0, 0.0, -1.0]])
+    masked = tf.where(labels >= 0, logits, -1e9)
+    # -(log 3/6 + log 1/6) / 2, and with each positive beside the negative alone 3/5 and 1/3.
+    assert float(softmax_loss(masked, labels)) == pytest.approx(np.log(12) / 2)
+    assert float(positives_loss(masked, labels)) == pytest.approx(np.log(5) / 2)
+
+
+def cost(way: Way, width: int = 88) -> int:
+    """Multiply-adds of an item in towers and cross layers."""
+    dims = (width, *way.hidden, 1)
+    tower = sum(a * b for a, b in zip(dims, dims[1:], strict=False))
+    return tower * ((way.top_k + way.recommended) if way.experts else 1) + way.crosses * width**2
+
+
+def test_mixtures_and_crosses_cost_as_much_as_the_tower():
+    costs = {name: cost(way) / cost(WAYS["tower"]) for name, way in WAYS.items()}
+    assert costs.pop("tower, 2.5 x") == pytest.approx(2.5, abs=0.02)
+    assert all(0.95 < ratio < 1.05 for ratio in costs.values()), costs
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_padded_items_change_no_score(arrays, name):
+    lists = load(arrays / "validation")
+    edges = np.sort(np.random.default_rng(0).normal(size=(lists.numbers.shape[-1], BINS + 1)))
+    model = WayModel(WAYS[name], sizes(load(arrays / "train")), edges, seed=0)
+    numbers, labels = np.array(lists.numbers[:4]), np.array(lists.labels[:4])
+    labels[:, 15:] = -1
+    other = np.where((labels >= 0)[..., None], numbers, 7.0).astype(np.float32)
+    rest = (lists.context[:4], lists.ids[:4], labels >= 0)
+    first, second = (model((x, *rest)).numpy() for x in (numbers, other))
+    np.testing.assert_allclose(first[labels >= 0], second[labels >= 0], atol=1e-5)
+    assert np.ptp(first[:, :15]) > 0
+    assert (first[:, 15:] == np.float32(-1e9)).all()
+
+
+def test_a_small_run_and_its_table(journey, tmp_path):
+    context = StudyContext(tmp_path / "study", 1, journey, Console(quiet=True))
+    pairs = ["epochs=4", "batch_size=32", 'rows=["last layer by category", "averaged"]']
+    (table,) = run_study("journey-ways", context, pairs=pairs, runs=2)
+    rows = json.loads((context.out / "results.json").read_text())
+    assert [row["way"] for row in rows][:2] == ["tower", "tower, averaged weights"]
+    assert table.row_count == len(rows) == 6
+    assert all(row["low"] < row["difference"] < row["high"] for row in rows[1:])
+    stored = (context.out / "runs.jsonl").read_text()
+    run_study("journey-ways", context, pairs=pairs, runs=2)
+    assert (context.out / "runs.jsonl").read_text() == stored
