@@ -26,10 +26,11 @@ class Way:
         top_k: K.
         recommended: with a shared expert and a gate that starts from the parent's.
         gate_sees_list: the gate also gets the mean of the items and the list's context.
-        by_category: what has weights of parent plus child category: `last` (the last layer), `head`
-            (a linear score), `film` (scale and shift of the first hidden layer), `adapters` (a
-            first layer plus a product of rank 8 that the category modulates), `lhuc` (each hidden
-            layer times twice the sigmoid of a small network of the category, as PPNet).
+        by_category: what has weights of parent plus child category, some of `last` (the last
+            layer), `head` (a linear score), `film` (scale and shift of the first hidden layer),
+            `adapters` (a product of rank 8, modulated by the category, beside the first layer) and
+            `lhuc` (each hidden layer times twice the sigmoid of a small network of the category, as
+            in PPNet).
         numbers: `plain`, `piecewise` (piecewise-linear in 12 quantiles, Gorishniy et al. 2022) or
             `periodic` (sines and cosines of 4 learned frequencies each, the same paper).
         crosses: number of cross layers of DCN v2 before the tower.
@@ -45,7 +46,7 @@ class Way:
     top_k: int = 4
     recommended: bool = False
     gate_sees_list: bool = False
-    by_category: str = ""
+    by_category: tuple[str, ...] = ()
     numbers: str = "plain"
     crosses: int = 0
     categories: bool = True
@@ -72,6 +73,44 @@ class ByCategory(tf.keras.layers.Layer):
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         """Codes [B, 2 or more] -> [B, width]."""
         return self.parent(ids[:, 0]) + self.child(ids[:, 1])
+
+
+class Adapters(tf.keras.layers.Layer):
+    """A layer of rank 8 whose inner values are multiplied by a vector of the category.
+
+    Args:
+        units: of the result.
+        parents: largest code of a parent.
+        children: largest code of a child.
+    """
+
+    def __init__(self, units: int, parents: int, children: int):
+        super().__init__()
+        self.down = tf.keras.layers.Dense(RANK, use_bias=False)
+        self.category = ByCategory(RANK, parents, children)
+        self.up = tf.keras.layers.Dense(units, use_bias=False)
+
+    def call(self, items: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        """[B, L, n], codes [B, 2 or more] -> [B, L, units], 0 at the start."""
+        return self.up(self.down(items) * self.category(ids)[:, tf.newaxis])
+
+
+class HiddenScales(tf.keras.layers.Layer):
+    """Factors between 0 and 2 of the hidden units of each layer, by a network of the category.
+
+    Args:
+        widths: of the hidden layers.
+    """
+
+    def __init__(self, widths: tuple[int, ...]):
+        super().__init__()
+        self.inner = tf.keras.layers.Dense(32, "relu")
+        self.outer = [tf.keras.layers.Dense(width, "sigmoid") for width in widths]
+
+    def call(self, category: tf.Tensor) -> list[tf.Tensor]:
+        """[B, n] -> [B, width] for each layer."""
+        inner = self.inner(category)
+        return [2 * layer(inner) for layer in self.outer]
 
 
 class PiecewiseNumbers(tf.keras.layers.Layer):
@@ -154,19 +193,14 @@ class WayModel(tf.keras.Model):
         else:
             self.hidden = [tf.keras.layers.Dense(units, "relu") for units in way.hidden]
             self.last = tf.keras.layers.Dense(1)
-        make: dict[str, Any] = {
-            "last": lambda: [ByCategory(way.hidden[-1], parents, children)],
-            "head": lambda: [CategoryHead(parents + 1, children + 1)],
-            "film": lambda: [ByCategory(2 * way.hidden[0], parents, children)],
-            "adapters": lambda: [
-                tf.keras.layers.Dense(RANK, use_bias=False),
-                ByCategory(RANK, parents, children),
-                tf.keras.layers.Dense(way.hidden[0], use_bias=False),
-            ],
-            "lhuc": lambda: [tf.keras.layers.Dense(units) for units in (32, *way.hidden)],
-            "": list,
+        layers: dict[str, Any] = {
+            "last": lambda: ByCategory(way.hidden[-1], parents, children),
+            "head": lambda: CategoryHead(parents + 1, children + 1),
+            "film": lambda: ByCategory(2 * way.hidden[0], parents, children),
+            "adapters": lambda: Adapters(way.hidden[0], parents, children),
+            "lhuc": lambda: HiddenScales(way.hidden),
         }
-        self.by_category: list[Any] = make[way.by_category]()
+        self.by_category = {name: layers[name]() for name in way.by_category}
 
     def call(self, inputs: tuple[tf.Tensor, ...], training: bool = False) -> tf.Tensor:
         """(numbers [B, L, n], context [B, c], ids [B, d], mask [B, L]) -> [B, L]."""
@@ -190,25 +224,24 @@ class WayModel(tf.keras.Model):
             logits = self.mixture(crossed, gate, parent, mask=mask, training=training)["logits"]
         else:
             logits = self._tower(crossed, ids, vectors)
-        if self.way.by_category == "head":
-            logits += self.by_category[0](numbers, ids[:, :2], mask=mask)
+        if "head" in self.by_category:
+            logits += self.by_category["head"](numbers, ids[:, :2], mask=mask)
         return tf.where(mask, logits, -1e9)
 
     def _tower(self, items: tf.Tensor, ids: tf.Tensor, vectors: list[tf.Tensor]) -> tf.Tensor:
-        way, own = self.way.by_category, self.by_category
+        own = self.by_category
+        scales = own["lhuc"](tf.concat(vectors[:2], axis=-1)) if "lhuc" in own else None
         hidden = items
-        if way == "lhuc":
-            category = tf.nn.relu(own[0](tf.concat(vectors[:2], axis=-1)))[:, tf.newaxis]
         for number, layer in enumerate(self.hidden):
-            before, hidden = hidden, layer(hidden)
-            if way == "lhuc":
-                hidden *= 2 * tf.sigmoid(own[number + 1](category))
-            elif way == "film" and number == 0:
-                scale, shift = tf.split(own[0](ids)[:, tf.newaxis], 2, axis=-1)
+            hidden = layer(hidden)
+            if scales is not None:
+                hidden *= scales[number][:, tf.newaxis]
+            if number == 0 and "film" in own:
+                scale, shift = tf.split(own["film"](ids)[:, tf.newaxis], 2, axis=-1)
                 hidden = hidden * (1 + scale) + shift
-            elif way == "adapters" and number == 0:
-                hidden += tf.nn.relu(own[2](own[0](before) * own[1](ids)[:, tf.newaxis]))
+            if number == 0 and "adapters" in own:
+                hidden += own["adapters"](items, ids)
         logits = self.last(hidden)[..., 0]
-        if way == "last":
-            logits += tf.reduce_sum(hidden * own[0](ids)[:, tf.newaxis], axis=-1)
+        if "last" in own:
+            logits += tf.reduce_sum(hidden * own["last"](ids)[:, tf.newaxis], axis=-1)
         return logits

@@ -14,7 +14,7 @@ from experiments.studies.ways.lists import Lists, load
 from experiments.studies.ways.models import Way
 
 RATE = 4e-3
-MEMBERS = (Way(), Way(by_category="last"))
+MEMBERS = (Way(), Way(by_category=("last",)))
 ROUNDS = 500
 PARAMETERS = {
     "objective": "lambdarank",

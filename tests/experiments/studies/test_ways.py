@@ -133,3 +133,22 @@ def test_a_small_run_and_its_table(journey, tmp_path):
     stored = (context.out / "runs.jsonl").read_text()
     run_study("journey-ways", context, pairs=pairs, runs=2)
     assert (context.out / "runs.jsonl").read_text() == stored
+
+
+@pytest.mark.parametrize("part", ["last", "head", "film", "adapters"])
+def test_a_part_by_category_starts_without_effect_and_gets_a_gradient(arrays, part):
+    lists = load(arrays / "train")
+    way = Way(hidden=(8, 4), by_category=(part,))
+    model = WayModel(way, sizes(lists), np.zeros((lists.numbers.shape[-1], BINS + 1)), seed=0)
+    labels = lists.labels[:8]
+    inputs = (lists.numbers[:8], lists.context[:8], lists.ids[:8], labels >= 0)
+    with tf.GradientTape() as tape:
+        scores = model(inputs)
+        loss = softmax_loss(scores, labels)
+    own = model.by_category[part].trainable_variables
+    zero = [weight for weight in own if not np.any(weight)]
+    assert len(zero) == 2  # of parent and child
+    gradients = [tf.convert_to_tensor(g).numpy() for g in tape.gradient(loss, zero)]
+    assert all(np.abs(gradient).max() > 0 for gradient in gradients)
+    model.by_category = {}
+    np.testing.assert_allclose(scores, model(inputs), atol=1e-5)
