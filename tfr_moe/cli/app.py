@@ -44,7 +44,7 @@ def _root(
 
 def demo(
     out: Annotated[Path, flag("folder to create")] = Path("demo"),
-    sessions: Annotated[int, flag("number of lists")] = 12_000,
+    sessions: Annotated[int, flag("number of lists")] = 24_000,
     seed: Seed = 0,
 ) -> None:
     """Run the complete workflow once on synthetic logs.
