@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -97,7 +98,7 @@ def test_losses_of_one_list():
 def cost(way: Way, width: int = 88) -> int:
     """Multiply-adds of an item in towers and cross layers."""
     dims = (width, *way.hidden, 1)
-    tower = sum(a * b for a, b in zip(dims, dims[1:], strict=False))
+    tower = sum(a * b for a, b in itertools.pairwise(dims))
     return tower * ((way.top_k + way.recommended) if way.experts else 1) + way.crosses * width**2
 
 
