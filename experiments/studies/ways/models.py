@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfr_moe.layers import CategoryHead, CategoryMixtureOfExperts
+from tfr_moe.layers import CategoryMixtureOfExperts
 
 EMBEDDING = 8
 BINS = 12
@@ -195,7 +195,7 @@ class WayModel(tf.keras.Model):
             self.last = tf.keras.layers.Dense(1)
         layers: dict[str, Any] = {
             "last": lambda: ByCategory(way.hidden[-1], parents, children),
-            "head": lambda: CategoryHead(parents + 1, children + 1),
+            "head": lambda: ByCategory(sizes["numbers"], parents, children),
             "film": lambda: ByCategory(2 * way.hidden[0], parents, children),
             "adapters": lambda: Adapters(way.hidden[0], parents, children),
             "lhuc": lambda: HiddenScales(way.hidden),
@@ -225,7 +225,8 @@ class WayModel(tf.keras.Model):
         else:
             logits = self._tower(crossed, ids, vectors)
         if "head" in self.by_category:
-            logits += self.by_category["head"](numbers, ids[:, :2], mask=mask)
+            weights = self.by_category["head"](ids)
+            logits += tf.reduce_sum(numbers * weights[:, tf.newaxis], axis=-1)
         return tf.where(mask, logits, -1e9)
 
     def _tower(self, items: tf.Tensor, ids: tf.Tensor, vectors: list[tf.Tensor]) -> tf.Tensor:

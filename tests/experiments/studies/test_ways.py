@@ -18,7 +18,7 @@ from experiments.studies.ways.models import BINS, Way, WayModel
 from experiments.studies.ways.study import WAYS, positives_loss, session_auc, softmax_loss
 from tests.experiments.datasets.journey_tables import maker, random_world
 from tfr_moe._compat import tf
-from tfr_moe.layers.list_relative import list_ranks as ranks_in_the_library
+from tfr_moe.layers.numerics import list_ranks as ranks_in_the_library
 from tfr_moe.metrics.per_list import session_auc as auc_in_the_library
 
 WEEKS = {"train": (9, 10), "validation": (11,), "test": (12,)}
