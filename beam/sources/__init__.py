@@ -2,8 +2,7 @@
 
 A source checks its input before anything runs and returns an `Input`: a transform that makes
 batches of `RawRow`, and the names of the files. Every module of this package that calls `register`
-is a source. Sources outside of the package are modules named by an entry point of the group
-`tfr_moe.sources`, or imported with `BuildOptions.source_modules`.
+is a source; modules outside of the package are imported with `BuildOptions.source_modules`.
 """
 
 from tfr_moe.beam.rows import (
@@ -27,9 +26,7 @@ from tfr_moe.beam.sources.files import (
     read,
 )
 from tfr_moe.beam.sources.registry import (
-    ENTRY_POINTS,
     Input,
-    NoOptions,
     Source,
     SplitFiles,
     SplitOptions,
@@ -47,13 +44,11 @@ from tfr_moe.beam.transforms.shards import TimeBounds, list_hash
 
 __all__ = [
     "COUNTS",
-    "ENTRY_POINTS",
     "REJECTS",
     "CoGroupSorted",
     "CountingDoFn",
     "Input",
     "JoinColumns",
-    "NoOptions",
     "RawRow",
     "ReadFiles",
     "ReadTable",

@@ -18,8 +18,10 @@ from functools import partial
 from typing import IO, Any, cast
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+from pyarrow import parquet
 
 from tfr_moe.beam.rows import RawRow
 from tfr_moe.beam.runner import advance
@@ -34,8 +36,7 @@ _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
 _ALLOWED = ".csv, .tsv, .jsonl, .ndjson or .json, each plain or .gz, and .parquet or .pq"
 Reader = Callable[[str, int], Iterator[Any]]
-"""Yields the rows of a file, given its path and its index in `Input.files`; a function at module
-level, or a partial of one."""
+"""Yields the rows of a file, given its path and its index in `Input.files`; can be pickled."""
 
 
 def match(pattern: str, argument: str = "input") -> dict[str, int]:
@@ -73,11 +74,6 @@ def _matched(pattern: str, argument: str) -> dict[str, int]:
         reason = " ".join(str(error).split())
         raise UserError(f"{argument} {pattern}: cannot be searched ({reason})") from error
     return {m.path: m.size_in_bytes for m in matches}
-
-
-def exists(path: str) -> bool:
-    """Returns whether the file exists."""
-    return bool(FileSystems.exists(path))
 
 
 @contextmanager
@@ -210,30 +206,40 @@ def columns(path: str, kind: str | None = None) -> set[str]:
         UserError: if the file is empty, cannot be read, or has a column twice.
     """
     kind = kind or file_format(path)
+    if kind == "jsonl":
+        return columns_of_rows(path, read(path, 0, kind))
     with open_file(path) as file:
         if kind == "parquet":
-            return set(_parquet_file(path, file).schema_arrow.names)
-        text = text_of(file)
-        if kind in _DELIMITERS:
-            return set(_header(path, read_csv(text, _DELIMITERS[kind])))
-        seen: set[str] = set()
-        line = ""
-        for line in itertools.islice(text, _SAMPLE):
-            row = _json_row(line)
-            if isinstance(row, dict):
-                seen.update(row)
-        if not line:
-            raise UserError(f"{path}: the file is empty")
-        return seen
+            with _parquet_errors(path):
+                return set(parquet.ParquetFile(file).schema_arrow.names)
+        return set(_header(path, read_csv(text_of(file), _DELIMITERS[kind])))
+
+
+def columns_of_rows(path: str, rows: Iterator[RawRow]) -> set[str]:
+    """Returns the columns of the first 1,000 rows of a file.
+
+    Raises:
+        UserError: if none of them is valid, with the reason.
+    """
+    found: set[str] = set()
+    reason = "the file is empty"
+    for row in itertools.islice(rows, _SAMPLE):
+        if row.error is None:
+            found.update(row.columns())
+        else:
+            reason = f"line {row.line}: {row.error}"
+    if not found:
+        raise UserError(f"{path}: {reason}")
+    return found
 
 
 def _header(path: str, rows: Iterator[CsvRow]) -> list[str]:
-    first = next(rows, None)
-    header = [name.strip() for name in first.fields] if first is not None else []
+    line, fields, _, error = next(rows, CsvRow(1, [], ""))
+    header = [name.strip() for name in fields]
     if not any(header):
         raise UserError(f"{path}: the file is empty; expected a header with the column names")
-    if first is not None and first.error is not None:
-        raise UserError(f"{path}, line {first.line}: header: {first.error}")
+    if error is not None:
+        raise UserError(f"{path}, line {line}: header: {error}")
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         raise UserError(f"{path}: column {twice[0]!r} occurs twice in the header")
@@ -319,32 +325,15 @@ def _read_jsonl(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
 @contextmanager
 def _parquet_errors(path: str) -> Iterator[None]:
     try:
-        import pyarrow as pa
-    except ImportError as error:
-        raise UserError(f"{path}: Parquet needs pyarrow: pip install pyarrow") from error
-    try:
         yield
     except (pa.ArrowException, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: corrupt Parquet file ({reason})") from error
 
 
-def _parquet_file(path: str, file: IO[bytes]) -> Any:
-    with _parquet_errors(path):
-        from pyarrow import parquet
-
-        return parquet.ParquetFile(file)
-
-
 def _read_parquet(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
-    batches = _parquet_file(path, file).iter_batches(_PARQUET_BATCH)
-    line = 0
-    while True:
-        with _parquet_errors(path):
-            batch = next(batches, None)
-            rows = batch.to_pylist() if batch is not None else None
-        if rows is None:
-            return
-        for row in rows:
-            line += 1
+    with _parquet_errors(path):
+        batches = parquet.ParquetFile(file).iter_batches(_PARQUET_BATCH)
+        rows = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
+        for line, row in enumerate(rows, start=1):
             yield RawRow(index, line, row)

@@ -6,71 +6,50 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from pydantic import Field
+from apache_beam.io.filesystems import FileSystems
 
 from tfr_moe.beam.rows import RawRow
-from tfr_moe.beam.sources.files import (
-    ReadFiles,
-    exists,
-    first_line,
-    is_valid_text,
-    lines,
-    open_file,
-)
+from tfr_moe.beam.sources.files import ReadFiles, first_line, is_valid_text, lines
 from tfr_moe.beam.sources.registry import Input, SplitFiles, SplitOptions, register, split_of
+from tfr_moe.elwc.values import RowError
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
 QUERY, GRADE, FEATURES = "qid", "relevance", "features"
 _QID = re.compile(r"\bqid:")
+_COLUMN = re.compile(rf"({QUERY}|{GRADE}|{FEATURES}|f[1-9]\d*)$")
 
 
-class LetorOptions(SplitOptions):
-    """Options of `letor`."""
-
-    num_features: int | None = Field(
-        None,
-        ge=1,
-        description="number of features; by default the highest one in the files",
-    )
-    null: float = Field(0.0, description="value for NULL and nan")
-
-
-def letor_schema(pattern: str, options: LetorOptions) -> FeatureSchema:
+def letor_schema(pattern: str, options: SplitOptions) -> FeatureSchema:
     """Returns one numeric feature as wide as the files, label `relevance`, list ID `qid`."""
-    width = options.num_features or max(
-        _highest(path) for path in SplitFiles(pattern, options).sizes
-    )
+    width = max(map(_highest, SplitFiles(pattern, options).sizes))
     feature = {"name": FEATURES, "scope": "example", "kind": "numeric", "width": width}
     return FeatureSchema.model_validate(
         {"list_id": QUERY, "labels": [GRADE], "features": [feature]}
     )
 
 
-@register("letor", LetorOptions, letor_schema)
-def letor(pattern: str, schema: FeatureSchema, options: LetorOptions) -> Input:
+@register("letor", SplitOptions, letor_schema)
+def letor(pattern: str, schema: FeatureSchema, options: SplitOptions) -> Input:
     """SVMLight files with qid, or with the sizes of the queries in FILE.query.
 
     The format of MSLR-WEB30K, Yahoo, Istella and LightGBM's examples. Columns are `qid`,
-    `relevance`, `features` (all; feature k at index k - 1) and `f1`, `f2`, ...; features missing in
-    a line are 0. With `validation` and `test` the files define the splits.
+    `relevance`, `features` (all; feature k at index k - 1) and `f1`, `f2`, ...; NULL, nan and
+    features missing in a line are 0. With `validation` and `test` the files define the splits.
 
     Raises:
         UserError: if no file matches, a file has neither qid nor sizes, or the sizes don't add up.
     """
     files = SplitFiles(pattern, options)
-    known = re.compile(rf"({QUERY}|{GRADE}|{FEATURES}|f[1-9]\d*)$")
-    named = [schema.list_id, *schema.labels, *(feature.name for feature in schema.features)]
-    for column in named:
-        if not known.match(column):
+    for column in [schema.list_id, *schema.labels, *(feature.name for feature in schema.features)]:
+        if not _COLUMN.match(column):
             available = f"{QUERY}, {GRADE}, {FEATURES}, f1, f2, ..."
             raise UserError(f"schema: unknown column {column!r}; available: {available}")
-    widths = [feature.width for feature in schema.features if feature.name == FEATURES]
+    width = max((f.width for f in schema.features if f.name == FEATURES), default=0)
     singles = [feature.name for feature in schema.features if feature.name != FEATURES]
     for path in files.sizes:
-        _sizes(path)
-    width = max(widths, default=0)
-    reader = partial(_read, width=width, singles=singles, null=options.null, files=files)
+        _queries(path)
+    reader = partial(_read, width=width, singles=singles, files=files)
     return Input(
         ReadFiles(files.sizes, reader),
         list(files.sizes),
@@ -91,87 +70,68 @@ def _highest(path: str) -> int:
     return highest
 
 
-def _sizes(path: str) -> list[int] | None:
-    """Returns the sizes of the queries, None where each line has its qid."""
+def _queries(path: str) -> list[str] | None:
+    """Returns the query of each row by the file of sizes; None where each line has its qid."""
     if _QID.search(first_line(path)):
         return None
-    candidates = [f"{path.removesuffix('.gz')}.query", f"{path}.query"]
-    for name in candidates:
-        if exists(name):
-            return _read_sizes(name)
-    raise UserError(f"{path}: line 1 has no qid, and there is no file {candidates[0]} with sizes")
-
-
-def _read_sizes(path: str) -> list[int]:
-    with open_file(path) as file:
-        texts = file.read().decode("ascii", "replace").split()
-    for number, text in enumerate(texts, start=1):
-        if not text.isascii() or not text.isdigit() or int(text) < 1:
-            raise UserError(f"{path}: entry {number}: expected the size of a query, got {text!r}")
-    return [int(text) for text in texts]
+    plain = path.removesuffix(".gz")
+    candidates = [f"{plain}.query", f"{path}.query"]
+    found = next(filter(FileSystems.exists, candidates), None)
+    if found is None:
+        missing = f"there is no file {candidates[0]} with sizes"
+        raise UserError(f"{path}: line 1 has no qid, and {missing}")
+    queries = []
+    for query, (number, text) in enumerate(lines(found), start=1):
+        if not (text.isascii() and text.strip().isdigit()) or int(text) < 1:
+            raise UserError(f"{found}, line {number}: expected the size of a query, got {text!r}")
+        queries += [f"{plain.rpartition('/')[2]}-{query}"] * int(text)
+    return queries
 
 
 def _read(
-    path: str,
-    index: int,
-    width: int,
-    singles: list[str],
-    null: float,
-    files: SplitFiles,
+    path: str, index: int, width: int, singles: list[str], files: SplitFiles
 ) -> Iterator[RawRow]:
-    sizes = _sizes(path)
-    queries = None if sizes is None else _numbered(path, sizes)
+    queries = _queries(path)
     count = 0
     for number, text in lines(path):
         if text.lstrip().startswith("#"):
             continue
         count += 1
         try:
-            values = _values(text, width, singles, null)
-            if queries is not None:
-                values[QUERY] = next(queries)
+            values = _values(text, width, singles)
+            if queries is not None and count <= len(queries):
+                values[QUERY] = queries[count - 1]
             if QUERY in values:
                 values[QUERY] = files.list_id(path, str(values[QUERY]))
             yield RawRow(index, number, values)
-        except _LineError as error:
-            if queries is not None:
-                next(queries)
+        except RowError as error:
             yield RawRow(index, number, repr(text), str(error))
-    if sizes is not None and count != sum(sizes):
+    if queries is not None and count != len(queries):
         raise UserError(
-            f"{path}: has {count} rows, the sizes of its queries add up to {sum(sizes)}"
+            f"{path}: has {count} rows, the sizes of its queries add up to {len(queries)}"
         )
 
 
-def _numbered(path: str, sizes: list[int]) -> Iterator[str]:
-    name = path.rpartition("/")[2].removesuffix(".gz")
-    for query, size in enumerate(sizes, start=1):
-        for _ in range(size):
-            yield f"{name}-{query}"
-    raise UserError(f"{path}: has more rows than the sizes of its queries, {sum(sizes)}")
-
-
-class _LineError(Exception):
-    """Why a line cannot be parsed."""
-
-
-def _values(text: str, width: int, singles: list[str], null: float) -> dict[str, object]:
+def _values(text: str, width: int, singles: list[str]) -> dict[str, object]:
     if not is_valid_text(text):
-        raise _LineError("not valid UTF-8")
+        raise RowError("not valid UTF-8")
     grade, *pairs = text.partition("#")[0].split() or [""]
     values: dict[str, object] = {GRADE: grade, **dict.fromkeys(singles, 0.0)}
     features = [0.0] * width
     for pair in pairs:
         name, colon, value = pair.partition(":")
         if not colon:
-            raise _LineError(f"expected feature:value, got {pair!r}")
+            raise RowError(f"expected feature:value, got {pair!r}")
         if name == QUERY:
             values[QUERY] = value
             continue
         index = int(name) if name.isascii() and name.isdigit() else 0
         if index < 1 or (width and index > width):
-            raise _LineError(f"expected a feature from 1 to {width or 'any'}, got {pair!r}")
-        number = _number(value, null, pair)
+            raise RowError(f"expected a feature from 1 to {width or 'any'}, got {pair!r}")
+        try:
+            number = 0.0 if value.lower() in ("null", "nan", "") else float(value)
+        except ValueError:
+            raise RowError(f"expected a number, got {pair!r}") from None
         if width:
             features[index - 1] = number
         if f"f{index}" in values:
@@ -179,12 +139,3 @@ def _values(text: str, width: int, singles: list[str], null: float) -> dict[str,
     if width:
         values[FEATURES] = features if width > 1 else features[0]
     return values
-
-
-def _number(value: str, null: float, pair: str) -> float:
-    if value.lower() in ("null", "nan", ""):
-        return null
-    try:
-        return float(value)
-    except ValueError:
-        raise _LineError(f"expected a number, got {pair!r}") from None

@@ -1,4 +1,4 @@
-"""The registry of sources, their options, and their help texts."""
+"""The registry of sources and their options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
@@ -20,15 +19,8 @@ from tfr_moe.errors import UserError, describe, did_you_mean
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.settings import split_pair
 
-ENTRY_POINTS = "tfr_moe.sources"
-"""Group of the entry points by which installed packages add sources; each names a module."""
-
 _SEPARATOR = ":"
 Options = TypeVar("Options", bound="SourceOptions")
-
-
-class NoOptions(SourceOptions):
-    """Options of a source that has none."""
 
 
 class SplitOptions(SourceOptions):
@@ -50,17 +42,15 @@ class SplitFiles:
     """
 
     def __init__(self, pattern: str, options: SplitOptions):
-        self.sizes = match(pattern)
-        self._split = dict.fromkeys(self.sizes, "train")
-        for split in ("validation", "test"):
-            others = getattr(options, split)
+        sizes = match(pattern)
+        self._split = dict.fromkeys(sizes, "train")
+        for split, others in options.model_dump(include={"validation", "test"}).items():
             for path, size in match(others, split).items() if others else ():
-                if path in self.sizes:
+                if path in sizes:
                     raise UserError(f"{split}: {path} belongs to the {self._split[path]} split too")
-                self.sizes[path] = size
-                self._split[path] = split
+                sizes[path], self._split[path] = size, split
         self.apart = bool(options.validation or options.test)
-        self.sizes = dict(sorted(self.sizes.items()))
+        self.sizes = dict(sorted(sizes.items()))
 
     def list_id(self, path: str, name: str) -> str:
         """Returns the ID of a list of that file, prefixed with its split if `apart`."""
@@ -105,7 +95,7 @@ class Source:
 
     name: str
     read: Callable[[str, FeatureSchema, Any], Input]
-    options: type[SourceOptions] = NoOptions
+    options: type[SourceOptions] = SourceOptions
     schema: Callable[[str, Any], FeatureSchema] | None = None
 
     def __call__(self, pattern: str, schema: FeatureSchema, options: Any = None) -> Input:
@@ -139,7 +129,7 @@ _SOURCES: dict[str, Source] = {}
 
 def register(
     name: str,
-    options: type[SourceOptions] = NoOptions,
+    options: type[SourceOptions] = SourceOptions,
     schema: Callable[[str, Any], FeatureSchema] | None = None,
 ) -> Callable[[Callable[[str, FeatureSchema, Any], Input]], Source]:
     """Registers a function of input pattern, schema and options as a source.
@@ -148,9 +138,6 @@ def register(
         name: of the source.
         options: model of its options.
         schema: makes its default schema, see `Source`.
-
-    Returns:
-        A decorator that replaces the function by its `Source`.
 
     Example:
         >>> @register("my-logs")
@@ -185,21 +172,10 @@ def load_source_modules(modules: Sequence[str]) -> None:
 
 
 def sources() -> dict[str, Source]:
-    """Returns all sources by name: built-in, of entry points, and registered by imported modules.
-
-    Raises:
-        UserError: naming an entry point that cannot be loaded.
-    """
+    """Returns all sources by name: built-in, and registered by imported modules."""
     package = importlib.import_module("tfr_moe.beam.sources")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
-    for entry in metadata.entry_points(group=ENTRY_POINTS):
-        try:
-            entry.load()
-        except (ImportError, AttributeError) as error:
-            raise UserError(
-                f"entry point {entry.name} = {entry.value} of {ENTRY_POINTS}: {error}"
-            ) from error
     return dict(sorted(_SOURCES.items()))
 
 
@@ -237,7 +213,7 @@ def parse_options(
         Example(columns=('a', 'b'), number=7)
     """
     fields = model.model_fields
-    values: dict[str, Any] = {key: value for key, value in defaults.items() if key in fields}
+    values = {key: value for key, value in defaults.items() if key in fields}
     for pair in pairs:
         key, text = split_pair(pair)
         if key not in fields:

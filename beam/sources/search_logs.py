@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import apache_beam as beam
 from pydantic import Field, field_validator, model_validator
 
 from tfr_moe.beam.rows import COUNTS, RawRow, SourceRows
-from tfr_moe.beam.sources.files import Reader, ReadFiles, columns, match, read
-from tfr_moe.beam.sources.nested import nested_columns, read_nested
+from tfr_moe.beam.sources.files import (
+    Reader,
+    ReadFiles,
+    columns,
+    columns_of_rows,
+    file_format,
+    match,
+    read,
+)
 from tfr_moe.beam.sources.registry import (
     Input,
     SourceOptions,
@@ -17,8 +26,8 @@ from tfr_moe.beam.sources.registry import (
     register,
     schema_columns,
 )
-from tfr_moe.beam.transforms.deduplicate import Deduplicate, Deduplication, add_grades
-from tfr_moe.beam.transforms.joins import JoinTable
+from tfr_moe.beam.transforms.deduplicate import MergeRows, add_grades, key_by_list
+from tfr_moe.beam.transforms.joins import JoinColumns, ReadTable
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
@@ -80,10 +89,10 @@ class SearchLogOptions(SourceOptions):
         pairs = (text.partition(":") for text in self.grades)
         return [(column, float(number)) for column, _, number in pairs]
 
-    def join_columns(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def join_columns(self) -> tuple[list[str], list[str]]:
         """Returns the columns to join by, as the log and as the table name them."""
         pairs = [text.partition(":") for text in self.join_by]
-        return tuple(left for left, _, _ in pairs), tuple(right or left for left, _, right in pairs)
+        return [left for left, _, _ in pairs], [right or left for left, _, right in pairs]
 
 
 @register("search-logs", SearchLogOptions)
@@ -107,73 +116,94 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
     needed += [column for column, _ in options.grade_columns()]
     needed += left_on
     needed += [options.merge] if options.merge else []
-    nested = options.items
+    reader: Reader = partial(_read_nested, items=options.items) if options.items else read
     for path in sizes:
-        present = nested_columns(path, nested) if nested else columns(path)
+        if options.items and file_format(path) != "jsonl":
+            raise UserError(f"{path}: items needs JSON lines, .jsonl, .ndjson or .json")
+        present = columns_of_rows(path, reader(path, 0)) if options.items else columns(path)
         check_columns(path, present, list(dict.fromkeys(needed)))
-    reader: Reader = partial(read_nested, items=nested) if nested else read
     rows: beam.PTransform = ReadFiles(sizes, reader)
-    join = None
-    if options.join:
+    if options.grades or options.merge or options.join:
         # Columns that the schema does not name stay out of the rows.
         wanted = sorted(joined.intersection(schema_columns(schema)))
-        rows_of_table = ReadFiles(table, read, first=len(sizes))
-        join = JoinTable(rows_of_table, left_on, right_on, wanted)
-    if options.grades or options.merge or join:
-        rows = _Transformed(rows, schema, options, join)
+        rows = _transformed(rows, ReadFiles(table, read, len(sizes)), schema, options, wanted)
     return Input(rows, [*sizes, *table], sum(sizes.values()) + sum(table.values()))
 
 
-def _joined_columns(table: dict[str, int], key: tuple[str, ...]) -> set[str]:
-    """Returns the columns that a table adds.
-
-    Raises:
-        UserError: if one of its files lacks a column of the key.
-    """
+def _joined_columns(table: dict[str, int], key: list[str]) -> set[str]:
+    """Returns the columns that a table adds, after a check of its key."""
     tables = {path: columns(path) for path in table}
     for path, present in tables.items():
-        check_columns(path, present, list(key))
+        check_columns(path, present, key)
     return set.intersection(*tables.values()) - set(key) if tables else set()
 
 
-class _Transformed(beam.PTransform):
-    """Pipeline -> `SourceRows`: graded, merged, joined."""
+@beam.ptransform_fn
+def _transformed(
+    pipeline: beam.Pipeline,
+    log: beam.PTransform,
+    table: beam.PTransform,
+    schema: FeatureSchema,
+    options: SearchLogOptions,
+    joined: list[str],
+) -> SourceRows:
+    """Pipeline -> `SourceRows` of a log: graded, merged, joined."""
+    batches = pipeline | "ReadLogs" >> log
+    rejects = pipeline | "Empty" >> beam.Create([])
+    counts = [rejects]
+    if options.grades:
+        batches = batches | "Grade" >> beam.Map(
+            add_grades, label=schema.label, grades=options.grade_columns()
+        ).with_output_types(list[RawRow])
+    if options.merge:
+        merge = beam.ParDo(MergeRows(schema, options.merge, options.attribution_hours))
+        merged = (
+            batches
+            | "KeyByList" >> beam.FlatMap(key_by_list, schema, options.merge)
+            | "RowsOfLists" >> beam.GroupByKey()
+            | "MergeRows" >> merge.with_outputs(COUNTS, main="batches")
+        )
+        batches = merged.batches
+        counts.append(merged[COUNTS])
+    if options.join:
+        left_on, right_on = options.join_columns()
+        read_table = ReadTable(right_on, joined, thing="joined rows")
+        entries, table_counts, rejects = pipeline | "ReadTable" >> table | "Table" >> read_table
+        batches = (batches, entries) | "Join" >> JoinColumns(left_on, joined)
+        counts.append(table_counts)
+    return SourceRows(batches, rejects, counts | "LogCounts" >> beam.Flatten())
 
-    def __init__(
-        self,
-        read: beam.PTransform,
-        schema: FeatureSchema,
-        options: SearchLogOptions,
-        join: JoinTable | None,
-    ):
-        super().__init__()
-        self._read, self._schema, self._options = read, schema, options
-        self._join = join
 
-    def expand(self, pipeline: beam.Pipeline) -> SourceRows:
-        """Applies the steps."""
-        schema, options = self._schema, self._options
-        batches = pipeline | "ReadLogs" >> self._read
-        empty = pipeline | "Empty" >> beam.Create([])
-        counts, rejects = [empty], empty
-        if options.grades:
-            batches = batches | "Grade" >> beam.Map(
-                add_grades, label=schema.label, grades=options.grade_columns()
-            ).with_output_types(list[RawRow])
-        if options.merge:
-            merged = batches | "Merge" >> Deduplicate(
-                Deduplication(
-                    schema.list_id,
-                    options.merge,
-                    schema.labels,
-                    schema.time,
-                    options.attribution_hours,
-                )
-            )
-            batches = merged.batches
-            counts.append(merged[COUNTS])
-        if self._join is not None:
-            batches, table = batches | "Join" >> self._join
-            counts.append(table.counts)
-            rejects = table.rejects
-        return SourceRows(batches, rejects, counts | "LogCounts" >> beam.Flatten())
+def _read_nested(path: str, index: int, items: str) -> Iterator[RawRow]:
+    """Yields a row for each item of each line: its columns and those of the list."""
+    for row in read(path, index):
+        if row.error is None:
+            yield from _rows_of_list(row, items)
+        else:
+            yield row
+
+
+def _rows_of_list(row: RawRow, path: str) -> Iterator[RawRow]:
+    shared = _flat(row.columns())
+    items = shared.pop(path.replace(".", "_"), None)
+    if not isinstance(items, list) or not items:
+        received = "nothing" if items is None else repr(items)
+        yield row._replace(error=f"{path!r}: expected an array of items, got {received}")
+        return
+    for order, item in enumerate(items):
+        if isinstance(item, Mapping):
+            values = {**shared, "position": order + 1, **_flat(item)}
+            yield row._replace(values=values, order=order)
+        else:
+            yield row._replace(error=f"{path!r}: expected objects, got {item!r}", order=order)
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns nested objects as columns, names joined by an underscore; arrays stay."""
+    columns: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            columns |= {f"{name}_{inner}": entry for inner, entry in _flat(value).items()}
+        else:
+            columns[name] = value
+    return columns

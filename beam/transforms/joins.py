@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import apache_beam as beam
@@ -139,55 +140,56 @@ class ReadTable(beam.PTransform):
 
     def __init__(self, key: Sequence[str], columns: Sequence[str], thing: str = "items"):
         super().__init__()
-        self._thing = thing
-        self._parse = ParseEntries(key, columns, thing)
+        self._parse, self._merge = _ParseEntries(key, columns, thing), _MergeEntries(thing)
 
     def expand(self, batches: beam.PCollection) -> Table:
         """Parses the rows and resolves duplicates."""
         parse = beam.ParDo(self._parse).with_outputs(COUNTS, REJECTS, main="rows")
         parsed = batches | "Parse" >> parse
-        resolved = (
-            parsed.rows
-            | "ByKey" >> beam.GroupByKey()
-            | "Merge" >> beam.ParDo(MergeEntries(self._thing)).with_outputs(COUNTS, main="entries")
-        )
+        merge = beam.ParDo(self._merge).with_outputs(COUNTS, main="entries")
+        resolved = parsed.rows | "ByKey" >> beam.GroupByKey() | "Merge" >> merge
         counts = (parsed[COUNTS], resolved[COUNTS]) | "Counts" >> beam.Flatten()
         return Table(resolved.entries, counts, parsed[REJECTS])
 
 
-class ParseEntries(CountingDoFn):
-    """Batches of rows -> (key, (row key, values)); rows without a key -> `rejects`.
-
-    Args:
-        key, columns, thing: as for `ReadTable`.
-    """
+class _ParseEntries(CountingDoFn):
+    """Batches of rows -> (key, (row key, values)); rows without a key -> `rejects`."""
 
     def __init__(self, key: Sequence[str], columns: Sequence[str], thing: str):
-        self._key = tuple(key)
-        self._thing = thing
-        self._columns = list(columns)
+        self._key, self._columns, self._thing = tuple(key), list(columns), thing
 
     def process(self, batch: list[RawRow]) -> Iterator[Any]:
-        """Parses a batch."""
         self.tally["source", self._thing, "read"] += len(batch)
         for row in batch:
-            reason = row.error
-            if reason is None:
-                columns = row.columns()
-                try:
-                    key = key_of(columns, self._key)
-                except RowError as error:
-                    reason = str(error)
-            if reason is None:
-                yield key, (row.key, tuple([_value(columns, c) for c in self._columns]))
-            else:
+            try:
+                if row.error is not None:
+                    raise RowError(row.error)
+                values = row.columns()
+                key = key_of(values, self._key)
+            except RowError as error:
                 self.tally["source", self._thing, "rejected"] += 1
-                yield beam.pvalue.TaggedOutput(REJECTS, row.reject(reason))
+                yield beam.pvalue.TaggedOutput(REJECTS, row.reject(str(error)))
+                continue
+            raw = [values.get(column) for column in self._columns]
+            yield key, (row.key, tuple([None if is_missing(value) else value for value in raw]))
 
 
-def _value(values: Mapping[str, Any], column: str) -> Any:
-    value = values.get(column)
-    return None if is_missing(value) else value
+class _MergeEntries(CountingDoFn):
+    """(key, rows) -> (key, values), see `merge_rows`; counts duplicates."""
+
+    def __init__(self, thing: str):
+        self._thing = thing
+
+    def process(
+        self, keyed: tuple[str, Iterable[KeyedValues]]
+    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        key, rows = keyed
+        values, count, conflict = merge_rows(rows)
+        self.tally["source", self._thing, "kept"] += 1
+        if count > 1:
+            outcome = "duplicate that differs" if conflict else "duplicate"
+            self.tally["source", self._thing, outcome] += count - 1
+        yield key, values
 
 
 def merge_rows(rows: Iterable[KeyedValues]) -> tuple[tuple[Any, ...], int, bool]:
@@ -198,66 +200,7 @@ def merge_rows(rows: Iterable[KeyedValues]) -> tuple[tuple[Any, ...], int, bool]
         >>> merge_rows([((0, 5, 0), ("x", None)), ((0, 2, 0), (None, "y"))])
         (('x', 'y'), 2, False)
     """
-    best: list[tuple[RowKey, Any] | None] = []
-    count, conflict = 0, False
-    for key, values in rows:
-        best = best or [None] * len(values)
-        for index, value in enumerate(values):
-            before = best[index]
-            if value is None:
-                continue
-            conflict = conflict or (before is not None and before[1] != value)
-            if before is None or key < before[0]:
-                best[index] = key, value
-        count += 1
-    return tuple([None if value is None else value[1] for value in best]), count, conflict
-
-
-class MergeEntries(CountingDoFn):
-    """(key, rows) -> (key, values), see `merge_rows`; counts duplicates."""
-
-    def __init__(self, thing: str):
-        self._thing = thing
-
-    def process(
-        self, keyed: tuple[str, Iterable[KeyedValues]]
-    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Merges the rows of one key."""
-        key, found = keyed
-        values, count, conflict = merge_rows(found)
-        self.tally["source", self._thing, "kept"] += 1
-        if count > 1:
-            outcome = "duplicate that differs" if conflict else "duplicate"
-            self.tally["source", self._thing, outcome] += count - 1
-        yield key, values
-
-
-class JoinTable(beam.PTransform):
-    """Batches -> (batches with the columns of a table, the `Table`).
-
-    A row whose key is not in the table gets None in the columns; whether that is valid is up to the
-    schema.
-
-    Args:
-        rows: transform from the pipeline to batches of the rows of the table.
-        left_on, right_on: the columns that form the key, as the batches and the table name them.
-        columns: the columns to join.
-    """
-
-    def __init__(
-        self,
-        rows: beam.PTransform,
-        left_on: Sequence[str],
-        right_on: Sequence[str],
-        columns: Sequence[str],
-    ):
-        super().__init__()
-        self._left_on, self._right_on, self._rows = tuple(left_on), tuple(right_on), rows
-        self._columns = columns
-
-    def expand(self, batches: beam.PCollection) -> tuple[beam.PCollection, Table]:
-        """Reads the table and joins it."""
-        read = ReadTable(self._right_on, self._columns, thing="joined rows")
-        table = batches.pipeline | "ReadTable" >> self._rows | "Table" >> read
-        join = JoinColumns(self._left_on, self._columns)
-        return (batches, table.entries) | "JoinTable" >> join, table
+    ordered = [values for _, values in sorted(rows, key=itemgetter(0))]
+    present = [[v for v in column if v is not None] for column in zip(*ordered, strict=True)]
+    conflict = any(value != column[0] for column in present for value in column)
+    return tuple([column[0] if column else None for column in present]), len(ordered), conflict

@@ -14,10 +14,10 @@ from experiments.datasets.interactions import path_of
 from tfr_moe.beam.sources import (
     Input,
     JoinColumns,
-    NoOptions,
     RawRow,
     ReadFiles,
     ReadTable,
+    SourceOptions,
     SourceRows,
     check_columns,
     columns,
@@ -58,7 +58,7 @@ _MADE = (
 _WORD = re.compile(r"[^\W_]+")
 
 
-def wands_schema(pattern: str, options: NoOptions) -> FeatureSchema:
+def wands_schema(pattern: str, options: SourceOptions) -> FeatureSchema:
     """Returns label `relevance` (0, 1, 2), class of the query and its top category, features."""
     context = {"scope": "context", "kind": "categorical"}
     number = {"scope": "example", "kind": "numeric", "default": 0.0}
@@ -88,7 +88,7 @@ def wands_schema(pattern: str, options: NoOptions) -> FeatureSchema:
 
 
 @register("wands", schema=wands_schema)
-def wands(pattern: str, schema: FeatureSchema, options: NoOptions) -> Input:
+def wands(pattern: str, schema: FeatureSchema, options: SourceOptions) -> Input:
     """WANDS (Wayfair): the input is the folder with query.csv, product.csv and label.csv.
 
     A list is a query with its annotated products; `relevance` is 2 for Exact, 1 for Partial, 0 for

@@ -2,6 +2,7 @@ import gzip
 from dataclasses import replace
 
 import pytest
+import yaml
 
 from tests.beam import logs
 from tests.beam.sourcing import rows_of
@@ -37,9 +38,14 @@ def test_lines_become_rows_with_what_is_not_named_0(tmp_path):
     ]
 
 
-def test_null_has_the_value_of_the_option(tmp_path):
-    rows = values(tmp_path, written(tmp_path / "a.txt"), "null=-7", "num_features=4")
-    assert rows[1].values["features"] == [0.0, -7.0, -7.0, 0.0]
+def wide_schema(width):
+    features = {"name": "features", "scope": "example", "kind": "numeric", "width": width}
+    return {"list_id": "qid", "labels": ["relevance"], "features": [features]}
+
+
+def test_a_given_schema_may_be_wider_than_the_file(tmp_path):
+    rows = values(tmp_path, written(tmp_path / "a.txt"), schema=wide_schema(4))
+    assert [row.values["features"] for row in rows[:2]] == [[0.5, 0.0, -1.25, 0.0], [0.0] * 4]
 
 
 def test_a_given_schema_may_name_single_features(tmp_path):
@@ -68,19 +74,19 @@ def test_sizes_of_the_queries_may_be_in_a_separate_file(tmp_path):
 def test_lines_that_cant_be_parsed_carry_the_reason(tmp_path):
     text = TEXT + "1 qid:12 x:1\n1 qid:12 4:1\n1 qid:12 1:one\n1 qid:12 7\n1 1:1\n"
     path = written(tmp_path / "a.txt", text)
-    rows = values(tmp_path, path, "num_features=3")
+    rows = values(tmp_path, path, schema=wide_schema(3))
     assert [row.error for row in rows[4:8]] == [
         "expected a feature from 1 to 3, got 'x:1'",
         "expected a feature from 1 to 3, got '4:1'",
         "expected a number, got '1:one'",
         "expected feature:value, got '7'",
     ]
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(wide_schema(3)))
     options = BuildOptions(
         "letor",
         str(path),
-        None,
+        tmp_path / "schema.yaml",
         tmp_path / "data",
-        settings=("num_features=3",),
         split="hash",
         max_lost=0.6,
     )
@@ -93,9 +99,9 @@ def test_lines_that_cant_be_parsed_carry_the_reason(tmp_path):
     "sizes, message",
     [
         (None, r"line 1 has no qid, and there is no file .*a.txt.query with sizes"),
-        ("1\n", "has more rows than the sizes of its queries, 1"),
+        ("1\n", "has 3 rows, the sizes of its queries add up to 1"),
         ("2\n5\n", "has 3 rows, the sizes of its queries add up to 7"),
-        ("2\nmany\n", "a.txt.query: entry 2: expected the size of a query, got 'many'"),
+        ("2\nmany\n", "a.txt.query, line 2: expected the size of a query, got 'many'"),
     ],
 )
 def test_sizes_that_dont_add_up_are_rejected(tmp_path, sizes, message):
@@ -111,7 +117,7 @@ def test_files_without_a_feature_are_rejected(tmp_path):
     with pytest.raises(UserError, match="no line has a feature"):
         values(tmp_path, written(tmp_path / "a.txt", "1 qid:1\n"))
     with pytest.raises(UserError, match="the file is empty"):
-        values(tmp_path, written(tmp_path / "a.txt", ""), "num_features=1")
+        values(tmp_path, written(tmp_path / "a.txt", ""), schema=wide_schema(1))
 
 
 def test_splits_of_the_files_are_kept(tmp_path):

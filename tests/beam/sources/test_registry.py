@@ -1,15 +1,13 @@
-"""Sources from outside of the package: modules by name, and entry points."""
+"""Sources from outside of the package: modules by name."""
 
 import subprocess
 import sys
-import types
-from importlib import metadata
 
 import pytest
 
 from tfr_moe.beam import BuildOptions, build
 from tfr_moe.beam import sources as public
-from tfr_moe.beam.sources import get_source, load_source_modules, registry, sources
+from tfr_moe.beam.sources import load_source_modules, registry, sources
 from tfr_moe.errors import UserError
 
 MODULE = '''
@@ -65,20 +63,6 @@ def test_a_module_of_the_working_directory_registers_a_source_for_build(folder):
 def test_a_module_that_cannot_be_imported_is_named():
     with pytest.raises(UserError, match=r"source module 'no\.such' cannot be imported: No module"):
         load_source_modules(["no.such"])
-
-
-def test_installed_packages_add_sources_by_entry_point(folder, monkeypatch):
-    sys.path.insert(0, str(folder))
-    name = f"{folder.name}_prices"
-    entries = [metadata.EntryPoint("prices", name, registry.ENTRY_POINTS)]
-    found = types.SimpleNamespace(entry_points=lambda group: entries if "sources" in group else [])
-    monkeypatch.setattr(registry, "metadata", found)
-    assert f"price-lists-{folder.name}" in sources()
-    entries.append(metadata.EntryPoint("broken", "no.such", registry.ENTRY_POINTS))
-    with pytest.raises(
-        UserError, match=r"entry point broken = no\.such of tfr_moe\.sources: No mod"
-    ):
-        get_source("search-logs")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["SOURCE", "--help"]])
