@@ -1,14 +1,15 @@
 """Builds a data-set folder from a source of rows.
 
-source -> GroupRows -> MakeLists -> split -> EncodeLists -> shards
-              |                       |
-           rejects      vocabularies and statistics (training split only)
+source -> group_rows -> make_lists -> split -> EncodeLists -> shards
+              |                         |
+           rejects        vocabularies and statistics (training split only)
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -19,12 +20,12 @@ import apache_beam as beam
 
 from tfr_moe.beam.manifest import (
     Counts,
-    WriteCounts,
-    WriteRejects,
     check_lost,
     first_reject,
     manifest,
     take_counts,
+    write_counts,
+    write_rejects,
 )
 from tfr_moe.beam.rows import COUNTS
 from tfr_moe.beam.runner import reporting, running
@@ -37,28 +38,26 @@ from tfr_moe.beam.sources.registry import (
     load_source_modules,
     parse_options,
 )
-from tfr_moe.beam.transforms.list_categories import AddCategories, WriteClicks
+from tfr_moe.beam.transforms.list_categories import AddCategories, count_clicks
 from tfr_moe.beam.transforms.make_lists import (
     CombineList,
     EncoderFactory,
-    GroupRows,
-    MakeLists,
+    RankedList,
+    group_rows,
+    make_lists,
 )
 from tfr_moe.beam.transforms.shards import (
     EncodeLists,
     SplitEncoder,
     TimeBounds,
     add_empty_files,
-    assign_by_column,
-    assign_by_file,
-    assign_by_hash,
-    assign_by_time,
     write_shard,
 )
 from tfr_moe.beam.transforms.training_tables import write_tables
-from tfr_moe.elwc.categories import clicks_of_table
+from tfr_moe.elwc.categories import clicks_of_table, table_of
 from tfr_moe.elwc.encoded import Labels
 from tfr_moe.elwc.encoder import RowEncoder
+from tfr_moe.elwc.splits import hash_bounds, hash_fraction
 from tfr_moe.elwc.tfrecord import check_checksums
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
@@ -74,6 +73,7 @@ from tfr_moe.schema import (
     description_files,
     query_categories,
     shard_files,
+    write_query_categories,
 )
 from tfr_moe.utils.console import ProgressCallback
 from tfr_moe.utils.digests import write_manifest
@@ -228,7 +228,7 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
             reporting(progress, source_input.total_bytes, sum(shards.values())),
             running(options.beam_args, folder) as pipeline,
         ):
-            _assemble(pipeline, options, schema, split, source_input, shards, str(folder))
+            _assemble(pipeline, options, schema, split, source_input, shards, folder)
         if options.like is not None:
             _copy_tables(Path(options.like), folder)
         add_empty_files(folder, schema, shards)
@@ -295,47 +295,50 @@ def _assemble(
     split: str,
     source_input: Input,
     shards: dict[str, int],
-    folder: str,
+    folder: Path,
 ) -> None:
     combine = CombineList(options.max_list_size, Labels(schema))
-    make_lists = partial(MakeLists, combine, options.min_list_size, schema)
-    rows = pipeline | "Read" >> source_input.rows
+    lists_of = partial(make_lists, schema, combine, options.min_list_size)
     encoder: EncoderFactory = RowEncoder
-    if options.split_column is not None:
+    if split == "column":
         encoder = partial(SplitEncoder, column=options.split_column)
-    grouped = rows | "GroupRows" >> GroupRows(schema, combine, encoder)
-    bounds = None
+    rows = pipeline | "Read" >> source_input.rows
+    groups, rejects, read = rows | "GroupRows" >> group_rows(schema, combine, encoder)
+    bounds = clicks = None
     if split == "time":
-        lists = grouped.lists | "ListsForTimes" >> make_lists()
-        bounds = _time_bounds(lists.lists, options, folder)
-    assign = _assign(options, source_input, bounds)
-    clicks = None
+        lists = (groups | "ListsForTimes" >> lists_of()).lists
+        bounds = _time_bounds(lists, options, folder)
+    assign = _assign(split, options, source_input, bounds)
     if by_clicks(schema) and options.like is not None:
         known = clicks_of_table(query_categories(options.like, schema))
         clicks = pipeline | "KnownClicks" >> beam.Create([known])
     elif by_clicks(schema):
-        lists = grouped.lists | "ListsForClicks" >> make_lists(after=bounds)
-        for_clicks = lists.lists | "SplitForClicks" >> assign
-        clicks = for_clicks | "Clicks" >> WriteClicks(schema, folder)
-    made = grouped.lists | "MakeLists" >> make_lists(after=bounds if clicks is None else clicks)
+        lists = (groups | "ListsForClicks" >> lists_of(after=bounds)).lists
+        clicks = lists | "SplitForClicks" >> assign | "Clicks" >> count_clicks(schema)
+        _ = clicks | "WriteClicks" >> beam.Map(
+            lambda clicks: write_query_categories(folder, table_of(clicks))
+        )
+    made = groups | "MakeLists" >> lists_of(after=bounds if clicks is None else clicks)
     assigned = made.lists | "Split" >> assign
-    counts = [grouped.counts, made[COUNTS]]
+    counts = [read, made[COUNTS]]
     if schema.item_categories:
-        categorized = assigned | "Categories" >> AddCategories(schema, clicks)
+        waits = [] if clicks is None else [beam.pvalue.AsSingleton(clicks)]
+        categorized = assigned | "Categories" >> beam.ParDo(
+            AddCategories(schema), *waits
+        ).with_outputs(COUNTS, main="lists")
         assigned = categorized.lists
         counts.append(categorized[COUNTS])
     encoded = assigned | "Encode" >> beam.ParDo(
         EncodeLists(schema, shards, options.seed)
     ).with_outputs(COUNTS, main="records")
-    _ = encoded.records | "WriteShards" >> UseGroups(
-        partial(write_shard, folder=folder, shards=shards), itemgetter(0, 1)
-    )
+    write = partial(write_shard, folder=folder, shards=shards)
+    _ = encoded.records | "WriteShards" >> UseGroups(write, itemgetter(0, 1))
     counts.append(encoded[COUNTS])
     if options.like is None:
         mergeable = options.append is not None
-        counts.append(write_tables(assigned, schema, folder, mergeable))
-    _ = grouped.rejects | "WriteRejects" >> WriteRejects(source_input.files, folder)
-    _ = tuple(counts) | "WriteCounts" >> WriteCounts(folder)
+        counts.append(assigned | "Tables" >> write_tables(schema, folder, mergeable))
+    _ = rejects | "WriteRejects" >> write_rejects(source_input.files, folder)
+    _ = tuple(counts) | "WriteCounts" >> write_counts(folder)
 
 
 def _copy_tables(source: Path, folder: Path) -> None:
@@ -346,45 +349,47 @@ def _copy_tables(source: Path, folder: Path) -> None:
 
 
 def _assign(
-    options: BuildOptions, source_input: Input, bounds: beam.PCollection | None
+    split: str, options: BuildOptions, source_input: Input, bounds: beam.PCollection | None
 ) -> beam.PTransform:
     """Returns the transform from `RankedList` to (split, `RankedList`)."""
-    if source_input.split_of is not None:
-        return beam.Map(assign_by_file, source_input.split_of)
-    if options.split_column is not None:
-        return beam.Map(assign_by_column)
-    if options.like is not None:
-        return beam.Map(lambda ranked: (SPLITS[-1], ranked))
-    if bounds is not None:
-        return beam.Map(assign_by_time, beam.pvalue.AsSingleton(bounds))
-    return beam.Map(
-        assign_by_hash, options.seed, options.validation_fraction, options.test_fraction
-    )
+    of_id, seed = source_input.split_of, options.seed
+    limits = hash_bounds(options.validation_fraction, options.test_fraction)
+    functions: dict[str, Callable[[RankedList], str]] = {
+        "files": lambda ranked: of_id(ranked.list_id) if of_id else "",
+        "column": lambda ranked: ranked.context[1][-1],  # of `SplitEncoder`
+        "like": lambda ranked: SPLITS[-1],
+        "hash": lambda ranked: limits.split(hash_fraction(ranked.list_id, seed)),
+    }
+    if split == "time":
+        return beam.Map(
+            lambda ranked, bounds: (bounds.split(ranked.time), ranked),
+            beam.pvalue.AsSingleton(bounds),
+        )
+    split_of = functions[split]
+    return beam.Map(lambda ranked: (split_of(ranked), ranked))
 
 
-def _time_bounds(lists: beam.PCollection, options: BuildOptions, folder: str) -> beam.PCollection:
+def _time_bounds(lists: beam.PCollection, options: BuildOptions, folder: Path) -> beam.PCollection:
     fractions = TimeBounds(options.validation_fraction, options.test_fraction)
     bounds = (
         lists
         | "Times" >> beam.Map(lambda ranked: ranked.time)
         | "TimeBounds" >> beam.CombineGlobally(fractions)
     )
-    _ = (
-        bounds
-        | "BoundsAsJson" >> beam.Map(lambda bounds: bounds.as_json())
-        | "WriteBounds" >> beam.Map(partial(write_json, Path(folder, _BOUNDS_FILE)))
+    _ = bounds | "WriteBounds" >> beam.Map(
+        lambda bounds: write_json(folder / _BOUNDS_FILE, bounds.as_json())
     )
     return bounds
 
 
 def _check_not_empty(options: BuildOptions, folder: Path, counts: Counts) -> None:
     """Raises `UserError` where no list is left for training, or at all where it is not needed."""
-    if not counts.get(("rows", "read")):
+    if not counts["rows", "read"]:
         found = [f"{key[1]} {key[2]}: {n}" for key, n in counts.items() if key[0] == "source"]
         why = f" ({'; '.join(sorted(found))})" if found else ""
         raise UserError(f"input {options.input}: there are no rows{why}")
     needed = SPLITS if options.like is not None else SPLITS[:1]
-    if any(counts.get(("lists", split)) for split in needed):
+    if any(counts["lists", split] for split in needed):
         return
     if first := first_reject(folder):
         raise UserError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from functools import partial
@@ -26,64 +27,51 @@ from tfr_moe.utils.io import read_json, write_json
 if TYPE_CHECKING:
     from tfr_moe.beam.build import BuildOptions
 
-Counts = dict[tuple[Any, ...], int]
+Counts = Counter[tuple[Any, ...]]
 _COUNTS_FILE = "counts.json"
 FORMAT = 1
 _PACKAGES = ("tfr_moe", "apache-beam", "tensorflow-serving-api", "numpy")
 
 
-class WriteRejects(beam.PTransform):
-    """`Reject`s -> a file for each input file with rejects, one JSON object a line.
+@beam.ptransform_fn
+def write_rejects(
+    rejects: beam.PCollection, files: Sequence[str], folder: Path
+) -> beam.PCollection:
+    """Writes `Reject`s to a file for each input file that has some, one JSON object a line.
 
     Args:
+        rejects: the collection.
         files: names of all input files.
         folder: where to write.
     """
 
-    def __init__(self, files: Sequence[str], folder: str):
-        super().__init__()
-        self._write = partial(_write_rejects, files=files, folder=folder)
+    def write(index: int, entries: Iterable[Reject]) -> None:
+        path = folder / f"rejects-{index:05d}-of-{len(files):05d}.jsonl"
+        with open(path, "w", encoding="utf-8", newline="\n", errors="backslashreplace") as out:
+            for file, line, reason, row in entries:
+                reject = {"file": files[file], "line": line, "reason": reason, "row": row}
+                out.write(json.dumps(reject, default=str) + "\n")
 
-    def expand(self, rejects: beam.PCollection) -> beam.PCollection:
-        """Writes the files in the order of their lines."""
-        return (
-            rejects
-            | "KeyByFile" >> beam.Map(lambda reject: (reject[0], reject))
-            | UseGroups(self._write, itemgetter(1, 2))
-        )
+    keyed = rejects | "KeyByFile" >> beam.Map(lambda reject: (reject[0], reject))
+    return keyed | UseGroups(write, itemgetter(1, 2))
 
 
-def _write_rejects(index: int, found: Iterable[Reject], files: Sequence[str], folder: str) -> str:
-    path = Path(folder, f"rejects-{index:05d}-of-{len(files):05d}.jsonl")
-    with open(path, "w", encoding="utf-8", newline="\n", errors="backslashreplace") as out:
-        for file, line, reason, row in found:
-            reject = {"file": files[file], "line": line, "reason": reason, "row": row}
-            out.write(json.dumps(reject, default=str) + "\n")
-    return str(path)
-
-
-class WriteCounts(beam.PTransform):
-    """Collections of (key, number) -> the sums as a file, to be read by `take_counts`."""
-
-    def __init__(self, folder: str):
-        super().__init__()
-        self._write = partial(write_json, Path(folder, _COUNTS_FILE))
-
-    def expand(self, counts: Iterable[beam.PCollection]) -> beam.PCollection:
-        """Sums and writes."""
-        return (
-            counts
-            | "AllCounts" >> beam.Flatten()
-            | "SumCounts" >> beam.CombinePerKey(sum)
-            | "ListCounts" >> beam.combiners.ToList()
-            | "Write" >> beam.Map(self._write)
-        )
+@beam.ptransform_fn
+def write_counts(counts: Iterable[beam.PCollection], folder: Path) -> beam.PCollection:
+    """Adds up collections of (key, number) and writes the sums, to be read by `take_counts`."""
+    return (
+        counts
+        | "AllCounts" >> beam.Flatten()
+        | "SumCounts" >> beam.CombinePerKey(sum)
+        | "ListCounts" >> beam.combiners.ToList()
+        | "Write" >> beam.Map(partial(write_json, folder / _COUNTS_FILE))
+    )
 
 
 def take_counts(folder: Path) -> Counts:
-    """Reads and removes the file of `WriteCounts`."""
+    """Reads and removes the file of `write_counts`."""
     path = folder / _COUNTS_FILE
-    counts = {tuple(key): number for key, number in read_json(path, list)}
+    counts = Counter({tuple(key): number for key, number in read_json(path, list)})
     path.unlink()
     return counts
 
@@ -99,19 +87,8 @@ def manifest(
     """Returns the manifest as JSON values.
 
     Raises:
-        AssertionError: unless rows read = written + rejected + cut, and likewise for every kind of
-            thing that the source counted.
+        AssertionError: where something that the source counted was lost, see also `rows_of`.
     """
-    rejects, cut = _named(counts, "rejects"), _named(counts, "cut")
-    rows = {
-        "read": counts.get(("rows", "read"), 0),
-        "written": sum(_named(counts, "items").values()),
-        "rejected": sum(rejects.values()),
-        "cut": sum(cut.values()),
-    }
-    if rows["read"] != rows["written"] + rows["rejected"] + rows["cut"]:
-        raise AssertionError(f"rows were lost: {rows}")
-    source_counts = _source_counts(counts)
     splits = {name: _split(name, counts, shards) for name in SPLITS}
     return {
         "format": FORMAT,
@@ -124,24 +101,38 @@ def manifest(
         "notes": dict(source_input.notes),
         "split": {"by": split, "bounds": bounds},
         "splits": splits,
-        "source_counts": source_counts,
-        "noted": _named(counts, "noted"),
-        "rows": rows,
-        "rejects": rejects,
-        "cut": cut,
-        "cut_positives": counts.get(("cut_positives",), 0),
-        "context_conflicts": counts.get(("context_conflicts",), 0),
-        "conflicting_features": _named(counts, "conflict"),
-        "ids_with_line_breaks": counts.get(("ids_with_line_breaks",), 0),
-        "list_length": _lengths(_named(counts, "length")),
+        "source_counts": _source_counts(counts),
+        "noted": named(counts, "noted"),
+        "rows": rows_of(counts),
+        "rejects": named(counts, "rejects"),
+        "cut": named(counts, "cut"),
+        "cut_positives": counts["cut_positives",],
+        "context_conflicts": counts["context_conflicts",],
+        "conflicting_features": named(counts, "conflict"),
+        "ids_with_line_breaks": counts["ids_with_line_breaks",],
+        "list_length": _lengths(named(counts, "length")),
         "max_list_size": options.max_list_size,
         "warnings": _warnings(options, split, splits, counts),
     }
 
 
-def _named(counts: Counts, kind: str) -> dict[Any, int]:
-    found = {key[1]: count for key, count in counts.items() if key[0] == kind}
-    return dict(sorted(found.items()))
+def named(counts: Counts, kind: str) -> dict[Any, int]:
+    """Returns the numbers of one kind by name, in order of the names."""
+    return dict(sorted((key[1], count) for key, count in counts.items() if key[0] == kind))
+
+
+def rows_of(counts: Counts) -> dict[str, int]:
+    """Returns the numbers of rows.
+
+    Raises:
+        AssertionError: unless rows read = written + rejected + cut.
+    """
+    kinds = {"written": "items", "rejected": "rejects", "cut": "cut"}
+    parts = {name: sum(named(counts, kind).values()) for name, kind in kinds.items()}
+    rows = {"read": counts["rows", "read"], **parts}
+    if rows["read"] != sum(parts.values()):
+        raise AssertionError(f"rows were lost: {rows}")
+    return rows
 
 
 def _source_counts(counts: Counts) -> dict[str, dict[str, int]]:
@@ -156,7 +147,7 @@ def _source_counts(counts: Counts) -> dict[str, dict[str, int]]:
 
 
 def _split(name: str, counts: Counts, shards: dict[str, int]) -> dict[str, Any]:
-    numbers = {kind: counts.get((kind, name), 0) for kind in ("lists", "items", "positives")}
+    numbers = {kind: counts[kind, name] for kind in ("lists", "items", "positives")}
     return {**numbers, "files": [shard_file(name, i, shards[name]) for i in range(shards[name])]}
 
 
@@ -176,17 +167,16 @@ def _warnings(options: BuildOptions, by: str, splits: dict[str, Any], counts: Co
         for name, fraction in fractions.items()
         if fraction and not splits[name]["lists"] and options.like is None
     ]
-    conflicts = counts.get(("context_conflicts",), 0)
-    if conflicts:
-        features = _listed(_named(counts, "conflict"))
+    if conflicts := counts["context_conflicts",]:
+        features = _listed(named(counts, "conflict"))
         found.append(
             f"{conflicts} lists have rows with different context ({features}); the first row wins"
         )
-    if set(_named(counts, "length")) == {1}:
+    if set(named(counts, "length")) == {1}:
         found.append(ONE_ITEM)
     lists = sum(split["lists"] for split in splits.values())
-    repeats = repeats_warning(counts.get(("repeated_lists",), 0), lists)
-    leak = OrderSums(**_named(counts, "order")).warning()
+    repeats = repeats_warning(counts["repeated_lists",], lists)
+    leak = OrderSums(**named(counts, "order")).warning()
     return [*found, *filter(None, (repeats, leak))]
 
 
@@ -205,35 +195,20 @@ def first_reject(folder: Path) -> dict[str, Any] | None:
 
 
 def check_lost(found: dict[str, Any], limit: float, folder: Path) -> None:
-    """Checks a manifest for the share that is lost.
+    """Raises `UserError` where a manifest has a larger share of losses than `limit`.
 
-    Args:
-        found: the manifest.
-        limit: the largest allowed share.
-        folder: has the rejects.
-
-    Raises:
-        UserError: where more of the rows are rejected, of the lists have rows with different
-            context, or of the positives are cut.
+    Losses are rejected rows, lists whose rows have different context, and positives that are cut.
     """
     rows, splits = found["rows"], found["splits"].values()
     reject = first_reject(folder)
     first = f"; the first is {reject['file']}, line {reject['line']}" if reject else ""
-    positives = found["cut_positives"] + sum(split["positives"] for split in splits)
+    lists, written = (sum(split[kind] for split in splits) for kind in ("lists", "positives"))
+    conflicts, cut = found["context_conflicts"], found["cut_positives"]
+    features = _listed(found["conflicting_features"])
     for lost, of, what, why in (
         (rows["rejected"], rows["read"], "rows are rejected", _listed(found["rejects"]) + first),
-        (
-            found["context_conflicts"],
-            sum(split["lists"] for split in splits),
-            "lists have rows with different context",
-            _listed(found["conflicting_features"]),
-        ),
-        (
-            found["cut_positives"],
-            positives,
-            "positives are cut",
-            f"max_list_size is {found['max_list_size']}",
-        ),
+        (conflicts, lists, "lists have rows with different context", features),
+        (cut, cut + written, "positives are cut", f"max_list_size is {found['max_list_size']}"),
     ):
         if lost > limit * of:
             raise UserError(

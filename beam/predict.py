@@ -1,13 +1,12 @@
 """Scores, or vectors, of all items of a table by an exported model.
 
-table -> GroupRows -> MakeLists -> record -> RunInference -> rows -> one file
+table -> group_rows -> make_lists -> records -> batches -> model -> rows -> one file
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -15,9 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.ml.inference.base import KeyedModelHandler, ModelHandler, RunInference
+from apache_beam.utils.shared import Shared
 
-from tfr_moe.beam.manifest import Counts, WriteCounts, WriteRejects, take_counts
+from tfr_moe.beam.manifest import (
+    Counts,
+    named,
+    rows_of,
+    take_counts,
+    write_counts,
+    write_rejects,
+)
 from tfr_moe.beam.rows import COUNTS, CountingDoFn
 from tfr_moe.beam.runner import advance, reporting, running
 from tfr_moe.beam.score_files import ScoredList, ScoreFiles, concatenate
@@ -30,10 +36,10 @@ from tfr_moe.beam.sources.registry import (
     load_source_modules,
     parse_options,
 )
-from tfr_moe.beam.transforms.make_lists import CombineList, GroupRows, MakeLists, RankedList
-from tfr_moe.beam.transforms.shards import list_hash
+from tfr_moe.beam.transforms.make_lists import CombineList, RankedList, group_rows, make_lists
 from tfr_moe.elwc.encoder import EncodedRow, RowEncoder
-from tfr_moe.elwc.values import RowError, is_missing, to_id
+from tfr_moe.elwc.splits import list_hash
+from tfr_moe.elwc.values import present, to_id
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
@@ -45,7 +51,6 @@ from tfr_moe.utils.io import check_free_file, working_directory
 __all__ = ["PredictOptions", "predict"]
 
 _PARTS = 16
-_SCORES, _VECTORS = "scores", "vectors"
 
 Request = tuple[tuple[str, tuple[str, ...]], bytes]
 """((list ID, item IDs), serialized list)."""
@@ -112,7 +117,8 @@ def predict(options: PredictOptions, progress: ProgressCallback | None = None) -
     load_source_modules(options.source_modules)
     out = Path(os.path.abspath(options.out))
     files = ScoreFiles(out, options.vectors, options.tasks)
-    with _working_folder(out, options.overwrite) as folder:
+    check_free_file(out, options.overwrite)
+    with working_directory(out) as folder:
         table = _table(options)
         with (
             reporting(progress, table.total_bytes, _PARTS),
@@ -120,21 +126,13 @@ def predict(options: PredictOptions, progress: ProgressCallback | None = None) -
         ):
             _assemble(pipeline, options, table, folder, files)
         totals = _totals(options, take_counts(folder))
-        rejects = sorted((folder / "rejects").iterdir())
+        rejects = sorted(folder.glob("rejects-*"))
         if rejects:
-            with open(folder / "rejects.jsonl", "wb") as whole:
+            with open(folder / "rejects", "wb") as whole:
                 concatenate(rejects, whole)
             Path(whole.name).replace(f"{out}.rejects.jsonl")
         files.join(sorted(folder.glob("part-*")), folder / "whole").replace(out)
     return totals
-
-
-@contextmanager
-def _working_folder(out: Path, overwrite: bool) -> Iterator[Path]:
-    check_free_file(out, overwrite)
-    with working_directory(out) as folder:
-        (folder / "rejects").mkdir()
-        yield folder
 
 
 def _assemble(
@@ -144,75 +142,37 @@ def _assemble(
     folder: Path,
     files: ScoreFiles,
 ) -> None:
-    scores = (_SCORES, *(f"{_SCORES}_{task}" for task in options.tasks))
-    outputs = (_VECTORS,) if options.vectors else scores
-    handler = KeyedModelHandler(ScoreLists(options.model, outputs, options.batch_size))
-    collections = pipeline | "Lists" >> _Requests(options, table)
+    schema, combine = options.schema, CombineList(options.max_list_size)
+    encoder = partial(_ItemEncoder, item_id=options.item_id)
+    rows = pipeline | "Read" >> table.rows
+    groups, rejects, read = rows | "GroupRows" >> group_rows(schema, combine, encoder)
+    made = groups | "MakeLists" >> make_lists(schema, combine)
+    scores = ("scores", *(f"scores_{task}" for task in options.tasks))
+    outputs = ("vectors",) if options.vectors else scores
+    score, batch_size = _ScoreLists(options.model, outputs), options.batch_size
     scored = (
-        collections["requests"]
-        | "Score" >> RunInference(handler)
-        | "KeyByPart" >> beam.ParDo(_KeyByPart()).with_outputs(COUNTS, main="scored")
+        made.lists
+        | "Record" >> beam.Map(_request, list_id=schema.list_id)
+        | "Batch" >> beam.BatchElements(batch_size, batch_size)
+        | "Score" >> beam.ParDo(score).with_outputs(COUNTS, main="scored")
     )
 
-    def write(part: int, found: Any) -> int:
-        files.write_part(folder / f"part-{part:05d}", map(itemgetter(2), found))
+    def write(part: int, lists: Iterable[tuple[int, str, ScoredList]]) -> None:
+        files.write_part(folder / f"part-{part:05d}", map(itemgetter(2), lists))
         advance(1, "write")
-        return part
 
     _ = scored.scored | "Write" >> UseGroups(write, itemgetter(0, 1))
-    rejects = WriteRejects(table.files, str(folder / "rejects"))
-    _ = collections["rejects"] | "WriteRejects" >> rejects
-    _ = (collections["counts"], scored[COUNTS]) | "WriteCounts" >> WriteCounts(str(folder))
+    _ = rejects | "WriteRejects" >> write_rejects(table.files, folder)
+    _ = (read, made[COUNTS], scored[COUNTS]) | "WriteCounts" >> write_counts(folder)
 
 
 def _totals(options: PredictOptions, counts: Counts) -> dict[str, Any]:
-    def total(kind: str) -> int:
-        return sum(number for key, number in counts.items() if key[0] == kind)
-
-    found = {
-        "read": counts.get(("rows", "read"), 0),
-        "written": counts.get(("rows", "written"), 0),
-        "rejected": total("rejects"),
-        "cut": total("cut"),
-        "lists": counts.get(("lists",), 0),
-    }
-    if found["read"] != found["written"] + found["rejected"] + found["cut"]:
-        raise AssertionError(f"rows were lost: {found}")
-    if not found["read"]:
+    rows, rejects = rows_of(counts), named(counts, "rejects")
+    if not rows["read"]:
         raise UserError(f"input {options.input}: there are no rows")
-    if not found["written"]:
-        reasons = "; ".join(sorted(str(key[1]) for key in counts if key[0] == "rejects"))
-        raise UserError(f"input {options.input}: no row fits the schema ({reasons})")
-    rejects = {str(key[1]): number for key, number in counts.items() if key[0] == "rejects"}
-    return {**found, "rejects": rejects}
-
-
-class _Model:
-    """A loaded model, which takes strings [B].
-
-    Args:
-        model: as in `PredictOptions`, on a path that the workers have.
-
-    Raises:
-        UserError: if the folder has no SavedModel.
-    """
-
-    def __init__(self, model: str | Path | Callable[[], Any]):
-        self._function = model() if callable(model) else _signature(Path(model))
-
-    def __call__(self, batch: Sequence[bytes]) -> dict[str, Any]:
-        """Returns the outputs for a batch, by name, as lists with one entry per element.
-
-        Raises:
-            UserError: if the model rejects an element, with TensorFlow's message.
-        """
-        from tfr_moe._compat import tf
-
-        try:
-            outputs: Mapping[str, Any] = self._function(tf.constant(list(batch), tf.string))
-        except tf.errors.OpError as error:
-            raise UserError(f"the model rejects a list: {reason_of(error)}") from None
-        return {name: output.numpy().tolist() for name, output in outputs.items()}
+    if not rows["written"]:
+        raise UserError(f"input {options.input}: no row fits the schema ({'; '.join(rejects)})")
+    return {**rows, "lists": counts["lists",], "rejects": rejects}
 
 
 def _signature(folder: Path) -> Callable[[Any], Any]:
@@ -225,90 +185,65 @@ def _signature(folder: Path) -> Callable[[Any], Any]:
     return lambda batch: saved.signatures["serving_default"](**{name: batch})
 
 
-class ScoreLists(ModelHandler[bytes, list[Any], _Model]):
-    """Serialized `ExampleListWithContext` -> a tuple of outputs per item, followed by padding.
+class _ScoreLists(CountingDoFn):
+    """Batches of `Request` -> (part, (hash, list ID, `ScoredList`)).
 
-    The signature returns [B, L] or [B, L, d], L the length of the longest list of the batch.
-
-    Args:
-        model: as in `PredictOptions`.
-        outputs: their names; a model without `scores` may call its only output otherwise.
-        batch_size: lists per call.
+    The model takes strings [B] and returns [B, L] or [B, L, d] for each output, L the length of the
+    longest list of the batch. One without `scores` may call its only output otherwise.
     """
 
-    def __init__(
-        self, model: str | Path | Callable[[], Any], outputs: Sequence[str], batch_size: int
-    ):
-        super().__init__()
-        self._model, self._outputs, self._batch_size = model, tuple(outputs), batch_size
+    def __init__(self, model: str | Path | Callable[[], Any], outputs: Sequence[str]):
+        self._model, self._outputs = model, tuple(outputs)
+        self._shared = Shared()
 
-    def load_model(self) -> _Model:
-        """Loads the model, once on each worker."""
-        return _Model(self._model)
+    def setup(self) -> None:
+        # Threads of a worker share the model.
+        self._function = self._shared.acquire(self._load)
 
-    def run_inference(
-        self,
-        batch: Sequence[bytes],
-        model: _Model,
-        inference_args: Mapping[str, Any] | None = None,
-    ) -> list[list[Any]]:
-        """Returns the outputs of a batch.
+    def _load(self) -> Callable[[Any], Any]:
+        function = self._model() if callable(self._model) else _signature(Path(self._model))
+        return lambda batch: function(batch)
 
-        Raises:
-            UserError: if the model rejects a list, or returns no such output.
-        """
-        found = model(batch)
+    def process(self, batch: list[Request]) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        lists = zip(*self._call([record for _, record in batch]), strict=True)
+        for ((list_id, items), _), outputs in zip(batch, lists, strict=True):
+            self.tally["lists",] += 1
+            self.tally["items", "scored"] += len(items)
+            number = list_hash(list_id, 0, "scores")
+            of_items = list(zip(*outputs, strict=True))[: len(items)]
+            yield number * _PARTS >> 64, (number, list_id, ScoredList(list_id, items, of_items))
+
+    def _call(self, records: list[bytes]) -> list[Any]:
+        """Returns the outputs of a batch, with an entry for each list."""
+        from tfr_moe._compat import tf
+
+        try:
+            outputs: Mapping[str, Any] = self._function(tf.constant(records, tf.string))
+        except tf.errors.OpError as error:
+            raise UserError(f"the model rejects a list: {reason_of(error)}") from None
         names = self._outputs
-        if names == (_SCORES,) and len(found) == 1 and _VECTORS not in found:
-            names = tuple(found)
-        missing = [name for name in names if name not in found]
-        if missing:
-            raise UserError(f"the model returns no {missing[0]}, but {', '.join(sorted(found))}")
-        lists = zip(*(found[name] for name in names), strict=True)
-        return [list(zip(*outputs, strict=True)) for outputs in lists]
-
-    def batch_elements_kwargs(self) -> Mapping[str, Any]:
-        """Fixes the batch size, so that results are reproducible."""
-        return {"min_batch_size": self._batch_size, "max_batch_size": self._batch_size}
-
-    def get_metrics_namespace(self) -> str:
-        """Returns the namespace of Beam's metrics."""
-        return "tfr_moe"
-
-
-class _KeyByPart(CountingDoFn):
-    """(key of `Request`, outputs) -> (part, (hash, list ID, `ScoredList`))."""
-
-    def process(self, answer: tuple[Any, Any]) -> Iterator[tuple[int, tuple[Any, ...]]]:
-        (list_id, items), outputs = answer
-        self.tally["lists",] += 1
-        self.tally["rows", "written"] += len(items)
-        number = list_hash(list_id, 0, "scores")
-        scored = ScoredList(list_id, items, outputs[: len(items)])
-        yield number * _PARTS >> 64, (number, list_id, scored)
+        if names == ("scores",) and len(outputs) == 1 and "vectors" not in outputs:
+            names = tuple(outputs)
+        if missing := [name for name in names if name not in outputs]:
+            available = ", ".join(sorted(outputs))
+            raise UserError(f"the model returns no {missing[0]}, but {available}")
+        return [outputs[name].numpy().tolist() for name in names]
 
 
 def _table(options: PredictOptions) -> Input:
-    """Returns the rows of the source.
-
-    Raises:
-        UserError: for invalid input: no file, a missing column, an unknown source.
-    """
-    if options.settings and options.source in (None, "search-logs"):
+    """Returns the rows of the source, or those of a table whose columns are checked here."""
+    schema = options.schema
+    if options.source not in (None, "search-logs"):
+        source = get_source(options.source or "")
+        settings = parse_options(source.options, options.settings, source.name)
+        return source(options.input, schema, settings)
+    if options.settings:
         name = options.settings[0].partition("=")[0]
         raise UserError(
             f"setting {name!r}: does not apply to predict, which reads the rows of a table as they "
             "are; apply it when the table is made, or name another source"
         )
-    if options.source in (None, "search-logs"):
-        return _search_log(options)
-    source = get_source(options.source or "")
-    settings = parse_options(source.options, options.settings, source.name)
-    return source(options.input, options.schema, settings)
-
-
-def _search_log(options: PredictOptions) -> Input:
-    sizes, schema = match(options.input), options.schema
+    sizes = match(options.input)
     needed = [schema.list_id, options.item_id, *(feature.name for feature in schema.log_features)]
     for path in sizes:
         check_columns(path, columns(path), list(dict.fromkeys(needed)))
@@ -323,34 +258,10 @@ class _ItemEncoder:
         self._item_id = item_id
 
     def __call__(self, row: Mapping[str, Any]) -> EncodedRow:
-        value = row.get(self._item_id)
-        if is_missing(value):
-            raise RowError(f"column {self._item_id!r}: a value is required")
+        item = to_id(self._item_id, present(self._item_id, row.get(self._item_id)))
         encoded = self._encode(row)
-        return encoded._replace(
-            example=(encoded.example[0], (*encoded.example[1], to_id(self._item_id, value))),
-        )
-
-
-class _Requests(beam.PTransform):
-    """Pipeline -> requests of the rows of a table, with rejects and counts."""
-
-    def __init__(self, options: PredictOptions, table: Input):
-        super().__init__()
-        self._options, self._table = options, table
-
-    def expand(self, pipeline: beam.Pipeline) -> dict[str, Any]:
-        schema = self._options.schema
-        combine = CombineList(self._options.max_list_size)
-        encoder = partial(_ItemEncoder, item_id=self._options.item_id)
-        rows = pipeline | "Read" >> self._table.rows
-        grouped = rows | "GroupRows" >> GroupRows(schema, combine, encoder)
-        made = grouped.lists | "MakeLists" >> MakeLists(combine, 1, schema)
-        return {
-            "requests": made.lists | "Record" >> beam.Map(_request, list_id=schema.list_id),
-            "rejects": grouped.rejects,
-            "counts": (grouped.counts, made[COUNTS]) | "TableCounts" >> beam.Flatten(),
-        }
+        body, ids = encoded.example
+        return encoded._replace(example=(body, (*ids, item)))
 
 
 def _request(ranked: RankedList, list_id: str) -> Request:

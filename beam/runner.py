@@ -8,7 +8,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import apache_beam as beam
@@ -77,24 +77,19 @@ def _pipeline(beam_args: tuple[str, ...]) -> beam.Pipeline:
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Drops tracebacks of errors whose line is enough, and RunInference's notice that it cannot
-    measure memory, which it logs wherever torch is not installed."""
+    """Drops tracebacks of errors whose line is enough."""
     error = record.exc_info and record.exc_info[1]
-    has_line = isinstance(error, Exception) and _user_message(error) is not None
-    return not has_line and "memory usage cannot be fetched" not in record.getMessage()
+    return not isinstance(error, Exception) or _user_message(error) is None
 
 
 @contextmanager
 def _only_news() -> Iterator[None]:
     """Filters the logs: a filter of a logger sees only what is logged with that very logger."""
-    loggers = [logging.getLogger(name) for name in ("apache_beam.runners.common", None)]
-    for logger in loggers:
-        logger.addFilter(_is_news)
-    try:
+    with ExitStack() as filters:
+        for logger in (logging.getLogger("apache_beam.runners.common"), logging.getLogger()):
+            logger.addFilter(_is_news)
+            filters.callback(logger.removeFilter, _is_news)
         yield
-    finally:
-        for logger in loggers:
-            logger.removeFilter(_is_news)
 
 
 def _user_message(error: Exception) -> str | None:
@@ -122,7 +117,7 @@ def reporting(
     this process and find the listener here; workers elsewhere report nothing.
 
     Args:
-        progress: called with (done, total, stage); stage `read` in stored bytes, `write` in files.
+        progress: called with (done, total, stage), see `build`.
         total_bytes: of the input.
         total_files: of the output.
     """

@@ -13,6 +13,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import pyarrow as pa
+from pyarrow import parquet
+
 from tfr_moe.elwc.values import LIST_SEPARATOR
 from tfr_moe.errors import UserError
 
@@ -74,7 +77,6 @@ class ScoreFiles:
                 else:
                     named = dict(zip(self._columns, map(_as_json, row), strict=True))
                     text.write(json.dumps(named, ensure_ascii=False) + "\n")
-            text.flush()
             text.detach()
 
     def _rows(self, scored: ScoredList) -> Iterator[tuple[Any, ...]]:
@@ -93,27 +95,18 @@ class ScoreFiles:
             return path
         with open(path, "wb") as out:
             if self._ending.startswith(".csv"):
-                header = (",".join(self._columns) + "\n").encode()
-                out.write(
-                    gzip.compress(header, mtime=0) if self._ending.endswith(".gz") else header
-                )
+                with _compressed(out, self._ending) as file:
+                    file.write((",".join(self._columns) + "\n").encode())
             concatenate(parts, out)
         return path
 
-    def _arrow_schema(self) -> Any:
-        import pyarrow as pa
-
-        names = self._columns[2:]
-        kinds = [pa.list_(pa.float32())]
-        if self._ranked:
-            kinds = [*[pa.float32()] * (len(names) - 1), pa.int32()]
-        ids = [("list_id", pa.string()), ("item_id", pa.string())]
-        return pa.schema([*ids, *zip(names, kinds, strict=True)])
+    def _arrow_schema(self) -> pa.Schema:
+        vectors = [pa.list_(pa.float32())]
+        scores = [*[pa.float32()] * (len(self._columns) - 3), pa.int32()]
+        types = [pa.string(), pa.string(), *(scores if self._ranked else vectors)]
+        return pa.schema(zip(self._columns, types, strict=True))
 
     def _write_parquet(self, path: Path, rows: Iterator[tuple[Any, ...]]) -> None:
-        import pyarrow as pa
-        from pyarrow import parquet
-
         schema = self._arrow_schema()
         with parquet.ParquetWriter(path, schema) as writer:
             while batch := list(itertools.islice(rows, _ROWS)):
@@ -121,11 +114,8 @@ class ScoreFiles:
                 writer.write_table(pa.table(columns, schema=schema))
 
     def _join_parquet(self, parts: Sequence[Path], path: Path) -> None:
-        from pyarrow import parquet
-
         with parquet.ParquetWriter(path, self._arrow_schema()) as writer:
-            for part in parts:
-                stored = parquet.ParquetFile(part)
+            for stored in map(parquet.ParquetFile, parts):
                 for group in range(stored.num_row_groups):
                     writer.write_table(stored.read_row_group(group))
 
@@ -143,18 +133,13 @@ def _compressed(file: IO[bytes], ending: str) -> Any:
 
 
 def _as_text(value: Any) -> Any:
-    """Nine digits read back as the same float32."""
+    # Nine digits read back as the same float32.
     if isinstance(value, float):
         return f"{value:.9g}"
-    if isinstance(value, list):
-        return LIST_SEPARATOR.join([f"{number:.9g}" for number in value])
-    return value
+    return LIST_SEPARATOR.join(map(_as_text, value)) if isinstance(value, list) else value
 
 
 def _as_json(value: Any) -> Any:
-    """The shortest decimal numbers that read back as the same float32."""
     if isinstance(value, float):
-        return float(f"{value:.9g}")
-    if isinstance(value, list):
-        return [float(f"{number:.9g}") for number in value]
-    return value
+        return float(_as_text(value))
+    return [*map(_as_json, value)] if isinstance(value, list) else value

@@ -15,6 +15,7 @@ import struct
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -29,9 +30,8 @@ RUN_BYTES = 64 << 20
 _LENGTH = struct.Struct("<I")
 _ENTRY_BYTES = 200  # memory of an entry besides its own bytes
 Order = Callable[[Any], Any]
-Use = Callable[[Any, Iterable[Any]], Any]
+Use = Callable[[Any, Iterable[Any]], Iterable[Any] | None]
 UseBoth = Callable[[Any, list[Any], Iterable[Any]], Iterator[Any]]
-
 
 _FOLDERS: weakref.WeakKeyDictionary[beam.Pipeline, str] = weakref.WeakKeyDictionary()
 
@@ -116,10 +116,11 @@ def groups(runs: Iterable[str], order: Order) -> Iterator[tuple[Any, Iterator[An
 
 
 class UseGroups(beam.PTransform):
-    """(key, value) -> `use(key, values)`, the values sorted.
+    """(key, value) -> the elements of `use(key, values)`, the values sorted.
 
     Args:
-        use: function of a key and an iterable of its values, which need not fit into memory.
+        use: function of a key and an iterable of its values, which need not fit into memory on the
+            embedded runner; returns an iterable, or None.
         order: sort key of a value.
     """
 
@@ -130,21 +131,20 @@ class UseGroups(beam.PTransform):
     def expand(self, entries: beam.PCollection) -> beam.PCollection:
         """Groups, sorts and applies `use`."""
         use, order = self._use, self._order
-        if not is_embedded(entries.pipeline):
-            return (
-                entries
-                | "Group" >> beam.GroupByKey()
-                | "Use" >> beam.MapTuple(lambda key, found: use(key, sorted(found, key=order)))
-            )
 
         def by(entry: tuple[Any, Any]) -> tuple[Any, Any]:
             return entry[0], order(entry[1])
 
-        def use_all(runs: list[str]) -> Iterator[Any]:
+        def use_runs(runs: list[str]) -> Iterator[Any]:
             for key, values in groups(runs, by):
-                yield use(key, values)
+                yield from use(key, values) or ()
 
-        return entries | SortedRuns(by) | "Use" >> beam.FlatMap(use_all)
+        def use_group(key: Any, values: Iterable[Any]) -> Iterable[Any]:
+            return use(key, sorted(values, key=order)) or ()
+
+        if is_embedded(entries.pipeline):
+            return entries | SortedRuns(by) | "Use" >> beam.FlatMap(use_runs)
+        return entries | "Group" >> beam.GroupByKey() | "Use" >> beam.FlatMapTuple(use_group)
 
 
 class CoGroupSorted(beam.PTransform):
@@ -153,8 +153,7 @@ class CoGroupSorted(beam.PTransform):
     Keys without a query are dropped.
 
     Args:
-        use: function of a key, the list of its known values and an iterable of its queries, which
-            need not fit into memory.
+        use: function of a key, the list of its known values and an iterable of its queries.
     """
 
     def __init__(self, use: UseBoth):
@@ -163,39 +162,18 @@ class CoGroupSorted(beam.PTransform):
 
     def expand(self, sides: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         """Joins and applies `use`."""
-        known, queries = sides
-        if not is_embedded(known.pipeline):
-            return (
-                {"known": known, "queries": queries}
-                | beam.CoGroupByKey()
-                | "Use" >> beam.FlatMap(_use_joined, self._use)
-            )
         tagged = [
             side | f"Tag{number}" >> beam.MapTuple(lambda key, value, n=number: (key, (n, value)))
             for number, side in enumerate(sides)
         ]
-        return (
-            tagged
-            | beam.Flatten()
-            | SortedRuns(_known_first)
-            | "Use" >> beam.FlatMap(_use_runs, self._use)
-        )
+        use = UseGroups(partial(_use_both, use=self._use), itemgetter(0))
+        return tagged | beam.Flatten() | "Join" >> use
 
 
-def _known_first(entry: tuple[Any, tuple[int, Any]]) -> tuple[Any, int]:
-    return entry[0], entry[1][0]
-
-
-def _use_joined(joined: tuple[Any, dict[str, Iterable[Any]]], use: UseBoth) -> Iterator[Any]:
-    key, sides = joined
-    yield from use(key, list(sides["known"]), sides["queries"])
-
-
-def _use_runs(runs: list[str], use: UseBoth) -> Iterator[Any]:
-    for key, values in groups(runs, _known_first):
-        known: list[Any] = []
-        for side, entries in itertools.groupby(values, key=itemgetter(0)):
-            if side == 0:
-                known = [value for _, value in entries]
-            else:
-                yield from use(key, known, (value for _, value in entries))
+def _use_both(key: Any, values: Iterable[tuple[int, Any]], use: UseBoth) -> Iterator[Any]:
+    known: list[Any] = []
+    for side, entries in itertools.groupby(values, key=itemgetter(0)):
+        if side == 0:
+            known = [value for _, value in entries]
+        else:
+            yield from use(key, known, (value for _, value in entries))

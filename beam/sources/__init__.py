@@ -40,7 +40,8 @@ from tfr_moe.beam.sources.registry import (
     split_of,
 )
 from tfr_moe.beam.transforms.joins import JoinColumns, ReadTable, join_key, row_time
-from tfr_moe.beam.transforms.shards import TimeBounds, list_hash
+from tfr_moe.beam.transforms.shards import TimeBounds
+from tfr_moe.elwc.splits import list_hash
 
 __all__ = [
     "COUNTS",

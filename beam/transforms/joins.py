@@ -15,7 +15,7 @@ import apache_beam as beam
 
 from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowKey
 from tfr_moe.beam.sorted_groups import CoGroupSorted
-from tfr_moe.elwc.values import RowError, is_missing, to_id, to_time
+from tfr_moe.elwc.values import RowError, is_missing, present, to_id, to_time
 
 _SEPARATOR = "\x1f"
 KeyedValues = tuple[RowKey, tuple[Any, ...]]
@@ -40,13 +40,7 @@ def key_of(values: Mapping[str, Any], columns: Sequence[str]) -> str:
     Raises:
         RowError: naming the column without a valid ID.
     """
-    ids = []
-    for column in columns:
-        value = values.get(column)
-        if is_missing(value):
-            raise RowError(f"column {column!r}: a value is required")
-        ids.append(to_id(column, value))
-    return _SEPARATOR.join(ids)
+    return _SEPARATOR.join([to_id(c, present(c, values.get(c))) for c in columns])
 
 
 def join_key(row: RawRow, columns: Sequence[str]) -> str | None:

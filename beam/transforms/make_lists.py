@@ -41,6 +41,7 @@ class PartialList:
 
     Args:
         max_list_size: maximum number of items.
+        labels: counts the positives among the others, if given.
 
     Attributes:
         first: (key, context) of the first row in the files; None for no rows.
@@ -146,33 +147,17 @@ class CombineList(beam.CombineFn):
         return part.trim()
 
 
-def kind_of(reason: str) -> str:
-    """Returns a reason without the offending value, so that the manifest has few of them."""
-    return reason.split(", got ")[0].split(" (")[0]
+class _ParseRows(CountingDoFn):
+    """Batches of `RawRow` -> (list ID, `PartialList`) per list; invalid rows -> `rejects`."""
 
-
-class ParseRows(CountingDoFn):
-    """Batches of `RawRow` -> (list ID, `PartialList`) per list; invalid rows -> `rejects`.
-
-    Args:
-        schema: of the rows.
-        combine: combines the rows of a list.
-        encoder: makes the encoder of rows from the schema.
-    """
-
-    def __init__(
-        self, schema: FeatureSchema, combine: CombineList, encoder: EncoderFactory = RowEncoder
-    ):
-        self._schema = schema
-        self._combine = combine
-        self._encoder = encoder
+    def __init__(self, schema: FeatureSchema, combine: CombineList, encoder: EncoderFactory):
+        self._schema, self._combine, self._encoder = schema, combine, encoder
 
     def setup(self) -> None:
         """Builds the encoder on the worker."""
         self._encode = self._encoder(self._schema)
 
     def process(self, batch: list[RawRow]) -> Iterator[Any]:
-        """Parses a batch."""
         lists: dict[str, PartialList] = {}
         encode = self._encode
         for file, line, values, reason, order in batch:
@@ -182,7 +167,7 @@ class ParseRows(CountingDoFn):
                 except RowError as error:
                     reason = str(error)
             if reason is not None:
-                self.tally["rejects", kind_of(reason)] += 1
+                self.tally["rejects", _kind_of(reason)] += 1
                 yield beam.pvalue.TaggedOutput(REJECTS, (file, line, reason, values))
                 continue
             part = lists.get(row.list_id)
@@ -193,107 +178,81 @@ class ParseRows(CountingDoFn):
         yield from lists.items()
 
 
-class GroupedRows(NamedTuple):
-    """What `GroupRows` returns: `lists` for `MakeLists`, with rejects and counts."""
-
-    lists: beam.PCollection
-    rejects: beam.PCollection
-    counts: beam.PCollection
+def _kind_of(reason: str) -> str:
+    """Returns a reason without the invalid value, so that the manifest has few of them."""
+    return reason.split(", got ")[0].split(" (")[0]
 
 
-class GroupRows(beam.PTransform):
-    """Batches of `RawRow`, or `SourceRows` -> `GroupedRows`.
+@beam.ptransform_fn
+def group_rows(
+    rows: beam.PCollection | SourceRows,
+    schema: FeatureSchema,
+    combine: CombineList,
+    encoder: EncoderFactory = RowEncoder,
+) -> tuple[beam.PCollection, beam.PCollection, beam.PCollection]:
+    """Batches of `RawRow`, or `SourceRows` -> groups for `make_lists`, rejects, and counts.
 
     Args:
+        rows: batches with or without rejects and counts of the source.
         schema: of the rows.
         combine: combines the rows of a list.
         encoder: makes the encoder of rows from the schema.
     """
-
-    def __init__(
-        self,
-        schema: FeatureSchema,
-        combine: CombineList,
-        encoder: EncoderFactory = RowEncoder,
-    ):
-        super().__init__()
-        self._combine = combine
-        self._parse = ParseRows(schema, combine, encoder)
-
-    def expand(self, sourced: beam.PCollection | SourceRows) -> GroupedRows:
-        """Parses the rows and groups them by list."""
-        batches = sourced.batches if isinstance(sourced, SourceRows) else sourced
-        parsed = batches | "Parse" >> beam.ParDo(self._parse).with_outputs(
-            COUNTS, REJECTS, main="lists"
-        )
-        rejects, counts = [parsed[REJECTS]], [parsed[COUNTS]]
-        if isinstance(sourced, SourceRows):
-            rejects.append(sourced.rejects)
-            counts.append(sourced.counts)
-        grouped = parsed.lists | "Group" >> (
-            SortedRuns(_LIST_ID)
-            if is_embedded(batches.pipeline)
-            else beam.CombinePerKey(self._combine)
-        )
-        return GroupedRows(
-            grouped,
-            rejects | "Rejects" >> beam.Flatten(),
-            counts | "Counts" >> beam.Flatten(),
-        )
+    sourced = isinstance(rows, SourceRows)
+    batches = rows.batches if sourced else rows
+    parse = beam.ParDo(_ParseRows(schema, combine, encoder))
+    parsed = batches | "Parse" >> parse.with_outputs(COUNTS, REJECTS, main="lists")
+    rejects = [parsed[REJECTS], *([rows.rejects] if sourced else [])]
+    counts = [parsed[COUNTS], *([rows.counts] if sourced else [])]
+    embedded = is_embedded(batches.pipeline)
+    group = SortedRuns(_LIST_ID) if embedded else beam.CombinePerKey(combine)
+    return (
+        parsed.lists | "Group" >> group,
+        rejects | "Rejects" >> beam.Flatten(),
+        counts | "Counts" >> beam.Flatten(),
+    )
 
 
-class MakeLists(beam.PTransform):
-    """`GroupedRows.lists` -> `RankedList`s, tagged `lists`, and `counts`.
+@beam.ptransform_fn
+def make_lists(
+    grouped: beam.PCollection,
+    schema: FeatureSchema,
+    combine: CombineList,
+    min_list_size: int = 1,
+    after: beam.PCollection | None = None,
+) -> beam.pvalue.DoOutputsTuple:
+    """Groups of `group_rows` -> `RankedList`s, tagged `lists`, and `counts`.
 
-    May be applied twice where two stages need the lists: sorted runs are then read twice, instead
-    of all lists being held in memory between stages.
+    May be applied several times where several stages need the lists: sorted runs are then read
+    again, instead of all lists being held in memory between stages.
 
     Args:
-        combine: as for `GroupRows`.
-        min_list_size: shorter lists are dropped and counted.
+        grouped: the groups.
         schema: of the lists.
+        combine: as for `group_rows`.
+        min_list_size: shorter lists are dropped and counted.
         after: a collection of one value that must be available before lists are made, because a
             later step waits for it; lists made earlier would wait in memory.
     """
 
-    def __init__(
-        self,
-        combine: CombineList,
-        min_list_size: int,
-        schema: FeatureSchema,
-        after: beam.PCollection | None = None,
-    ):
-        super().__init__()
-        self._combine, self._after = combine, after
-        self._finish = FinishLists(min_list_size, schema)
+    def merge(runs: list[str], _after: Any = None) -> Iterator[tuple[str, PartialList]]:
+        for list_id, parts in groups(runs, _LIST_ID):
+            yield list_id, combine.merge_accumulators(parts).trim()
 
-    def expand(self, grouped: beam.PCollection) -> beam.pvalue.DoOutputsTuple:
-        """Makes the lists."""
-        combine = self._combine
-
-        def merge(runs: list[str], _after: Any = None) -> Iterator[tuple[str, PartialList]]:
-            for list_id, parts in groups(runs, _LIST_ID):
-                yield list_id, combine.merge_accumulators(parts).trim()
-
-        if is_embedded(grouped.pipeline):
-            waits = [] if self._after is None else [beam.pvalue.AsSingleton(self._after)]
-            grouped = grouped | "Merge" >> beam.FlatMap(merge, *waits)
-        return grouped | beam.ParDo(self._finish).with_outputs(COUNTS, main="lists")
+    if is_embedded(grouped.pipeline):
+        waits = [] if after is None else [beam.pvalue.AsSingleton(after)]
+        grouped = grouped | "Merge" >> beam.FlatMap(merge, *waits)
+    finish = beam.ParDo(_FinishLists(min_list_size, schema))
+    return grouped | finish.with_outputs(COUNTS, main="lists")
 
 
-class FinishLists(CountingDoFn):
-    """(list ID, combined `PartialList`) -> `RankedList`, without lists that are too short.
-
-    Args:
-        min_list_size: minimum number of items.
-        schema: of the lists.
-    """
+class _FinishLists(CountingDoFn):
+    """(list ID, combined `PartialList`) -> `RankedList`, without lists that are too short."""
 
     def __init__(self, min_list_size: int, schema: FeatureSchema):
         self._min_list_size, self._schema = min_list_size, schema
 
     def process(self, keyed: tuple[str, PartialList]) -> Iterator[RankedList]:
-        """Finishes one list."""
         list_id, part = keyed
         assert part.first is not None
         if part.cut:

@@ -1,10 +1,9 @@
-"""Lists -> splits, by time, by a hash of their ID or by file -> shards of serialized
-`ExampleListWithContext`."""
+"""Bounds of the split by time; lists of a split -> shards of `ExampleListWithContext` records."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,6 @@ from tfr_moe.elwc.splits import (
     Counts,
     bounds_of_counts,
     coarsened,
-    hash_bounds,
-    hash_fraction,
     list_hash,
 )
 from tfr_moe.elwc.tfrecord import write_records
@@ -37,25 +34,12 @@ Shard = tuple[str, int]
 Record = tuple[int, str, bytes]
 """(hash, list ID, serialized list): records of a shard are sorted by hash, then by list ID."""
 
-__all__ = [
-    "Bounds",
-    "SplitEncoder",
-    "TimeBounds",
-    "add_empty_files",
-    "assign_by_column",
-    "assign_by_file",
-    "assign_by_hash",
-    "assign_by_time",
-    "list_hash",
-]
-
 
 class TimeBounds(beam.CombineFn):
     """Times of all lists -> `Bounds` with the given fractions; no time is on both sides of a bound.
 
     Times are counted in buckets of 2^k seconds, k the smallest number >= -10 with at most
-    `max_buckets` buckets in use. The result is exact up to that resolution and does not depend on
-    the order of arrival.
+    `max_buckets` buckets in use.
 
     Args:
         validation_fraction: fraction of lists for validation.
@@ -97,27 +81,8 @@ class TimeBounds(beam.CombineFn):
         return bounds_of_counts(*counted, *self._fractions)
 
 
-def assign_by_time(ranked: RankedList, bounds: Bounds) -> tuple[str, RankedList]:
-    """Returns (split, list) by the time of the list."""
-    assert ranked.time is not None
-    return bounds.split(ranked.time), ranked
-
-
-def assign_by_hash(
-    ranked: RankedList, seed: int, validation_fraction: float, test_fraction: float
-) -> tuple[str, RankedList]:
-    """Returns (split, list) by a hash of the list ID: a list never changes its split."""
-    bounds = hash_bounds(validation_fraction, test_fraction)
-    return bounds.split(hash_fraction(ranked.list_id, seed)), ranked
-
-
-def assign_by_file(ranked: RankedList, split_of: Callable[[str], str]) -> tuple[str, RankedList]:
-    """Returns (split, list), where the list ID names the split of its file."""
-    return split_of(ranked.list_id), ranked
-
-
 class SplitEncoder:
-    """Encodes rows as `RowEncoder`, with the split of a column behind the IDs of the context.
+    """Encodes rows as `RowEncoder`, with the split of a column as the last ID of the context.
 
     Rows of a list that disagree about it then have different contexts.
     """
@@ -140,11 +105,6 @@ class SplitEncoder:
         return encoded._replace(context=(body, (*ids, split)))
 
 
-def assign_by_column(ranked: RankedList) -> tuple[str, RankedList]:
-    """Returns (split, list) by the split that `SplitEncoder` found in the first row."""
-    return ranked.context[1][-1], ranked
-
-
 class EncodeLists(CountingDoFn):
     """(split, `RankedList`) -> (shard, record).
 
@@ -158,9 +118,7 @@ class EncodeLists(CountingDoFn):
     """
 
     def __init__(self, schema: FeatureSchema, shards: dict[str, int], seed: int):
-        self._schema = schema
-        self._shards = shards
-        self._seed = seed
+        self._schema, self._shards, self._seed = schema, shards, seed
 
     def setup(self) -> None:
         """Lays out the records on the worker."""
@@ -197,14 +155,13 @@ class EncodeLists(CountingDoFn):
 
 
 def write_shard(
-    shard: Shard, records: Iterable[Record], folder: str, shards: dict[str, int]
-) -> str:
-    """Writes one shard from sorted records; returns its name."""
+    shard: Shard, records: Iterable[Record], folder: Path, shards: dict[str, int]
+) -> None:
+    """Writes one shard from sorted records."""
     split, number = shard
-    name = shard_file(split, number, shards[split])
-    write_records(Path(folder, name), (record for _, _, record in records))
+    path = folder / shard_file(split, number, shards[split])
+    write_records(path, (record for _, _, record in records))
     advance(1, "write")
-    return name
 
 
 def add_empty_files(folder: Path, schema: FeatureSchema, shards: dict[str, int]) -> None:
@@ -212,7 +169,7 @@ def add_empty_files(folder: Path, schema: FeatureSchema, shards: dict[str, int])
     for split, count in shards.items():
         for number in range(count):
             if not (folder / shard_file(split, number, count)).exists():
-                write_shard((split, number), [], str(folder), shards)
+                write_shard((split, number), [], folder, shards)
     for feature in schema.features:
         if feature.has_vocabulary:
             path = folder / vocabulary_file(feature.name)

@@ -28,10 +28,57 @@ from tfr_moe.schema import (
 )
 from tfr_moe.utils.io import write_json
 
-LINE_BREAKS = "ids_with_line_breaks"
-_BATCH = 10_000
+_BATCH = 4096
 _MOST_IDS = 100_000
 _Extract = Callable[[list[tuple[Any, ...]]], list[str]]
+Pending = list[tuple[Moments, list[bytes]]]
+"""For each scope the moments so far, and rows that are not in them yet."""
+
+
+@beam.ptransform_fn
+def write_tables(
+    assigned: beam.PCollection, schema: FeatureSchema, folder: Path, mergeable: bool
+) -> beam.PCollection:
+    """Writes statistics and vocabularies of the training lists; returns counts.
+
+    Args:
+        assigned: (split, `RankedList`).
+        schema: of the lists.
+        folder: of the data set.
+        mergeable: whether to write moments and counts of all IDs too, to join days.
+    """
+    features = {f.name: f for f in schema.features if f.has_vocabulary}
+
+    def write_statistics(moments: list[Moments]) -> None:
+        write_json(folder / STATISTICS_FILE, statistics_of(schema, moments))
+        if mergeable:
+            (folder / MOMENTS_FILE).parent.mkdir(exist_ok=True)
+            write_json(folder / MOMENTS_FILE, [as_json(one) for one in moments])
+
+    def write_ids(name: str, entries: Iterable[tuple[str, int]]) -> None:
+        if mergeable:
+            entries = write_counts(folder / counts_file(name), entries)
+        write_vocabulary(folder / vocabulary_file(name), features[name], entries)
+
+    training = (
+        assigned
+        | "Training" >> beam.Filter(lambda entry: entry[0] == SPLITS[0])
+        | "DropSplit" >> beam.Values()
+    )
+    moments = training | "Statistics" >> beam.CombineGlobally(NumericMoments(schema))
+    _ = moments | "WriteStatistics" >> beam.Map(write_statistics)
+    counted = training | "CountIds" >> beam.ParDo(_CountIds(schema)).with_outputs(
+        COUNTS, main="ids"
+    )
+    ids = counted.ids
+    if not is_embedded(assigned.pipeline):  # workers then send each ID once
+        ids = ids | "SumIds" >> beam.CombinePerKey(sum)
+    _ = (
+        ids
+        | "KeyByFeature" >> beam.MapTuple(lambda key, count: (key[0], (key[1], count)))
+        | "WriteVocabularies" >> UseGroups(write_ids, itemgetter(0))
+    )
+    return counted[COUNTS]
 
 
 def _extractor(schema: FeatureSchema, feature: Feature) -> _Extract:
@@ -50,7 +97,7 @@ def _extractor(schema: FeatureSchema, feature: Feature) -> _Extract:
     return lambda rows: [ids[at] for ids in rows]
 
 
-class CountIds(CountingDoFn):
+class _CountIds(CountingDoFn):
     """`RankedList` -> ((feature, ID), count), counted per bundle; empty IDs are skipped.
 
     A vocabulary file has one ID per line, so IDs with a line break stay out of vocabulary; their
@@ -61,20 +108,17 @@ class CountIds(CountingDoFn):
         self._schema = schema
 
     def setup(self) -> None:
-        """Locates the IDs of each feature."""
         schema = self._schema
         self._extractors = [
             (f.name, f.scope, _extractor(schema, f)) for f in schema.features if f.has_vocabulary
         ]
 
     def start_bundle(self) -> None:
-        """Resets the counts."""
         super().start_bundle()
         self._pending: dict[str, list[str]] = {name: [] for name, *_ in self._extractors}
         self._counts: dict[str, Counter[str]] = {name: Counter() for name, *_ in self._extractors}
 
     def process(self, ranked: RankedList) -> Iterator[tuple[tuple[str, str], int]]:
-        """Counts one list."""
         rows = {"context": [ranked.context[1]], "example": [ids for _, ids in ranked.items]}
         for name, scope, extract in self._extractors:
             pending = self._pending[name]
@@ -83,10 +127,8 @@ class CountIds(CountingDoFn):
                 yield from self._count(name, _MOST_IDS)
 
     def finish_bundle(self) -> Iterator[Any]:
-        """Yields the counts of the bundle."""
         for name, *_ in self._extractors:
-            for entry in self._count(name, 0):
-                yield at_the_end(entry)
+            yield from map(at_the_end, self._count(name, 0))
         yield from super().finish_bundle()
 
     def _count(self, name: str, most: int) -> Iterator[tuple[tuple[str, str], int]]:
@@ -94,60 +136,14 @@ class CountIds(CountingDoFn):
         counts, pending = self._counts[name], self._pending[name]
         counts.update(pending)
         pending.clear()
-        if len(counts) > most:
-            for text, count in counts.items():
-                yield from self._entry(name, text, count)
-            counts.clear()
-
-    def _entry(self, name: str, text: str, count: int) -> list[tuple[tuple[str, str], int]]:
-        if "\n" in text or "\r" in text:
-            self.tally[LINE_BREAKS,] += count
-            return []
-        return [((name, text), count)] if text else []
-
-
-class WriteVocabularies(beam.PTransform):
-    """Lists -> `vocabulary/<feature>.txt` in a folder; returns the counts of `CountIds`.
-
-    IDs are in descending order of their count, then in order of their text, without those below
-    `min_count` or beyond `max_vocabulary` of their feature. A feature without IDs gets no file.
-
-    Args:
-        schema: the features.
-        folder: of the data set.
-        mergeable: whether to write the counts of all IDs too.
-    """
-
-    def __init__(self, schema: FeatureSchema, folder: str, mergeable: bool = False):
-        super().__init__()
-        self._schema = schema
-        self._folder = folder
-        self._mergeable = mergeable
-
-    def expand(self, lists: beam.PCollection) -> beam.PCollection:
-        """Counts, sorts and writes."""
-        folder, mergeable = Path(self._folder), self._mergeable
-        features = {f.name: f for f in self._schema.features if f.has_vocabulary}
-        counted = lists | beam.ParDo(CountIds(self._schema)).with_outputs(COUNTS, main="ids")
-        ids = counted.ids
-        if not is_embedded(lists.pipeline):  # workers then send each ID once
-            ids = ids | "SumIds" >> beam.CombinePerKey(sum)
-
-        def write(name: str, entries: Iterable[tuple[str, int]]) -> str:
-            if mergeable:
-                entries = write_counts(folder / counts_file(name), entries)
-            write_vocabulary(folder / vocabulary_file(name), features[name], entries)
-            return name
-
-        _ = (
-            ids
-            | "KeyByFeature" >> beam.MapTuple(lambda key, count: (key[0], (key[1], count)))
-            | "WriteVocabulary" >> UseGroups(write, itemgetter(0))
-        )
-        return counted[COUNTS]
-
-
-_BATCH = 4096
+        if len(counts) <= most:
+            return
+        for text, count in counts.items():
+            if "\n" in text or "\r" in text:
+                self.tally["ids_with_line_breaks",] += count
+            elif text:
+                yield (name, text), count
+        counts.clear()
 
 
 class _Scope(ColumnStatistics):
@@ -161,10 +157,6 @@ class _Scope(ColumnStatistics):
         return self.of(self._block.values(bodies)[:, : len(self.columns)])
 
 
-Pending = list[tuple[Moments, list[bytes]]]
-"""For each scope the moments so far, and rows that are not in them yet."""
-
-
 class NumericMoments(beam.CombineFn):
     """`RankedList`s -> the moments of context and items, of which `statistics.json` is made.
 
@@ -174,17 +166,10 @@ class NumericMoments(beam.CombineFn):
 
     def __init__(self, schema: FeatureSchema):
         self._schema = schema
-        self._loaded: list[_Scope] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Drops what each worker builds for itself."""
-        return {"_schema": self._schema, "_loaded": None}
-
-    @property
-    def _scopes(self) -> list[_Scope]:
-        if self._loaded is None:
-            self._loaded = [_Scope(self._schema, "context"), _Scope(self._schema, "example")]
-        return self._loaded
+    def setup(self) -> None:
+        """Lays out the columns on the worker."""
+        self._scopes = _Scope(self._schema, "context"), _Scope(self._schema, "example")
 
     def create_accumulator(self) -> Pending:
         """Returns moments of no rows."""
@@ -210,49 +195,11 @@ class NumericMoments(beam.CombineFn):
 
     def merge_accumulators(self, accumulators: Iterable[Pending]) -> Pending:
         """Merges moments."""
-        merged = self.create_accumulator()
-        for other in accumulators:
-            merged = [
-                (merge(one[0], two[0]), one[1])
-                for one, two in zip(merged, self.compact(other), strict=True)
-            ]
-        return merged
+        merged = [scope.none() for scope in self._scopes]
+        for other in map(self.extract_output, accumulators):
+            merged = [merge(one, two) for one, two in zip(merged, other, strict=True)]
+        return [(moments, []) for moments in merged]
 
     def extract_output(self, pending: Pending) -> list[Moments]:
         """Returns the moments of context and items."""
         return [moments for moments, _ in self.compact(pending)]
-
-
-def _write_statistics(
-    moments: list[Moments], schema: FeatureSchema, folder: str, mergeable: bool
-) -> None:
-    """Writes `statistics.json`, and on request the moments, which merge exactly."""
-    write_json(Path(folder, STATISTICS_FILE), statistics_of(schema, moments))
-    if mergeable:
-        path = Path(folder, MOMENTS_FILE)
-        path.parent.mkdir(exist_ok=True)
-        write_json(path, [as_json(one) for one in moments])
-
-
-def write_tables(
-    assigned: beam.PCollection, schema: FeatureSchema, folder: str, mergeable: bool
-) -> beam.PCollection:
-    """Writes statistics and vocabularies of the training lists; returns the counts of `CountIds`.
-
-    Args:
-        assigned: (split, `RankedList`).
-        schema: of the lists.
-        folder: of the data set.
-        mergeable: whether to write moments and counts of all IDs too, to join days.
-    """
-    training = (
-        assigned
-        | "Training" >> beam.Filter(lambda entry: entry[0] == SPLITS[0])
-        | "DropSplit" >> beam.Values()
-    )
-    _ = (
-        training
-        | "Statistics" >> beam.CombineGlobally(NumericMoments(schema))
-        | "WriteStatistics" >> beam.Map(_write_statistics, schema, folder, mergeable)
-    )
-    return training | "Vocabularies" >> WriteVocabularies(schema, folder, mergeable)

@@ -101,7 +101,7 @@ def test_a_cache_is_written_once_and_anew_when_the_data_is_another(folder, tmp_p
 
 
 def change_a_column(cache):
-    path = max(cache.rglob("*.bin"), key=lambda path: path.stat().st_size)
+    path = max(cache.rglob("*.npy"), key=lambda path: path.stat().st_size)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -111,11 +111,10 @@ def change_a_column(cache):
     "spoil",
     [
         change_a_column,
-        lambda cache: (cache / "train" / "0.bin").unlink(),
-        lambda cache: (cache / "columns.json").write_text("{}"),
+        lambda cache: (cache / "train" / "0.npy").unlink(),
         lambda cache: (cache / "index.json").write_text("{"),
     ],
-    ids=["changed", "missing", "columns", "index"],
+    ids=["changed", "missing", "index"],
 )
 def test_a_broken_cache_is_written_again(folder, tmp_path, spoil):
     cache = write_parsed(folder, tmp_path / "cache")
@@ -127,7 +126,7 @@ def test_a_broken_cache_is_written_again(folder, tmp_path, spoil):
 
 
 def test_ids_that_get_longer_from_chunk_to_chunk_are_kept_whole(folder, tmp_path, monkeypatch):
-    """Query ids have 4 bytes, then 5: the column is widened while it grows."""
+    """Query ids have 3 bytes in the first parts, then 4."""
     monkeypatch.setattr("tfr_moe.data.cache._BATCH", 4)
     mapped = map_split(write_parsed(folder, tmp_path / "parsed"), SCHEMA, "train")
     whole = parse_split(folder, "train")

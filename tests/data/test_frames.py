@@ -9,8 +9,8 @@ import pytest
 
 from tfr_moe.data import dataset_builder
 from tfr_moe.data.columns import read_ids, read_numbers, read_times, read_wide
-from tfr_moe.data.frames import frame_columns, parse, scoring_data, training_data
-from tfr_moe.data.lists import group
+from tfr_moe.data.frames import scoring_data, training_data
+from tfr_moe.data.lists import frame_columns, group, parse
 from tfr_moe.elwc.splits import hash_fraction
 from tfr_moe.elwc.values import to_time
 from tfr_moe.errors import UserError

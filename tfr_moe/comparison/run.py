@@ -15,8 +15,7 @@ from tfr_moe.comparison.training import LEARNING_RATES, Plan, train_models, trai
 from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES, load_config
 from tfr_moe.config import MODELS as ALL_MODELS
 from tfr_moe.data.folder import DataFolder, open_data
-from tfr_moe.data.frame_folder import write_frames
-from tfr_moe.data.frames import schema_of_frame
+from tfr_moe.data.frames import schema_of_frame, write_frames
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import counted, evaluate_run, plain
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard

@@ -41,7 +41,9 @@ def check_finite(
     Raises:
         tf.errors.InvalidArgumentError: naming the feature; `file_errors` makes it a `UserError`.
     """
+    roles = (*schema.labels, schema.position, schema.weight)
     stored = schema.stored_numbers("context") | schema.stored_numbers("example")
+    stored |= {name: [name] for name in roles if name}
     numerics = [feature for feature in schema.features if feature.kind == "numeric"]
     replaced = {c for f in numerics if math.isnan(f.missing_number) for c in f.columns}
     for name, values in stored.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -18,13 +18,13 @@ from tfr_moe._compat import tf
 from tfr_moe.data.builder import ElwcDatasetBuilder, column_specs
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.schema import MASK, FeatureSchema, Scope
 from tfr_moe.utils.digests import ManifestForm, check_files, write_manifest
-from tfr_moe.utils.io import atomic_directory, read_json, write_json
+from tfr_moe.utils.io import atomic_directory, read_json
 
 SPLITS = ("train", "validation")
 """The splits that training reads; the test split is never opened."""
-_INDEX, _COLUMNS = "index.json", "columns.json"
+_INDEX = "index.json"
 _BATCH = 512
 _LENGTHS = "lengths"
 CACHE_FOLDER = "parsed"
@@ -55,6 +55,10 @@ class ParsedSplit(NamedTuple):
     context: dict[str, Any]
     example: dict[str, Any]
     row_splits: np.ndarray
+
+    def columns(self, scope: Scope) -> dict[str, Any]:
+        """The columns of a scope."""
+        return self.context if scope == "context" else self.example
 
 
 def _chunks(folder: DataFolder, split: str) -> Iterator[dict[str, np.ndarray]]:
@@ -96,50 +100,28 @@ def parse_split(folder: DataFolder, split: str) -> ParsedSplit:
     return _as_split(folder.schema, {name: np.concatenate(p) for name, p in parts.items()})
 
 
-class _Column:
-    """A column that is appended to a file, as fixed-width values without a header."""
-
-    def __init__(self, path: Path):
-        self._path = path
-        self._dtype: np.dtype = np.dtype("S1")
-        self._shape: tuple[int, ...] | None = None
-
-    def add(self, values: np.ndarray) -> None:
-        """Appends rows; a string longer than all before widens the stored strings."""
-        if values.dtype == object:
-            values = values.astype("S")
-        if self._shape is None:
-            self._dtype, self._shape = values.dtype, (0, *values.shape[1:])
-        elif values.dtype.itemsize > self._dtype.itemsize:
-            self._widen(values.dtype.itemsize)
-        with self._path.open("ab") as file:
-            file.write(np.ascontiguousarray(values.astype(self._dtype)).tobytes())
-        self._shape = (self._shape[0] + len(values), *self._shape[1:])
-
-    def _widen(self, size: int) -> None:
-        old = self.mapped()
-        # Doubling limits the number of rewrites.
-        self._dtype = np.dtype(f"S{max(size, 2 * self._dtype.itemsize)}")
-        wider = self._path.with_suffix(".wider")
-        with wider.open("wb") as file:
-            for start in range(0, len(old), _BATCH * _BATCH):
-                file.write(old[start : start + _BATCH * _BATCH].astype(self._dtype).tobytes())
-        wider.replace(self._path)
-
-    def mapped(self) -> np.ndarray:
-        """The rows so far."""
-        return _mapped(self._path, self._dtype, self._shape or (0,))
-
-    def description(self) -> dict[str, Any]:
-        """Dtype and shape, to map the file."""
-        return {"dtype": self._dtype.str, "shape": list(self._shape or (0,))}
-
-
-def _mapped(path: Path, dtype: np.dtype, shape: Sequence[int]) -> np.ndarray:
-    # An empty file cannot be mapped.
-    if 0 in shape:
-        return np.zeros(tuple(shape), dtype)
-    return np.memmap(path, dtype, "r", shape=tuple(shape))
+def _write_split(folder: DataFolder, split: str, target: Path) -> None:
+    """Writes each column of a split to a file `<number>.npy`."""
+    target.mkdir()
+    parts: dict[str, list[tuple[np.dtype, tuple[int, ...]]]] = {}
+    for chunk in _chunks(folder, split):
+        for number, (name, values) in enumerate(chunk.items()):
+            values = values.astype("S") if values.dtype == object else values
+            with (target / f"{number}.parts").open("ab") as file:
+                np.save(file, values)
+            parts.setdefault(name, []).append((values.dtype, values.shape))
+    for number, described in enumerate(parts.values()):
+        # The longest ID of all parts decides the width of the stored strings.
+        dtype = np.result_type(*{dtype for dtype, _ in described})
+        shape = sum(shape[0] for _, shape in described), *described[0][1][1:]
+        column = np.lib.format.open_memmap(target / f"{number}.npy", "w+", dtype, shape)
+        start = 0
+        with (target / f"{number}.parts").open("rb") as file:
+            for _, (rows, *_) in described:
+                column[start : start + rows] = np.load(file)
+                start += rows
+        column.flush()
+        (target / f"{number}.parts").unlink()
 
 
 def _fingerprint(folder: DataFolder) -> dict[str, Any]:
@@ -165,18 +147,9 @@ def write_parsed(folder: DataFolder, target: Path) -> Path:
     source = _fingerprint(folder)
     if _is_current(target, source):
         return target
-    descriptions: dict[str, Any] = {}
     with atomic_directory(target, overwrite=_INDEX) as partial:
         for split in SPLITS:
-            (partial / split).mkdir()
-            columns: dict[str, _Column] = {}
-            for chunk in _chunks(folder, split):
-                for name, values in chunk.items():
-                    if name not in columns:
-                        columns[name] = _Column(partial / split / f"{len(columns)}.bin")
-                    columns[name].add(values)
-            descriptions[split] = [[name, c.description()] for name, c in columns.items()]
-        write_json(partial / _COLUMNS, descriptions)
+            _write_split(folder, split, partial / split)
         names = [str(path.relative_to(partial)) for path in partial.rglob("*") if path.is_file()]
         write_manifest(partial / _INDEX, {"of": source}, names)
     return target
@@ -194,12 +167,10 @@ def _is_current(parsed: Path, source: Mapping[str, Any]) -> bool:
 
 def map_split(parsed: Path, schema: FeatureSchema, split: str) -> ParsedSplit:
     """Memory-maps a split of the files of `write_parsed`."""
-    descriptions = read_json(parsed / _COLUMNS)[split]
-    columns = {
-        name: _mapped(parsed / split / f"{number}.bin", np.dtype(d["dtype"]), d["shape"])
-        for number, (name, d) in enumerate(descriptions)
-    }
-    return _as_split(schema, columns)
+    context, example = column_specs(schema)
+    names = enumerate((*context, *example, _LENGTHS))
+    files = {name: parsed / split / f"{number}.npy" for number, name in names}
+    return _as_split(schema, {name: np.load(path, mmap_mode="r") for name, path in files.items()})
 
 
 def in_memory(split: ParsedSplit) -> ParsedSplit:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.elwc.values import FLOAT32_MAX, RowError, converter, is_missing, to_number, to_time
+from tfr_moe.elwc.values import (
+    FLOAT32_MAX,
+    RowError,
+    converter,
+    is_missing,
+    present,
+    to_number,
+    to_time,
+)
 from tfr_moe.errors import UserError
 from tfr_moe.schema import Feature
 from tfr_moe.tables.arrow import Ids, arrow, encode
@@ -28,8 +36,15 @@ def row_error(row: int, error: object) -> UserError:
     return UserError(f"row {row}: {error}")
 
 
-def convert_words(ids: Ids, convert: Callable[[Any], Any]) -> Ids:
+def convert_words(
+    ids: Ids, convert: Callable[[Any], Any], rows: NDArray[np.int64] | None = None
+) -> Ids:
     """Converts each distinct value once and merges those that become equal.
+
+    Args:
+        ids: the values.
+        convert: function from a value to another one.
+        rows: row number of each value, by default its index.
 
     Raises:
         UserError: if `convert` rejects a value that occurs, naming the first row that has it.
@@ -42,10 +57,11 @@ def convert_words(ids: Ids, convert: Callable[[Any], Any]) -> Ids:
             mapping[code] = merged.setdefault(convert(word), len(merged))
         except RowError as error:
             rejected[code] = error
-    if rejected:
-        rows = np.flatnonzero(np.isin(ids.codes, list(rejected)))
-        if len(rows):
-            raise row_error(int(rows[0]), rejected[int(ids.codes[rows[0]])])
+    invalid = np.isin(ids.codes, list(rejected)) if rejected else np.zeros(0, bool)
+    if invalid.any():
+        first = int(np.argmax(invalid))
+        row = first if rows is None else int(rows[first])
+        raise row_error(row, rejected[int(ids.codes[first])])
     return Ids(mapping[ids.codes], list(merged))
 
 
@@ -82,46 +98,25 @@ def _padded(lists: Ids, feature: Feature) -> Ids:
 
 
 def _read_lists(feature: Feature, column: pa.ChunkedArray) -> Ids:
+    """Reads lists of IDs: the last `max_length` of each row, padded with '' at the end."""
     pc = arrow("compute")
-    lengths = _concatenated(pc.list_value_length(column).fill_null(0).chunks)
-    entry = feature.model_copy(update={"kind": "categorical", "default": None, "required": False})
-    row_of = np.repeat(np.arange(len(lengths)), lengths)
-    encoded = encode(pc.list_flatten(column))
-    present = np.array([not is_missing(word) for word in encoded.words], bool)[encoded.codes]
-    try:
-        codes, words = convert_words(encoded, converter(entry))
-    except UserError:
-        # An entry is not a row: name the row that has the first invalid entry.
-        for position in np.flatnonzero(present):
-            try:
-                converter(entry)(encoded.words[encoded.codes[position]])
-            except RowError as error:
-                raise row_error(int(row_of[position]), error) from None
-        raise
-    lengths = np.bincount(row_of[present], minlength=len(lengths))
-    missing = np.flatnonzero(_concatenated(pc.is_null(column).chunks))
+    missing = np.flatnonzero(pc.is_null(column).to_numpy())
     if feature.required and len(missing):
         raise row_error(int(missing[0]), f"column {feature.name!r}: a value is required")
-    return _last_entries(feature, Ids(codes[present], words), lengths, missing)
-
-
-def _last_entries(
-    feature: Feature, flat: Ids, lengths: NDArray[np.int64], missing: NDArray[np.int64]
-) -> Ids:
-    """The last `max_length` IDs of each row, padded with '' at the end."""
+    lengths = pc.list_value_length(column).fill_null(0).to_numpy()
+    row_of = np.repeat(np.arange(len(lengths)), lengths)
+    entry = feature.model_copy(update={"kind": "categorical", "default": None, "required": False})
+    flat = convert_words(encode(pc.list_flatten(column)), converter(entry), row_of)
+    filled = np.array([word != "" for word in flat.words], bool)[flat.codes]
+    lengths = np.bincount(row_of[filled], minlength=len(lengths))
     words = [*flat.words, "", feature.default or ""]
-    codes = np.append(flat.codes, np.int32(len(words) - 2))
+    codes = np.append(flat.codes[filled], np.int32(len(words) - 2))
     size = np.minimum(lengths, feature.max_length)
     position = np.arange(feature.max_length)
     index = (np.cumsum(lengths) - size)[:, None] + position
     matrix = codes[np.where(position < size[:, None], index, len(codes) - 1)]
     matrix[missing, 0] = len(words) - 1
     return convert_words(Ids(matrix, words), str)
-
-
-def _concatenated(chunks: list[Any]) -> NDArray[Any]:
-    arrays = [chunk.to_numpy(zero_copy_only=False) for chunk in chunks]
-    return np.concatenate(arrays) if arrays else np.zeros(0, np.int64)
 
 
 def read_numbers(
@@ -145,14 +140,9 @@ def read_numbers(
     """
     values = _raw_numbers(name, column)
     missing = np.isnan(values)
-    count = int(missing.sum())
-    if count and default is None:
-        first = int(np.argmax(missing))
-        raise UserError(
-            f"column {name!r}: {count} of {len(values)} rows have no value, the first is row "
-            f"{first}{remedy}"
-        )
-    if count and default is not None:
+    if default is None:
+        _check_present(name, missing, remedy)
+    elif missing.any():
         values = np.where(missing, default, values)
     invalid = np.abs(values) > FLOAT32_MAX
     if invalid.any():
@@ -162,6 +152,14 @@ def read_numbers(
         row = int(np.argmax(values < lowest))
         raise row_error(row, f"column {name!r}: must be >= {lowest:g}, got {values[row]:g}")
     return values
+
+
+def _check_present(name: str, missing: NDArray[np.bool_], remedy: str) -> None:
+    if missing.any():
+        raise UserError(
+            f"column {name!r}: {int(missing.sum())} of {len(missing)} rows have no value, the "
+            f"first is row {int(np.argmax(missing))}{remedy}"
+        )
 
 
 def _raw_numbers(name: str, column: pa.ChunkedArray) -> Floats:
@@ -174,14 +172,8 @@ def _raw_numbers(name: str, column: pa.ChunkedArray) -> Floats:
         column = column.cast("uint8")
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
         return _text_numbers(name, column)
-    values = np.empty(len(column), np.float64)
-    start = 0
-    for chunk in column.chunks:
-        # Arrow's nulls become NaN; integers above 2^53 are rounded, as Python's float() does.
-        part = chunk.cast("float64", safe=False).to_numpy(zero_copy_only=False)
-        values[start : start + len(chunk)] = part
-        start += len(chunk)
-    return values
+    # Arrow's nulls become NaN; integers above 2^53 are rounded, as Python's float() does.
+    return column.cast("float64", safe=False).to_numpy()
 
 
 def _text_numbers(name: str, column: pa.ChunkedArray) -> Floats:
@@ -212,14 +204,10 @@ def read_wide(feature: Feature, column: pa.ChunkedArray) -> Floats:
         rows = convert_words(encode(column), lambda value: tuple(convert(value)))
         return np.array(rows.words, np.float64).reshape(-1, feature.width)[rows.codes]
     pc = arrow("compute")
-    lengths = pc.list_value_length(column)
-    missing = _concatenated(pc.is_null(column).chunks).astype(bool)
-    if missing.any() and default is None:
-        raise UserError(
-            f"column {feature.name!r}: {int(missing.sum())} of {len(column)} rows have no value, "
-            f"the first is row {int(np.argmax(missing))}{remedy}"
-        )
-    sizes = _concatenated(lengths.fill_null(feature.width).chunks)
+    missing = pc.is_null(column).to_numpy()
+    if default is None:
+        _check_present(feature.name, missing, remedy)
+    sizes = pc.list_value_length(column).fill_null(feature.width).to_numpy()
     if (sizes != feature.width).any():
         row = int(np.argmax(sizes != feature.width))
         reason = f"expected {feature.width} numbers, got {sizes[row]}"
@@ -251,13 +239,7 @@ def read_times(name: str, column: pa.ChunkedArray) -> Floats:
         return read_numbers(name, micros) / 1e6
     if types.is_integer(kind) or types.is_floating(kind):
         return read_numbers(name, column)
-
-    def convert(value: Any) -> float:
-        if is_missing(value):
-            raise RowError(f"column {name!r}: a value is required")
-        return to_time(name, value)
-
-    codes, numbers = convert_words(encode(column), convert)
+    codes, numbers = convert_words(encode(column), lambda v: to_time(name, present(name, v)))
     return np.array(numbers, np.float64)[codes]
 
 

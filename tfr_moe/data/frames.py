@@ -16,15 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tfr_moe._compat import tf
 from tfr_moe.data.cache import Dictionary, ParsedSplit, in_memory
-from tfr_moe.data.columns import (
-    read_ids,
-    read_numbers,
-    read_wide,
-)
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.data.frame_tables import (
     ItemCategories,
@@ -32,32 +26,45 @@ from tfr_moe.data.frame_tables import (
     statistics_of,
     vocabularies_of,
 )
-from tfr_moe.data.limits import DEFAULTS, MAX_LIST_SIZE, MAX_LOST, Limits, Log, silent
-from tfr_moe.data.lists import Lists, cut, group, is_validation, of_scope
+from tfr_moe.data.lists import (
+    MAX_LIST_SIZE,
+    MAX_LOST,
+    Limits,
+    Lists,
+    Log,
+    cut,
+    frame_columns,
+    group,
+    is_validation,
+    parse,
+    silent,
+)
 from tfr_moe.elwc.categories import Clicks, clicks_of_table, table_of
 from tfr_moe.elwc.order import ONE_ITEM, OrderSums
 from tfr_moe.elwc.repeats import repeated_lists, repeats_warning
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
-    PACKED,
+    MANIFEST_FILE,
     SCHEMA_FILE,
     STATISTICS_FILE,
     FeatureSchema,
     FeatureTables,
     QueryCategories,
-    Scope,
     Statistics,
     by_clicks,
+    description_files,
     shard_file,
+    shard_files,
     vocabulary_file,
     write_query_categories,
 )
 from tfr_moe.tables import infer_schema
-from tfr_moe.tables.arrow import Ids, column_of, to_table
-from tfr_moe.utils.io import write_json
+from tfr_moe.tables.arrow import to_table
+from tfr_moe.utils.digests import write_manifest
+from tfr_moe.utils.io import atomic_directory, write_json
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
 _SAMPLE_LISTS = 256
 _LOOKED_AT = 10_000  # lists, for warnings
@@ -144,20 +151,7 @@ class FrameData(DataFolder):
             path = target / vocabulary_file(name)
             path.write_text(text, encoding="utf-8", newline="\n")
         if self._samples:
-            # TensorFlow's writer: that of `build` needs a library for checksums.
-            options = tf.io.TFRecordOptions(compression_type="GZIP")
-            path = target / shard_file("validation", 0, 1)
-            with tf.io.TFRecordWriter(str(path), options) as file:
-                for record in self._samples:
-                    file.write(record)
-
-
-def frame_columns(schema: FeatureSchema, labelled: bool = True) -> list[str]:
-    """Returns the columns that are read: without labels, time and weight for rows to be scored."""
-    roles = [schema.list_id, schema.position]
-    if labelled:
-        roles += [*schema.labels, schema.time, schema.weight]
-    return [*(c for c in roles if c), *(feature.name for feature in schema.features)]
+            _write_records(target / shard_file("validation", 0, 1), self._samples)
 
 
 def schema_of_frame(
@@ -318,82 +312,40 @@ def _add_categories(
             log(f"{number} of {len(split.row_splits) - 1} {which}{note}")
 
 
-def parse(
-    table: pa.Table,
-    schema: FeatureSchema,
-    parts: Mapping[str, Lists],
-    labelled: bool = True,
-    limits: Limits = DEFAULTS,
-) -> dict[str, ParsedSplit]:
-    """Checks and converts all columns, each once for all splits.
+def write_frames(
+    out: str | Path, train: Any, validation: Any, test: Any, schema: FeatureSchema, log: Log
+) -> DataFolder:
+    """Writes a data set of one file per split; `build` writes more files, in parallel.
+
+    Args:
+        out: the folder to make.
+        train: data frame with the training lists.
+        validation: data frame; None takes lists from `train`, see `training_data`.
+        test: data frame with the test lists.
+        schema: describes all three.
+        log: prints a line on what is lost.
 
     Raises:
-        UserError: naming the column and the row, or the number of lists whose rows disagree.
+        UserError: for a frame that does not fit the schema, or a folder that cannot be made.
     """
-    splits = {
-        name: ParsedSplit({}, {}, lists.row_splits.astype(np.int64))
-        for name, lists in parts.items()
-    }
-    for name, lists in parts.items():
-        list_ids = np.array([text.encode("utf-8") for text in lists.list_ids], np.object_)
-        splits[name].context[schema.list_id] = list_ids[:, None]
-    wanted = schema.log_features
-    scopes: tuple[Scope, ...] = ("context", "example")
-    for scope in scopes:
-        _parse_numerics(table, schema, scope, parts, splits, limits)
-        for feature in schema.select(scope, "categorical", "categorical_list"):
-            if feature not in wanted and feature.name not in table.column_names:
-                ids = Ids(np.zeros(table.num_rows, np.int32), [""])
-            else:
-                ids = read_ids(feature, column_of(table, feature.name, "feature"))
-            words = np.array([str(word).encode("utf-8") for word in ids.words], np.object_)
-            for name, lists in parts.items():
-                codes = of_scope(feature.name, ids.codes, scope, lists, limits)
-                values = Dictionary(codes if codes.ndim == 2 else codes[:, None], words)
-                _columns(splits[name], scope)[feature.name] = values
-    for name, lowest in _extras(schema, table, labelled):
-        numbers = read_numbers(name, column_of(table, name), lowest=lowest).astype(np.float32)
-        for split, lists in parts.items():
-            splits[split].example[name] = numbers[lists.rows, None]
-    return splits
+    data = training_data(train, validation, schema, out, log=log)
+    tested, _ = scoring_data(test, schema, "test", True, log, data.categories)
+    counts = {}
+    with atomic_directory(out) as folder:
+        data.copy_description(folder)
+        for name, split in {**data.splits, **tested.splits}.items():
+            arrays = tf.nest.map_structure(lambda tensor: tensor.numpy(), split)
+            counts[name] = {"lists": len(arrays.row_splits) - 1}
+            records = serialized_lists(schema, arrays, counts[name]["lists"])
+            _write_records(folder / shard_file(name, 0, 1), records)
+        names = [*description_files(folder), *shard_files(folder)]
+        write_manifest(folder / MANIFEST_FILE, {"format": 1, "splits": counts}, names)
+    return DataFolder(out)
 
 
-def _extras(schema: FeatureSchema, table: pa.Table, labelled: bool) -> list[tuple[str, float]]:
-    """Labels, position and weight, with their minimum."""
-    if not labelled:
-        return []
-    extras = [(label, 0.0) for label in schema.labels]
-    extras += [(schema.position, 1.0)] if schema.position else []
-    return extras + ([(schema.weight, 0.0)] if schema.weight else [])
-
-
-def _columns(split: ParsedSplit, scope: Scope) -> dict[str, Any]:
-    return split.context if scope == "context" else split.example
-
-
-def _parse_numerics(
-    table: pa.Table,
-    schema: FeatureSchema,
-    scope: Scope,
-    parts: Mapping[str, Lists],
-    splits: Mapping[str, ParsedSplit],
-    limits: Limits,
-) -> None:
-    features = list(schema.select(scope, "numeric"))
-    width = sum(feature.width for feature in features)
-    packed: dict[str, NDArray[np.float32]] = {}
-    if schema.packed and features:
-        for name, lists in parts.items():
-            size = len(lists.list_ids) if scope == "context" else len(lists.rows)
-            packed[name] = np.empty((size, width), np.float32)
-            _columns(splits[name], scope)[PACKED[scope]] = packed[name]
-    start = 0
-    for feature in features:
-        values = read_wide(feature, column_of(table, feature.name, "feature")).astype(np.float32)
-        for name, lists in parts.items():
-            selected = of_scope(feature.name, values, scope, lists, limits)
-            if schema.packed:
-                packed[name][:, start : start + feature.width] = selected
-            else:
-                _columns(splits[name], scope)[feature.name] = selected
-        start += feature.width
+def _write_records(path: Path, records: Sequence[bytes]) -> None:
+    # TensorFlow's writer: that of `build` needs a library for checksums.
+    options = tf.io.TFRecordOptions(compression_type="GZIP")
+    with tf.io.TFRecordWriter(str(path), options) as file:
+        for record in records:
+            file.write(record)

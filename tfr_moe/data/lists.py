@@ -1,75 +1,54 @@
-"""Rows of a data frame -> lists in the order of records, and their split."""
+"""Rows of a data frame -> lists in the order of records, their splits and their columns."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.data.columns import convert_words, read_numbers, read_times
-from tfr_moe.data.limits import Limits
+from tfr_moe.data.cache import Dictionary, ParsedSplit
+from tfr_moe.data.columns import convert_words, read_ids, read_numbers, read_times, read_wide
+from tfr_moe.elwc.encoder import minima
 from tfr_moe.elwc.splits import Bounds, hash_bounds, hash_fraction, list_hash, time_bounds
-from tfr_moe.elwc.values import RowError, is_missing, to_id
+from tfr_moe.elwc.values import present, to_id
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema, Scope
-from tfr_moe.tables.arrow import column_of, encode
+from tfr_moe.tables.arrow import Ids, column_of, encode
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def cut(
-    table: pa.Table, schema: FeatureSchema, parts: Mapping[str, Lists], limits: Limits
-) -> dict[str, Lists]:
-    """Cuts lists to `max_list_size`; checks and logs how many positives that loses."""
-    size = limits.max_list_size
-    if size < 1:
-        raise UserError(f"max_list_size must be >= 1, got {size}")
-    shorter = {}
-    for name, lists in parts.items():
-        shorter[name], lost = lists.cut(size)
-        if len(lost):
-            positive = read_numbers(schema.label, column_of(table, schema.label), lowest=0.0) > 0
-            limits.log(f"warning: {len(lost)} {name} items are beyond max_list_size={size}")
-            what = f"{name} items with a label above 0 are cut by max_list_size={size}"
-            limits.check(int(positive[lost].sum()), int(positive[lists.rows].sum()), what)
-    return shorter
-
-
-def of_scope(
-    name: str, values: NDArray[Any], scope: Scope, lists: Lists, limits: Limits
-) -> NDArray[Any]:
-    """The values of the items, or of the lists: those of their first rows.
-
-    Raises:
-        UserError: if the rows of too many lists differ in a context feature.
-    """
-    if scope == "example":
-        return values[lists.rows]
-    first = values[np.minimum.reduceat(lists.rows, lists.row_splits[:-1])]
-    lengths = np.diff(lists.row_splits)
-    ordered, expected = values[lists.rows], np.repeat(first, lengths, axis=0)
-    # NaN, a missing number, differs from itself.
-    different = (ordered != expected) & ((ordered == ordered) | (expected == expected))
-    if different.ndim == 2:
-        different = different.any(axis=1)
-    if different.any():
-        list_of_item = np.repeat(np.arange(len(lengths)), lengths)
-        items = np.flatnonzero(different)
-        row = int(lists.rows[items].min())
-        at = int(list_of_item[items[np.argmin(lists.rows[items])]])
-        limits.check(
-            len(np.unique(list_of_item[items])),
-            len(lengths),
-            f"lists have several values of the context feature {name!r}; the first is list "
-            f"{lists.list_ids[at]!r} at row {row}",
-        )
-    return first
-
-
+MAX_LIST_SIZE = 200
+MAX_LOST = 0.05
 _SEED = 0
+Log = Callable[[str], None]
+
+
+def silent(line: str) -> None:
+    """Prints nothing."""
+
+
+class Limits(NamedTuple):
+    """Limits of lists and of what may be lost, see `training_data`; checks and logs losses."""
+
+    max_list_size: int = MAX_LIST_SIZE
+    max_lost: float = MAX_LOST
+    log: Log = silent
+
+    def check(self, lost: int, of: int, what: str) -> None:
+        """Logs a loss; raises `UserError` where it is more than `max_lost`."""
+        if not lost:
+            return
+        if lost > self.max_lost * of:
+            allowed = f"max_lost={self.max_lost:g}"
+            raise UserError(f"{lost} of {of} {what} ({lost / of:.1%}), more than {allowed} allows")
+        self.log(f"warning: {lost} of {of} {what}")
+
+
+DEFAULTS = Limits()
 
 
 class Lists(NamedTuple):
@@ -143,25 +122,35 @@ def group(table: pa.Table, schema: FeatureSchema, labelled: bool = True) -> List
         raise UserError("the data frame has no rows")
     name = schema.list_id
 
-    def convert(value: Any) -> str:
-        if is_missing(value):
-            raise RowError(f"column {name!r}: a value is required")
-        return to_id(name, value)
-
-    ids = convert_words(encode(column_of(table, name, "list_id")), convert)
+    column = column_of(table, name, "list_id")
+    ids = convert_words(encode(column), lambda value: to_id(name, present(name, value)))
     lengths = np.bincount(ids.codes, minlength=len(ids.words))
     keys: list[NDArray[Any]] = [ids.codes]
     if schema.position and (labelled or schema.position in table.column_names):
-        keys.insert(0, _positions(table, schema.position, labelled))
+        column, lowest = column_of(table, schema.position, "position"), float(labelled)
+        keys.insert(0, read_numbers(schema.position, column, None if labelled else 0.0, lowest))
     rows = np.lexsort(keys)
     used = np.flatnonzero(lengths)
     list_ids = [ids.words[code] for code in used]
     return Lists(list_ids, rows, np.concatenate([[0], np.cumsum(lengths[used])]))
 
 
-def _positions(table: pa.Table, name: str, labelled: bool) -> NDArray[np.float64]:
-    default = None if labelled else 0.0
-    return read_numbers(name, column_of(table, name, "position"), default, float(labelled))
+def cut(
+    table: pa.Table, schema: FeatureSchema, parts: Mapping[str, Lists], limits: Limits
+) -> dict[str, Lists]:
+    """Cuts lists to `max_list_size`; checks and logs how many positives that loses."""
+    size = limits.max_list_size
+    if size < 1:
+        raise UserError(f"max_list_size must be >= 1, got {size}")
+    shorter = {}
+    for name, lists in parts.items():
+        shorter[name], lost = lists.cut(size)
+        if len(lost):
+            positive = read_numbers(schema.label, column_of(table, schema.label), lowest=0.0) > 0
+            limits.log(f"warning: {len(lost)} {name} items are beyond max_list_size={size}")
+            what = f"{name} items with a label above 0 are cut by max_list_size={size}"
+            limits.check(int(positive[lost].sum()), int(positive[lists.rows].sum()), what)
+    return shorter
 
 
 def is_validation(
@@ -178,3 +167,86 @@ def is_validation(
         values = np.minimum.reduceat(times, lists.row_splits[:-1])
         bounds = time_bounds(values, fraction, 0.0)
     return np.asarray(values >= bounds.validation)
+
+
+def frame_columns(schema: FeatureSchema, labelled: bool = True) -> list[str]:
+    """Returns the columns that are read: without labels, time and weight for rows to be scored."""
+    roles = [schema.list_id, schema.position]
+    if labelled:
+        roles += [*schema.labels, schema.time, schema.weight]
+    return [*(c for c in roles if c), *(feature.name for feature in schema.features)]
+
+
+def parse(
+    table: pa.Table,
+    schema: FeatureSchema,
+    parts: Mapping[str, Lists],
+    labelled: bool = True,
+    limits: Limits = DEFAULTS,
+) -> dict[str, ParsedSplit]:
+    """Checks and converts all columns, each once for all splits.
+
+    Raises:
+        UserError: naming the column and the row, or the number of lists whose rows disagree.
+    """
+    splits = {}
+    for name, lists in parts.items():
+        list_ids = np.array([text.encode("utf-8") for text in lists.list_ids], np.object_)
+        context = {schema.list_id: list_ids[:, None]}
+        splits[name] = ParsedSplit(context, {}, lists.row_splits.astype(np.int64))
+    scopes: tuple[Scope, ...] = ("context", "example")
+    for scope in scopes:
+        for name, lists in parts.items():
+            size = len(lists.list_ids) if scope == "context" else len(lists.rows)
+            for stored, columns in schema.stored_numbers(scope).items():
+                numbers = np.empty((size, len(columns)), np.float32)
+                splits[name].columns(scope)[stored] = numbers
+        for feature in schema.select(scope, "numeric"):
+            stored, at = schema.stored_at(feature.name)
+            column = column_of(table, feature.name, "feature")
+            values = read_wide(feature, column).astype(np.float32)
+            for name, lists in parts.items():
+                selected = _of_scope(feature.name, values, scope, lists, limits)
+                splits[name].columns(scope)[stored][:, at] = selected
+        for feature in schema.select(scope, "categorical", "categorical_list"):
+            if feature not in schema.log_features and feature.name not in table.column_names:
+                ids = Ids(np.zeros(table.num_rows, np.int32), [""])
+            else:
+                ids = read_ids(feature, column_of(table, feature.name, "feature"))
+            words = np.array([str(word).encode("utf-8") for word in ids.words], np.object_)
+            for name, lists in parts.items():
+                codes = _of_scope(feature.name, ids.codes, scope, lists, limits)
+                codes = codes if codes.ndim == 2 else codes[:, None]
+                splits[name].columns(scope)[feature.name] = Dictionary(codes, words)
+    for role, lowest in minima(schema).items() if labelled else ():
+        values = read_numbers(role, column_of(table, role), lowest=lowest).astype(np.float32)
+        for name, lists in parts.items():
+            splits[name].example[role] = values[lists.rows, None]
+    return splits
+
+
+def _of_scope(
+    name: str, values: NDArray[Any], scope: Scope, lists: Lists, limits: Limits
+) -> NDArray[Any]:
+    """Returns the values of the items, or those of the first row of each list."""
+    if scope == "example":
+        return values[lists.rows]
+    first = values[np.minimum.reduceat(lists.rows, lists.row_splits[:-1])]
+    lengths = np.diff(lists.row_splits)
+    ordered, expected = values[lists.rows], np.repeat(first, lengths, axis=0)
+    # NaN, a missing number, differs from itself.
+    different = (ordered != expected) & ((ordered == ordered) | (expected == expected))
+    if different.ndim == 2:
+        different = different.any(axis=1)
+    if different.any():
+        list_of_item = np.repeat(np.arange(len(lengths)), lengths)
+        items = np.flatnonzero(different)
+        row = int(lists.rows[items].min())
+        at = int(list_of_item[items[np.argmin(lists.rows[items])]])
+        limits.check(
+            len(np.unique(list_of_item[items])),
+            len(lengths),
+            f"lists have several values of the context feature {name!r}; the first is list "
+            f"{lists.list_ids[at]!r} at row {row}",
+        )
+    return first

@@ -22,6 +22,7 @@ from tfr_moe.elwc.values import (
     float_features,
     id_features,
     is_missing,
+    present,
     stored_ids,
     to_time,
 )
@@ -58,7 +59,7 @@ class EncodedRow(NamedTuple):
 def scope_floats(schema: FeatureSchema, scope: Scope, labelled: bool = True) -> FloatBlock:
     """Returns the block of floats with which the bytes of a scope begin: numerics, then for items
     the labels, position and weight."""
-    extras = _extras(schema) if labelled and scope == "example" else {}
+    extras = minima(schema) if labelled and scope == "example" else {}
     return FloatBlock(float_features(schema, scope, extras))
 
 
@@ -70,7 +71,7 @@ def counted_ids(schema: FeatureSchema, scope: Scope) -> list[str]:
     return [f.name for f in features if f.has_vocabulary or f.name in categories]
 
 
-def _extras(schema: FeatureSchema) -> dict[str, float]:
+def minima(schema: FeatureSchema) -> dict[str, float]:
     """Returns labels, position and weight with their minimum."""
     found = dict.fromkeys(schema.labels, 0.0)
     if schema.position:
@@ -273,7 +274,7 @@ class RowEncoder:
     def __init__(self, schema: FeatureSchema, labelled: bool = True):
         self._labelled = labelled
         self._parser = RowParser(schema)
-        extras = _extras(schema) if labelled else {}
+        extras = minima(schema) if labelled else {}
         self._example = ScopeEncoder(schema, "example", extras)
         self._context = ScopeEncoder(schema, "context")
         self._position = schema.position if schema.position in extras else None
@@ -307,9 +308,7 @@ class RowEncoder:
     def _time_of(self, column: str, row: Mapping[str, Any]) -> float | None:
         value = row.get(column)
         if value is not self._last_time[0] and value != self._last_time[0]:
-            if is_missing(value):
-                raise RowError(f"column {column!r}: a value is required")
-            self._last_time = value, to_time(column, value)
+            self._last_time = value, to_time(column, present(column, value))
         return self._last_time[1]
 
     def _shared_values(self, row: Mapping[str, Any]) -> tuple[str, Encoded]:
@@ -359,7 +358,7 @@ class ListEncoder:
     def __init__(self, schema: FeatureSchema):
         self._schema = schema
         self._list_id = ids_entry(schema.list_id)
-        self._extras = list(_extras(schema))
+        self._extras = list(minima(schema))
         self._context = ScopeEncoder(schema, "context")
         self._examples: dict[tuple[str, ...], ScopeEncoder] = {}
 

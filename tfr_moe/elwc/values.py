@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfr_moe.errors import UserError
-from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope
+from tfr_moe.schema import Feature, FeatureSchema, Scope
 
 LIST_SEPARATOR = "|"
 _BOOLEANS = {"true": 1.0, "false": 0.0}
@@ -48,6 +48,17 @@ def is_missing(value: Any) -> bool:
     if isinstance(value, str):
         return not value.strip()
     return isinstance(value, (float, np.floating)) and math.isnan(value)
+
+
+def present(column: str, value: Any) -> Any:
+    """Returns a value unchanged.
+
+    Raises:
+        RowError: if it is missing.
+    """
+    if is_missing(value):
+        raise RowError(f"column {column!r}: a value is required")
+    return value
 
 
 def to_number(column: str, value: Any) -> float:
@@ -236,7 +247,8 @@ class RowParser:
         """
         schema = self._schema
         list_id = self.list_id(row)
-        time = to_time(schema.time, self._present(row, schema.time)) if schema.time else None
+        column = schema.time
+        time = None if column is None else to_time(column, present(column, row.get(column)))
         context = self.values("context", row)
         example = self.values("example", row)
         for label in schema.labels:
@@ -255,7 +267,7 @@ class RowParser:
             RowError: if there is none.
         """
         column = self._schema.list_id
-        return to_id(column, self._present(row, column))
+        return to_id(column, present(column, row.get(column)))
 
     def position(self, row: Mapping[str, Any]) -> float:
         """Returns the position of a row, 0.0 where it has none.
@@ -264,19 +276,12 @@ class RowParser:
             RowError: if it is no number, or below 1.
         """
         column = self._schema.position
-        return (
-            0.0 if column is None or is_missing(row.get(column)) else self._at_least(1, row, column)
-        )
-
-    @staticmethod
-    def _present(row: Mapping[str, Any], column: str) -> Any:
-        value = row.get(column)
-        if is_missing(value):
-            raise RowError(f"column {column!r}: a value is required")
-        return value
+        if column is None or is_missing(row.get(column)):
+            return 0.0
+        return self._at_least(1, row, column)
 
     def _at_least(self, low: int, row: Mapping[str, Any], column: str) -> float:
-        number = to_number(column, self._present(row, column))
+        number = to_number(column, present(column, row.get(column)))
         if number < low:
             raise RowError(f"column {column!r}: must be >= {low}, got {number:g}")
         return number
@@ -296,9 +301,7 @@ def float_features(
         >>> float_features(schema, "example", ["click"])
         [('example_numeric', 1), ('click', 1)]
     """
-    numerics = [(feature.name, feature.width) for feature in schema.select(scope, "numeric")]
-    if schema.packed and numerics:
-        numerics = [(PACKED[scope], sum(width for _, width in numerics))]
+    numerics = [(name, len(columns)) for name, columns in schema.stored_numbers(scope).items()]
     return [*numerics, *((name, 1) for name in extras)]
 
 
@@ -329,13 +332,12 @@ def decode_list(schema: FeatureSchema, serialized: bytes) -> tuple[Values, list[
 def _decode(schema: FeatureSchema, scope: Scope, example: Any) -> Values:
     stored = example.features.feature
     values: Values = {}
-    packed = list(stored[PACKED[scope]].float_list.value) if schema.packed else []
     for feature in schema.select(scope):
         name = feature.name
         if feature.kind == "numeric":
-            numbers = packed if schema.packed else list(stored[name].float_list.value)
-            value, packed = numbers[: feature.width], numbers[feature.width :]
-            values[name] = value[0] if feature.width == 1 else value
+            entry, part = schema.stored_at(name)
+            numbers = list(stored[entry].float_list.value[part])
+            values[name] = numbers[0] if feature.width == 1 else numbers
         else:
             texts = [t.decode("utf-8") for t in stored[name].bytes_list.value]
             values[name] = texts[0] if feature.kind == "categorical" else [t for t in texts if t]

@@ -243,24 +243,21 @@ class FeatureSchema(BaseModel):
         feature = self.feature(name)
         if feature.kind != "numeric" or not self.packed:
             return name, slice(None)
-        before = 0
-        for other in self.select(feature.scope, "numeric"):
-            if other.name == name:
-                break
-            before += other.width
-        return PACKED[feature.scope], slice(before, before + feature.width)
+        start = self.packed_columns(feature.scope).index(feature.columns[0])
+        return PACKED[feature.scope], slice(start, start + feature.width)
 
     def stored_numbers(self, scope: Scope) -> dict[str, list[str]]:
-        """Returns the float features of the records of a scope, with a name for each value."""
+        """Returns the float features that hold the numerics of a scope, with a name of each value.
+
+        Example:
+            >>> numbers = [{"name": n, "scope": "example", "kind": "numeric"} for n in "ab"]
+            >>> FeatureSchema(list_id="q", labels=["y"], features=numbers).stored_numbers("example")
+            {'example_numeric': ['a', 'b']}
+        """
         numerics = list(self.select(scope, "numeric"))
         if self.packed and numerics:
-            stored = {PACKED[scope]: self.packed_columns(scope)}
-        else:
-            stored = {feature.name: feature.columns for feature in numerics}
-        if scope == "example":
-            roles = (*self.labels, self.position, self.weight)
-            stored |= {name: [name] for name in roles if name}
-        return stored
+            return {PACKED[scope]: self.packed_columns(scope)}
+        return {feature.name: feature.columns for feature in numerics}
 
     def lookup_key(self, feature: Feature, values: Mapping[str, Any]) -> str:
         """Returns the text by which an ID is looked up: the pair for the child category."""
@@ -279,14 +276,10 @@ class FeatureSchema(BaseModel):
         from tfr_moe._compat import tf
 
         spec: dict[str, Any] = {}
-        numerics = list(self.select(scope, "numeric"))
-        defaults = {f.name: [f.missing_number] * f.width for f in numerics}
-        if self.packed and numerics:
-            flat = [value for f in numerics for value in defaults[f.name]]
-            spec[PACKED[scope]] = tf.io.FixedLenFeature([len(flat)], tf.float32, flat)
-        elif numerics:
-            for f in numerics:
-                spec[f.name] = tf.io.FixedLenFeature([f.width], tf.float32, defaults[f.name])
+        missing = {c: f.missing_number for f in self.select(scope, "numeric") for c in f.columns}
+        for name, columns in self.stored_numbers(scope).items():
+            defaults = [missing[column] for column in columns]
+            spec[name] = tf.io.FixedLenFeature([len(columns)], tf.float32, defaults)
         for f in self.select(scope, "categorical", "categorical_list"):
             length = f.max_length if f.kind == "categorical_list" else 1
             default = f.default or ""

@@ -3,8 +3,8 @@ import random
 
 import pytest
 
-from tfr_moe.beam.transforms.make_lists import RankedList
-from tfr_moe.beam.transforms.shards import Bounds, TimeBounds, assign_by_hash, list_hash
+from tfr_moe.beam.transforms.shards import TimeBounds
+from tfr_moe.elwc.splits import Bounds, hash_bounds, hash_fraction, list_hash
 
 
 def bounds(times, validation=0.1, test=0.1, parts=1, max_buckets=1 << 16):
@@ -59,22 +59,20 @@ def test_a_bound_belongs_to_the_later_split():
     ]
 
 
-def test_hash_split_has_the_wanted_shares_and_ignores_everything_but_the_id():
-    splits = {}
-    for name in range(5000):
-        for time in (None, 5.0):
-            ranked = RankedList(str(name), time, (), [])
-            split, same = assign_by_hash(ranked, 7, 0.2, 0.1)
-            assert same is ranked
-            splits.setdefault(str(name), set()).add(split)
-    assert all(len(found) == 1 for found in splits.values())
-    counts = [sum(found == {name} for found in splits.values()) for name in ("validation", "test")]
-    assert counts == [pytest.approx(1000, abs=100), pytest.approx(500, abs=75)]
+def hash_splits(number, seed, *fractions):
+    limits = hash_bounds(*fractions)
+    return [limits.split(hash_fraction(str(name), seed)) for name in range(number)]
+
+
+def test_hash_split_has_the_wanted_shares_and_repeats():
+    splits = hash_splits(5000, 7, 0.2, 0.1)
+    assert splits == hash_splits(5000, 7, 0.2, 0.1)
+    assert splits.count("validation") == pytest.approx(1000, abs=100)
+    assert splits.count("test") == pytest.approx(500, abs=75)
 
 
 def test_without_a_test_share_nothing_goes_to_the_test():
-    found = {assign_by_hash(RankedList(str(i), None, (), []), 0, 0.0, 0.0)[0] for i in range(500)}
-    assert found == {"train"}
+    assert set(hash_splits(500, 0, 0.0, 0.0)) == {"train"}
 
 
 def test_hashes_differ_by_seed_and_purpose_and_never_by_machine():

@@ -48,6 +48,7 @@ def test_statistics_of_wide_and_logarithmic_features_by_hand(parts):
         ranked("c", 60.0, [("z", [7.0, 5.0], 0.0)]),
     ]
     combine = cloudpickle.loads(cloudpickle.dumps(NumericMoments(SCHEMA)))
+    combine.setup()
     accumulators = []
     for part in range(parts):
         accumulator = combine.create_accumulator()
@@ -80,5 +81,6 @@ def test_statistics_of_wide_and_logarithmic_features_by_hand(parts):
 
 def test_no_lists_give_no_columns():
     combine = NumericMoments(SCHEMA)
+    combine.setup()
     moments = combine.extract_output(combine.create_accumulator())
     assert statistics_of(SCHEMA, moments) == {"context": {}, "example": {}}
