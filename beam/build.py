@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -20,7 +19,7 @@ import apache_beam as beam
 
 from tfr_moe.beam.manifest import (
     Counts,
-    check_lost,
+    check_losses,
     first_reject,
     manifest,
     take_counts,
@@ -42,7 +41,6 @@ from tfr_moe.beam.transforms.list_categories import AddCategories, count_clicks
 from tfr_moe.beam.transforms.make_lists import (
     CombineList,
     EncoderFactory,
-    RankedList,
     group_rows,
     make_lists,
 )
@@ -51,13 +49,14 @@ from tfr_moe.beam.transforms.shards import (
     SplitEncoder,
     TimeBounds,
     add_empty_files,
+    assigner,
     write_shard,
 )
 from tfr_moe.beam.transforms.training_tables import write_tables
 from tfr_moe.elwc.categories import clicks_of_table, table_of
 from tfr_moe.elwc.encoded import Labels
 from tfr_moe.elwc.encoder import RowEncoder
-from tfr_moe.elwc.splits import hash_bounds, hash_fraction
+from tfr_moe.elwc.splits import hash_bounds
 from tfr_moe.elwc.tfrecord import check_checksums
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
@@ -237,7 +236,7 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
         (folder / _BOUNDS_FILE).unlink(missing_ok=True)
         _check_not_empty(options, folder, counts)
         result = manifest(options, split, source_input, shards, counts, bounds)
-        check_lost(result, options.max_lost, folder)
+        check_losses(result, options.max_lost, folder)
         schema.save(folder / SCHEMA_FILE)
         names = [*description_files(folder), *shard_files(folder), *counts_files(folder)]
         return write_manifest(folder / MANIFEST_FILE, result, names)
@@ -253,12 +252,14 @@ def _check_inputs_outside(options: BuildOptions, source_input: Input) -> None:
 
 def _check_days(options: BuildOptions, schema: FeatureSchema) -> None:
     """Raises `UserError` where the schema is not that of the other days, or reads all of them."""
-    if options.append is not None and by_clicks(schema):
+    if options.append is None:
+        return
+    if by_clicks(schema):
         raise UserError(
             "append: hierarchy `from: clicked_in_training` counts the clicks of all days, which "
             "days alone do not have; take `from: majority`, or build all days at once"
         )
-    if options.append is not None and options.folder.parent.is_dir():
+    if options.folder.parent.is_dir():
         days = days_of(options.out, replacing=options.append)
         check_same_schema(days, schema, options.append)
 
@@ -308,7 +309,8 @@ def _assemble(
     if split == "time":
         lists = (groups | "ListsForTimes" >> lists_of()).lists
         bounds = _time_bounds(lists, options, folder)
-    assign = _assign(split, options, source_input, bounds)
+    limits = hash_bounds(options.validation_fraction, options.test_fraction)
+    assign = assigner(split, source_input.split_of, limits, options.seed, bounds)
     if by_clicks(schema) and options.like is not None:
         known = clicks_of_table(query_categories(options.like, schema))
         clicks = pipeline | "KnownClicks" >> beam.Create([known])
@@ -346,27 +348,6 @@ def _copy_tables(source: Path, folder: Path) -> None:
     for name in set(description_files(source)) - {SCHEMA_FILE}:
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(source / name, folder / name)
-
-
-def _assign(
-    split: str, options: BuildOptions, source_input: Input, bounds: beam.PCollection | None
-) -> beam.PTransform:
-    """Returns the transform from `RankedList` to (split, `RankedList`)."""
-    of_id, seed = source_input.split_of, options.seed
-    limits = hash_bounds(options.validation_fraction, options.test_fraction)
-    functions: dict[str, Callable[[RankedList], str]] = {
-        "files": lambda ranked: of_id(ranked.list_id) if of_id else "",
-        "column": lambda ranked: ranked.context[1][-1],  # of `SplitEncoder`
-        "like": lambda ranked: SPLITS[-1],
-        "hash": lambda ranked: limits.split(hash_fraction(ranked.list_id, seed)),
-    }
-    if split == "time":
-        return beam.Map(
-            lambda ranked, bounds: (bounds.split(ranked.time), ranked),
-            beam.pvalue.AsSingleton(bounds),
-        )
-    split_of = functions[split]
-    return beam.Map(lambda ranked: (split_of(ranked), ranked))
 
 
 def _time_bounds(lists: beam.PCollection, options: BuildOptions, folder: Path) -> beam.PCollection:

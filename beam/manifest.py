@@ -18,9 +18,7 @@ import apache_beam as beam
 from tfr_moe.beam.rows import Reject
 from tfr_moe.beam.sorted_groups import UseGroups
 from tfr_moe.beam.sources.registry import Input
-from tfr_moe.elwc.order import ONE_ITEM, OrderSums
-from tfr_moe.elwc.repeats import repeats_warning
-from tfr_moe.errors import UserError
+from tfr_moe.elwc.log_checks import OrderSums, check_lost, log_warnings
 from tfr_moe.schema import SPLITS, shard_file
 from tfr_moe.utils.io import read_json, write_json
 
@@ -172,12 +170,10 @@ def _warnings(options: BuildOptions, by: str, splits: dict[str, Any], counts: Co
         found.append(
             f"{conflicts} lists have rows with different context ({features}); the first row wins"
         )
-    if set(named(counts, "length")) == {1}:
-        found.append(ONE_ITEM)
     lists = sum(split["lists"] for split in splits.values())
-    repeats = repeats_warning(counts["repeated_lists",], lists)
-    leak = OrderSums(**named(counts, "order")).warning()
-    return [*found, *filter(None, (repeats, leak))]
+    order = OrderSums(**named(counts, "order"))
+    longest = max(named(counts, "length"), default=0)
+    return found + log_warnings(longest, counts["repeated_lists",], lists, order)
 
 
 def _listed(numbers: dict[str, int]) -> str:
@@ -194,7 +190,7 @@ def first_reject(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def check_lost(found: dict[str, Any], limit: float, folder: Path) -> None:
+def check_losses(found: dict[str, Any], limit: float, folder: Path) -> None:
     """Raises `UserError` where a manifest has a larger share of losses than `limit`.
 
     Losses are rejected rows, lists whose rows have different context, and positives that are cut.
@@ -210,11 +206,7 @@ def check_lost(found: dict[str, Any], limit: float, folder: Path) -> None:
         (conflicts, lists, "lists have rows with different context", features),
         (cut, cut + written, "positives are cut", f"max_list_size is {found['max_list_size']}"),
     ):
-        if lost > limit * of:
-            raise UserError(
-                f"{lost} of {of} {what} ({lost / of:.1%}), more than max_lost={limit:g} allows: "
-                f"{why}"
-            )
+        check_lost(lost, of, what, limit, f": {why}")
 
 
 def _versions() -> dict[str, str]:

@@ -18,7 +18,6 @@ from tfr_moe.beam.sorted_groups import CoGroupSorted
 from tfr_moe.beam.sources.files import (
     ReadFiles,
     columns,
-    first_line,
     is_valid_text,
     lines,
     match,
@@ -28,8 +27,6 @@ from tfr_moe.beam.sources.files import (
 from tfr_moe.beam.sources.registry import (
     Input,
     Source,
-    SplitFiles,
-    SplitOptions,
     check_columns,
     get_source,
     load_source_modules,
@@ -37,9 +34,8 @@ from tfr_moe.beam.sources.registry import (
     register,
     schema_columns,
     sources,
-    split_of,
 )
-from tfr_moe.beam.transforms.joins import JoinColumns, ReadTable, join_key, row_time
+from tfr_moe.beam.transforms.joins import JoinColumns, ReadTable, join_key
 from tfr_moe.beam.transforms.shards import TimeBounds
 from tfr_moe.elwc.splits import list_hash
 
@@ -57,12 +53,9 @@ __all__ = [
     "Source",
     "SourceOptions",
     "SourceRows",
-    "SplitFiles",
-    "SplitOptions",
     "TimeBounds",
     "check_columns",
     "columns",
-    "first_line",
     "get_source",
     "is_valid_text",
     "join_key",
@@ -74,8 +67,6 @@ __all__ = [
     "parse_options",
     "read",
     "register",
-    "row_time",
     "schema_columns",
     "sources",
-    "split_of",
 ]

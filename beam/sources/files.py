@@ -112,19 +112,6 @@ def is_valid_text(text: str) -> bool:
     return True
 
 
-def first_line(path: str) -> str:
-    """Returns the first line of a text file, without its end.
-
-    Raises:
-        UserError: if the file is empty or cannot be read.
-    """
-    with open_file(path) as file:
-        line = text_of(file).readline()
-    if not line:
-        raise UserError(f"{path}: the file is empty")
-    return line.rstrip("\r\n")
-
-
 def _reported(rows: Iterator[Any], file: IO[bytes]) -> Iterator[Any]:
     """Yields the same rows and reports the stored bytes read for them."""
     stored = file.fileobj if isinstance(file, gzip.GzipFile) else file

@@ -11,55 +11,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from tfr_moe.beam.rows import SourceOptions
-from tfr_moe.beam.sources.files import match
 from tfr_moe.errors import UserError, describe, did_you_mean
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.settings import split_pair
 
-_SEPARATOR = ":"
 Options = TypeVar("Options", bound="SourceOptions")
-
-
-class SplitOptions(SourceOptions):
-    """Options of a source whose files say which list belongs to which split."""
-
-    validation: str = Field("", description="file or pattern of the validation lists, if separate")
-    test: str = Field("", description="file or pattern of the test lists, if separate")
-
-
-class SplitFiles:
-    """The files of all splits.
-
-    Attributes:
-        sizes: path -> stored bytes.
-        apart: whether the files say which list belongs to which split.
-
-    Raises:
-        UserError: if a pattern matches no file, or a file belongs to two splits.
-    """
-
-    def __init__(self, pattern: str, options: SplitOptions):
-        sizes = match(pattern)
-        self._split = dict.fromkeys(sizes, "train")
-        for split, others in options.model_dump(include={"validation", "test"}).items():
-            for path, size in match(others, split).items() if others else ():
-                if path in sizes:
-                    raise UserError(f"{split}: {path} belongs to the {self._split[path]} split too")
-                sizes[path], self._split[path] = size, split
-        self.apart = bool(options.validation or options.test)
-        self.sizes = dict(sorted(sizes.items()))
-
-    def list_id(self, path: str, name: str) -> str:
-        """Returns the ID of a list of that file, prefixed with its split if `apart`."""
-        return f"{self._split[path]}{_SEPARATOR}{name}" if self.apart else name
-
-
-def split_of(list_id: str) -> str:
-    """Returns the split of an ID made by `SplitFiles.list_id`."""
-    return list_id.partition(_SEPARATOR)[0]
 
 
 class Input(NamedTuple):

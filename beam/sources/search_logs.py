@@ -9,7 +9,7 @@ from typing import Any
 import apache_beam as beam
 from pydantic import Field, field_validator, model_validator
 
-from tfr_moe.beam.rows import COUNTS, RawRow, SourceRows
+from tfr_moe.beam.rows import RawRow, SourceRows
 from tfr_moe.beam.sources.files import (
     Reader,
     ReadFiles,
@@ -26,8 +26,8 @@ from tfr_moe.beam.sources.registry import (
     register,
     schema_columns,
 )
-from tfr_moe.beam.transforms.deduplicate import MergeRows, add_grades, key_by_list
 from tfr_moe.beam.transforms.joins import JoinColumns, ReadTable
+from tfr_moe.elwc.values import RowError, is_missing, to_number
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
@@ -42,24 +42,13 @@ class SearchLogOptions(SourceOptions):
     )
     grades: tuple[str, ...] = Field(
         (),
-        description="derives the first label of the schema from other columns: "
-        "click:1,cart:2,purchase:3 takes the highest grade of the columns above 0",
-    )
-    merge: str = Field(
-        "",
-        description="item column: several rows of an item in a list are merged into the first one, "
-        "with the highest labels (late or repeated events); merged rows are counted",
-    )
-    attribution_hours: float | None = Field(
-        None,
-        gt=0,
-        description="with merge: rows later than that after the first row of the list are dropped "
-        "and counted",
+        description="derives the first label of the schema from other columns of the log or of "
+        "the joined table: click:1,cart:2,purchase:3 takes the highest grade of those above 0",
     )
     join: str = Field(
         "",
         description="file or pattern of a table whose columns are joined: scores and ranks of an "
-        "earlier ranker, a vector of the user",
+        "earlier ranker, a vector of the user, purchases in another file",
     )
     join_by: tuple[str, ...] = Field(
         (),
@@ -78,8 +67,6 @@ class SearchLogOptions(SourceOptions):
 
     @model_validator(mode="after")
     def _check(self) -> SearchLogOptions:
-        if self.attribution_hours is not None and not self.merge:
-            raise ValueError("attribution_hours needs merge")
         if bool(self.join) != bool(self.join_by):
             raise ValueError("join and join_by need each other")
         return self
@@ -106,16 +93,13 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
             column.
     """
     sizes = match(pattern)
-    if options.attribution_hours is not None and schema.time is None:
-        raise UserError("attribution_hours: the schema names no time column")
     left_on, right_on = options.join_columns()
     table = match(options.join, "join") if options.join else {}
     joined = _joined_columns(table, right_on)
-    made = joined | ({schema.label} if options.grades else set())
-    needed = [column for column in schema_columns(schema) if column not in made]
-    needed += [column for column, _ in options.grade_columns()]
-    needed += left_on
-    needed += [options.merge] if options.merge else []
+    made = [schema.label] if options.grades else []
+    used = [column for column in schema_columns(schema) if column not in made]
+    used += [column for column, _ in options.grade_columns()]
+    needed = [*(column for column in used if column not in joined), *left_on]
     reader: Reader = partial(_read_nested, items=options.items) if options.items else read
     for path in sizes:
         if options.items and file_format(path) != "jsonl":
@@ -123,9 +107,9 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
         present = columns_of_rows(path, reader(path, 0)) if options.items else columns(path)
         check_columns(path, present, list(dict.fromkeys(needed)))
     rows: beam.PTransform = ReadFiles(sizes, reader)
-    if options.grades or options.merge or options.join:
-        # Columns that the schema does not name stay out of the rows.
-        wanted = sorted(joined.intersection(schema_columns(schema)))
+    if options.grades or options.join:
+        # Other columns of the table stay out of the rows.
+        wanted = sorted(joined.intersection(used))
         rows = _transformed(rows, ReadFiles(table, read, len(sizes)), schema, options, wanted)
     return Input(rows, [*sizes, *table], sum(sizes.values()) + sum(table.values()))
 
@@ -147,31 +131,45 @@ def _transformed(
     options: SearchLogOptions,
     joined: list[str],
 ) -> SourceRows:
-    """Pipeline -> `SourceRows` of a log: graded, merged, joined."""
+    """Pipeline -> `SourceRows` of a log: joined, then graded."""
     batches = pipeline | "ReadLogs" >> log
-    rejects = pipeline | "Empty" >> beam.Create([])
-    counts = [rejects]
+    counts = rejects = pipeline | "Empty" >> beam.Create([])
+    if options.join:
+        left_on, right_on = options.join_columns()
+        read_table = ReadTable(right_on, joined, thing="joined rows")
+        entries, counts, rejects = pipeline | "ReadTable" >> table | "Table" >> read_table
+        batches = (batches, entries) | "Join" >> JoinColumns(left_on, joined)
     if options.grades:
         batches = batches | "Grade" >> beam.Map(
             add_grades, label=schema.label, grades=options.grade_columns()
         ).with_output_types(list[RawRow])
-    if options.merge:
-        merge = beam.ParDo(MergeRows(schema, options.merge, options.attribution_hours))
-        merged = (
-            batches
-            | "KeyByList" >> beam.FlatMap(key_by_list, schema, options.merge)
-            | "RowsOfLists" >> beam.GroupByKey()
-            | "MergeRows" >> merge.with_outputs(COUNTS, main="batches")
-        )
-        batches = merged.batches
-        counts.append(merged[COUNTS])
-    if options.join:
-        left_on, right_on = options.join_columns()
-        read_table = ReadTable(right_on, joined, thing="joined rows")
-        entries, table_counts, rejects = pipeline | "ReadTable" >> table | "Table" >> read_table
-        batches = (batches, entries) | "Join" >> JoinColumns(left_on, joined)
-        counts.append(table_counts)
-    return SourceRows(batches, rejects, counts | "LogCounts" >> beam.Flatten())
+    return SourceRows(batches, rejects, counts)
+
+
+def add_grades(batch: list[RawRow], label: str, grades: list[tuple[str, float]]) -> list[RawRow]:
+    """Returns the rows with a label: the highest grade of the columns above 0, 0 for none.
+
+    A row with a column that is neither missing nor a number gets an error.
+
+    Example:
+        >>> row = RawRow(0, 1, {"click": "1", "purchase": 0})
+        >>> add_grades([row], "grade", [("click", 1.0), ("purchase", 3.0)])[0].values["grade"]
+        1.0
+    """
+
+    def graded(row: RawRow) -> RawRow:
+        values = row.columns()
+        present = [(c, grade) for c, grade in grades if not is_missing(values.get(c))]
+        reached = [grade for column, grade in present if to_number(column, values[column]) > 0]
+        return row._replace(values={**values, label: max(reached, default=0.0)})
+
+    rows = []
+    for row in batch:
+        try:
+            rows.append(graded(row) if row.error is None else row)
+        except RowError as error:
+            rows.append(row._replace(error=str(error)))
+    return rows
 
 
 def _read_nested(path: str, index: int, items: str) -> Iterator[RawRow]:

@@ -15,23 +15,11 @@ import apache_beam as beam
 
 from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowKey
 from tfr_moe.beam.sorted_groups import CoGroupSorted
-from tfr_moe.elwc.values import RowError, is_missing, present, to_id, to_time
+from tfr_moe.elwc.values import RowError, is_missing, present, to_id
 
 _SEPARATOR = "\x1f"
 KeyedValues = tuple[RowKey, tuple[Any, ...]]
 """(row key, values of the columns)"""
-
-
-def row_time(row: RawRow, column: str | None) -> float | None:
-    """Returns the time of a row, None where it has no valid one; 0 without a column."""
-    if row.error is not None or not isinstance(row.values, Mapping):
-        return None
-    if column is None:
-        return 0.0
-    try:
-        return to_time(column, row.values.get(column))
-    except RowError:
-        return None
 
 
 def key_of(values: Mapping[str, Any], columns: Sequence[str]) -> str:

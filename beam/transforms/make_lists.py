@@ -12,7 +12,7 @@ from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowKey, Sou
 from tfr_moe.beam.sorted_groups import SortedRuns, groups, is_embedded
 from tfr_moe.elwc.encoded import Labels, differing
 from tfr_moe.elwc.encoder import Encoded, EncodedRow, RowEncoder
-from tfr_moe.elwc.repeats import is_repeated
+from tfr_moe.elwc.log_checks import is_repeated
 from tfr_moe.elwc.values import RowError
 from tfr_moe.schema import FeatureSchema
 
@@ -107,7 +107,7 @@ class PartialList:
         beyond = self.items[self._max :]
         self.cut += len(beyond)
         if beyond and self._labels is not None:
-            self.cut_positives += self._labels.positives([item for _, _, item in beyond])
+            self.cut_positives += sum(self._labels.relevant([item for _, _, item in beyond]))
         del self.items[self._max :]
         return self
 

@@ -1,20 +1,22 @@
-"""Bounds of the split by time; lists of a split -> shards of `ExampleListWithContext` records."""
+"""Lists -> splits -> shards of serialized `ExampleListWithContext`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 
 from tfr_moe.beam.rows import CountingDoFn
 from tfr_moe.beam.runner import advance
 from tfr_moe.beam.transforms.make_lists import RankedList
 from tfr_moe.elwc.encoded import Labels
 from tfr_moe.elwc.encoder import EncodedRow, RowEncoder
-from tfr_moe.elwc.order import OrderSums
+from tfr_moe.elwc.log_checks import OrderSums
 from tfr_moe.elwc.splits import (
     FINEST_LEVEL,
     MAX_BUCKETS,
@@ -22,6 +24,7 @@ from tfr_moe.elwc.splits import (
     Counts,
     bounds_of_counts,
     coarsened,
+    hash_fraction,
     list_hash,
 )
 from tfr_moe.elwc.tfrecord import write_records
@@ -105,6 +108,37 @@ class SplitEncoder:
         return encoded._replace(context=(body, (*ids, split)))
 
 
+def assigner(
+    split: str,
+    of_file: Callable[[str], str] | None,
+    limits: Bounds,
+    seed: int,
+    bounds: beam.PCollection | None,
+) -> beam.PTransform:
+    """Returns the transform from `RankedList` to (split, `RankedList`).
+
+    Args:
+        split: `files`, `column`, `like` (all lists are for the test), `time` or `hash`.
+        of_file: list ID -> split, for `files`.
+        limits: bounds of the hash of the list ID.
+        seed: of the hash.
+        bounds: a collection of one `Bounds`, for `time`.
+    """
+    if split == "time":
+        return beam.Map(
+            lambda ranked, bounds: (bounds.split(ranked.time), ranked),
+            beam.pvalue.AsSingleton(bounds),
+        )
+    kinds: dict[str, Callable[[RankedList], str]] = {
+        "files": lambda ranked: of_file(ranked.list_id) if of_file else "",
+        "column": lambda ranked: ranked.context[1][-1],  # of `SplitEncoder`
+        "like": lambda ranked: SPLITS[-1],
+        "hash": lambda ranked: limits.split(hash_fraction(ranked.list_id, seed)),
+    }
+    split_of = kinds[split]
+    return beam.Map(lambda ranked: (split_of(ranked), ranked))
+
+
 class EncodeLists(CountingDoFn):
     """(split, `RankedList`) -> (shard, record).
 
@@ -129,11 +163,13 @@ class EncodeLists(CountingDoFn):
     def start_bundle(self) -> None:
         """Resets the counters."""
         super().start_bundle()
-        self._order = OrderSums()
+        self._relevant, self._row_splits = bytearray(), array("q", [0])
 
     def finish_bundle(self) -> Iterator[Any]:
         """Yields the counts of the bundle, with the sums over the order of its lists."""
-        for name, value in vars(self._order).items():
+        sums = OrderSums()
+        sums.add(np.frombuffer(self._relevant, np.bool_), np.array(self._row_splits))
+        for name, value in vars(sums).items():
             self.tally["order", name] += value
         yield from super().finish_bundle()
 
@@ -148,7 +184,8 @@ class EncodeLists(CountingDoFn):
         relevant = self._labels.relevant(items)
         tally["positives", split] += sum(relevant)
         if self._schema.position is None:
-            self._order.add_list(relevant)
+            self._relevant.extend(relevant)
+            self._row_splits.append(len(self._relevant))
         tally["length", len(items)] += 1
         order = list_hash(list_id, self._seed, "order")
         yield (split, order % self._shards[split]), (order, list_id, record)

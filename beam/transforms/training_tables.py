@@ -14,8 +14,8 @@ from tfr_moe.beam.rows import COUNTS, CountingDoFn, at_the_end
 from tfr_moe.beam.sorted_groups import UseGroups, is_embedded
 from tfr_moe.beam.transforms.make_lists import RankedList
 from tfr_moe.elwc.encoder import counted_ids, scope_floats
-from tfr_moe.elwc.moments import ColumnStatistics, Moments, as_json, merge, statistics_of
-from tfr_moe.elwc.vocabularies import write_counts, write_vocabulary
+from tfr_moe.elwc.statistics import ColumnStatistics, Moments, as_json, merge, statistics_of
+from tfr_moe.elwc.vocabularies import vocabulary_of, write_counts, write_vocabulary
 from tfr_moe.schema import (
     MOMENTS_FILE,
     SPLITS,
@@ -58,7 +58,8 @@ def write_tables(
     def write_ids(name: str, entries: Iterable[tuple[str, int]]) -> None:
         if mergeable:
             entries = write_counts(folder / counts_file(name), entries)
-        write_vocabulary(folder / vocabulary_file(name), features[name], entries)
+        words = vocabulary_of(features[name], entries)
+        write_vocabulary(folder / vocabulary_file(name), words)
 
     training = (
         assigned

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import Field
 
+from experiments.datasets.files import first_line
 from experiments.datasets.interactions import (
     HistoryFeature,
     Interactions,
@@ -27,7 +28,6 @@ from tfr_moe.beam.sources import (
     Input,
     RawRow,
     ReadFiles,
-    first_line,
     is_valid_text,
     lines,
     match,

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from experiments.datasets.files import SplitFiles, SplitOptions, first_line, split_of
 from experiments.mmoe.census_income import (
     GROUPS,
     NUMERIC_COLUMNS,
@@ -20,14 +21,10 @@ from tfr_moe.beam.sources import (
     Input,
     RawRow,
     ReadFiles,
-    SplitFiles,
-    SplitOptions,
-    first_line,
     is_valid_text,
     lines,
     register,
     schema_columns,
-    split_of,
 )
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema

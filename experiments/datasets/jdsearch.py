@@ -11,6 +11,7 @@ from typing import Any
 import apache_beam as beam
 from pydantic import Field
 
+from experiments.datasets.files import first_line
 from experiments.datasets.interactions import HistoryFeature, add_history, load_features
 from tfr_moe.beam.sources import (
     Input,
@@ -20,7 +21,6 @@ from tfr_moe.beam.sources import (
     ReadTable,
     SourceOptions,
     SourceRows,
-    first_line,
     is_valid_text,
     lines,
     list_hash,

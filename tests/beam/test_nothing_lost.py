@@ -15,7 +15,7 @@ import pytest
 
 from tests.beam import logs
 from tfr_moe.beam import sorted_groups
-from tfr_moe.elwc.order import ONE_ITEM
+from tfr_moe.elwc.log_checks import ONE_ITEM
 from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema

@@ -60,7 +60,7 @@ def test_the_source_of_the_page_builds(page, tmp_path, monkeypatch):
 def test_help_has_purpose_schema_and_options_of_a_source():
     text = "\n".join(source_help("search-logs"))
     assert text.startswith("search-logs: Impressions: CSV with a header")
-    assert "--schema is required" in text and "attribution_hours (default " in text
-    assert "letor " in str(source_help(None)) and "search-logs " in str(source_help(None))
-    with pytest.raises(UserError, match=r"unknown source 'x'; available: .*letor, "):
+    assert "--schema is required" in text and "join_by (default " in text
+    assert "search-logs " in str(source_help(None))
+    with pytest.raises(UserError, match=r"unknown source 'x'; available: .*search-logs"):
         source_help("x")

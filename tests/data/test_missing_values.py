@@ -9,7 +9,7 @@ from tfr_moe._compat import tf
 from tfr_moe.baselines.rows import TabularEncoder
 from tfr_moe.data.frames import training_data
 from tfr_moe.elwc.encoder import RowEncoder
-from tfr_moe.elwc.moments import ColumnStatistics, merge
+from tfr_moe.elwc.statistics import ColumnStatistics, merge
 from tfr_moe.layers.features import FeatureEncoder
 from tfr_moe.schema import MASK, FeatureSchema, FeatureTables
 from tfr_moe.serving.client.request import RequestEncoder

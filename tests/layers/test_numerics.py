@@ -5,8 +5,7 @@ import pytest
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines.rows import TabularEncoder
-from tfr_moe.elwc.moments import ColumnStatistics
-from tfr_moe.elwc.transforms import transformed
+from tfr_moe.elwc.statistics import ColumnStatistics, transformed
 from tfr_moe.errors import UserError
 from tfr_moe.layers.features import FeatureEncoder
 from tfr_moe.layers.numerics import complete_numbers, raw_numbers

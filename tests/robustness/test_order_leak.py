@@ -16,7 +16,7 @@ from tests.tiny import small_config
 from tfr_moe.baselines import train_baseline
 from tfr_moe.beam import BuildOptions, build
 from tfr_moe.data.frames import training_data
-from tfr_moe.elwc.order import UNIT, OrderSums
+from tfr_moe.elwc.log_checks import UNIT, OrderSums
 from tfr_moe.evaluation.evaluate import evaluate_runs
 from tfr_moe.schema import FeatureSchema
 
@@ -41,7 +41,7 @@ def test_lists_added_together_count_as_lists_added_one_by_one():
     lists = [(rng.random(size) < 0.3).tolist() for size in rng.integers(0, 12, 500)]
     one_by_one = OrderSums()
     for relevant in lists:
-        one_by_one.add_list(relevant)
+        one_by_one.add(np.array(relevant, bool), np.array([0, len(relevant)]))
     assert sums(*lists) == one_by_one
 
 

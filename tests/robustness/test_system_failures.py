@@ -159,10 +159,10 @@ def test_settings_that_predict_would_ignore_are_rejected_by_name(tmp_path, sourc
     write_log(tmp_path / "log.csv")
     schema = FeatureSchema.load(tmp_path / "schema.yaml")
     out = tmp_path / "scores.csv"
-    settings = ("merge=item",)
+    settings = ("grades=click:1",)
     options = PredictOptions(
         "none", str(tmp_path / "log.csv"), schema, out, "item", source=source, settings=settings
     )
-    with pytest.raises(UserError, match="setting 'merge': does not apply to predict"):
+    with pytest.raises(UserError, match="setting 'grades': does not apply to predict"):
         predict(options)
     assert not out.exists()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.elwc.transforms import ratio_of, transformed
+from tfr_moe.elwc.statistics import ratio_of, transformed
 from tfr_moe.schema import MASK, PAIR_SEPARATOR, FeatureSchema, Scope, Statistics
 
 Array = NDArray[Any]

@@ -133,7 +133,7 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         `extras` has the list ID [B, 1], and position and weight [B, L, 1] if the schema has them.
         """
         dataset = self._read(split, shuffle=False, num_epochs=1)
-        return dataset.map(self._with_extras, num_parallel_calls=tf.data.AUTOTUNE)
+        return dataset.map(self._split, num_parallel_calls=tf.data.AUTOTUNE)
 
     @tf.autograph.experimental.do_not_convert
     def build_parsed_dataset(self, split: str) -> tf.data.Dataset:
@@ -196,6 +196,3 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         if self.schema.weight is None:
             return features, labels
         return features, labels, tf.squeeze(extras[self.schema.weight], axis=-1)
-
-    def _with_extras(self, parsed: dict[str, Any]) -> tuple[Any, ...]:
-        return self._split(parsed)

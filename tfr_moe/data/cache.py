@@ -7,7 +7,6 @@ Context features are `[lists, width]`, example features of all items, list after
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -124,15 +123,6 @@ def _write_split(folder: DataFolder, split: str, target: Path) -> None:
         (target / f"{number}.parts").unlink()
 
 
-def _fingerprint(folder: DataFolder) -> dict[str, Any]:
-    """Identifies a build of the data by its schema and record files."""
-    files = [Path(name) for split in SPLITS for name in folder.files(split)]
-    return {
-        "schema": json.loads(folder.schema.to_json()),
-        "files": [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files],
-    }
-
-
 def write_parsed(folder: DataFolder, target: Path) -> Path:
     """Parses both splits into files below `target`, unless they exist.
 
@@ -144,18 +134,17 @@ def write_parsed(folder: DataFolder, target: Path) -> Path:
     Raises:
         UserError: for a split without lists, or a folder that cannot be written.
     """
-    source = _fingerprint(folder)
-    if _is_current(target, source):
+    if _is_current(target, folder.fingerprint):
         return target
     with atomic_directory(target, overwrite=_INDEX) as partial:
         for split in SPLITS:
             _write_split(folder, split, partial / split)
         names = [str(path.relative_to(partial)) for path in partial.rglob("*") if path.is_file()]
-        write_manifest(partial / _INDEX, {"of": source}, names)
+        write_manifest(partial / _INDEX, {"of": folder.fingerprint}, names)
     return target
 
 
-def _is_current(parsed: Path, source: Mapping[str, Any]) -> bool:
+def _is_current(parsed: Path, source: str) -> bool:
     """Whether the files are those of `write_parsed` of this source, with all their contents."""
     try:
         index = read_json(parsed / _INDEX, ManifestForm) or {}

@@ -9,8 +9,8 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from tfr_moe.elwc.moments import from_json, merge, statistics_of
-from tfr_moe.elwc.vocabularies import merged_counts, write_vocabulary
+from tfr_moe.elwc.statistics import from_json, merge, statistics_of
+from tfr_moe.elwc.vocabularies import merged_counts, vocabulary_of, write_vocabulary
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     MANIFEST_FILE,
@@ -103,7 +103,8 @@ def _merge_tables(days: list[Path], schema: FeatureSchema, folder: Path) -> None
     for feature in schema.features:
         if feature.has_vocabulary:
             counts = merged_counts(day / counts_file(feature.name) for day in days)
-            write_vocabulary(folder / vocabulary_file(feature.name), feature, counts)
+            words = vocabulary_of(feature, counts)
+            write_vocabulary(folder / vocabulary_file(feature.name), words)
     moments = ([from_json(one) for one in read_json(day / MOMENTS_FILE, list)] for day in days)
     merged = reduce(lambda a, b: [merge(x, y) for x, y in zip(a, b, strict=True)], moments)
     write_json(folder / STATISTICS_FILE, statistics_of(schema, merged))

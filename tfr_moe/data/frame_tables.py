@@ -12,30 +12,56 @@ from numpy.typing import NDArray
 from tfr_moe.data.cache import Dictionary, ParsedSplit
 from tfr_moe.elwc.categories import Clicks, category_of
 from tfr_moe.elwc.encoder import ListEncoder
-from tfr_moe.elwc.moments import ColumnStatistics, merge
-from tfr_moe.schema import PACKED, Feature, FeatureSchema, Scope, Statistics
+from tfr_moe.elwc.statistics import SCOPES, ColumnStatistics, Moments, merge, statistics_of
+from tfr_moe.elwc.values import minima
+from tfr_moe.elwc.vocabularies import vocabulary_of
+from tfr_moe.schema import Feature, FeatureSchema, FeatureTables, Scope
 
 _BLOCK = 1 << 16
 _Pair: TypeAlias = tuple[str, str]
 _NO_CLICKS: Counter[_Pair] = Counter()
 
 
-def statistics_of(schema: FeatureSchema, split: ParsedSplit) -> Statistics:
-    """Returns scope -> column -> count, mean, std, min and max after the feature's transform."""
-    scopes: tuple[Scope, ...] = ("context", "example")
-    return {scope: _statistics(schema, scope, split) for scope in scopes}
+def tables_of(schema: FeatureSchema, split: ParsedSplit) -> FeatureTables:
+    """Returns statistics and vocabularies of a training split."""
+    moments = [_moments(schema, scope, split) for scope in SCOPES]
+    words = {f.name: _vocabulary(schema, f, split) for f in schema.features if f.has_vocabulary}
+    return FeatureTables(statistics_of(schema, moments), words)
 
 
-def _statistics(schema: FeatureSchema, scope: Scope, split: ParsedSplit) -> dict[str, Any]:
+def _moments(schema: FeatureSchema, scope: Scope, split: ParsedSplit) -> Moments:
     statistics = ColumnStatistics(schema, scope)
-    stored = split.context if scope == "context" else split.example
-    names = [feature.name for feature in schema.select(scope, "numeric")]
-    blocks = [stored[name] for name in ([PACKED[scope]] if names and schema.packed else names)]
+    blocks = [split.columns(scope)[name] for name in schema.stored_numbers(scope)]
     moments = statistics.none()
     for start in range(0, len(blocks[0]) if blocks else 0, _BLOCK):
         parts = [block[start : start + _BLOCK] for block in blocks]
         moments = merge(moments, statistics.of(np.concatenate(parts, axis=1)))
-    return statistics.describe(moments)
+    return moments
+
+
+def _vocabulary(schema: FeatureSchema, feature: Feature, split: ParsedSplit) -> list[str]:
+    columns = split.columns(feature.scope)
+    ids: Dictionary = columns[feature.name]
+    keys = [word.decode("utf-8") for word in ids.words]
+    tree = schema.hierarchy
+    if tree is not None and feature.name == tree.child:
+        parents: Dictionary = columns[tree.parent]
+        pairs = parents.codes[:, 0].astype(np.int64) * len(keys) + ids.codes[:, 0]
+        distinct, numbers = np.unique(pairs, return_counts=True)
+        values = [
+            {tree.parent: parents.words[parent].decode("utf-8"), tree.child: keys[child]}
+            for parent, child in (divmod(pair, len(keys)) for pair in distinct.tolist())
+        ]
+        keys = [schema.lookup_key(feature, pair) if pair[tree.child] else "" for pair in values]
+    else:
+        numbers = np.bincount(ids.codes.ravel(), minlength=len(keys))
+    # A vocabulary file has one ID per line.
+    counted = [
+        (key, count)
+        for key, count in zip(keys, numbers.tolist(), strict=True)
+        if key and count and "\n" not in key and "\r" not in key
+    ]
+    return vocabulary_of(feature, sorted(counted))
 
 
 class ItemCategories:
@@ -109,45 +135,6 @@ def _words(ids: Dictionary) -> list[str]:
     return texts[ids.codes[:, 0]].tolist()
 
 
-def vocabularies_of(schema: FeatureSchema, split: ParsedSplit) -> dict[str, list[str]]:
-    """Returns feature -> its IDs, the most frequent first, equally frequent ones by their text."""
-    return {
-        feature.name: _vocabulary(schema, feature, split)
-        for feature in schema.features
-        if feature.has_vocabulary
-    }
-
-
-def _vocabulary(schema: FeatureSchema, feature: Feature, split: ParsedSplit) -> list[str]:
-    columns = split.context if feature.scope == "context" else split.example
-    ids: Dictionary = columns[feature.name]
-    texts = [word.decode("utf-8") for word in ids.words]
-    hierarchy = schema.hierarchy
-    if hierarchy is not None and feature.name == hierarchy.child:
-        parents: Dictionary = columns[hierarchy.parent]
-        pairs = parents.codes[:, 0].astype(np.int64) * len(texts) + ids.codes[:, 0]
-        distinct, counts = np.unique(pairs, return_counts=True)
-        counted = []
-        for pair, count in zip(distinct.tolist(), counts.tolist(), strict=True):
-            parent, child = divmod(pair, len(texts))
-            if texts[child]:
-                values = {
-                    hierarchy.parent: parents.words[parent].decode("utf-8"),
-                    feature.name: texts[child],
-                }
-                counted.append((schema.lookup_key(feature, values), count))
-    else:
-        numbers = np.bincount(ids.codes.ravel(), minlength=len(texts)).tolist()
-        counted = [entry for entry in zip(texts, numbers, strict=True) if entry[0]]
-    # A vocabulary file has one ID per line.
-    frequent = [
-        (-count, text)
-        for text, count in counted
-        if count >= max(1, feature.min_count) and "\n" not in text and "\r" not in text
-    ]
-    return [text for _, text in sorted(frequent)[: feature.max_vocabulary]]
-
-
 def serialized_lists(schema: FeatureSchema, split: ParsedSplit, limit: int) -> list[bytes]:
     """Returns the first `limit` lists as serialized `ExampleListWithContext`s, without labels."""
     encoder = ListEncoder(schema)
@@ -169,21 +156,16 @@ def _values(
 ) -> dict[str, Any]:
     """The typed values of one row, as `RowParser` returns them."""
     values: dict[str, Any] = {}
-    start = 0
     for feature in schema.select(scope):
+        stored, part = schema.stored_at(feature.name)
         if feature.kind == "numeric":
-            block = columns[PACKED[scope] if schema.packed else feature.name][row]
-            part = block[start : start + feature.width] if schema.packed else block
-            numbers = part.tolist()
-            start += feature.width
+            numbers = columns[stored][row][part].tolist()
             values[feature.name] = numbers[0] if feature.width == 1 else numbers
         else:
-            ids: Dictionary = columns[feature.name]
+            ids: Dictionary = columns[stored]
             texts = [ids.words[code].decode("utf-8") for code in ids.codes[row]]
             present = list(compress(texts, texts))
             values[feature.name] = texts[0] if feature.kind == "categorical" else present
     if scope == "example":
-        for name in (*schema.labels, schema.position, schema.weight):
-            if name is not None and name in columns:
-                values[name] = float(columns[name][row, 0])
+        values |= {name: float(columns[name][row, 0]) for name in minima(schema) if name in columns}
     return values

@@ -6,26 +6,20 @@ NumPy, by the rules of `tfr-moe build`: the same rows give the same lists in the
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tfr_moe._compat import tf
 from tfr_moe.data.cache import Dictionary, ParsedSplit, in_memory
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.data.frame_tables import (
-    ItemCategories,
-    serialized_lists,
-    statistics_of,
-    vocabularies_of,
-)
+from tfr_moe.data.frame_tables import ItemCategories, serialized_lists, tables_of
 from tfr_moe.data.lists import (
     MAX_LIST_SIZE,
     MAX_LOST,
@@ -40,8 +34,8 @@ from tfr_moe.data.lists import (
     silent,
 )
 from tfr_moe.elwc.categories import Clicks, clicks_of_table, table_of
-from tfr_moe.elwc.order import ONE_ITEM, OrderSums
-from tfr_moe.elwc.repeats import repeated_lists, repeats_warning
+from tfr_moe.elwc.log_checks import OrderSums, log_warnings, repeated_lists
+from tfr_moe.elwc.vocabularies import write_vocabulary
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     MANIFEST_FILE,
@@ -50,7 +44,6 @@ from tfr_moe.schema import (
     FeatureSchema,
     FeatureTables,
     QueryCategories,
-    Statistics,
     by_clicks,
     description_files,
     shard_file,
@@ -62,9 +55,6 @@ from tfr_moe.tables import infer_schema
 from tfr_moe.tables.arrow import to_table
 from tfr_moe.utils.digests import write_manifest
 from tfr_moe.utils.io import atomic_directory, write_json
-
-if TYPE_CHECKING:
-    pass
 
 _SAMPLE_LISTS = 256
 _LOOKED_AT = 10_000  # lists, for warnings
@@ -95,13 +85,14 @@ class FrameData(DataFolder):
         self.path = Path(path)
         self.schema = schema
         self.splits = {name: in_memory(split) for name, split in splits.items()}
-        self._tables = tables
+        self.statistics, self._vocabularies = tables
+        self.manifest = {}
         self._samples = list(samples)
         self.categories = categories or {}
 
     def tables(self) -> FeatureTables:
         """Statistics, and vocabularies as lists."""
-        return self._tables
+        return FeatureTables(self.statistics, self._vocabularies)
 
     def files(self, split: str) -> list[str]:
         """No files; raises `UserError` if the frame has no such split."""
@@ -117,39 +108,25 @@ class FrameData(DataFolder):
         """Checks that a split has a list."""
         self.files(split)
 
-    @property
-    def notes(self) -> dict[str, Any]:
-        """Nothing: a frame has no manifest."""
-        return {}
-
     @cached_property
     def fingerprint(self) -> str:
         """Identifies the training lists by schema, statistics, vocabularies and list lengths."""
-        words = {name: list(words) for name, words in self._tables.vocabularies.items()}
-        described = [self.schema.to_json(), self._tables.statistics, words]
+        words = {name: list(words) for name, words in self._vocabularies.items()}
+        described = [self.schema.to_json(), self.statistics, words]
         digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
         for name in sorted(self.splits):
             digest.update(np.asarray(self.splits[name].row_splits).tobytes())
         return digest.hexdigest()[:16]
 
-    def with_statistics(self, statistics: Statistics) -> DataFolder:
-        """See `DataFolder`."""
-        other = copy.copy(self)
-        other.fingerprint = self.fingerprint
-        other._tables = FeatureTables(statistics, self._tables.vocabularies)
-        return other
-
     def copy_description(self, target: Path) -> None:
         """Writes schema, statistics, vocabularies and the sample of validation lists."""
         (target / "vocabulary").mkdir(parents=True, exist_ok=True)
         self.schema.save(target / SCHEMA_FILE)
-        write_json(target / STATISTICS_FILE, self._tables.statistics)
+        write_json(target / STATISTICS_FILE, self.statistics)
         if by_clicks(self.schema):
             write_query_categories(target, self.categories)
-        for name, words in self._tables.vocabularies.items():
-            text = "".join(f"{word}\n" for word in words)
-            path = target / vocabulary_file(name)
-            path.write_text(text, encoding="utf-8", newline="\n")
+        for name, words in self._vocabularies.items():
+            write_vocabulary(target / vocabulary_file(name), words)
         if self._samples:
             _write_records(target / shard_file("validation", 0, 1), self._samples)
 
@@ -239,27 +216,22 @@ def training_data(
         clicks = ItemCategories(schema, splits["train"]).clicks()
     if schema.item_categories:
         _add_categories(schema, splits, clicks, limits.log)
-    if (np.diff(splits["train"].row_splits) == 1).all():
-        limits.log(f"warning: {ONE_ITEM}")
-    if repeats := _repeats(splits["train"]):
-        limits.log(f"warning: {repeats}")
-    if schema.position is None:
-        order = OrderSums()
-        order.add(splits["train"].example[schema.label][:, 0] > 0, splits["train"].row_splits)
-        if leak := order.warning():
-            limits.log(f"warning: {leak}")
-    tables = FeatureTables(
-        statistics_of(schema, splits["train"]), vocabularies_of(schema, splits["train"])
-    )
+    for warning in _warnings(schema, splits["train"]):
+        limits.log(f"warning: {warning}")
+    tables = tables_of(schema, splits["train"])
     samples = serialized_lists(schema, splits["validation"], _SAMPLE_LISTS)
     return FrameData(schema, splits, tables, path, samples, table_of(clicks or {}))
 
 
-def _repeats(split: ParsedSplit) -> str | None:
-    """The warning about repeated lists, from the first ones, whose order is random."""
-    row_splits = split.row_splits[: _LOOKED_AT + 1]
+def _warnings(schema: FeatureSchema, split: ParsedSplit) -> list[str]:
+    """Returns the warnings about training lists; repeats are counted in the first ones."""
+    order, row_splits = OrderSums(), split.row_splits
+    if schema.position is None:
+        order.add(split.example[schema.label][:, 0] > 0, row_splits)
+    sample = row_splits[: _LOOKED_AT + 1]
     columns = (c.codes if isinstance(c, Dictionary) else c for c in split.example.values())
-    return repeats_warning(repeated_lists(columns, row_splits), len(row_splits) - 1)
+    repeated = repeated_lists(columns, sample)
+    return log_warnings(int(np.diff(row_splits).max()), repeated, len(sample) - 1, order)
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tfr_moe.data.cache import Dictionary, ParsedSplit
 from tfr_moe.data.columns import convert_words, read_ids, read_numbers, read_times, read_wide
-from tfr_moe.elwc.encoder import minima
+from tfr_moe.elwc.log_checks import check_lost
 from tfr_moe.elwc.splits import Bounds, hash_bounds, hash_fraction, list_hash, time_bounds
-from tfr_moe.elwc.values import present, to_id
+from tfr_moe.elwc.values import minima, present, to_id
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema, Scope
 from tfr_moe.tables.arrow import Ids, column_of, encode
@@ -40,12 +40,9 @@ class Limits(NamedTuple):
 
     def check(self, lost: int, of: int, what: str) -> None:
         """Logs a loss; raises `UserError` where it is more than `max_lost`."""
-        if not lost:
-            return
-        if lost > self.max_lost * of:
-            allowed = f"max_lost={self.max_lost:g}"
-            raise UserError(f"{lost} of {of} {what} ({lost / of:.1%}), more than {allowed} allows")
-        self.log(f"warning: {lost} of {of} {what}")
+        check_lost(lost, of, what, self.max_lost)
+        if lost:
+            self.log(f"warning: {lost} of {of} {what}")
 
 
 DEFAULTS = Limits()

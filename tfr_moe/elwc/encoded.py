@@ -13,24 +13,20 @@ _CONTINUED = 0x80
 
 
 class Labels:
-    """Counts the items with a primary label above 0.
+    """Reads whether the primary label of an item is above 0.
 
     Example:
         >>> from tfr_moe.elwc.encoder import RowEncoder
         >>> price = {"name": "price", "scope": "example", "kind": "numeric"}
         >>> schema = FeatureSchema(list_id="q", labels=["click"], features=[price])
         >>> row = RowEncoder(schema)({"q": 1, "click": 1, "price": 2})
-        >>> Labels(schema).positives([row.example, row.example])
-        2
+        >>> Labels(schema).relevant([row.example])
+        [True]
     """
 
     def __init__(self, schema: FeatureSchema):
         column = len(schema.packed_columns("example"))
         self._label = scope_floats(schema, "example").bytes_of(column)
-
-    def positives(self, items: Iterable[Encoded]) -> int:
-        """Returns the number of items with a label above 0."""
-        return sum(self.relevant(items))
 
     def relevant(self, items: Iterable[Encoded]) -> list[bool]:
         """Returns for each item whether its label is above 0."""

@@ -14,7 +14,6 @@ from operator import itemgetter, lt
 from typing import Any, NamedTuple
 
 from tfr_moe.elwc.values import (
-    Row,
     RowError,
     RowParser,
     Values,
@@ -22,6 +21,7 @@ from tfr_moe.elwc.values import (
     float_features,
     id_features,
     is_missing,
+    minima,
     present,
     stored_ids,
     to_time,
@@ -71,16 +71,6 @@ def counted_ids(schema: FeatureSchema, scope: Scope) -> list[str]:
     return [f.name for f in features if f.has_vocabulary or f.name in categories]
 
 
-def minima(schema: FeatureSchema) -> dict[str, float]:
-    """Returns labels, position and weight with their minimum."""
-    found = dict.fromkeys(schema.labels, 0.0)
-    if schema.position:
-        found[schema.position] = 1.0
-    if schema.weight:
-        found[schema.weight] = 0.0
-    return found
-
-
 def _getter(columns: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
     """Returns a function from a row to its values of some columns, None for a missing column."""
 
@@ -116,22 +106,15 @@ def _id_encoder(feature: Feature) -> Callable[[Any], tuple[Any, bytes]]:
 
 
 class _Ids:
-    """Encoder of the ID features of one scope.
+    """Encoder of the ID features of one scope; those of items are likely to repeat together."""
 
-    Args:
-        schema: of the features.
-        scope: of the features.
-        repeated: whether rows with the same IDs are likely, as for items: they are then cached
-            together.
-    """
-
-    def __init__(self, schema: FeatureSchema, scope: Scope, repeated: bool):
+    def __init__(self, schema: FeatureSchema, scope: Scope):
         features = id_features(schema, scope)
         self._get = _getter([feature.name for feature in features])
         self._encoders = [_id_encoder(feature) for feature in features]
         counted = counted_ids(schema, scope)
         self._counted = [i for i, feature in enumerate(features) if feature.name in counted]
-        self._cached = lru_cache(_CACHED_IDS if repeated else 0)(self._one_by_one)
+        self._cached = lru_cache(_CACHED_IDS if scope == "example" else 0)(self._one_by_one)
 
     def encode(self, row: Mapping[str, Any], floats: bytes) -> Encoded:
         """Returns the bytes of a row, `floats` followed by its IDs."""
@@ -199,11 +182,8 @@ class ScopeEncoder:
         extras: names of further single numbers, with their minimum: labels, position, weight.
 
     Example:
-        >>> schema = FeatureSchema(
-        ...     list_id="query",
-        ...     labels=["click"],
-        ...     features=[{"name": "brand", "scope": "example", "kind": "categorical"}],
-        ... )
+        >>> brand = {"name": "brand", "scope": "example", "kind": "categorical"}
+        >>> schema = FeatureSchema(list_id="query", labels=["click"], features=[brand])
         >>> ScopeEncoder(schema, "example")({"brand": "b"})
         (b'\\n\\x0e\\n\\x05brand\\x12\\x05\\n\\x03\\n\\x01b', ('b',))
     """
@@ -217,7 +197,7 @@ class ScopeEncoder:
         self._parser = RowParser(schema)
         self._numbers = _Numbers(schema, scope, self._extras)
         self._floats = FloatBlock(float_features(schema, scope, self._extras))
-        self._ids = _Ids(schema, scope, repeated=scope == "example")
+        self._ids = _Ids(schema, scope)
 
     def __call__(self, row: Mapping[str, Any]) -> Encoded:
         """Encodes one raw row without extras.
@@ -260,15 +240,11 @@ class RowEncoder:
             then optional.
 
     Example:
-        >>> schema = FeatureSchema(
-        ...     list_id="query",
-        ...     labels=["click"],
-        ...     features=[{"name": "brand", "scope": "example", "kind": "categorical"}],
-        ... )
-        >>> RowEncoder(schema)({"query": 7, "click": "1", "brand": "b"})[:3]
-        ('7', None, 0.0)
-        >>> RowEncoder(schema)({"query": 7, "click": "1", "brand": "b"}).example[1]
-        ('b',)
+        >>> brand = {"name": "brand", "scope": "example", "kind": "categorical"}
+        >>> schema = FeatureSchema(list_id="query", labels=["click"], features=[brand])
+        >>> row = RowEncoder(schema)({"query": 7, "click": "1", "brand": "b"})
+        >>> row.list_id, row.example[1]
+        ('7', ('b',))
     """
 
     def __init__(self, schema: FeatureSchema, labelled: bool = True):
@@ -323,12 +299,7 @@ class RowEncoder:
         return found
 
     def _slow(self, row: Mapping[str, Any]) -> EncodedRow:
-        parser = self._parser
-        if self._labelled:
-            parsed = parser.row(row)
-        else:
-            context, example = parser.values("context", row), parser.values("example", row)
-            parsed = Row(parser.list_id(row), None, context, example)
+        parsed = self._parser.row(row, self._labelled)
         value = None if self._position is None else parsed.example[self._position]
         return EncodedRow(
             parsed.list_id,
@@ -346,11 +317,8 @@ class ListEncoder:
         schema: of the list.
 
     Example:
-        >>> schema = FeatureSchema(
-        ...     list_id="query",
-        ...     labels=["click"],
-        ...     features=[{"name": "brand", "scope": "example", "kind": "categorical"}],
-        ... )
+        >>> brand = {"name": "brand", "scope": "example", "kind": "categorical"}
+        >>> schema = FeatureSchema(list_id="query", labels=["click"], features=[brand])
         >>> len(ListEncoder(schema).encode("q", {}, [{"brand": "b", "click": 1.0}]))
         59
     """

@@ -190,13 +190,11 @@ def _ids(feature: Feature, value: Any) -> list[str]:
 def converter(feature: Feature) -> Callable[[Any], Any]:
     """Returns a function from raw to typed values of a feature; it raises `RowError`."""
     name = feature.name
-    missing: Any
-    if feature.kind == "numeric":
-        number = feature.missing_number
-        missing = number if feature.width == 1 else [number] * feature.width
-    else:
-        text = feature.default or ""
-        missing = text if feature.kind == "categorical" else ([text] if text else [])
+    missing: Any = feature.missing_number if feature.kind == "numeric" else feature.default or ""
+    if feature.kind == "categorical_list":
+        missing = [missing] if missing else []
+    elif feature.width > 1:
+        missing = [missing] * feature.width
 
     def convert(value: Any) -> Any:
         if is_missing(value):
@@ -239,25 +237,19 @@ class RowParser:
         get = row.get
         return {name: convert(get(name)) for name, convert in self._converters[scope]}
 
-    def row(self, row: Mapping[str, Any]) -> Row:
-        """Returns a whole row of a log: list ID, time, features, labels, position and weight.
+    def row(self, row: Mapping[str, Any], labelled: bool = True) -> Row:
+        """Returns a whole row: list ID and features, and of a log time, labels, position, weight.
 
         Raises:
             RowError: naming the invalid column.
         """
-        schema = self._schema
+        time, column = None, self._schema.time
         list_id = self.list_id(row)
-        column = schema.time
-        time = None if column is None else to_time(column, present(column, row.get(column)))
-        context = self.values("context", row)
-        example = self.values("example", row)
-        for label in schema.labels:
-            example[label] = self._at_least(0, row, label)
-        if schema.position:
-            # 0 is the default of records without a position: not shown.
-            example[schema.position] = self._at_least(1, row, schema.position)
-        if schema.weight:
-            example[schema.weight] = self._at_least(0, row, schema.weight)
+        if labelled and column is not None:
+            time = to_time(column, present(column, row.get(column)))
+        context, example = self.values("context", row), self.values("example", row)
+        for name, low in minima(self._schema).items() if labelled else ():
+            example[name] = self._at_least(low, row, name)
         return Row(list_id, time, context, example)
 
     def list_id(self, row: Mapping[str, Any]) -> str:
@@ -280,11 +272,24 @@ class RowParser:
             return 0.0
         return self._at_least(1, row, column)
 
-    def _at_least(self, low: int, row: Mapping[str, Any], column: str) -> float:
+    def _at_least(self, low: float, row: Mapping[str, Any], column: str) -> float:
         number = to_number(column, present(column, row.get(column)))
         if number < low:
-            raise RowError(f"column {column!r}: must be >= {low}, got {number:g}")
+            raise RowError(f"column {column!r}: must be >= {low:g}, got {number:g}")
         return number
+
+
+def minima(schema: FeatureSchema) -> dict[str, float]:
+    """Returns labels, position and weight with their minimum.
+
+    A position of 0 is the default of records without one: not shown.
+    """
+    found = dict.fromkeys(schema.labels, 0.0)
+    if schema.position:
+        found[schema.position] = 1.0
+    if schema.weight:
+        found[schema.weight] = 0.0
+    return found
 
 
 def float_features(

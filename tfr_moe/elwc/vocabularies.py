@@ -20,17 +20,27 @@ def summed(entries: IdCounts) -> Iterator[tuple[str, int]]:
         yield text, sum(count for _, count in group)
 
 
-def write_vocabulary(path: Path, feature: Feature, entries: IdCounts) -> None:
-    """Writes a vocabulary, the most frequent IDs first, then in order of their text.
+def vocabulary_of(feature: Feature, entries: IdCounts) -> list[str]:
+    """Returns the IDs of a vocabulary, the most frequent first, then in order of their text.
 
     IDs below `min_count` or beyond `max_vocabulary` of the feature are left out.
+
+    Example:
+        >>> brand = Feature(name="brand", scope="example", kind="categorical", max_vocabulary=2)
+        >>> vocabulary_of(brand, [("a", 1), ("b", 2), ("c", 2)])
+        ['b', 'c']
     """
     sums = ((-count, text) for text, count in summed(entries))
     frequent = (entry for entry in sums if -entry[0] >= feature.min_count)
     limit = feature.max_vocabulary
     ordered = heapq.nsmallest(limit, frequent) if limit else sorted(frequent)
+    return [text for _, text in ordered]
+
+
+def write_vocabulary(path: Path, words: Iterable[str]) -> None:
+    """Writes a vocabulary, one ID in each line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"{text}\n" for _, text in ordered), encoding="utf-8", newline="\n")
+    path.write_text("".join(f"{word}\n" for word in words), encoding="utf-8", newline="\n")
 
 
 def write_counts(path: Path, entries: IdCounts) -> IdCounts:

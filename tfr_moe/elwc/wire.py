@@ -83,7 +83,8 @@ class FloatBlock:
         offsets: list[NDArray[np.intp]] = []
         size = 0
         for name, width in features:
-            whole = _entry(name, _second_list(bytes(4 * width)))
+            floats = _FIRST + _size(4 * width) + bytes(4 * width)
+            whole = _entry(name, _SECOND + _size(len(floats)) + floats)
             head = whole[: len(whole) - 4 * width]
             shape.append(f"{len(head)}s{width}f")
             self._template += [head, *[0.0] * width]
@@ -123,11 +124,6 @@ class FloatBlock:
         joined = b"".join([block[:size] for block in blocks])
         matrix = np.frombuffer(joined, np.uint8).reshape(len(blocks), size)[:, self._offsets]
         return np.ascontiguousarray(matrix).view("<f4")
-
-
-def _second_list(floats: bytes) -> bytes:
-    inner = _FIRST + _size(len(floats)) + floats
-    return _SECOND + _size(len(inner)) + inner
 
 
 def list_record(bodies: Iterable[bytes], context: bytes) -> bytes:

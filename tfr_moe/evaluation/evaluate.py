@@ -19,7 +19,7 @@ from tfr_moe.baselines import BaselineRun, open_run
 from tfr_moe.config import load_config
 from tfr_moe.data.cache import dataset_builder
 from tfr_moe.data.folder import DataFolder, open_data
-from tfr_moe.elwc.order import OrderSums
+from tfr_moe.elwc.log_checks import OrderSums
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.breakdown import CategoryRow, per_category
 from tfr_moe.evaluation.results import (

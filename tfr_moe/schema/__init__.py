@@ -1,8 +1,17 @@
 """FeatureSchema, the description of a data set, and the names of its files and columns."""
 
-from tfr_moe.schema.days import check_same_schema, day_folder, days_of, days_of_window
 from tfr_moe.schema.feature import Feature, Hierarchy, Kind, Scope, Transform
 from tfr_moe.schema.feature_schema import FeatureSchema, FeatureTables, SchemaError, Statistics
+from tfr_moe.schema.folders import (
+    QueryCategories,
+    by_clicks,
+    check_same_schema,
+    day_folder,
+    days_of,
+    days_of_window,
+    query_categories,
+    write_query_categories,
+)
 from tfr_moe.schema.names import (
     MANIFEST_FILE,
     MASK,
@@ -20,12 +29,6 @@ from tfr_moe.schema.names import (
     shard_file,
     shard_files,
     vocabulary_file,
-)
-from tfr_moe.schema.query_categories import (
-    QueryCategories,
-    by_clicks,
-    query_categories,
-    write_query_categories,
 )
 
 __all__ = [

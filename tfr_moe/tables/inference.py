@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from tfr_moe.errors import UserError
 from tfr_moe.tables.arrow import are_numbers, are_times, arrow, column_of, encode, to_table
-from tfr_moe.tables.hierarchy import ITEM, Decision, choose_hierarchy
-from tfr_moe.tables.repeated_ids import repeated_ids
+from tfr_moe.tables.relations import ITEM, Decision, choose_hierarchy, repeated_ids
 from tfr_moe.tables.row_lists import RowLists
 
 if TYPE_CHECKING:
@@ -136,8 +135,8 @@ def infer_schema(
     for name, other in scan.repeated_ids().items():
         del features[name], scan.codes[name]
         reason = f"has one value for each {other!r}, nearly; it would be a second ID of the same"
-        at = next(i for i, decision in enumerate(decisions) if decision.column == name)
-        decisions[at] = Decision(name, "ignored", reason)
+        ignored = Decision(name, "ignored", reason)
+        decisions = [ignored if decision.column == name else decision for decision in decisions]
     if time is None:
         decisions = [d._replace(warning=d.warning or d.reason == _TIME) for d in decisions]
     if not features:
@@ -191,13 +190,7 @@ def _is_id(name: str) -> bool:
 
 
 class _Scan:
-    """Decides on one column after the other.
-
-    Args:
-        lists: the rows by list.
-        relevant: label -> whether it is above 0, by row.
-        keep: columns that are features in any case.
-    """
+    """Decides on one column after the other; those to `keep` are features in any case."""
 
     def __init__(self, lists: RowLists, relevant: dict[str, NDArray[np.bool_]], keep: set[str]):
         self._lists = lists
@@ -324,7 +317,7 @@ class _Scan:
 
     def _scope(self, values: NDArray[Any]) -> tuple[str, str]:
         """Returns the scope of a column and why."""
-        several = self._lists.several_values(values, self._lists.number * _FEW_LISTS)
+        several = self._lists.several_values(values)
         if not several:
             return "context", "one value in each list"
         _, counts = np.unique(values[self.first_rows], return_counts=True)

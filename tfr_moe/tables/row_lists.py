@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_BLOCK = 1 << 18
-
 
 class RowLists(NamedTuple):
     """Rows ordered by list: row numbers, and whether a row continues the list of the row before."""
@@ -44,24 +42,18 @@ class RowLists(NamedTuple):
         continued = np.concatenate([self.continues[1:], [False]])
         return float((~self.continues & ~continued).sum() / self.number)
 
-    def several_values(self, values: NDArray[Any], limit: float) -> int:
-        """Returns the number of lists whose rows have several values; above `limit` it may stop.
+    def several_values(self, values: NDArray[Any]) -> int:
+        """Returns the number of lists whose rows have several values.
 
         Example:
-            >>> lists = RowLists.of(np.array([0, 1, 0, 1, 2]))
-            >>> lists.several_values(np.array([5, 6, 5, 7, 8]), limit=9)
+            >>> RowLists.of(np.array([0, 1, 0, 1, 2])).several_values(np.array([5, 6, 5, 7, 8]))
             1
         """
-        number = np.cumsum(~self.continues)
-        differing: set[int] = set()
-        for start in range(0, len(self.rows), _BLOCK):
-            block = slice(max(start - 1, 0), start + _BLOCK)
-            ordered, continues = values[self.rows[block]], self.continues[block][1:]
-            change = continues & (ordered[1:] != ordered[:-1])
-            differing.update(np.unique(number[block][1:][change]).tolist())
-            if len(differing) > limit:
-                break
-        return len(differing)
+        ordered = values[self.rows]
+        changes = self.continues[1:] & (ordered[1:] != ordered[:-1])
+        differing = np.zeros(self.number, bool)
+        differing[np.cumsum(~self.continues)[1:][changes] - 1] = True
+        return int(differing.sum())
 
     def counts_up(self, values: NDArray[np.float64]) -> bool:
         """Whether each list has the numbers from 1 to its length, by their first two moments."""

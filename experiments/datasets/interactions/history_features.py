@@ -22,14 +22,13 @@ from typing import Any, Literal, NamedTuple
 import apache_beam as beam
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from experiments.datasets.interactions.joins import JoinHistory
+from experiments.datasets.interactions.joins import JoinHistory, row_time
 from tfr_moe.beam.sources import (
     COUNTS,
     CountingDoFn,
     RawRow,
     RowKey,
     join_key,
-    row_time,
 )
 from tfr_moe.elwc import RowError, is_missing, to_id, to_number
 from tfr_moe.errors import UserError, describe

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 import apache_beam as beam
 
-from tfr_moe.beam.sources import CoGroupSorted, RawRow, RowKey, join_key, row_time
+from tfr_moe.beam.sources import CoGroupSorted, RawRow, RowKey, join_key
+from tfr_moe.elwc import RowError, to_time
 
 Query = tuple[int, float, tuple[Any, ...]]
 """(index of the row in its batch, its time, its values of `Lookup.row_columns`)"""
@@ -37,6 +38,16 @@ class Lookup(Protocol):
 
     def values(self, prepared: Any, time: float, row: Sequence[Any]) -> tuple[Any, ...]:
         """Returns the values of `names` for one row."""
+
+
+def row_time(row: RawRow, column: str) -> float | None:
+    """Returns the time of a row, None where it has no valid one."""
+    if row.error is not None:
+        return None
+    try:
+        return to_time(column, row.columns().get(column))
+    except RowError:
+        return None
 
 
 class JoinHistory(beam.PTransform):

@@ -103,61 +103,33 @@ def log(folder, rows=ROWS):
     return [{**dict(zip(names, row, strict=True)), "user_age": 30} for row in rows]
 
 
-def values(rows):
-    return [(row.values["search"], row.values["item"], row.values["grade"]) for row in rows]
-
-
 def test_a_grade_is_the_highest_of_the_columns_above_0(tmp_path):
     path = logs.write_csv(tmp_path / "log.csv", log(tmp_path))
     rows, _, _ = rows_of(tmp_path, "search-logs", path, SCHEMA, "grades=click:1,purchase:3")
     assert [row.values["grade"] for row in rows] == [1.0, 0.0, 3.0, 1.0, 0.0, 0.0]
 
 
-def test_rows_of_one_item_are_merged_over_files_and_counted(tmp_path):
-    for part in range(2):
-        logs.write_csv(tmp_path / f"{part}.csv", log(tmp_path)[part::2])
-    settings = ("grades=click:1,purchase:3", "merge=item")
-    pattern = f"{tmp_path}/0.csv,{tmp_path}/1.csv"
-    rows, counts, _ = rows_of(tmp_path, "search-logs", pattern, SCHEMA, *settings)
-    assert sorted(values(rows)) == [("s1", "a", 3.0), ("s1", "b", 1.0), ("s2", "a", 0.0)]
-    found = {key[2]: n for key, n in counts.items() if key[1] == "log rows"}
-    assert found == {"read": 6, "kept": 3, "merged with another row of the item": 3}
-    # The first row in time gives the other columns.
-    assert {
-        row.values["item"]: row.values["time"] for row in rows if row.values["search"] == "s1"
-    } == {
-        "a": "0",
-        "b": "0",
-    }
-
-
-def test_rows_after_the_attribution_time_are_left_out_and_counted(tmp_path):
+def test_grades_may_be_of_a_joined_table(tmp_path):
     path = logs.write_csv(tmp_path / "log.csv", log(tmp_path))
-    settings = ("grades=click:1,purchase:3", "merge=item", "attribution_hours=1")
-    rows, counts, _ = rows_of(tmp_path, "search-logs", path, SCHEMA, *settings)
-    assert sorted(values(rows)) == [("s1", "a", 3.0), ("s1", "b", 0.0), ("s2", "a", 0.0)]
-    assert counts["source", "log rows", "left out: late"] == 1
+    bought = [{"search": "s1", "item": "b", "bought": 1}]
+    table = logs.write_csv(tmp_path / "purchases.csv", bought)
+    settings = ("grades=click:1,bought:5", f"join={table}", "join_by=search,item")
+    rows, _, _ = rows_of(tmp_path, "search-logs", path, SCHEMA, *settings)
+    assert [row.values["grade"] for row in rows] == [1.0, 5.0, 0.0, 5.0, 0.0, 0.0]
 
 
-def test_rows_that_cant_be_merged_reach_the_rejects(tmp_path):
-    broken = [*log(tmp_path), *log(tmp_path, [("", 0, 1, "a", 1, 0), ("s3", "now", 1, "a", 1, 0)])]
-    broken += log(tmp_path, [("s4", 5, 1, "a", "often", 0), ("s1", 0, 3, "", 0, 0)])
+def test_rows_that_cant_be_graded_reach_the_rejects(tmp_path):
+    broken = [*log(tmp_path), *log(tmp_path, [("s4", 5, 1, "a", "often", 0)])]
     path = logs.write_csv(tmp_path / "log.csv", broken)
-    features = [*SCHEMA["features"][:1], {**SCHEMA["features"][1], "required": True}]
-    (tmp_path / "schema.yaml").write_text(yaml.safe_dump({**SCHEMA, "features": features}))
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(SCHEMA))
     options = BuildOptions(
         "search-logs", str(path), tmp_path / "schema.yaml", tmp_path / "data",
-        settings=("grades=click:1,purchase:3", "merge=item"), max_lost=0.6,
+        settings=("grades=click:1,purchase:3",), max_lost=0.6,
         validation_fraction=0.0, test_fraction=0.0,
     )  # fmt: skip
     manifest = build(options)
-    assert manifest["rows"] == {"read": 7, "written": 3, "rejected": 4, "cut": 0}
-    assert sorted(manifest["rejects"]) == [
-        "column 'click': expected a number",
-        "column 'item': a value is required",
-        "column 'search': a value is required",
-        "column 'time': expected ISO 8601 time or Unix seconds",
-    ]
+    assert manifest["rows"] == {"read": 7, "written": 6, "rejected": 1, "cut": 0}
+    assert sorted(manifest["rejects"]) == ["column 'click': expected a number"]
 
 
 @pytest.mark.parametrize(
@@ -165,11 +137,9 @@ def test_rows_that_cant_be_merged_reach_the_rejects(tmp_path):
     [
         (["grades=click"], "grades: expected column:grade with a grade >= 0, got 'click'"),
         (["grades=click:1,cart:2"], "missing column 'cart'"),
-        (["merge=product"], "missing column 'product'"),
-        (["attribution_hours=3"], "attribution_hours needs merge"),
         (["items=items"], "log.csv: items needs JSON lines"),
         (["colour=1"], "source search-logs has no such option; available: items, grades"),
-        (["merge"], "setting 'merge': must be key=value"),
+        (["join"], "setting 'join': must be key=value"),
     ],
 )
 def test_what_cant_work_is_rejected_in_one_line(tmp_path, settings, message):

@@ -5,7 +5,7 @@ import pytest
 from tfr_moe.beam.transforms.make_lists import RankedList
 from tfr_moe.beam.transforms.training_tables import NumericMoments
 from tfr_moe.elwc.encoder import scope_floats
-from tfr_moe.elwc.moments import merge, moments_of, statistics_of
+from tfr_moe.elwc.statistics import merge, moments_of, statistics_of
 from tfr_moe.schema import FeatureSchema
 
 SCHEMA = FeatureSchema(

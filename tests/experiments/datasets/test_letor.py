@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
+import experiments.datasets.letor  # noqa: F401 (registers the source)
 from tests.beam import logs
 from tests.beam.sourcing import rows_of
 from tfr_moe.beam import BuildOptions, build

@@ -1,12 +1,12 @@
-"""Quantiles, ratios and their statistics, by hand."""
+"""Statistics of numeric columns after their transforms, by hand."""
 
+import math
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from tfr_moe.elwc.moments import ColumnStatistics, merge
-from tfr_moe.elwc.transforms import quantile_statistics, transformed
+from tfr_moe.elwc.statistics import ColumnStatistics, merge, quantile_statistics, transformed
 from tfr_moe.schema import Feature, FeatureSchema
 
 NAN = float("nan")
@@ -88,3 +88,18 @@ def test_buckets_have_the_statistics_of_their_numbers():
     statistics = statistics_of(number("age", bucketize=[18, 65]))
     found = statistics.describe(statistics.of(np.array([[10.0], [70.0]], np.float32)))
     assert (found["age"]["mean"], found["age"]["max"]) == (40.0, 70.0)
+
+
+def test_statistics_are_those_of_clipped_and_transformed_numbers():
+    price = {"name": "price", "scope": "example", "kind": "numeric", "clip": [None, math.e - 1]}
+    stock = {"name": "stock", "scope": "example", "kind": "numeric", "clip": [2, 4]}
+    schema = FeatureSchema(
+        list_id="query", labels=["click"], features=[{**price, "transform": "log1p"}, stock]
+    )
+    statistics = ColumnStatistics(schema, "example")
+    rows = np.array([[50.0, 0.0], [0.0, 3.0], [np.nan, 9.0]], np.float32)
+    found = statistics.describe(statistics.of(rows))
+    # 1 and 0 of two; 2, 3 and 4.
+    assert (found["price"]["mean"], found["price"]["std"]) == (0.5, 0.5)
+    assert (found["price"]["missing"], found["price"]["max"]) == (1, 1.0)
+    assert (found["stock"]["mean"], found["stock"]["min"], found["stock"]["max"]) == (3.0, 2.0, 4.0)

@@ -1,15 +1,21 @@
-"""A data set by days: the folder `days/YYYY-MM-DD` of each, itself a data set, with one schema."""
+"""Folders of data sets: `days/YYYY-MM-DD` of a data set by days, the table of query categories."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import date, timedelta
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tfr_moe.errors import UserError
 from tfr_moe.schema.feature_schema import FeatureSchema
-from tfr_moe.schema.names import DAYS_FOLDER, MANIFEST_FILE, SCHEMA_FILE
+from tfr_moe.schema.names import DAYS_FOLDER, MANIFEST_FILE, QUERY_CATEGORIES_FILE, SCHEMA_FILE
+from tfr_moe.utils.io import read_json, write_json
+
+QueryCategories: TypeAlias = Mapping[str, tuple[str, str]]
+"""Query -> the parent and the child that were clicked most, of `from: clicked_in_training`."""
 
 
 def parse_day(text: str, name: str) -> date:
@@ -123,3 +129,34 @@ def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
             return f"feature {name!r}"
     names = {**one, **other}
     return next((repr(n) for n in names if n != "features" and one.get(n) != other.get(n)), "order")
+
+
+def by_clicks(schema: FeatureSchema) -> bool:
+    """Whether the categories of lists come from clicks."""
+    return schema.hierarchy is not None and schema.hierarchy.query is not None
+
+
+def write_query_categories(folder: str | Path, table: QueryCategories) -> None:
+    """Writes the table into a data-set folder."""
+    write_json(Path(folder, QUERY_CATEGORIES_FILE), table)
+
+
+def query_categories(folder: str | Path, schema: FeatureSchema) -> QueryCategories:
+    """Returns the table of a data set or run; an empty one where the schema needs none.
+
+    Raises:
+        UserError: naming the file that is missing or invalid.
+    """
+    if not by_clicks(schema):
+        return {}
+    path = Path(folder, QUERY_CATEGORIES_FILE)
+    if not path.is_file():
+        raise UserError(f"{path}: is missing; build the data set again")
+    return _read(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, modified: int) -> QueryCategories:
+    """Reads a table; `modified` makes the entry of a replaced file invalid."""
+    table = read_json(path, dict[str, tuple[str, str]])
+    return {query: (parent, child) for query, (parent, child) in table.items()}

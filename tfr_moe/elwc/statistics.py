@@ -1,24 +1,20 @@
-"""Statistics of numeric columns, mergeable over blocks of rows; shared by `build` and frames."""
+"""Transforms of numeric columns, as in the graph, and their statistics, mergeable over rows."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.elwc.transforms import (
-    quantile_statistics,
-    ratio_columns,
-    ratio_of,
-    signed_log1p,
-)
-from tfr_moe.schema import FeatureSchema, Scope, Statistics
+from tfr_moe.schema import Feature, FeatureSchema, Scope, Statistics
 
-_SCOPES: tuple[Scope, Scope] = ("context", "example")
+SCOPES: tuple[Scope, Scope] = ("context", "example")
+Floats = NDArray[np.float64]
 _DROPPED_BITS = 12
+_LEVELS = np.linspace(0.0, 1.0, 101)
 
 
 class Moments(NamedTuple):
@@ -101,6 +97,72 @@ def from_json(entry: dict[str, Any]) -> Moments:
     return Moments(entry["rows"], present, **arrays, values=values)
 
 
+def ratio_of(numbers: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Returns quotients, NaN where they are no finite float32, as for a divisor of 0.
+
+    Example:
+        >>> ratio_of(np.float32([3, 3, 0]), np.float32([2, 0, 0])).tolist()
+        [1.5, nan, nan]
+    """
+    with np.errstate(all="ignore"):
+        quotient = numbers / others
+    return np.where(np.isfinite(quotient), quotient, np.float32(np.nan))
+
+
+def signed_log1p(numbers: Floats) -> Floats:
+    """Returns sign(x) log(1 + |x|)."""
+    return np.sign(numbers) * np.log1p(np.abs(numbers))
+
+
+def transformed(feature: Feature, column: Mapping[str, Any], numbers: Floats) -> Floats:
+    """Returns the numbers of a column after `clip` and `transform`; buckets stay numbers.
+
+    Args:
+        feature: of the column.
+        column: its statistics.
+        numbers: any shape, after the `ratio`.
+    """
+    numbers = np.clip(numbers, *feature.limits)
+    if feature.transform == "log1p":
+        return signed_log1p(numbers)
+    if feature.transform == "quantile":
+        return np.interp(numbers, column["quantiles"], column["positions"])
+    return numbers
+
+
+def quantile_statistics(feature: Feature, counts: Counter[float]) -> dict[str, Any]:
+    """Returns quantiles of counted values with their positions, and moments of the positions.
+
+    The position of a value is the share of values below it plus half the share of those equal to
+    it. Values between two quantiles are interpolated linearly; those outside have the position of
+    the nearest one. At most 101 values are kept, those at 0, 1, ..., 100 %.
+
+    Example:
+        >>> stars = Feature(name="stars", scope="example", kind="numeric", transform="quantile")
+        >>> found = quantile_statistics(stars, Counter({1.0: 3, 5.0: 1}))
+        >>> found["quantiles"], found["positions"], found["mean"]
+        ([1.0, 5.0], [0.375, 0.875], 0.5)
+    """
+    if not counts:
+        return {"quantiles": [0.0], "positions": [0.0]}
+    numbers = np.clip(np.array(list(counts)), *feature.limits)
+    values, index = np.unique(numbers, return_inverse=True)
+    weights = np.bincount(index, list(counts.values())) / counts.total()
+    below = np.cumsum(weights)
+    kept = np.unique(np.searchsorted(below, _LEVELS - 1e-9).clip(0, len(values) - 1))
+    quantiles, positions = values[kept], (below - weights / 2)[kept]
+    spread = np.interp(values, quantiles, positions)
+    mean = float(weights @ spread)
+    return {
+        "mean": mean,
+        "std": float(np.sqrt(weights @ np.square(spread - mean))),
+        "min": float(spread[0]),
+        "max": float(spread[-1]),
+        "quantiles": quantiles.tolist(),
+        "positions": positions.tolist(),
+    }
+
+
 class ColumnStatistics:
     """Statistics of the numeric columns of one scope, in blocks of stored values.
 
@@ -121,7 +183,8 @@ class ColumnStatistics:
         self.columns = schema.packed_columns(scope)
         numerics = list(schema.select(scope, "numeric"))
         features = [f for f in numerics for _ in f.columns]
-        self._ratios = ratio_columns(schema, numerics)
+        at = self.columns.index
+        self._ratios = [(at(f.name), at(f.ratio)) for f in numerics if f.ratio]
         self._limits = np.array([f.limits for f in features], np.float64).reshape(-1, 2).T
         self._logarithmic = np.array([f.transform == "log1p" for f in features], bool)
         self._medians = {i for i, f in enumerate(features) if f.missing == "median"}
@@ -173,7 +236,7 @@ def statistics_of(schema: FeatureSchema, moments: Sequence[Moments]) -> Statisti
     """Returns the content of `statistics.json` from the moments of context and items."""
     return {
         scope: ColumnStatistics(schema, scope).describe(one)
-        for scope, one in zip(_SCOPES, moments, strict=True)
+        for scope, one in zip(SCOPES, moments, strict=True)
     }
 
 

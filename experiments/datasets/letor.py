@@ -8,10 +8,16 @@ from functools import partial
 
 from apache_beam.io.filesystems import FileSystems
 
-from tfr_moe.beam.rows import RawRow
-from tfr_moe.beam.sources.files import ReadFiles, first_line, is_valid_text, lines
-from tfr_moe.beam.sources.registry import Input, SplitFiles, SplitOptions, register, split_of
-from tfr_moe.elwc.values import RowError
+from experiments.datasets.files import SplitFiles, SplitOptions, first_line, split_of
+from tfr_moe.beam.sources import (
+    Input,
+    RawRow,
+    ReadFiles,
+    is_valid_text,
+    lines,
+    register,
+)
+from tfr_moe.elwc import RowError
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 

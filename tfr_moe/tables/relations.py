@@ -1,9 +1,9 @@
-"""Finds the category tree: pairs of context features of which one determines the other."""
+"""Relations of ID columns: one determines another, as a sub-category its parent, or repeats it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ ITEM = "item."
 """Begins the name of a feature of the items in a hierarchy."""
 _AGREEMENT = 0.9
 _LISTS_PER_CHILD = 4
+_MIN_IDS = 100
 
 
 class Decision(NamedTuple):
@@ -52,45 +53,24 @@ def choose_hierarchy(
     if given is not None:
         if given.get("child", "").startswith(ITEM):
             return {"from": "majority", **given}, []
-        check_hierarchy(given, list(context))
+        for role in ("child", "parent"):
+            if given.get(role) not in context:
+                raise UserError(
+                    f"hierarchy {role} {given.get(role)!r}: must be a categorical context feature; "
+                    f"allowed: {', '.join(context) or 'none'}"
+                )
         return dict(given), []
     found = find_hierarchy(context)
     return found if found[0] is not None else item_hierarchy(items)
 
 
-def check_hierarchy(hierarchy: Mapping[str, str], names: Sequence[str]) -> None:
-    """Checks that child and parent are among the categorical context features.
-
-    Raises:
-        UserError: naming the role that is not.
-
-    Example:
-        >>> check_hierarchy({"child": "sub", "parent": "top"}, ["sub", "query"])
-        Traceback (most recent call last):
-        tfr_moe.errors.UserError: hierarchy parent 'top': must be a categorical context feature; \
-allowed: sub, query
-    """
-    for role in ("child", "parent"):
-        if hierarchy.get(role) not in names:
-            raise UserError(
-                f"hierarchy {role} {hierarchy.get(role)!r}: must be a categorical context feature; "
-                f"allowed: {', '.join(names) or 'none'}"
-            )
-
-
 def find_hierarchy(
     codes: Mapping[str, NDArray[np.int32]],
 ) -> tuple[dict[str, str] | None, list[Decision]]:
-    """Selects the child and parent category.
+    """Selects child and parent category, by the codes of columns, and returns the decisions.
 
-    A child determines its parent in at least 90 % of the lists; pairs whose names speak of
+    A child determines its parent in at least 90 % of the rows; pairs whose names speak of
     categories come first.
-
-    Args:
-        codes: categorical context feature -> its value in each list.
-
-    Returns:
-        `{"child": ..., "parent": ...}` or None, and the decisions.
 
     Example:
         >>> sub = np.array([0, 1, 2] * 4)
@@ -102,27 +82,18 @@ def find_hierarchy(
     if not candidates:
         return None, []
     candidates.sort(key=lambda pair: -sum(bool(_CATEGORY_NAME.search(name)) for name in pair))
-    decisions = [
+    first, *others = [
         Decision(child, "hierarchy candidate", f"{child!r} determines {parent!r}")
         for child, parent in candidates
     ]
     child, parent = candidates[0]
-    return {"child": child, "parent": parent}, [
-        decisions[0]._replace(outcome="hierarchy"),
-        *decisions[1:],
-    ]
+    return {"child": child, "parent": parent}, [first._replace(outcome="hierarchy"), *others]
 
 
 def item_hierarchy(
     codes: Mapping[str, NDArray[np.int32]],
 ) -> tuple[dict[str, str] | None, list[Decision]]:
-    """Selects child and parent among features of the items that are called categories.
-
-    Args:
-        codes: categorical item feature -> its value in each row.
-
-    Returns:
-        As `find_hierarchy`; the category of a list is that of most of its items.
+    """As `find_hierarchy`, among features of the items that are called categories.
 
     Example:
         >>> sub = np.array([0, 1, 2] * 4)
@@ -130,13 +101,12 @@ def item_hierarchy(
         {'child': 'item.category_2', 'parent': 'item.category_1', 'from': 'majority'}
     """
     named = {name: values for name, values in codes.items() if _CATEGORY_NAME.search(name)}
-    found, decisions = find_hierarchy(named)
-    if found is None:
+    tree, decisions = find_hierarchy(named)
+    if tree is None:
         return None, []
-    return {
-        **{role: f"{ITEM}{name}" for role, name in found.items()},
-        "from": "majority",
-    }, [d._replace(reason=f"{d.reason}; of the items, by majority") for d in decisions]
+    tree = {role: f"{ITEM}{name}" for role, name in tree.items()}
+    reasons = [d._replace(reason=f"{d.reason}; of the items, by majority") for d in decisions]
+    return {**tree, "from": "majority"}, reasons
 
 
 def _determines(children: NDArray[np.int32], parents: NDArray[np.int32]) -> bool:
@@ -149,3 +119,41 @@ def _determines(children: NDArray[np.int32], parents: NDArray[np.int32]) -> bool
     most = np.zeros(int(children.max()) + 1, np.int64)
     np.maximum.at(most, pairs // width, counts)
     return bool(most.sum() >= _AGREEMENT * len(children))
+
+
+def repeated_ids(columns: Mapping[str, NDArray[np.int32]], names: Iterable[str]) -> dict[str, str]:
+    """Returns the columns that repeat another one, nearly one-to-one, with the other's name.
+
+    Columns of 100 IDs or fewer, such as categories, are never among them.
+
+    Args:
+        columns: column -> code of the ID, by row.
+        names: all columns, those to prefer first.
+
+    Example:
+        >>> product = np.arange(400) % 200
+        >>> repeated_ids({"title": 199 - product, "product_id": product}, ["product_id", "title"])
+        {'title': 'product_id'}
+    """
+    distinct = {name: len(np.unique(codes)) for name, codes in columns.items()}
+    retained: list[str] = []
+    repeated: dict[str, str] = {}
+    for name in (name for name in names if distinct.get(name, 0) > _MIN_IDS):
+        same = (other for other in retained if _one_to_one(columns, distinct, name, other))
+        other = next(same, None)
+        if other is None:
+            retained.append(name)
+        else:
+            repeated[name] = other
+    return repeated
+
+
+def _one_to_one(
+    columns: Mapping[str, NDArray[np.int32]], distinct: Mapping[str, int], name: str, other: str
+) -> bool:
+    fewer, more = sorted((distinct[name], distinct[other]))
+    if fewer < _AGREEMENT * more:
+        return False
+    # Codes are below 2^31, so a pair fits 64 bits.
+    pairs = columns[name].astype(np.int64) << 32 | columns[other]
+    return fewer >= _AGREEMENT * len(np.unique(pairs))
