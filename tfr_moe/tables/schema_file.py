@@ -46,5 +46,7 @@ def schema_yaml(inference: Inference, source: str) -> str:
 
 def _flow(value: Any) -> str:
     """A value in YAML's flow style."""
-    flow = {"default_flow_style": True, "sort_keys": False, "allow_unicode": True}
-    return yaml.safe_dump([value], width=math.inf, **flow).strip()[1:-1]
+    text = yaml.safe_dump(
+        [value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
+    )
+    return text.strip()[1:-1]
