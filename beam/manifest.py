@@ -35,13 +35,7 @@ _PACKAGES = ("tfr_moe", "apache-beam", "tensorflow-serving-api", "numpy")
 def write_rejects(
     rejects: beam.PCollection, files: Sequence[str], folder: Path
 ) -> beam.PCollection:
-    """Writes `Reject`s to a file for each input file that has some, one JSON object a line.
-
-    Args:
-        rejects: the collection.
-        files: names of all input files.
-        folder: where to write.
-    """
+    """Writes `Reject`s to a file for each input file that has some, one JSON object a line."""
 
     def write(index: int, entries: Iterable[Reject]) -> None:
         path = folder / f"rejects-{index:05d}-of-{len(files):05d}.jsonl"

@@ -117,10 +117,6 @@ class CombineList(beam.CombineFn):
 
     The result does not depend on the order of arrival, and a key with millions of rows needs no
     more memory than one of maximum size, since workers combine before they send.
-
-    Args:
-        max_list_size: maximum number of items.
-        labels: counts the positives among the others, if given.
     """
 
     def __init__(self, max_list_size: int, labels: Labels | None = None):
@@ -190,14 +186,7 @@ def group_rows(
     combine: CombineList,
     encoder: EncoderFactory = RowEncoder,
 ) -> tuple[beam.PCollection, beam.PCollection, beam.PCollection]:
-    """Batches of `RawRow`, or `SourceRows` -> groups for `make_lists`, rejects, and counts.
-
-    Args:
-        rows: batches with or without rejects and counts of the source.
-        schema: of the rows.
-        combine: combines the rows of a list.
-        encoder: makes the encoder of rows from the schema.
-    """
+    """Batches of `RawRow`, or `SourceRows` -> groups for `make_lists`, rejects, and counts."""
     sourced = isinstance(rows, SourceRows)
     batches = rows.batches if sourced else rows
     parse = beam.ParDo(_ParseRows(schema, combine, encoder))
@@ -231,8 +220,8 @@ def make_lists(
         schema: of the lists.
         combine: as for `group_rows`.
         min_list_size: shorter lists are dropped and counted.
-        after: a collection of one value that must be available before lists are made, because a
-            later step waits for it; lists made earlier would wait in memory.
+        after: a collection of one value for which a later step waits: lists made before it would
+            wait in memory.
     """
 
     def merge(runs: list[str], _after: Any = None) -> Iterator[tuple[str, PartialList]]:

@@ -144,11 +144,6 @@ class EncodeLists(CountingDoFn):
 
     The shard is chosen by a hash of the list ID: the same input and seed give the same files on any
     runner.
-
-    Args:
-        schema: of the lists.
-        shards: number of files of each split.
-        seed: of the hash.
     """
 
     def __init__(self, schema: FeatureSchema, shards: dict[str, int], seed: int):

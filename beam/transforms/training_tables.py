@@ -39,13 +39,9 @@ Pending = list[tuple[Moments, list[bytes]]]
 def write_tables(
     assigned: beam.PCollection, schema: FeatureSchema, folder: Path, mergeable: bool
 ) -> beam.PCollection:
-    """Writes statistics and vocabularies of the training lists; returns counts.
+    """(split, `RankedList`) -> statistics and vocabularies of training in a folder; returns counts.
 
-    Args:
-        assigned: (split, `RankedList`).
-        schema: of the lists.
-        folder: of the data set.
-        mergeable: whether to write moments and counts of all IDs too, to join days.
+    What is `mergeable`, moments and counts of all IDs, is written to join days.
     """
     features = {f.name: f for f in schema.features if f.has_vocabulary}
 

@@ -87,13 +87,10 @@ class Lists(NamedTuple):
             [6]
         """
         lengths = np.diff(self.row_splits)
-        if lengths.max(initial=0) <= max_list_size:
-            return self, self.rows[:0]
         index = np.arange(len(self.rows)) - np.repeat(self.row_splits[:-1], lengths)
-        ends = np.cumsum(np.minimum(lengths, max_list_size))
-        shorter = self.rows[index < max_list_size]
-        row_splits = np.concatenate([[0], ends])
-        return Lists(self.list_ids, shorter, row_splits), self.rows[index >= max_list_size]
+        within = index < max_list_size
+        row_splits = np.concatenate([[0], np.cumsum(np.minimum(lengths, max_list_size))])
+        return Lists(self.list_ids, self.rows[within], row_splits), self.rows[~within]
 
     def in_record_order(self, shards: int) -> Lists:
         """Returns the lists in the order of the records that `build` writes in a number of files.

@@ -56,10 +56,10 @@ class EncodedRow(NamedTuple):
     example: Encoded
 
 
-def scope_floats(schema: FeatureSchema, scope: Scope, labelled: bool = True) -> FloatBlock:
+def scope_floats(schema: FeatureSchema, scope: Scope) -> FloatBlock:
     """Returns the block of floats with which the bytes of a scope begin: numerics, then for items
     the labels, position and weight."""
-    extras = minima(schema) if labelled and scope == "example" else {}
+    extras = minima(schema) if scope == "example" else {}
     return FloatBlock(float_features(schema, scope, extras))
 
 

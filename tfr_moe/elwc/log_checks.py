@@ -143,13 +143,9 @@ def repeats_warning(repeated: int, lists: int) -> str | None:
 
 
 def log_warnings(longest: int, repeated: int, lists: int, order: OrderSums) -> list[str]:
-    """Returns the warnings about training lists.
+    """Returns the warnings about training lists, of which `lists` were searched for repeated ones.
 
-    Args:
-        longest: number of items of the longest list.
-        repeated: number of lists that are `is_repeated`.
-        lists: number of lists among which they were counted.
-        order: sums of the lists, without any where the position is known.
+    Where the position is known, `order` is empty.
     """
     warnings = [ONE_ITEM if longest == 1 else None, repeats_warning(repeated, lists)]
     return [text for text in (*warnings, order.warning()) if text]

@@ -42,11 +42,6 @@ def choose_hierarchy(
 ) -> tuple[dict[str, str] | None, list[Decision]]:
     """Returns the given hierarchy, or else one of the lists, or else one of their items.
 
-    Args:
-        given: child and parent, `item.NAME` for those of the items; None finds them.
-        context: categorical context feature -> its value in each list.
-        items: categorical item feature -> its value in each row.
-
     Raises:
         UserError: for a child or parent that is no categorical context feature.
     """
@@ -124,11 +119,8 @@ def _determines(children: NDArray[np.int32], parents: NDArray[np.int32]) -> bool
 def repeated_ids(columns: Mapping[str, NDArray[np.int32]], names: Iterable[str]) -> dict[str, str]:
     """Returns the columns that repeat another one, nearly one-to-one, with the other's name.
 
-    Columns of 100 IDs or fewer, such as categories, are never among them.
-
-    Args:
-        columns: column -> code of the ID, by row.
-        names: all columns, those to prefer first.
+    Columns of 100 IDs or fewer, such as categories, are never among them. Of two columns the one
+    that comes first in `names` is preferred.
 
     Example:
         >>> product = np.arange(400) % 200
