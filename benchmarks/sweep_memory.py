@@ -58,9 +58,9 @@ def main() -> None:
         print(f"before: {resident():.0f} MB; one model has {weights:,} weights")
         for number in range(arguments.trials):
             rate = 0.01 / (number + 1)
-            job = TrialJob(f"{number:04d}", {"learning_rate": rate}, {"learning_rate": rate})
+            job = TrialJob(f"{number:04d}", {"learning_rate": rate})
             trial = run_job(context, job, print)
-            assert trial.status == "completed", trial.error
+            assert not trial.failed, trial.error
             sizes.append(resident())
             print(f"trial {number + 1}: {sizes[-1]:.1f} MB", flush=True)
     second = sizes[len(sizes) // 2 :]

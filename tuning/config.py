@@ -14,23 +14,8 @@ from tfr_moe.errors import UserError, describe, did_you_mean
 from tfr_moe.utils.io import write_text
 from tfr_moe.utils.settings import parse_pair, read_yaml
 
-Direction = Literal["max", "min"]
 Algorithm = Literal["grid", "random", "hyperband", "bayesian"]
 UNLIMITED = ("grid", "hyperband")
-
-
-class Objective(BaseModel):
-    """The metric to optimise.
-
-    Attributes:
-        name: of a validation metric of the runs, or `loss`.
-        direction: `max` or `min`; None means that of the metric.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str
-    direction: Direction | None = None
 
 
 class SweepConfig(BaseModel):
@@ -38,9 +23,9 @@ class SweepConfig(BaseModel):
 
     Attributes:
         base: `RunConfig` settings of all trials: the model, the number of epochs, ...
-        space: what varies; see `tfr_moe.tuning.search_space.make_space`.
+        space: what varies; see `tfr_moe.tuning.space.make_space`.
         algorithm: grid, random, hyperband or bayesian.
-        objective: the validation metric to optimise, as a name or with its direction.
+        objective: the validation metric to optimise, or `loss`.
         seeds: number of seeds per trial, counted from that of `base`, or a list of seeds.
         max_trials: maximum number of trials; required by random and bayesian, None for a whole
             grid, not for hyperband.
@@ -61,7 +46,7 @@ class SweepConfig(BaseModel):
     base: RunConfig
     space: dict[str, Any]
     algorithm: Algorithm = "grid"
-    objective: Objective = Objective(name="session_auc")
+    objective: str = "session_auc"
     seeds: tuple[int, ...] = ()
     max_trials: int | None = Field(None, ge=1)
     search_seed: int = Field(1, ge=1)
@@ -79,8 +64,6 @@ class SweepConfig(BaseModel):
         if not isinstance(settings, dict):
             return settings
         settings = dict(settings)
-        if isinstance(settings.get("objective"), str):
-            settings["objective"] = {"name": settings["objective"]}
         base = settings.get("base", {})
         if isinstance(base, dict):
             settings["base"] = make_config(base, "base")
@@ -104,6 +87,11 @@ class SweepConfig(BaseModel):
             raise ValueError("initial_points is for algorithm 'bayesian'")
         return self
 
+    @property
+    def direction(self) -> Literal["max", "min"]:
+        """Whether higher or lower values of the objective are better."""
+        return "min" if self.objective == "loss" else "max"
+
     def save(self, path: Path) -> None:
         """Writes all settings as YAML."""
         write_text(path, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
@@ -117,7 +105,7 @@ def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig
 
     Example:
         >>> config = make_sweep_config({"space": {"top_k": [1, 2]}, "seeds": 2})
-        >>> config.seeds, config.objective.name
+        >>> config.seeds, config.objective
         ((1, 2), 'session_auc')
         >>> make_sweep_config({"spaces": {"top_k": [1, 2]}})
         Traceback (most recent call last):

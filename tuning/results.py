@@ -1,32 +1,50 @@
-"""Results of a sweep: its ranked trials, the variance between seeds, and the best configuration."""
+"""Results of a sweep: ranked trials, the variance between seeds, tables, the best configuration."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-import numpy as np
+from rich.console import Console
+from rich.table import Table
 from scipy import stats
 
 from tfr_moe.config import RunConfig, make_config
 from tfr_moe.errors import UserError
+from tfr_moe.utils import formats
+from tfr_moe.utils.console import Column, fitted_table
+from tfr_moe.utils.io import write_text
 from tfr_moe.utils.settings import read_yaml
 
-from .formatting import sort_key
-from .search_space import settings_above
+from .space import settings_above
 from .sweep_folder import (
+    LOCK_FILE,
     SWEEP_FILE,
     TRIALS_FOLDER,
     WORK_FOLDER,
     Trial,
     load_trials,
+    locked,
 )
 
 CONFIDENCE = 0.95
 BEST_FILE = "best.yaml"
+TABLE_FILE = "results.csv"
+TERMINAL_ROWS = 30
+_SYMBOLS = {
+    "hsc_weight": "λ₁",
+    "adversarial_weight": "λ₂",
+    "num_experts": "N",
+    "top_k": "K",
+    "num_adversarial": "D",
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +81,6 @@ class RankedTrial:
         trial: its record.
         rank: 1 is the best.
         value: mean of the objective over seeds.
-        std: sample standard deviation over seeds; NaN for one seed.
         gap: difference to the best trial, never negative.
         tied: whether the gap is within seed noise; None if no trial has two seeds.
     """
@@ -71,9 +88,13 @@ class RankedTrial:
     trial: Trial
     rank: int
     value: float
-    std: float
     gap: float
     tied: bool | None
+
+    @property
+    def text(self) -> str:
+        """The mean with the standard deviation over seeds."""
+        return formats.mean(self.value, self.trial.std)
 
 
 @dataclass(frozen=True)
@@ -84,7 +105,6 @@ class SweepSummary:
         path: the sweep's folder.
         settings: content of `sweep.yaml`.
         objective: name of the metric.
-        higher: whether higher is better.
         entries: trials with a result, best first; ties in order of their IDs.
         failed: trials that ended with an error or without a finite objective.
         open: IDs of trials that are running or were interrupted.
@@ -95,7 +115,6 @@ class SweepSummary:
     path: Path
     settings: dict[str, Any]
     objective: str
-    higher: bool
     entries: tuple[RankedTrial, ...]
     failed: tuple[Trial, ...]
     open: tuple[str, ...]
@@ -107,21 +126,19 @@ class SweepSummary:
         """The best trial so far."""
         return self.entries[0] if self.entries else None
 
+    @property
+    def higher(self) -> bool:
+        """Whether higher is better."""
+        return self.objective != "loss"
 
-def seed_values(trial: Trial, objective: str) -> list[float]:
-    """The finite values of the objective over a trial's seeds."""
-    values = [seed.metrics.get(objective, math.nan) for seed in trial.seeds]
-    return [value for value in values if math.isfinite(value)]
 
-
-def pooled_noise(trials: Sequence[Trial], objective: str) -> SeedNoise | None:
+def pooled_noise(trials: Sequence[Trial]) -> SeedNoise | None:
     """The deviation between seeds within trials; None if no trial has two seeds."""
-    groups = [values for t in trials if len(values := seed_values(t, objective)) > 1]
-    degrees = sum(len(values) - 1 for values in groups)
+    parts = [(t.std**2, len(t.seeds) - 1) for t in trials if t.std is not None]
+    degrees = sum(freedom for _, freedom in parts)
     if not degrees:
         return None
-    squares = sum(float(np.var(values)) * len(values) for values in groups)
-    return SeedNoise(math.sqrt(squares / degrees), degrees)
+    return SeedNoise(math.sqrt(sum(part * freedom for part, freedom in parts) / degrees), degrees)
 
 
 def varying(trials: Sequence[Trial]) -> tuple[str, ...]:
@@ -134,13 +151,6 @@ def varying(trials: Sequence[Trial]) -> tuple[str, ...]:
     )
 
 
-def values_of(summary: SweepSummary, name: str) -> list[Any]:
-    """The values of a hyper-parameter in trials with a result: numbers sorted, then others."""
-    by_id = sorted((entry.trial for entry in summary.entries), key=lambda trial: trial.trial_id)
-    values = (trial.hyperparameters.get(name) for trial in by_id)
-    return sorted({repr(value): value for value in values}.values(), key=sort_key)
-
-
 def summarize_sweep(sweep: str | Path) -> SweepSummary:
     """Reads a sweep, finished or not.
 
@@ -148,70 +158,40 @@ def summarize_sweep(sweep: str | Path) -> SweepSummary:
         UserError: if there is no such sweep, or its `sweep.yaml` has no objective.
     """
     sweep = Path(sweep)
-    trials = load_trials(sweep)
-    settings = _sweep_settings(sweep)
-    objective, higher = settings["objective"]["name"], settings["objective"]["direction"] == "max"
-    noise = pooled_noise(trials, objective)
-    ended = {trial.trial_id for trial in trials}
-    evaluated = [trial for trial in trials if _has_result(trial)]
+    trials, settings = load_trials(sweep), read_yaml(sweep / SWEEP_FILE, "sweep")
+    objective = settings.get("objective") if isinstance(settings, dict) else None
+    if not isinstance(objective, str):
+        raise UserError(f"sweep {sweep}: {SWEEP_FILE} is not valid: it names no objective")
+    started = {
+        p.stem for part in (TRIALS_FOLDER, WORK_FOLDER) for p in (sweep / part).glob("[!.]*")
+    }
+    finished = [trial for trial in trials if not trial.failed]
+    noise = pooled_noise(finished)
     return SweepSummary(
         path=sweep,
         settings=settings,
         objective=objective,
-        higher=higher,
-        entries=_ranked(evaluated, objective, higher, noise),
-        failed=tuple(trial for trial in trials if not _has_result(trial)),
-        open=tuple(trial_id for trial_id in _started(sweep) if trial_id not in ended),
+        entries=_ranked(finished, objective != "loss", noise),
+        failed=tuple(trial for trial in trials if trial.failed),
+        open=tuple(sorted(started - {trial.trial_id for trial in trials})),
         varying=varying(trials),
         noise=noise,
     )
 
 
-def _sweep_settings(sweep: Path) -> dict[str, Any]:
-    settings = read_yaml(sweep / SWEEP_FILE, "sweep")
-    try:
-        objective = settings["objective"]
-        if objective["direction"] not in ("max", "min") or not isinstance(objective["name"], str):
-            raise ValueError("objective: direction must be max or min")
-    except (TypeError, KeyError, ValueError) as error:
-        raise UserError(
-            f"sweep {sweep}: {SWEEP_FILE} is not valid ({' '.join(str(error).split())})"
-        ) from error
-    return settings
-
-
-def _started(sweep: Path) -> list[str]:
-    """IDs of all trials that have started, with or without a record."""
-    folders = [path for name in (TRIALS_FOLDER, WORK_FOLDER) for path in (sweep / name).glob("*")]
-    return sorted({path.name for path in folders if path.is_dir() and path.name[0] != "."})
-
-
-def _has_result(trial: Trial) -> bool:
-    mean = trial.objective.mean
-    return trial.status == "completed" and mean is not None and math.isfinite(mean)
-
-
 def _ranked(
-    trials: Sequence[Trial], objective: str, higher: bool, noise: SeedNoise | None
+    trials: Sequence[Trial], higher: bool, noise: SeedNoise | None
 ) -> tuple[RankedTrial, ...]:
-    def value(trial: Trial) -> float:
-        assert trial.objective.mean is not None
-        return trial.objective.mean
-
-    ordered = sorted(trials, key=lambda t: -value(t) if higher else value(t))
+    values = {trial.trial_id: trial.mean for trial in trials if trial.mean is not None}
+    ordered = sorted(trials, key=lambda t: values[t.trial_id] * (-1 if higher else 1))
     entries = []
     for rank, trial in enumerate(ordered, start=1):
-        gap = abs(value(ordered[0]) - value(trial))
+        gap = abs(values[ordered[0].trial_id] - values[trial.trial_id])
         tied = None
         if noise is not None:
-            counts = (len(seed_values(t, objective)) or 1 for t in (ordered[0], trial))
-            tied = gap <= noise.least_difference(*counts)
-        std = math.nan if trial.objective.std is None else trial.objective.std
-        entries.append(RankedTrial(trial, rank, value(trial), std, gap, tied))
+            tied = gap <= noise.least_difference(*(len(t.seeds) or 1 for t in (ordered[0], trial)))
+        entries.append(RankedTrial(trial, rank, values[trial.trial_id], gap, tied))
     return tuple(entries)
-
-
-# ------------------------------------------------------------------------------- best configuration
 
 
 def best_config(summary: SweepSummary) -> RunConfig:
@@ -226,15 +206,185 @@ def best_config(summary: SweepSummary) -> RunConfig:
     where = f"trial {trial.trial_id} of {summary.path / SWEEP_FILE}"
     base = make_config(summary.settings.get("base") or {}, where)
     seed = {"seed": trial.seeds[0].seed} if trial.seeds else {}
-    return make_config(settings_above(base, trial.settings, seed), where)
+    return make_config(settings_above(base, trial.hyperparameters, seed), where)
 
 
-def write_best(summary: SweepSummary) -> Path:
-    """Writes `SWEEP/best.yaml`, a configuration for training.
+def write_results(sweep: str | Path) -> SweepSummary:
+    """Writes `results.csv` and `best.yaml` of a sweep so far.
+
+    `best.yaml` needs a trial with a result. Existing files are replaced in one step each.
 
     Raises:
-        UserError: see `best_config`.
+        UserError: if there is no such sweep.
     """
-    path = summary.path / BEST_FILE
-    best_config(summary).save(path)
-    return path
+    summary = summarize_sweep(sweep)
+    with locked(summary.path / LOCK_FILE):
+        if summary.best is not None:
+            best_config(summary).save(summary.path / BEST_FILE)
+        write_text(summary.path / TABLE_FILE, to_csv(summary))
+    return summary
+
+
+def to_csv(summary: SweepSummary) -> str:
+    """A row per trial: rank, hyper-parameters, result, mean of each metric over seeds, error."""
+    rows = [_csv_row(summary, entry.trial, entry) for entry in summary.entries]
+    rows += [_csv_row(summary, trial) for trial in summary.failed]
+    buffer = io.StringIO()
+    names = dict.fromkeys(name for part in range(4) for row in rows for name in row[part])
+    writer = csv.DictWriter(buffer, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: value for part in row for name, value in part.items()} for row in rows)
+    return buffer.getvalue()
+
+
+def _csv_row(
+    summary: SweepSummary, trial: Trial, entry: RankedTrial | None = None
+) -> list[dict[str, Any]]:
+    """The cells of a trial by heading, in groups of columns."""
+    metrics = dict.fromkeys(name for seed in trial.seeds for name in seed.metrics)
+    return [
+        {
+            "rank": entry and entry.rank,
+            "trial_id": trial.trial_id,
+            "status": "failed" if trial.failed else "completed",
+        },
+        {
+            name: json.dumps(value) if isinstance(value, list | dict) else value
+            for name, value in trial.hyperparameters.items()
+        },
+        {
+            "objective": summary.objective,
+            "mean": entry and entry.value,
+            "std": entry and trial.std,
+            "gap": entry and entry.gap,
+            "within_noise": entry and entry.tied,
+            "num_seeds": len(trial.seeds),
+            "seconds": round(sum(seed.seconds for seed in trial.seeds), 1),
+        }
+        | {
+            f"mean_{name}": fmean(s.metrics[name] for s in trial.seeds if name in s.metrics)
+            for name in metrics
+        },
+        {"error": trial.error},
+    ]
+
+
+# ------------------------------------------------------------------------------------ the terminal
+
+
+def symbol(name: str) -> str:
+    """The symbol of a hyper-parameter in the first paper, else its name.
+
+    Example:
+        >>> symbol("top_k"), symbol("learning_rate")
+        ('K', 'learning_rate')
+    """
+    return _SYMBOLS.get(name, name)
+
+
+def settings_text(hyperparameters: Mapping[str, Any], names: Iterable[str]) -> str:
+    """The values of the named hyper-parameters in one line.
+
+    Example:
+        >>> settings_text({"num_experts": 16, "top_k": 2}, ["num_experts", "top_k"])
+        'N = 16, K = 2'
+    """
+    parts = (f"{symbol(name)} = {formats.setting(hyperparameters.get(name))}" for name in names)
+    return ", ".join(parts)
+
+
+def range_text(numbers: Sequence[int]) -> str:
+    """The smallest and the largest number, or the only one.
+
+    Example:
+        >>> range_text([5, 3, 4]), range_text([5, 5]), range_text([])
+        ('3–5', '5', '')
+    """
+    return "–".join(map(str, sorted({min(numbers), max(numbers)}))) if numbers else ""
+
+
+def count_line(summary: SweepSummary) -> str:
+    """How many trials have a result, failed, and are running or were interrupted."""
+    number = len(summary.entries)
+    parts = [f"{number} trial{'' if number == 1 else 's'} with a result"]
+    if summary.failed:
+        parts.append(f"{len(summary.failed)} failed")
+    if summary.open:
+        parts.append(f"{len(summary.open)} running or interrupted")
+    return ", ".join(parts)
+
+
+def noise_line(summary: SweepSummary) -> str:
+    """What the seeds say about differences between trials."""
+    if summary.best is None:
+        return "No trial has a result yet."
+    if summary.noise is None:
+        return (
+            "One seed per trial: differences between trials cannot be told from seed variance. Use "
+            "several seeds before choosing by small differences."
+        )
+    tied = sum(bool(entry.tied) for entry in summary.entries) - 1
+    seeds = len(summary.best.trial.seeds)
+    least = summary.noise.least_difference(seeds, seeds)
+    return (
+        f"Standard deviation over seeds of the same settings: {summary.noise.std:.4f} (pooled, "
+        f"{summary.noise.degrees} degrees of freedom). Two trials of {seeds} seeds differ "
+        f"significantly ({CONFIDENCE:.0%}) from {least:.4f} on. Not significantly worse than the "
+        f"best: {tied} of the other {len(summary.entries) - 1}."
+    )
+
+
+def _table(summary: SweepSummary, width: int) -> Table:
+    """Trials by rank: result with standard deviation, gap to the best, hyper-parameters that vary.
+
+    Hyper-parameters that do not fit into `width` are named below the table.
+    """
+    entries = summary.entries[:TERMINAL_ROWS]
+    trials = [entry.trial for entry in entries]
+
+    def values(name: str) -> list[str]:
+        return [formats.setting(trial.hyperparameters.get(name)) for trial in trials]
+
+    gaps = [f"{e.gap:.4f}{' ~' if e.tied else ''}" if e.rank > 1 else "" for e in entries]
+    epochs = [range_text([seed.epochs for seed in trial.seeds]) for trial in trials]
+    return fitted_table(
+        [
+            Column("", [str(entry.rank) for entry in entries]),
+            Column("trial", [trial.trial_id for trial in trials], numeric=False),
+            Column(summary.objective, [entry.text for entry in entries]),
+            Column("gap", gaps),
+            *(Column(symbol(name), values(name)) for name in summary.varying),
+            Column("seeds", [str(len(trial.seeds)) for trial in trials]),
+            Column("epochs", epochs),
+            Column("s", [f"{sum(seed.seconds for seed in trial.seeds):.0f}" for trial in trials]),
+        ],
+        always=4,
+        width=width,
+        caption="gap: difference to the best; ~ within seed noise",
+        hint=f"see {TABLE_FILE}",
+    )
+
+
+def print_table(sweep: str | Path, console: Console | None = None) -> None:
+    """Prints the trials of a sweep, best first, failed trials with their errors, and seed noise.
+
+    Raises:
+        UserError: if there is no such sweep.
+    """
+    summary, console = summarize_sweep(sweep), console or Console()
+
+    def line(text: str, **how: Any) -> None:
+        console.print(text, highlight=False, markup=False, **how)
+
+    better = "higher" if summary.higher else "lower"
+    line(f"{summary.path.resolve().name}: {summary.objective}, {better} is better")
+    if summary.entries:
+        console.print(_table(summary, console.width))
+    if (hidden := len(summary.entries) - TERMINAL_ROWS) > 0:
+        line(f"{hidden} more trials: see {TABLE_FILE}")
+    for trial in summary.failed:
+        settings = settings_text(trial.hyperparameters, summary.varying)
+        error = trial.error or "no number"
+        line(f"failed: trial {trial.trial_id} ({settings}): {error}", style="red", soft_wrap=True)
+    line(f"{count_line(summary)}.")
+    line(noise_line(summary))

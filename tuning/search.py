@@ -1,24 +1,30 @@
 """The search of a sweep, shared by its processes and machines through one file.
 
-KerasTuner 1.4 writes each trial and the oracle's state to separate files, in place, and GridSearch
-does not write its frontier: a kill in between loses a trial, runs one twice, or ends in a KeyError.
-Here the whole state is one file that is replaced after each step, under a lock.
+The algorithms are KerasTuner's, with what they lack for small spaces and many workers. KerasTuner
+1.4 writes each trial and the oracle's state to separate files, in place, and GridSearch does not
+write its frontier: a kill in between loses a trial, runs one twice, or ends in a KeyError. Here the
+whole state is one file that is replaced after each step, under a lock.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import tempfile
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Literal
 
+from sklearn.exceptions import ConvergenceWarning
+
+from tfr_moe._compat import import_keras_tuner
 from tfr_moe.errors import UserError
 from tfr_moe.utils.io import write_json
 
-from .hypermodel import RankingHyperModel
-from .oracles import TrialStatus, kt, make_oracle
+from .config import SweepConfig
 from .sweep_folder import (
     LOCK_FILE,
     STATE_FILE,
@@ -30,6 +36,11 @@ from .sweep_folder import (
 )
 from .trial import Log, SweepContext
 
+kt: Any = import_keras_tuner()
+TrialStatus = kt.engine.trial.TrialStatus
+
+# KerasTuner stops after 20 random points in a row that it has tried. Small spaces need more draws.
+_RANDOM_ATTEMPTS = 50
 _BUDGET = {
     "tuner/epochs": "epochs",
     "tuner/initial_epoch": "initial_epoch",
@@ -39,15 +50,94 @@ _BUDGET = {
 }
 
 
-class _SpaceModel(kt.HyperModel):
-    """What KerasTuner builds to find all hyper-parameters: their names, without a model."""
+# --------------------------------------------------------------------------------------- algorithms
 
-    def __init__(self, hypermodel: RankingHyperModel):
-        super().__init__(name=hypermodel.name)
-        self._hypermodel = hypermodel
 
-    def build(self, hp: Any) -> None:
-        self._hypermodel.declare(hp)
+def _draw(populate_space: Callable[[str], dict[str, Any]], trial_id: str) -> dict[str, Any]:
+    """The next point, with more attempts before the space counts as exhausted."""
+    for _ in range(_RANDOM_ATTEMPTS):
+        point = populate_space(trial_id)
+        if point["status"] == TrialStatus.RUNNING:
+            break
+    return point
+
+
+class RandomOracle(kt.oracles.RandomSearchOracle):
+    """Random search without repeated points."""
+
+    def populate_space(self, trial_id: str) -> dict[str, Any]:
+        """The next point."""
+        return _draw(super().populate_space, trial_id)
+
+
+class HyperbandOracle(kt.oracles.HyperbandOracle):
+    """Hyperband (https://arxiv.org/abs/1603.06560): many short trials, the best ones continued."""
+
+    def populate_space(self, trial_id: str) -> dict[str, Any]:
+        """The next point."""
+        return _draw(super().populate_space, trial_id)
+
+
+class BayesianOracle(kt.oracles.BayesianOptimizationOracle):
+    """A Gaussian process with upper confidence bound; a random point instead of a repeated one."""
+
+    def populate_space(self, trial_id: str) -> dict[str, Any]:
+        """The next point."""
+        with warnings.catch_warnings():
+            # A kernel rarely fits a handful of points well.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            point = _draw(super().populate_space, trial_id)
+        if point["values"] in [trial.hyperparameters.values for trial in self.trials.values()]:
+            return _draw(partial(kt.oracles.RandomSearchOracle.populate_space, self), trial_id)
+        return point
+
+
+class GridOracle(kt.Oracle):
+    """All points of the grid in order, the last hyper-parameter varying fastest.
+
+    KerasTuner's GridSearch waits for a trial to end before it continues from it, in case that adds
+    hyper-parameters; most of many workers wait. Here the space is known from the start.
+    """
+
+    def populate_space(self, trial_id: str) -> dict[str, Any]:
+        """The point after those that were started; defaults come first."""
+        space = self.get_space().space
+        options = [[hp.default, *(v for v in hp.values if v != hp.default)] for hp in space]
+        points = itertools.islice(itertools.product(*options), len(self.start_order), None)
+        for point in points:
+            values = {hp.name: value for hp, value in zip(space, point, strict=True)}
+            return {"status": TrialStatus.RUNNING, "values": values}
+        return {"status": TrialStatus.STOPPED, "values": None}
+
+
+def make_oracle(config: SweepConfig, step: int) -> Any:
+    """Makes KerasTuner's oracle of a sweep, `step` of whose trials were started.
+
+    The number is part of the seed, because the state that KerasTuner saves does not contain the
+    random numbers of its Bayesian search.
+    """
+    common: dict[str, Any] = {
+        "objective": kt.Objective(config.objective, config.direction),
+        "seed": config.search_seed + step,
+        # KerasTuner's own limit raises in the middle of `end_trial`; see `Search.failures`.
+        "max_consecutive_failed_trials": 2**31,
+    }
+    if config.algorithm == "hyperband":
+        return HyperbandOracle(
+            max_epochs=config.base.training.num_epochs,
+            factor=config.hyperband_factor,
+            hyperband_iterations=config.hyperband_iterations,
+            **common,
+        )
+    common["max_trials"] = config.max_trials
+    if config.algorithm == "grid":
+        return GridOracle(**common)
+    if config.algorithm == "random":
+        return RandomOracle(**common)
+    return BayesianOracle(num_initial_points=config.initial_points, **common)
+
+
+# -------------------------------------------------------------------------------------------- state
 
 
 class Search:
@@ -71,7 +161,7 @@ class Search:
     def __init__(self, context: SweepContext, log: Log):
         self._sweep = context.path
         self._config = context.config
-        self._hypermodel = context.hypermodel
+        self._space = context.hypermodel.space
         self._log = log
         with self._locked() as oracle:
             self.ended_before = len(oracle.end_order)
@@ -104,9 +194,9 @@ class Search:
     def _make(self, step: int, scratch: str) -> Any:
         oracle = make_oracle(self._config, step)
         oracle.verbose = 0
-        # A tuner's constructor registers all hyper-parameters, also conditional ones, and gives
-        # KerasTuner a folder for the files that it insists on writing.
-        kt.engine.base_tuner.BaseTuner(oracle, _SpaceModel(self._hypermodel), scratch, "search")
+        # A tuner's constructor registers all hyper-parameters, and gives KerasTuner a folder for
+        # the files that it insists on writing.
+        kt.engine.base_tuner.BaseTuner(oracle, self._space.suggest, scratch, "search")
         return oracle
 
     def _save(self, oracle: Any) -> None:
@@ -130,20 +220,16 @@ class Search:
 
     @contextmanager
     def next_job(self, worker: str) -> Iterator[TrialJob | Literal["wait", "stop"]]:
-        """The next trial, locked for this worker until the block is left.
+        """The next trial, locked for this worker, `NAME@COMMAND`, until the block is left.
 
-        Args:
-            worker: name in the lock file, `NAME@COMMAND`.
-
-        Yields:
-            The job, or whether to wait for trials of other workers or to stop.
+        Yields the job, or whether to wait for trials of other workers or to stop.
         """
         with ExitStack() as held:
             with self._locked() as oracle:
-                job = self._abandoned(oracle, worker, held)
-                if job is None and not self._gave_up(oracle):
+                job, gave_up = self._abandoned(oracle, worker, held), self._failures(oracle)
+                if job is None and not gave_up:
                     job = self._new(oracle, worker, held)
-                waiting = oracle.ongoing_trials and not self._gave_up(oracle)
+                waiting = oracle.ongoing_trials and not gave_up
             yield job or ("wait" if waiting else "stop")
 
     def _abandoned(self, oracle: Any, worker: str, held: ExitStack) -> TrialJob | None:
@@ -160,24 +246,18 @@ class Search:
         if trial.status != TrialStatus.RUNNING:
             return None
         attempts = try_lock(trial_lock(self._sweep, trial.trial_id), held, worker)
-        job = self._job(trial, attempts)
-        # A function may declare hyper-parameters only for certain values of others.
-        oracle.update_space(trial.hyperparameters)
         self._save(oracle)
-        return job
+        return self._job(trial, attempts)
 
     def _job(self, trial: Any, attempts: int) -> TrialJob:
         hp = trial.hyperparameters
-        settings, values = self._hypermodel.space.suggest(hp)
         budget = {name: hp.values[key] for key, name in _BUDGET.items() if key in hp.values}
-        return TrialJob(trial.trial_id, settings, values, budget, attempts)
+        return TrialJob(trial.trial_id, self._space.suggest(hp), budget, attempts)
 
     def end_job(self, trial_id: str, score: float | None) -> str:
-        """Ends a trial, and describes the progress.
+        """Ends a trial with the mean of its objective, None if it failed; describes the progress.
 
-        Args:
-            trial_id: of the trial; ending it again changes nothing.
-            score: mean of its objective; None if it failed.
+        Ending it again changes nothing.
         """
         with self._locked() as oracle:
             if trial_id not in oracle.end_order:
@@ -192,7 +272,7 @@ class Search:
             return self._progress(oracle)
 
     def _progress(self, oracle: Any) -> str:
-        size = None if self._config.algorithm == "hyperband" else self._hypermodel.space.size
+        size = None if self._config.algorithm == "hyperband" else self._space.size
         total = min((n for n in (self._config.max_trials, size) if n is not None), default=None)
         text = f"{len(oracle.end_order)}" + (f" of at most {total}" if total else "") + " trials"
         best = oracle.get_best_trials(1)
@@ -203,14 +283,11 @@ class Search:
     def failures(self) -> list[str]:
         """The IDs of the latest trials if these failed and there are too many to go on."""
         with self._locked() as oracle:
-            return self._latest_failures(oracle) if self._gave_up(oracle) else []
+            return self._failures(oracle)
 
-    def _latest_failures(self, oracle: Any) -> list[str]:
+    def _failures(self, oracle: Any) -> list[str]:
         failures: list[str] = []
         for trial_id in oracle.end_order[self.ended_before :]:
             failed = oracle.trials[trial_id].status == TrialStatus.FAILED
             failures = [*failures, trial_id] if failed else []
-        return failures
-
-    def _gave_up(self, oracle: Any) -> bool:
-        return len(self._latest_failures(oracle)) >= self._config.max_failures
+        return failures if len(failures) >= self._config.max_failures else []

@@ -7,22 +7,18 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tfr_moe.config import BASELINE_NAMES
+from tfr_moe.config import BASELINE_NAMES, RunConfig
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.training.run import check_names
+from tfr_moe.schema import FeatureSchema
+from tfr_moe.training.run import check_names, make_scorer
 from tfr_moe.utils.console import make_log
 
 from .config import SweepConfig
-from .hypermodel import RankingHyperModel, check_objective, check_options
+from .hypermodel import RankingHyperModel
 from .search import Search
-from .sweep_folder import (
-    CACHE_FOLDER,
-    WORK_FOLDER,
-    Trial,
-    load_trials,
-    prepare_folder,
-)
+from .space import Choice
+from .sweep_folder import CACHE_FOLDER, WORK_FOLDER, Trial, load_trials, prepare_folder
 from .trial import SweepContext
 from .workers import run_jobs, run_workers, worker_name
 
@@ -81,29 +77,75 @@ def resolve(config: SweepConfig, folder: DataFolder) -> SweepConfig:
     Raises:
         UserError: for what does not fit the data or the model.
     """
-    base = config.base
+    base, objective = config.base, config.objective
     check_names(base)
-    objective = check_objective(config.objective, base, folder.schema)
-    if "monitor" in base.training.model_fields_set and base.training.monitor != objective.name:
+    _check_objective(objective, base, folder.schema)
+    if "monitor" in base.training.model_fields_set and base.training.monitor != objective:
         raise UserError(
-            f"base: monitor must be the objective {objective.name!r} or left out. Received: "
+            f"base: monitor must be the objective {objective!r} or left out. Received: "
             f"monitor={base.training.monitor!r}"
         )
-    base = base.replace(monitor=objective.name)
+    base = base.replace(monitor=objective)
     hypermodel = RankingHyperModel(folder, base, config.space)
-    check_options(hypermodel)
+    _check_options(hypermodel)
     for model in hypermodel.space.models(base):
         if model in BASELINE_NAMES and config.algorithm == "hyperband":
             raise UserError(
                 f"algorithm hyperband grants epochs, {model} has none; use grid, random or bayesian"
             )
-        check_objective(objective, hypermodel.make_config({"model": model}), folder.schema)
+        _check_objective(objective, hypermodel.make_config({"model": model}), folder.schema)
     return config.model_copy(
         update={
             "base": base,
-            "objective": objective,
-            "space": hypermodel.space.description,
             "data": str(folder.path.resolve()),
             "data_fingerprint": folder.fingerprint,
         }
     )
+
+
+def reported(base: RunConfig, schema: FeatureSchema) -> list[str]:
+    """The validation metrics of a run.
+
+    With several tasks these are the metrics of each task (`click_ndcg`) and their means (`ndcg`).
+
+    Example:
+        >>> from tfr_moe.config import make_config
+        >>> schema = FeatureSchema(list_id="q", labels=["y"], features=[
+        ...     {"name": "a", "scope": "example", "kind": "numeric"}])
+        >>> base = make_config({"model": "dnn", "metrics": ["ndcg_10"], "monitor": "loss"})
+        >>> reported(base, schema)
+        ['ndcg_10', 'loss']
+    """
+    tasks = base.replace(monitor="loss").tasks_over(schema)
+    names = [f"{task.name}_{metric}" for task in tasks for metric in task.metrics]
+    names += [metric for task in tasks for metric in task.metrics]
+    names = names if tasks else list(base.training.metrics)
+    names += [] if base.model in BASELINE_NAMES else ["loss"]
+    return list(dict.fromkeys(names))
+
+
+def _check_objective(objective: str, base: RunConfig, schema: FeatureSchema) -> None:
+    known = reported(base, schema)
+    if objective not in known:
+        raise UserError(
+            f"objective {objective!r}: not reported by runs of {base.model}; allowed: "
+            f"{', '.join(known)} (base.metrics adds others)"
+        )
+
+
+def _check_options(hypermodel: RankingHyperModel) -> None:
+    """Makes the scorer of each listed value, which rejects what the data does not have."""
+    _check_model(hypermodel.folder, hypermodel.base)
+    for dimension in hypermodel.space.dimensions:
+        options = dimension.options.items() if isinstance(dimension, Choice) else ()
+        for value, settings in options:
+            try:
+                _check_model(hypermodel.folder, hypermodel.make_config(settings))
+            except UserError as error:
+                raise UserError(f"space: {dimension.name} = {value}: {error}") from error
+
+
+def _check_model(folder: DataFolder, config: RunConfig) -> None:
+    check_names(config)
+    if config.model not in BASELINE_NAMES:
+        make_scorer(folder, config)

@@ -14,20 +14,20 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import json
+import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from tfr_moe.errors import UserError, describe
-from tfr_moe.utils.io import make_folder, write_json
+from tfr_moe.errors import UserError
+from tfr_moe.utils.io import make_folder, read_json, write_json
 
-from .config import Direction, SweepConfig, load_sweep_config
+from .config import SweepConfig, load_sweep_config
 
 SWEEP_FILE = "sweep.yaml"
 TRIALS_FOLDER = "trials"
@@ -51,14 +51,12 @@ class TrialJob:
 
     Attributes:
         trial_id: its ID.
-        settings: run settings on top of the base settings.
-        hyperparameters: the values to record.
+        hyperparameters: run settings on top of the base settings.
         budget: see `Trial.budget`.
         attempts: how many workers of this command have started it, this one included.
     """
 
     trial_id: str
-    settings: dict[str, Any]
     hyperparameters: dict[str, Any]
     budget: dict[str, Any] = field(default_factory=dict)
     attempts: int = 1
@@ -87,65 +85,52 @@ class SeedResult:
 
 
 @dataclass(frozen=True)
-class ObjectiveResult:
-    """The objective over the seeds of a trial.
-
-    Attributes:
-        name: of the metric, as in `SeedResult.metrics`.
-        mean: over the seeds; None if the trial failed.
-        std: sample standard deviation (n - 1) over the seeds; None with fewer than two.
-        direction: `max` if higher is better.
-    """
-
-    name: str
-    mean: float | None
-    std: float | None
-    direction: Direction
-
-
-@dataclass(frozen=True)
 class Trial:
     """One point of the search space with its results.
 
     Attributes:
         trial_id: name of its folder.
-        hyperparameters: values of what the space varies: run settings by name (`hsc_weight`) and
-            labels such as `gate_input: "TC+SC"`.
-        status: `completed`, or `failed` with the reason in `error`.
-        seeds: one result per seed.
-        objective: over the seeds.
-        error: one line; None if the trial completed.
-        settings: the `RunConfig` settings of these hyper-parameters, on top of the base settings.
+        hyperparameters: the `RunConfig` settings that the space varies, by name.
+        seeds: one result per seed; empty if the trial failed.
+        mean: of the objective over the seeds; None if the trial failed.
+        std: sample standard deviation (n - 1) over the seeds; None with fewer than two.
+        error: the reason for a failure in one line; None if the trial completed.
         budget: epochs that Hyperband granted: `epochs`, `initial_epoch`, `bracket`, `round` and
             `continues`, the trial whose training it continues.
     """
 
     trial_id: str
     hyperparameters: dict[str, Any]
-    status: Literal["completed", "failed"]
     seeds: list[SeedResult]
-    objective: ObjectiveResult
+    mean: float | None
+    std: float | None
     error: str | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
     budget: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> bool:
+        """Whether it has no finite result."""
+        return self.error is not None or self.mean is None or not math.isfinite(self.mean)
 
 
 _TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
 
 
-def summarize(name: str, direction: Direction, seeds: Sequence[SeedResult]) -> ObjectiveResult:
-    """Mean and sample standard deviation of a metric over seeds.
+def ended_trial(
+    job: TrialJob, objective: str, seeds: list[SeedResult], error: str | None = None
+) -> Trial:
+    """The record of a job with the mean and deviation of the objective over its seeds.
 
     Example:
         >>> runs = [SeedResult(s, {"ndcg": v}, 1, 1, 0.0) for s, v in [(1, 0.5), (2, 0.7)]]
-        >>> result = summarize("ndcg", "max", runs)
-        >>> round(result.mean, 3), round(result.std, 3)
+        >>> trial = ended_trial(TrialJob("00", {"top_k": 2}), "ndcg", runs)
+        >>> round(trial.mean, 3), round(trial.std, 3)
         (0.6, 0.141)
     """
-    values = [seed.metrics[name] for seed in seeds]
+    values = [seed.metrics[objective] for seed in seeds]
     mean = statistics.fmean(values) if values else None
     std = statistics.stdev(values) if len(values) > 1 else None
-    return ObjectiveResult(name, mean, std, direction)
+    return Trial(job.trial_id, job.hyperparameters, seeds, mean, std, error, job.budget)
 
 
 def trial_file(sweep: Path, trial_id: str) -> Path:
@@ -172,23 +157,13 @@ def read_trial(path: Path) -> Trial:
         UserError: if it is not JSON or not a trial.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        return _TRIAL.validate_python(data)
-    except OSError as error:
-        raise UserError(f"trial {path}: cannot be read ({error.strerror})") from error
-    except ValueError as error:
-        if isinstance(error, ValidationError):
-            reason = describe(error, data)
-        else:
-            reason = f"not valid JSON ({error})"
-        raise UserError(f"trial {path}: {reason}; delete it to run the trial again") from error
+        return _TRIAL.validate_python(read_json(path, Trial))
+    except UserError as error:
+        raise UserError(f"trial {error}; delete it to run the trial again") from error
 
 
 def load_trials(sweep: str | Path) -> list[Trial]:
     """Loads all recorded trials of a sweep, ordered by ID.
-
-    Args:
-        sweep: the sweep's folder.
 
     Raises:
         UserError: if there is no such sweep, or a record is not valid.
@@ -197,9 +172,8 @@ def load_trials(sweep: str | Path) -> list[Trial]:
         >>> import tempfile
         >>> sweep = Path(tempfile.mkdtemp())
         >>> _ = (sweep / "sweep.yaml").write_text("")
-        >>> write_trial(sweep, Trial("00", {"hsc_weight": 0.1}, "completed", [],
-        ...                          ObjectiveResult("ndcg", 0.6, None, "max")))
-        >>> [trial.objective.mean for trial in load_trials(sweep)]
+        >>> write_trial(sweep, Trial("00", {"hsc_weight": 0.1}, [], 0.6, None))
+        >>> [trial.mean for trial in load_trials(sweep)]
         [0.6]
     """
     sweep = Path(sweep)
@@ -211,12 +185,8 @@ def load_trials(sweep: str | Path) -> list[Trial]:
 # ------------------------------------------------------------------------------------------- folder
 
 
-def check_same_config(sweep: Path, config: SweepConfig) -> None:
-    """Rejects a configuration other than the one that the sweep was started with.
-
-    Raises:
-        UserError: naming the setting.
-    """
+def _check_same_config(sweep: Path, config: SweepConfig) -> None:
+    """Rejects a configuration other than the one that the sweep was started with."""
     before = load_sweep_config(sweep / SWEEP_FILE).model_dump(mode="json")
     now = config.model_dump(mode="json")
     check_same_data(sweep, before["data_fingerprint"], config.data_fingerprint)
@@ -252,18 +222,15 @@ def prepare_folder(sweep: Path, config: SweepConfig) -> None:
     Raises:
         UserError: if it holds anything else.
     """
-    if sweep.exists() and not _is_empty(sweep) and not (sweep / SWEEP_FILE).is_file():
+    # A command that was killed early leaves hidden files only.
+    others = not sweep.is_dir() or any(path.name[0] != "." for path in sweep.iterdir())
+    if sweep.exists() and others and not (sweep / SWEEP_FILE).is_file():
         raise UserError(f"sweep {sweep}: exists and is not a sweep; use another folder")
     make_folder(sweep, f"sweep {sweep}")
     with locked(sweep / LOCK_FILE):
         if (sweep / SWEEP_FILE).is_file():
-            check_same_config(sweep, config)
+            _check_same_config(sweep, config)
         config.save(sweep / SWEEP_FILE)
-
-
-def _is_empty(folder: Path) -> bool:
-    """Whether there are only hidden files, which a command that was killed early leaves."""
-    return folder.is_dir() and all(path.name.startswith(".") for path in folder.iterdir())
 
 
 @contextmanager
@@ -275,16 +242,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def try_lock(path: Path, held: ExitStack, worker: str) -> int:
-    """Locks a file until `held` is left, and notes the worker in it.
+    """Locks a file until `held` is left, and notes the worker in it, `NAME@COMMAND`.
 
-    Args:
-        path: the file; it is made if needed.
-        held: keeps the lock.
-        worker: name of the worker, `NAME@COMMAND`.
-
-    Returns:
-        How many workers of the same command have locked the file, this one included; 0 if it is
-        locked by another process.
+    Returns how many workers of the same command have locked the file, this one included; 0 if it is
+    locked by another process.
     """
     path.parent.mkdir(exist_ok=True)
     with ExitStack() as opened:

@@ -15,15 +15,12 @@ from pydantic import TypeAdapter
 from rich.console import Console
 
 from tfr_moe._compat import tf
-from tfr_moe.baselines import load_baseline, train_baseline
+from tfr_moe.baselines import train_baseline
 from tfr_moe.config import BASELINE_NAMES, RunConfig
-from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.cache import SPLITS, in_memory, map_split, write_parsed
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.results import evaluate_lists
-from tfr_moe.evaluation.results import summarize as average
-from tfr_moe.evaluation.scoring import score_dataset
+from tfr_moe.evaluation import evaluate_run, summarize
 from tfr_moe.training.callbacks import EpochProgress, GateWarnings
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run import fit
@@ -40,9 +37,9 @@ from .sweep_folder import (
     Trial,
     TrialJob,
     check_same_data,
+    ended_trial,
     locked,
     read_trial,
-    summarize,
     trial_file,
     write_trial,
 )
@@ -69,11 +66,7 @@ class SweepContext:
 
     @classmethod
     def open(cls, path: Path, data: Path) -> SweepContext:
-        """Reads `sweep.yaml`.
-
-        Args:
-            path: the sweep's folder.
-            data: the data-set folder; machines may see it under different paths.
+        """Reads `sweep.yaml`; machines may see the data set under different paths.
 
         Raises:
             UserError: if it is missing, or its data set is gone or has changed.
@@ -83,9 +76,9 @@ class SweepContext:
         check_same_data(path, config.data_fingerprint, folder.fingerprint)
         return cls(path, config, RankingHyperModel(folder, config.base, config.space))
 
-    def work_folder(self, trial_id: str) -> Path:
-        """Where the unfinished runs of a trial are."""
-        return self.path / WORK_FOLDER / trial_id
+    def run_folder(self, trial_id: str, seed: int) -> Path:
+        """Where the unfinished run of a seed is."""
+        return self.path / WORK_FOLDER / trial_id / f"seed-{seed}"
 
     def load_cache(self) -> None:
         """Reads the data into memory, from the cache that the first process makes."""
@@ -107,15 +100,9 @@ class TrialPipeline(RankingPipeline):
 
 
 def run_job(context: SweepContext, job: TrialJob, log: Log) -> Trial:
-    """Trains all seeds of a trial and records the result; finished work is not repeated.
+    """Trains all seeds of a trial and records the result, or its error.
 
-    Args:
-        context: the sweep.
-        job: the trial.
-        log: receives lines for the user.
-
-    Returns:
-        The record; `error` is set if the trial failed.
+    Finished work is not repeated.
     """
     path = trial_file(context.path, job.trial_id)
     if path.is_file():
@@ -128,33 +115,16 @@ def run_job(context: SweepContext, job: TrialJob, log: Log) -> Trial:
             raise UserError(f"crashed {MAX_ATTEMPTS} workers; possibly out of memory")
         context.load_cache()
         seeds = [_run_seed(context, job, seed) for seed in context.config.seeds]
-        trial = _make_trial(context.config, job, seeds)
+        trial = ended_trial(job, context.config.objective, seeds)
     except Exception as error:
-        trial = _make_trial(context.config, job, [], _one_line(error))
+        trial = ended_trial(job, context.config.objective, [], _one_line(error))
     finally:
         tf.keras.backend.clear_session()
         gc.collect()
     write_trial(context.path, trial)
     if context.config.algorithm != "hyperband":
-        shutil.rmtree(context.work_folder(job.trial_id), ignore_errors=True)
+        shutil.rmtree(context.path / WORK_FOLDER / job.trial_id, ignore_errors=True)
     return trial
-
-
-def _make_trial(
-    config: SweepConfig, job: TrialJob, seeds: list[SeedResult], error: str | None = None
-) -> Trial:
-    direction = config.objective.direction
-    assert direction is not None, "the sweep's configuration is resolved"
-    return Trial(
-        job.trial_id,
-        job.hyperparameters,
-        "failed" if error else "completed",
-        seeds,
-        summarize(config.objective.name, direction, seeds),
-        error,
-        job.settings,
-        job.budget,
-    )
 
 
 def _one_line(error: Exception) -> str:
@@ -163,12 +133,12 @@ def _one_line(error: Exception) -> str:
 
 
 def _run_seed(context: SweepContext, job: TrialJob, seed: int) -> SeedResult:
-    run = context.work_folder(job.trial_id) / f"seed-{seed}"
+    run = context.run_folder(job.trial_id, seed)
     known = read_json(run / _RESULT)
     if known is not None:
         return _SEED.validate_python(known)
     epochs = job.budget.get("epochs", context.config.base.training.num_epochs)
-    config = context.hypermodel.make_config(job.settings, seed=seed, num_epochs=epochs)
+    config = context.hypermodel.make_config(job.hyperparameters, seed=seed, num_epochs=epochs)
     _make_run_folder(context, run, job, seed)
     if config.model in BASELINE_NAMES:
         result = _train_baseline(context.hypermodel.folder, config, run)
@@ -183,7 +153,7 @@ def _make_run_folder(context: SweepContext, run: Path, job: TrialJob, seed: int)
     if run.is_dir():
         return
     before = job.budget.get("continues")
-    source = None if before is None else context.work_folder(before) / f"seed-{seed}"
+    source = None if before is None else context.run_folder(before, seed)
     with atomic_directory(run) as partial:
         # If the earlier state is gone, all epochs are trained.
         if source is not None and source.is_dir():
@@ -217,14 +187,9 @@ def _train(hypermodel: RankingHyperModel, config: RunConfig, run: Path) -> SeedR
 def _train_baseline(folder: DataFolder, config: RunConfig, run: Path) -> SeedResult:
     """Trains LightGBM, XGBoost or a linear ranker; its rounds count as epochs, without history."""
     started = time.monotonic()
-    outcome = train_baseline(folder.path, run, config, Console(quiet=True))
-    dataset = ElwcDatasetBuilder(folder, config.data.batch_size).build_evaluation_dataset(
-        "validation"
-    )
-    loaded = load_baseline(run)
-    scores = score_dataset(loaded.score, dataset, loaded.schema)
-    summaries = average(evaluate_lists(scores, config.training.metrics), "skip")
-    metrics = {name: float(summary.mean) for name, summary in summaries.items()}
+    outcome = train_baseline(folder, run, config, Console(quiet=True))
+    result = evaluate_run(folder, run, "validation", config.training.metrics)
+    metrics = {name: float(summary.mean) for name, summary in summarize(result).items()}
     seconds = round(time.monotonic() - started, 2)
     best, epochs = outcome["best_epoch"], outcome["epochs"]
-    return SeedResult(config.seed, metrics, best, epochs, seconds, [])
+    return SeedResult(config.seed, metrics, best, epochs, seconds)

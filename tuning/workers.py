@@ -16,6 +16,7 @@ from rich.console import Console
 
 from tfr_moe.errors import EXIT_INTERRUPTED, EXIT_USAGE, UserError, error_line
 from tfr_moe.utils.console import make_log
+from tfr_moe.utils.formats import mean, setting
 from tfr_moe.utils.processes import ChildCommand, Supervisor, exit_with_parent, share_of_cores
 
 from .search import Search
@@ -31,14 +32,7 @@ def worker_name(number: int) -> str:
 
 
 def run_jobs(context: SweepContext, search: Search, worker: str, log: Log) -> None:
-    """Runs trials until the search is over.
-
-    Args:
-        context: the sweep.
-        search: its search.
-        worker: see `worker_name`.
-        log: receives lines for the user.
-    """
+    """Runs trials until the search is over, as the worker of a `worker_name`."""
     waiting = False
     while True:
         with search.next_job(worker) as job:
@@ -49,7 +43,7 @@ def run_jobs(context: SweepContext, search: Search, worker: str, log: Log) -> No
                 log(_description(job))
                 trial = run_job(context, job, log)
                 log(_outcome(trial))
-                log(search.end_job(job.trial_id, trial.objective.mean))
+                log(search.end_job(job.trial_id, trial.mean))
                 continue
         if not waiting:
             log("waiting for trials of other workers")
@@ -58,20 +52,16 @@ def run_jobs(context: SweepContext, search: Search, worker: str, log: Log) -> No
 
 
 def _description(job: TrialJob) -> str:
-    values = "  ".join(f"{name} {value}" for name, value in job.hyperparameters.items())
+    values = "  ".join(f"{name} {setting(v)}" for name, v in job.hyperparameters.items())
     rounds = f", up to epoch {job.budget['epochs']}" if job.budget else ""
     return f"trial {job.trial_id}: {values}{rounds}"
 
 
 def _outcome(trial: Trial) -> str:
-    objective = trial.objective
-    if objective.mean is None:
+    if trial.mean is None:
         return f"trial {trial.trial_id} failed: {trial.error}"
-    spread = "" if objective.std is None else f" ± {objective.std:.4f}"
     seconds = sum(seed.seconds for seed in trial.seeds)
-    return (
-        f"trial {trial.trial_id}: {objective.name} {objective.mean:.4f}{spread} in {seconds:.0f} s"
-    )
+    return f"trial {trial.trial_id}: {mean(trial.mean, trial.std)} in {seconds:.0f} s"
 
 
 def run_workers(count: int, context: SweepContext, log: Log) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from math import isnan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -48,10 +47,9 @@ def cell(entry: Any) -> str:
     """Formats a result: bold if it is the best, ~ if its gap is within seed variance."""
     if entry is None:
         return "not run"
-    text = f"{entry.value:.4f}" if isnan(entry.std) else f"{entry.value:.4f} ± {entry.std:.4f}"
     if entry.rank == 1:
-        return f"**{text}**"
-    return f"{text} ~" if entry.tied else text
+        return f"**{entry.text}**"
+    return f"{entry.text} ~" if entry.tied else entry.text
 
 
 def least_difference(summary: Any) -> float | None:
@@ -108,7 +106,7 @@ def _sign(summary: Any) -> int:
 
 def table_vii(summary: Any, gate_inputs: Mapping[str, Sequence[str]]) -> list[str]:
     """Returns the lines of Table VII: the features that the gate sees, by the name of the row."""
-    entries = {tuple(e.trial.settings["gate_features"]): e for e in summary.entries}
+    entries = {tuple(e.trial.hyperparameters["gate_features"]): e for e in summary.entries}
     found = {
         name: entries[tuple(features)]
         for name, features in gate_inputs.items()

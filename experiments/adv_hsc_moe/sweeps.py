@@ -122,7 +122,7 @@ def run(name: str, settings: SweepSettings, context: StudyContext) -> Sequence[R
     page = write_sweep_report(sweep)
     lines = sweep_lines(sweep, rows)
     write_json(context.out / "results.json", {"table": lines})
-    return [f"{name}: validation {config.objective.name}", "", *lines, "", f"page: {page}"]
+    return [f"{name}: validation {config.objective}", "", *lines, "", f"page: {page}"]
 
 
 STUDIES = {

@@ -7,14 +7,14 @@ from tests.scorers.batch import RERANKING, TABLES, raw_batch
 from tests.tiny import SCHEMA
 from tfr_moe._compat import tf
 from tfr_moe.analysis.attention import (
-    Attended,
+    OTHERS,
     AttentionMap,
-    attended,
-    gather_maps,
+    attention_maps,
+    attention_weights,
+    by_position,
+    grouping_of,
 )
-from tfr_moe.analysis.item_groups import OTHERS, Positions, grouping_of
 from tfr_moe.errors import UserError
-from tfr_moe.report.run_part import attention_maps
 from tfr_moe.schema import MASK
 from tfr_moe.scorers import create
 
@@ -34,11 +34,12 @@ def test_the_mean_over_pairs_of_two_groups_by_hand():
 
 
 def test_in_the_map_of_positions_items_attend_to_themselves_and_padding_does_not_count():
-    features = {MASK: np.array([[True, True, False]])}
     weights = np.array([[[0.4, 0.6, 0.0], [0.1, 0.9, 0.0], [0.3, 0.3, 0.4]]])
-    lists, maps = gather_maps([Attended(features, weights)], {"position": Positions(3)})
-    shown = maps["position"].as_json()
-    assert lists == 1
+    positions = by_position(3)
+    found = AttentionMap(positions.labels, with_itself=True)
+    groups = positions.groups_of({MASK: np.array([[True, True, False]])})
+    found.add(weights, groups, np.array([2]))
+    shown = found.as_json()
     assert shown["weight"] == [[0.4, 0.6, None], [0.1, 0.9, None], [None, None, None]]
     assert shown["labels"] == ["1", "2", "3"]
 
@@ -53,7 +54,7 @@ def test_bands_have_about_as_many_items_each_and_ids_beyond_the_twelve_are_other
         "brand": brands[..., np.newaxis],
     }
     price = grouping_of(SCHEMA, "price", [batch])
-    groups = price(batch)
+    groups = price.groups_of(batch)
     assert (groups[~batch[MASK]] == -1).all()
     counts = np.bincount(groups[batch[MASK]])
     assert len(counts) == len(price.labels) == 7
@@ -64,35 +65,34 @@ def test_bands_have_about_as_many_items_each_and_ids_beyond_the_twelve_are_other
     assert brand.labels[0] == "brand0"
     assert brand.labels[-1] == OTHERS
     assert len(brand.labels) == 13
-    assert set(brand(batch)[batch[MASK] & (brands == b"brand0")]) == {0}
+    assert set(brand.groups_of(batch)[batch[MASK] & (brands == b"brand0")]) == {0}
     # A constant has one band.
-    assert grouping_of(SCHEMA, "sales", [batch])(batch).max() <= 1
+    assert grouping_of(SCHEMA, "sales", [batch]).groups_of(batch).max() <= 1
 
 
 def test_what_is_no_id_or_number_of_the_items_is_refused():
-    with pytest.raises(UserError, match="by: 'sub' is not an id or number of the items; available"):
+    with pytest.raises(UserError, match="by: 'sub' is not an ID or number of the items; available"):
         grouping_of(SCHEMA, "sub", [])
 
 
-def attended_of(name, **settings):
-    model = create(name, SCHEMA, TABLES, {**RERANKING, **settings}).build_model()
-    labels = tf.zeros([5, 4])
-    dataset = tf.data.Dataset.from_tensors((raw_batch(), labels, {}))
-    return model, list(attended(model, dataset))
+def model_of(name, **settings):
+    return create(name, SCHEMA, TABLES, {**RERANKING, **settings}).build_model()
+
+
+DATASET = tf.data.Dataset.from_tensors((raw_batch(), tf.zeros([5, 4]), {}))
 
 
 def test_the_weights_are_the_mean_over_blocks_and_heads():
-    model, (found,) = attended_of("adv_hsc_moe", trunk="attention", num_experts=4, top_k=2)
+    model = model_of("adv_hsc_moe", trunk="attention", num_experts=4, top_k=2)
     vectors = tf.keras.Model(model.input, model.get_layer("features").output.items)(raw_batch())
     encoder = model.get_layer("trunk")
     expected = encoder.attention_weights(vectors, raw_batch()[MASK]).numpy().mean(axis=(1, 2))
-    np.testing.assert_allclose(found.weights, expected, rtol=1e-5, atol=1e-6)
+    found = attention_weights(model, encoder, DATASET.element_spec[0])(raw_batch())
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_the_report_has_maps_by_position_and_by_features():
-    model, _ = attended_of("prm_personalized")
-    dataset = tf.data.Dataset.from_tensors((raw_batch(), tf.zeros([5, 4]), {}))
-    lists, maps = attention_maps(model, dataset, SCHEMA, ("brand", "price"))
+def test_there_are_maps_by_position_and_by_features():
+    lists, maps = attention_maps(model_of("prm_personalized"), DATASET, SCHEMA, ("brand", "price"))
     assert lists == raw_batch()[MASK].numpy().any(axis=1).sum()
     assert list(maps) == ["position", "brand", "price"]
     assert maps["position"]["pairs"][0][0] == lists
@@ -101,6 +101,5 @@ def test_the_report_has_maps_by_position_and_by_features():
         assert np.array(found["lift"], float).shape == (size, size)
 
 
-def test_a_model_without_attention_is_rejected():
-    with pytest.raises(UserError, match="has no attention; train it with trunk=attention"):
-        attended_of("mlp")
+def test_a_model_without_attention_has_no_maps():
+    assert attention_maps(model_of("mlp"), DATASET, SCHEMA) == (0, {})

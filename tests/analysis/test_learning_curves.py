@@ -5,7 +5,6 @@ import math
 import pytest
 
 from tfr_moe.analysis.learning_curves import hsc_maximum, learning_curves
-from tfr_moe.config import make_config
 
 HISTORY = [
     {"epoch": 1, "loss": 0.7, "val_loss": 0.6, "val_ndcg": math.nan, "hsc": 0.4,
@@ -16,15 +15,14 @@ HISTORY = [
 
 
 def test_regularisers_are_shares_of_their_maximum_and_missing_values_are_left_out():
-    config = make_config({"num_experts": 6, "top_k": 4})
-    found = learning_curves(HISTORY, {"best_epoch": 2, "monitor": "val_ndcg"}, config)
-    assert (found.best_epoch, found.monitor) == (2, "val_ndcg")
-    assert [curve.name for curve in found.losses] == ["loss", "val_loss"]
-    (ndcg,) = found.metrics
+    found = learning_curves(HISTORY, top_k=4)
+    assert [curve.name for curve in found["loss"]] == ["loss", "val_loss"]
+    (ndcg,) = found["metric on validation lists"]
     assert (ndcg.epochs, ndcg.values) == ([2], [0.8])
-    shares = {curve.name: curve.values for curve in found.shares}
+    shares = {curve.name: curve.values for curve in found["share of the maximum"]}
     assert shares == {"hsc_share": [0.2, 0.1], "adversarial_share": [0.3, 0.2]}
-    assert [curve.name for curve in found.gates] == ["gate_entropy"]
+    assert [curve.name for curve in found["entropy of the gate (nats)"]] == ["gate_entropy"]
+    assert len(found) == 4
 
 
 def test_the_maximum_of_hsc_is_reached_by_gates_that_agree_on_nothing():

@@ -27,7 +27,7 @@ def test_a_comparison_reports_and_does_not_train_again(folder, tmp_path, monkeyp
     arguments = {"models": ["lambdamart", "svm_rank"], "budget": "0s", "console": QUIET}
     board = tfr_moe.compare(folder, out, **arguments)
     assert {entry.model for entry in board.entries} == {"lambdamart", "svm_rank"}
-    assert board.tower is None and board.tree == board.ship == board.entries[0].model
+    assert list(board.references) == [board.ship] == [board.entries[0].model]
     assert [len(entry.runs) for entry in board.entries] == [2, 2]
     assert json.loads((out / "leaderboard.json").read_text())["verdict"] == board.verdict
     page = (out / "report.html").read_text()

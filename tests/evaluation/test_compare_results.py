@@ -108,7 +108,7 @@ def test_undefined_numbers_are_dashes():
     result = evaluate_lists([one_list([2, 1], [0, 0])], ["mrr"])
     text = printed(overall_table(compare_results({"dnn": result})))
     assert "nan" not in text
-    assert next(r for r in text.splitlines() if "mrr" in r).count(" - ") == 2
+    assert next(r for r in text.splitlines() if "mrr" in r).count(" – ") == 2
 
 
 @pytest.mark.parametrize("policy", ["skip", "zero", "one"])
@@ -118,7 +118,7 @@ def test_a_metric_that_is_defined_on_no_list_is_a_dash_with_a_warning(labels, po
     console = Console(width=80, record=True, file=io.StringIO())
     render(compare_results({"dnn": result}, policy=policy), console)
     lines = console.export_text().splitlines()
-    assert next(row for row in lines if "session_auc" in row).split()[2:4] == ["-", "-"]
+    assert next(row for row in lines if "session_auc" in row).split()[2:4] == ["–", "–"]
     assert (
         "warning: session_auc is undefined: none of the 1 lists has a relevant and an irrelevant "
         "item" in lines

@@ -39,7 +39,7 @@ def scores_of_test(data: Path, run: Path) -> dict[str, list[float]]:
     def watch(task: str, batch: Any) -> None:
         found.setdefault(task or "score", np.asarray(batch.scores)[batch.mask][:40].tolist())
 
-    evaluate_run(DataFolder(data), run, "test", ["mrr"], on_batch=watch)
+    evaluate_run(DataFolder(data), run, "test", ["mrr"], callbacks=[watch])
     return found
 
 

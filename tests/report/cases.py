@@ -14,7 +14,8 @@ from tfr_moe.evaluation.evaluate import compare_results
 from tfr_moe.evaluation.leaderboard import make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.metrics.per_list import ListBatch
-from tfr_moe.report.model import DataPart, Report, RunPart
+from tfr_moe.report.build import DataPart, Report
+from tfr_moe.report.run_part import RunPart
 from tfr_moe.scorers.gate_maps import GateBatch, GateMap
 from tfr_moe.training.collapsed_gates import collapsed_gates
 
@@ -86,7 +87,6 @@ def run_part(name, model, gates=None, shift=None, lists=None, attention=None):
         for epoch in range(1, 9)
     ]
     seconds = {"lambdamart": 14.0, "dnn": 95.0}.get(model, 640.0)
-    outcome = {"best_epoch": 6, "monitor": "val_session_auc"}
     return RunPart(
         name=name,
         path=f"comparison/runs/{name}/lr-0.001-seed-1",
@@ -99,7 +99,8 @@ def run_part(name, model, gates=None, shift=None, lists=None, attention=None):
         milliseconds=seconds / 200,
         versions={"tensorflow": "2.15.1"},
         command=f"tfr-moe train --data data/shop --config {name}/config.yaml --out RUN",
-        curves=None if model == "lambdamart" else learning_curves(history, outcome, config),
+        monitor="val_session_auc",
+        curves={} if model == "lambdamart" else learning_curves(history, config.gate.top_k),
         gates=gates or {},
         warnings=collapsed_gates(gates or {}, config),
         calibration=None if shift is None else calibration(shift),

@@ -16,9 +16,9 @@ from tests.browser import (
 )
 from tests.report.cases import CASES, drift
 from tests.tuning.sweeps import expert_trials, failed, lambda_trials, trial, write_sweep
+from tfr_moe.report.build import render_report
 from tfr_moe.report.drift import render_drift
-from tfr_moe.report.files import write_page
-from tfr_moe.report.html import render_report
+from tfr_moe.report.html import write_page
 from tfr_moe.report.sweep import write_sweep_report
 
 pytestmark = pytest.mark.slow

@@ -14,8 +14,8 @@ from tests.report.pages import Page, findings_of
 from tfr_moe.analysis.drift_limits import DriftLimits
 from tfr_moe.errors import UserError
 from tfr_moe.report import figures, gate_view
+from tfr_moe.report.build import render_report
 from tfr_moe.report.drift import render_drift
-from tfr_moe.report.html import render_report
 from tfr_moe.scorers.gate_maps import CategoryGate, GateBatch, GateMap
 
 

@@ -15,10 +15,9 @@ from tests.report.pages import Page
 from tests.tiny import lists, write_data_folder
 from tests.tuning.sweeps import failed, trial, write_sweep
 from tfr_moe.config import make_config
-from tfr_moe.report.build import build_report
+from tfr_moe.report.build import build_report, render_report
 from tfr_moe.report.drift import render_drift
-from tfr_moe.report.files import write_page
-from tfr_moe.report.html import render_report
+from tfr_moe.report.html import write_page
 from tfr_moe.report.query_explanation import explain_query
 from tfr_moe.report.sweep import render_sweep
 from tfr_moe.training import load_run, train

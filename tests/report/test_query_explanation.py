@@ -76,7 +76,7 @@ def test_a_change_that_would_put_an_item_ahead_does_so(root):
     assert [item.index for item in found.items] == [e.index for e in ranker.rank(CONTEXT, items)]
     tried = 0
     for lead, ahead, behind in zip(found.leads, found.items, found.items[1:], strict=False):
-        possible = {swap.feature: swap.value for swap in lead.swaps}
+        possible = lead.swaps
         for name in ITEMS[0]:
             value = possible.get(name, ahead.item[name])
             changed = [dict(item) for item in items]
@@ -140,11 +140,11 @@ def test_shares_of_trees_of_one_split_are_those_of_lightgbm(root, tmp_path):
 def test_equal_items_keep_their_order_and_one_item_has_no_lead(root):
     ranker = Ranker.load(root / "dnn")
     twins = ranker.explain(CONTEXT, [ITEMS[0], ITEMS[0]])
-    assert (twins.sum_of, twins.leads[0].features, twins.leads[0].swaps) == ("", [], [])
+    assert (twins.sum_of, twins.leads[0].features, twins.leads[0].swaps) == ("", [], {})
     assert "No feature differs" in str(twins)
     # With the one value in which they differ, an item is no more than equal.
     pair = ranker.explain(CONTEXT, [ITEMS[0], {**ITEMS[0], "brand": "brand2"}])
-    assert ([f.feature for f in pair.leads[0].features], pair.leads[0].swaps) == (["brand"], [])
+    assert ([f.feature for f in pair.leads[0].features], pair.leads[0].swaps) == (["brand"], {})
     alone = ranker.explain(CONTEXT, ITEMS[:1])
     assert (len(alone.items), alone.leads) == (1, [])
     with pytest.raises(UserError, match="items: there are none to explain"):

@@ -1,4 +1,4 @@
-"""The page of a sweep: well formed, with every result and every text escaped."""
+"""The page of a sweep: well formed, complete and escaped; its heat map and means by value."""
 
 from collections import Counter
 
@@ -13,6 +13,8 @@ from tests.tuning.sweeps import (
     trial,
     write_sweep,
 )
+from tfr_moe.report import sweep
+from tfr_moe.report.figures import Cell
 from tfr_moe.report.sweep import render_sweep, write_sweep_report
 from tfr_moe.tuning.results import summarize_sweep
 
@@ -52,7 +54,7 @@ def test_the_verdict_names_the_best_and_what_is_level(tmp_path):
     assert "adversarial_weight (λ₂) matters most: its means span 0.0047" in lambdas
     assert "Results differ by 0.0087 at most" in lambdas
     assert (
-        "gate_input = SC leads, by one seed a trial"
+        "gate_features = sub leads, by one seed a trial"
         in Page(page_of(tmp_path, gate_trials(), "b")).text
     )
     two = [trial("0", {"top_k": 1}, [0.7, 0.701]), trial("1", {"top_k": 2}, [0.8, 0.801])]
@@ -90,17 +92,127 @@ def test_an_unfinished_sweep_shows_its_progress(tmp_path):
 
 
 def test_the_page_is_written_beside_the_results(tmp_path):
-    sweep = write_sweep(tmp_path / "s", [*lambda_trials(), failed("x", {"hsc_weight": 9.0}, "no")])
-    page = write_sweep_report(sweep, {"svg": tmp_path / "svg"})
-    assert page == sweep / "report.html"
+    path = write_sweep(tmp_path / "s", [*lambda_trials(), failed("x", {"hsc_weight": 9.0}, "no")])
+    page = write_sweep_report(path, {"svg": tmp_path / "svg"})
+    assert page == path / "report.html"
     [drawn] = (tmp_path / "svg").iterdir()
     assert "0.8227 ± 0.0007" in drawn.read_text(encoding="utf-8")
     assert "0.8227 ± 0.0007" in Page(page.read_text(encoding="utf-8")).cells
-    assert (sweep / "results.csv").is_file()
-    assert f"--config {sweep}/best.yaml" in Page(page.read_text(encoding="utf-8")).text
+    assert (path / "results.csv").is_file()
+    assert f"--config {path}/best.yaml" in Page(page.read_text(encoding="utf-8")).text
 
 
 def test_a_sweep_without_results_has_a_page_but_no_best(tmp_path):
-    sweep = write_sweep(tmp_path / "s", [])
-    assert "No trial has a result yet." in write_sweep_report(sweep).read_text(encoding="utf-8")
-    assert not (sweep / "best.yaml").exists()
+    path = write_sweep(tmp_path / "s", [])
+    assert "No trial has a result yet." in write_sweep_report(path).read_text(encoding="utf-8")
+    assert not (path / "best.yaml").exists()
+
+
+def summary_of(tmp_path, trials):
+    return summarize_sweep(write_sweep(tmp_path / "s", trials))
+
+
+def test_the_heat_map_of_table_viii_has_the_paper_s_layout_and_numbers(tmp_path):
+    drawn = sweep.heat_map_of(summary_of(tmp_path, lambda_trials()))
+    assert [name for name, _ in drawn.columns] == ["0.1", "0.01", "0.001", "0.0001"]
+    assert list(drawn.rows) == ["0.1", "0.01", "0.001", "0.0001"]
+    assert drawn.corner == "adversarial_weight (λ₂) ↓ hsc_weight (λ₁) →"
+    # Row 0 is lambda_2 = 0.1, column 0 lambda_1 = 0.1, as in the paper.
+    assert [cell.text for cell in drawn.cells[0]] == [
+        "0.8167 ± 0.0007", "0.8140 ± 0.0007", "0.8167 ± 0.0007", "0.8177 ± 0.0007"
+    ]  # fmt: skip
+    hint = "trial 0001, rank 16, 0.8140 ± 0.0007, λ₁ = 0.01, λ₂ = 0.1"
+    assert drawn.cells[0][1].hint == hint
+    assert [len(row) for row in drawn.cells] == [4, 4, 4, 4]
+
+
+def test_only_the_best_cell_is_framed_and_it_has_the_strongest_colour(tmp_path):
+    drawn = sweep.heat_map_of(summary_of(tmp_path, lambda_trials()))
+    best = [(y, x) for y, row in enumerate(drawn.cells) for x, c in enumerate(row) if c.kind]
+    assert best == [(2, 2)]
+    assert drawn.cells[2][2].share == 1 > max(c.share for c in drawn.cells[0])
+    # Level with the best: the gap is below the least significant difference, 0.0015.
+    assert drawn.cells[3][2].text == "≈ 0.8225 ± 0.0007"
+
+
+def test_a_cell_that_was_not_run_stays_empty(tmp_path):
+    trials = [t for t in lambda_trials() if t.trial_id != "0005"]
+    drawn = sweep.heat_map_of(summary_of(tmp_path, trials))
+    assert drawn.cells[1][1] == Cell("–", hint="not run")
+
+
+def test_a_cell_shows_the_best_over_what_else_varies(tmp_path):
+    trials = [
+        trial(f"{a}{b}{c}", {"hsc_weight": a, "adversarial_weight": b, "learning_rate": c}, [v])
+        for a, b, c, v in [
+            (0.1, 0.1, 1e-3, 0.70), (0.1, 0.1, 1e-2, 0.75), (0.01, 0.1, 1e-3, 0.72),
+            (0.1, 0.01, 1e-3, 0.71), (0.01, 0.01, 1e-3, 0.73),
+        ]
+    ]  # fmt: skip
+    drawn = sweep.heat_map_of(summary_of(tmp_path, trials))
+    assert drawn.cells[0][0].text == "0.7500"
+    assert "learning_rate = 0.01" in drawn.cells[0][0].hint
+
+
+def test_other_spaces_have_no_heat_map(tmp_path):
+    for name, trials in {"experts": expert_trials(), "gate": gate_trials()}.items():
+        assert sweep.heat_map_of(summary_of(tmp_path / name, trials)) is None
+
+
+def test_any_two_numbers_of_few_values_make_a_heat_map(tmp_path):
+    trials = [
+        trial(f"{k}{d}", {"top_k": k, "dropout": d}, [0.7 + k / 100 + d])
+        for k in (1, 2)
+        for d in (0.0, 0.1)
+    ]
+    assert sweep.grid_axes(summary_of(tmp_path, trials)) == ("top_k", "dropout")
+
+
+def test_one_diverged_trial_does_not_use_up_the_colours():
+    # The best is 0.88, the median 0.865, four times their distance below the best is 0.82.
+    assert sweep.scale([0.1, 0.86, 0.87, 0.88], higher=True) == pytest.approx((0.82, 0.88))
+
+
+def test_differences_within_seed_noise_stay_pale():
+    # The least significant difference is 0.03, so the scale spans 0.06 and not 0.02.
+    assert sweep.scale([0.86, 0.87, 0.88], True, 0.03) == pytest.approx((0.82, 0.88))
+    assert sweep.scale([0.4, 0.3], False, 0.1) == pytest.approx((0.5, 0.3))
+
+
+def test_a_small_loss_has_the_strongest_colour(tmp_path):
+    trials = [
+        trial(f"{k}{d}", {"top_k": k, "dropout": d}, [k / 10 + d], "loss")
+        for k in (3, 4)
+        for d in (0.0, 0.1)
+    ]
+    path = write_sweep(tmp_path / "s", trials, metric="loss")
+    drawn = sweep.heat_map_of(summarize_sweep(path))
+    # 0.3 is the best, 0.5 the worst: rows are dropout 0.1 and 0, columns K = 4 and 3.
+    shares = [[cell.share for cell in row] for row in drawn.cells]
+    assert shares == [pytest.approx([0.0, 0.5]), pytest.approx([0.5, 1.0])]
+
+
+def test_marginals_are_means_over_the_trials_with_a_value(tmp_path):
+    summary = summarize_sweep(write_sweep(tmp_path / "s", expert_trials()))
+    found = sweep.marginals_of(summary)
+    # 0.80 + 0.005 K + 0.0001 number; numbers with K = 2 are 0, 1, 4, 5, 8, 9, those with K = 4 the
+    # rest.
+    assert [(value, count) for value, _, count in found["top_k"]] == [(2, 6), (4, 6)]
+    assert [mean for _, mean, _ in found["top_k"]] == pytest.approx([0.81045, 0.82065])
+    assert [value for value, _, _ in found["num_experts"]] == [10, 16, 32]
+
+
+def test_values_tried_once_have_no_marginals(tmp_path):
+    trials = [trial(str(i), {"a": i}, [0.7]) for i in range(3)]
+    assert sweep.marginals_of(summarize_sweep(write_sweep(tmp_path / "s", trials))) == {}
+
+
+def test_numbers_are_sorted_and_other_values_keep_their_order(tmp_path):
+    trials = [
+        trial("0", {"a": 10, "b": "SC"}, [0.7]),
+        trial("1", {"a": 9, "b": "TC+SC"}, [0.9]),
+        trial("2", {"a": 100, "b": "all"}, [0.8]),
+    ]
+    summary = summarize_sweep(write_sweep(tmp_path / "s", trials))
+    assert sweep.values_of(summary, "a") == [9, 10, 100]
+    assert sweep.values_of(summary, "b") == ["SC", "TC+SC", "all"]

@@ -8,8 +8,8 @@ import yaml
 from tfr_moe.data import DataFolder
 from tfr_moe.tuning.sweep_folder import (
     SeedResult,
-    Trial,
-    summarize,
+    TrialJob,
+    ended_trial,
     write_trial,
 )
 
@@ -38,27 +38,18 @@ def seed_result(seed, value, metric="session_auc", epochs=3):
     return SeedResult(seed, metrics, epochs, epochs, 12.5, history)
 
 
-def trial(trial_id, hyperparameters, values, metric="session_auc", direction="max", settings=None):
+def trial(trial_id, hyperparameters, values, metric="session_auc"):
     """A completed trial with these values under seeds 1, 2, ..."""
     seeds = [seed_result(i, value, metric) for i, value in enumerate(values, start=1)]
-    return Trial(
-        trial_id,
-        hyperparameters,
-        "completed",
-        seeds,
-        summarize(metric, direction, seeds),
-        settings=hyperparameters if settings is None else settings,
-    )
+    return ended_trial(TrialJob(trial_id, hyperparameters), metric, seeds)
 
 
-def failed(trial_id, hyperparameters, error, metric="session_auc", direction="max"):
+def failed(trial_id, hyperparameters, error):
     """A trial that ended with an error."""
-    return Trial(
-        trial_id, hyperparameters, "failed", [], summarize(metric, direction, []), error=error
-    )
+    return ended_trial(TrialJob(trial_id, hyperparameters), "session_auc", [], error)
 
 
-def write_sweep(path: Path, trials, metric="session_auc", direction="max", data="data"):
+def write_sweep(path: Path, trials, metric="session_auc", data="data"):
     """A sweep's folder with its `sweep.yaml` and these trials."""
     path.mkdir(parents=True, exist_ok=True)
     settings = {
@@ -66,7 +57,7 @@ def write_sweep(path: Path, trials, metric="session_auc", direction="max", data=
         "base": BASE,
         "space": {"hsc_weight": [0.1, 0.01, 0.001, 0.0001]},
         "algorithm": "grid",
-        "objective": {"name": metric, "direction": direction},
+        "objective": metric,
         "seeds": [1, 2],
         "max_trials": None,
     }
@@ -114,14 +105,14 @@ def expert_trials():
 
 def gate_trials():
     """The inputs of Table VII."""
-    settings = {
-        "SC": (0.8212, ["sub"]),
-        "TC+SC": (0.8137, ["top", "sub"]),
-        "query+TC+SC": (0.8135, ["clicked", "top", "sub"]),
-        "user+TC+SC": (0.8131, ["age", "top", "sub"]),
-        "all": (0.8129, ["all"]),
-    }
+    rows = [
+        (0.8212, ["sub"]),
+        (0.8137, ["top", "sub"]),
+        (0.8135, ["clicked", "top", "sub"]),
+        (0.8131, ["age", "top", "sub"]),
+        (0.8129, ["all"]),
+    ]
     return [
-        trial(f"{i:04d}", {"gate_input": name}, [value], settings={"gate_features": features})
-        for i, (name, (value, features)) in enumerate(settings.items())
+        trial(f"{i:04d}", {"gate_features": names}, [value])
+        for i, (value, names) in enumerate(rows)
     ]

@@ -5,13 +5,13 @@ from rich.console import Console
 
 from tests import tiny
 from tfr_moe.baselines import train_any
-from tfr_moe.config import RunConfig, load_config
+from tfr_moe.config import RunConfig
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import evaluate_run, summarize
 from tfr_moe.tuning.config import make_sweep_config
-from tfr_moe.tuning.results import summarize_sweep, write_best
-from tfr_moe.tuning.search_space import settings_above
+from tfr_moe.tuning.results import best_config, summarize_sweep
+from tfr_moe.tuning.space import settings_above
 from tfr_moe.tuning.sweep import tune
 
 QUIET = Console(quiet=True)
@@ -33,7 +33,7 @@ def sweep(tmp_path_factory):
 
 def test_each_point_of_a_librarys_parameters_is_a_trial_evaluated_on_validation(sweep):
     _, path, trials = sweep
-    assert len(trials) == 4 and {trial.status for trial in trials} == {"completed"}
+    assert len(trials) == 4 and not any(trial.failed for trial in trials)
     shown = {tuple(trial.hyperparameters.values()) for trial in trials}
     assert shown == {(2, 0.1), (2, 0.3), (8, 0.1), (8, 0.3)}
     assert all(set(trial.seeds[0].metrics) == {"session_auc", "ndcg"} for trial in trials)
@@ -44,8 +44,8 @@ def test_each_point_of_a_librarys_parameters_is_a_trial_evaluated_on_validation(
 def test_the_best_configuration_trains_to_the_result_of_its_trial(sweep):
     data, path, _ = sweep
     summary = summarize_sweep(path)
-    config = load_config(write_best(summary))
-    expected = summary.best.trial.settings
+    config = best_config(summary)
+    expected = summary.best.trial.hyperparameters
     assert config.baseline.library_parameters == {
         "min_data_in_leaf": 2,
         **{name.partition(".")[2]: value for name, value in expected.items()},

@@ -10,7 +10,7 @@ import pytest
 
 from tfr_moe.tuning.config import make_sweep_config
 from tfr_moe.tuning.search import Search
-from tfr_moe.tuning.sweep_folder import ObjectiveResult, Trial, TrialJob, write_trial
+from tfr_moe.tuning.sweep_folder import Trial, TrialJob, write_trial
 from tfr_moe.tuning.trial import SweepContext
 
 RATES, WIDTHS = [0.1, 0.01, 0.001], [8, 16]
@@ -32,16 +32,12 @@ class HyperModel:
         self.space = self
         self.continuous = continuous
 
-    def declare(self, hp):
-        self.suggest(hp)
-
     def suggest(self, hp):
         if self.continuous:
             rate = hp.Float("rate", 1e-4, 1e-1, sampling="log")
         else:
             rate = hp.Choice("rate", RATES)
-        values = {"rate": rate, "width": hp.Choice("width", WIDTHS)}
-        return values, values
+        return {"rate": rate, "width": hp.Choice("width", WIDTHS)}
 
 
 class Sweep:
@@ -49,8 +45,7 @@ class Sweep:
 
     def __init__(self, folder, algorithm="grid", continuous=False, **changes):
         settings = {"space": {"rate": RATES}, "algorithm": algorithm, **SETTINGS[algorithm]}
-        objective = {"name": "ndcg", "direction": "max"}
-        config = make_sweep_config({**settings, "objective": objective, **changes})
+        config = make_sweep_config({**settings, "objective": "ndcg", **changes})
         folder.mkdir(exist_ok=True)
         self.context = SweepContext(folder, config, HyperModel(continuous))
         self.lines = []
@@ -165,8 +160,7 @@ def test_a_trial_whose_record_is_gone_runs_again_and_nothing_else_does(tmp_path)
     jobs = finish(sweep)
     for trial_id, values, _ in jobs:
         if trial_id != "0002":
-            objective = ObjectiveResult("ndcg", 0.5, None, "max")
-            write_trial(tmp_path, Trial(trial_id, values, "completed", [], objective))
+            write_trial(tmp_path, Trial(trial_id, values, [], 0.5, None))
     sweep.search.reopen_unrecorded()
     assert sweep.lines == ["trial 0002: has no record and is run again"]
     assert finish(sweep) == [jobs[2]]
@@ -209,27 +203,6 @@ def test_the_state_is_one_file_that_is_never_half_written(tmp_path, monkeypatch)
             sweep.search.end_job("0000", 0.5)
     assert sweep.state() == before
     assert before["start_order"] == ["0000"]
-
-
-def test_hyperparameters_that_only_some_values_declare_are_searched_too(tmp_path):
-    class Conditional(HyperModel):
-        def suggest(self, hp):
-            values = {"model": hp.Choice("model", ["dnn", "moe"])}
-            if values["model"] == "moe":
-                with hp.conditional_scope("model", ["moe"]):
-                    values["top_k"] = hp.Choice("top_k", [1, 2])
-            return values, values
-
-    sweep = Sweep(tmp_path)
-    sweep.context = SweepContext(tmp_path, sweep.context.config, Conditional(False))
-    found = []
-    while True:
-        with sweep.search.next_job("worker-1@host:1") as job:
-            if job == "stop":
-                break
-            found.append(job.hyperparameters)
-            sweep.search.end_job(job.trial_id, 0.5)
-    assert found == [{"model": "dnn"}, {"model": "moe", "top_k": 1}, {"model": "moe", "top_k": 2}]
 
 
 def test_kerastuner_writes_no_files_of_its_own_into_the_sweep(tmp_path):

@@ -20,6 +20,7 @@ def test_settings_survive_a_file(tmp_path):
     config.save(tmp_path / "sweep.yaml")
     assert load_sweep_config(tmp_path / "sweep.yaml") == config
     assert config.seeds == (4, 5, 6)
+    assert config.direction == "max"
     assert config.base.optimization.learning_rate == 1e-3
 
 
@@ -43,7 +44,7 @@ REJECTED = {
     "initial points": ({"initial_points": 3}, "initial_points is for algorithm 'bayesian'"),
     "no seeds": ({"seeds": 0}, "seeds must be >= 1 or a list, got 0"),
     "a seed twice": ({"seeds": [1, 1]}, r"seeds must be different numbers >= 0, got \[1, 1\]"),
-    "a direction": ({"objective": {"name": "ndcg", "direction": "up"}}, "objective: direction"),
+    "a mapping": ({"objective": {"name": "ndcg"}}, "objective: Input should be a valid string"),
 }
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from tfr_moe.errors import UserError
 from tfr_moe.tuning.sweep_folder import (
-    ObjectiveResult,
     SeedResult,
     Trial,
+    TrialJob,
+    ended_trial,
     load_trials,
-    summarize,
     trial_file,
     try_lock,
     write_trial,
@@ -25,11 +25,10 @@ def seed_result(seed, value):
 
 def trial(trial_id="00", **changes):
     fields = {
-        "hyperparameters": {"num_experts": 16, "gate_input": "TC+SC"},
-        "status": "completed",
+        "hyperparameters": {"num_experts": 16, "gate_features": ["top", "sub"]},
         "seeds": [seed_result(1, 0.5), seed_result(2, 0.7)],
-        "objective": ObjectiveResult("ndcg", 0.6, 0.1, "max"),
-        "settings": {"gate_features": ["top", "sub"], "num_experts": 16},
+        "mean": 0.6,
+        "std": 0.1,
         "budget": {"epochs": 4},
     }
     return Trial(trial_id, **{**fields, **changes})
@@ -59,7 +58,7 @@ def test_trials_come_in_the_order_of_their_ids(sweep):
         (lambda text: text[: len(text) // 2], "not valid JSON"),
         (lambda text: "", "not valid JSON"),
         (lambda text: "[]", "dictionary"),
-        (lambda text: text.replace('"completed"', '"running"'), "status"),
+        (lambda text: text.replace('"mean"', '"middle"'), "mean"),
         (lambda text: json.dumps({**json.loads(text), "seeds": 3}), "seeds"),
     ],
 )
@@ -92,11 +91,11 @@ def test_a_folder_without_sweep_yaml_is_rejected(tmp_path):
 
 def test_mean_and_sample_deviation_are_over_the_seeds():
     # (0.5 + 0.7) / 2 = 0.6; sqrt((0.1**2 + 0.1**2) / (2 - 1)) = 0.1414...
-    found = summarize("ndcg", "max", [seed_result(1, 0.5), seed_result(2, 0.7)])
+    found = ended_trial(TrialJob("0", {}), "ndcg", [seed_result(1, 0.5), seed_result(2, 0.7)])
     assert found.mean == pytest.approx(0.6)
     assert found.std == pytest.approx(0.02**0.5)
 
 
 def test_one_seed_has_no_deviation_and_none_has_no_mean():
-    assert summarize("ndcg", "max", [seed_result(1, 0.5)]).std is None
-    assert summarize("ndcg", "max", []).mean is None
+    assert ended_trial(TrialJob("0", {}), "ndcg", [seed_result(1, 0.5)]).std is None
+    assert ended_trial(TrialJob("0", {}), "ndcg", []).mean is None

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tfr_moe._compat import tf
-from tfr_moe.analysis.item_groups import Features, Grouping
 from tfr_moe.errors import UserError
 from tfr_moe.layers.attention import SelfAttentionEncoder
 from tfr_moe.metrics.per_list import Array
-from tfr_moe.schema import MASK
+from tfr_moe.schema import MASK, Feature, FeatureSchema
 from tfr_moe.scorers.base import TRUNK, find_layer
 
+Features: TypeAlias = Mapping[str, Array]
+
 POSITIONS = "position"
+NUM_POSITIONS = 20
+MAX_IDS = 12
+NUM_BANDS = 7
+OTHERS = "(others)"
+_SAMPLE_BATCHES = 10  # from which the groups are derived
 
 
 class AttentionMap:
@@ -83,64 +91,138 @@ class AttentionMap:
         }
 
 
-class Attended(NamedTuple):
-    """A batch of lists with its attention weights.
+class Grouping(NamedTuple):
+    """Groups of the items of a batch.
 
     Attributes:
-        features: raw features and the mask.
-        weights: [B, L, L], mean over heads and blocks.
+        labels: names of the groups.
+        groups_of: features -> number of the group of each item, int [B, L]; -1 for none.
     """
 
-    features: Features
-    weights: Array
+    labels: list[str]
+    groups_of: Callable[[Features], Array]
 
 
-def encoder_of(model: tf.keras.Model) -> SelfAttentionEncoder | None:
-    """The self-attention encoder of a model of a `FeatureScorer`, if it has one."""
-    return find_layer(model, TRUNK)
+def by_position(limit: int = NUM_POSITIONS) -> Grouping:
+    """Groups items by their position in the list; those after `limit` are in no group.
+
+    Example:
+        >>> positions = by_position(2)
+        >>> positions.groups_of({MASK: np.array([[True, False, True, True]])}).tolist()
+        [[0, -1, 1, -1]]
+    """
+
+    def groups_of(features: Features) -> Array:
+        mask = features[MASK]
+        positions = np.cumsum(mask, axis=1) - 1
+        return np.where(mask & (positions < limit), positions, -1)
+
+    return Grouping([str(position + 1) for position in range(limit)], groups_of)
 
 
-def attended(model: tf.keras.Model, dataset: tf.data.Dataset) -> Iterator[Attended]:
-    """Runs the encoder of a model over a data set.
+def _by_id(feature: Feature, sample: Sequence[Features]) -> Grouping:
+    """The most frequent IDs of the sample, and one group for all others if there are any."""
+    decode = np.vectorize(lambda value: value.decode("utf-8", "replace"), otypes=[object])
 
-    Args:
-        model: one with an encoder, such as `FeatureScorer.build_model` makes.
-        dataset: elements that begin with raw features, such as those of `build_evaluation_dataset`.
+    def ids(features: Features) -> Array:
+        return np.asarray(decode(features[feature.name][..., 0]))
+
+    counted: Counter[str] = Counter()
+    for features in sample:
+        counted.update(ids(features)[features[MASK]].tolist())
+    common = [name for name, _ in counted.most_common(MAX_IDS)]
+    labels = common + ([OTHERS] if len(counted) > MAX_IDS else [])
+    number = {name: group for group, name in enumerate(common)}
+    rest = len(common) if OTHERS in labels else -1
+    group_of = np.vectorize(lambda name: number.get(name, rest), otypes=[np.int64])
+    return Grouping(labels, lambda features: np.where(features[MASK], group_of(ids(features)), -1))
+
+
+def _by_band(schema: FeatureSchema, feature: Feature, sample: Sequence[Features]) -> Grouping:
+    """Bands of about as many items of the sample each; a missing value is in none."""
+    name, part = schema.stored_at(feature.name)
+    values = np.concatenate([f[name][..., part][..., 0][f[MASK]] for f in sample])
+    values = values[~np.isnan(values)]
+    shares = np.linspace(0, 1, NUM_BANDS + 1)[1:-1]
+    bounds = np.unique(np.quantile(values, shares)) if len(values) else np.zeros(0)
+    ends = [f"{bound:.4g}" for bound in bounds]
+
+    def groups_of(features: Features) -> Array:
+        values = features[name][..., part][..., 0]
+        bands = np.searchsorted(bounds, values, side="right")
+        return np.where(features[MASK] & ~np.isnan(values), bands, -1)
+
+    labels = [f"{low} to {high}" for low, high in zip(["", *ends], [*ends, ""], strict=True)]
+    return Grouping(labels, groups_of)
+
+
+def grouping_of(schema: FeatureSchema, name: str, sample: Sequence[Features]) -> Grouping:
+    """Groups items by the most frequent IDs of a feature in a sample, or by bands of a number.
 
     Raises:
-        UserError: for a model without attention.
+        UserError: for any other name, with the available features.
     """
-    encoder = encoder_of(model)
-    if encoder is None:
-        raise UserError(f"model {model.name}: has no attention; train it with trunk=attention")
+    features = schema.select("example", "categorical", "numeric")
+    usable = {feature.name: feature for feature in features if feature.width == 1}
+    if name not in usable:
+        known = ", ".join(usable) or "none"
+        raise UserError(f"by: {name!r} is not an ID or number of the items; available: {known}")
+    if usable[name].kind == "numeric":
+        return _by_band(schema, usable[name], sample)
+    return _by_id(usable[name], sample)
+
+
+def attention_weights(
+    model: tf.keras.Model, encoder: SelfAttentionEncoder, features_spec: Any
+) -> Callable[[Any], Any]:
+    """The function from features to attention weights [B, L, L], means over heads and blocks."""
     inputs = tf.keras.Model(model.input, encoder.input)
 
-    @tf.function(input_signature=[dataset.element_spec[0]], autograph=False)
+    @tf.function(input_signature=[features_spec], autograph=False)
     def weights_of(features: Any) -> Any:
         weights = encoder.attention_weights(inputs(features, training=False), features[MASK])
         return tf.reduce_mean(tf.cast(weights, tf.float32), axis=[1, 2])
 
-    for features, *_ in dataset:
-        arrays = {name: value.numpy() for name, value in features.items()}
-        yield Attended(arrays, weights_of(features).numpy().astype(np.float64))
+    return weights_of
 
 
-def gather_maps(
-    batches: Iterable[Attended], groupings: Mapping[str, Grouping]
-) -> tuple[int, dict[str, AttentionMap]]:
-    """The number of lists, and one map per grouping.
+def attention_maps(
+    model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema, by: Sequence[str] = ()
+) -> tuple[int, dict[str, Any]]:
+    """The number of lists, and maps by position and item features; none without attention.
 
     The attention of an item to itself counts in the map of positions only; in the others it would
     move the weight to the diagonal.
+
+    Args:
+        model: as `FeatureScorer.build_model` makes it.
+        dataset: elements that begin with raw features, such as those of `build_evaluation_dataset`.
+        schema: of the data.
+        by: names of item features, see `grouping_of`.
+
+    Returns:
+        The number of lists that are not empty, and by grouping `AttentionMap.as_json`.
     """
+    encoder: SelfAttentionEncoder | None = find_layer(model, TRUNK)
+    if encoder is None:
+        return 0, {}
+    groupings = {POSITIONS: by_position()}
+    if by:
+        sample = [
+            {name: value.numpy() for name, value in features.items()}
+            for features, *_ in islice(dataset, _SAMPLE_BATCHES)
+        ]
+        groupings |= {name: grouping_of(schema, name, sample) for name in by}
+    weights_of = attention_weights(model, encoder, dataset.element_spec[0])
     maps = {
         name: AttentionMap(grouping.labels, with_itself=name == POSITIONS)
         for name, grouping in groupings.items()
     }
     lists = 0
-    for features, weights in batches:
-        sizes = features[MASK].sum(axis=1)
+    for features, *_ in dataset:
+        arrays = {name: value.numpy() for name, value in features.items()}
+        weights, sizes = weights_of(features).numpy().astype(np.float64), arrays[MASK].sum(axis=1)
         lists += int((sizes > 0).sum())
         for name, grouping in groupings.items():
-            maps[name].add(weights, grouping(features), sizes)
-    return lists, maps
+            maps[name].add(weights, grouping.groups_of(arrays), sizes)
+    return lists, {name: found.as_json() for name, found in maps.items()}

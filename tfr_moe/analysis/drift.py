@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.table import Table
 from scipy import stats
 
 from tfr_moe.analysis.drift_limits import DriftLimits, Limits
@@ -18,13 +19,8 @@ from tfr_moe.analysis.drift_values import LENGTH, values_of
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
-from tfr_moe.schema import (
-    MASK,
-    SPLITS,
-    FeatureSchema,
-    Statistics,
-    shard_files,
-)
+from tfr_moe.schema import MASK, SPLITS, FeatureSchema, Statistics, shard_files
+from tfr_moe.utils.console import Column, fitted_table
 
 Array = NDArray[Any]
 
@@ -108,75 +104,40 @@ def psi(reference: Array, current: Array) -> float:
     return float(np.sum((shares[1] - shares[0]) * np.log(shares[1] / shares[0])))
 
 
-class _Histogram:
-    """Counts of the bins of a column by group of lists; bin 0 is that of missing values.
+class _Bins:
+    """The bins of a column, from a sample of the reference; bin 0 is that of missing values.
+
+    Numbers have bins between quantiles of the sample. The most frequent IDs have one each, all
+    other known IDs one, and unknown IDs the last.
 
     Args:
-        sample: values of the reference, from which bins are made: between quantiles of numbers,
-            and for each of the most frequent IDs, all other known IDs, and unknown ones.
+        sample: values of the reference.
         words: the vocabulary, most frequent first; None for numbers and hashed IDs.
-        groups: number of groups.
     """
 
-    def __init__(self, sample: Array, words: Sequence[bytes] | None, groups: int):
-        self.is_number = sample.dtype.kind == "f"
+    def __init__(self, sample: Array, words: Sequence[bytes] | None):
+        self.of_numbers = sample.dtype.kind == "f"
         self.has_vocabulary = words is not None
-        if self.is_number:
+        if self.of_numbers:
             present = sample[~np.isnan(sample)]
             quantiles = np.quantile(present, np.linspace(0, 1, _BINS + 1)) if len(present) else []
             # A value below the least one of the sample is in a bin of its own.
             lowest = [np.nextafter(quantiles[0], -np.inf)] if len(present) else []
             self._edges = np.unique(np.concatenate([lowest, quantiles]))
-            bins = len(self._edges) + 2
-        else:
-            if words is None:
-                found, counts = np.unique(sample[sample != b""], return_counts=True)
-                words = found[np.argsort(-counts, kind="stable")][:_ENTRIES].tolist()
-            self._bin = {w: min(n, _ENTRIES + 1) for n, w in enumerate(words, start=1)}
-            self._bin[b""] = 0
-            bins = _ENTRIES + 3
-        self._unknown = bins - 1
-        self._groups = groups
-        self.counts = np.zeros([groups, bins], np.int64)
-        self.sums = np.zeros([3, groups])
+            self.number = len(self._edges) + 2
+            return
+        if words is None:
+            found, counts = np.unique(sample[sample != b""], return_counts=True)
+            words = found[np.argsort(-counts, kind="stable")][:_ENTRIES].tolist()
+        self._bin = {b"": 0, **{w: min(n, _ENTRIES + 1) for n, w in enumerate(words, start=1)}}
+        self.number = _ENTRIES + 3
 
-    def empty(self) -> _Histogram:
-        """The same bins without counts."""
-        other = object.__new__(_Histogram)
-        other.__dict__.update(self.__dict__)
-        other.counts, other.sums = np.zeros_like(self.counts), np.zeros_like(self.sums)
-        return other
-
-    def add(self, values: Array, groups: Array, stored: Array) -> None:
-        """Counts values of the lists of some groups; sums them, their squares, and as stored."""
-        if self.is_number:
-            missing = np.isnan(values)
-            bins = np.where(missing, 0, np.searchsorted(self._edges, values) + 1)
-            for i, numbers in enumerate((values, values**2, stored)):
-                weights = np.where(missing, 0.0, numbers)
-                self.sums[i] += np.bincount(groups, weights, self._groups)
-        else:
-            words, index = np.unique(values, return_inverse=True)
-            bins = np.array([self._bin.get(w, self._unknown) for w in words.tolist()])[index]
-        width = self.counts.shape[1]
-        self.counts += np.bincount(groups * width + bins, minlength=self.counts.size).reshape(
-            self.counts.shape
-        )
-
-
-class _Collected(NamedTuple):
-    """Histograms by column, the number of lists by group, and the statistics of the reference."""
-
-    histograms: dict[str, _Histogram]
-    lists: Array
-    statistics: Statistics
-
-
-def _batches(folder: DataFolder) -> Iterator[dict[str, Array]]:
-    builder = ElwcDatasetBuilder(folder, _BATCH)
-    for split in SPLITS:
-        if shard_files(folder.path, split):
-            yield from builder.build_parsed_dataset(split).as_numpy_iterator()
+    def __call__(self, values: Array) -> Array:
+        """The bin of each value."""
+        if self.of_numbers:
+            return np.where(np.isnan(values), 0, np.searchsorted(self._edges, values) + 1)
+        words, index = np.unique(values, return_inverse=True)
+        return np.array([self._bin.get(w, self.number - 1) for w in words.tolist()])[index]
 
 
 class _Groups:
@@ -203,54 +164,70 @@ def _words(path: str) -> list[bytes]:
     return [line for line in Path(path).read_bytes().split(b"\n") if line]
 
 
-def _collect_reference(folder: DataFolder, groups: _Groups) -> _Collected:
-    """Reads all lists of the reference once; the first ones define the bins."""
-    batches = _batches(folder)
-    first: list[dict[str, Array]] = []
-    while sum(len(b[MASK]) for b in first) < _SAMPLE and (batch := next(batches, None)):
-        first.append(batch)
-    if not first:
-        raise UserError(f"data {folder.path}: has no lists")
-    empty = _Collected(
-        _histograms(folder, first, len(groups)), np.zeros(len(groups), np.int64), folder.statistics
-    )
-    return _count(empty, folder.schema, chain(first, batches), groups, f"data {folder.path}")
+def _batches(folder: DataFolder) -> Iterator[dict[str, Array]]:
+    builder = ElwcDatasetBuilder(folder, _BATCH)
+    for split in SPLITS:
+        if shard_files(folder.path, split):
+            yield from builder.build_parsed_dataset(split).as_numpy_iterator()
+
+
+class _Counts(NamedTuple):
+    """What is counted of a data set, by group of lists.
+
+    Attributes:
+        lists: [groups], number of lists.
+        bins: column -> [groups, bins], number of values; only of columns that the data has.
+        sums: column -> [3, groups], sums of numbers, their squares, and the numbers as stored.
+    """
+
+    lists: Array
+    bins: dict[str, Array]
+    sums: dict[str, Array]
 
 
 def _count(
-    into: _Collected,
-    schema: FeatureSchema,
-    batches: Iterable[Mapping[str, Array]],
+    bins_of: Mapping[str, _Bins],
     groups: _Groups,
+    schema: FeatureSchema,
+    statistics: Statistics,
+    batches: Iterable[Mapping[str, Array]],
     where: str,
-) -> _Collected:
-    """Reads lists once and counts their values; only columns that they have are in the result."""
-    found = set()
+) -> _Counts:
+    """Reads lists once and counts their values, by the statistics of the reference."""
+    total = _Counts(np.zeros(len(groups), np.int64), {}, {})
     for batch in batches:
         group = groups(batch)
-        into.lists[:] += np.bincount(group, minlength=len(groups))
-        for name, column in values_of(schema, into.statistics, batch):
-            if name in into.histograms:
-                found.add(name)
+        total.lists[:] += np.bincount(group, minlength=len(groups))
+        for name, column in values_of(schema, statistics, batch):
+            if name not in bins_of:
+                continue
+            bins, of_value = bins_of[name], group[column.lists]
+            shape = len(groups), bins.number
+            cells = np.bincount(
+                of_value * bins.number + bins(column.values), minlength=np.prod(shape)
+            )
+            total.bins[name] = total.bins.get(name, 0) + cells.reshape(shape)
+            if bins.of_numbers:
                 stored = column.values if column.stored is None else column.stored
-                into.histograms[name].add(column.values, group[column.lists], stored)
-    if not into.lists.sum():
+                parts = (column.values, column.values**2, stored)
+                present = ~np.isnan(column.values)
+                sums = [
+                    np.bincount(of_value, np.where(present, p, 0.0), len(groups)) for p in parts
+                ]
+                total.sums[name] = total.sums.get(name, 0) + np.array(sums)
+    if not total.lists.sum():
         raise UserError(f"{where}: has no lists")
-    return into._replace(histograms={n: h for n, h in into.histograms.items() if n in found})
+    return total
 
 
-def _histograms(
-    folder: DataFolder, first: Sequence[Mapping[str, Array]], groups: int
-) -> dict[str, _Histogram]:
+def _bins(folder: DataFolder, first: Sequence[Mapping[str, Array]]) -> dict[str, _Bins]:
+    """The bins of all columns, from the first lists of the reference."""
     parts: dict[str, list[Array]] = {}
     for batch in first:
         for name, column in values_of(folder.schema, folder.statistics, batch):
             parts.setdefault(name, []).append(column.values)
-    words = {name: _words(str(p)) for name, p in folder.tables().vocabularies.items()}
-    return {
-        name: _Histogram(np.concatenate(part), words.get(name), groups)
-        for name, part in parts.items()
-    }
+    words = {name: _words(str(path)) for name, path in folder.tables().vocabularies.items()}
+    return {name: _Bins(np.concatenate(part), words.get(name)) for name, part in parts.items()}
 
 
 def measure_drift(
@@ -282,18 +259,22 @@ def measure_drift(
     before = open_data(reference)
     schema, where, batches = _current(before, current)
     limits.check_names([LENGTH, *before.schema.labels, *(f.name for f in before.schema.features)])
-    groups = _Groups(before)
-    old = _collect_reference(before, groups)
-    empty = {name: histogram.empty() for name, histogram in old.histograms.items()}
-    none = _Collected(empty, np.zeros(len(groups), np.int64), old.statistics)
-    new = _count(none, schema, batches, groups, where)
+    groups, rest = _Groups(before), _batches(before)
+    first: list[dict[str, Array]] = []
+    while sum(len(b[MASK]) for b in first) < _SAMPLE and (batch := next(rest, None)):
+        first.append(batch)
+    bins = _bins(before, first)
+    name = f"data {before.path}"
+    old = _count(bins, groups, before.schema, before.statistics, chain(first, rest), name)
+    new = _count(bins, groups, schema, before.statistics, batches, where)
     selected = [(ALL, np.arange(len(groups)))]
-    for number, name in enumerate(groups.names, start=1):
+    for number, category in enumerate(groups.names, start=1):
         if min(old.lists[number], new.lists[number]) >= limits.min_lists:
-            selected.append((name.decode("utf-8", "replace"), np.array([number])))
+            selected.append((category.decode("utf-8", "replace"), np.array([number])))
     return [
-        _row(column, category, index, old, new, limits.of(column))
-        for column in new.histograms
+        _row(column, category, index, bins[column], old, new, limits.of(column))
+        for column in bins
+        if column in new.bins
         for category, index in selected
     ]
 
@@ -301,25 +282,21 @@ def measure_drift(
 def _current(
     reference: DataFolder, current: str | Path | DataFolder | RecordedLists
 ) -> tuple[FeatureSchema, str, Iterable[Mapping[str, Array]]]:
+    """The schema of the current lists, their name in messages, and their batches."""
     if isinstance(current, RecordedLists):
         return reference.schema, current.name, current.batches
-    now = open_data(current)
-    _check_same_columns(reference, now)
-    return now.schema, f"data {now.path}", _batches(now)
-
-
-def _check_same_columns(before: DataFolder, now: DataFolder) -> None:
-    one, other = before.schema, now.schema
-    kinds = {feature.name: _COMPARED(feature) for feature in other.features}
-    for feature in one.features:
+    now, known = open_data(current), reference.schema
+    kinds = {feature.name: _COMPARED(feature) for feature in now.schema.features}
+    for feature in known.features:
         if kinds.get(feature.name) != _COMPARED(feature):
             what = "has another kind of" if feature.name in kinds else "has no"
             raise UserError(
-                f"data {now.path}: {what} feature {feature.name!r} of data {before.path}"
+                f"data {now.path}: {what} feature {feature.name!r} of data {reference.path}"
             )
     for name in ("labels", "hierarchy"):
-        if getattr(one, name) != getattr(other, name):
-            raise UserError(f"data {now.path}: has other {name} than data {before.path}")
+        if getattr(known, name) != getattr(now.schema, name):
+            raise UserError(f"data {now.path}: has other {name} than data {reference.path}")
+    return now.schema, f"data {now.path}", _batches(now)
 
 
 def _share(part: int, of: int) -> float:
@@ -327,26 +304,31 @@ def _share(part: int, of: int) -> float:
 
 
 def _row(
-    column: str, category: str, index: Array, old: _Collected, new: _Collected, limits: Limits
+    column: str,
+    category: str,
+    index: Array,
+    bins: _Bins,
+    old: _Counts,
+    new: _Counts,
+    limits: Limits,
 ) -> DriftRow:
-    one, other = old.histograms[column], new.histograms[column]
-    counts = [h.counts[index].sum(axis=0) for h in (one, other)]
+    counts = [side.bins[column][index].sum(axis=0) for side in (old, new)]
     lists = [int(side.lists[index].sum()) for side in (old, new)]
     noise = sum(1.0 / max(n, 1) for n in lists)
     missing = [_share(c[0], c.sum()) for c in counts]
     unknown: list[float | None] = [None, None]
-    if one.has_vocabulary:
+    if bins.has_vocabulary:
         unknown = [_share(c[-1], c[1:].sum()) for c in counts]
     shift: float | None = None
     stored: list[float | None] = [None, None]
-    if one.is_number:
+    if bins.of_numbers:
         present = [max(int(c[1:].sum()), 1) for c in counts]
-        pairs = list(zip((one, other), present, strict=True))
-        means = [h.sums[0, index].sum() / n for h, n in pairs]
-        stored = [float(h.sums[2, index].sum() / n) for h, n in pairs]
-        variance = one.sums[1, index].sum() / present[0] - means[0] ** 2
-        deviation = np.sqrt(max(variance, 1e-12 * (1e-12 + means[0] ** 2)))
-        shift = float((means[1] - means[0]) / deviation)
+        (mean, square, before), (other, _, now) = (
+            side.sums[column][:, index].sum(axis=1) / n
+            for side, n in zip((old, new), present, strict=True)
+        )
+        stored = [float(before), float(now)]
+        shift = float((other - mean) / np.sqrt(max(square - mean**2, 1e-12 * (1e-12 + mean**2))))
     used = int(((counts[0] + counts[1]) > 0).sum())
     of_index = psi(*counts)
     z = float(stats.norm.isf(_SIGNIFICANCE / 2))
@@ -373,3 +355,39 @@ def _row(
         column, category, lists[0], lists[1], of_index, shift, missing[1], missing[0], unknown[1],
         unknown[0], stored[1], stored[0], exceeded,
     )  # fmt: skip
+
+
+def _share_text(value: float | None, before: float | None) -> str:
+    return "-" if value is None or before is None else f"{value:.1%} ({before:.1%})"
+
+
+def drift_table(rows: Sequence[DriftRow], width: int | None = None) -> Table:
+    """All columns over all lists, and of the top categories those above a limit.
+
+    Args:
+        rows: of `measure_drift`.
+        width: columns of the terminal; None shows all.
+    """
+    shown = [row for row in rows if row.category == ALL or row.exceeded]
+    categories = {row.category for row in rows} - {ALL}
+    lists = f"{rows[0].current_lists:,} lists, reference {rows[0].reference_lists:,}"
+    return fitted_table(
+        [
+            Column("column", [row.column for row in shown], numeric=False),
+            Column("category", [row.category or "all" for row in shown], numeric=False),
+            Column("above limit", [", ".join(row.exceeded) for row in shown], numeric=False),
+            Column("psi", [f"{row.psi:.3f}" for row in shown]),
+            Column(
+                "mean shift",
+                ["-" if r.mean_shift is None else f"{r.mean_shift:+.2f}" for r in shown],
+            ),
+            Column("missing", [_share_text(r.missing, r.reference_missing) for r in shown]),
+            Column(
+                "unknown IDs",
+                [_share_text(r.out_of_vocabulary, r.reference_out_of_vocabulary) for r in shown],
+            ),
+        ],
+        always=3,
+        width=width,
+        caption=f"{lists}; {len(categories)} top categories compared on their own",
+    )

@@ -130,20 +130,6 @@ class FeatureShare:
 
 
 @dataclass(frozen=True)
-class Swap:
-    """A single change of the next item that puts it ahead.
-
-    Attributes:
-        feature: the feature that changes.
-        value: its new value: that of the item ahead or, for a number, the first of eight equal
-            steps towards it that suffices.
-    """
-
-    feature: str
-    value: Any
-
-
-@dataclass(frozen=True)
 class Lead:
     """The lead of an item over the next one.
 
@@ -156,7 +142,8 @@ class Lead:
             `place` add up to the lead.
         place: lead of an item with the features of the next one, in the place of the first, over
             the next one; 0 where the score of an item does not depend on the other items.
-        swaps: single changes that put the next item ahead.
+        swaps: feature -> the value of the next item that alone puts it ahead: that of the item
+            ahead or, for a number, the first of eight equal steps towards it that suffices.
     """
 
     rank: int
@@ -164,7 +151,7 @@ class Lead:
     terms: dict[str, float]
     features: list[FeatureShare]
     place: float
-    swaps: list[Swap]
+    swaps: dict[str, Any]
 
 
 class _Change(NamedTuple):
@@ -186,15 +173,10 @@ class _Pair(NamedTuple):
 def explain_leads(
     items: Substitutions, order: Sequence[int], raw: Sequence[dict[str, Any]], terms: Sequence[str]
 ) -> list[Lead]:
-    """Explains the lead of each item over the next one.
+    """Explains the lead of each item of `order`, best first, over the next one.
 
-    Features are replaced one after the other by those of the next item, see `ShapleyValues`.
-
-    Args:
-        items: the list.
-        order: items, best first; the lead of each but the last is explained.
-        raw: the items of the request.
-        terms: names of the terms of the score.
+    Features are replaced one after the other by those of the next item, see `ShapleyValues`. `raw`
+    are the items of the request, `terms` the names of the terms of the score.
     """
     pairs = [_pair(items, a, b, len(order) - 1) for a, b in itertools.pairwise(order)]
     requests = [_substituted(items, pair) for pair in pairs]
@@ -262,19 +244,19 @@ def _lead(
         )
         for name, share in zip(pair.names, shares, strict=True)
     ]
-    swaps: dict[str, Swap] = {}
+    swaps: dict[str, Any] = {}
     least = rivals[sets:] + _ROUNDING * np.maximum(1.0, np.abs(rivals[sets:]))
     for change, value, rival in zip(pair.changes, values[sets:, 0], least, strict=True):
         if value > rival and change.feature not in swaps:
-            new = ahead.get(change.feature) if change.donor == pair.ahead else change.value
-            swaps[change.feature] = Swap(change.feature, new)
+            taken = change.donor == pair.ahead
+            swaps[change.feature] = ahead.get(change.feature) if taken else change.value
     return Lead(
         rank=rank,
         lead=float(gap[0]),
         terms=_by_name(names, gap),
         features=sorted(features, key=lambda feature: -abs(feature.share)),
         place=0.0 if items.pointwise else float(gap[0] - shares[:, 0].sum()),
-        swaps=list(swaps.values()),
+        swaps=swaps,
     )
 
 

@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfr_moe.config import RunConfig
+SHARES = ("share of the maximum", "weight of the busiest experts")
+"""The axes whose values are shares, 0 to 1."""
+_GATES = {
+    "entropy of the gate (nats)": "gate_entropy",
+    "weight of the busiest experts": "busiest_share",
+    "dead experts": "dead_experts",
+}
 
 
 @dataclass(frozen=True)
@@ -25,27 +31,6 @@ class Curve:
     values: list[float]
 
 
-@dataclass(frozen=True)
-class LearningCurves:
-    """The history of a run.
-
-    Attributes:
-        best_epoch: the epoch whose weights are used.
-        monitor: the metric that selected it.
-        losses: on training and validation data.
-        metrics: on validation data.
-        shares: HSC and AdvLoss as shares of their maximum, 0 to 1.
-        gates: entropy and `busiest_share` of each gate, and `dead_experts`.
-    """
-
-    best_epoch: int
-    monitor: str
-    losses: list[Curve]
-    metrics: list[Curve]
-    shares: list[Curve]
-    gates: list[Curve]
-
-
 def hsc_maximum(top_k: int) -> float:
     r"""The largest value of HSC (eq. 10): 2 for K >= 2, 1 for K = 1.
 
@@ -61,44 +46,28 @@ def hsc_maximum(top_k: int) -> float:
     return float(min(top_k, 2))
 
 
-def _curve(name: str, history: Sequence[Mapping[str, Any]], over: float = 1.0) -> Curve:
-    points = [
-        (entry["epoch"], entry[name] / over)
-        for entry in history
-        if name in entry and math.isfinite(entry[name])
-    ]
-    return Curve(name, [epoch for epoch, _ in points], [value for _, value in points])
-
-
-def learning_curves(
-    history: Sequence[Mapping[str, Any]], metrics: Mapping[str, Any], config: RunConfig
-) -> LearningCurves:
-    """The curves of a run.
+def learning_curves(history: Sequence[Mapping[str, Any]], top_k: int) -> dict[str, list[Curve]]:
+    """The curves of a run by the title of the axis that they share.
 
     Args:
         history: the content of `history.json`, one entry per epoch.
-        metrics: the content of `metrics.json`.
-        config: the run's settings.
-
-    Returns:
-        The curves; a list is empty where the model has no such quantity.
+        top_k: K of the gate.
     """
     names = list(dict.fromkeys(name for entry in history for name in entry))
-    losses = [n for n in ("loss", "val_loss") if n in names]
+
+    def curve(name: str) -> Curve:
+        points = {e["epoch"]: e[name] for e in history if math.isfinite(e.get(name, math.nan))}
+        if name not in hsc:
+            return Curve(name, list(points), list(points.values()))
+        shares = [value / hsc_maximum(top_k) for value in points.values()]
+        return Curve(name.replace("hsc", "hsc_share", 1), list(points), shares)
+
+    hsc = [name for name in names if name == "hsc" or name.startswith("hsc_")]
     validation = [n for n in names if n.startswith("val_") and not n.endswith("loss")]
-    gates = [n for n in names if n.startswith(("gate_entropy", "busiest_share", "dead_experts"))]
-    shares = []
-    for name in names:
-        if name.startswith("adversarial_share"):
-            shares.append(_curve(name, history))
-        elif name == "hsc" or name.startswith("hsc_"):
-            scaled = _curve(name, history, hsc_maximum(config.gate.top_k))
-            shares.append(Curve(name.replace("hsc", "hsc_share", 1), scaled.epochs, scaled.values))
-    return LearningCurves(
-        best_epoch=int(metrics.get("best_epoch") or 0),
-        monitor=str(metrics.get("monitor", "")),
-        losses=[_curve(name, history) for name in losses],
-        metrics=[_curve(name, history) for name in validation],
-        shares=shares,
-        gates=[_curve(name, history) for name in gates],
-    )
+    groups: dict[str, list[str]] = {
+        "loss": [n for n in ("loss", "val_loss") if n in names],
+        "metric on validation lists": validation,
+        "share of the maximum": [n for n in names if n in hsc or n.startswith("adversarial_share")],
+        **{title: [n for n in names if n.startswith(part)] for title, part in _GATES.items()},
+    }
+    return {title: [curve(name) for name in group] for title, group in groups.items() if group}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 
 from tfr_moe._compat import tf
 from tfr_moe.metrics.per_list import Array, Floats
-from tfr_moe.schema import MASK, PACKED, FeatureSchema
+from tfr_moe.schema import MASK, FeatureSchema
 
 MOST_ITEMS = 12
 
@@ -71,15 +72,9 @@ def extremes(values: Floats, sizes: Array, count: int) -> tuple[list[int], list[
 
 
 def fetch(dataset: tf.data.Dataset, numbers: Iterable[int]) -> Iterator[tuple[int, Any]]:
-    """Fetches single lists of a data set by their index.
+    """Yields lists of a data set by their index, each with the index and as a batch of one.
 
-    Args:
-        dataset: batches of lists; indices count the lists from 0.
-        numbers: indices in any order.
-
-    Yields:
-        Index and list as a batch of one, in the order of the data set, which is read up to the last
-        of them.
+    They come in the order of the data set, which is read up to the last of them.
     """
     wanted = sorted(set(numbers))
     start = 0
@@ -103,24 +98,17 @@ def _cell(value: Any) -> str | float:
 
 
 def _columns(features: Mapping[str, Array], schema: FeatureSchema, scope: Any) -> dict[str, Any]:
-    """Columns by name: [1] for the context, [L] for items; lists of ids are joined to one text."""
+    """Columns by name: [1] for the context, [L] for items; lists of IDs are joined to one text."""
     columns: dict[str, Any] = {}
-    for feature in schema.select(scope, "categorical", "categorical_list"):
-        values = features[feature.name][0]
-        rows = values if scope == "example" else values[np.newaxis]
-        columns[feature.name] = [
-            " ".join(str(_cell(v)) for v in np.atleast_1d(row) if v) for row in rows
-        ]
-    packed = schema.packed and PACKED[scope] in features
-    order = schema.packed_columns(scope)
-    for feature in schema.select(scope, "numeric"):
-        if feature.width > 1:
-            continue
-        if packed:
-            values = features[PACKED[scope]][0][..., order.index(feature.name)]
+    ids = schema.select(scope, "categorical", "categorical_list")
+    numbers = (feature for feature in schema.select(scope, "numeric") if feature.width == 1)
+    for feature in itertools.chain(ids, numbers):
+        tensor, part = schema.stored_at(feature.name)
+        rows = np.atleast_2d(features[tensor][0])[:, part]
+        if feature.kind == "numeric":
+            columns[feature.name] = [_cell(value) for value in rows[:, 0]]
         else:
-            values = features[feature.name][0][..., 0]
-        columns[feature.name] = [_cell(v) for v in np.atleast_1d(values)]
+            columns[feature.name] = [" ".join(str(_cell(v)) for v in row if v) for row in rows]
     return columns
 
 

@@ -104,9 +104,8 @@ def drift(
 
     Example: tfr-moe drift --reference data/monday --current data/tuesday
     """
-    from tfr_moe.analysis.drift import RecordedLists, measure_drift
+    from tfr_moe.analysis.drift import RecordedLists, drift_table, measure_drift
     from tfr_moe.analysis.drift_limits import DriftLimits
-    from tfr_moe.analysis.drift_table import drift_table
     from tfr_moe.evaluation import plain
     from tfr_moe.utils.io import write_json
 
@@ -126,7 +125,7 @@ def drift(
         write_json(json_file, plain(rows))
     if out is not None:
         from tfr_moe.report.drift import render_drift
-        from tfr_moe.report.files import write_page
+        from tfr_moe.report.html import write_page
 
         write_page(render_drift(rows, reference, current, allowed), out)
     if any(row.exceeded for row in rows):

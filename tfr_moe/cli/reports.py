@@ -53,7 +53,7 @@ def tune(
     from tfr_moe.tuning.sweep import tune as run_sweep
 
     trials = run_sweep(data, out, sweep_config, stderr(), workers)
-    failed = sum(trial.status == "failed" for trial in trials)
+    failed = sum(trial.failed for trial in trials)
     _report_sweep(out)
     note(f"wrote {out}: {len(trials)} trials" + (f", {failed} failed" if failed else ""))
 
@@ -151,9 +151,8 @@ def report(
         if path is not None and not path.parent.is_dir():
             raise UserError(f"{name} {path}: there is no folder {path.parent}")
     from tfr_moe.evaluation.evaluate import plain
-    from tfr_moe.report.build import ReportOptions, build_report
-    from tfr_moe.report.files import write_page
-    from tfr_moe.report.html import render_report
+    from tfr_moe.report.build import ReportOptions, build_report, render_report
+    from tfr_moe.report.html import write_page
     from tfr_moe.utils.io import write_json
 
     options = ReportOptions(
@@ -169,7 +168,7 @@ def report(
 
 def _report_sweep(sweep: Path, export: Mapping[str, Path] | None = None) -> None:
     from tfr_moe.report.sweep import write_sweep_report
-    from tfr_moe.tuning.leaderboard import print_table
+    from tfr_moe.tuning.results import print_table
 
     print_table(sweep, Console())
     note(f"wrote {write_sweep_report(sweep, export)}")

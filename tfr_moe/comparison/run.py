@@ -128,8 +128,11 @@ def compare(
             None if budget is None else seconds_of(budget),
         )
         plan.check()
-        for model in plan.models:
-            _check_data(plan, model)
+        for model in set(plan.models) - set(BASELINE_NAMES):
+            try:
+                make_scorer(folder, plan.config(model, plan.rates(model)[-1], seed))
+            except UserError as error:
+                raise UserError(f"{model}: {error}") from error
         claim(out, NOTE_FILE, options, "comparison")
         if folder.path.parent == Path(scratch):
             plan = replace(plan, data=_keep(folder, out / "data"))
@@ -181,36 +184,19 @@ def _check(models: Sequence[str], metric: str, folder: DataFolder) -> None:
     check_columns([metric], folder.schema.position, folder.schema.weight)
 
 
-def _check_data(plan: Plan, model: str) -> None:
-    """Rejects a model that does not fit the data before the others are trained."""
-    if model in BASELINE_NAMES:
-        return
-    config = plan.config(model, plan.rates(model)[-1], plan.seed)
-    try:
-        make_scorer(plan.data, config)
-    except UserError as error:
-        raise UserError(f"{model}: {error}") from error
-
-
 def _leaderboard(plan: Plan, runs: Mapping[str, Sequence[Path]], console: Console) -> Leaderboard:
     results: dict[str, dict[str, list[PerListResult]]] = {}
     with progress_bar(console, "evaluating") as move:
         for split in ("validation", "test"):
             lists = plan.data.num_lists(split) or 0
             count = counted(move, lists * sum(map(len, runs.values())))
-            results[split] = {
-                model: [
-                    evaluate_run(
-                        plan.data,
-                        run,
-                        split,
-                        [plan.metric],
-                        on_batch=count(f"evaluating {model} on {split}"),
-                    )
+            results[split] = {}
+            for model, of_model in runs.items():
+                callbacks = [count(f"evaluating {model} on {split}")]
+                results[split][model] = [
+                    evaluate_run(plan.data, run, split, [plan.metric], callbacks=callbacks)
                     for run in of_model
                 ]
-                for model, of_model in runs.items()
-            }
     finished = {
         model: {str(run.relative_to(plan.out / "runs")): trained(run) for run in of_model}
         for model, of_model in runs.items()
@@ -225,9 +211,8 @@ def _rate(run: Path) -> float | None:
 
 
 def _report(plan: Plan, board: Leaderboard, console: Console) -> None:
-    from tfr_moe.report.build import ReportOptions, build_report
-    from tfr_moe.report.files import write_page
-    from tfr_moe.report.html import render_report
+    from tfr_moe.report.build import ReportOptions, build_report, render_report
+    from tfr_moe.report.html import write_page
 
     runs = {entry.model: plan.out / "runs" / entry.best_run for entry in board.entries}
     others = [*reversed(board.references), *(entry.model for entry in board.entries)]

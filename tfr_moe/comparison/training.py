@@ -158,10 +158,8 @@ def best_rates(plan: Plan, console: Console) -> tuple[dict[str, float | None], l
     """Trains models with their learning rates and one seed.
 
     Every model is trained with the first rate that gives a result, and with the others in turn
-    while the budget has room for that and for a second seed of all models.
-
-    Returns:
-        The best rate of each model by validation, and the runs of the search.
+    while the budget has room for that and for a second seed of all models. Returns the best rate of
+    each model by validation, and the runs of the search.
 
     Raises:
         UserError: if no learning rate of a model gives a result.

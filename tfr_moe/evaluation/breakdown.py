@@ -47,17 +47,8 @@ class CategoryRow:
     significant: tuple[str, ...]
 
 
-class _Differences(NamedTuple):
-    """Differences [C] from the baseline by category, their intervals, and what is significant."""
-
-    means: Floats
-    low: Floats
-    high: Floats
-    significant: Array
-
-
-def _differences(values: Floats, groups: Array, count: int) -> _Differences:
-    """From [n] differences by list, NaN where undefined, and the categories of the lists."""
+def _differences(values: Floats, groups: Array, count: int) -> tuple[Floats, Floats, Floats, Array]:
+    """Means [C] of differences [n] by category, ends of their intervals, what is significant."""
     from scipy import stats  # takes long to load
 
     sizes, means = _means(values, groups, count)
@@ -69,7 +60,7 @@ def _differences(values: Floats, groups: Array, count: int) -> _Differences:
         p_values = 2 * stdtr(freedom, -np.abs(means) / errors)
     p_values = np.where(np.isnan(p_values), 1.0, p_values)
     significant = stats.false_discovery_control(p_values) < 1 - CONFIDENCE
-    return _Differences(means, means - half_widths, means + half_widths, significant)
+    return means, means - half_widths, means + half_widths, significant
 
 
 def _means(values: Floats, groups: Array, count: int) -> tuple[Array, Floats]:
@@ -123,11 +114,12 @@ def per_category(
             positives=int(positives[i]),
             evaluated=int(evaluated[i]),
             means={model: float(of_model[i]) for model, of_model in means.items()},
-            differences={model: float(of.means[i]) for model, of in differences.items()},
+            differences={model: float(means[i]) for model, (means, *_) in differences.items()},
             intervals={
-                model: (float(of.low[i]), float(of.high[i])) for model, of in differences.items()
+                model: (float(low[i]), float(high[i]))
+                for model, (_, low, high, _) in differences.items()
             },
-            significant=tuple(model for model, of in differences.items() if of.significant[i]),
+            significant=tuple(model for model, (*_, sure) in differences.items() if sure[i]),
         )
         for i in np.argsort(-lists, kind="stable")
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,11 +27,10 @@ from tfr_moe.evaluation.results import (
     PerListResult,
     Policy,
     Summary,
-    evaluate_lists,
     evaluate_tasks,
     summarize,
 )
-from tfr_moe.evaluation.scoring import score_dataset, score_tasks
+from tfr_moe.evaluation.scoring import score_tasks
 from tfr_moe.evaluation.significance import Comparison, compare
 from tfr_moe.metrics.naming import DEFAULT_NAMES, check_columns
 from tfr_moe.metrics.per_list import ListBatch, resolve
@@ -106,7 +105,7 @@ def evaluate_run(
     batch_size: int = 128,
     tasks: Sequence[str] = (),
     combined: bool = False,
-    on_batch: Callable[[str, ListBatch], None] | None = None,
+    callbacks: Sequence[Callable[[str, ListBatch], None]] = (),
     dataset: tf.data.Dataset | None = None,
     scorer: Callable[..., Any] | None = None,
 ) -> PerListResult:
@@ -121,7 +120,7 @@ def evaluate_run(
         tasks: labels to evaluate, each with metrics `<task>_<metric>`: a multi-task run by its
             score of that task, any other by its single score. Default: the tasks of the run.
         combined: whether a multi-task run is evaluated by its combined score only.
-        on_batch: called with each scored batch and its task, or "" without tasks.
+        callbacks: called with each scored batch's task, or "" without tasks, and the batch.
         dataset: the split as `evaluation_dataset` makes it; saves making it for every run.
         scorer: the function of the run if it is traced already, see `inference_function`.
 
@@ -142,17 +141,19 @@ def evaluate_run(
     if dataset is None:
         dataset = evaluation_dataset(data, split, batch_size, tasks)
     scorer = scorer or scorer_of(loaded)
+    outputs: dict[str, str | None] = dict.fromkeys(tasks or ("",))
+    if of_run and tasks:
+        outputs = {task: SCORES if combined else f"{SCORES}_{task}" for task in tasks}
+
+    def watched() -> Iterator[dict[str, ListBatch]]:
+        for by_task in score_tasks(scorer, dataset, loaded.schema, outputs):
+            for task, batch in by_task.items():
+                for callback in callbacks:
+                    callback(task, batch)
+            yield by_task
+
     with file_errors(f"data {data.path}"):
-        if not tasks:
-            batches = score_dataset(scorer, dataset, loaded.schema)
-            of_one = ({"": batch} for batch in batches)
-            watched = (batch[""] for batch in _with_callback(of_one, on_batch))
-            return evaluate_lists(watched, metrics)
-        outputs: dict[str, str | None] = dict.fromkeys(tasks)
-        if of_run:
-            outputs = {task: SCORES if combined else f"{SCORES}_{task}" for task in tasks}
-        by_task = score_tasks(scorer, dataset, loaded.schema, outputs)
-        return evaluate_tasks(_with_callback(by_task, on_batch), tasks, metrics)
+        return evaluate_tasks(watched(), list(outputs), metrics)
 
 
 def evaluation_dataset(
@@ -162,31 +163,12 @@ def evaluation_dataset(
     return dataset_builder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
 
 
-def _with_callback(
-    batches: Iterable[dict[str, ListBatch]],
-    on_batch: Callable[[str, ListBatch], None] | None,
-) -> Iterator[dict[str, ListBatch]]:
-    for by_task in batches:
-        if on_batch is not None:
-            for task, batch in by_task.items():
-                on_batch(task, batch)
-        yield by_task
-
-
 def _count_order(order: OrderSums, counted: str, task: str, batch: ListBatch) -> None:
     if task != counted:
         return
     lengths = batch.mask.sum(axis=1)
     row_splits = np.concatenate([[0], np.cumsum(lengths)])
     order.add(batch.labels[batch.mask] > 0, row_splits)
-
-
-def _all_of(*callbacks: Callable[[str, ListBatch], None]) -> Callable[[str, ListBatch], None]:
-    def on_batch(task: str, batch: ListBatch) -> None:
-        for callback in callbacks:
-            callback(task, batch)
-
-    return on_batch
 
 
 def counted(
@@ -199,21 +181,21 @@ def counted(
         total: number of lists of all evaluations; 0 if it is not known.
 
     Returns:
-        A function from the text of an evaluation to its `on_batch`.
+        A function from the text of an evaluation to its callback.
     """
     done = 0
 
     def count(stage: str) -> Callable[[str, ListBatch], None]:
         counted_task: str | None = None  # the first one of several
 
-        def on_batch(task: str, batch: ListBatch) -> None:
+        def callback(task: str, batch: ListBatch) -> None:
             nonlocal done, counted_task
             counted_task = counted_task or task
             if task == counted_task:
                 done += len(batch.list_ids)
                 move(done, total or None, stage)
 
-        return on_batch
+        return callback
 
     return count
 
@@ -275,13 +257,14 @@ def evaluate_runs(
     with progress_bar(console, "evaluating") as move:
         count = counted(move, (folder.num_lists(split) or 0) * passes)
         for name, run in named.items():
-            watch = count(f"evaluating {name}")
-            both = watch
-            if order is not None and not results:
-                both = _all_of(watch, partial(_count_order, order, labels[0] if labels else ""))
-            results[name] = evaluate_each(run, on_batch=both)
-            if tasks[name]:
-                results[f"{name} (combined)"] = evaluate_each(run, combined=True, on_batch=watch)
+            for combined in (False, True)[: 1 + bool(tasks[name])]:
+                callbacks = [count(f"evaluating {name}")]
+                if order is not None and not results:
+                    first_label = labels[0] if labels else ""
+                    callbacks.append(partial(_count_order, order, first_label))
+                results[f"{name} (combined)" if combined else name] = evaluate_each(
+                    run, combined=combined, callbacks=callbacks
+                )
     if order is not None and (leak := order.warning()):
         console.print(f"warning: split {split}: {leak}", soft_wrap=True, highlight=False)
     base = next((name for name, run in named.items() if run == baseline), None)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
 
 from tfr_moe.errors import UserError
 
@@ -129,14 +130,6 @@ def _solve(rates: Floats, shown: NDArray[np.bool_]) -> Floats:
     design[-1, 0] = 1.0  # log p_1 = 0
     target = np.append(weights * np.log(here / there), 0.0)
     solution = np.exp(np.linalg.lstsq(design, target, rcond=None)[0])
-    reachable = _connected(sums)
-    return np.where(reachable, solution, np.nan)
-
-
-def _connected(sums: Floats) -> NDArray[np.bool_]:
-    """The positions that a chain of comparisons links with the first."""
-    links = (sums > 0) & (sums.T > 0)
-    reached = np.arange(len(sums)) == 0
-    for _ in range(len(sums)):
-        reached |= links[reached].any(axis=0)
-    return reached
+    # Only positions that a chain of comparisons links with the first are comparable.
+    part = connected_components((sums > 0) & (sums.T > 0), directed=False)[1]
+    return np.where(part == part[0], solution, np.nan)

@@ -63,9 +63,9 @@ class Leaderboard:
         metric: the metric of all numbers.
         split: the evaluated split.
         entries: the models.
-        tree: the best tree or linear ranker by validation; None without one.
-        tower: the best single tower by validation; None without one.
-        baseline: the model that the others are compared with, in place of these two.
+        references: the models that the others are compared with, and what they are: the baseline,
+            or the best tree (or linear ranker) and the best single tower by validation.
+        baseline: the baseline; None for the best tree and tower.
         ship: the first model.
         headline: who wins, if anyone does, in a few words.
         verdict: sentences that say what won, what is not significant, and what to ship.
@@ -74,17 +74,11 @@ class Leaderboard:
     metric: str
     split: str
     entries: list[Entry]
-    tree: str | None
-    tower: str | None
+    references: dict[str, str]
     baseline: str | None
     ship: str
     headline: str
     verdict: str
-
-    @property
-    def references(self) -> dict[str, str]:
-        """The models that the others are compared with, and what they are."""
-        return references(self.tree, self.tower, self.baseline)
 
     def table(self, width: int | None = None) -> Table:
         """The leaderboard for a terminal of `width` columns."""
@@ -110,14 +104,6 @@ class Leaderboard:
             caption=f"{_seeds(entries[0])}; differences with 95 % intervals, * significant.",
             hint="in leaderboard.json",
         )
-
-
-def references(tree: str | None, tower: str | None, baseline: str | None) -> dict[str, str]:
-    """Names of the models that the others are compared with, and what they are."""
-    if baseline is not None:
-        return {baseline: "the baseline"}
-    named = ((tree, "the best tree"), (tower, "the best single tower"))
-    return {name: what for name, what in named if name is not None}
 
 
 def _seeds(entry: Entry) -> str:
@@ -179,16 +165,19 @@ def make_leaderboard(
     """
     values = {model: [_mean(r, metric) for r in results] for model, results in validation.items()}
     ranked = sorted(values, key=lambda model: -float(np.mean(values[model])))
-    tree = tower = None
-    if baseline is None:
-        tree = next((model for model in ranked if model in BASELINE_NAMES), None)
-        tower = next((model for model in ranked if model in TOWERS), None)
+    kinds = {"the best tree": BASELINE_NAMES, "the best single tower": TOWERS}
+    references = {
+        model: kind
+        for kind, names in kinds.items()
+        for model in [model for model in ranked if model in names][:1]
+    }
+    if baseline is not None:
+        references = {baseline: "the baseline"}
     entries = []
     for model in ranked:
-        others = dict.fromkeys([*references(tree, tower, baseline), *ranked[:2]])
+        others = dict.fromkeys([*references, *ranked[:2]])
         runs = trained[model]
         mean, _, low, high = t_interval(aligned_values(test[model], metric).mean(axis=0))
-        known = next(iter(runs.values()))
         entries.append(
             Entry(
                 model=model,
@@ -204,12 +193,11 @@ def make_leaderboard(
                     o: compare(test[model], test[o], metric) for o in others if o != model
                 },
                 seconds=float(np.mean([run.get("seconds", math.nan) for run in runs.values()])),
-                parameters=known.get("parameters"),
+                parameters=next(iter(runs.values())).get("parameters"),
             )
         )
-    named = references(tree, tower, baseline)
-    headline, verdict = _verdict(metric, split, entries, named)
-    return Leaderboard(metric, split, entries, tree, tower, baseline, ranked[0], headline, verdict)
+    headline, verdict = _verdict(metric, split, entries, references)
+    return Leaderboard(metric, split, entries, references, baseline, ranked[0], headline, verdict)
 
 
 def _mean(result: PerListResult, metric: str) -> float:

@@ -163,7 +163,23 @@ def summarize(result: PerListResult, policy: Policy = "skip") -> dict[str, Summa
     return summaries
 
 
-def _check_unique(list_ids: Array) -> None:
+def _of_batch(batch: ListBatch, metrics: Sequence[PerListMetric]) -> PerListResult:
+    batch.check()
+    return PerListResult(
+        list_ids=batch.list_ids.astype(object),
+        values={metric.name: metric(batch) for metric in metrics},
+        nothing_relevant={metric.name: metric.nothing_relevant(batch) for metric in metrics},
+        num_items=batch.mask.sum(axis=1),
+        num_relevant=(batch.mask & (batch.labels > 0)).sum(axis=1),
+        categories=None if batch.categories is None else batch.categories.astype(object),
+    )
+
+
+def _joined(parts: Sequence[PerListResult]) -> PerListResult:
+    """The results of batches as one."""
+    if not parts:
+        raise UserError("there are no lists to evaluate")
+    list_ids = np.concatenate([part.list_ids for part in parts])
     ids, counts = np.unique(list_ids, return_counts=True)
     repeated = ids[(counts > 1) & (ids != "")]
     if len(repeated):
@@ -171,50 +187,18 @@ def _check_unique(list_ids: Array) -> None:
             f"list {str(repeated[0])!r} occurs more than once ({len(repeated)} such lists); "
             "every list must be scored once"
         )
-
-
-class _Collector:
-    """Collects the metrics of lists, batch by batch."""
-
-    def __init__(self, metrics: Sequence[str | PerListMetric]):
-        self._metrics = [resolve(m) if isinstance(m, str) else m for m in metrics]
-        self._columns: dict[str, list[Array]] = {
-            "id": [],
-            "items": [],
-            "relevant": [],
-            "category": [],
-        }
-        self._values: dict[str, list[Array]] = {m.name: [] for m in self._metrics}
-        self._nothing: dict[str, list[Array]] = {m.name: [] for m in self._metrics}
-
-    def add(self, batch: ListBatch) -> None:
-        """Computes the metrics of a batch."""
-        batch.check()
-        columns = self._columns
-        columns["id"].append(batch.list_ids.astype(object))
-        columns["items"].append(batch.mask.sum(axis=1))
-        columns["relevant"].append((batch.mask & (batch.labels > 0)).sum(axis=1))
-        if batch.categories is not None:
-            columns["category"].append(batch.categories.astype(object))
-        for metric in self._metrics:
-            self._values[metric.name].append(metric(batch))
-            self._nothing[metric.name].append(metric.nothing_relevant(batch))
-
-    def result(self) -> PerListResult:
-        """The metrics of all lists."""
-        columns = self._columns
-        if not columns["id"]:
-            raise UserError("there are no lists to evaluate")
-        list_ids = np.concatenate(columns["id"])
-        _check_unique(list_ids)
-        return PerListResult(
-            list_ids=list_ids,
-            values={name: np.concatenate(parts) for name, parts in self._values.items()},
-            nothing_relevant={name: np.concatenate(parts) for name, parts in self._nothing.items()},
-            num_items=np.concatenate(columns["items"]),
-            num_relevant=np.concatenate(columns["relevant"]),
-            categories=np.concatenate(columns["category"]) if columns["category"] else None,
-        )
+    names, categories = parts[0].values, [part.categories for part in parts]
+    known = [of_part for of_part in categories if of_part is not None]
+    return PerListResult(
+        list_ids=list_ids,
+        values={n: np.concatenate([part.values[n] for part in parts]) for n in names},
+        nothing_relevant={
+            n: np.concatenate([part.nothing_relevant[n] for part in parts]) for n in names
+        },
+        num_items=np.concatenate([part.num_items for part in parts]),
+        num_relevant=np.concatenate([part.num_relevant for part in parts]),
+        categories=np.concatenate(known) if known else None,
+    )
 
 
 def evaluate_lists(
@@ -230,23 +214,20 @@ def evaluate_lists(
         UserError: for an unknown metric, an invalid batch, a repeated list, or no lists. Lists
             without an ID (the empty string) are allowed.
     """
-    collector = _Collector(metrics)
-    for batch in batches:
-        collector.add(batch)
-    return collector.result()
+    return evaluate_tasks(({"": batch} for batch in batches), [""], metrics)
 
 
 def evaluate_tasks(
     batches: Iterable[Mapping[str, ListBatch]],
     tasks: Sequence[str],
-    metrics: Sequence[str] = DEFAULT_NAMES,
+    metrics: Sequence[str | PerListMetric] = DEFAULT_NAMES,
 ) -> PerListResult:
     """Computes the metrics of several labels of the same lists.
 
     Args:
         batches: task -> the same lists with its scores and labels, as `score_tasks` yields.
-        tasks: names of the tasks.
-        metrics: names of the metrics of every task.
+        tasks: names of the tasks; [""] for a single label.
+        metrics: the metrics of every task.
 
     Returns:
         One result with the metrics `<task>_<metric>`; `num_relevant` counts by the first task's
@@ -255,16 +236,16 @@ def evaluate_tasks(
     Raises:
         UserError: as `evaluate_lists`.
     """
-    collectors = {task: _Collector(metrics) for task in tasks}
+    resolved = [resolve(metric) if isinstance(metric, str) else metric for metric in metrics]
+    parts: dict[str, list[PerListResult]] = {task: [] for task in tasks}
     for batch in batches:
-        for task, collector in collectors.items():
-            collector.add(batch[task])
-    results = {task: collector.result() for task, collector in collectors.items()}
-    first = results[tasks[0]]
+        for task, of_task in parts.items():
+            of_task.append(_of_batch(batch[task], resolved))
+    results = {f"{task}_" if task else "": _joined(of_task) for task, of_task in parts.items()}
     return dataclasses.replace(
-        first,
-        values={f"{t}_{m}": v for t, found in results.items() for m, v in found.values.items()},
+        next(iter(results.values())),
+        values={t + m: v for t, result in results.items() for m, v in result.values.items()},
         nothing_relevant={
-            f"{t}_{m}": v for t, found in results.items() for m, v in found.nothing_relevant.items()
+            t + m: v for t, result in results.items() for m, v in result.nothing_relevant.items()
         },
     )

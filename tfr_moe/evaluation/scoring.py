@@ -20,18 +20,6 @@ def strings(tensor: Any) -> Array:
     return np.array([value.decode("utf-8", errors="replace") for value in values], dtype=object)
 
 
-def _interned(names: Array) -> Array:
-    """Interns names, so that each distinct one is in memory once."""
-    return np.array([sys.intern(name) for name in names], dtype=object)
-
-
-def _check_extras(extras: Any, schema: FeatureSchema) -> None:
-    for name in (schema.list_id, schema.position, schema.weight):
-        if name and name not in extras:
-            present = ", ".join(map(str, extras)) or "nothing"
-            raise UserError(f"extras have no {name!r} of the schema. Received: {present}")
-
-
 def score_dataset(
     model: Callable[..., Any], dataset: tf.data.Dataset, schema: FeatureSchema
 ) -> Iterator[ListBatch]:
@@ -53,8 +41,7 @@ def score_dataset(
     Raises:
         UserError: if the extras have no list ID, position or weight of the schema.
     """
-    for features, labels, extras, scores in _scored(model, dataset, schema):
-        yield list_batch(features, labels, extras, scores, schema)
+    return (by_task[""] for by_task in score_tasks(model, dataset, schema, {"": None}))
 
 
 def score_tasks(
@@ -70,15 +57,30 @@ def score_tasks(
             them.
         dataset: as for `score_dataset`, with the labels as a dict of [B, L].
         schema: see `score_dataset`.
-        outputs: label -> name of the model's output for it; None for a model with one output.
+        outputs: label, or "" for labels that are no dict -> name of the model's output for it; None
+            for a model with one output.
 
     Yields:
         For each element a `ListBatch` for each label.
+
+    Raises:
+        UserError: as `score_dataset`.
     """
-    for features, labels, extras, scores in _scored(model, dataset, schema):
+    features_spec, _, extras_spec = dataset.element_spec
+    for name in (schema.list_id, schema.position, schema.weight):
+        if name and name not in extras_spec:
+            present = ", ".join(map(str, extras_spec)) or "nothing"
+            raise UserError(f"extras have no {name!r} of the schema. Received: {present}")
+    infer = inference_function(model, features_spec)
+    for features, labels, extras in dataset:
+        scores = infer(features)
         yield {
             task: list_batch(
-                features, labels[task], extras, scores if name is None else scores[name], schema
+                features,
+                labels[task] if task else labels,
+                extras,
+                scores if name is None else scores[name],
+                schema,
             )
             for task, name in outputs.items()
         }
@@ -107,19 +109,6 @@ def inference_function(model: Callable[..., Any], features_spec: Any) -> Callabl
     return graph.get_concrete_function()
 
 
-def _scored(
-    model: Callable[..., Any], dataset: tf.data.Dataset, schema: FeatureSchema
-) -> Iterator[tuple[Any, Any, Any, Any]]:
-    """Yields the elements of the data set with the outputs of the model."""
-    features_spec, _, extras_spec = dataset.element_spec
-    _check_extras(extras_spec, schema)
-
-    infer = inference_function(model, features_spec)
-
-    for features, labels, extras in dataset:
-        yield features, labels, extras, infer(features)
-
-
 def list_batch(
     features: Any, labels: Any, extras: Any, scores: Any, schema: FeatureSchema
 ) -> ListBatch:
@@ -132,6 +121,9 @@ def list_batch(
         mask=features[MASK].numpy(),
         list_ids=strings(extras[schema.list_id]),
         positions=extras[schema.position].numpy().reshape(shape) if schema.position else None,
-        categories=_interned(strings(features[parent])) if parent else None,
+        # Interned, so that each distinct name is in memory once.
+        categories=np.array([sys.intern(name) for name in strings(features[parent])], object)
+        if parent
+        else None,
         weights=extras[schema.weight].numpy().reshape(shape) if schema.weight else None,
     )

@@ -262,14 +262,11 @@ def compare(
         float(side.mean()) if evaluated else float("nan") for side in (values_a, values_b)
     )
     return Comparison(
-        metric=metric,
-        mean_a=mean_a,
-        mean_b=mean_b,
-        difference=mean_a - mean_b,
-        low=interval.low,
-        high=interval.high,
-        p_value=interval.p_value,
-        includes_seeds=interval.includes_seeds,
+        metric,
+        mean_a,
+        mean_b,
+        mean_a - mean_b,
+        *interval,
         runs_a=len(runs_a),
         runs_b=len(runs_b),
         evaluated=evaluated,

@@ -12,27 +12,14 @@ from tfr_moe.evaluation.breakdown import CategoryRow
 from tfr_moe.evaluation.evaluate import EvaluationReport
 from tfr_moe.evaluation.results import CONFIDENCE
 from tfr_moe.utils.console import Column, fitted_table
+from tfr_moe.utils.formats import DASH, number, p_value
 
 _INTERVAL = f"{CONFIDENCE:.0%} interval"
 _POLICY = {"skip": "are skipped", "zero": "count 0", "one": "count 1"}
 
 
-def _number(value: float, sign: bool = False) -> str:
-    if math.isnan(value):
-        return "-"
-    return f"{value:+.4f}" if sign else f"{value:.4f}"
-
-
 def _interval(low: float, high: float, sign: bool = False) -> str:
-    if math.isnan(low):
-        return "-"
-    return f"[{_number(low, sign)}, {_number(high, sign)}]"
-
-
-def _p_value(value: float) -> str:
-    if math.isnan(value):
-        return "-"
-    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+    return DASH if math.isnan(low) else f"[{number(low, sign)}, {number(high, sign)}]"
 
 
 def _range(report: EvaluationReport) -> str:
@@ -51,7 +38,7 @@ def overall_table(report: EvaluationReport, width: int | None = None) -> Table:
         [
             Column("metric", [metric for metric, _, _ in rows], numeric=False),
             Column("model", [model for _, model, _ in rows], numeric=False),
-            Column("mean", [_number(s.mean) for *_, s in rows]),
+            Column("mean", [number(s.mean) for *_, s in rows]),
             Column(_INTERVAL, [_interval(s.low, s.high) for *_, s in rows]),
             Column("evaluated", [f"{s.evaluated:,}" for *_, s in rows]),
             Column("skipped", [f"{s.skipped:,}" for *_, s in rows]),
@@ -72,9 +59,9 @@ def comparison_table(report: EvaluationReport, width: int | None = None) -> Tabl
         [
             Column("metric", [metric for metric, _, _ in rows], numeric=False),
             Column("model", [model for _, model, _ in rows], numeric=False),
-            Column("difference", [_number(c.difference, sign=True) for *_, c in rows]),
+            Column("difference", [number(c.difference, sign=True) for *_, c in rows]),
             Column(_INTERVAL, [_interval(c.low, c.high, sign=True) for *_, c in rows]),
-            Column("p", [_p_value(c.p_value) for *_, c in rows]),
+            Column("p", [p_value(c.p_value) for *_, c in rows]),
             Column("lists", [f"{c.evaluated:,}" for *_, c in rows]),
         ],
         always=3,
@@ -86,10 +73,10 @@ def comparison_table(report: EvaluationReport, width: int | None = None) -> Tabl
 
 
 def _mean_cell(row: CategoryRow, model: str) -> str:
-    mean = _number(row.means[model])
+    mean = number(row.means[model])
     if model not in row.differences:
         return mean
-    return f"{mean} ({_number(row.differences[model], sign=True)})"
+    return f"{mean} ({number(row.differences[model], sign=True)})"
 
 
 def category_table(report: EvaluationReport, max_rows: int = 20, width: int | None = None) -> Table:

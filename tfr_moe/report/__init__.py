@@ -1,8 +1,8 @@
 """HTML reports on runs, comparisons of runs and sweeps.
 
-`build` evaluates runs and collects the content of a report, defined in `model`; `html` renders it
-from the templates, with `charts` and `figures`; `files` writes them. `sweep` renders the page of a
-sweep, with `sweep_figures`. `sections` makes a page of any findings with charts and heat maps.
+`build` evaluates runs and collects and renders the content of a report, `run_part` that of one run,
+`findings` its sentences. `sweep`, `drift` and `query_explanation` have the other pages. `html` is
+the engine: it renders templates, with `charts` and `figures`, and makes a page of any findings.
 """
 
 from tfr_moe.utils.lazy import lazy_names
@@ -12,10 +12,8 @@ __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "charts": ["Chart", "Line", "chart"],
-        "figures": ["Cell", "HeatMap", "label"],
-        "files": ["write_figure", "write_page"],
-        "formats": ["percent"],
-        "sections": ["Section", "render_sections"],
+        "figures": ["Cell", "HeatMap", "label", "percent"],
+        "html": ["Section", "render_sections", "write_figure", "write_page"],
         "sweep": ["write_sweep_report"],
     },
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,14 @@ from rich.console import Console
 from tfr_moe.analysis.calibration import CalibrationCounter
 from tfr_moe.analysis.importance import feature_importance
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.evaluation.breakdown import categories_of, per_category, training_sizes
+from tfr_moe.evaluation.breakdown import (
+    CategoryRow,
+    categories_of,
+    per_category,
+    training_sizes,
+)
 from tfr_moe.evaluation.evaluate import (
+    EvaluationReport,
     check_schema,
     compare_results,
     counted,
@@ -32,9 +40,78 @@ from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.evaluation.significance import aligned_values
 from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.metrics.per_list import ListBatch, resolve
-from tfr_moe.report.model import DataPart, Report, RunPart
-from tfr_moe.report.run_part import EvaluatedRuns, Opened, ReportOptions, run_part
+from tfr_moe.report import findings
+from tfr_moe.report.html import render
+from tfr_moe.report.run_part import EvaluatedRuns, Opened, ReportOptions, RunPart, run_part
 from tfr_moe.utils.console import progress_bar
+
+
+@dataclass(frozen=True)
+class DataPart:
+    """The data set.
+
+    Attributes:
+        path: its folder.
+        source: input of `tfr-moe build`; None if the folder was made otherwise.
+        period: the time of the evaluated lists; None if it is not known.
+        splits: per split the counts of the manifest: lists, items, positives.
+        features: number of features by kind.
+        labels: label names, the primary one first.
+        hierarchy: names of the columns of top and sub-category; None without a hierarchy.
+        categories: number of top and of sub-categories in the training split.
+        notes: caveats of the data set by name, such as negative sampling.
+        warnings: of `tfr-moe build`.
+    """
+
+    path: str
+    source: str | None
+    period: str | None
+    splits: dict[str, dict[str, int]]
+    features: dict[str, int]
+    labels: tuple[str, ...]
+    hierarchy: tuple[str, str] | None
+    categories: tuple[int, int]
+    notes: dict[str, Any]
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Content of a report on one or more runs.
+
+    Attributes:
+        command: command line that made the report.
+        made: date and time, ISO 8601 in UTC.
+        split: the evaluated split.
+        metric: metric of the category tables and of example lists.
+        data: the data set.
+        evaluation: means, intervals, comparisons, and the table of top categories.
+        sub_categories: table of sub-categories; empty without a hierarchy.
+        runs: the runs, the baseline first.
+        leaderboard: of a comparison that the runs are the best of, or of the runs as given, those
+            aggregated that differ in their seed only.
+        subject: the run that categories, gate and lists are shown of: the best one, or if that is
+            the baseline, the best other one.
+        list_counts: number of lists that the subject ranks `better` and `worse` than the baseline,
+            and `equal`; empty without a baseline.
+    """
+
+    command: str
+    made: str
+    split: str
+    metric: str
+    data: DataPart
+    evaluation: EvaluationReport
+    sub_categories: list[CategoryRow]
+    runs: list[RunPart]
+    leaderboard: Leaderboard
+    subject: str
+    list_counts: dict[str, int]
+
+    @property
+    def of_subject(self) -> RunPart:
+        """The part of `subject`."""
+        return next(run for run in self.runs if run.name == self.subject)
 
 
 def build_report(
@@ -82,14 +159,14 @@ def build_report(
     with progress_bar(console, "evaluating") as move:
         count = counted(move, (folder.num_lists(options.split) or 0) * len(opened))
         for name, run in opened.items():
-            watch = _watching(count(f"evaluating {name}"), counters[name], task_of(metric, tasks))
+            calibrate = functools.partial(_calibrate, counters[name], task_of(metric, tasks))
             results[name] = evaluate_run(
                 folder,
                 run,
                 options.split,
                 metrics,
                 tasks=tasks,
-                on_batch=watch,
+                callbacks=[count(f"evaluating {name}"), calibrate],
                 dataset=dataset,
                 scorer=scorers[name],
             )
@@ -132,6 +209,11 @@ def build_report(
     )
 
 
+def render_report(report: Report, export: Mapping[str, Path] | None = None) -> str:
+    """Renders a report on runs; see `tfr_moe.report.html.render` for `export`."""
+    return render("report.html", export, report=report, findings=findings)
+
+
 def _with_importance(
     folder: DataFolder, run: Opened, part: RunPart, options: ReportOptions, console: Console
 ) -> RunPart:
@@ -153,15 +235,9 @@ def _list_counts(evaluated: EvaluatedRuns, subject: str) -> dict[str, int]:
     }
 
 
-def _watching(
-    move: Callable[[str, ListBatch], None], counter: CalibrationCounter, watched: str
-) -> Callable[[str, ListBatch], None]:
-    def on_batch(task: str, batch: ListBatch) -> None:
-        move(task, batch)
-        if task == watched:
-            counter.add(batch)
-
-    return on_batch
+def _calibrate(counter: CalibrationCounter, counted: str, task: str, batch: ListBatch) -> None:
+    if task == counted:
+        counter.add(batch)
 
 
 def _subject(board: Leaderboard, evaluated: EvaluatedRuns) -> str:

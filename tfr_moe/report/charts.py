@@ -54,16 +54,10 @@ class Line(NamedTuple):
 
 
 class Series(NamedTuple):
-    """A line as it is drawn.
+    """A line as it is drawn: numbers of its classes in the style sheet, and paths.
 
-    Attributes:
-        name: in the legend, or "".
-        colour: class of the style sheet, 1 to 5.
-        dash: class of the style sheet, 0 to 2.
-        path: joined points, and bars of intervals.
-        area: band of the intervals.
-        marks: the points.
-        sample: the mark of the legend.
+    `path` joins the points and has the bars of intervals, `area` is their band, `marks` are the
+    points, and `sample` is the mark of the legend.
     """
 
     name: str
@@ -82,7 +76,7 @@ class Chart(NamedTuple):
         finding: what is to be seen, for who cannot see it.
         x_title: quantity and unit.
         y_title: quantity and unit.
-        x_ticks: coordinate and number of each tick.
+        x_ticks: coordinate and text of each tick.
         y_ticks: the same.
         left: coordinate of the left side of the drawing area.
         series: the lines.

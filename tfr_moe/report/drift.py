@@ -8,8 +8,8 @@ from pathlib import Path
 from tfr_moe.analysis.drift import ALL, DriftRow
 from tfr_moe.analysis.drift_limits import DriftLimits
 from tfr_moe.report.figures import Cell, HeatMap, label
-from tfr_moe.report.formats import DASH, command, count, percent
-from tfr_moe.report.sections import Section, render_sections
+from tfr_moe.report.html import Section, render_sections
+from tfr_moe.utils.formats import DASH, command, count, percent
 
 _MEASURES = {
     "psi": "PSI",

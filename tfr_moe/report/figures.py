@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tfr_moe.analysis.calibration import Calibration
-from tfr_moe.analysis.learning_curves import Curve
+from tfr_moe.analysis.learning_curves import SHARES, Curve
 from tfr_moe.report.charts import Chart, Line, chart
-from tfr_moe.report.formats import percent
+from tfr_moe.utils.formats import percent
 
 MAX_LABEL = 40
 
@@ -89,11 +89,9 @@ def attention(run: str, name: str, attention_map: Mapping[str, Any]) -> HeatMap:
     return HeatMap(caption, [(n, "") for n in labels], labels, cells, "from ↓ to →")
 
 
-def curves(
-    run: str, series: Sequence[Curve], title: str, best_epoch: int, share: bool = False
-) -> Chart:
-    """Quantities by epoch, the best epoch marked; a share is drawn from 0 % to 100 %."""
-    factor, unit, whole = (100.0, " %", (0.0, 100.0)) if share else (1.0, "", ())
+def curves(run: str, series: Sequence[Curve], title: str, best_epoch: int) -> Chart:
+    """Quantities by epoch, the best epoch marked; shares are drawn from 0 % to 100 %."""
+    factor, unit, whole = (100.0, " %", (0.0, 100.0)) if title in SHARES else (1.0, "", ())
     lines = [
         Line(label(curve.name), curve.epochs, [factor * value for value in curve.values])
         for curve in series

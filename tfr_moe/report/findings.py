@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tfr_moe.analysis.learning_curves import Curve, LearningCurves
 from tfr_moe.config import MULTITASK_NAMES
 from tfr_moe.evaluation.breakdown import CategoryRow
 from tfr_moe.evaluation.leaderboard import Leaderboard, difference_text, excludes_zero
 from tfr_moe.evaluation.significance import seed_interval
 from tfr_moe.report.figures import HeatMap
-from tfr_moe.report.formats import DASH, command, count, duration, percent, short
 from tfr_moe.report.gate_view import gate_change
-from tfr_moe.report.model import Report, RunPart
+from tfr_moe.report.run_part import RunPart
 from tfr_moe.scorers.gate_maps import GateReport
+from tfr_moe.utils.formats import DASH, command, count, duration, percent, short
+
+if TYPE_CHECKING:
+    from tfr_moe.report.build import Report
 
 _ALIKE = 0.95  # cosine of gates that differ in nothing that matters
 _MANY = 100  # times as many lists as there are
@@ -312,28 +314,9 @@ def method(report: Report) -> str:
     )
 
 
-def panels(curves: LearningCurves) -> list[tuple[list[Curve], str, bool]]:
-    """Curves that share an axis, its title, and whether it is of shares."""
-    gates = {
-        "entropy of the gate (nats)": "gate_entropy",
-        "weight of the busiest experts": "busiest_share",
-        "dead experts": "dead_experts",
-    }
-    found = [
-        (curves.losses, "loss", False),
-        (curves.metrics, "metric on validation lists", False),
-        (curves.shares, "share of the maximum", True),
-        *(
-            ([c for c in curves.gates if c.name.startswith(name)], title, name == "busiest_share")
-            for title, name in gates.items()
-        ),
-    ]
-    return [panel for panel in found if panel[0]]
-
-
 def training(run: RunPart) -> str:
     """How a run trained."""
-    if run.curves is None:
+    if not run.curves:
         iterations = f"best iteration {run.best_epoch} of {run.epochs}" if run.epochs else "trained"
         return f"{run.model}, {iterations}, not by epochs."
     last = run.best_epoch == run.epochs

@@ -11,8 +11,8 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.optimize import linear_sum_assignment
 
 from tfr_moe.report.figures import Cell, HeatMap, label
-from tfr_moe.report.formats import percent
 from tfr_moe.scorers.gate_maps import CategoryGate, GateReport
+from tfr_moe.utils.formats import percent
 
 MAX_CATEGORIES = 60
 _LEAST_SHARE = 0.1  # of an expert's weight, for a category that is named

@@ -1,23 +1,136 @@
-"""HTML pages from Jinja templates; a page is one file of plain HTML and needs no network.
+"""HTML pages from Jinja templates, and figures as files; each is written whole or not at all.
 
-Templates are in `templates/`: `report.html` for runs, `sweep.html` for a sweep, both extend
-`base.html`.
+A page is one file of plain HTML and needs no network. Its templates, in `templates/`, extend
+`base.html`: `report.html` for runs, `sweep.html`, `explain.html`, and `sections.html` for any
+findings. All values are escaped (autoescape). Heat maps are tables, charts are SVG elements; a
+small script sorts and searches tables, without which a page is complete.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import yaml
 
 import tfr_moe
-from tfr_moe.report import findings
+from tfr_moe.config import SETTINGS
+from tfr_moe.errors import UserError
+from tfr_moe.evaluation.leaderboard import excludes_zero, significant
+from tfr_moe.metrics.naming import SUMMARIES
+from tfr_moe.report import charts, figures, gate_view
 from tfr_moe.report.charts import Chart
 from tfr_moe.report.figures import HeatMap
-from tfr_moe.report.files import write_figures
-from tfr_moe.report.glossary import Glossary
-from tfr_moe.report.model import Report
-from tfr_moe.report.templating import environment
+from tfr_moe.utils import formats
+
+try:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+except ImportError:
+    raise UserError("the report needs jinja2: pip install 'tfr_moe[report]'") from None
+
+TEMPLATES = Path(__file__).with_name("templates")
+TERMS: dict[str, str] = yaml.safe_load((TEMPLATES / "glossary.yaml").read_text(encoding="utf-8"))
+"""The words of the pages and their meanings."""
+FONTS = "DejaVu Sans, Liberation Sans, Arial, Helvetica"
+"""Fonts of figures as files, the first that there is."""
+
+
+_SPECIAL = re.compile(
+    rf"\b({'|'.join(re.escape(name) for name in TERMS if name != name.lower() or ' ' in name)})\b"
+)
+
+
+# -------------------------------------------------------------------------------------------- pages
+
+
+@functools.cache
+def environment() -> Environment:
+    """The environment, with what templates use."""
+    found = Environment(
+        extensions=["jinja2.ext.do"],
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    names = ("number", "interval", "duration", "p_value", "count", "short", "DASH")
+    found.globals |= {name: getattr(formats, name) for name in names}
+    found.globals |= {
+        "isnan": math.isnan,
+        "log": math.log,
+        "command_line": formats.command,
+        "charts": charts,
+        "figures": figures,
+        "gate_view": gate_view,
+        "excludes_zero": excludes_zero,
+        "significant": significant,
+    }
+    found.filters |= {"asset": _asset, "number": formats.number}
+    return found
+
+
+def _asset(name: str) -> Markup:
+    """A style sheet or script, unescaped: none of them contains data."""
+    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
+
+
+def meaning(name: str) -> str | None:
+    """What a term, a setting or a metric means; None if neither.
+
+    Example:
+        >>> meaning("click_ndcg_10")
+        'NDCG of the k items ranked first against the best k of the list (k = 10)'
+    """
+    if name in TERMS:
+        return TERMS[name]
+    if name in SETTINGS:
+        return SETTINGS[name].field.description
+    for form, summary in sorted(SUMMARIES.items(), key=lambda entry: -len(entry[0])):
+        pattern = re.escape(form).replace(r"\[_k\]", "(_([0-9]+))?").replace("_k", "_([0-9]+)")
+        if re.fullmatch(rf"(\w+_)??{pattern}", name):
+            cutoff = re.search(r"_(\d+)$", name)
+            return summary + (f" (k = {cutoff[1]})" if cutoff else "")
+    return None
+
+
+class Glossary:
+    """Makes the links of a page; `used` are its terms."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, str] = {}
+
+    def __call__(self, name: str, text: str | None = None) -> Markup:
+        """A link to the meaning of a term, which is its title too; plain text without one."""
+        means = meaning(name)
+        if means is None:
+            return Markup.escape(text or name)
+        self.used[name] = means
+        return Markup('<a class="term" href="#term-{}" title="{}">{}</a>').format(
+            self.anchor(name), means, text or name
+        )
+
+    def linked(self, text: str) -> Markup:
+        """A text in which the terms that are no ordinary word are links, such as PSI.
+
+        Example:
+            >>> glossary = Glossary()
+            >>> str(glossary.linked("a < b")), "PSI</a> of price" in glossary.linked("PSI of price")
+            ('a &lt; b', True)
+        """
+        parts = _SPECIAL.split(text)
+        return Markup("").join(self(part) if i % 2 else part for i, part in enumerate(parts))
+
+    @staticmethod
+    def anchor(name: str) -> str:
+        """The id of a term."""
+        return re.sub(r"\W+", "-", name).lower()
 
 
 def render(template: str, export: Mapping[str, Path] | None = None, **content: Any) -> str:
@@ -36,6 +149,133 @@ def render(template: str, export: Mapping[str, Path] | None = None, **content: A
     return text
 
 
-def render_report(report: Report, export: Mapping[str, Path] | None = None) -> str:
-    """Renders a report on runs; see `render` for `export`."""
-    return render("report.html", export, report=report, findings=findings)
+class Section(NamedTuple):
+    """A part of a page.
+
+    Attributes:
+        title: its heading.
+        finding: one sentence, computed from what is shown.
+        figures: charts and heat maps.
+        note: how to read them.
+    """
+
+    title: str
+    finding: str
+    figures: Sequence[Chart | HeatMap]
+    note: str = ""
+
+
+def render_sections(
+    title: str,
+    lead: str,
+    headline: str,
+    sentences: Sequence[str],
+    sections: Sequence[Section],
+    steps: Sequence[tuple[str, str]] = (),
+    bad: bool = False,
+    export: Mapping[str, Path] | None = None,
+) -> str:
+    """Renders a page.
+
+    Args:
+        title: the question that it answers.
+        lead: of what data.
+        headline: the answer in a few words.
+        sentences: the answer with its numbers.
+        sections: what it follows from.
+        steps: what to do next, each with a command or "".
+        bad: whether the answer is a problem.
+        export: folders for the figures as files, see `render`.
+    """
+    return render(
+        "sections.html",
+        export,
+        title=title,
+        lead=lead,
+        headline=headline,
+        sentences=sentences,
+        sections=sections,
+        steps=steps,
+        bad=bad,
+    )
+
+
+def write_page(text: str | bytes, path: Path) -> None:
+    """Writes a page to a temporary file, then renames it.
+
+    Raises:
+        UserError: if the file cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(text.encode() if isinstance(text, str) else text)
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from error
+
+
+# ------------------------------------------------------------------------------------------ figures
+
+
+def write_figure(figure: HeatMap | Sequence[Chart], path: Path) -> None:
+    """Writes a heat map, or charts side by side, as an SVG or PNG file.
+
+    Args:
+        figure: what is drawn.
+        path: with the suffix `.svg` or `.png`.
+
+    Raises:
+        UserError: if the file cannot be written, or PNG files cannot be made on this machine.
+
+    Example:
+        >>> import tempfile
+        >>> from tfr_moe.report import Line, chart
+        >>> path = Path(tempfile.mkdtemp()) / "line.svg"
+        >>> write_figure([chart([Line("dnn", [1, 2], [3, 4])], "it rises", "x", "y")], path)
+        >>> path.read_text()[:4]
+        '<svg'
+    """
+    charted, heat = ((), figure) if isinstance(figure, HeatMap) else (figure, None)
+    template = environment().get_template("figure.svg")
+    text = template.render(charted=charted, figure=heat, style=_style(), fonts=FONTS, exported=[])
+    svg = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", "", text).lstrip()  # XML
+    if path.suffix == ".png":
+        _check_fonts()
+    write_page(_rasterised(svg) if path.suffix == ".png" else svg, path)
+
+
+def write_figures(figures: Sequence[Chart | HeatMap], kind: str, folder: Path) -> None:
+    """Writes a file of `kind`, `svg` or `png`, for each figure, named by number and caption."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, figure in enumerate(figures, start=1):
+        title = figure.caption if isinstance(figure, HeatMap) else figure.finding
+        slug = re.sub(r"\W+", "-", title.partition(";")[0].lower()).strip("-")[:60]
+        drawn = figure if isinstance(figure, HeatMap) else [figure]
+        write_figure(drawn, folder / f"{number:02}-{slug}.{kind}")
+
+
+@functools.cache
+def _style() -> Markup:
+    """The rules of charts in light colours: other programs than browsers know no variables."""
+    css = (TEMPLATES / "page.css").read_text(encoding="utf-8")
+    light = dict(re.findall(r"--([\w-]+): (#\w+)", css.partition("}")[0]))
+    rules = "\n".join(line for line in css.splitlines() if re.match(r"\.(chart|s\d)", line))
+    return Markup(re.sub(r"var\(--([\w-]+)\)", lambda name: light[name[1]], rules))
+
+
+def _rasterised(svg: str) -> bytes:
+    try:
+        import resvg_py
+    except ImportError:
+        raise UserError("PNG files need resvg-py: pip install 'tfr_moe[report]'") from None
+
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg))
+
+
+def _check_fonts() -> None:
+    """Rejects a machine without fonts, on which texts would be missing without an error."""
+    blank = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{}</svg>'
+    text = f'<text y="9" font-family="{FONTS}">A</text>'
+    if _rasterised(blank.format(text)) == _rasterised(blank.format("")):
+        raise UserError(f"PNG files need one of these fonts to be installed: {FONTS}")

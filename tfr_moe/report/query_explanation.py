@@ -20,7 +20,6 @@ from tfr_moe.baselines import BaselineRun, open_run
 from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import Array
 from tfr_moe.report.figures import label
-from tfr_moe.report.formats import percent
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.base import routing_of
 from tfr_moe.scorers.multitask import SCORES
@@ -28,6 +27,7 @@ from tfr_moe.serving.client.request import RequestEncoder, load_request
 from tfr_moe.serving.export.parsing import RequestParser
 from tfr_moe.training import LoadedRun
 from tfr_moe.utils.console import Column, fitted_table
+from tfr_moe.utils.formats import percent
 
 MOST_LEADS = 10
 _MOST_FEATURES = 4  # of a lead, in the terminal
@@ -105,8 +105,8 @@ class Explanation:
         Raises:
             UserError: if the file cannot be written, or `tfr_moe[report]` is not installed.
         """
-        from tfr_moe.report.files import write_page
         from tfr_moe.report.html import render as render_page
+        from tfr_moe.report.html import write_page
 
         functions = (value_text, experts_text, finding, item_fields, reason, changes, method)
         content: dict[str, Any] = {function.__name__: function for function in functions}
@@ -262,10 +262,10 @@ def changes(explanation: Explanation, lead: Lead) -> str:
     """What would put the next item ahead."""
     ahead, behind = explanation.items[lead.rank - 1 : lead.rank + 1]
     # The name of the other item is nothing that could change.
-    swaps = [swap for swap in lead.swaps if not ahead.name or str(swap.value) != ahead.name]
+    swaps = {n: v for n, v in lead.swaps.items() if not ahead.name or str(v) != ahead.name}
     if not swaps:
         return f"No single feature of {behind.title} would put it ahead."
-    ways = ", or ".join(f"{swap.feature} {value_text(swap.value)}" for swap in swaps)
+    ways = ", or ".join(f"{name} {value_text(value)}" for name, value in swaps.items())
     return f"I{behind.title[1:]} would be ahead with {ways}."  # capitalize() lowers the name
 
 

@@ -3,40 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from tfr_moe._compat import tf
-from tfr_moe.analysis.attention import POSITIONS, attended, encoder_of, gather_maps
-from tfr_moe.analysis.calibration import CalibrationCounter
-from tfr_moe.analysis.item_groups import Grouping, Positions, grouping_of
-from tfr_moe.analysis.learning_curves import learning_curves
+from tfr_moe.analysis.attention import attention_maps
+from tfr_moe.analysis.calibration import Calibration, CalibrationCounter
+from tfr_moe.analysis.importance import Importance
+from tfr_moe.analysis.learning_curves import Curve, learning_curves
 from tfr_moe.analysis.list_examples import ShownList, extremes, fetch, show_list
 from tfr_moe.baselines import BaselineRun
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.evaluation.evaluate import task_names, task_of
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.evaluation.significance import alignment
-from tfr_moe.report.formats import command
-from tfr_moe.report.model import RunPart
-from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.gate_maps import GateReport, gate_reports
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
 from tfr_moe.training.callbacks import read_history
 from tfr_moe.training.collapsed_gates import collapsed_gates
+from tfr_moe.utils.formats import command
 
 Opened: TypeAlias = "LoadedRun | BaselineRun"
 
 PROBABILITY_LOSS = "sigmoid_cross_entropy"
 """The loss under which scores are logits of probabilities."""
-NUM_POSITIONS = 20
-"""Number of list positions in the attention map by position."""
-_SAMPLE_BATCHES = 10  # from which the groups of the attention maps are derived
+ATTENTION_LISTS = 2000
+"""Number of lists, from the start of the split, in the attention maps."""
 _TIMED_LISTS = 20
 
 
@@ -50,7 +46,6 @@ class ReportOptions:
         batch_size: lists per batch; does not change the numbers.
         num_lists: number of worst, best, lost and gained lists per run.
         attention_by: item features to group attention by, in addition to the position.
-        attention_lists: number of lists, from the start of the split, in the attention maps.
         importance: number of validation lists for the importance of features; 0 leaves it out.
     """
 
@@ -59,7 +54,6 @@ class ReportOptions:
     batch_size: int = 128
     num_lists: int = 4
     attention_by: tuple[str, ...] = ()
-    attention_lists: int = 2000
     importance: int = 0
 
 
@@ -91,6 +85,57 @@ class EvaluatedRuns:
         return task_of(self.metric, self.tasks)
 
 
+@dataclass(frozen=True)
+class RunPart:
+    """One run.
+
+    Attributes:
+        name: short name.
+        path: its folder.
+        model: name of the model.
+        settings: settings that differ from the model's defaults.
+        parameters: number of parameters; None for a model without parameters.
+        best_epoch: the epoch, or the number of trees, that is used.
+        epochs: number of epochs, or of trees, trained.
+        seconds: training time.
+        milliseconds: median time to score one list, here and one at a time; NaN without lists.
+        versions: versions of the libraries.
+        command: command line that repeats the training.
+        monitor: the metric that selected the best epoch.
+        curves: see `learning_curves`; empty for a model that is not trained by epochs.
+        gates: by name of the gate; empty without experts.
+        warnings: what has collapsed in the gates, and what to change.
+        calibration: of the scores as probabilities; None for a loss under which they are none.
+        attention: by grouping a map, see `AttentionMap.as_json`; empty without attention.
+        attention_lists: number of lists in the attention maps.
+        lists: example lists by kind: `worst` and `best` by `Report.metric`, and `lost` and `gained`
+            furthest below and above the baseline, the last two empty without one; {} for all runs
+            but the subject.
+        importance: of the features of the subject; None if it was not asked for.
+    """
+
+    name: str
+    path: str
+    model: str
+    settings: dict[str, Any]
+    parameters: int | None
+    best_epoch: int
+    epochs: int
+    seconds: float
+    milliseconds: float
+    versions: dict[str, str]
+    command: str
+    monitor: str
+    curves: dict[str, list[Curve]]
+    gates: dict[str, GateReport]
+    warnings: list[str]
+    calibration: Calibration | None
+    attention: dict[str, Any]
+    attention_lists: int
+    lists: dict[str, list[ShownList]]
+    importance: Importance | None = None
+
+
 def run_part(
     folder: DataFolder,
     evaluated: EvaluatedRuns,
@@ -102,14 +147,13 @@ def run_part(
     """Analyses a run; its lists are shown if it is the subject of the report."""
     run = evaluated.opened[name]
     config, metrics = run.config, run.metrics
-    history = read_history(run.path)
     dataset = evaluated.dataset
     gates: dict[str, GateReport] = {}
     attention: dict[str, Any] = {}
     attention_lists = 0
     if isinstance(run, LoadedRun):
         gates = gate_reports(run.model, dataset, run.schema)
-        batches = -(-options.attention_lists // options.batch_size)
+        batches = -(-ATTENTION_LISTS // options.batch_size)
         attention_lists, attention = attention_maps(
             run.model, dataset.take(batches), run.schema, options.attention_by
         )
@@ -130,7 +174,8 @@ def run_part(
             *("train", "--data", metrics.get("data", folder.path)),
             *("--config", run.path / "config.yaml", "--out", "RUN"),
         ),
-        curves=learning_curves(history, metrics, config) if history else None,
+        monitor=str(metrics.get("monitor", "")),
+        curves=learning_curves(read_history(run.path), config.gate.top_k),
         gates=gates,
         warnings=collapsed_gates(gates, config),
         calibration=counter.result() if probable else None,
@@ -138,23 +183,6 @@ def run_part(
         attention_lists=attention_lists,
         lists=_lists(evaluated, name, dataset, options.num_lists, score) if is_subject else {},
     )
-
-
-def attention_maps(
-    model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema, by: Sequence[str]
-) -> tuple[int, dict[str, Any]]:
-    """The number of lists, and maps by position and item features; none without attention."""
-    if encoder_of(model) is None:
-        return 0, {}
-    groupings: dict[str, Grouping] = {POSITIONS: Positions(NUM_POSITIONS)}
-    if by:
-        sample = [
-            {name: value.numpy() for name, value in features.items()}
-            for features, *_ in islice(dataset, _SAMPLE_BATCHES)
-        ]
-        groupings |= {name: grouping_of(schema, name, sample) for name in by}
-    lists, maps = gather_maps(attended(model, dataset), groupings)
-    return lists, {name: attention_map.as_json() for name, attention_map in maps.items()}
 
 
 def _lists(

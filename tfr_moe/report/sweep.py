@@ -1,25 +1,28 @@
-"""The page of a hyper-parameter sweep, and the sentences on it."""
+"""The page of a hyper-parameter sweep: its sentences, its heat map, and means by value."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+import numpy as np
 import yaml
 
 from tfr_moe.config import make_config
 from tfr_moe.report import html
-from tfr_moe.report.files import write_page
-from tfr_moe.report.formats import command, duration
-from tfr_moe.report.sweep_figures import grid_axes, heat_map_of
-from tfr_moe.tuning import formatting, leaderboard
-from tfr_moe.tuning.leaderboard import write_results
-from tfr_moe.tuning.results import SweepSummary
+from tfr_moe.report.figures import Cell, HeatMap, label
+from tfr_moe.report.html import write_page
+from tfr_moe.tuning import results
+from tfr_moe.tuning.results import RankedTrial, SweepSummary, settings_text, symbol
+from tfr_moe.utils.formats import command, duration, setting
 
 REPORT_FILE = "report.html"
 MAX_ROWS = 500
+MAX_CELLS = 12
+"""Largest side of the heat map."""
 _IN_HEADLINE = 3  # settings at most
 _SECTIONS = {
     "failed": "Failed trials",
@@ -34,7 +37,7 @@ _SECTIONS = {
 def write_sweep_report(sweep: str | Path, export: Mapping[str, Path] | None = None) -> Path:
     """Writes the page and all results of a sweep, finished or not, to its folder.
 
-    See `tfr_moe.tuning.leaderboard.write_results` for the other files, and `html.render` for
+    See `tfr_moe.tuning.results.write_results` for the other files, and `html.render` for
     `export`. Existing files are replaced.
 
     Returns:
@@ -43,7 +46,7 @@ def write_sweep_report(sweep: str | Path, export: Mapping[str, Path] | None = No
     Raises:
         UserError: if there is no such sweep.
     """
-    summary = write_results(sweep)
+    summary = results.write_results(sweep)
     page = summary.path / REPORT_FILE
     write_page(render_sweep(summary, export), page)
     return page
@@ -57,7 +60,7 @@ def render_sweep(summary: SweepSummary, export: Mapping[str, Path] | None = None
         "search": _name(summary.settings.get("algorithm")),
     }
     drawn = heat_map_of(summary)
-    marginals = leaderboard.marginals(summary) if len(summary.varying) > 1 else {}
+    marginals = marginals_of(summary) if len(summary.varying) > 1 else {}
     shown = {
         "failed": summary.failed,
         "map": drawn,
@@ -71,14 +74,15 @@ def render_sweep(summary: SweepSummary, export: Mapping[str, Path] | None = None
         summary=summary,
         name=summary.path.resolve().name,
         about={key: value for key, value in about.items() if value},
-        headings=[formatting.heading(key) for key in summary.varying],
-        noise=leaderboard.noise_line(summary),
+        headings=[heading(key) for key in summary.varying],
+        noise=results.noise_line(summary),
         map=drawn,
         marginals=marginals,
         sections=[(id, text) for id, text in _SECTIONS.items() if shown.get(id, True)],
         settings=_changed_settings(summary),
         max_rows=MAX_ROWS,
-        formatting=formatting,
+        results=results,
+        setting=setting,
     )
 
 
@@ -86,7 +90,7 @@ def headline(summary: SweepSummary) -> str:
     """What won, and whether it is sure."""
     if summary.best is None:
         return "No result yet"
-    settings = formatting.format_settings(summary.best.trial.hyperparameters, summary.varying)
+    settings = settings_text(summary.best.trial.hyperparameters, summary.varying)
     short = 1 <= len(summary.varying) <= _IN_HEADLINE
     best = settings if short else f"Trial {summary.best.trial.trial_id}"
     if len(summary.entries) == 1:
@@ -102,16 +106,15 @@ def sentence(summary: SweepSummary) -> str:
     if summary.best is None:
         return ""
     best = summary.best
-    value = formatting.format_mean(best.value, best.std)
     lead = f", {summary.entries[1].gap:.4f} from the second" if len(summary.entries) > 1 else ""
-    return f"Trial {best.trial.trial_id} has a {summary.objective} of {value}{lead}."
+    return f"Trial {best.trial.trial_id} has a {summary.objective} of {best.text}{lead}."
 
 
 def cost(summary: SweepSummary) -> str:
     """Trials and training time."""
     trials = [entry.trial for entry in summary.entries]
     seconds = sum(seed.seconds for trial in trials for seed in trial.seeds)
-    return f"{duration(seconds)} of training: {leaderboard.count_line(summary)}."
+    return f"{duration(seconds)} of training: {results.count_line(summary)}."
 
 
 def next_command(summary: SweepSummary) -> str:
@@ -119,6 +122,16 @@ def next_command(summary: SweepSummary) -> str:
     data, config = summary.settings.get("data", "DATA"), summary.path / "best.yaml"
     words = ("--data", data, "--config", config, "--set", "seed=11", "--out", "RUN")
     return command("train", *words)
+
+
+def heading(name: str) -> str:
+    """The name of a hyper-parameter with its symbol, if it has one.
+
+    Example:
+        >>> heading("hsc_weight"), heading("dropout")
+        ('hsc_weight (λ₁)', 'dropout')
+    """
+    return name if symbol(name) == name else f"{name} ({symbol(name)})"
 
 
 def about_map(summary: SweepSummary) -> str:
@@ -137,7 +150,7 @@ def about_values(summary: SweepSummary, marginals: Mapping[str, Any]) -> str:
         for name, rows in marginals.items()
     }
     most = max(spans, key=lambda name: spans[name])
-    sentence = f"{formatting.heading(most)} matters most: its means span {spans[most]:.4f}"
+    sentence = f"{heading(most)} matters most: its means span {spans[most]:.4f}"
     if summary.noise is None:
         return f"{sentence}."
     return f"{sentence}; one seed of a trial has a standard deviation of {summary.noise.std:.4f}."
@@ -147,6 +160,123 @@ def about_trials(summary: SweepSummary) -> str:
     """The range of results."""
     best, last = summary.entries[0], summary.entries[-1]
     return f"From {best.value:.4f} (trial {best.trial.trial_id}) to {last.value:.4f}."
+
+
+def scale(
+    values: Sequence[float], higher: bool, least_difference: float = 0.0
+) -> tuple[float, float]:
+    """The values of the palest and the strongest colour, robust to diverged trials.
+
+    Values more than four times as far from the best as the median share the palest colour. A
+    difference within seed noise is less than half of the scale.
+
+    Example:
+        >>> scale([0.5, 0.86, 0.87, 0.88], higher=True)
+        (0.82, 0.88)
+    """
+    best, worst = (max(values), min(values)) if higher else (min(values), max(values))
+    reach = 4 * abs(best - float(np.median(values)))
+    if reach and abs(best - worst) > reach:
+        worst = round(best - reach if higher else best + reach, 12)
+    span = max(abs(best - worst), 2 * least_difference)
+    return round(best - span if higher else best + span, 12), best
+
+
+def grid_axes(summary: SweepSummary) -> tuple[str, str] | None:
+    """The hyper-parameters of the heat map, across and down; None without such a pair.
+
+    The lambdas if both vary, else the only two that vary, if both are numbers with few values.
+    """
+    names = summary.varying
+    pair = ("hsc_weight", "adversarial_weight")
+    if not set(pair) <= set(names):
+        if len(names) != 2:
+            return None
+        pair = (names[0], names[1])
+    for name in pair:
+        values = values_of(summary, name)
+        if not _numeric(values) or not 2 <= len(values) <= MAX_CELLS:
+            return None
+    return pair
+
+
+def _numeric(values: Sequence[Any]) -> bool:
+    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+
+
+def values_of(summary: SweepSummary, name: str) -> list[Any]:
+    """The values of a hyper-parameter in trials with a result: numbers sorted, then others."""
+    by_id = sorted((entry.trial for entry in summary.entries), key=lambda trial: trial.trial_id)
+    values = (trial.hyperparameters.get(name) for trial in by_id)
+    return sorted({repr(value): value for value in values}.values(), key=_sort_key)
+
+
+def _sort_key(value: Any) -> tuple[int, float]:
+    """Sorts None first, then numbers by size, then other values in their order."""
+    if value is None:
+        return (0, 0.0)
+    return (1, float(value)) if isinstance(value, int | float) else (2, 0.0)
+
+
+def marginals_of(summary: SweepSummary) -> dict[str, list[tuple[Any, float, int]]]:
+    """Per hyper-parameter: its values, each with the mean result and the number of its trials.
+
+    Only hyper-parameters with at most 12 values and two trials or more for each. In a full grid
+    these are main effects; after a random or guided search other hyper-parameters differ too.
+    """
+    means = {}
+    for name in summary.varying:
+        groups: dict[str, list[float]] = {}
+        for entry in summary.entries:
+            groups.setdefault(repr(entry.trial.hyperparameters.get(name)), []).append(entry.value)
+        if 2 <= len(groups) <= 12 and min(map(len, groups.values())) > 1:
+            found = ((value, groups[repr(value)]) for value in values_of(summary, name))
+            means[name] = [(value, fmean(group), len(group)) for value, group in found]
+    return means
+
+
+def _best_by(summary: SweepSummary, names: Sequence[str]) -> dict[tuple[str, ...], RankedTrial]:
+    """The best trial for each combination of values of the named hyper-parameters."""
+    cells: dict[tuple[str, ...], RankedTrial] = {}
+    for entry in summary.entries:  # best first
+        key = tuple(repr(entry.trial.hyperparameters.get(name)) for name in names)
+        cells.setdefault(key, entry)
+    return cells
+
+
+def heat_map_of(summary: SweepSummary) -> HeatMap | None:
+    """Table VIII: a cell for each pair of values, largest first, with mean and deviation.
+
+    If other hyper-parameters vary too, a cell shows the best trial with its pair.
+    """
+    pair = grid_axes(summary)
+    if pair is None or summary.best is None:
+        return None
+    across, down = (list(reversed(values_of(summary, name))) for name in pair)
+    cells = _best_by(summary, pair)
+    seeds = len(summary.best.trial.seeds)
+    least = summary.noise.least_difference(seeds, seeds) if summary.noise and seeds else 0.0
+    low, high = scale([entry.value for entry in cells.values()], summary.higher, least)
+
+    def cell(x: Any, y: Any) -> Cell:
+        entry = cells.get((repr(x), repr(y)))
+        if entry is None:
+            return Cell("–", hint="not run")
+        share = (entry.value - low) / (high - low) if high != low else 1.0
+        level = "≈ " if entry.tied and entry.rank > 1 else ""
+        settings = settings_text(entry.trial.hyperparameters, summary.varying)
+        hint = f"trial {entry.trial.trial_id}, rank {entry.rank}, {entry.text}, {settings}"
+        kind = "best" if entry.rank == 1 else ""
+        return Cell(level + entry.text, max(share, 0.0), hint, kind)
+
+    x_name, y_name = map(heading, pair)
+    return HeatMap(
+        caption=f"{summary.objective} by {label(x_name)} and {label(y_name)}",
+        columns=[(setting(x), "") for x in across],
+        rows=[setting(y) for y in down],
+        cells=[[cell(x, y) for x in across] for y in down],
+        corner=f"{label(y_name)} ↓ {label(x_name)} →",
+    )
 
 
 def _name(value: Any) -> str:

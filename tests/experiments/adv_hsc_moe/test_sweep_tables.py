@@ -54,7 +54,7 @@ def test_cells_not_run_are_called_that_and_the_best_elsewhere_is_said(tmp_path):
 
 def test_table_vii_of_one_seed_says_nothing_can_be_said(tmp_path):
     trials = [
-        trial(name, {"gate_features": name}, [paper], settings={"gate_features": GATE_INPUTS[name]})
+        trial(name, {"gate_features": GATE_INPUTS[name]}, [paper])
         for name, paper in TABLE_VII.items()
     ]
     text = printed(tmp_path / "s", trials)
@@ -65,12 +65,7 @@ def test_table_vii_of_one_seed_says_nothing_can_be_said(tmp_path):
 def test_table_vii_tells_reverse_tie_and_yes_apart(tmp_path):
     values = {"SC": 0.80, "TC+SC": 0.85, "user+TC+SC": 0.8001, "all": 0.70}
     trials = [
-        trial(
-            name,
-            {"gate_features": "-".join(GATE_INPUTS[name])},
-            [value - 0.001, value + 0.001],
-            settings={"gate_features": GATE_INPUTS[name]},
-        )
+        trial(name, {"gate_features": GATE_INPUTS[name]}, [value - 0.001, value + 0.001])
         for name, value in values.items()
     ]
     text = printed(tmp_path / "s", trials)

@@ -1,9 +1,11 @@
-"""Numbers as the pages write them."""
+"""Numbers and values as pages and tables write them."""
 
 from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Sequence
+from typing import Any
 
 DASH = "–"
 
@@ -18,6 +20,34 @@ def number(value: float | None, sign: bool = False) -> str:
     if value is None or math.isnan(value):
         return DASH
     return f"{value:+.4f}" if sign else f"{value:.4f}"
+
+
+def mean(value: float, std: float | None = None) -> str:
+    """Formats a mean with the standard deviation over seeds if it is known.
+
+    Example:
+        >>> mean(0.87883, 0.0012), mean(0.87883)
+        ('0.8788 ± 0.0012', '0.8788')
+    """
+    return number(value) if std is None else f"{value:.4f} ± {std:.4f}"
+
+
+def setting(value: Any) -> str:
+    """Formats the value of a setting in few characters.
+
+    Example:
+        >>> [setting(value) for value in (0.001, [1024, 512], None, True, "TC+SC")]
+        ['0.001', '1024-512', '–', 'yes', 'TC+SC']
+    """
+    if value is None:
+        return DASH
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "-".join(map(setting, value))
+    return str(value)
 
 
 def interval(low: float | None, high: float | None, sign: bool = False) -> str:

@@ -1,0 +1,278 @@
+"""Search spaces: the values or the ranges of the settings that a sweep varies."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from tfr_moe.config import MODELS, SETTINGS, RunConfig, applicable, make_config
+from tfr_moe.errors import UserError, describe, did_you_mean
+
+EXPERTS = ("num_experts", "top_k", "num_adversarial")
+BUDGET = (
+    "seed",
+    "deterministic",
+    "monitor",
+    "metrics",
+    "num_epochs",
+    "steps_per_epoch",
+    "early_stopping_patience",
+    "strategy",
+)
+"""Settings that must be equal in all trials."""
+_LIBRARY = "library_parameters."
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A choice between listed values.
+
+    Attributes:
+        name: of the hyper-parameter.
+        options: KerasTuner's value (str, int or float, all of one type) -> the settings that it
+            stands for, as JSON has them.
+    """
+
+    name: str
+    options: dict[str | int | float, dict[str, Any]]
+
+    def suggest(self, hp: Any) -> dict[str, Any]:
+        """Settings for the value in `hp`."""
+        return self.options[hp.Choice(self.name, list(self.options))]
+
+
+@dataclass(frozen=True)
+class Range:
+    """A range of numbers.
+
+    Attributes:
+        name: of the setting.
+        low: smallest value.
+        high: largest value.
+        step: difference of values, or their ratio for log sampling; None for any number between.
+        sampling: linear or log.
+    """
+
+    name: str
+    low: float
+    high: float
+    step: float | None
+    sampling: str
+
+    def suggest(self, hp: Any) -> dict[str, Any]:
+        """Settings for the value in `hp`; whole limits give whole numbers."""
+        make = hp.Int if isinstance(self.low, int) else hp.Float
+        return {self.name: make(self.name, self.low, self.high, self.step, self.sampling)}
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """What a sweep varies.
+
+    Attributes:
+        description: the space as in YAML.
+        dimensions: its hyper-parameters.
+    """
+
+    description: dict[str, Any]
+    dimensions: tuple[Choice | Range, ...]
+
+    @property
+    def size(self) -> int | None:
+        """The number of points of its grid; None with a range."""
+        sizes = [len(d.options) for d in self.dimensions if isinstance(d, Choice)]
+        return math.prod(sizes) if len(sizes) == len(self.dimensions) else None
+
+    def models(self, base: RunConfig) -> list[str]:
+        """The models that it lists, else that of the base settings."""
+        return list(self.description.get("model", [base.model]))
+
+    def suggest(self, hp: Any) -> dict[str, Any]:
+        """Run settings for the values in `hp`, which also registers all hyper-parameters."""
+        return {k: v for d in self.dimensions for k, v in d.suggest(hp).items()}
+
+
+def settings_above(base: RunConfig, *overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run with overrides; `library_parameters.depth` sets one entry of a mapping.
+
+    Example:
+        >>> from tfr_moe.config import make_config
+        >>> base = make_config(
+        ...     {"model": "xgboost", "library_parameters": {"eta": 0.1, "max_depth": 6}}
+        ... )
+        >>> settings_above(base, {"library_parameters.eta": 0.3})["library_parameters"]
+        {'eta': 0.3, 'max_depth': 6}
+    """
+    settings = base.flat()
+    for key, value in (entry for each in overrides for entry in each.items()):
+        name, dot, part = key.partition(".")
+        settings[name] = {**settings[name], part: value} if dot else value
+    return applicable(settings["model"], settings)
+
+
+def make_space(description: Mapping[str, Any], base: RunConfig) -> SearchSpace:
+    """Makes the space that a configuration describes.
+
+    Args:
+        description: settings with lists of values or ranges `{min, max, step, sampling}`.
+        base: the settings that all trials share.
+
+    Raises:
+        UserError: if it does not fit the model.
+
+    Example:
+        >>> make_space({"learning_rate": [1e-3, 1e-4], "top_k": [2, 4]}, RunConfig()).size
+        4
+    """
+    settings = dict(description)
+    if not settings:
+        raise UserError("space: is empty")
+    for name in settings:
+        _check_name(name)
+    joint = {key: settings[key] for key in EXPERTS if isinstance(settings.get(key), Sequence)}
+    dimensions: list[Choice | Range] = []
+    if len(joint) > 1:
+        dimensions.append(_experts(joint, base))
+    else:
+        joint = {}
+    for name, values in settings.items():
+        if isinstance(values, Mapping):
+            dimensions.append(number_range(name, values))
+        elif name not in joint:
+            dimensions.append(choice(name, values))
+    space = SearchSpace(settings, tuple(dimensions))
+    _check(space, base)
+    return space
+
+
+def _check_name(name: str) -> None:
+    """Rejects names that are not settings, and settings that must be equal in all trials."""
+    if name.startswith(_LIBRARY) and name != _LIBRARY:
+        return
+    names = ["model", "seed", *SETTINGS]
+    if name not in names:
+        hint = did_you_mean(name, names) or "see docs/tuning.md"
+        raise UserError(f"space: unknown setting {name!r}; {hint}")
+    if name in BUDGET:
+        raise UserError(f"space: {name} must be the same in all trials: set it below base")
+
+
+def _parse(name: str, value: Any) -> Any:
+    """Converts a value to the type of a setting: `"1e-3"` becomes 0.001."""
+    if "." in name:
+        return value
+    field = SETTINGS[name].field if name in SETTINGS else RunConfig.model_fields[name]
+    kind: Any = field.annotation
+    if field.metadata:
+        kind = Annotated[(kind, *field.metadata)]
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        raise UserError(f"space: {name}: {describe(error, {})}. Received: {value!r}") from error
+
+
+def choice(name: str, values: Sequence[Any]) -> Choice:
+    """A choice between values of one setting.
+
+    Raises:
+        UserError: for an empty list, repeated or invalid values.
+
+    Example:
+        >>> choice("expert_hidden_dims", [[64, 32], [16]]).options["[16]"]
+        {'expert_hidden_dims': [16]}
+    """
+    if isinstance(values, str) or not isinstance(values, Sequence) or not values:
+        raise UserError(f"space: {name}: must be a list of values or a range. Received: {values!r}")
+    parsed = [_parse(name, value) for value in values]
+    texts = [json.dumps(value) for value in parsed]
+    if len(set(texts)) < len(texts):
+        raise UserError(f"space: {name}: values must differ. Received: {list(values)!r}")
+    plain = len({type(value) for value in parsed}) == 1 and type(parsed[0]) in (int, float, str)
+    keys = parsed if plain else texts
+    return Choice(name, {key: {name: json.loads(t)} for key, t in zip(keys, texts, strict=True)})
+
+
+def _experts(values: Mapping[str, Sequence[Any]], base: RunConfig) -> Choice:
+    """The valid combinations of N, K and D."""
+    choices = [choice(key, options).options.values() for key, options in values.items()]
+    valid: dict[str | int | float, dict[str, Any]] = {}
+    for combination in itertools.product(*choices):
+        settings = {key: value for part in combination for key, value in part.items()}
+        try:
+            make_config(settings_above(base, settings))
+        except UserError:
+            continue
+        valid["-".join(map(str, settings.values()))] = settings
+    if not valid:
+        raise UserError(
+            f"space: no combination of {', '.join(values)} is valid: top_k <= num_experts and "
+            "num_adversarial <= num_experts - top_k"
+        )
+    return Choice("experts", valid)
+
+
+class _Limits(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    min: float
+    max: float
+    step: float | None = Field(None, gt=0)
+    sampling: Literal["linear", "log"] = "linear"
+
+    @model_validator(mode="after")
+    def _check(self) -> _Limits:
+        if self.min >= self.max:
+            raise ValueError(f"min must be < max, got {self.min:g} and {self.max:g}")
+        if self.sampling == "log" and self.min <= 0:
+            raise ValueError(f"min must be > 0 for log sampling, got {self.min:g}")
+        if self.sampling == "log" and self.step is not None and self.step <= 1:
+            raise ValueError(f"step is a ratio > 1 for log sampling, got {self.step:g}")
+        return self
+
+
+def number_range(name: str, data: Mapping[str, Any]) -> Range:
+    """A range of one numeric setting from `{min, max, step, sampling}`.
+
+    Raises:
+        UserError: for a setting that is not a number, or an invalid range.
+    """
+    try:
+        limits = _Limits.model_validate(dict(data))
+    except ValidationError as error:
+        raise UserError(f"space: {name}: {describe(error, data)}") from error
+    low, high, step = _parse(name, limits.min), _parse(name, limits.max), limits.step
+    if type(low) not in (int, float):
+        raise UserError(f"space: {name}: is not a number; list its values")
+    # The types of a library's parameters are unknown: whole limits mean whole numbers.
+    if isinstance(low, int) or ("." in name and low == int(low) and high == int(high)):
+        low, high = int(low), int(high)
+        if step is not None and step != int(step):
+            raise UserError(f"space: {name}: step must be a whole number, got {step:g}")
+        step = None if step is None else int(step)
+    return Range(name, low, high, step, limits.sampling)
+
+
+def _check(space: SearchSpace, base: RunConfig) -> None:
+    """Rejects settings that no model of the space has, and invalid values."""
+    models = space.models(base)
+    for key in space.description:
+        owners = [name for name, family in MODELS.items() if key in family.settings]
+        if owners and not set(owners) & set(models):
+            raise UserError(
+                f"space: {key}: model {', '.join(map(repr, models))} does not have it; "
+                f"models that do: {', '.join(owners)}"
+            )
+    if "batch_size" in space.description and base.training.steps_per_epoch is not None:
+        raise UserError(
+            "space: batch_size cannot vary while base.steps_per_epoch is set: trials would see "
+            "different numbers of lists"
+        )
+    for dimension in space.dimensions:
+        for settings in dimension.options.values() if isinstance(dimension, Choice) else ():
+            make_config(settings_above(base, settings), "space")
