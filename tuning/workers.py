@@ -42,7 +42,7 @@ def run_jobs(context: SweepContext, search: Search, worker: str, log: Log) -> No
                 waiting = False
                 log(_description(job))
                 trial = run_job(context, job, log)
-                log(_outcome(trial))
+                log(_outcome(trial, context.config.objective))
                 log(search.end_job(job.trial_id, trial.mean))
                 continue
         if not waiting:
@@ -57,11 +57,12 @@ def _description(job: TrialJob) -> str:
     return f"trial {job.trial_id}: {values}{rounds}"
 
 
-def _outcome(trial: Trial) -> str:
+def _outcome(trial: Trial, objective: str) -> str:
     if trial.mean is None:
         return f"trial {trial.trial_id} failed: {trial.error}"
     seconds = sum(seed.seconds for seed in trial.seeds)
-    return f"trial {trial.trial_id}: {mean(trial.mean, trial.std)} in {seconds:.0f} s"
+    result = f"{objective} {mean(trial.mean, trial.std)}"
+    return f"trial {trial.trial_id}: {result} in {seconds:.0f} s"
 
 
 def run_workers(count: int, context: SweepContext, log: Log) -> None:

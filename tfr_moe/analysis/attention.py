@@ -225,4 +225,4 @@ def attention_maps(
         lists += int((sizes > 0).sum())
         for name, grouping in groupings.items():
             maps[name].add(weights, grouping.groups_of(arrays), sizes)
-    return lists, {name: found.as_json() for name, found in maps.items()}
+    return lists, {name: of_groups.as_json() for name, of_groups in maps.items()}

@@ -127,8 +127,8 @@ class _Bins:
             self.number = len(self._edges) + 2
             return
         if words is None:
-            found, counts = np.unique(sample[sample != b""], return_counts=True)
-            words = found[np.argsort(-counts, kind="stable")][:_ENTRIES].tolist()
+            ids, counts = np.unique(sample[sample != b""], return_counts=True)
+            words = ids[np.argsort(-counts, kind="stable")][:_ENTRIES].tolist()
         self._bin = {b"": 0, **{w: min(n, _ENTRIES + 1) for n, w in enumerate(words, start=1)}}
         self.number = _ENTRIES + 3
 
@@ -368,23 +368,23 @@ def drift_table(rows: Sequence[DriftRow], width: int | None = None) -> Table:
         rows: of `measure_drift`.
         width: columns of the terminal; None shows all.
     """
-    shown = [row for row in rows if row.category == ALL or row.exceeded]
+    listed = [row for row in rows if row.category == ALL or row.exceeded]
     categories = {row.category for row in rows} - {ALL}
     lists = f"{rows[0].current_lists:,} lists, reference {rows[0].reference_lists:,}"
     return fitted_table(
         [
-            Column("column", [row.column for row in shown], numeric=False),
-            Column("category", [row.category or "all" for row in shown], numeric=False),
-            Column("above limit", [", ".join(row.exceeded) for row in shown], numeric=False),
-            Column("psi", [f"{row.psi:.3f}" for row in shown]),
+            Column("column", [row.column for row in listed], numeric=False),
+            Column("category", [row.category or "all" for row in listed], numeric=False),
+            Column("above limit", [", ".join(row.exceeded) for row in listed], numeric=False),
+            Column("psi", [f"{row.psi:.3f}" for row in listed]),
             Column(
                 "mean shift",
-                ["-" if r.mean_shift is None else f"{r.mean_shift:+.2f}" for r in shown],
+                ["-" if r.mean_shift is None else f"{r.mean_shift:+.2f}" for r in listed],
             ),
-            Column("missing", [_share_text(r.missing, r.reference_missing) for r in shown]),
+            Column("missing", [_share_text(r.missing, r.reference_missing) for r in listed]),
             Column(
                 "unknown IDs",
-                [_share_text(r.out_of_vocabulary, r.reference_out_of_vocabulary) for r in shown],
+                [_share_text(r.out_of_vocabulary, r.reference_out_of_vocabulary) for r in listed],
             ),
         ],
         always=3,

@@ -215,12 +215,12 @@ def _verdict(
         return headline, f"{headline}: {mean}, {_seeds(best)}."
     against = {name: what for name, what in named.items() if name != best.model}
     against = against or {others[0].model: "the second"}
-    found = {name: best.differences[name] for name in against}
     level = [e for e in others if not significant(e.differences[best.model])]
     above = [e.model for e in others if e not in level and e.differences[best.model].low > 0]
     headline = _headline(best, others, [e.model for e in level], above)
     differences = " and ".join(
-        f"{difference_text(found[name])} against {name}, {what}" for name, what in against.items()
+        f"{difference_text(best.differences[name])} against {name}, {what}"
+        for name, what in against.items()
     )
     lines = [f"{headline}: {mean} ({_seeds(best)}), {differences}."]
     sentence = "All other models differ significantly from it."

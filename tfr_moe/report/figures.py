@@ -109,17 +109,17 @@ def curves(run: str, series: Sequence[Curve], title: str, best_epoch: int) -> Ch
     )
 
 
-def calibration(found: Calibration, name: str) -> Chart:
+def calibration(measured: Calibration, name: str) -> Chart:
     """Observed share of relevant items against the predicted probability, in per cent."""
     predicted, observed, low, high = (
         [100 * value for value in values]
-        for values in (found.predicted, found.observed, found.low, found.high)
+        for values in (measured.predicted, measured.observed, measured.low, measured.high)
     )
     most = max(*predicted, *high)
     finding = (
-        f"calibration of {name}; it predicts {percent(found.mean_predicted, 1)} on average, "
-        f"{percent(found.mean_observed, 1)} of the items are relevant; the dotted line is that of "
-        "calibrated predictions"
+        f"calibration of {name}; it predicts {percent(measured.mean_predicted, 1)} on average, "
+        f"{percent(measured.mean_observed, 1)} of the items are relevant; the dotted line is that "
+        "of calibrated predictions"
     )
     return chart(
         [Line(label(name), predicted, observed, low, high)],

@@ -52,7 +52,7 @@ _SPECIAL = re.compile(
 @functools.cache
 def environment() -> Environment:
     """The environment, with what templates use."""
-    found = Environment(
+    jinja = Environment(
         extensions=["jinja2.ext.do"],
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -61,8 +61,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     names = ("number", "interval", "duration", "p_value", "count", "short", "DASH")
-    found.globals |= {name: getattr(formats, name) for name in names}
-    found.globals |= {
+    jinja.globals |= {name: getattr(formats, name) for name in names}
+    jinja.globals |= {
         "isnan": math.isnan,
         "log": math.log,
         "command_line": formats.command,
@@ -72,8 +72,8 @@ def environment() -> Environment:
         "excludes_zero": excludes_zero,
         "significant": significant,
     }
-    found.filters |= {"asset": _asset, "number": formats.number}
-    return found
+    jinja.filters |= {"asset": _asset, "number": formats.number}
+    return jinja
 
 
 def _asset(name: str) -> Markup:

@@ -61,7 +61,7 @@ def render_sweep(summary: SweepSummary, export: Mapping[str, Path] | None = None
     }
     drawn = heat_map_of(summary)
     marginals = marginals_of(summary) if len(summary.varying) > 1 else {}
-    shown = {
+    contents = {
         "failed": summary.failed,
         "map": drawn,
         "values": marginals,
@@ -78,7 +78,7 @@ def render_sweep(summary: SweepSummary, export: Mapping[str, Path] | None = None
         noise=results.noise_line(summary),
         map=drawn,
         marginals=marginals,
-        sections=[(id, text) for id, text in _SECTIONS.items() if shown.get(id, True)],
+        sections=[(id, text) for id, text in _SECTIONS.items() if contents.get(id, True)],
         settings=_changed_settings(summary),
         max_rows=MAX_ROWS,
         results=results,
@@ -230,8 +230,8 @@ def marginals_of(summary: SweepSummary) -> dict[str, list[tuple[Any, float, int]
         for entry in summary.entries:
             groups.setdefault(repr(entry.trial.hyperparameters.get(name)), []).append(entry.value)
         if 2 <= len(groups) <= 12 and min(map(len, groups.values())) > 1:
-            found = ((value, groups[repr(value)]) for value in values_of(summary, name))
-            means[name] = [(value, fmean(group), len(group)) for value, group in found]
+            by_value = ((value, groups[repr(value)]) for value in values_of(summary, name))
+            means[name] = [(value, fmean(group), len(group)) for value, group in by_value]
     return means
 
 
