@@ -56,8 +56,8 @@ def render_sweep(summary: SweepSummary, export: Mapping[str, Path] | None = None
     """Renders the page."""
     about = {
         "data": summary.settings.get("data"),
-        "space": _name(summary.settings.get("space")),
-        "search": _name(summary.settings.get("algorithm")),
+        "space": ", ".join(summary.settings.get("space") or ()),
+        "search": summary.settings.get("algorithm"),
     }
     drawn = heat_map_of(summary)
     marginals = marginals_of(summary) if len(summary.varying) > 1 else {}
@@ -277,12 +277,6 @@ def heat_map_of(summary: SweepSummary) -> HeatMap | None:
         cells=[[cell(x, y) for x in across] for y in down],
         corner=f"{label(y_name)} ↓ {label(x_name)} →",
     )
-
-
-def _name(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return str(value.get("function") or ", ".join(value))
-    return "" if value is None else str(value)
 
 
 def _changed_settings(summary: SweepSummary) -> str:
