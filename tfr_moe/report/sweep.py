@@ -16,7 +16,7 @@ from tfr_moe.report import html
 from tfr_moe.report.figures import Cell, HeatMap, label
 from tfr_moe.report.html import write_page
 from tfr_moe.tuning import results
-from tfr_moe.tuning.results import RankedTrial, SweepSummary, settings_text, symbol
+from tfr_moe.tuning.results import SweepSummary, settings_text, symbol
 from tfr_moe.utils.formats import command, duration, setting
 
 REPORT_FILE = "report.html"
@@ -235,15 +235,6 @@ def marginals_of(summary: SweepSummary) -> dict[str, list[tuple[Any, float, int]
     return means
 
 
-def _best_by(summary: SweepSummary, names: Sequence[str]) -> dict[tuple[str, ...], RankedTrial]:
-    """The best trial for each combination of values of the named hyper-parameters."""
-    cells: dict[tuple[str, ...], RankedTrial] = {}
-    for entry in summary.entries:  # best first
-        key = tuple(repr(entry.trial.hyperparameters.get(name)) for name in names)
-        cells.setdefault(key, entry)
-    return cells
-
-
 def heat_map_of(summary: SweepSummary) -> HeatMap | None:
     """Table VIII: a cell for each pair of values, largest first, with mean and deviation.
 
@@ -253,7 +244,10 @@ def heat_map_of(summary: SweepSummary) -> HeatMap | None:
     if pair is None or summary.best is None:
         return None
     across, down = (list(reversed(values_of(summary, name))) for name in pair)
-    cells = _best_by(summary, pair)
+    cells = {
+        tuple(repr(entry.trial.hyperparameters.get(name)) for name in pair): entry
+        for entry in reversed(summary.entries)  # the best one of a cell is last
+    }
     seeds = len(summary.best.trial.seeds)
     least = summary.noise.least_difference(seeds, seeds) if summary.noise and seeds else 0.0
     low, high = scale([entry.value for entry in cells.values()], summary.higher, least)
