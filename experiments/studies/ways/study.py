@@ -1,4 +1,4 @@
-"""The study `journey-ways`: what could make the category of a list worth more, on validation lists.
+"""The study `journey-ways`: what could make the category of a list worth more.
 
 Each way is a small change of one tower or of a mixture of equal cost, trained on the lists of
 `experiments.datasets.complete_journey` by Adam with a learning rate that falls to 0 along half a
@@ -12,7 +12,7 @@ import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -85,6 +85,7 @@ class WaySettings(StudySettings):
         batch_size: lists of a step.
         train_lists: the first so many by a hash; None for all.
         averaging: share of the old average that each step keeps.
+        split: the lists to evaluate; `test` is for what was selected on `validation`.
     """
 
     rows: tuple[str, ...] = ()
@@ -95,6 +96,7 @@ class WaySettings(StudySettings):
     batch_size: PositiveInt = 256
     train_lists: PositiveInt | None = None
     averaging: float = Field(0.998, gt=0, lt=1)
+    split: Literal["validation", "test"] = "validation"
 
     MAY_GROW: ClassVar[frozenset[str]] = frozenset({"rows", "runs", "learning_rates"})
 
@@ -230,11 +232,11 @@ def train_one(folder: Path, settings: WaySettings, job: Job) -> Result:
     teacher = np.load(folder / "teacher.npy", mmap_mode="r") if way.teacher else None
     model = fit(way, lists, settings, job["rate"], job["seed"], teacher)
     parameters = int(sum(np.prod(weight.shape) for weight in model.trainable_variables))
-    return {**_evaluate(model, folder, job), "parameters": parameters}
+    return {**_evaluate(model, folder, settings.split, job), "parameters": parameters}
 
 
-def _evaluate(model: WayModel, folder: Path, job: Job) -> Result:
-    lists = load(folder / "lists" / "validation")
+def _evaluate(model: WayModel, folder: Path, split: str, job: Job) -> Result:
+    lists = load(folder / "lists" / split)
     metric = session_auc(scores_of(model, lists), np.asarray(lists.labels))
     path = _values_path(folder, job)
     path.parent.mkdir(exist_ok=True)
