@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo lint test test-slow test-all docs gpu-check clean
+.PHONY: help venv demo lint test test-slow docs gpu-check clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,14 +31,11 @@ lint: venv ## style, format, types and import rules
 	$(BIN)/mypy $(CODE)
 	$(BIN)/python -m pytest -q -m "not smoke" tests/test_architecture.py
 
-test: lint ## lint, then the fast tests
-	$(PYTEST)
+test: lint ## lint, then the fast tests; with ALL=1 the slow ones too, in one session
+	$(PYTEST) $(if $(ALL),-m "")
 
 test-slow: venv ## the slow tests only
 	$(PYTEST) -m slow
-
-test-all: lint ## lint, then all tests, fast and slow, in one session
-	$(PYTEST) -m ""
 
 docs: venv ## the documentation, into build/site; a warning is an error
 	scripts/build_docs.sh $(BIN)/python
