@@ -164,6 +164,8 @@ def _warnings(options: BuildOptions, by: str, splits: dict[str, Any], counts: Co
         found.append(
             f"{conflicts} lists have rows with different context ({features}); the first row wins"
         )
+    if not any(split["positives"] for split in splits.values()):
+        found.append("no item has a label above 0: there is nothing to learn from")
     lists = sum(split["lists"] for split in splits.values())
     order = OrderSums(**named(counts, "order"))
     longest = max(named(counts, "length"), default=0)

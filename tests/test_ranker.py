@@ -129,6 +129,7 @@ def test_evaluation_of_a_frame_is_that_of_its_lists(command, ranker, frame):
     found = ranker.evaluate(latest, ["ndcg"])
     expected = ranker.evaluate(command / "data", ["ndcg"], split="validation")
     assert found == pytest.approx(expected, rel=1e-6)
+    assert ranker.evaluate(latest, "ndcg") == found
 
 
 def test_scores_follow_the_rows_whatever_their_order(ranker, frame):

@@ -94,5 +94,7 @@ def describe(error: ValidationError, data: Any, hidden: Container[int | str] = (
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             message = "unknown key"
+        elif item["type"] in ("tuple_type", "list_type"):
+            message = f"must be a list, such as [64, 32]. Received: {item['input']!r}"
         parts.append(f"{where}: {message}" if where else message)
     return "; ".join(parts)

@@ -235,13 +235,13 @@ class Ranker:
 
         Args:
             data: a frame with the columns of the training frame, or a data-set folder.
-            metrics: names of `tfr-moe metrics`; None for the defaults. Those of a multi-task model
-                are named `<task>_<metric>`.
+            metrics: a name of `tfr-moe metrics`, or several; None for the defaults. Those of a
+                multi-task model are named `<task>_<metric>`.
             split: split of a data-set folder.
             policy: lists without a relevant item: `skip`, `zero` or `one`.
             batch_size: lists per batch.
         """
-        names = metrics or DEFAULT_NAMES
+        names = [metrics] if isinstance(metrics, str) else metrics or DEFAULT_NAMES
         folder, split = self._labelled(data, split)
         result = evaluate_run(folder, self.run, split, list(names), batch_size)
         return {name: summary.mean for name, summary in summarize(result, policy).items()}

@@ -232,10 +232,12 @@ def free_version(out: Path, version: int | None = None) -> int:
         version: a number above 0, or None.
 
     Raises:
-        UserError: if the version exists or is out of range.
+        UserError: if the version exists or is out of range, or the folder is no model's.
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"export {out}: is a file, a folder is needed")
+    if (out / SCHEMA_FILE).exists():
+        raise UserError(f"export {out}: is a run or a data set; give another folder, MODELS/NAME")
     versions = versions_of(out)
     if version is None:
         version = max(versions, default=0) + 1

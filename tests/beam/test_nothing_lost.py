@@ -142,6 +142,13 @@ def test_lists_of_one_item_and_lists_of_one_moment(tmp_path):
     assert manifest["list_length"] == {"min": 1, "mean": 1.0, "max": 1}
 
 
+def test_labels_that_are_never_above_0_are_warned_of(tmp_path):
+    rows = [{**row, "purchase": 0} for row in logs.log_rows(12)]
+    manifest, _ = logs.run(tmp_path, logs.write_csv(tmp_path / "log.csv", rows))
+    expected = "no item has a label above 0: there is nothing to learn from"
+    assert expected in manifest["warnings"]
+
+
 def test_a_file_that_is_there_twice_is_told(tmp_path):
     once = logs.write_csv(tmp_path / "log-0.csv", logs.log_rows(40, 4))
     manifest, _ = logs.run(tmp_path, once, "once")

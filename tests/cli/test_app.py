@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 from typing import Any, NoReturn
 
 import pytest
 import typer
+from rich.console import Console
 
+from tests.tiny import shop_log, write_data_folder
 from tfr_moe import __version__
-from tfr_moe.cli import demo, main
+from tfr_moe.cli import daily, demo, main
+from tfr_moe.cli import data as cli_data
 from tfr_moe.cli.app import app
+from tfr_moe.metrics.naming import DEFAULT_NAMES
 
 GROUP: Any = typer.main.get_command(app)
 COMMANDS = list(GROUP.commands)
@@ -88,6 +93,51 @@ def test_help_works_fits_80_columns_and_has_an_example_that_the_parser_takes(nam
 def test_every_option_has_help(name):
     shown = [parameter for parameter in GROUP.commands[name].params if not parameter.hidden]
     assert [parameter.name for parameter in shown if not parameter.help] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        ("evaluate", f"default: {', '.join(DEFAULT_NAMES)}"),
+        ("load-test", "default: 20"),
+        ("schema", "default: the first of label, relevance, grade, purchase,"),
+        ("schema", "default: the first of search_id, query_id,"),
+    ],
+)
+def test_defaults_that_a_command_finds_by_itself_are_in_its_help(name, default, capsys):
+    assert default in " ".join(ended(capsys, name, "--help")[1].split())
+
+
+def test_the_shell_completes_commands_and_options(monkeypatch, capsys):
+    monkeypatch.setenv("_TFR_MOE_COMPLETE", "complete_bash")
+    for words, completed in {"ev": "evaluate", "evaluate --base": "--baseline"}.items():
+        monkeypatch.setenv("COMP_WORDS", f"tfr-moe {words}")
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+        assert ended(capsys) == (0, f"{completed}\n", "")
+
+
+def test_the_help_of_a_source_breaks_lines_at_the_width_of_the_terminal_only(capsys):
+    lines = ended(capsys, "build", "letor", "--help")[1].split("\nletor: ")[1].splitlines()
+    paragraph = lines[lines.index("") + 1 :]
+    paragraph = paragraph[: paragraph.index("")]
+    following = [line.split()[0] for line in paragraph[1:]]
+    assert len(paragraph) > 2
+    for line, word in zip(paragraph[:-1], following, strict=True):
+        assert len(f"{line} {word}") > 78
+
+
+def test_commands_that_read_a_lot_say_so_while_they_do(tmp_path, monkeypatch, capsys):
+    log, data = tmp_path / "log.csv", write_data_folder(tmp_path / "data", 8, 4, 4)
+    shop_log(20, seed=1).to_csv(log, index=False)
+    out = io.StringIO()
+    for module in (cli_data, daily):
+        monkeypatch.setattr(module, "stderr", lambda: Console(file=out, force_terminal=True))
+    ended(capsys, "schema", "--input", log, "--out", tmp_path / "s.yaml", "--label", "purchased")
+    ended(capsys, "drift", "--reference", data, "--current", data)
+    ended(capsys, "check", data)
+    text = "".join(out.getvalue().split())
+    for words in (f"reading{log}", f"comparing{data}with{data}", f"reading{data}"):
+        assert words in text
 
 
 @pytest.mark.parametrize("old", ["tune-report", "attention", "synth-letor", "export-vectors"])

@@ -46,7 +46,8 @@ def test_a_comparison_reports_and_does_not_train_again(folder, tmp_path, monkeyp
     assert capsys.readouterr().err.splitlines()[-1] == (
         f"wrote {out}/report.html; best run of {board.ship}: {best}"
     )
-    with pytest.raises(UserError, match="holds a comparison made with"):
+    other = "holds a comparison made with metric='session_auc', not 'ndcg'; choose another folder"
+    with pytest.raises(UserError, match=other):
         tfr_moe.compare(folder, out, metric="ndcg", **arguments)
 
 

@@ -3,8 +3,11 @@
 import pytest
 from rich.console import Console
 
-from tfr_moe.comparison.training import Plan, best_rates, train_models
+from tests.tiny import write_data_folder
+from tfr_moe.comparison.training import Plan, best_rates, train_models, train_run
+from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
+from tfr_moe.training.callbacks import EpochProgress, read_history
 from tfr_moe.utils.io import write_json
 
 MODELS = ("dnn", "svm_rank")
@@ -12,7 +15,7 @@ MODELS = ("dnn", "svm_rank")
 
 def plan_of(out, **changes):
     arguments = {"models": MODELS, "settings": {}, "metric": "ndcg", "learning_rates": (0.1, 0.2)}
-    return Plan(None, out, **{**arguments, **changes})
+    return Plan(out=out, **{"data": None, **arguments, **changes})
 
 
 @pytest.fixture
@@ -78,6 +81,28 @@ def test_each_model_takes_the_settings_that_it_uses(tmp_path):
     assert (moe.training.monitor, moe.optimization.learning_rate) == ("ndcg", 0.1)
     parameters = plan.config("lambdamart", 0.03, 1).baseline.library_parameters
     assert parameters == {"num_leaves": 7, "learning_rate": 0.03}
+
+
+def test_an_interrupted_run_gives_the_result_of_an_uninterrupted_one(tmp_path, monkeypatch):
+    data = DataFolder(write_data_folder(tmp_path / "data", 48, 16, 4))
+    small = {"expert_hidden_dims": [4], "num_experts": 4, "batch_size": 8, "num_epochs": 3}
+    whole, parts = (
+        plan_of(tmp_path / name, data=data, models=("adv_moe",), settings=small)
+        for name in ("whole", "parts")
+    )
+    run = train_run(whole, "adv_moe", 0.01, 1, Console(quiet=True))
+    begin = EpochProgress.on_epoch_begin
+
+    def interrupt(callback, epoch, logs=None):
+        if epoch == 2:
+            raise KeyboardInterrupt
+        begin(callback, epoch, logs)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(EpochProgress, "on_epoch_begin", interrupt)
+        train_run(parts, "adv_moe", 0.01, 1, Console(quiet=True))
+    again = train_run(parts, "adv_moe", 0.01, 1, Console(quiet=True))
+    assert read_history(again) == read_history(run)
 
 
 @pytest.mark.parametrize(

@@ -106,6 +106,7 @@ REFUSED = {
     "learning_rate=fast": r"learning_rate: Input should be a valid number",
     "dropout=1": r"dropout: Input should be less than 1",
     "expert_hidden_dims=[8, 0]": r"expert_hidden_dims must be >= 1",
+    "expert_hidden_dims=64,32": r"expert_hidden_dims: must be a list, such as \[64, 32\]\. Rec",
     "seed=4294967296": r"seed: Input should be less than 4294967296",
     "gate=3": r"gate must be a mapping of setting to value, got 3",
     "hsc_on=logits": r"hsc_on is a setting of version 0.1.0 and was removed",

@@ -317,6 +317,10 @@ def test_other_errors_say_what_is_wrong():
             lambda: parsed(frame().drop(columns="brand")),
             "feature 'brand' is missing; there are",
         ),
+        (
+            lambda: parsed(frame().set_index(["q", "brand"])),
+            "list_id 'q' is in the index of the frame; call reset_index()",
+        ),
         (lambda: parsed(frame().iloc[:0]), "the data frame has no rows"),
         (lambda: parsed({"q": [1]}), "a data frame must be of pandas, polars or pyarrow"),
         (

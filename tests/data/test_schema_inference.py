@@ -146,7 +146,7 @@ def test_titles_of_products_are_a_second_id_and_ignored():
     decisions, schema = inferred(rows)
     assert decisions["title"].outcome == "ignored"
     assert decisions["title"].reason == (
-        "has one value for each 'product_id', nearly; it would be a second ID of the same"
+        "has one value for each 'product_id', nearly; both tell the same items apart"
     )
     assert schema.feature("product_id").kind == "categorical"
     assert "title" not in {feature.name for feature in schema.features}
@@ -183,7 +183,7 @@ LEAKS = {
     "later": ((BOUGHT & (np.arange(ROWS) % 3 == 0)) * 2.5, "non-zero only where 'buy' is"),
     "earlier": (
         (BOUGHT | (np.arange(ROWS) % 10 == 0)).astype(int),
-        "non-zero in 35.0% of the rows, but wherever 'buy' is",
+        "non-zero wherever 'buy' is, and in 35.0% of all rows",
     ),
     "text": ([f"order{i}" if b else None for i, b in enumerate(BOUGHT)], "present exactly where"),
 }
@@ -247,6 +247,40 @@ def test_an_id_of_items_as_the_list_id_is_warned_of():
     assert decisions["item"].warning
     assert decisions["item"].reason == "99% of its lists have one row; is it the ID of an item?"
     assert not inferred(frame())[0]["q"].warning
+
+
+def test_rows_without_a_list_id_make_no_list_of_their_own():
+    rows = frame()
+    rows["q"] = rows.q.where(np.arange(ROWS) % 10 > 0)
+    decisions, schema = inferred(rows)
+    assert decisions["q"].warning
+    expected = "24 rows have no value; they belong to no list and are left out"
+    assert decisions["q"].reason == expected
+    assert schema == inferred(rows[rows.q.notna()])[1]
+    assert schema.feature("sub").scope == "context"
+    with pytest.raises(UserError, match="list_id 'q': no row has one"):
+        inferred(rows.assign(q=None))
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinite_numbers_do_not_disturb_the_inference():
+    rows = frame(size=np.where(np.arange(ROWS) == 5, np.inf, 1.5 * (np.arange(ROWS) % 20)))
+    assert feature_of(inferred(rows)[1], "size")["kind"] == "numeric"
+
+
+def test_labels_that_are_never_above_0_are_warned_of():
+    decisions, _ = inferred(frame(buy=0))
+    assert decisions["buy"].warning
+    assert decisions["buy"].reason == "is never above 0: there is nothing to learn from"
+
+
+def test_a_column_whose_name_no_feature_can_have_is_warned_of():
+    rows = frame().rename(columns={"price": "unit price"})
+    decision = inferred(rows)[0]["unit price"]
+    assert (decision.outcome, decision.warning) == ("ignored", True)
+    assert decision.reason.endswith("letters, digits and _ only; rename it")
+    nameless = inferred(frame().rename(columns={"price": ""}))[0][""]
+    assert (nameless.outcome, nameless.warning) == ("ignored", False)
 
 
 def test_two_words_as_a_label_are_named():

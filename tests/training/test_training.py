@@ -19,7 +19,7 @@ from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.training import load_run, train
 from tfr_moe.training.callbacks import EpochProgress, best_epoch, gate_warnings
-from tfr_moe.training.run import fit, make_builder
+from tfr_moe.training.run import fit, make_builder, warn_of_last_epoch
 from tfr_moe.tuning.trial import TrialPipeline
 
 QUIET = Console(quiet=True)
@@ -77,6 +77,14 @@ def test_the_same_seed_gives_the_same_scores_and_another_seed_others(data, tmp_p
     # Sums in another order of threads differ in the last bits.
     np.testing.assert_allclose(first, second, atol=1e-4)
     assert np.abs(first - other).max() > 1e-2
+
+
+@pytest.mark.parametrize(("best", "epochs", "warned"), [(4, 4, True), (3, 4, False), (1, 1, False)])
+def test_a_run_that_improves_until_its_last_epoch_is_warned_of(best, epochs, warned):
+    output = io.StringIO()
+    warn_of_last_epoch(best, config(num_epochs=epochs), Console(file=output, width=80))
+    line = "warning: the best epoch is the last one, 4: raise num_epochs, it may improve further\n"
+    assert output.getvalue() == (line if warned else "")
 
 
 def test_training_stops_early_without_improvement(data, tmp_path):

@@ -22,7 +22,7 @@ app = typer.Typer(
     name="tfr-moe",
     help="Category-gated mixture-of-experts ranking: logs to data, training, evaluation, serving.",
     context_settings={"help_option_names": ["-h", "--help"]},
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
 )
 

@@ -66,12 +66,13 @@ def _check_folder(path: Path) -> None:
     digests = manifest.get("files")
     if digests is None:
         raise UserError(f"{path}: has no digests to compare with; make the {kind} again")
-    if kind == "data":
-        from tfr_moe.data import DataFolder
+    with stderr().status(f"reading {path}"):
+        if kind == "data":
+            from tfr_moe.data import DataFolder
 
-        DataFolder(path).check()
-    else:
-        check_files(path, digests, kind, digests)
+            DataFolder(path).check()
+        else:
+            check_files(path, digests, kind, digests)
     size = sum(digest["bytes"] for digest in digests.values())
     print(f"{path}: {len(digests)} files, {size:,} bytes, as recorded")
     print(f"fingerprint {manifest['fingerprint']}")
@@ -110,15 +111,16 @@ def drift(
     from tfr_moe.utils.io import write_json
 
     allowed = DriftLimits() if limits is None else DriftLimits.load(limits)
-    if current.is_file():
-        from tfr_moe.data.folder import DataFolder
-        from tfr_moe.serving.export.skew import recorded_batches
+    with stderr().status(f"comparing {current} with {reference}"):
+        if current.is_file():
+            from tfr_moe.data.folder import DataFolder
+            from tfr_moe.serving.export.skew import recorded_batches
 
-        folder = DataFolder(reference)
-        recorded = RecordedLists(f"requests {current}", recorded_batches(current, folder))
-        rows = measure_drift(folder, recorded, allowed)
-    else:
-        rows = measure_drift(reference, current, allowed)
+            folder = DataFolder(reference)
+            recorded = RecordedLists(f"requests {current}", recorded_batches(current, folder))
+            rows = measure_drift(folder, recorded, allowed)
+        else:
+            rows = measure_drift(reference, current, allowed)
     console = Console()
     console.print(drift_table(rows, console.width))
     if json_file is not None:

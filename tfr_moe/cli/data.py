@@ -62,10 +62,11 @@ def schema(
     input_file: Annotated[Path, flag("log: CSV, TSV, JSON lines or Parquet", "--input")],
     out: Annotated[Path, flag("YAML file to write")],
     list_id: Annotated[
-        str | None, flag("column of the list; default: search_id, query_id, ...")
+        str | None, flag(f"column of the list; default: the first of {', '.join(_LIST_IDS)}")
     ] = None,
     label: Annotated[
-        list[str] | None, flag("column of a label; repeatable; default: label, click, ...")
+        list[str] | None,
+        flag(f"column of a label; repeatable; default: the first of {', '.join(_LABELS)}"),
     ] = None,
     time: Annotated[str | None, flag("column of the time")] = None,
     position: Annotated[str | None, flag("column of the display position")] = None,
@@ -91,19 +92,20 @@ def schema(
     check_free_file(out, overwrite)
     if (child is None) != (parent is None):
         raise UserError("--child and --parent go together")
-    table = read_table(input_file)
-    names = table.column_names
-    inference = infer_schema(
-        table,
-        list_id=list_id or _usual("--list-id", _LIST_IDS, names),
-        label=label or [_usual("--label", _LABELS, names)],
-        time=time,
-        position=position,
-        weight=weight,
-        hierarchy=None if child is None else {"child": child, "parent": parent or ""},
-        ignore=ignore or (),
-        keep=keep or (),
-    )
+    with stderr().status(f"reading {input_file}"):
+        table = read_table(input_file)
+        names = table.column_names
+        inference = infer_schema(
+            table,
+            list_id=list_id or _usual("--list-id", _LIST_IDS, names),
+            label=label or [_usual("--label", _LABELS, names)],
+            time=time,
+            position=position,
+            weight=weight,
+            hierarchy=None if child is None else {"child": child, "parent": parent or ""},
+            ignore=ignore or (),
+            keep=keep or (),
+        )
     made = FeatureSchema.model_validate(inference.schema)
     out.write_text(schema_yaml(inference, input_file.name), encoding="utf-8")
     for decision in inference.warnings:
@@ -112,7 +114,7 @@ def schema(
     ignored = sum(decision.outcome == "ignored" for decision in inference.decisions)
     tree = inference.schema.get("hierarchy")
     category = f"{tree['child']} in {tree['parent']}" if tree else "none"
-    lists = len(table.column(made.list_id).unique())
+    lists = len(table.column(made.list_id).drop_null().unique())
     note(
         f"list: {made.list_id} ({lists} lists of {table.num_rows / lists:.1f} rows); "
         f"label: {', '.join(made.labels)}; time: {made.time or 'none'}; category: {category}"
@@ -180,7 +182,8 @@ def source_help(name: str | None) -> list[str]:
     about = inspect.cleandoc(source.read.__doc__ or "").split("\nRaises:")[0].strip()
     schema = "built in, --schema replaces it" if source.schema else "--schema is required"
     fields = source.options.model_fields
-    lines = [*f"{name}: {about}".splitlines(), "", f"Schema: {schema}.", ""]
+    paragraphs = [" ".join(lines.split()) for lines in f"{name}: {about}".split("\n\n")]
+    lines = [*"\n\n".join(paragraphs).splitlines(), "", f"Schema: {schema}.", ""]
     lines.append("Options, each as --set key=value:" if fields else "The source has no options.")
     for option, field in fields.items():
         default = "required" if field.is_required() else f"default {_default_text(field.default)}"

@@ -25,6 +25,7 @@ from tfr_moe.cli.options import (
     stderr,
 )
 from tfr_moe.errors import EXIT_PEER_LOST, EXIT_USAGE, UserError, error_line
+from tfr_moe.metrics.naming import DEFAULT_NAMES
 
 if TYPE_CHECKING:
     from tfr_moe.config import RunConfig
@@ -130,7 +131,10 @@ def evaluate(
     run: Annotated[list[Path], flag("a finished run; repeatable")],
     baseline: Annotated[Path | None, flag("run to compare the others with")] = None,
     split: Split = "test",
-    metric: Annotated[list[str] | None, flag("a metric; see `tfr-moe metrics`; repeatable")] = None,
+    metric: Annotated[
+        list[str] | None,
+        flag(f"see `tfr-moe metrics`; repeatable; default: {', '.join(DEFAULT_NAMES)}"),
+    ] = None,
     policy: Annotated[
         str, flag("value of lists without a relevant item: skip, zero, one")
     ] = "skip",

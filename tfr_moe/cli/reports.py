@@ -88,7 +88,7 @@ def compare(
     board = compare_models(
         data,
         out,
-        models.split(","),
+        [name.strip() for name in models.split(",")],
         settings=parse_pairs(settings or []),
         metric=metric,
         budget=budget,

@@ -215,7 +215,9 @@ def load_test(
     data: Data,
     split: Annotated[str, flag("split whose lists are sent")] = "test",
     lists: Annotated[int, flag("maximum number of lists", min=1)] = 1000,
-    rate: Annotated[list[float] | None, flag("requests per second; repeatable")] = None,
+    rate: Annotated[
+        list[float] | None, flag("requests per second; repeatable; default: 20")
+    ] = None,
     seconds: Annotated[float, flag("of each run")] = 10.0,
     timeout: Annotated[float, flag("seconds")] = 5.0,
     seed: Seed = 0,

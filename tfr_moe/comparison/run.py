@@ -47,8 +47,12 @@ def claim(out: Path, note: str, options: Mapping[str, Any], kind: str) -> None:
     """
     before = read_json(out / note)
     if before is not None:
-        if before != options:
-            raise UserError(f"{out}: holds a {kind} made with {before}; choose another folder")
+        for name in {**options, **before}:
+            if (old := before.get(name)) != (new := options.get(name)):
+                raise UserError(
+                    f"{out}: holds a {kind} made with {name}={old!r}, not {new!r}; "
+                    "choose another folder"
+                )
         return
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: exists and holds no {kind}; choose another folder")

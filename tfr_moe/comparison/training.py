@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,9 +112,15 @@ def trained(run: Path) -> dict[str, Any]:
     return read_json(run / METRICS_FILE) or {}
 
 
-def _train(plan: Plan, model: str, rate: float | None, seed: int, console: Console) -> Path:
+def train_run(plan: Plan, model: str, rate: float | None, seed: int, console: Console) -> Path:
+    """Trains a run of a comparison, unless it is finished, and returns its folder.
+
+    An interrupted run starts again: resumed, it would draw other noise and other orders of the
+    lists, so that its result and its time were not those of an uninterrupted comparison.
+    """
     run = plan.run(model, rate, seed)
     if not (run / METRICS_FILE).is_file():
+        shutil.rmtree(run, ignore_errors=True)
         with_rate = "" if rate is None else f", learning rate {rate:g}"
         number = sum(True for _ in plan.out.glob(f"runs/*/*/{METRICS_FILE}")) + 1
         of = "" if number > plan.min_runs else f" of at least {plan.min_runs}"
@@ -136,8 +143,8 @@ def _value(run: Path) -> float:
 def train_models(plan: Plan, console: Console) -> dict[str, list[Path]]:
     """Trains all models and returns the runs of each, under its best learning rate.
 
-    A finished run is not trained again, an interrupted one resumes. What the budget has room for
-    depends on the recorded times of finished runs only, so that a resumed comparison decides as an
+    A finished run is not trained again, an interrupted one is. What the budget has room for depends
+    on the recorded times of finished runs only, so that a resumed comparison decides as an
     uninterrupted one.
 
     Raises:
@@ -150,7 +157,7 @@ def train_models(plan: Plan, console: Console) -> dict[str, list[Path]]:
         if number >= MIN_SEEDS and not _another_seed(plan, searched, runs, number):
             return runs
         for model, rate in rates.items():
-            runs[model].append(_train(plan, model, rate, seed, console))
+            runs[model].append(train_run(plan, model, rate, seed, console))
     raise AssertionError
 
 
@@ -172,7 +179,7 @@ def best_rates(plan: Plan, console: Console) -> tuple[dict[str, float | None], l
             if not rates or (found[model] and not _another_rate(plan, found, model)):
                 continue
             try:
-                found[model][rates[0]] = _train(plan, model, rates[0], plan.seed, console)
+                found[model][rates[0]] = train_run(plan, model, rates[0], plan.seed, console)
             except UserError as error:  # a learning rate may be too high
                 if len(rates) == 1 and not found[model]:
                     raise

@@ -52,6 +52,7 @@ def are_times(words: Sequence[Any]) -> bool:
 
 
 _SHOWN = 12
+_INDEX = b"index"  # key of a table's metadata: names of the levels of a pandas index
 FILES = ".csv, .tsv, .jsonl, .ndjson or .json, each plain or .gz, and .parquet or .pq"
 
 
@@ -65,6 +66,16 @@ class Ids(NamedTuple):
 
     codes: NDArray[np.int32]
     words: list[Any]
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """Rows without an ID, or with one of white space only.
+
+        Example:
+            >>> Ids(np.array([1, 0, 2]), ["a", " ", None]).missing.tolist()
+            [True, False, True]
+        """
+        return np.array([w is None or not str(w).strip() for w in self.words], bool)[self.codes]
 
 
 def arrow(module: str = "") -> Any:
@@ -129,7 +140,9 @@ def _from_pandas(frame: Any, wanted: list[str] | None) -> pa.Table:
             raise UserError(
                 f"column {name!r}: has values of several types ({' '.join(str(error).split())})"
             ) from error
-    return pa.Table.from_arrays(arrays, names=chosen)
+    index = [str(name) for name in frame.index.names if name is not None]
+    table = pa.Table.from_arrays(arrays, names=chosen)
+    return table.replace_schema_metadata({_INDEX: ",".join(index)}) if index else table
 
 
 def check_once(names: Sequence[str]) -> None:
@@ -165,6 +178,8 @@ def column_of(table: pa.Table, name: str, role: str = "column") -> pa.ChunkedArr
         names = table.column_names
         listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
         hint = did_you_mean(name, names)
+        if name in (table.schema.metadata or {}).get(_INDEX, b"").decode().split(","):
+            raise UserError(f"{role} {name!r} is in the index of the frame; call reset_index()")
         text = f"{role} {name!r} is missing; there are: {listed or 'no columns'}"
         raise UserError(f"{text}; {hint}" if hint else text)
     return _without_views(table.column(name))
@@ -219,6 +234,8 @@ def read_table(path: str | Path) -> pa.Table:
                 for field in table.schema:
                     if pa.types.is_binary(field.type):
                         raise UserError(f"{path}: column {field.name!r} is not valid UTF-8")
+                if not table.num_rows:
+                    raise UserError(f"{path}: has no rows")
                 return table
             if plain.endswith((".jsonl", ".ndjson", ".json")):
                 return arrow("json").read_json(file)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tfr_moe.errors import UserError
 from tfr_moe.tables.arrow import are_numbers, are_times, arrow, column_of, encode, to_table
 from tfr_moe.tables.relations import ITEM, Decision, choose_hierarchy, repeated_ids
-from tfr_moe.tables.row_lists import RowLists
+from tfr_moe.tables.row_lists import RowLists, role_decision
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,9 +104,15 @@ def infer_schema(
     categories = [name.removeprefix(ITEM) for name in given.values()]
     for name in (*ignore, *keep, *categories):
         column_of(table, name)
+    ids, rows = encode(table.column(list_id)), table.num_rows
+    listed = ~ids.missing
+    if not listed.all():
+        table = table.filter(listed)
     if not table.num_rows:
-        raise UserError("the data frame has no rows")
-    lists = RowLists.of(encode(table.column(list_id)).codes)
+        raise UserError(
+            f"list_id {list_id!r}: no row has one" if rows else "the data frame has no rows"
+        )
+    lists = RowLists.of(ids.codes[listed])
     if not lists.continues.any():
         raise UserError(f"list_id {list_id!r}: every list has one row; its items share an ID")
     first = table.column(time).drop_null()[:1].to_pylist() if time else []
@@ -118,9 +124,8 @@ def infer_schema(
     decisions: list[Decision] = []
     for name in table.column_names:
         if name in named:
-            few = name == list_id and lists.single_rows > 0.5
-            reason = f"{lists.single_rows:.0%} of its lists have one row; is it the ID of an item?"
-            decisions.append(Decision(name, named[name], reason if few else "as given", few))
+            unlisted = rows - table.num_rows
+            decisions.append(role_decision(name, named[name], lists, unlisted, relevant))
             continue
         if name in set(ignore):
             decisions.append(Decision(name, "ignored", "as given"))
@@ -134,7 +139,7 @@ def infer_schema(
             features[name] = feature
     for name, other in scan.repeated_ids().items():
         del features[name], scan.codes[name]
-        reason = f"has one value for each {other!r}, nearly; it would be a second ID of the same"
+        reason = f"has one value for each {other!r}, nearly; both tell the same items apart"
         ignored = Decision(name, "ignored", reason)
         decisions = [ignored if decision.column == name else decision for decision in decisions]
     if time is None:
@@ -203,7 +208,9 @@ class _Scan:
         """Returns the feature, None for an ignored column, and the decision."""
         try:
             if not _NAME.match(name) or name in _RESERVED:
-                raise UserError("the name of a feature has letters, digits and _ only; rename it")
+                # A nameless column is that of the row numbers which pandas writes.
+                error = _WarnedError if name else UserError
+                raise error("the name of a feature has letters, digits and _ only; rename it")
             feature, reason = self._feature(name, column)
         except _WarnedError as error:
             return None, Decision(name, "ignored", str(error), True)
@@ -235,7 +242,7 @@ class _Scan:
         return self._numeric(name, numbers)
 
     def _numeric(self, name: str, numbers: NDArray[np.float64]) -> tuple[dict[str, Any], str]:
-        missing = np.isnan(numbers)
+        missing = ~np.isfinite(numbers)
         present = numbers[~missing]
         if not len(present):
             raise UserError("has no values")
@@ -262,10 +269,8 @@ class _Scan:
 
     def _ids(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any], str]:
         ids = encode(column)
-        counts = np.bincount(ids.codes, minlength=len(ids.words))
-        blank = np.array([w is None or not str(w).strip() for w in ids.words], bool)
-        distinct = int(((counts > 0) & ~blank).sum())
-        missing = blank[ids.codes]
+        missing = ids.missing
+        distinct = int(np.count_nonzero(np.bincount(ids.codes[~missing])))
         if name not in self.keep:
             if distinct < 2 and not missing.any():
                 raise UserError("is constant")
@@ -344,8 +349,8 @@ class _Scan:
                 raise _WarnedError(f"leak: {word} only where {label!r} is")
             if rate < 0.5 and positives >= _MIN_POSITIVES and not (relevant & ~present).any():
                 raise _WarnedError(
-                    f"leak: {word} in {rate:.1%} of the rows, but wherever {label!r} is, as an "
-                    "earlier step of it would be"
+                    f"leak: {word} wherever {label!r} is, and in {rate:.1%} of all rows: probably "
+                    "an earlier step, such as a click before a purchase"
                 )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tfr_moe.tables.relations import Decision
 
 
 class RowLists(NamedTuple):
@@ -68,3 +71,26 @@ class RowLists(NamedTuple):
         return np.array_equal(sums, lengths * (lengths + 1) / 2) and np.array_equal(
             squares, lengths * (lengths + 1) * (2 * lengths + 1) / 6
         )
+
+
+def role_decision(
+    name: str, role: str, lists: RowLists, unlisted: int, relevant: Mapping[str, NDArray[np.bool_]]
+) -> Decision:
+    """Returns the decision on a column that has a role, with what is wrong with it.
+
+    Args:
+        name: the column.
+        role: `list_id`, `label`, ...
+        lists: the lists of the rows.
+        unlisted: number of rows without a list ID.
+        relevant: label -> whether it is above 0, by row.
+    """
+    reasons = []
+    if role == "list_id" and unlisted:
+        reasons.append(f"{unlisted} rows have no value; they belong to no list and are left out")
+    if role == "list_id" and lists.single_rows > 0.5:
+        share = f"{lists.single_rows:.0%} of its lists have one row"
+        reasons.append(f"{share}; is it the ID of an item?")
+    if role == "label" and not relevant[name].any():
+        reasons.append("is never above 0: there is nothing to learn from")
+    return Decision(name, role, "; ".join(reasons) or "as given", bool(reasons))

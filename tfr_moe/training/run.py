@@ -220,6 +220,7 @@ def train(
             result["position_bias"] = bias_by_position(pipeline.model, weights, folder)
         dataset = builder.build_evaluation_dataset("validation").take(_CHECKED_BATCHES)
         warn_of_gates(gate_reports(pipeline.model, dataset, folder.schema), config, console)
+        warn_of_last_epoch(result["best_epoch"], config, console)
         finish(run, folder, result, weights.parent.glob(f"{weights.name}.*"))
         shutil.rmtree(run / "backup", ignore_errors=True)
     else:
@@ -237,6 +238,13 @@ def warn_of_one_task(config: RunConfig, schema: FeatureSchema, console: Console)
             f"model {config.model} is for several tasks, and {schema.label} is the only label: "
             f"{words}",
         )
+
+
+def warn_of_last_epoch(best: int, config: RunConfig, console: Console) -> None:
+    """Warns of a run that was still improving when it ended."""
+    if best == config.training.num_epochs > 1:
+        line = f"the best epoch is the last one, {best}: raise num_epochs, it may improve further"
+        warn(console, line)
 
 
 def make_builder(

@@ -118,6 +118,12 @@ def test_a_version_below_one_is_rejected(tmp_path: Path):
         export_model(scorer(), SHOP, tmp_path, version=0)
 
 
+def test_a_run_in_place_of_the_folder_is_rejected(tmp_path: Path):
+    (tmp_path / "schema.json").write_text("{}")
+    with pytest.raises(UserError, match="is a run or a data set; give another folder, MODELS/NAME"):
+        export_model(scorer(), SHOP, tmp_path)
+
+
 def test_a_file_in_place_of_the_folder_is_rejected(tmp_path: Path):
     (tmp_path / "shop").write_text("")
     with pytest.raises(UserError, match="is a file"):
