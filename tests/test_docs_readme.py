@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
 
 import numpy as np
 import pytest
@@ -73,6 +75,31 @@ def test_every_command_of_the_page_exists(page):
 
     used = set(re.findall(r"tfr-moe ([a-z][a-z-]*)", page))
     assert used and used <= set(get_command(app).commands)
+
+
+def commands_of(text):
+    """The words of each `tfr-moe` command in blocks of code, unless `...` cuts it."""
+    for block in re.findall(r"^```\w*\n(.*?)^```", text, flags=re.M | re.S):
+        for line in block.replace("\\\n", " ").splitlines():
+            found = re.search(r"^[^#]*?\btfr-moe ([a-z].*)$", line)
+            if found and not re.search(r" \.\.\.|\$|--help", line):
+                words = shlex.split(found[1], comments=True)
+                yield list(itertools.takewhile(lambda word: word not in ("|", ">", "&&"), words))
+
+
+@pytest.mark.parametrize("pattern", ["README.md", "docs/*.md"])
+def test_the_parser_takes_every_command_of_a_page(repository, pattern):
+    from tfr_moe.cli.app import app
+
+    group, number = get_command(app), 0
+    for path in sorted(repository.glob(pattern)):
+        for words in commands_of(path.read_text(encoding="utf-8")):
+            number += 1
+            # Raises for an unknown option, a missing one or a value of another type.
+            with group.make_context("tfr-moe", list(words)) as context:
+                name, command, rest = group.resolve_command(context, list(words))
+                command.make_context(name, rest, parent=context)
+    assert number > 10
 
 
 @pytest.mark.parametrize("pattern", PAGES)
