@@ -119,7 +119,8 @@ def test_the_shell_completes_commands_and_options(monkeypatch, capsys):
 
 
 def test_the_help_of_a_source_breaks_lines_at_the_width_of_the_terminal_only(capsys):
-    lines = ended(capsys, "build", "letor", "--help")[1].split("\nletor: ")[1].splitlines()
+    source = ("--source-module", "experiments.datasets.letor", "letor")
+    lines = ended(capsys, "build", *source, "--help")[1].split("\nletor: ")[1].splitlines()
     paragraph = lines[lines.index("") + 1 :]
     paragraph = paragraph[: paragraph.index("")]
     following = [line.split()[0] for line in paragraph[1:]]
