@@ -357,3 +357,12 @@ def test_left_out_numbers_and_marks_of_missing_ones_have_no_rank():
     # a missing price is the mean of the training split
     np.testing.assert_array_equal(items, [[[0.0, 1.0, 0.0], [2.0, 0.0, 1.0]]])
     assert encoder.output_width() == 3
+
+
+def test_categories_are_numbered_as_their_embeddings():
+    schema = schema_of(context("top"), context("sub"), hierarchy={"parent": "top", "child": "sub"})
+    encoder = encoder_of(schema, vocabularies={"top": ["a", "b"], "sub": ["a > x", "b > x"]})
+    lists = {"top": strings(["a"], ["b"], ["b"]), "sub": strings(["x"], ["x"], ["y"])}
+    got = encoder(lists, {}, tf.ones([3, 1], tf.bool)).categories
+    np.testing.assert_array_equal(got, [[1, 1], [2, 2], [2, 0]])
+    assert encoder.category_sizes() == (3, 3)

@@ -116,7 +116,7 @@ def with_features(schema):
     ("model", "settings"),
     [
         ("adv_hsc_moe", {}),
-        ("adv_hsc_moe", {"list_relative": True}),
+        ("adv_hsc_moe", {"list_relative": True, "category_head": True}),
         ("star", {}),
         ("ple", {}),
     ],

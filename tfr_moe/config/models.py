@@ -23,7 +23,8 @@ def _of(*groups: str, without: tuple[str, ...] = ()) -> tuple[str, ...]:
 _RUN = _of("objective", "optimization", "data", "training")
 _COMMON = (*_RUN, *_of("features", "attention", "bias"), "dropout")
 _TOWER = (*_COMMON, "expert_hidden_dims", "activation")
-_MIXTURE = (*_TOWER, *_of("gate"), "shared_expert", "dispatch", "expert_capacity")
+_SINGLE = (*_TOWER, "category_head")
+_MIXTURE = (*_SINGLE, *_of("gate"), "shared_expert", "dispatch", "expert_capacity")
 _HSC, _ADVERSARIAL = _of("hsc"), _of("adversarial")
 _TASKS = (
     *_TOWER,
@@ -123,10 +124,10 @@ def _prm(summary: str, **fixed: Any) -> ModelSpec:
 
 
 MODELS: dict[str, ModelSpec] = {
-    "dnn": ModelSpec("one tower", _TOWER, "tfr_moe.scorers.tower:TowerScorer"),
+    "dnn": ModelSpec("one tower", _SINGLE, "tfr_moe.scorers.tower:TowerScorer"),
     "wide_dnn": ModelSpec(
         "one tower with the active parameters of the mixture",
-        (*_TOWER, "num_experts", "top_k"),
+        (*_SINGLE, "num_experts", "top_k"),
         "tfr_moe.scorers.tower:WideTowerScorer",
         defaults={"top_k": 3},  # the two active experts of the mixture and its shared one
     ),
@@ -146,7 +147,7 @@ MODELS: dict[str, ModelSpec] = {
     ),
     "mlp": ModelSpec(
         "one tower with a listwise loss",
-        _TOWER,
+        _SINGLE,
         "tfr_moe.scorers.tower:TowerScorer",
         defaults={**_LISTWISE, "expert_hidden_dims": (256, 384, 256)},
     ),

@@ -77,6 +77,11 @@ class ExpertSettings(Group):
     shared_expert: bool = Field(
         True, description="one more tower that scores every item beside the selected experts"
     )
+    category_head: bool = Field(
+        False,
+        description="add a linear score whose weights are those of the parent category and a "
+        "difference of the child's",
+    )
     dispatch: Literal["auto", "sorted", "grouped"] = Field(
         "auto",
         description="how items reach their experts, with the same results; grouped has shapes that "

@@ -2,6 +2,7 @@
 
 from tfr_moe.layers.attention import EncoderBlock, SelfAttentionEncoder
 from tfr_moe.layers.category_groups import CategoryGroups
+from tfr_moe.layers.category_head import CategoryHead
 from tfr_moe.layers.category_mmoe import CategoryMMoE
 from tfr_moe.layers.crossed_weights import CrossedWeights
 from tfr_moe.layers.dlcm import DeepListwiseContext
@@ -46,6 +47,7 @@ __all__ = [
     "MULTITASK",
     "AdversarialExpertPenalty",
     "CategoryGroups",
+    "CategoryHead",
     "CategoryMMoE",
     "CategoryMixtureOfExperts",
     "CombinedScore",

@@ -76,10 +76,13 @@ class EncodedFeatures(NamedTuple):
         items: [B, L, n] input vectors X: features of the item, `list_ranks` of its numerics if
             asked for, then features of its list.
         context: feature -> [B, w], the blocks of X that belong to the list.
+        categories: int64 [B, 2], the numbers of the parent and the child category of each list, 0
+            for unknown ones; [B, 0] without a hierarchy.
     """
 
     items: tf.Tensor
     context: dict[str, tf.Tensor]
+    categories: tf.Tensor | None = None
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -212,7 +215,7 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
                 ]
             )
             self.add_loss(self.embedding_l2 * mean_over_items(norms, mask))
-        return EncodedFeatures(items, of_list)
+        return EncodedFeatures(items, of_list, self._categories(context, mask))
 
     def ranked_features(self) -> list[Feature]:
         """The numerics whose ranks in the list are part of X; buckets have none."""
@@ -231,9 +234,26 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
             blocks[feature.name] = self._normalize(scope, feature, value)
         return blocks
 
+    def category_sizes(self) -> tuple[int, ...]:
+        """How many numbers the parent and the child category have; empty without a hierarchy."""
+        return tuple(self.embeddings[name].input_dim for name in self._category_names())
+
+    def _category_names(self) -> tuple[str, ...]:
+        hierarchy = self.schema.hierarchy
+        return () if hierarchy is None else (hierarchy.parent, hierarchy.child)
+
+    def _categories(self, context: Mapping[str, Any], mask: tf.Tensor) -> tf.Tensor:
+        names = self._category_names()
+        if not names:
+            return tf.zeros([tf.shape(mask)[0], 0], tf.int64)
+        return tf.concat([self._numbers_of(name, context) for name in names], axis=1)
+
+    def _numbers_of(self, name: str, features: Mapping[str, Any]) -> Any:
+        """The rows of a feature's IDs in its embedding table."""
+        return self.lookups[name](paired_ids(self.schema, name, features))
+
     def _embed(self, feature: Feature, features: Mapping[str, Any]) -> Any:
-        rows = self.lookups[feature.name](paired_ids(self.schema, feature.name, features))
-        vectors = self.embeddings[feature.name](rows)
+        vectors = self.embeddings[feature.name](self._numbers_of(feature.name, features))
         if feature.kind == "categorical":
             return tf.squeeze(vectors, axis=-2)
         present = tf.strings.length(features[feature.name]) > 0

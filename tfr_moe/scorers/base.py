@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf, tfr
+from tfr_moe.errors import UserError
 from tfr_moe.layers.attention import SelfAttentionEncoder
 from tfr_moe.layers.base import Configured, plain
+from tfr_moe.layers.category_head import CategoryHead
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
 from tfr_moe.schema import MASK, FeatureSchema, FeatureTables
 
@@ -18,6 +20,8 @@ FEATURES = "features"
 """Name of the layer that encodes the features."""
 TRUNK = "trunk"
 """Name of the self-attention encoder, in a model that has one."""
+CATEGORY_HEAD = "category_head"
+"""Name of the linear scores by category, in a model that has them."""
 ROUTING = "routing"
 """Name of the layer that holds the gates' choices, in a model with experts."""
 
@@ -115,9 +119,11 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
             each item is scored in the context of its list; None for none.
         ignored_features: features that are left out of the items' vectors, for ablations.
         list_relative: see `FeatureEncoder`.
+        category_head: adds a `CategoryHead` over the features to the logits.
 
     Raises:
-        UserError: if the schema lacks one of `ignored_features`.
+        UserError: if the schema lacks one of `ignored_features`, or the hierarchy of a
+            `category_head`.
     """
 
     schema: FeatureSchema
@@ -132,9 +138,12 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
     trunk: Mapping[str, Any] | None = None
     ignored_features: Sequence[str] = ()
     list_relative: bool = False
+    category_head: bool = False
 
     def __post_init__(self) -> None:
         """Checks the arguments against the schema."""
+        if self.category_head and self.schema.hierarchy is None:
+            raise UserError("category_head: the schema names no `hierarchy`")
         for name in self.ignored_features:
             self.schema.feature(name)
 
@@ -189,10 +198,15 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
             width = items.shape[-1]
         context = {**features.context, **self.of_lists(context_features)}
         scores = self.score(EncodedFeatures(items, context), mask, width)
+        logits = scores.logits
+        if self.category_head:
+            sizes = encoder.category_sizes()
+            head = CategoryHead(sizes[0], sizes[1], self.num_outputs, name=CATEGORY_HEAD)
+            logits += head(features.items, features.categories, mask=mask)
         if not scores.routing:
-            return scores.logits
+            return logits
         routed = RoutedScores(scores.num_experts, name=ROUTING, dtype="float32")
-        return routed({"logits": scores.logits, **scores.routing})["logits"]
+        return routed({"logits": logits, **scores.routing})["logits"]
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, ready for JSON."""

@@ -16,7 +16,7 @@ from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.layers.features import FeatureEncoder
 from tfr_moe.schema import PAIR_SEPARATOR, FeatureSchema, Scope
-from tfr_moe.scorers.base import find_layer
+from tfr_moe.scorers.base import CATEGORY_HEAD, FEATURES, find_layer
 from tfr_moe.training.run import load_run, make_scorer
 
 Array = NDArray[Any]
@@ -56,6 +56,7 @@ class WarmStart:
       categories;
     * a new sub-category starts as the mean of the sub-categories of its top category, if there are
       any. Gates are linear in the embedding, so its gate starts at the mean of their logits;
+    * the rows of a `CategoryHead` follow the categories in the same way;
     * a new feature has weights 0 where it enters, so that the scores are those of before.
 
     Numerics are normalized by the statistics of the earlier run, for which its weights were
@@ -82,6 +83,7 @@ class WarmStart:
         self._groups = _groups_of(folder, source.config)
         self._variables = {variable.name: variable for variable in source.model.variables}
         self._encoders = _encoders_of(source.model)
+        self._head = find_layer(source.model, CATEGORY_HEAD)
         ple = find_layer(source.model, "ple")
         self._domain_experts = 1 if ple is None else ple.num_domain_experts
 
@@ -140,6 +142,7 @@ class WarmStart:
                 "of the same model and settings"
             )
         rows, widths = self._of_encoders(encoders, f"data {folder.path}")
+        rows.update(self._of_head(find_layer(model, CATEGORY_HEAD), encoders))
         domains = self._domains(folder, config)
         for name, variable in variables.items():
             value = rows.get(name)
@@ -151,17 +154,29 @@ class WarmStart:
         self, encoders: Mapping[str, FeatureEncoder], where: str
     ) -> tuple[dict[str, Array], list[_Width]]:
         """The embeddings by the names of their variables, and the changes of the input vectors."""
-        rows, widths, tree = {}, [], self._schema.hierarchy
+        rows, widths = {}, []
         for layer, encoder in encoders.items():
             before = self._encoders[layer]
             for name, embedding in encoder.embeddings.items():
                 if name in before.embeddings and encoder.schema.feature(name).has_vocabulary:
                     table = before.embeddings[name].embeddings.numpy()
-                    old, new = (e.lookups[name].get_vocabulary() for e in (before, encoder))
-                    is_child = tree is not None and tree.child == name
-                    rows[embedding.embeddings.name] = _rows(table, old, new, is_child)
+                    rows[embedding.embeddings.name] = _moved(table, name, before, encoder)
             widths.append(_columns(before, encoder, where))
         return rows, sorted(widths, key=lambda width: -width.before)
+
+    def _of_head(self, head: Any, encoders: Mapping[str, FeatureEncoder]) -> dict[str, Array]:
+        """The rows of a `CategoryHead` by the names of their variables; none without a head."""
+        tree = self._schema.hierarchy
+        if head is None or self._head is None or tree is None:
+            return {}
+        now, before = encoders[FEATURES], self._encoders[FEATURES]
+        rows = {}
+        for name, new, old in zip(
+            (tree.parent, tree.child), head.tables, self._head.tables, strict=True
+        ):
+            if now.schema.feature(name).has_vocabulary:
+                rows[new.embeddings.name] = _moved(old.embeddings.numpy(), name, before, now)
+        return rows
 
     def _domains(self, folder: DataFolder, config: RunConfig) -> Array | None:
         """The old domain of each new one, 0 for new ones; None if they are the same, or none.
@@ -225,6 +240,13 @@ def _encoders_of(model: tf.keras.Model) -> dict[str, FeatureEncoder]:
 def _groups_of(folder: DataFolder, config: RunConfig) -> Groups:
     """The groups of categories that are the domains or tasks of a model; none for most models."""
     return getattr(make_scorer(folder, config), "category_groups", None) or ()
+
+
+def _moved(table: Array, name: str, before: FeatureEncoder, now: FeatureEncoder) -> Array:
+    """The rows of a feature's old table in the order of its new vocabulary."""
+    tree = now.schema.hierarchy
+    old, new = (encoder.lookups[name].get_vocabulary() for encoder in (before, now))
+    return _rows(table, old, new, is_child=tree is not None and tree.child == name)
 
 
 def _rows(before: Array, old: Sequence[str], new: Sequence[str], is_child: bool) -> Array:

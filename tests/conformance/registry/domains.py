@@ -43,6 +43,13 @@ LAYERS = [
         call=projected,
     ),
     ModelCase(
+        "CategoryHead",
+        lambda: layers.CategoryHead(D, D, num_outputs=3),
+        {"inputs": floats("BL", 4), "categories": DOMAIN._replace(width=2), "mask": mask()},
+        {"output": "BL"},
+        call=projected,
+    ),
+    ModelCase(
         "StarTowers",
         lambda: layers.StarTowers(D, [8, 4]),
         {"inputs": floats("BL", 4), "mask": mask()},

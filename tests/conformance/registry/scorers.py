@@ -47,8 +47,10 @@ ROWS = [
         draws=True,
     ),
     scorer(
-        "TowerScorer of several outputs",
-        lambda: scorers.TowerScorer(SCHEMA, TABLES, list_relative=True, **SMALL, **LEVEL_OUTPUTS),
+        "TowerScorer of several outputs, by category",
+        lambda: scorers.TowerScorer(
+            SCHEMA, TABLES, category_head=True, list_relative=True, **SMALL, **LEVEL_OUTPUTS
+        ),
     ),
     scorer(
         "MixtureScorer of several outputs",

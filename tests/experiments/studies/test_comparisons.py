@@ -80,6 +80,8 @@ def test_the_towers_of_the_complete_journey_cost_the_same():
     assert 3 * cost(recommended["expert_hidden_dims"]) == pytest.approx(
         moe["top_k"] * cost(moe["expert_hidden_dims"]), rel=0.02
     )
+    for name in ("dnn", "moe", "recommended"):
+        assert configs[f"{name}_head"] == {**configs[name], "category_head": True}
     trees = [name for name in configs if configs[name]["model"] == "lambdamart"]
     assert trees and all(configs.pop(name)["list_relative"] for name in trees)
     for settings in configs.values():

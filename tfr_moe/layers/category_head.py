@@ -1,0 +1,78 @@
+"""A linear score with weights of the list's category, beside any model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tfr_moe._compat import tf
+from tfr_moe.layers.base import Configured
+from tfr_moe.layers.checks import check_ids, check_items, full_mask
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class CategoryHead(Configured, tf.keras.layers.Layer):
+    r"""Scores items by weights that belong to the category of their list.
+
+    $$ y = x^\top (w_{tc} + w_{sc}) $$
+
+    All weights start at 0, and w_tc learns from the lists of all its sub-categories: one with few
+    lists stays near its parent, an unknown one has the parent's weights. Added to the logit of a
+    tower or a mixture, it learns what a category weighs differently; an item costs n
+    multiply-adds.
+
+    Args:
+        num_parents: number of parent categories, unknown ones (0) included.
+        num_children: the same of child categories.
+        num_outputs: logits for each item.
+
+    Raises:
+        ValueError: for inputs or IDs of the wrong shape.
+
+    Example:
+        >>> head = CategoryHead(num_parents=3, num_children=9)
+        >>> head(tf.ones([2, 5, 4]), tf.constant([[1, 3], [2, 8]])).shape
+        TensorShape([2, 5])
+    """
+
+    def __init__(self, num_parents: int, num_children: int, num_outputs: int = 1, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.keep(locals())
+
+    def build(self, input_shape: Any) -> None:
+        """Creates a table of weights for the parents and one for the children."""
+        width = int(input_shape[-1]) * self.num_outputs
+        self.tables = [
+            tf.keras.layers.Embedding(
+                size, width, embeddings_initializer="zeros", name=name, dtype=self.dtype_policy
+            )
+            for name, size in (("parents", self.num_parents), ("children", self.num_children))
+        ]
+        for table in self.tables:
+            with tf.name_scope(table.name):
+                table.build(None)
+        super().build(input_shape)
+
+    def call(
+        self,
+        inputs: tf.Tensor,
+        categories: tf.Tensor,
+        mask: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """Scores the valid items of each list.
+
+        Args:
+            inputs: [B, L, n] input vectors.
+            categories: integers [B, 2], the parent and the child category of each list.
+            mask: bool [B, L], True at valid items; None takes every item as valid.
+
+        Returns:
+            Logits, float32 [B, L], with several outputs [B, L, num_outputs]; 0 at padded items.
+        """
+        check_items(inputs, mask)
+        check_ids("categories", categories, inputs, by_list=False)
+        weights = tf.add_n([t(categories[:, level]) for level, t in enumerate(self.tables)])
+        weights = tf.reshape(weights, [-1, inputs.shape[-1], self.num_outputs])
+        # What stands at padded places must reach neither the logits nor a gradient.
+        valid = tf.where(full_mask(inputs, mask)[..., tf.newaxis], inputs, 0.0)
+        logits = tf.cast(tf.matmul(valid, weights), tf.float32)
+        return logits if self.num_outputs > 1 else tf.squeeze(logits, axis=-1)
