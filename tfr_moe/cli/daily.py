@@ -17,7 +17,7 @@ Limits = Annotated[Path | None, flag("limits of drift as YAML; see docs/daily.md
 def check(
     path: Annotated[Path, typer.Argument(help="data set, run, or a version of an exported model")],
     requests: Annotated[
-        Path | None, flag("request log of the version, to replay: PredictionLogs")
+        Path | None, flag("request log (PredictionLogs) to replay on the version")
     ] = None,
     run: Annotated[Path | None, flag("with --requests: the run of the version")] = None,
     data: Annotated[Path | None, flag("with --requests: logged lists to compare with")] = None,
@@ -92,7 +92,7 @@ def _check_requests(version: Path, requests: Path, run: Path, data: Path | None)
 
 
 def drift(
-    reference: Annotated[Path, flag("data set to compare with, such as the live model's")],
+    reference: Annotated[Path, flag("data set to compare with, such as that of the live model")],
     current: Annotated[Path, flag("data set of today, or a file of recorded requests")],
     limits: Limits = None,
     json_file: JsonFile = None,
@@ -135,17 +135,25 @@ def drift(
 
 
 def publish(
-    to: Annotated[Path, flag("MODELS/NAME, which is served")],
+    to: Annotated[Path, flag("folder MODELS/NAME of the served model")],
     run: Annotated[Path | None, flag("a finished run")] = None,
     data: Annotated[Path | None, flag("data set with the newest lists")] = None,
-    split: Annotated[str, flag("split that the versions are compared on")] = "test",
+    split: Annotated[str, flag("split on which the versions are compared")] = "test",
     metric: Annotated[str, flag("metric of the comparison; see `tfr-moe metrics`")] = "ndcg_10",
-    margin: Annotated[float, flag("how much worse it may be, with 95 % confidence", min=0)] = 0.002,
-    category_margin: Annotated[float, flag("the same in each top category", min=0)] = 0.01,
-    max_ratio: Annotated[float, flag("largest size and latency, in those of the live one")] = 1.5,
-    reference: Annotated[Path | None, flag("also require that --data has not drifted")] = None,
+    margin: Annotated[
+        float, flag("maximum loss of the metric, with 95 % confidence", min=0)
+    ] = 0.002,
+    category_margin: Annotated[float, flag("maximum loss in each top category", min=0)] = 0.01,
+    max_ratio: Annotated[
+        float, flag("maximum size and latency relative to the live version")
+    ] = 1.5,
+    reference: Annotated[
+        Path | None, flag("data set: also require that --data has not drifted from it")
+    ] = None,
     limits: Limits = None,
-    rollback: Annotated[bool, flag("retire the newest version instead", "--rollback")] = False,
+    rollback: Annotated[
+        bool, flag("retire the newest version instead of publishing", "--rollback")
+    ] = False,
 ) -> None:
     """Publish a run if it is not worse than the live version.
 

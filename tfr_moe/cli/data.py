@@ -36,11 +36,11 @@ def synth(
     sessions: Annotated[int, flag("number of lists", min=1)] = 4000,
     seed: Seed = 0,
     category_strength: Annotated[
-        float, flag("0: all categories alike, 1: as different as possible")
+        float, flag("difference between categories: 0 none, 1 the largest")
     ] = 1.0,
     settings: Annotated[
         list[str] | None,
-        flag("a further option, key=value; see docs/data.md; repeatable", "--set"),
+        flag("a generator option, key=value; see docs/data.md; repeatable", "--set"),
     ] = None,
 ) -> None:
     """Generate synthetic search logs and their schema.
@@ -68,16 +68,17 @@ def schema(
         list[str] | None,
         flag(f"column of a label; repeatable; default: the first of {', '.join(_LABELS)}"),
     ] = None,
-    time: Annotated[str | None, flag("column of the time")] = None,
-    position: Annotated[str | None, flag("column of the display position")] = None,
-    weight: Annotated[str | None, flag("column of the weight")] = None,
+    time: Annotated[str | None, flag("column with the time")] = None,
+    position: Annotated[str | None, flag("column with the display position")] = None,
+    weight: Annotated[str | None, flag("column with the weight")] = None,
     child: Annotated[
-        str | None, flag("column of the sub-category; item.NAME if items have it")
+        str | None, flag("column with the sub-category; item.NAME if it belongs to items")
     ] = None,
-    parent: Annotated[str | None, flag("column of the top category")] = None,
-    ignore: Annotated[list[str] | None, flag("a column that is no feature; repeatable")] = None,
+    parent: Annotated[str | None, flag("column with the top category")] = None,
+    ignore: Annotated[list[str] | None, flag("a column to exclude; repeatable")] = None,
     keep: Annotated[
-        list[str] | None, flag("a feature even if it looks like a leak or ID; repeatable")
+        list[str] | None,
+        flag("a column to include although it looks like a leak or an ID; repeatable"),
     ] = None,
     overwrite: Overwrite = False,
 ) -> None:
@@ -222,13 +223,13 @@ def build(
     min_list_size: Annotated[int, flag("drop and count shorter lists")] = 1,
     max_lost: Annotated[
         float,
-        flag("largest share of rows rejected, of lists with several contexts, of positives cut"),
+        flag("maximum share of rejected rows, inconsistent lists and cut positives"),
     ] = 0.05,
     num_shards: Annotated[int | None, flag("number of training files; default: 8 or more")] = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     append: Annotated[
-        str | None, flag("day YYYY-MM-DD to add to --out, or to replace in it; see join-days")
+        str | None, flag("day YYYY-MM-DD to add to, or replace in, --out; see join-days")
     ] = None,
 ) -> None:
     """Build a data set from logs.
@@ -288,7 +289,7 @@ def _splits(manifest: dict[str, Any]) -> str:
 
 
 def join_days(
-    data: Annotated[Path, flag("data set by days, of build --append")],
+    data: Annotated[Path, flag("data set by days, made by build --append")],
     out: NewData,
     window: Annotated[str, flag("number of days, such as 30d")] = "30d",
     until: Annotated[str | None, flag("last day, YYYY-MM-DD; default: the newest")] = None,
@@ -321,10 +322,10 @@ def rerank_data(
     model: Annotated[str | None, flag("the initial ranker; see `tfr-moe models`")] = None,
     config: Config = None,
     settings: Settings = None,
-    folds: Annotated[int, flag("number of parts of the training lists", min=2)] = 5,
+    folds: Annotated[int, flag("number of folds of the training lists", min=2)] = 5,
     overwrite: Overwrite = False,
 ) -> None:
-    """Order lists by an initial ranker, as input of a re-ranker.
+    """Order lists by an initial ranker, for training a re-ranker.
 
     Training lists are scored by rankers trained on the other folds.
 

@@ -36,15 +36,15 @@ def train(
     data: Data,
     out: Annotated[Path, flag("folder of the run")],
     model: Annotated[
-        str | None, flag("see `tfr-moe models`; default: adv_hsc_moe, or --config's")
+        str | None, flag("model name; see `tfr-moe models`; default: adv_hsc_moe, or --config's")
     ] = None,
     config: Config = None,
     settings: Settings = None,
     preset: Annotated[
-        str | None, flag("settings by name: recommended (the defaults) or paper")
+        str | None, flag("named settings: recommended (the defaults) or paper")
     ] = None,
     start: Annotated[
-        Path | None, flag("a finished run: start from its weights, with its settings", "--from")
+        Path | None, flag("a finished run whose weights and settings to start from", "--from")
     ] = None,
 ) -> None:
     """Train a model.
@@ -207,7 +207,7 @@ def metrics() -> None:
 
 
 def settings(
-    model: Annotated[str | None, typer.Argument(help="a model; without it, all settings")] = None,
+    model: Annotated[str | None, typer.Argument(help="model name; default: all settings")] = None,
 ) -> None:
     """List the settings of a model with their defaults.
 

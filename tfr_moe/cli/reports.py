@@ -32,9 +32,7 @@ def tune(
     out: Annotated[Path, flag("folder of the sweep")],
     workers: Annotated[
         int,
-        flag(
-            "processes on this machine, restarted if they crash; 0: trials run in this one", min=0
-        ),
+        flag("worker processes, restarted if they crash; 0: run trials in this process", min=0),
     ] = 0,
     settings: Annotated[
         list[str] | None, flag("override, such as base.num_epochs=5; repeatable", "--set")
@@ -62,11 +60,11 @@ def compare(
     data: Data,
     out: Annotated[Path, flag("folder of the comparison")],
     models: Annotated[
-        str, flag("names of `tfr-moe models`, with commas")
+        str, flag("model names, separated by commas; see `tfr-moe models`")
     ] = "lambdamart,dnn,wide_dnn,adv_hsc_moe,ple,star",
     budget: Annotated[
         str | None,
-        flag("training time, such as 90s or 2h, in which 2 to 10 seeds fit; default: 3 seeds"),
+        flag("training time, such as 90s or 2h, for 2 to 10 seeds; default: 3 seeds"),
     ] = None,
     metric: Annotated[str, flag("metric to select and compare models by")] = "session_auc",
     settings: Annotated[
@@ -75,10 +73,10 @@ def compare(
     ] = None,
     seed: Seed = 1,
 ) -> None:
-    """Train several models and say which to ship.
+    """Train and compare several models, and recommend one.
 
-    Each selects its learning rate on validation and is trained with several seeds. The test split
-    is read once, for a leaderboard with intervals. Re-running the same command resumes.
+    Each model selects its learning rate on the validation split and is trained with several seeds.
+    The test split is read once. Re-running the same command resumes an interrupted comparison.
 
     Example: tfr-moe compare --data data --out comparison --budget 30m
     """
@@ -115,7 +113,9 @@ def report(
         str | None, flag("metric of categories and lists; default: session_auc")
     ] = None,
     lists: Annotated[int, flag("number of worst, best, lost and gained lists", min=0)] = 4,
-    by: Annotated[list[str] | None, flag("item feature for attention maps; repeatable")] = None,
+    by: Annotated[
+        list[str] | None, flag("item feature to group attention maps by; repeatable")
+    ] = None,
     importance: Annotated[
         int,
         flag(
@@ -126,7 +126,7 @@ def report(
     batch_size: BatchSize = 128,
     json_file: JsonFile = None,
     svg: Annotated[Path | None, flag("folder to write the figures to as SVG files")] = None,
-    png: Annotated[Path | None, flag("the same as PNG files")] = None,
+    png: Annotated[Path | None, flag("folder to write the figures to as PNG files")] = None,
 ) -> None:
     """Report runs or a sweep.
 
@@ -180,9 +180,9 @@ def explain(
     out: Annotated[Path | None, flag("also write an HTML page")] = None,
     as_json: Annotated[bool, flag("print JSON instead of text", "--json")] = False,
 ) -> None:
-    """Explain the order of one query's items.
+    """Explain the ranking of one query.
 
-    Prints what experts and features contribute, and what would change the order.
+    Prints the contributions of experts and features, and what would change the order.
 
     Example: tfr-moe explain --run runs/moe --request request.json --out query.html
     """

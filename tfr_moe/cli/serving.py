@@ -38,14 +38,14 @@ TlsRoot = Annotated[Path | None, flag("PEM file with the server's root certifica
 TlsCertificate = Annotated[
     Path | None, flag("PEM file with this client's certificate", "--tls-cert")
 ]
-TlsKey = Annotated[Path | None, flag("PEM file with its key", "--tls-key")]
+TlsKey = Annotated[Path | None, flag("PEM file with this client's key", "--tls-key")]
 
 
 def export(
     run: Run,
-    out: Annotated[Path, flag("MODELS/NAME; a new version is added")],
+    out: Annotated[Path, flag("folder MODELS/NAME, to which a new version is added")],
     data: Annotated[Path | None, flag("data set for the warm-up; default: the run's")] = None,
-    version: Annotated[int | None, flag("default: one more than the newest")] = None,
+    version: Annotated[int | None, flag("version number; default: the newest plus 1")] = None,
     vectors: Annotated[
         bool, flag("export the item vectors of a click model, not its scores", "--vectors")
     ] = False,
@@ -66,8 +66,8 @@ def export(
 
 
 def serve(
-    models: Annotated[Path, flag("folder of NAME/VERSION")],
-    port: Annotated[int, flag("0 picks a free one", min=0, max=65535)] = 8500,
+    models: Annotated[Path, flag("folder with exported models as NAME/VERSION")],
+    port: Annotated[int, flag("port to listen on; 0: any free port", min=0, max=65535)] = 8500,
     host: Annotated[str, flag("address to listen on")] = "127.0.0.1",
 ) -> None:
     """Serve exported models over gRPC, for development.
@@ -86,9 +86,9 @@ def rank(
     model: Served,
     request: Annotated[Path, flag('JSON: {"context": ..., "items": [...]}')],
     schema: Annotated[Path | None, flag("schema.json of the data; default: the server's")] = None,
-    timeout: Annotated[float, flag("seconds; inf: no deadline")] = 5.0,
-    version: Annotated[int | None, flag("default: the newest", min=0)] = None,
-    label: Annotated[str | None, flag("or the version with this label")] = None,
+    timeout: Annotated[float, flag("deadline in seconds; inf: none")] = 5.0,
+    version: Annotated[int | None, flag("version of the model; default: the newest", min=0)] = None,
+    label: Annotated[str | None, flag("label of the version, instead of --version")] = None,
     header: Annotated[list[str] | None, flag("metadata to send, key=value; repeatable")] = None,
     tls: TlsFlag = False,
     tls_ca: TlsRoot = None,
@@ -96,7 +96,7 @@ def rank(
     tls_key: TlsKey = None,
     as_json: Annotated[bool, flag("print JSON instead of a table", "--json")] = False,
 ) -> None:
-    """Rank the items of a request through a server.
+    """Rank the items of a request by a server.
 
     Example: tfr-moe rank --target localhost:8500 --model shop --request request.json
     """
@@ -213,13 +213,13 @@ def load_test(
     target: Target,
     model: Served,
     data: Data,
-    split: Annotated[str, flag("split whose lists are sent")] = "test",
+    split: Annotated[str, flag("split whose lists are sent as requests")] = "test",
     lists: Annotated[int, flag("maximum number of lists", min=1)] = 1000,
     rate: Annotated[
         list[float] | None, flag("requests per second; repeatable; default: 20")
     ] = None,
-    seconds: Annotated[float, flag("of each run")] = 10.0,
-    timeout: Annotated[float, flag("seconds")] = 5.0,
+    seconds: Annotated[float, flag("duration at each rate")] = 10.0,
+    timeout: Annotated[float, flag("deadline of a request in seconds")] = 5.0,
     seed: Seed = 0,
     tls: TlsFlag = False,
     tls_ca: TlsRoot = None,
@@ -263,14 +263,16 @@ def predict(
     model: Annotated[Path | None, flag("an exported model: MODELS/NAME")] = None,
     schema: Annotated[Path | None, flag("schema of the rows; default: the model's")] = None,
     item_id: Annotated[
-        str | None, flag("column with the item's ID; default: item_id or alike")
+        str | None, flag("column with the item ID; default: item_id, product_id, ...")
     ] = None,
-    source: Annotated[str | None, flag("kind of input, as for build; default: a table")] = None,
+    source: Annotated[
+        str | None, flag("source of the input, as for build; default: a table")
+    ] = None,
     settings: SourceSettings = None,
     source_modules: SourceModules = None,
     vectors: Annotated[
         str | None,
-        flag("column for the vectors of a model of `export --vectors`, instead of scores"),
+        flag("write the vectors of an `export --vectors` model to this column, not scores"),
     ] = None,
     batch_size: BatchSize = 128,
     overwrite: Overwrite = False,

@@ -52,17 +52,17 @@ class GateSettings(Group):
     num_experts: int = Field(20, ge=1, le=10_000, description="N, the number of experts")
     top_k: int = Field(2, ge=1, description="K, the number of experts selected for a list")
     gate_features: tuple[str, ...] | None = Field(
-        None, description="context features the gate sees, or [all]; null: the child category"
+        None, description="context features that the gate reads, or [all]; null: the child category"
     )
     gate_residual: bool = Field(
         True, description="gate = gate of the parent category + residual of the child's"
     )
     noisy_gate: bool = Field(True, description="add noise to the gate's logits in training")
     gate_learning_rate_multiplier: float = Field(
-        5.0, gt=0, description="learning rate of the gates over that of the rest"
+        5.0, gt=0, description="factor on the learning rate for the gates"
     )
     importance_weight: float = Field(
-        0.01, ge=0, description="weight of the balance of gate weight between experts"
+        0.01, ge=0, description="weight of the penalty on unequal use of the experts"
     )
 
 
@@ -75,7 +75,7 @@ class ExpertSettings(Group):
     activation: Activation = Field("relu", description="activation of the hidden layers")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of hidden units dropped in training")
     shared_expert: bool = Field(
-        True, description="one more tower that scores every item beside the selected experts"
+        True, description="add an expert that scores every item in addition to the selected ones"
     )
     category_head: bool = Field(
         False,
@@ -84,11 +84,11 @@ class ExpertSettings(Group):
     )
     dispatch: Literal["auto", "sorted", "grouped"] = Field(
         "auto",
-        description="how items reach their experts, with the same results; grouped has shapes that "
-        "do not depend on the gate, for XLA; auto is sorted, and on a GPU grouped by valid items",
+        description="dispatch of items to experts, with equal results; grouped has shapes that do "
+        "not depend on the gate, for XLA; auto: sorted, on a GPU grouped over valid items",
     )
     expert_capacity: int = Field(
-        256, ge=1, description="items of one group, where items are grouped"
+        256, ge=1, description="number of items of a group, for dispatch: grouped"
     )
 
 
@@ -109,10 +109,10 @@ class AttentionSettings(Group):
     """The self-attention encoder over the items of a list."""
 
     trunk: Literal["none", "attention"] = Field(
-        "none", description="attention puts a self-attention encoder before the towers"
+        "none", description="attention: a self-attention encoder precedes the towers"
     )
     attention_dim: int = Field(
-        128, ge=1, description="width of the encoder, a multiple of attention_heads but for PRM"
+        128, ge=1, description="width of the encoder; a multiple of attention_heads, except for PRM"
     )
     attention_blocks: int = Field(2, ge=1, description="number of encoder blocks")
     attention_heads: int = Field(2, ge=1, description="number of heads of a block")
@@ -137,19 +137,23 @@ class MultiTaskSettings(Group):
         None, description="labels to learn: a list of names, or settings per name; null: all"
     )
     score_combination: Literal["probability", "logit"] = Field(
-        "probability", description="what the combined score adds up over the tasks"
+        "probability",
+        description="terms of the combined score: probabilities or logits of the tasks",
     )
     category_groups: int | tuple[tuple[str, ...], ...] | None = Field(
         None,
-        description="top categories as tasks (multi-task models) or domains (ple, star): a number "
-        "of groups to make, or lists of names; null: labels as tasks, each category a domain",
+        description="groups of top categories as tasks (multi-task models) or domains (ple, star): "
+        "number of groups, or lists of names; null: labels as tasks, each category a domain",
     )
     tower_hidden_dims: Widths = Field(
         (64,), description="hidden layers of each task's or domain's tower"
     )
     l2_weight: float = Field(1e-3, ge=0, description="alpha of l2_constrained")
     stitch_self_weight: float = Field(
-        0.9, ge=0, le=1, description="initial weight of a task's own activations in cross_stitch"
+        0.9,
+        ge=0,
+        le=1,
+        description="initial weight of a task on its own activations in cross_stitch",
     )
     tensor_ranks: Annotated[tuple[int, int, int], AfterValidator(_positive)] = Field(
         (16, 16, 2), description="the three ranks of tensor_factorization"
@@ -178,7 +182,7 @@ class DomainSettings(Group):
     """Top categories as domains: PLE and STAR."""
 
     unknown_share: float = Field(
-        0.05, ge=0, lt=1, description="share of training lists treated as of an unknown domain"
+        0.05, ge=0, lt=1, description="share of training lists assigned to the unknown domain"
     )
     num_levels: int = Field(2, ge=1, description="levels of ple, which share expert_hidden_dims")
     num_domain_experts: int = Field(1, ge=1, description="experts of each domain, per level of ple")
@@ -215,11 +219,11 @@ class FeatureSettings(Group):
     )
     embedding_l2: float = Field(0.0, ge=0, description="decay of the embeddings in use")
     ignored_features: tuple[str, ...] = Field(
-        (), description="features that the items' vectors leave out"
+        (), description="features excluded from the input vector"
     )
     list_relative: bool = Field(
         False,
-        description="vectors also have the rank of each number of an item within its list",
+        description="add the rank of each item numeric within its list to the inputs",
     )
 
 
@@ -228,8 +232,8 @@ class BiasSettings(Group):
 
     position_bias: tuple[str, ...] = Field(
         (),
-        description="the position column, and features of the presentation, whose bias is learned "
-        "beside the scores and left out of the served model; []: none",
+        description="the position column and presentation features whose bias is learned, but not "
+        "part of the scores; []: none",
     )
     position_dropout: float = Field(
         0.1, ge=0, lt=1, description="share of training lists without the position bias"
@@ -241,7 +245,9 @@ class LossSettings(Group):
 
     loss: str = Field("sigmoid_cross_entropy", description="a name listed by `tfr-moe losses`")
     max_label: int | None = Field(
-        None, ge=1, description="highest grade, for rmse and ordinal; null: of the training data"
+        None,
+        ge=1,
+        description="highest grade, for rmse and ordinal; null: that of the training data",
     )
 
 
@@ -250,17 +256,19 @@ class OptimizerSettings(Group):
 
     optimizer: Literal["adamw", "keras_adamw", "adam", "adagrad", "sgd"] = Field(
         "adamw",
-        description="adamw is FusedAdamW, which is lazy for tables of 2^20 elements or more: rows "
-        "move only in batches that have them, rare ones less than under Keras; keras_adamw is "
-        "Keras' own, which moves all rows in each step",
+        description="adamw: FusedAdamW, which updates only the used rows of embedding tables of "
+        "2^20 values or more, so that rare rows take smaller steps; keras_adamw: AdamW of "
+        "Keras, which updates all rows in each step",
     )
     learning_rate: float = Field(1e-4, gt=0, description="learning rate")
     learning_rate_drop_epoch: int | None = Field(
-        None, ge=1, description="epoch after which the learning rate is a tenth; null: never"
+        None, ge=1, description="epoch after which the learning rate is divided by 10; null: never"
     )
-    weight_decay: float = Field(0.01, ge=0, description="decay of weights, not biases, by AdamW")
+    weight_decay: float = Field(
+        0.01, ge=0, description="weight decay of AdamW, not applied to biases"
+    )
     clip_norm: float | None = Field(
-        None, gt=0, description="maximum norm of the whole gradient; null: no clipping"
+        None, gt=0, description="maximum global norm of the gradient; null: no clipping"
     )
 
 
@@ -282,8 +290,8 @@ class DataSettings(Group):
     )
     cache: Literal["none", "memory", "disk"] = Field(
         "none",
-        description="where parsed records are cached: in memory for this run, or on disk below "
-        "the data set for all runs; cached lists are shuffled over the whole split",
+        description="where parsed records are cached: in memory for this run, or on disk in the "
+        "data set for all runs; cached lists are shuffled over the whole split",
     )
 
 
@@ -295,13 +303,15 @@ class TrainingSettings(Group):
         None, ge=1, description="steps that count as an epoch; null: one pass over the data"
     )
     early_stopping_patience: int = Field(
-        3, ge=0, description="epochs without a better monitor before training stops; 0: never"
+        3,
+        ge=0,
+        description="epochs without improvement of monitor after which training stops; 0: never",
     )
     monitor: str = Field(
         "session_auc", description="validation metric that selects the best epoch, or loss"
     )
     metrics: tuple[str, ...] = Field(
-        ("session_auc", "ndcg"), description="metrics of the validation data, each epoch"
+        ("session_auc", "ndcg"), description="metrics on the validation data after each epoch"
     )
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = Field(
         "float32", description="Keras dtype policy"
