@@ -91,7 +91,7 @@ def test_one_run_of_each_model_names_no_winner():
     won, level, advice = board.verdict.splitlines()
     # Differences 0.1, 0.1, 0.2, 0.1: standard error 0.025, t(0.975, 3) = 3.18245.
     assert "+0.1250 [+0.0454, +0.2046] (over lists only) against dnn" in won
-    assert level == "One training run each decides nothing: another may differ by more than that."
+    assert level == "With one training run each there is no winner: another run may differ by more."
     assert (
         "*" not in won
         and advice == "Ship moe, or dnn if cost matters: it trains in 20 s instead of 30 s."

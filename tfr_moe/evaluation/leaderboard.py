@@ -225,7 +225,7 @@ def _verdict(
     lines = [f"{headline}: {mean} ({_seeds(best)}), {differences}."]
     sentence = "All other models differ significantly from it."
     if len(best.runs) == 1:
-        sentence = "One training run each decides nothing: another may differ by more than that."
+        sentence = "With one training run each there is no winner: another run may differ by more."
     elif level:
         names = ", ".join(entry.model for entry in level)
         sentence = f"Not significantly different from {best.model}: {names}."

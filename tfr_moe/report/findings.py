@@ -55,7 +55,7 @@ def about_data(report: Report) -> list[str]:
         + (f", {data.period}" if data.period else ""),
         f"{count(summary.evaluated)} evaluated, {count(summary.skipped)} skipped",
         labels,
-        f"negatives {negatives}" if negatives else "no sampling of negatives is noted",
+        f"negatives {negatives}" if negatives else "no sampled negatives recorded",
     ]
 
 
@@ -113,7 +113,7 @@ def next_steps(report: Report) -> list[Step]:
             advice = f"Retrain with these changes and compare again; until then, s{advice[1:]}"
         steps.append(Step(advice, export))
     else:
-        text = "Compare it with a tree and a single tower: a number alone does not decide."
+        text = "Compare it with a tree model and a single tower."
         steps.append(Step(text, _compare(report, shipped)))
     against = [name for name in board.references if name in best.differences]
     against = against or list(best.differences)
@@ -124,13 +124,13 @@ def next_steps(report: Report) -> list[Step]:
         half_width = (least.high - least.low) / 2
         times = math.ceil((half_width / least.difference) ** 2)
         takes = f"takes about {times} times as many lists or seeds"
-        text = f"The interval reaches {half_width:.4f} to either side of {least.difference:+.4f}: "
+        text = f"The interval of the difference {least.difference:+.4f} is ± {half_width:.4f}: "
         text += "to confirm so small a difference "
-        steps.append(Step(f"{text}{takes if times <= _MANY else 'is out of reach'}."))
+        steps.append(Step(f"{text}{takes if times <= _MANY else 'is not feasible'}."))
     if "negatives" in report.data.notes or report.data.warnings:
-        steps.append(Step("Confirm it on lists as users saw them: see the caveats of the data."))
+        steps.append(Step("Confirm it on shown lists: see the caveats of the data."))
     elif several:
-        steps.append(Step("Confirm it in an A/B test: logged lists favour the logging model."))
+        steps.append(Step("Confirm it in an A/B test: logged lists favor the logging model."))
     return steps
 
 
@@ -223,10 +223,10 @@ def _about_gate(gate: str, report: GateReport) -> str:
         return used
     cosines = f"(gate cosine {within:.2f} within a top category, {between:.2f} between them)"
     if between > _ALIKE:
-        return f"{used} It hardly tells categories apart {cosines}."
+        return f"{used} It hardly distinguishes categories {cosines}."
     if within - between > 1 - _ALIKE:
         return f"{used} It follows the category tree {cosines}."
-    return f"{used} It tells categories apart, but not by the tree {cosines}."
+    return f"{used} It distinguishes categories, but does not follow the tree {cosines}."
 
 
 def gate_changes(report: Report) -> list[tuple[str, list[HeatMap]]]:
@@ -248,8 +248,8 @@ def trust(report: Report) -> str:
     """How many lists and seeds the numbers are of, and what else limits them."""
     summary = report.evaluation.models[report.subject][report.metric]
     best = report.leaderboard.entries[0]
-    lists = f"{count(summary.evaluated)} of {count(report.evaluation.lists)} lists count"
-    seeds = "one seed of each model: chance of training is not in the intervals"
+    lists = f"{count(summary.evaluated)} of {count(report.evaluation.lists)} lists are evaluated"
+    seeds = "one seed of each model: seed variance is not included in the intervals"
     if len(best.by_run) > 1:
         deviation = seed_interval(best.by_run).standard_deviation
         seeds = (
