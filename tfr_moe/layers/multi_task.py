@@ -9,6 +9,7 @@ remaining baselines of that paper are in `task_sharing`, the mixture gated by ca
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,7 +40,7 @@ class TaskTowers(ExpertTowers):
         return self._logits(self.all_experts(inputs, training))
 
 
-class MultiTaskLayer(Configured, tf.keras.layers.Layer):
+class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
     """Base class of the multi-task models.
 
     Args:
@@ -81,21 +82,16 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer):
             )
         self.task_names = tuple(task_names or (f"task_{k}" for k in range(num_tasks)))
 
-    def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
-        """Rows [T, n] -> logits [T, tasks] or [T, tasks, num_outputs]."""
-        raise NotImplementedError
-
+    @abc.abstractmethod
     def call(
         self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
-    ) -> tf.Tensor:
+    ) -> tf.Tensor | dict[str, tf.Tensor]:
         """Scores the valid items of inputs [B, n] or, for lists, [B, L, n] for every task.
 
         Returns float32 logits [B, tasks] or [B, L, tasks], 0 at padded items; several outputs are
         the last axis. Models with gates return a dict that holds them as `logits`, see `logits_of`.
         In training dropout, added losses and metrics are active.
         """
-        rows, positions = take_rows(inputs, mask)
-        return put_rows(tf.cast(self._score(rows, training), tf.float32), positions, inputs)
 
     def _experts(self, count: int, name: str) -> ExpertTowers:
         """Networks of `hidden_dims` that all tasks share, without an output layer."""
@@ -127,6 +123,21 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer):
         return self._task_networks(self.tower_hidden_dims, "task_towers", seed_offset=100)
 
 
+class RowwiseMultiTask(MultiTaskLayer, metaclass=abc.ABCMeta):
+    """A multi-task model that scores each item from its vector alone; see `MultiTaskLayer`."""
+
+    @abc.abstractmethod
+    def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
+        """Rows [T, n] -> logits [T, tasks] or [T, tasks, num_outputs]."""
+
+    def call(
+        self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
+    ) -> tf.Tensor:
+        """See `MultiTaskLayer.call`."""
+        rows, positions = take_rows(inputs, mask)
+        return put_rows(tf.cast(self._score(rows, training), tf.float32), positions, inputs)
+
+
 def logits_of(outputs: tf.Tensor | dict[str, tf.Tensor]) -> tf.Tensor:
     """The logits that a layer returned, alone or in a dict beside the routing of its gates.
 
@@ -138,7 +149,7 @@ def logits_of(outputs: tf.Tensor | dict[str, tf.Tensor]) -> tf.Tensor:
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class SingleTask(MultiTaskLayer):
+class SingleTask(RowwiseMultiTask):
     """A separate network for every task, y_k = h_k(f_k(x)).
 
     Args are those of `MultiTaskLayer`.
@@ -158,7 +169,7 @@ class SingleTask(MultiTaskLayer):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class SharedBottom(MultiTaskLayer):
+class SharedBottom(RowwiseMultiTask):
     """One bottom network f for all tasks and a tower for each, y_k = h_k(f(x)).
 
     Caruana 1997, "Multitask Learning", https://doi.org/10.1023/A:1007379606734; eq. 1 of Ma et al.

@@ -20,6 +20,7 @@ from tfr_moe.layers.multi_task import (
     MMoE,
     MultiTaskLayer,
     OMoE,
+    RowwiseMultiTask,
     SharedBottom,
     SingleTask,
 )
@@ -72,7 +73,7 @@ class L2Constrained(SingleTask):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class CrossStitch(MultiTaskLayer):
+class CrossStitch(RowwiseMultiTask):
     r"""One bottom per task, whose hidden layers are mixed between the tasks.
 
     After hidden layer l of the bottoms a cross-stitch unit mixes the activations of the tasks,
@@ -131,7 +132,7 @@ class CrossStitch(MultiTaskLayer):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class TensorFactorization(MultiTaskLayer):
+class TensorFactorization(RowwiseMultiTask):
     r"""Bottoms whose weights are slices of a low-rank tensor (Tucker decomposition).
 
     The weights of one layer of all tasks, W in R^{m x n x tasks}, are
