@@ -156,14 +156,16 @@ class BuildOptions:
             if value is not None and not low <= value <= high:
                 raise UserError(f"{name} must be between {low} and {high}, got {value}")
         if self.validation_fraction + self.test_fraction >= 1:
-            raise UserError("validation_fraction and test_fraction leave nothing for training")
+            raise UserError("validation_fraction and test_fraction leave no lists for training")
         if self.split not in (None, "time", "hash"):
             raise UserError(f"split must be time or hash, got {self.split!r}")
         if self.split is not None and self.split_column is not None:
-            raise UserError(f"split {self.split}: the column {self.split_column!r} has the splits")
+            raise UserError(
+                f"split {self.split}: cannot be combined with split_column={self.split_column!r}"
+            )
         for name in ("schema", "split"):
             if self.like is not None and getattr(self, name) is not None:
-                raise UserError(f"{name}: is that of like {self.like}")
+                raise UserError(f"{name}: cannot be combined with like={self.like}")
         if self.append is not None and (self.like is not None or self.overwrite):
             name = "overwrite" if self.like is None else "like"
             raise UserError(f"{name}: cannot be combined with append, which replaces its day")
@@ -270,7 +272,7 @@ def _schema(options: BuildOptions, source: Source, settings: SourceOptions) -> F
     if options.schema is not None:
         return FeatureSchema.load(options.schema)
     if source.schema is None:
-        raise UserError(f"schema: source {source.name} needs a schema, which describes the columns")
+        raise UserError(f"schema: source {source.name} requires a schema")
     return source.schema(options.input, settings)
 
 
@@ -285,7 +287,7 @@ def _split_kind(options: BuildOptions, schema: FeatureSchema, source_input: Inpu
     if options.like is not None:
         return "like"
     if options.split == "time" and schema.time is None:
-        raise UserError(f"split time: the schema {options.schema} names no time column")
+        raise UserError(f"split time: the schema {options.schema} has no time column")
     return options.split or ("time" if schema.time else "hash")
 
 

@@ -171,7 +171,7 @@ def _totals(options: PredictOptions, counts: Counts) -> dict[str, Any]:
     if not rows["read"]:
         raise UserError(f"input {options.input}: there are no rows")
     if not rows["written"]:
-        raise UserError(f"input {options.input}: no row fits the schema ({'; '.join(rejects)})")
+        raise UserError(f"input {options.input}: no row matches the schema ({'; '.join(rejects)})")
     return {**rows, "lists": counts["lists",], "rejects": rejects}
 
 

@@ -90,7 +90,9 @@ def arrivals(rate: float, seconds: float, seed: int) -> NDArray[np.float64]:
     due = np.cumsum(rng.exponential(1 / rate, int(rate * seconds * 1.5) + 50))
     due = due[due < seconds]
     if not len(due):
-        raise UserError(f"no request is due at {rate:g} a second within {seconds:g} seconds")
+        raise UserError(
+            f"no requests at rate={rate:g} within seconds={seconds:g}; increase one of them"
+        )
     return due
 
 

@@ -211,7 +211,7 @@ def roll_back(to: str | Path) -> tuple[int, int]:
     versions = versions_of(to)
     if len(versions) < 2:
         has = f"version {versions[0]} only" if versions else "no version"
-        raise UserError(f"publish {to}: there is no version to go back to, it has {has}")
+        raise UserError(f"publish {to}: there is no version to roll back to, it has {has}")
     with working_directory(to.resolve()):
         make_folder(to / _RETIRED, f"publish {to}")
         os.rename(to / str(versions[-1]), to / _RETIRED / str(versions[-1]))

@@ -244,14 +244,14 @@ ROLES = {"list_id": "query_id", "label": "purchase"}
         (lambda f: Ranker("moa"), "Ranker: model 'moa' is unknown; did you mean 'moe'"),
         (lambda f: Ranker("dnn", top_k=3), "Ranker: top_k is not used by model 'dnn'"),
         (lambda f: Ranker("dnn").predict(f), "the ranker is not fitted; call fit"),
-        (lambda f: Ranker("dnn").fit(f, list_id="query_id"), "label: name the column, or give"),
+        (lambda f: Ranker("dnn").fit(f, list_id="query_id"), "label: is required without a schema"),
         (
             lambda f: Ranker("dnn").fit(f, schema=TIMED, label="purchase"),
             "label: is part of the schema. Received: schema and label",
         ),
         (
             lambda f: Ranker("dnn").fit("data", label="purchase"),
-            "label: a data-set folder has it already. Received: label",
+            "label: is part of the data-set folder. Received: label",
         ),
         (lambda f: Ranker("dnn").fit("nowhere"), "data nowhere: no such folder"),
         (
@@ -289,7 +289,7 @@ def test_requests_and_tasks_are_checked(ranker):
         ranker.rank(CONTEXT, [{"prize": 1.0}])
     with pytest.raises(UserError, match="task 'click': must be one of none"):
         ranker.rank(CONTEXT, ITEMS, task="click")
-    with pytest.raises(UserError, match="items: there are none to explain"):
+    with pytest.raises(UserError, match="items: must not be empty"):
         ranker.explain(CONTEXT, [])
 
 

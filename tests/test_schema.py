@@ -202,7 +202,10 @@ def test_bookkeeping_specs():
         ({"kind": "numeric", "clip": [1, 0]}, "clip must be [low, high] with low < high"),
         ({"kind": "numeric", "clip": [0]}, "clip"),
         ({"kind": "numeric", "bucketize": [1, 1]}, "bucketize must be ascending, got [1.0, 1.0]"),
-        ({"kind": "numeric", "bucketize": [1], "transform": "quantile"}, "excludes transform"),
+        (
+            {"kind": "numeric", "bucketize": [1], "transform": "quantile"},
+            "cannot be combined with transform",
+        ),
         ({"kind": "numeric", "transform": "rank"}, "'none', 'log1p' or 'quantile'"),
         ({"kind": "numeric", "ratio": "price", "required": True}, "missing_indicator and ratio"),
         ({"kind": "categorical", "bucketize": [1]}, "bucketize does not apply to kind"),
@@ -210,10 +213,16 @@ def test_bookkeeping_specs():
         ({"kind": "numeric", "width": 0}, "width: Input should be greater than or equal to 1"),
         ({"kind": "numeric", "default": "a"}, "missing must be mean, median or a number, got 'a'"),
         ({"kind": "categorical", "default": 1.5}, "default: Input should be a valid string"),
-        ({"kind": "numeric", "default": 1, "required": True}, "required excludes default"),
+        (
+            {"kind": "numeric", "default": 1, "required": True},
+            "required cannot be combined with default",
+        ),
         ({"kind": "numeric", "default": "x", "missing": 1}, "default does not apply to kind"),
         ({"kind": "categorical", "missing": "mean"}, "missing does not apply to kind"),
-        ({"kind": "categorical", "hash_buckets": 5, "min_count": 2}, "hash_buckets excludes"),
+        (
+            {"kind": "categorical", "hash_buckets": 5, "min_count": 2},
+            "hash_buckets cannot be combined",
+        ),
         ({"kind": "numeric", "vocab": 5}, "vocab: unknown key"),
     ],
 )

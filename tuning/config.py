@@ -127,7 +127,7 @@ def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig
 
 def _below_base(key: str) -> str:
     if key in ("model", *SETTINGS):
-        return "it is a setting of runs: set it below base"
+        return "it is a setting of runs: set it in base"
     return f"allowed: {', '.join(SweepConfig.model_fields)}"
 
 

@@ -160,7 +160,7 @@ def _check_name(name: str) -> None:
         hint = did_you_mean(name, names) or "see docs/tuning.md"
         raise UserError(f"space: unknown setting {name!r}; {hint}")
     if name in BUDGET:
-        raise UserError(f"space: {name} must be the same in all trials: set it below base")
+        raise UserError(f"space: {name} must be the same in all trials: set it in base")
 
 
 def _parse(name: str, value: Any) -> Any:
@@ -270,7 +270,7 @@ def _check(space: SearchSpace, base: RunConfig) -> None:
             )
     if "batch_size" in space.description and base.training.steps_per_epoch is not None:
         raise UserError(
-            "space: batch_size cannot vary while base.steps_per_epoch is set: trials would see "
+            "space: batch_size cannot vary while base.steps_per_epoch is set: trials would use "
             "different numbers of lists"
         )
     for dimension in space.dimensions:

@@ -82,7 +82,7 @@ def resolve(config: SweepConfig, folder: DataFolder) -> SweepConfig:
     _check_objective(objective, base, folder.schema)
     if "monitor" in base.training.model_fields_set and base.training.monitor != objective:
         raise UserError(
-            f"base: monitor must be the objective {objective!r} or left out. Received: "
+            f"base: monitor must be the objective {objective!r} or omitted. Received: "
             f"monitor={base.training.monitor!r}"
         )
     base = base.replace(monitor=objective)
@@ -91,7 +91,7 @@ def resolve(config: SweepConfig, folder: DataFolder) -> SweepConfig:
     for model in hypermodel.space.models(base):
         if model in BASELINE_NAMES and config.algorithm == "hyperband":
             raise UserError(
-                f"algorithm hyperband grants epochs, {model} has none; use grid, random or bayesian"
+                f"algorithm hyperband needs epochs, {model} has none; use grid, random or bayesian"
             )
         _check_objective(objective, hypermodel.make_config({"model": model}), folder.schema)
     return config.model_copy(

@@ -68,7 +68,7 @@ class SearchLogOptions(SourceOptions):
     @model_validator(mode="after")
     def _check(self) -> SearchLogOptions:
         if bool(self.join) != bool(self.join_by):
-            raise ValueError("join and join_by need each other")
+            raise ValueError("join and join_by must be used together")
         return self
 
     def grade_columns(self) -> list[tuple[str, float]]:

@@ -56,7 +56,7 @@ class Tls:
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
-            raise UserError("TLS: certificate and key belong together; only one is given")
+            raise UserError("TLS: certificate and key must be given together")
 
     def credentials(self) -> grpc.ChannelCredentials:
         """The credentials for gRPC.

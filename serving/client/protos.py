@@ -68,4 +68,4 @@ def fill_tensor(proto: Any, array: np.ndarray) -> None:
                 proto.tensor_shape.dim.add().size = size
             getattr(proto, field).extend(array.ravel().tolist())
             return
-    raise TypeError(f"tensors of {array.dtype} are not used in serving")
+    raise TypeError(f"tensors of {array.dtype} are not supported")

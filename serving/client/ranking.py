@@ -90,7 +90,7 @@ def to_array(proto: Any) -> np.ndarray:
         TypeError: for another type.
     """
     if proto.dtype not in TENSOR_TYPES:
-        raise TypeError(f"tensors of type {proto.dtype} are not used in serving")
+        raise TypeError(f"tensors of type {proto.dtype} are not supported")
     field, dtype = TENSOR_TYPES[proto.dtype]
     shape = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_content:

@@ -235,7 +235,7 @@ def free_version(out: Path, version: int | None = None) -> int:
         UserError: if the version exists or is out of range, or the folder is no model's.
     """
     if out.exists() and not out.is_dir():
-        raise UserError(f"export {out}: is a file, a folder is needed")
+        raise UserError(f"export {out}: is a file, must be a folder")
     if (out / SCHEMA_FILE).exists():
         raise UserError(f"export {out}: is a run or a data set; give another folder, MODELS/NAME")
     versions = versions_of(out)

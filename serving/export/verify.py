@@ -93,7 +93,7 @@ def check_operations(signatures: Iterable[Any]) -> None:
     for operation in sorted(operations_of(signatures)):
         faults = [fault for fault, pattern in _FORBIDDEN.items() if re.search(pattern, operation)]
         if not hasattr(tf.raw_ops, operation):
-            faults.append("is not TensorFlow's own")
+            faults.append("is not an operation of TensorFlow")
         if faults:
             raise UserError(f"the serving graph runs {operation!r}, which {faults[0]}")
 

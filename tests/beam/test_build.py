@@ -377,7 +377,9 @@ def test_a_column_chooses_the_split(tmp_path):
     assert manifest["rejects"] == {"column 'part': expected one of train, validation, test": 1}
     assert manifest["conflicting_features"] == {"split": 1}
     assert manifest["split"] == {"by": "column", "bounds": None}
-    with pytest.raises(UserError, match=r"^split time: the column 'part' has the splits$"):
+    with pytest.raises(
+        UserError, match=r"^split time: cannot be combined with split_column='part'$"
+    ):
         logs.run(tmp_path, path, out="other", split_column="part", split="time")
 
 
@@ -394,5 +396,5 @@ def test_test_lists_with_the_tables_of_another_data_set(tmp_path):
     assert manifest["warnings"] == []
     for name in ("schema.json", "statistics.json", "vocabulary/item.txt", "vocabulary/sub.txt"):
         assert (tmp_path / "later" / name).read_bytes() == (data / name).read_bytes()
-    with pytest.raises(UserError, match=r"^schema: is that of like data$"):
+    with pytest.raises(UserError, match=r"^schema: cannot be combined with like=data$"):
         BuildOptions("search-logs", "x", "schema.yaml", "out", like="data")

@@ -187,7 +187,7 @@ def test_a_data_set_by_days_is_named_where_one_data_set_is_needed(three_days, tm
     with pytest.raises(UserError, match="is by days; join days to a data set first"):
         DataFolder(three_days / "days")
     _, one = one_build(tmp_path, rows_of(DAYS[0]))
-    with pytest.raises(UserError, match="is one data set, not one by days"):
+    with pytest.raises(UserError, match="is a data set, not a data set by days"):
         append(tmp_path, DAYS[0], out="one")
     assert one.is_dir()
 

@@ -227,7 +227,7 @@ def test_what_can_not_work_is_rejected_in_one_line_and_leaves_nothing(run, tmp_p
         ("must end in .csv", {"out": tmp_path / "s.txt"}),
         ("exists already", {"out": tmp_path / "there.csv"}),
         ("missing column 'nope'", {"item_id": "nope"}),
-        ("--item-id: required.*brand", {"item_id": None}),
+        ("--item-id is required.*brand", {"item_id": None}),
         ("no file matches", {"input_pattern": str(tmp_path / "*.jsonl")}),
         ("unknown source 'x'", {"source": "x"}),
         ("Beam arguments", {"beam_args": ["--runner=Nope"]}),

@@ -83,7 +83,7 @@ def test_a_schema_that_is_inconsistent_is_rejected(tmp_path):
 
 def test_split_by_time_needs_a_time_column(tmp_path):
     path = logs.write_csv(tmp_path / "log.csv", logs.log_rows(4))
-    with pytest.raises(UserError, match="names no time column"):
+    with pytest.raises(UserError, match="has no time column"):
         logs.run(tmp_path, path, schema={"time": None}, split="time")
     manifest, _ = logs.run(tmp_path, path, schema={"time": None})
     assert manifest["split"] == {"by": "hash", "bounds": None}

@@ -76,7 +76,7 @@ def test_data_frames_are_compared_as_the_folder_of_the_same_lists(tmp_path):
         tfr_moe.compare(train[: len(train) // 2], tmp_path / "out", **arguments)
     with pytest.raises(UserError, match="test: with a data frame, give the frame with the test"):
         tfr_moe.compare(train, tmp_path / "out", list_id="search_id", label="purchased")
-    with pytest.raises(UserError, match="label: a data-set folder has it already"):
+    with pytest.raises(UserError, match="label: is part of the data-set folder"):
         tfr_moe.compare(folder.path, tmp_path / "out", label="purchased")
 
 

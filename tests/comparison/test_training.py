@@ -110,7 +110,7 @@ def test_an_interrupted_run_gives_the_result_of_an_uninterrupted_one(tmp_path, m
     [
         ({"top_k": 3}, "top_k: no model of the comparison uses it"),
         ({"tok_k": 3}, "unknown key 'tok_k'"),
-        ({"monitor": "ndcg"}, "monitor: is no setting of a comparison, but an argument of it"),
+        ({"monitor": "ndcg"}, "monitor: cannot be set in a comparison; use models, metric or seed"),
     ],
 )
 def test_settings_that_do_not_fit_are_rejected_before_training(tmp_path, settings, message):

@@ -199,7 +199,7 @@ def test_days_and_missing_tables_are_rejected(tmp_path):
         ({"query": None}, "query: the feature of the query, .* only for it; got None"),
         ({"from": "majority"}, "query: the feature of the query, .* only for it; got 'query'"),
         ({"query": "top"}, "hierarchy.query must be a categorical context feature, got 'top'"),
-        ({"query": "list_sub"}, "query: is a category itself, got 'list_sub'"),
+        ({"query": "list_sub"}, "query: must not be a category, got 'list_sub'"),
         ({"from": "query_model"}, "'majority' or 'clicked_in_training'"),
     ],
 )

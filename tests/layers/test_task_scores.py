@@ -68,8 +68,8 @@ def test_padded_places_score_0():
     ("given", "message"),
     [
         ({"b": "a"}, "tasks.b.conditioned_on: 'a' is not a task; allowed: b"),
-        ({"a": "b", "b": "a"}, "tasks.a.conditioned_on: leads back to 'a'"),
-        ({"a": "a"}, "tasks.a.conditioned_on: leads back to 'a'"),
+        ({"a": "b", "b": "a"}, "tasks.a.conditioned_on: forms a cycle with 'a'"),
+        ({"a": "a"}, "tasks.a.conditioned_on: forms a cycle with 'a'"),
     ],
 )
 def test_what_is_given_must_be_a_task_without_a_circle(given, message):

@@ -147,7 +147,7 @@ def test_equal_items_keep_their_order_and_one_item_has_no_lead(root):
     assert ([f.feature for f in pair.leads[0].features], pair.leads[0].swaps) == (["brand"], {})
     alone = ranker.explain(CONTEXT, ITEMS[:1])
     assert (len(alone.items), alone.leads) == (1, [])
-    with pytest.raises(UserError, match="items: there are none to explain"):
+    with pytest.raises(UserError, match="items: must not be empty"):
         ranker.explain(CONTEXT, [])
 
 
@@ -178,7 +178,7 @@ def test_the_command_prints_80_columns_or_json_and_writes_a_page(root, tmp_path,
 def test_a_request_without_items_is_rejected(root, tmp_path):
     empty = tmp_path / "empty.json"
     empty.write_text(json.dumps({**REQUEST, "items": []}))
-    with pytest.raises(UserError, match=r"empty.json: items: there are none to explain"):
+    with pytest.raises(UserError, match=r"empty.json: items: must not be empty"):
         explain_request(root / "moe", empty)
 
 

@@ -209,7 +209,7 @@ def test_overwriting_spares_folders_that_hold_no_data_set(tmp_path):
     mine = tmp_path / "mine" / "data"
     mine.mkdir(parents=True)
     (mine / "thesis.txt").write_text("all I have")
-    with pytest.raises(UserError, match=r"is not overwritten, because it holds no manifest\.json"):
+    with pytest.raises(UserError, match=r"is not overwritten, because it has no manifest\.json"):
         make(tmp_path / "mine")
     assert (mine / "thesis.txt").read_text() == "all I have"
 

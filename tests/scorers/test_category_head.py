@@ -41,7 +41,7 @@ def test_it_adds_the_weights_of_the_lists_category_and_starts_with_nothing(kind,
 
 
 def test_it_needs_a_hierarchy():
-    with pytest.raises(UserError, match="category_head: the schema names no `hierarchy`"):
+    with pytest.raises(UserError, match="category_head: the schema has no `hierarchy`"):
         TowerScorer(without_hierarchy(), TABLES, category_head=True)
 
 

@@ -106,5 +106,5 @@ def test_what_is_no_context_feature_is_rejected_by_name(gate_features):
 
 
 def test_a_gate_of_no_feature_is_rejected():
-    with pytest.raises(UserError, match="gate_features: names no feature; allowed: top, sub,"):
+    with pytest.raises(UserError, match="gate_features: must not be empty; allowed: top, sub,"):
         MixtureScorer(SCHEMA, TABLES, gate_features=())

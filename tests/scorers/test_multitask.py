@@ -136,5 +136,5 @@ def test_what_does_not_fit_is_rejected():
     with pytest.raises(UserError, match="a mixture needs `hierarchy`"):
         CategoryMMoEScorer(without_hierarchy(), TABLES)
     named = TASKS.model_copy(update={"labels": ("purchase", "features")})
-    with pytest.raises(UserError, match="'features' is the name of a layer"):
+    with pytest.raises(UserError, match="'features' is a reserved name"):
         MultiTaskScorer(named, TABLES)

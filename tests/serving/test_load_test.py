@@ -52,7 +52,7 @@ def test_the_same_seed_gives_the_same_times():
 
 @pytest.mark.parametrize(("rate", "seconds"), [(0, 1), (1, 0), (1e-6, 1e-3)])
 def test_a_load_without_requests_is_rejected(rate: float, seconds: float):
-    with pytest.raises(UserError, match=r"above 0|no request is due"):
+    with pytest.raises(UserError, match=r"above 0|no requests at"):
         arrivals(rate, seconds, 0)
 
 

@@ -170,7 +170,7 @@ def test_mistakes_are_one_line(data, runs, tmp_path, capsys):
     assert capsys.readouterr().err == "error: --data: is required without --rollback\n"
     assert command("--to", to, "--rollback", "--data", data) == 2
     assert capsys.readouterr().err == "error: --data cannot be combined with --rollback\n"
-    with pytest.raises(UserError, match="there is no version to go back to, it has no version"):
+    with pytest.raises(UserError, match="there is no version to roll back to, it has no version"):
         roll_back(to)
     assert not to.exists()
 

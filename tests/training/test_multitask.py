@@ -207,10 +207,10 @@ def test_what_does_not_fit_the_data_is_rejected_before_training(data, tmp_path, 
         ),
         ({"tasks": {"a": {"wait": 1}, "c": {}}}, "tasks: a: wait: unknown key"),
         ({"model": "dnn", "tasks": ["a", "b"]}, "tasks is not used by model 'dnn'"),
-        ({"tasks": ["a", "b"], "category_groups": 2}, "exclude each other"),
+        ({"tasks": ["a", "b"], "category_groups": 2}, "cannot be combined"),
         ({"category_groups": 1}, "category_groups must be 2 groups or more, got 1"),
         ({"category_groups": 2, "monitor": "click_ndcg"}, "monitor must be loss or one of metrics"),
-        ({"expert_hidden_dims": ()}, "expert_hidden_dims must name a layer for mmoe"),
+        ({"expert_hidden_dims": ()}, "expert_hidden_dims must have a layer for mmoe"),
     ],
 )
 def test_what_does_not_hold_together_is_rejected(settings, message):

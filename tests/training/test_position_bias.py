@@ -203,7 +203,7 @@ def test_a_schema_without_a_position_is_rejected():
 
 def test_lightgbm_takes_the_position_alone():
     config = make_config({"model": "lambdamart", "position_bias": ["position", "top"]})
-    with pytest.raises(UserError, match="lambdamart takes the position column alone"):
+    with pytest.raises(UserError, match="lambdamart supports the position column only"):
         check_position_bias(config, SCHEMA)
 
 

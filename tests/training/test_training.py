@@ -145,7 +145,7 @@ def test_a_finished_run_is_not_trained_again_and_other_settings_do_not_resume(da
 
 def test_a_folder_with_other_things_in_it_is_left_alone(data, tmp_path):
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(UserError, match="the folder is not empty and holds no run"):
+    with pytest.raises(UserError, match="the folder is not empty and is not a run"):
         train(data, tmp_path, config(), QUIET)
     assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
 

@@ -153,7 +153,7 @@ def test_a_new_feature_and_new_domains_keep_the_scores(model, settings, tmp_path
     ("changes", "message"),
     [
         ({"features": SCHEMA.as_dict()["features"][:-1]}, "has no feature 'sales', which run"),
-        ({"hierarchy": {"child": "top", "parent": "sub"}}, "has other hierarchy than run"),
+        ({"hierarchy": {"child": "top", "parent": "sub"}}, "hierarchy differs from that of run"),
         ({"features": SCHEMA.as_dict()["features"][::-1]}, "features are in another order"),
         (
             {

@@ -62,7 +62,7 @@ def test_options_that_a_baseline_lacks_are_rejected_before_anything_is_trained(t
     for config, message in (
         (
             sweep_config(algorithm="hyperband"),
-            "algorithm hyperband grants epochs, lambdamart has none",
+            "algorithm hyperband needs epochs, lambdamart has none",
         ),
         (sweep_config(objective="loss"), "objective 'loss': not reported by runs of lambdamart"),
     ):

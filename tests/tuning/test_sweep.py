@@ -196,7 +196,7 @@ REJECTED = {
     ),
     "another monitor": (
         {"base": {**BASE, "monitor": "ndcg"}},
-        "base: monitor must be the objective 'session_auc' or left out",
+        "base: monitor must be the objective 'session_auc' or omitted",
     ),
     "a gate feature that is not in the data": (
         {"base": {**BASE, "model": "moe"}, "space": {"gate_features": [["sub"], ["hat"]]}},

@@ -34,7 +34,7 @@ def test_pairs_go_before_the_file_and_dots_go_down(tmp_path):
 
 REJECTED = {
     "an unknown key": ({"spce": 1}, r"unknown key 'spce'; did you mean 'space'\?"),
-    "a run's setting": ({"top_k": 1}, "'top_k'; it is a setting of runs: set it below base"),
+    "a run's setting": ({"top_k": 1}, "'top_k'; it is a setting of runs: set it in base"),
     "an unknown setting": ({"base": {"topk": 1}}, r"base: unknown key 'topk'; did you mean 'top_k"),
     "a bad setting": ({"base": {"top_k": 21}}, "base: top_k must be <= num_experts = 20, got 21"),
     "no space": ({}, "space: Field required"),

@@ -58,7 +58,7 @@ def test_a_name_is_free_where_nothing_or_an_empty_folder_is(tmp_path, full):
     with pytest.raises(UserError, match="full: exists already; give another folder"):
         check_free(full)
     check_free(full, overwrite="old.txt")
-    with pytest.raises(UserError, match=r"full: is not overwritten, because it holds no new\.txt"):
+    with pytest.raises(UserError, match=r"full: is not overwritten, because it has no new\.txt"):
         check_free(full, overwrite="new.txt")
 
 

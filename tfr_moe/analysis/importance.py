@@ -153,7 +153,7 @@ class Importance:
         else:
             lines.append(
                 "No significant difference of importance between top categories: these "
-                f"{self.evaluated:,} lists do not show that categories need experts of their own."
+                f"{self.evaluated:,} lists do not show that categories need separate experts."
             )
         return lines
 

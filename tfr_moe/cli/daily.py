@@ -59,7 +59,7 @@ def _check_folder(path: Path) -> None:
         manifest = read_json(path / MANIFEST_FILE, ManifestForm)
         if manifest is None:
             raise UserError(
-                f"{path}: holds no {MANIFEST_FILE}, so it is no data set, run or exported version "
+                f"{path}: has no {MANIFEST_FILE}, so it is not a data set, run or exported version "
                 "(MODELS/NAME/VERSION)"
             )
         kind = "run" if "data" in manifest else "data"
@@ -171,7 +171,7 @@ def publish(
     if run is None or data is None:
         raise UserError(f"{'--run' if run is None else '--data'}: is required without --rollback")
     if limits is not None and reference is None:
-        raise UserError("--limits: needs --reference, from which drift is measured")
+        raise UserError("--limits: requires --reference")
     from tfr_moe.analysis.drift_limits import DriftLimits
     from tfr_moe.serving.publish import publish as publish_run
 

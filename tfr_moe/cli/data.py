@@ -92,7 +92,7 @@ def schema(
 
     check_free_file(out, overwrite)
     if (child is None) != (parent is None):
-        raise UserError("--child and --parent go together")
+        raise UserError("--child and --parent must be used together")
     with stderr().status(f"reading {input_file}"):
         table = read_table(input_file)
         names = table.column_names

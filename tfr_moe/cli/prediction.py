@@ -101,7 +101,7 @@ def _item_id_of(schema: FeatureSchema, given: str | None) -> str:
     usual = [name for name in ITEM_IDS if name in names]
     if not usual:
         allowed = ", ".join(names) or "none"
-        raise UserError(f"--item-id: required; the IDs of items are: {allowed}")
+        raise UserError(f"--item-id is required; ID features of the items: {allowed}")
     return usual[0]
 
 

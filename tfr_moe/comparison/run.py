@@ -55,7 +55,7 @@ def claim(out: Path, note: str, options: Mapping[str, Any], kind: str) -> None:
                 )
         return
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(f"{out}: exists and holds no {kind}; choose another folder")
+        raise UserError(f"{out}: exists and is not a {kind}; choose another folder")
     make_folder(out, str(out))
     write_json(out / note, options)
 
@@ -179,7 +179,7 @@ def _keep(folder: DataFolder, out: Path) -> DataFolder:
 
 def _check(models: Sequence[str], metric: str, folder: DataFolder) -> None:
     if not models:
-        raise UserError("models: there is none to compare")
+        raise UserError("models: must not be empty")
     allowed = [name for name in ALL_MODELS if name not in MULTITASK_NAMES]
     for model in models:
         if model not in allowed:

@@ -93,7 +93,9 @@ class Plan:
         """
         for name in ("monitor", "seed", "model"):
             if name in self.settings:
-                raise UserError(f"{name}: is no setting of a comparison, but an argument of it")
+                raise UserError(
+                    f"{name}: cannot be set in a comparison; use models, metric or seed"
+                )
         used = {name for model in self.models for name in MODELS[model].settings}
         for name in self.settings:
             if name in SETTINGS and name not in used:

@@ -125,7 +125,7 @@ class RunConfig(Groups):
 
     def _check_tasks(self) -> None:
         if self.spec.kind == "multi_task" and not self.experts.expert_hidden_dims:
-            raise ValueError(f"expert_hidden_dims must name a layer for {self.model}")
+            raise ValueError(f"expert_hidden_dims must have a layer for {self.model}")
         tasks = (self.multi_task.tasks or {}).items()
         ordinal = [name for name, task in tasks if (task.loss or self.objective.loss) == "ordinal"]
         check_conditions({name: task.conditioned_on for name, task in tasks}, ordinal)

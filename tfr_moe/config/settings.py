@@ -172,7 +172,7 @@ class MultiTaskSettings(Group):
         if groups is not None and (groups if isinstance(groups, int) else len(groups)) < 2:
             raise ValueError(f"category_groups must be 2 groups or more, got {groups}")
         if self.tasks is not None and groups is not None:
-            raise ValueError("tasks and category_groups exclude each other")
+            raise ValueError("tasks and category_groups cannot be combined")
         if self.tasks is not None and len(self.tasks) < 2:
             raise ValueError(f"tasks must be 2 labels or more, got {', '.join(self.tasks)}")
         return self

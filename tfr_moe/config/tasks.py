@@ -110,11 +110,11 @@ def check_conditions(
                     f"{', '.join(conditioned_on)}"
                 )
             if before in seen:
-                raise ValueError(f"tasks.{name}.conditioned_on: leads back to {before!r}")
+                raise ValueError(f"tasks.{name}.conditioned_on: forms a cycle with {before!r}")
             for task in (seen[-1], before):
                 if task in ordinal_tasks:
                     raise ValueError(
                         f"tasks.{seen[-1]}.conditioned_on: {task!r} has loss ordinal, whose "
-                        "grades have no probability to multiply"
+                        "grades are not probabilities"
                     )
             seen.append(before)

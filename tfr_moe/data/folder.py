@@ -237,5 +237,5 @@ def open_data(
     is_file = isinstance(data, (str, Path)) and Path(data).is_file()
     for name, value in ({} if is_file else of_frames or {}).items():
         if value is not None:
-            raise UserError(f"{name}: a data-set folder has it already. Received: {name}")
+            raise UserError(f"{name}: is part of the data-set folder. Received: {name}")
     return data if isinstance(data, DataFolder) else DataFolder(data)

@@ -154,7 +154,7 @@ def schema_of_frame(
         return schema if isinstance(schema, FeatureSchema) else FeatureSchema.load(schema)
     for role in ("list_id", "label"):
         if role not in roles:
-            raise UserError(f"{role}: name the column, or give a schema")
+            raise UserError(f"{role}: is required without a schema")
     inference = infer_schema(frame, **roles)
     for decision in inference.decisions:
         if decision.outcome == "ignored" and decision.column not in roles.get("ignore", ()):

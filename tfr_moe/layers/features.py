@@ -150,7 +150,7 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         for name in self.left_out:
             self.schema.feature(name)
         if len(set(self.left_out)) == len(self.schema.features):
-            raise UserError("left_out: names all features; X would be empty")
+            raise UserError("left_out: must not contain all features")
 
     def _check_statistics(self) -> None:
         scopes: tuple[Scope, ...] = ("context", "example")

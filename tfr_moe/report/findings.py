@@ -204,10 +204,10 @@ def why(run: RunPart) -> str:
     """What the gates of a run do, in words."""
     if not run.gates:
         if run.model == "star":
-            return f"{run.name} has no gate: each top category has weights of its own."
+            return f"{run.name} has no gate: each top category has separate weights."
         return f"{run.name} has no gate: all categories share its parameters."
     if run.warnings:
-        return "A gate does not do its work: see the warning."
+        return "A gate has a problem: see the warning."
     return " ".join(
         _about_gate(f"The gate of {task}" if task else "The gate", gate)
         for task, gate in run.gates.items()
@@ -264,7 +264,7 @@ def calibration(run: RunPart) -> str:
     """Whether the scores can be read as probabilities."""
     found = run.calibration
     if found is None:
-        return f"The scores of {run.name} are no probabilities: its loss compares items of a list."
+        return f"The scores of {run.name} are not probabilities: its loss compares items of a list."
     off = found.mean_predicted / found.mean_observed - 1 if found.mean_observed else math.inf
     said = (
         "as"

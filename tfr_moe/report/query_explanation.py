@@ -142,7 +142,7 @@ def explain_query(
     """
     record = RequestEncoder(loaded.schema).encode(context, items)
     if not items:
-        raise UserError("items: there are none to explain")
+        raise UserError("items: must not be empty")
     parsed = RequestParser(loaded.schema, loaded.categories).lists(tf.constant([record]))
     features = {name: value.numpy() for name, value in parsed.items()}
     score = ScoreTerms(loaded)

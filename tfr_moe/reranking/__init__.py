@@ -121,7 +121,7 @@ def with_initial_list(schema: FeatureSchema) -> FeatureSchema:
         UserError: if the data has an initial score already.
     """
     if SCORE in [feature.name for feature in schema.features]:
-        raise UserError(f"the data has a feature {SCORE!r} already; use the original data set")
+        raise UserError(f"the data already has a feature {SCORE!r}; use the original data set")
     score = {"name": SCORE, "scope": "example", "kind": "numeric", "required": True}
     return FeatureSchema.model_validate(
         {

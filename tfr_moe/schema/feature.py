@@ -98,11 +98,13 @@ class Feature(BaseModel):
         if any(low >= high for low, high in pairwise(self.bucketize)):
             raise ValueError(f"bucketize must be ascending, got {list(self.bucketize)}")
         if self.bucketize and self.transform != "none":
-            raise ValueError("bucketize excludes transform")
+            raise ValueError("bucketize cannot be combined with transform")
         if self.hash_buckets and given & {"max_vocabulary", "min_count"}:
-            raise ValueError("hash_buckets excludes max_vocabulary and min_count")
+            raise ValueError("hash_buckets cannot be combined with max_vocabulary and min_count")
         if self.required and given & {"default", "missing", "missing_indicator", "ratio"}:
-            raise ValueError("required excludes default, missing, missing_indicator and ratio")
+            raise ValueError(
+                "required cannot be combined with default, missing, missing_indicator and ratio"
+            )
         return self
 
     @property
@@ -186,7 +188,7 @@ class Hierarchy(BaseModel):
                 f"got {self.query!r}"
             )
         if by_clicks and self.query in (self.child, self.parent):
-            raise ValueError(f"query: is a category itself, got {self.query!r}")
+            raise ValueError(f"query: must not be a category, got {self.query!r}")
         return self
 
 

@@ -45,7 +45,9 @@ def day_folder(data: str | Path, day: str) -> Path:
     """
     parse_day(day, "append")
     if Path(data, MANIFEST_FILE).is_file():
-        raise UserError(f"data {data}: is one data set, not one by days; choose another folder")
+        raise UserError(
+            f"data {data}: is a data set, not a data set by days; choose another folder"
+        )
     return Path(data, DAYS_FOLDER, day)
 
 

@@ -143,7 +143,7 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
     def __post_init__(self) -> None:
         """Checks the arguments against the schema."""
         if self.category_head and self.schema.hierarchy is None:
-            raise UserError("category_head: the schema names no `hierarchy`")
+            raise UserError("category_head: the schema has no `hierarchy`")
         for name in self.ignored_features:
             self.schema.feature(name)
 

@@ -70,7 +70,7 @@ class MixtureScorer(FeatureScorer):
         known = [f.name for f in self.schema.select("context")]
         allowed = f"allowed: {', '.join(known)}, or {ALL_FEATURES!r} alone"
         if not self.gate_features:
-            raise UserError(f"gate_features: names no feature; {allowed}")
+            raise UserError(f"gate_features: must not be empty; {allowed}")
         for name in self.gate_features:
             if name not in known and self.gate_features != (ALL_FEATURES,):
                 raise UserError(f"gate_features: {name!r} is not a context feature; {allowed}")

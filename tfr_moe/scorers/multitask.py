@@ -157,7 +157,7 @@ class MultiTaskScorer(FeatureScorer):
         self.tasks = dict(self.tasks or dict.fromkeys(self.schema.labels))
         for name in self.tasks:
             if name in (self.network, *_LAYERS):
-                raise UserError(f"tasks: {name!r} is the name of a layer and can't be a task")
+                raise UserError(f"tasks: {name!r} is a reserved name")
         self.groups: tuple[tuple[str, ...], ...] = ()
         if self.category_groups is not None:
             self.groups = groups_of_categories(self.category_groups, self.schema, self.tables)

@@ -210,7 +210,7 @@ class _Scan:
             if not _NAME.match(name) or name in _RESERVED:
                 # A nameless column is that of the row numbers which pandas writes.
                 error = _WarnedError if name else UserError
-                raise error("the name of a feature has letters, digits and _ only; rename it")
+                raise error("a feature name must have letters, digits and _ only; rename it")
             feature, reason = self._feature(name, column)
         except _WarnedError as error:
             return None, Decision(name, "ignored", str(error), True)
@@ -233,7 +233,7 @@ class _Scan:
         if types.is_temporal(kind):
             raise UserError(_TIME)
         if types.is_struct(kind) or types.is_map(kind) or types.is_binary(kind):
-            raise UserError(f"has type {kind}, which no feature has")
+            raise UserError(f"has type {kind}, which is not supported")
         if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
             return self._array(name, column)
         numbers = _as_numbers(column)
@@ -264,7 +264,7 @@ class _Scan:
             share = float(missing.mean())
             if share >= _INDICATED:
                 feature["missing_indicator"] = True
-            reasons.append(f"{share:.1%} missing, which become the mean")
+            reasons.append(f"{share:.1%} missing, replaced by the mean")
         return feature, "; ".join(reasons)
 
     def _ids(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any], str]:

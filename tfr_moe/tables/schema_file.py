@@ -40,7 +40,7 @@ def schema_yaml(inference: Inference, source: str) -> str:
         lines += [f"  # {reasons[feature['name']]}", f"  - {_flow(feature)}"]
     ignored = [f"#   {d.column}: {d.reason}" for d in decisions if d.outcome == "ignored"]
     if ignored:
-        lines += ["# Columns that are no features:", *ignored]
+        lines += ["# Ignored columns:", *ignored]
     return "\n".join(lines) + "\n"
 
 

@@ -84,7 +84,7 @@ def check_position_bias(config: RunConfig, schema: FeatureSchema) -> None:
     if names and schema.position not in names:
         raise UserError(f"position_bias: must contain the position column {schema.position!r}")
     if len(names) > 1 and config.model in BASELINE_NAMES:
-        raise UserError(f"position_bias: {config.model} takes the position column alone")
+        raise UserError(f"position_bias: {config.model} supports the position column only")
 
 
 def with_position_bias(

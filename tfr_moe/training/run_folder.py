@@ -127,7 +127,7 @@ def prepared(
         check_same_settings(run, config)
         check_same_data(run, folder, start)
     elif any(run.iterdir()):
-        raise UserError(f"run {run}: the folder is not empty and holds no run")
+        raise UserError(f"run {run}: the folder is not empty and is not a run")
     try:
         # A process that is killed leaves no folder, or one that the same command resumes.
         with atomic_directory(run) if new else contextlib.nullcontext(run) as target:

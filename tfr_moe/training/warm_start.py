@@ -116,11 +116,11 @@ class WarmStart:
                 if old != new:
                     raise UserError(
                         f"{where}: feature {feature.name!r} has {name}={new!r}, in {run} "
-                        f"{name}={old!r}; only a new run can start with that"
+                        f"{name}={old!r}; only a run without a start can use it"
                     )
         for name in ("labels", "hierarchy", "packed"):
             if getattr(schema, name) != getattr(self._schema, name):
-                raise UserError(f"{where}: has other {name} than {run}")
+                raise UserError(f"{where}: {name} differs from that of {run}")
 
     def apply(self, model: tf.keras.Model, folder: DataFolder, config: RunConfig) -> None:
         """Sets the weights of a model that was built for a data set of `described`.

@@ -132,7 +132,7 @@ def check_free(out: Path, overwrite: str | None = None) -> None:
     if overwrite is None:
         raise UserError(f"{out}: exists already; give another folder or overwrite it")
     if not (out / overwrite).is_file():
-        raise UserError(f"{out}: is not overwritten, because it holds no {overwrite}")
+        raise UserError(f"{out}: is not overwritten, because it has no {overwrite}")
 
 
 def check_free_file(out: Path, overwrite: bool) -> None:

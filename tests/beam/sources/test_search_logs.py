@@ -187,7 +187,7 @@ def test_columns_of_another_table_are_joined_by_their_key(tmp_path):
 @pytest.mark.parametrize(
     "settings, message",
     [
-        (["join=scores.csv"], "join and join_by need each other"),
+        (["join=scores.csv"], "join and join_by must be used together"),
         (["join=SCORES", "join_by=search:list_id,product"], "scores.csv: missing column 'product'"),
         (
             ["join=SCORES", "join_by=search:list_id,rank"],

@@ -179,7 +179,7 @@ def test_mutual_tls_requires_a_certificate(relay: Relay, certificate: Tls):
 
 
 def test_a_key_without_a_certificate_and_missing_files_are_rejected(tmp_path: Path):
-    with pytest.raises(UserError, match="certificate and key belong together"):
+    with pytest.raises(UserError, match="certificate and key must be given together"):
         Tls(key=tmp_path / "key.pem")
     with pytest.raises(UserError, match=r"TLS: .*root\.pem: cannot be read"):
         RankingClient("localhost:1", "plain", SHOP, tls=Tls(tmp_path / "root.pem"))
