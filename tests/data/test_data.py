@@ -1,5 +1,7 @@
 """Data-set folders and the dataset builder."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -108,3 +110,19 @@ def test_a_folder_without_manifest_is_read_whole(tmp_path):
     builder = ElwcDatasetBuilder(DataFolder(path), batch_size=7)
     assert int(builder.build_train_dataset().cardinality()) < 0
     assert sum(labels.shape[0] for _, labels in builder.build_train_dataset()) == 50
+
+
+def test_features_with_one_value_are_named(tmp_path):
+    path = write_data_folder(tmp_path / "set", train=20)
+    statistics = json.loads((path / "statistics.json").read_text())
+    statistics["example"]["price"] |= {"min": 3.0, "max": 3.0}
+    statistics["example"]["sales"] |= {"min": 3.0, "max": 3.5}
+    (path / "statistics.json").write_text(json.dumps(statistics))
+    (path / "vocabulary" / "top.txt").write_text("shoes\n")
+    assert DataFolder(path).constant_features() == ["top", "price"]
+    schema = json.loads((path / "schema.json").read_text())
+    features = {feature["name"]: feature for feature in schema["features"]}
+    features["price"] |= {"required": False, "missing_indicator": True}
+    features["top"]["min_count"] = 2
+    (path / "schema.json").write_text(json.dumps(schema))
+    assert DataFolder(path).constant_features() == []

@@ -15,6 +15,8 @@ from rich.console import Console
 
 from tests.tiny import SMALL, TASKS, small_config, write_data_folder
 from tfr_moe._compat import tf
+from tfr_moe.baselines import train_any
+from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.training import load_run, train
@@ -201,6 +203,19 @@ def test_best_epoch_is_the_first_of_equals_and_skips_what_is_no_number():
     assert best_epoch(epochs, "m", higher=True)["epoch"] == 1
     assert best_epoch(epochs[1:2], "m", higher=True) is None
     assert best_epoch([{"epoch": 1, "m": 2.0}, {"epoch": 2, "m": 1.0}], "m", False)["epoch"] == 2
+
+
+@pytest.mark.parametrize("model", ["dnn", "lambdamart"])
+def test_a_feature_with_one_value_is_warned_of(tmp_path, model):
+    data = write_data_folder(tmp_path / "data", train=30, validation=10)
+    (data / "vocabulary" / "brand.txt").write_text("brand0\n")
+    output = io.StringIO()
+    settings = {"model": model, "seed": 1}
+    if model == "dnn":
+        settings |= {"expert_hidden_dims": (4,), "num_epochs": 1}
+    train_any(data, tmp_path / "run", make_config(settings), Console(file=output, width=80))
+    line = "warning: one value in all training lists, which no model can use: brand\n"
+    assert output.getvalue().count(line) == 1
 
 
 def test_warnings_name_dead_experts_runaway_disagreement_and_a_uniform_gate():

@@ -21,7 +21,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.schema import MASK, FeatureSchema, QueryCategories, query_categories
 from tfr_moe.training.distribute import Cluster
-from tfr_moe.training.run import LoadedRun, check_names, load_run, train
+from tfr_moe.training.run import LoadedRun, check_names, load_run, train, warn_of_constants
 from tfr_moe.training.run_folder import (
     CONFIG_FILE,
     check_run_files,
@@ -143,6 +143,7 @@ def train_baseline(
     run, folder = Path(run), open_data(data)
     folder.files("validation")
     check_names(config, folder.schema)
+    warn_of_constants(config, folder, console)
     module = MODULES[config.model]
     settings = module.settings_of(config.baseline.library_parameters, config.seed)
     started = time.monotonic()

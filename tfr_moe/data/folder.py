@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any, TypeAlias, cast
 
@@ -20,6 +21,7 @@ from tfr_moe.schema import (
     SCHEMA_FILE,
     SPLITS,
     STATISTICS_FILE,
+    Feature,
     FeatureSchema,
     FeatureTables,
     Statistics,
@@ -143,6 +145,26 @@ class DataFolder:
                     )
                 paths[feature.name] = str(path)
         return FeatureTables(self.statistics, paths)
+
+    def constant_features(self) -> list[str]:
+        """Names of the features that have one value in all training lists.
+
+        Numbers with a missing-value indicator and IDs with `min_count` are not among them: whether
+        they are missing, or rare, may carry information.
+        """
+        vocabularies = self.tables().vocabularies
+
+        def is_constant(feature: Feature) -> bool:
+            if feature.kind == "numeric":
+                columns = [self.statistics[feature.scope][name] for name in feature.columns]
+                same = all("min" in c and c["min"] == c["max"] for c in columns)
+                return same and not feature.missing_indicator
+            if feature.kind != "categorical" or not feature.has_vocabulary or feature.min_count > 1:
+                return False
+            with Path(str(vocabularies[feature.name])).open(encoding="utf-8") as file:
+                return len(list(islice(file, 2))) == 1
+
+        return [feature.name for feature in self.schema.features if is_constant(feature)]
 
     def files(self, split: str) -> list[str]:
         """The record files of a split, in order, after a check of their contents.

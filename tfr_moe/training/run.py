@@ -207,6 +207,7 @@ def train(
         with folder_of_run:
             if context.is_leader:
                 warn_of_one_task(config, folder.schema, console)
+                warn_of_constants(config, folder, console)
             if config.bias.position_bias and context.is_leader:
                 log_variation(folder, config, console)
             context.barrier()
@@ -238,6 +239,14 @@ def warn_of_one_task(config: RunConfig, schema: FeatureSchema, console: Console)
             f"model {config.model} is for several tasks, and {schema.label} is the only label: "
             f"{words}",
         )
+
+
+def warn_of_constants(config: RunConfig, folder: DataFolder, console: Console) -> None:
+    """Warns of features with one value in all training lists."""
+    used = set(folder.constant_features()) - set(config.features.ignored_features)
+    if used:
+        names = ", ".join(sorted(used))
+        warn(console, f"one value in all training lists, which no model can use: {names}")
 
 
 def warn_of_last_epoch(best: int, config: RunConfig, console: Console) -> None:
