@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-MODULES = ("tfr_moe.errors", "tfr_moe.schema")
+MODULES = ("tfr_moe.errors", "tfr_moe.schema", "tfr_moe.serving.publish")
 """The only modules, other than packages, that experiments may import from."""
 INSTALLED = ("tfr_moe", "beam", "serving", "tuning")
 

@@ -161,7 +161,10 @@ class DataFolder:
                 return same and not feature.missing_indicator
             if feature.kind != "categorical" or not feature.has_vocabulary or feature.min_count > 1:
                 return False
-            with Path(str(vocabularies[feature.name])).open(encoding="utf-8") as file:
+            ids = vocabularies[feature.name]
+            if not isinstance(ids, str):
+                return len(ids) == 1
+            with open(ids, encoding="utf-8") as file:
                 return len(list(islice(file, 2))) == 1
 
         return [feature.name for feature in self.schema.features if is_constant(feature)]
