@@ -31,8 +31,8 @@ lint: venv ## style, format, types and import rules
 	$(BIN)/mypy $(CODE)
 	$(BIN)/python -m pytest -q -m "not smoke" tests/test_architecture.py
 
-test: lint ## lint, then the fast tests; with ALL=1 the slow ones too, in one session
-	$(PYTEST) $(if $(ALL),-m "")
+test: lint ## lint, then the fast tests
+	$(PYTEST)
 
 test-slow: venv ## the slow tests only
 	$(PYTEST) -m slow
