@@ -186,7 +186,9 @@ class DevServer:
                 log.warning("cannot read the models folder: %s", error)
 
 
-def serve(models: str | Path, host: str = "127.0.0.1", port: int = 8500) -> None:
+def serve(
+    models: str | Path, host: str = "127.0.0.1", port: int = 8500, poll_seconds: float = 2.0
+) -> None:
     """Runs a `DevServer` until SIGTERM or SIGINT, then finishes the requests that are running.
 
     Call it from the main thread, since it handles signals. Progress is printed to stderr.
@@ -195,7 +197,7 @@ def serve(models: str | Path, host: str = "127.0.0.1", port: int = 8500) -> None
         UserError: as `DevServer`.
     """
     write = functools.partial(print, file=sys.stderr, flush=True)
-    server = DevServer(models, host, port, notify=write)
+    server = DevServer(models, host, port, poll_seconds=poll_seconds, notify=write)
     received: list[int] = []
     signals = (signal.SIGTERM, signal.SIGINT)
     previous = {s: signal.signal(s, lambda number, _: received.append(number)) for s in signals}
