@@ -31,6 +31,7 @@ from experiments.studies.ways.teacher import teach
 from tfr_moe import FeatureSchema, losses
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import difference_interval, seed_interval
+from tfr_moe.metrics import ListBatch, resolve
 from tfr_moe.utils import write_json
 
 BASE = "tower"
@@ -83,7 +84,7 @@ class WaySettings(StudySettings):
         pilot_runs: seeds at each rate.
         epochs: passes over the training lists.
         batch_size: lists of a step.
-        train_lists: the first so many by a hash; None for all.
+        train_lists: maximum number, chosen by a hash; None for all.
         averaging: share of the old average that each step keeps.
         split: the lists to evaluate; `test` is for what was selected on `validation`.
     """
@@ -124,20 +125,6 @@ def loss_of(way: Way) -> Callable[..., tf.Tensor]:
         library = losses.get("ndcg_loss_2pp")
         return lambda logits, labels: library(labels, logits)
     return softmax_loss
-
-
-def session_auc(scores: NDArray[np.float32], labels: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The session_auc of each list, ties count half.
-
-    Example:
-        >>> session_auc(np.float32([[3, 2, 1, 9]]), np.float32([[1, 0, 0, -1]])).tolist()
-        [1.0]
-    """
-    positive = (labels == 1)[:, :, None]
-    negative = (labels == 0)[:, None, :]
-    gaps = scores[:, :, None] - scores[:, None, :]
-    wins = np.where(positive & negative, (gaps > 0) + 0.5 * (gaps == 0), 0.0)
-    return wins.sum(axis=(1, 2)) / (positive & negative).sum(axis=(1, 2))
 
 
 def _training_lists(lists: Lists, count: int | None) -> NDArray[np.int64]:
@@ -237,7 +224,9 @@ def train_one(folder: Path, settings: WaySettings, job: Job) -> Result:
 
 def _evaluate(model: WayModel, folder: Path, split: str, job: Job) -> Result:
     lists = load(folder / "lists" / split)
-    metric = session_auc(scores_of(model, lists), np.asarray(lists.labels))
+    labels = np.asarray(lists.labels)
+    batch = ListBatch(scores_of(model, lists), labels, labels >= 0, lists.hashes.astype(str))
+    metric = resolve("session_auc")(batch)
     path = _values_path(folder, job)
     path.parent.mkdir(exist_ok=True)
     np.save(path, metric)

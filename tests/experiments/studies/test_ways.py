@@ -15,11 +15,10 @@ from experiments.common.study import StudyContext, run_study
 from experiments.datasets.complete_journey.lists import ListOptions, schema
 from experiments.studies.ways.lists import list_ranks, load, prepare, sizes
 from experiments.studies.ways.models import BINS, Way, WayModel
-from experiments.studies.ways.study import WAYS, positives_loss, session_auc, softmax_loss
+from experiments.studies.ways.study import WAYS, positives_loss, softmax_loss
 from tests.experiments.datasets.journey_tables import maker, random_world
 from tfr_moe._compat import tf
 from tfr_moe.layers.numerics import list_ranks as ranks_in_the_library
-from tfr_moe.metrics.per_list import session_auc as auc_in_the_library
 
 WEEKS = {"train": (9, 10), "validation": (11,), "test": (12,)}
 
@@ -75,15 +74,6 @@ def test_ranks_are_those_of_the_library():
     valid[:, 0] = True
     expected = ranks_in_the_library(tf.constant(numbers), tf.constant(valid)).numpy()
     np.testing.assert_allclose(list_ranks(numbers, valid), expected, atol=1e-6)
-
-
-def test_the_metric_is_that_of_the_library():
-    dice = np.random.default_rng(1)
-    scores = dice.integers(0, 5, size=(20, 8)).astype(np.float32)
-    labels = dice.integers(-1, 2, size=(20, 8)).astype(np.float32)
-    labels[:, :2] = [0, 1]
-    expected = auc_in_the_library(scores, labels, labels >= 0)
-    np.testing.assert_allclose(session_auc(scores, labels), expected)
 
 
 def test_losses_of_one_list():
