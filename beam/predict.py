@@ -194,6 +194,7 @@ class _ScoreLists(CountingDoFn):
 
     def __init__(self, model: str | Path | Callable[[], Any], outputs: Sequence[str]):
         self._model, self._outputs = model, tuple(outputs)
+        self._name = "the model" if callable(model) else f"model {model}"
         self._shared = Shared()
 
     def setup(self) -> None:
@@ -220,13 +221,13 @@ class _ScoreLists(CountingDoFn):
         try:
             outputs: Mapping[str, Any] = self._function(tf.constant(records, tf.string))
         except tf.errors.OpError as error:
-            raise UserError(f"the model rejects a list: {reason_of(error)}") from None
+            raise UserError(f"{self._name} rejects a list: {reason_of(error)}") from None
         names = self._outputs
         if names == ("scores",) and len(outputs) == 1 and "vectors" not in outputs:
             names = tuple(outputs)
         if missing := [name for name in names if name not in outputs]:
             available = ", ".join(sorted(outputs))
-            raise UserError(f"the model returns no {missing[0]}, but {available}")
+            raise UserError(f"{self._name} returns no {missing[0]}, but {available}")
         return [outputs[name].numpy().tolist() for name in names]
 
 

@@ -128,7 +128,7 @@ def test_a_model_without_vectors_is_rejected(root, tmp_path):
     log, out = str(root / "log.csv"), tmp_path / "v.csv"
     with pytest.raises(UserError, match="--vectors: needs --model, made with export --vectors"):
         predict(tmp_path / "dnn", None, log, out, item_id="item", vectors="pv")
-    with pytest.raises(UserError, match="the model returns no scores, but vectors"):
-        model = root / "models" / "clicks"
+    model = root / "models" / "clicks"
+    with pytest.raises(UserError, match=rf"model {model}\S* returns no scores, but vectors"):
         predict(None, model, log, tmp_path / "s.csv", item_id="item")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dnn"]
