@@ -131,7 +131,7 @@ def test_a_killed_command_goes_on_and_leaves_nothing(data, tmp_path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
     with pytest.raises(UserError, match="exists already"):
         rerank_data(data, out, RANKER, 2, QUIET)
-    with pytest.raises(UserError, match="'initial_score' already"):
+    with pytest.raises(UserError, match="the data already has a feature 'initial_score'"):
         rerank_data(out, tmp_path / "again", RANKER, 2, QUIET)
 
 

@@ -40,14 +40,16 @@ class _Level(Configured, tf.keras.layers.Layer):
         num_domain_experts: int,
         num_shared_experts: int,
         last: bool,
-        towers: dict[str, Any],
+        hidden_dims: Sequence[int],
+        activation: Any,
+        dropout: float,
         seed: int | None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.num_domains, self.last, self.seed = num_domains, last, seed
-        self.num_domain_experts, self.num_shared_experts = num_domain_experts, num_shared_experts
-        towers = {**towers, "hidden_output": True, "dtype": self.dtype_policy}
+        self.keep(locals())
+        towers = self.arguments("hidden_dims", "activation", "dropout")
+        towers |= {"hidden_output": True, "dtype": self.dtype_policy}
         self.domain_experts = ExpertTowers(
             num_domains * num_domain_experts, seed=seed, name="domain_experts", **towers
         )
@@ -224,7 +226,8 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
                 num_domains,
                 **experts,
                 last=number == num_levels - 1,
-                towers={**common, "hidden_dims": dims},
+                hidden_dims=dims,
+                **common,
                 seed=self.offset_seed(1000 * number),
                 name=f"level_{number}",
                 dtype=self.dtype_policy,
