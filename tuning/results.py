@@ -320,8 +320,8 @@ def noise_line(summary: SweepSummary) -> str:
         return "No trial has a result yet."
     if summary.noise is None:
         return (
-            "One seed per trial: differences between trials cannot be told from seed variance. Use "
-            "several seeds before choosing by small differences."
+            "One seed per trial: differences between trials cannot be separated from seed "
+            "variance. Use several seeds before choosing by small differences."
         )
     tied = sum(bool(entry.tied) for entry in summary.entries) - 1
     seeds = len(summary.best.trial.seeds)
