@@ -74,6 +74,10 @@ WAYS = {
 """All ways, in the order of the table; the first is what the others are compared with."""
 
 
+Pair = tuple[str, float]
+"""A way and a learning rate."""
+
+
 class WaySettings(StudySettings):
     """Settings of `journey-ways`.
 
@@ -81,6 +85,9 @@ class WaySettings(StudySettings):
         rows: parts of the names of the ways to run; all if empty.
         learning_rates: of Adam at the start; each way uses its best one.
         runs: seeds of each way at its best rate, at least two for an interval.
+        rungs: successive halving: increasing numbers of training lists. Each way is trained at each
+            rate on the first number, the better half of these goes on to the next, and what is left
+            to `pilot_runs`. The tower always goes on.
         pilot_runs: seeds at each rate.
         epochs: passes over the training lists.
         batch_size: lists of a step.
@@ -91,6 +98,7 @@ class WaySettings(StudySettings):
 
     rows: tuple[str, ...] = ()
     learning_rates: tuple[float, ...] = Field((4e-3,), min_length=1)
+    rungs: tuple[PositiveInt, ...] = ()
     runs: PositiveInt = 3
     pilot_runs: PositiveInt = 1
     epochs: PositiveInt = 2
@@ -133,7 +141,13 @@ def _training_lists(lists: Lists, count: int | None) -> NDArray[np.int64]:
 
 
 def fit(
-    way: Way, lists: Lists, settings: WaySettings, rate: float, seed: int, teacher: Any = None
+    way: Way,
+    lists: Lists,
+    settings: WaySettings,
+    rate: float,
+    seed: int,
+    teacher: Any = None,
+    train_lists: int | None = None,
 ) -> WayModel:
     """Trains a model of a way.
 
@@ -144,10 +158,11 @@ def fit(
         rate: learning rate at the start.
         seed: of weights and order.
         teacher: float [n, L] shares of the items by an ensemble, for ways with `teacher`.
+        train_lists: maximum number instead of that of the settings.
     """
     tf.keras.backend.clear_session()
     tf.keras.utils.set_random_seed(seed)
-    kept = _training_lists(lists, settings.train_lists)
+    kept = _training_lists(lists, train_lists or settings.train_lists)
     sample = lists.numbers[kept[:5000]].reshape(-1, lists.numbers.shape[-1])
     edges = np.quantile(sample, np.linspace(0, 1, BINS + 1), axis=0).T
     model = WayModel(way, sizes(lists), edges, seed)
@@ -212,12 +227,12 @@ def train_one(folder: Path, settings: WaySettings, job: Job) -> Result:
     Args:
         folder: of the study, with `lists` and `runs`.
         settings: of the study.
-        job: `way`, `rate` and `seed`.
+        job: `way`, `rate`, `seed`, and in a rung its number of training lists, `lists`.
     """
     way = WAYS[job["way"]]
     lists = load(folder / "lists" / "train")
     teacher = np.load(folder / "teacher.npy", mmap_mode="r") if way.teacher else None
-    model = fit(way, lists, settings, job["rate"], job["seed"], teacher)
+    model = fit(way, lists, settings, job["rate"], job["seed"], teacher, job.get("lists"))
     parameters = int(sum(np.prod(weight.shape) for weight in model.trainable_variables))
     return {**_evaluate(model, folder, settings.split, job), "parameters": parameters}
 
@@ -235,7 +250,8 @@ def _evaluate(model: WayModel, folder: Path, split: str, job: Job) -> Result:
 
 def _values_path(folder: Path, job: Mapping[str, Any]) -> Path:
     name = "".join(c if c.isalnum() else "-" for c in job["way"])
-    return folder / "runs" / f"{name}_{job['rate']}_{job['seed']}.npy"
+    rung = f"_{job['lists']}" if "lists" in job else ""
+    return folder / "runs" / f"{name}_{job['rate']}_{job['seed']}{rung}.npy"
 
 
 def run(settings: WaySettings, context: StudyContext) -> Sequence[RenderableType]:
@@ -248,23 +264,44 @@ def run(settings: WaySettings, context: StudyContext) -> Sequence[RenderableType
     if any(WAYS[name].teacher for name in names):
         teach(context.out, fit=functools.partial(fit, settings=settings), score=scores_of)
     work = functools.partial(train_one, context.out, settings)
+    pairs = [(name, rate) for name in names for rate in settings.learning_rates]
+    rungs = []
+    for count in settings.rungs:
+        rung = [{"way": way, "rate": rate, "seed": 0, "lists": count} for way, rate in pairs]
+        results = context.run_all(rung, work, "rungs")
+        rungs.append({pair: r["session_auc"] for pair, r in zip(pairs, results, strict=True)})
+        pairs = better_half(rungs[-1])
     pilots = [
         {"way": name, "rate": rate, "seed": seed}
         for seed in range(settings.pilot_runs)
-        for rate in settings.learning_rates
-        for name in names
+        for name, rate in pairs
     ]
     tried = context.run_all(pilots, work, "runs")
     best = _best_rates(pilots, tried)
     jobs = [
-        {"way": name, "rate": best[name], "seed": seed}
+        {"way": name, "rate": rate, "seed": seed}
         for seed in range(settings.runs)
-        for name in names
+        for name, rate in best.items()
     ]
     results = context.run_all(jobs, work, "runs")
-    rows = _summary(context.out, names, best, jobs, results)
+    rows = _summary(context.out, best, jobs, results)
     write_json(context.out / "results.json", rows)
-    return [_table(rows)]
+    if not rungs:
+        return [_table(rows)]
+    return [_rung_table(names, settings.rungs, rungs), _table(rows)]
+
+
+def better_half(values: Mapping[Pair, float]) -> list[Pair]:
+    """Returns the better half of the ways with their rates, and the tower at its best rate.
+
+    Example:
+        >>> better_half({("tower", 0.1): 0.5, ("a", 0.1): 0.7, ("a", 0.2): 0.6, ("b", 0.1): 0.4})
+        [('tower', 0.1), ('a', 0.1), ('a', 0.2)]
+    """
+    ranked = sorted(values, key=values.__getitem__, reverse=True)
+    towers = [pair for pair in ranked if pair[0] == BASE]
+    kept = {*ranked[: math.ceil(len(ranked) / 2)], *towers[:1]}
+    return [pair for pair in values if pair in kept]
 
 
 def _selected(words: Sequence[str]) -> list[str]:
@@ -286,18 +323,17 @@ def _best_rates(jobs: Sequence[Job], results: Sequence[Result]) -> dict[str, flo
 
 def _summary(
     out: Path,
-    names: Sequence[str],
     best: Mapping[str, float],
     jobs: Sequence[Job],
     results: Sequence[Result],
 ) -> list[dict[str, Any]]:
     values = {
         name: np.stack([np.load(_values_path(out, job)) for job in jobs if job["way"] == name])
-        for name in names
+        for name in best
     }
     parameters = {job["way"]: r["parameters"] for job, r in zip(jobs, results, strict=True)}
     rows = []
-    for name in names:
+    for name in best:
         seeds = seed_interval(values[name].mean(axis=1))
         row = {
             "way": name,
@@ -315,6 +351,21 @@ def _summary(
             row.update(low=interval.low, high=interval.high)
         rows.append(row)
     return rows
+
+
+def _rung_table(
+    names: Sequence[str], counts: Sequence[int], rungs: Sequence[Mapping[Pair, float]]
+) -> Table:
+    """The best session_auc of each way in each rung that it reached, and its rate there."""
+    table = Table("way", *(f"{count:,} lists" for count in counts), box=None)
+    for name in names:
+        cells = []
+        for rung in rungs:
+            values = {rate: value for (way, rate), value in rung.items() if way == name}
+            rate = max(values, key=values.__getitem__, default=None)
+            cells.append("" if rate is None else f"{values[rate]:.4f} ({rate:g})")
+        table.add_row(name, *cells)
+    return table
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:

@@ -126,6 +126,32 @@ def test_a_small_run_and_its_table(journey, tmp_path):
     assert (context.out / "runs.jsonl").read_text() == stored
 
 
+def test_each_rung_trains_the_better_half_of_the_one_before(journey, tmp_path):
+    context = StudyContext(tmp_path / "study", 1, journey, Console(quiet=True))
+    pairs = ["batch_size=16", "rungs=[16, 32]", "learning_rates=[1e-3, 1e-2]", 'rows=["averaged"]']
+    rungs, final = run_study("journey-ways", context, pairs=pairs, runs=1)
+    entries = [json.loads(line) for line in (context.out / "rungs.jsonl").read_text().splitlines()]
+    counts = [entry["job"]["lists"] for entry in entries]
+    assert counts.count(16) == 4 * 2  # ways and rates
+    assert 4 <= counts.count(32) <= 5  # the tower too, if it is not among the better half
+    first = {
+        (e["job"]["way"], e["job"]["rate"]): e["result"]["session_auc"]
+        for e in entries
+        if e["job"]["lists"] == 16
+    }
+    second = {(e["job"]["way"], e["job"]["rate"]) for e in entries if e["job"]["lists"] == 32}
+    others = set(first) - second
+    assert min(first[pair] for pair in second - {max_tower(first)}) >= max(map(first.get, others))
+    assert max_tower(first) in second
+    assert rungs.row_count == 4
+    assert 1 <= final.row_count <= 3
+
+
+def max_tower(values: dict[tuple[str, float], float]) -> tuple[str, float]:
+    """The tower at its best rate."""
+    return max((pair for pair in values if pair[0] == "tower"), key=values.__getitem__)
+
+
 @pytest.mark.parametrize("part", ["last", "head", "film", "adapters"])
 def test_a_part_by_category_starts_without_effect_and_gets_a_gradient(arrays, part):
     lists = load(arrays / "train")
