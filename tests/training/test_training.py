@@ -81,10 +81,20 @@ def test_the_same_seed_gives_the_same_scores_and_another_seed_others(data, tmp_p
     assert np.abs(first - other).max() > 1e-2
 
 
-@pytest.mark.parametrize(("best", "epochs", "warned"), [(4, 4, True), (3, 4, False), (1, 1, False)])
-def test_a_run_that_improves_until_its_last_epoch_is_warned_of(best, epochs, warned):
+@pytest.mark.parametrize(
+    ("best", "epochs", "drop", "warned"),
+    [
+        (4, 4, None, True),
+        (4, 4, 4, True),
+        (4, 4, 3, False),  # the lower rate is meant to improve
+        (3, 4, None, False),
+        (1, 1, None, False),
+    ],
+)
+def test_a_run_that_improves_until_its_last_epoch_is_warned_of(best, epochs, drop, warned):
     output = io.StringIO()
-    warn_of_last_epoch(best, config(num_epochs=epochs), Console(file=output, width=80))
+    settings = config(num_epochs=epochs, learning_rate_drop_epoch=drop)
+    warn_of_last_epoch(best, settings, Console(file=output, width=80))
     line = "warning: the best epoch is the last one, 4: raise num_epochs, it may improve further\n"
     assert output.getvalue() == (line if warned else "")
 

@@ -38,3 +38,13 @@ def test_lists_of_several_evaluations_are_counted_once_for_all_tasks():
             on_batch("click", batch)
             on_batch("purchase", batch)
     assert moves == [(1, 4, "first"), (2, 4, "first"), (3, 4, "second"), (4, 4, "second")]
+
+
+def test_a_warning_is_printed_once_on_each_console():
+    out, other = io.StringIO(), io.StringIO()
+    first, second = Console(file=out), Console(file=other)
+    for message in ("a", "a", "b", "a"):
+        module.warn(first, message)
+    module.warn(second, "a")
+    assert out.getvalue() == "warning: a\nwarning: b\n"
+    assert other.getvalue() == "warning: a\n"

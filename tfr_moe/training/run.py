@@ -250,8 +250,10 @@ def warn_of_constants(config: RunConfig, folder: DataFolder, console: Console) -
 
 
 def warn_of_last_epoch(best: int, config: RunConfig, console: Console) -> None:
-    """Warns of a run that was still improving when it ended."""
-    if best == config.training.num_epochs > 1:
+    """Warns of a run that was still improving when it ended, at its full learning rate."""
+    epochs = config.training.num_epochs
+    reduced = (config.optimization.learning_rate_drop_epoch or epochs) < epochs
+    if best == epochs > 1 and not reduced:
         line = f"the best epoch is the last one, {best}: raise num_epochs, it may improve further"
         warn(console, line)
 

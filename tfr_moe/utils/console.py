@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from rich import box
 from rich.cells import cell_len
@@ -171,7 +172,14 @@ def make_log(console: Console, prefix: str = "") -> Callable[[str], None]:
     return log
 
 
+_warned: WeakKeyDictionary[Console, set[str]] = WeakKeyDictionary()
+
+
 def warn(console: Console, message: str) -> None:
-    """Prints a warning as one line."""
+    """Prints a warning as one line, each once on a console: a comparison has many runs."""
+    printed = _warned.setdefault(console, set())
+    if message in printed:
+        return
+    printed.add(message)
     line = f"warning: {message}"
     console.print(line, style="yellow", highlight=False, soft_wrap=True, markup=False)
