@@ -57,7 +57,7 @@ def test_the_verdict_says_what_won_what_is_level_and_what_to_ship(board):
     won, level, advice = board.verdict.splitlines()
     assert board.headline == "moe leads, but not significantly over lambdamart"
     assert won.startswith(f"{board.headline}: test mrr of 0.6000 [-0.3187, 1.5187] (2 seeds each)")
-    assert "(not significant) against lambdamart, the best tree and " in won
+    assert "(not significant) against lambdamart, the best tree, and " in won
     assert won.endswith(
         "+0.1000 [+0.1000, +0.1000] (significant) against dnn, the best single tower."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -84,17 +84,17 @@ def run_demo(out: str | Path, sessions: int = 24_000, seed: int = 0) -> None:
             console=console,
         )
     best = board.entries[0]
-    run = out / "comparison" / "runs" / best.best_run
+    runs = [out / "comparison" / "runs" / entry.best_run for entry in board.entries]
     if not (models / best.model / "1").exists():
         with _step(console, f"4/5 export of {best.model}, checked in a fresh process"):
-            export_run(run, models / best.model, data, version=1, console=console)
+            export_run(runs[0], models / best.model, data, version=1, console=console)
     with _step(console, "5/5 local server, and one query over gRPC"):
         _query(data, models, best.model, out / "request.json")
     tables = Console()
     tables.print(board.table(tables.width))
     print(f"\n{board.verdict}")
     print(f"{best.model} is served: the best by validation {board.metric}.")
-    _farewell(out, best.model, run)
+    _farewell(out, best.model, runs)
 
 
 def _make_logs(logs: Path, sessions: int, seed: int, console: Console) -> None:
@@ -146,17 +146,16 @@ def _query(data: Path, models: Path, served: str, request_file: Path) -> None:
         console.print(ranking_table(ranking, request.items, console.width))
 
 
-def _farewell(out: Path, served: str, run: Path) -> None:
-    folder, best = shlex.quote(str(out)), shlex.quote(str(run))
+def _farewell(out: Path, served: str, runs: Sequence[Path]) -> None:
+    folder, first, second = (shlex.quote(str(path)) for path in (out, *runs[:2]))
     print(
         f"""
 In {folder}: logs/, data/ (ExampleListWithContext), comparison/ (leaderboard.json, and a run of each
 model), models/{served}/1 (SavedModel for TF Serving), request.json.
 
 Try next:
-  tensorboard --logdir {folder}/comparison/runs
-  tfr-moe train --data {folder}/data --model moe --out {folder}/moe --set learning_rate=1e-3
-  tfr-moe evaluate --data {folder}/data --run {folder}/moe --baseline {best}
+  tfr-moe report --data {folder}/data --run {first} --run {second} --out {folder}/report.html
+  tfr-moe explain --run {first} --request {folder}/request.json
   tfr-moe serve --models {folder}/models &
   tfr-moe rank --target localhost:8500 --model {served} --request {folder}/request.json"""
     )

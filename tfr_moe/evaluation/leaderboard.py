@@ -218,7 +218,7 @@ def _verdict(
     level = [e for e in others if not significant(e.differences[best.model])]
     above = [e.model for e in others if e not in level and e.differences[best.model].low > 0]
     headline = _headline(best, others, [e.model for e in level], above)
-    differences = " and ".join(
+    differences = ", and ".join(
         f"{difference_text(best.differences[name])} against {name}, {what}"
         for name, what in against.items()
     )
