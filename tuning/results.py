@@ -51,9 +51,8 @@ _SYMBOLS = {
 class SeedNoise:
     """Standard deviation between seeds of the same settings, over all trials of a sweep.
 
-    Attributes:
-        std: pooled: sqrt(sum of squared deviations from the trial means / degrees).
-        degrees: degrees of freedom: seeds minus trials, over trials with two seeds or more.
+    It is pooled: the root of the sum of squared deviations from the trial means over `degrees`,
+    which are seeds minus trials, over trials with two seeds or more.
     """
 
     std: float
@@ -64,10 +63,6 @@ class SeedNoise:
 
         t(0.975, degrees) std sqrt(1/n + 1/m). It holds for one pair that was not selected; the best
         of many trials is selected, and exceeds it by chance more often than one time in twenty.
-
-        Example:
-            >>> round(SeedNoise(std=0.001, degrees=16).least_difference(2, 2), 5)
-            0.00212
         """
         quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, self.degrees))
         return quantile * self.std * math.sqrt(1 / seeds + 1 / other_seeds)
@@ -75,11 +70,9 @@ class SeedNoise:
 
 @dataclass(frozen=True)
 class RankedTrial:
-    """A trial with a result.
+    """A trial with a result, `rank` 1 being the best.
 
     Attributes:
-        trial: its record.
-        rank: 1 is the best.
         value: mean of the objective over seeds.
         gap: difference to the best trial, never negative.
         tied: whether the gap is within seed noise; None if no trial has two seeds.
@@ -102,7 +95,6 @@ class SweepSummary:
     """What tables, figures and reports of a sweep show.
 
     Attributes:
-        path: the sweep's folder.
         settings: content of `sweep.yaml`.
         objective: name of the metric.
         entries: trials with a result, best first; ties in order of their IDs.
@@ -195,11 +187,7 @@ def _ranked(
 
 
 def best_config(summary: SweepSummary) -> RunConfig:
-    """The run settings of the best trial, with its first seed.
-
-    Raises:
-        UserError: if no trial has a result, or the settings no longer fit `RunConfig`.
-    """
+    """The run settings of the best trial, with its first seed."""
     if summary.best is None:
         raise UserError(f"sweep {summary.path}: no trial has a result yet")
     trial = summary.best.trial
@@ -210,12 +198,9 @@ def best_config(summary: SweepSummary) -> RunConfig:
 
 
 def write_results(sweep: str | Path) -> SweepSummary:
-    """Writes `results.csv` and `best.yaml` of a sweep so far.
+    """Writes `results.csv` and, once a trial has a result, `best.yaml` of a sweep so far.
 
-    `best.yaml` needs a trial with a result. Existing files are replaced in one step each.
-
-    Raises:
-        UserError: if there is no such sweep.
+    Existing files are replaced in one step each.
     """
     summary = summarize_sweep(sweep)
     with locked(summary.path / LOCK_FILE):
@@ -273,33 +258,18 @@ def _csv_row(
 
 
 def symbol(name: str) -> str:
-    """The symbol of a hyper-parameter in the first paper, else its name.
-
-    Example:
-        >>> symbol("top_k"), symbol("learning_rate")
-        ('K', 'learning_rate')
-    """
+    """The symbol of a hyper-parameter in the first paper, else its name."""
     return _SYMBOLS.get(name, name)
 
 
 def settings_text(hyperparameters: Mapping[str, Any], names: Iterable[str]) -> str:
-    """The values of the named hyper-parameters in one line.
-
-    Example:
-        >>> settings_text({"num_experts": 16, "top_k": 2}, ["num_experts", "top_k"])
-        'N = 16, K = 2'
-    """
+    """The values of the named hyper-parameters in one line: `N = 16, K = 2`."""
     parts = (f"{symbol(name)} = {formats.setting(hyperparameters.get(name))}" for name in names)
     return ", ".join(parts)
 
 
 def range_text(numbers: Sequence[int]) -> str:
-    """The smallest and the largest number, or the only one.
-
-    Example:
-        >>> range_text([5, 3, 4]), range_text([5, 5]), range_text([])
-        ('3–5', '5', '')
-    """
+    """The smallest and the largest number, or the only one: `3–5`."""
     return "–".join(map(str, sorted({min(numbers), max(numbers)}))) if numbers else ""
 
 
@@ -335,10 +305,7 @@ def noise_line(summary: SweepSummary) -> str:
 
 
 def _table(summary: SweepSummary, width: int) -> Table:
-    """Trials by rank: result with standard deviation, gap to the best, hyper-parameters that vary.
-
-    Hyper-parameters that do not fit into `width` are named below the table.
-    """
+    """Trials by rank: result with standard deviation, gap to the best, settings that vary."""
     entries = summary.entries[:TERMINAL_ROWS]
     trials = [entry.trial for entry in entries]
 
@@ -366,11 +333,7 @@ def _table(summary: SweepSummary, width: int) -> Table:
 
 
 def print_table(sweep: str | Path, console: Console | None = None) -> None:
-    """Prints the trials of a sweep, best first, failed trials with their errors, and seed noise.
-
-    Raises:
-        UserError: if there is no such sweep.
-    """
+    """Prints the trials of a sweep, best first, failed trials with their errors, and seed noise."""
     summary, console = summarize_sweep(sweep), console or Console()
 
     def line(text: str, **how: Any) -> None:

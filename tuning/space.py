@@ -33,10 +33,8 @@ _LIBRARY = "library_parameters."
 class Choice:
     """A choice between listed values.
 
-    Attributes:
-        name: of the hyper-parameter.
-        options: KerasTuner's value (str, int or float, all of one type) -> the settings that it
-            stands for, as JSON has them.
+    `options` has the settings, as JSON has them, that each value of KerasTuner (str, int or float,
+    all of one type) stands for.
     """
 
     name: str
@@ -49,14 +47,9 @@ class Choice:
 
 @dataclass(frozen=True)
 class Range:
-    """A range of numbers.
+    """A range of numbers of the setting `name`.
 
-    Attributes:
-        name: of the setting.
-        low: smallest value.
-        high: largest value.
-        step: difference of values, or their ratio for log sampling; None for any number between.
-        sampling: linear or log.
+    `step` is a difference, for log sampling a ratio; None for any number between.
     """
 
     name: str
@@ -73,12 +66,7 @@ class Range:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """What a sweep varies.
-
-    Attributes:
-        description: the space as in YAML.
-        dimensions: its hyper-parameters.
-    """
+    """What a sweep varies: its description as in YAML, and its hyper-parameters."""
 
     description: dict[str, Any]
     dimensions: tuple[Choice | Range, ...]
@@ -99,16 +87,7 @@ class SearchSpace:
 
 
 def settings_above(base: RunConfig, *overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run with overrides; `library_parameters.depth` sets one entry of a mapping.
-
-    Example:
-        >>> from tfr_moe.config import make_config
-        >>> base = make_config(
-        ...     {"model": "xgboost", "library_parameters": {"eta": 0.1, "max_depth": 6}}
-        ... )
-        >>> settings_above(base, {"library_parameters.eta": 0.3})["library_parameters"]
-        {'eta': 0.3, 'max_depth': 6}
-    """
+    """The settings of a run with overrides; `library_parameters.depth` sets one entry of it."""
     settings = base.flat()
     for key, value in (entry for each in overrides for entry in each.items()):
         name, dot, part = key.partition(".")
@@ -180,9 +159,6 @@ def _parse(name: str, value: Any) -> Any:
 def choice(name: str, values: Sequence[Any]) -> Choice:
     """A choice between values of one setting.
 
-    Raises:
-        UserError: for an empty list, repeated or invalid values.
-
     Example:
         >>> choice("expert_hidden_dims", [[64, 32], [16]]).options["[16]"]
         {'expert_hidden_dims': [16]}
@@ -237,11 +213,7 @@ class _Limits(BaseModel):
 
 
 def number_range(name: str, data: Mapping[str, Any]) -> Range:
-    """A range of one numeric setting from `{min, max, step, sampling}`.
-
-    Raises:
-        UserError: for a setting that is not a number, or an invalid range.
-    """
+    """A range of one numeric setting from `{min, max, step, sampling}`."""
     try:
         limits = _Limits.model_validate(dict(data))
     except ValidationError as error:

@@ -47,13 +47,9 @@ _EXECUTION = {"data", "cache", "max_failures"}
 
 @dataclass(frozen=True)
 class TrialJob:
-    """A trial to run.
+    """A trial to run; `hyperparameters` and `budget` are those of its `Trial`.
 
-    Attributes:
-        trial_id: its ID.
-        hyperparameters: run settings on top of the base settings.
-        budget: see `Trial.budget`.
-        attempts: how many workers of this command have started it, this one included.
+    `attempts` counts the workers of this command that have started it, this one included.
     """
 
     trial_id: str
@@ -67,7 +63,6 @@ class SeedResult:
     """One training run of a trial.
 
     Attributes:
-        seed: of initialisation, shuffling and noise.
         metrics: validation metrics of the best epoch by name: `session_auc`, `loss`, ...
         best_epoch: counted from 1.
         epochs: number of epochs trained.
@@ -119,14 +114,7 @@ _TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
 def ended_trial(
     job: TrialJob, objective: str, seeds: list[SeedResult], error: str | None = None
 ) -> Trial:
-    """The record of a job with the mean and deviation of the objective over its seeds.
-
-    Example:
-        >>> runs = [SeedResult(s, {"ndcg": v}, 1, 1, 0.0) for s, v in [(1, 0.5), (2, 0.7)]]
-        >>> trial = ended_trial(TrialJob("00", {"top_k": 2}), "ndcg", runs)
-        >>> round(trial.mean, 3), round(trial.std, 3)
-        (0.6, 0.141)
-    """
+    """The record of a job with the mean and deviation of the objective over its seeds."""
     values = [seed.metrics[objective] for seed in seeds]
     mean = statistics.fmean(values) if values else None
     std = statistics.stdev(values) if len(values) > 1 else None
@@ -151,11 +139,7 @@ def write_trial(sweep: Path, trial: Trial) -> None:
 
 
 def read_trial(path: Path) -> Trial:
-    """Reads one record.
-
-    Raises:
-        UserError: if it is not JSON or not a trial.
-    """
+    """Reads one record; a `UserError` if it is not JSON or not a trial."""
     try:
         return _TRIAL.validate_python(read_json(path, Trial))
     except UserError as error:
@@ -167,14 +151,6 @@ def load_trials(sweep: str | Path) -> list[Trial]:
 
     Raises:
         UserError: if there is no such sweep, or a record is not valid.
-
-    Example:
-        >>> import tempfile
-        >>> sweep = Path(tempfile.mkdtemp())
-        >>> _ = (sweep / "sweep.yaml").write_text("")
-        >>> write_trial(sweep, Trial("00", {"hsc_weight": 0.1}, [], 0.6, None))
-        >>> [trial.mean for trial in load_trials(sweep)]
-        [0.6]
     """
     sweep = Path(sweep)
     if not (sweep / SWEEP_FILE).is_file():
@@ -204,11 +180,7 @@ def _check_same_config(sweep: Path, config: SweepConfig) -> None:
 
 
 def check_same_data(sweep: Path, before: str | None, now: str | None) -> None:
-    """Rejects a data set with another `data_fingerprint` than that of the start.
-
-    Raises:
-        UserError: because results on different data cannot be compared.
-    """
+    """Rejects a data set with another fingerprint than at the start: results would not compare."""
     if before != now:
         raise UserError(
             f"sweep {sweep}: was started with another data set, or the data set was built again "
@@ -217,11 +189,7 @@ def check_same_data(sweep: Path, before: str | None, now: str | None) -> None:
 
 
 def prepare_folder(sweep: Path, config: SweepConfig) -> None:
-    """Makes the folder with its `sweep.yaml`, or checks that it holds this sweep.
-
-    Raises:
-        UserError: if it holds anything else.
-    """
+    """Makes the folder with its `sweep.yaml`, or rejects one that holds anything but this sweep."""
     # A command that was killed early leaves hidden files only.
     others = not sweep.is_dir() or any(path.name[0] != "." for path in sweep.iterdir())
     if sweep.exists() and others and not (sweep / SWEEP_FILE).is_file():

@@ -17,7 +17,7 @@ from experiments.common.runs import Job, Result
 from experiments.common.settings import StudySettings
 from experiments.mmoe.census_data import PARTS, Split, encode, read_table
 from experiments.mmoe.models import Model, match_budget, parameter_count
-from tfr_moe.layers import logits_of, make_multitask
+from tfr_moe.layers import MULTITASK, logits_of
 from tfr_moe.tuning import keras_tuner
 
 MODELS: tuple[Model, ...] = get_args(Model)
@@ -208,7 +208,7 @@ def train(
     tf.keras.backend.clear_session()
     tf.keras.utils.set_random_seed(seed)
     width = parts["train"].x.shape[1]
-    layer = make_multitask(model, 2, seed=seed, **layer_settings(settings, model, width, chosen))
+    layer = MULTITASK[model](2, seed=seed, **layer_settings(settings, model, width, chosen))
     inputs = tf.keras.Input([width])
     network = tf.keras.Model(inputs, logits_of(layer(inputs)))
     loss = tf.keras.losses.BinaryCrossentropy(from_logits=True)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-from tfr_moe.layers import dims_of_budget, make_multitask
+from tfr_moe.layers import MULTITASK, dims_of_budget
 
 Model = Literal[
     "single_task",
@@ -34,7 +34,7 @@ def parameter_count(name: str, input_width: int, num_tasks: int, **settings: Any
         >>> parameter_count("mmoe", 100, 2, **settings)
         14818
     """
-    layer = make_multitask(name, num_tasks, **settings)
+    layer = MULTITASK[name](num_tasks, **settings)
     with tf.Graph().as_default():  # where variables take no memory
         layer(tf.zeros([1, input_width]))
         return sum(variable.shape.num_elements() for variable in layer.trainable_weights)
@@ -52,7 +52,7 @@ def match_budget(
         budget: the number of parameters by `parameter_count` to come near to.
         input_width: width n of the input.
         num_tasks: number of tasks.
-        **settings: those of `make_multitask`, with `hidden_dims`.
+        **settings: arguments of its layer, with `hidden_dims`.
 
     Returns:
         The settings with other `hidden_dims`.

@@ -43,7 +43,7 @@ from experiments.mmoe.synthetic_plots import (
     draw_shared_bottom,
 )
 from experiments.mmoe.synthetic_summary import Losses, finding, summarize, tables
-from tfr_moe.layers import logits_of, make_multitask
+from tfr_moe.layers import MULTITASK, logits_of
 from tfr_moe.utils import write_json
 
 _PILOT_SEEDS = 1_000_000  # apart from those of the runs
@@ -158,7 +158,7 @@ def train_one(settings: SyntheticSettings, job: Job) -> Result:
     test = draw_sample(tasks, weights, settings.test_size, 2 * seed + 1)
     tf.keras.backend.clear_session()
     inputs = tf.keras.Input([settings.num_features])
-    layer = make_multitask(job["model"], 2, seed=seed, **model_settings(settings, job["model"]))
+    layer = MULTITASK[job["model"]](2, seed=seed, **model_settings(settings, job["model"]))
     model = tf.keras.Model(inputs, logits_of(layer(inputs)))
     optimizer = tf.keras.optimizers.Adam(learning_rate(settings, job["learning_rate"]))
     model.compile(optimizer, "mse", steps_per_execution=settings.window)

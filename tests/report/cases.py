@@ -6,7 +6,6 @@ import numpy as np
 
 from tfr_moe.analysis.calibration import CalibrationCounter
 from tfr_moe.analysis.drift import DriftRow
-from tfr_moe.analysis.learning_curves import learning_curves
 from tfr_moe.analysis.list_examples import ShownItem, ShownList
 from tfr_moe.config import make_config
 from tfr_moe.evaluation.breakdown import per_category
@@ -15,6 +14,7 @@ from tfr_moe.evaluation.leaderboard import make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.metrics.per_list import ListBatch
 from tfr_moe.report.build import DataPart, Report
+from tfr_moe.report.figures import learning_curves
 from tfr_moe.report.run_part import RunPart
 from tfr_moe.scorers.gate_maps import GateBatch, GateMap
 from tfr_moe.training.collapsed_gates import collapsed_gates

@@ -1,4 +1,4 @@
-"""The page of a sweep: well formed, complete and escaped; its heat map and means by value."""
+"""The page of a sweep: well formed, complete and escaped; its heat map."""
 
 from collections import Counter
 
@@ -41,8 +41,8 @@ def test_sections_follow_from_what_was_varied(tmp_path):
         ["Best settings", "What it cost", "What next"],
         ["Settings of the sweep", "Words"],
     )
-    assert lambdas == [*first, "Heat map", "By value", "All trials", *after]
-    assert experts == [*first, "By value", "All trials", *after]
+    assert lambdas == [*first, "Heat map", "All trials", *after]
+    assert experts == [*first, "All trials", *after]
     assert gates == [*first, "All trials", *after]
     assert Page(page_of(tmp_path, [], "d")).headings == ["What it cost", *after]
 
@@ -51,7 +51,6 @@ def test_the_verdict_names_the_best_and_what_is_level(tmp_path):
     lambdas = Page(page_of(tmp_path, lambda_trials(), "a")).text
     assert "λ₁ = 0.001, λ₂ = 0.001 leads, 7 others are level" in lambdas
     assert "Trial 0010 has a session_auc of 0.8227 ± 0.0007, 0.0002 from the second." in lambdas
-    assert "adversarial_weight (λ₂) matters most: its means span 0.0047" in lambdas
     assert "Results differ by 0.0087 at most" in lambdas
     assert (
         "gate_features = sub leads, by one seed a trial"
@@ -190,21 +189,6 @@ def test_a_small_loss_has_the_strongest_colour(tmp_path):
     # 0.3 is the best, 0.5 the worst: rows are dropout 0.1 and 0, columns K = 4 and 3.
     shares = [[cell.share for cell in row] for row in drawn.cells]
     assert shares == [pytest.approx([0.0, 0.5]), pytest.approx([0.5, 1.0])]
-
-
-def test_marginals_are_means_over_the_trials_with_a_value(tmp_path):
-    summary = summarize_sweep(write_sweep(tmp_path / "s", expert_trials()))
-    found = sweep.marginals_of(summary)
-    # 0.80 + 0.005 K + 0.0001 number; numbers with K = 2 are 0, 1, 4, 5, 8, 9, those with K = 4 the
-    # rest.
-    assert [(value, count) for value, _, count in found["top_k"]] == [(2, 6), (4, 6)]
-    assert [mean for _, mean, _ in found["top_k"]] == pytest.approx([0.81045, 0.82065])
-    assert [value for value, _, _ in found["num_experts"]] == [10, 16, 32]
-
-
-def test_values_tried_once_have_no_marginals(tmp_path):
-    trials = [trial(str(i), {"a": i}, [0.7]) for i in range(3)]
-    assert sweep.marginals_of(summarize_sweep(write_sweep(tmp_path / "s", trials))) == {}
 
 
 def test_numbers_are_sorted_and_other_values_keep_their_order(tmp_path):

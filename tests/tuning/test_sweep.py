@@ -18,7 +18,6 @@ from tfr_moe.config import MODEL_NAMES, applicable
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.tuning import keras_tuner as kt
-from tfr_moe.tuning import workers
 from tfr_moe.tuning.config import make_sweep_config
 from tfr_moe.tuning.hypermodel import RankingHyperModel
 from tfr_moe.tuning.sweep import resolve, tune
@@ -157,7 +156,7 @@ def test_two_commands_share_a_sweep(data, tmp_path, monkeypatch):
         write_trial(context.path, trial)
         return trial
 
-    monkeypatch.setattr(workers, "run_job", untrained)
+    monkeypatch.setattr("tfr_moe.tuning.sweep.run_job", untrained)
     with ThreadPoolExecutor(2) as pool:
         commands = [pool.submit(tune, data, out, config(), QUIET) for _ in range(2)]
         first, second = (command.result() for command in commands)
@@ -336,7 +335,7 @@ def test_a_trial_that_crashes_its_workers_fails_and_the_others_continue(data, tm
     while len(killed) < 3 and not sweep.done():
         if lock.exists() and len(lock.read_text().split()) > len(killed):
             found = subprocess.run(
-                ["pgrep", "-P", str(os.getpid()), "-f", "tfr_moe.tuning.workers"],
+                ["pgrep", "-P", str(os.getpid()), "-f", "tfr_moe.tuning.sweep"],
                 capture_output=True,
                 check=True,
             )

@@ -1,4 +1,4 @@
-"""Analysis of trained models and of data: gates, attention, learning curves, drift."""
+"""Analysis of trained models and of data: attention, calibration, explanations, drift."""
 
 from tfr_moe.utils.lazy import lazy_names
 

@@ -31,14 +31,10 @@ class AttentionMap:
 
     With w_ij the weight of item j for item i and n the number of items of their list,
 
-    $$ weight_{ab} = \text{mean}_{i \in a, j \in b} w_{ij}, \qquad
-       lift_{ab} = \text{mean}_{i \in a, j \in b} n w_{ij} $$
+    $$ lift_{ab} = \text{mean}_{i \in a, j \in b} n w_{ij} $$
 
-    A lift of 1 is that of uniform attention over the list, for lists of any length.
-
-    Args:
-        labels: names of the groups.
-        with_itself: whether to count pairs of an item with itself.
+    which is 1 for uniform attention over the list, whatever its length. `with_itself` counts pairs
+    of an item with itself.
 
     Example:
         >>> attention = AttentionMap(["a", "b"])
@@ -51,52 +47,32 @@ class AttentionMap:
         size = len(labels)
         self.labels = list(labels)
         self._with_itself = with_itself
-        self._weights, self._lifts, self._pairs = (np.zeros([size, size]) for _ in range(3))
+        self._lifts, self._pairs = np.zeros([size, size]), np.zeros([size, size])
 
     def add(self, weights: Array, groups: Array, sizes: Array) -> None:
-        """Adds a batch.
-
-        Args:
-            weights: [B, L, L].
-            groups: int [B, L], -1 for items to ignore.
-            sizes: n, [B].
-        """
+        """Adds weights [B, L, L] of items in groups int [B, L], -1 for none, of n [B] items."""
         member = (groups[..., np.newaxis] == np.arange(len(self.labels))).astype(np.float64)
         counted = np.ones(weights.shape)
         if not self._with_itself:
             counted *= 1 - np.eye(weights.shape[1])
         lifts = weights * sizes[:, np.newaxis, np.newaxis]
-        for total, values in (
-            (self._weights, weights * counted),
-            (self._lifts, lifts * counted),
-            (self._pairs, counted),
-        ):
+        for total, values in ((self._lifts, lifts * counted), (self._pairs, counted)):
             by_group = np.swapaxes(member, 1, 2) @ (values @ member)
             total += by_group.sum(axis=0)
 
     def as_json(self) -> dict[str, Any]:
-        """`labels`, and by pair of groups `weight`, `lift` (None without pairs) and `pairs`."""
-
-        def means(total: Array) -> list[list[float | None]]:
-            return [
-                [float(value / count) if count else None for value, count in zip(*row, strict=True)]
-                for row in zip(total, self._pairs, strict=True)
-            ]
-
-        return {
-            "labels": self.labels,
-            "weight": means(self._weights),
-            "lift": means(self._lifts),
-            "pairs": self._pairs.astype(int).tolist(),
-        }
+        """`labels`, and by pair of groups `lift` (None without pairs) and `pairs`."""
+        lifts = [
+            [float(value / count) if count else None for value, count in zip(*row, strict=True)]
+            for row in zip(self._lifts, self._pairs, strict=True)
+        ]
+        return {"labels": self.labels, "lift": lifts, "pairs": self._pairs.astype(int).tolist()}
 
 
 class Grouping(NamedTuple):
-    """Groups of the items of a batch.
+    """Groups of the items of a batch: their names, and features -> group of each item, int [B, L].
 
-    Attributes:
-        labels: names of the groups.
-        groups_of: features -> number of the group of each item, int [B, L]; -1 for none.
+    The group of an item in none is -1.
     """
 
     labels: list[str]
@@ -104,13 +80,7 @@ class Grouping(NamedTuple):
 
 
 def by_position(limit: int = NUM_POSITIONS) -> Grouping:
-    """Groups items by their position in the list; those after `limit` are in no group.
-
-    Example:
-        >>> positions = by_position(2)
-        >>> positions.groups_of({MASK: np.array([[True, False, True, True]])}).tolist()
-        [[0, -1, 1, -1]]
-    """
+    """Groups items by their position in the list; those after `limit` are in no group."""
 
     def groups_of(features: Features) -> Array:
         mask = features[MASK]
@@ -189,19 +159,11 @@ def attention_weights(
 def attention_maps(
     model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema, by: Sequence[str] = ()
 ) -> tuple[int, dict[str, Any]]:
-    """The number of lists, and maps by position and item features; none without attention.
+    """The number of non-empty lists, and maps by position and features; none without attention.
 
     The attention of an item to itself counts in the map of positions only; in the others it would
-    move the weight to the diagonal.
-
-    Args:
-        model: as `FeatureScorer.build_model` makes it.
-        dataset: elements that begin with raw features, such as those of `build_evaluation_dataset`.
-        schema: of the data.
-        by: names of item features, see `grouping_of`.
-
-    Returns:
-        The number of lists that are not empty, and by grouping `AttentionMap.as_json`.
+    move the weight to the diagonal. Elements of the data set begin with raw features; `by` has
+    names for `grouping_of`.
     """
     encoder: SelfAttentionEncoder | None = find_layer(model, TRUNK)
     if encoder is None:

@@ -18,18 +18,11 @@ _LIMIT = 10.0  # logits beyond it share the first and the last bin
 class Calibration:
     r"""Predicted and observed probabilities of items, in bins of about as many items each.
 
-    With $n_b$ items in bin b, mean prediction $p_b$ and share $o_b$ of relevant items,
+    With $n_b$ items in bin b, mean prediction $p_b$ and share $o_b$ of relevant items, `error` is
 
     $$ ECE = \sum_b \frac{n_b}{n} |p_b - o_b| $$
 
-    Attributes:
-        predicted: mean prediction by bin, rising.
-        observed: share of relevant items by bin.
-        low: lower end of the 95 % Wilson interval of the share.
-        high: upper end.
-        mean_predicted: over all items.
-        mean_observed: over all items.
-        error: ECE.
+    `low` and `high` are the ends of 95 % Wilson intervals of `observed`.
     """
 
     predicted: list[float]

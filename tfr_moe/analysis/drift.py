@@ -43,17 +43,12 @@ class DriftRow:
     Attributes:
         column: a feature (`a[0]`, `a[1]` where it is wide), a label, or `list length`.
         category: the top category; empty for all lists.
-        reference_lists: number of reference lists.
-        current_lists: number of current lists.
         psi: population stability index.
         mean_shift: difference of the means in standard deviations of the reference; None for IDs.
         missing: share of missing values.
-        reference_missing: that of the reference.
         out_of_vocabulary: share of IDs that are not in the vocabulary of the reference; None for
             numbers and hashed IDs.
-        reference_out_of_vocabulary: that of the reference.
         mean: mean of the numbers before their transform, 0 without any; None for IDs.
-        reference_mean: that of the reference.
         exceeded: limit -> what was allowed, with the noise of these numbers of lists.
     """
 
@@ -107,12 +102,8 @@ def psi(reference: Array, current: Array) -> float:
 class _Bins:
     """The bins of a column, from a sample of the reference; bin 0 is that of missing values.
 
-    Numbers have bins between quantiles of the sample. The most frequent IDs have one each, all
-    other known IDs one, and unknown IDs the last.
-
-    Args:
-        sample: values of the reference.
-        words: the vocabulary, most frequent first; None for numbers and hashed IDs.
+    Numbers have bins between quantiles of the sample. The most frequent IDs of the vocabulary, or
+    of the sample without one, have one each, all other known IDs one, and unknown IDs the last.
     """
 
     def __init__(self, sample: Array, words: Sequence[bytes] | None):
@@ -362,12 +353,7 @@ def _share_text(value: float | None, before: float | None) -> str:
 
 
 def drift_table(rows: Sequence[DriftRow], width: int | None = None) -> Table:
-    """All columns over all lists, and of the top categories those above a limit.
-
-    Args:
-        rows: of `measure_drift`.
-        width: columns of the terminal; None shows all.
-    """
+    """All columns over all lists, and of the top categories those above a limit."""
     listed = [row for row in rows if row.category == ALL or row.exceeded]
     categories = {row.category for row in rows} - {ALL}
     lists = f"{rows[0].current_lists:,} lists, reference {rows[0].reference_lists:,}"

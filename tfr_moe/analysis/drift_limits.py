@@ -48,11 +48,7 @@ class DriftLimits(Limits):
 
     @classmethod
     def load(cls, path: str | Path) -> DriftLimits:
-        """Reads limits from YAML.
-
-        Raises:
-            UserError: naming the file and the invalid entry.
-        """
+        """Reads limits from YAML; a `UserError` names the invalid entry."""
         data = read_yaml(Path(path), "limits") or {}
         try:
             return cls.model_validate(data)
@@ -67,11 +63,7 @@ class DriftLimits(Limits):
         return Limits(**{**{n: getattr(self, n) for n in Limits.model_fields}, **explicit})
 
     def check_names(self, names: Collection[str]) -> None:
-        """Checks that all columns with limits exist.
-
-        Raises:
-            UserError: naming the first that does not.
-        """
+        """Raises a `UserError` for a column with limits that does not exist."""
         for name in self.columns:
             if name not in names:
                 raise UserError(f"limits: column {name!r} is unknown; allowed: {', '.join(names)}")

@@ -42,14 +42,7 @@ MIN_LISTS = 20
 
 @dataclass(frozen=True)
 class Drop:
-    """What the metric loses, as a mean over lists with its 95 % t interval.
-
-    Attributes:
-        drop: mean over lists of the metric minus its mean over repeats with the feature shuffled.
-        low: lower end of the interval; NaN below two lists.
-        high: upper end.
-        lists: number of lists.
-    """
+    """What the metric loses, as a mean over lists with its 95 % t interval, NaN below two lists."""
 
     drop: float
     low: float
@@ -64,10 +57,9 @@ class Drop:
 
 @dataclass(frozen=True)
 class FeatureImportance:
-    """The importance of a feature, or of features that are shuffled together.
+    """The importance of a feature, or of features that are shuffled together (names with ` + `).
 
     Attributes:
-        feature: name, or names with ` + `.
         overall: over all lists.
         categories: top category -> over its lists; empty without a hierarchy.
         p_value: that the drop is the same in all categories (Brown and Forsythe's F test),
@@ -92,8 +84,7 @@ class Importance:
     Attributes:
         metric: the metric, `<task>_<metric>` for a task.
         mean: its mean with all features as they are.
-        lists: number of lists that were scored.
-        evaluated: number of lists on which the metric is defined.
+        lists: number of lists that were scored, `evaluated` that of those with the metric.
         repeats: number of shuffles of each feature.
         features: most important first.
     """
@@ -113,10 +104,9 @@ class Importance:
         return min(0.0, *ends, 0.0), max(0.0, *ends, 0.0)
 
     def frame(self) -> pd.DataFrame:
-        """A data frame with a row for each feature over all lists, whose `category` is "".
+        """A data frame with a row for each feature: over all lists, category "", then by category.
 
-        Rows for each feature and top category follow. Columns are `feature`, `category`, those of
-        `Drop`, and the `p_value` of equal drops in all categories; `attrs["findings"]` has
+        Columns are `feature`, `category`, those of `Drop`, and `p_value`; `attrs` has the
         `findings`.
         """
         import pandas as pd
@@ -179,11 +169,7 @@ def brown_forsythe(groups: Sequence[Floats]) -> float:
 
     $$ F = \frac{\sum_g n_g (\bar{x}_g - \bar{x})^2}{\sum_g (1 - n_g / n) s_g^2} $$
 
-    Groups may have no variance at all; 1 if none of them has, and all means are equal.
-
-    Example:
-        >>> round(brown_forsythe([np.array([0.1, 0.2, 0.3]), np.array([0.5, 0.6, 0.7])]), 4)
-        0.008
+    It is 1 if no group has a variance and all means are equal.
     """
     sizes = np.array([len(group) for group in groups], np.float64)
     means = np.array([group.mean() for group in groups])
@@ -307,10 +293,8 @@ def feature_importance(
 
     $$ I_j = \frac{1}{n} \sum_{l=1}^{n} \Big( m_l - \frac{1}{R} \sum_{r=1}^{R} m_l^{(j, r)} \Big) $$
 
-    with m_l the metric of list l and m_l^(j, r) that in shuffle r of feature j. Values of items go
-    to other items, those of lists to other lists, within a top category; the features of the
-    category tree are shuffled together, between all lists. Intervals are paired t intervals over
-    lists.
+    with m_l the metric of list l and m_l^(j, r) that in shuffle r of feature j, see `_Sample`. The
+    features of the category tree are shuffled together.
 
     Args:
         run: a run of any model.

@@ -42,14 +42,8 @@ class ScoreTerms:
 
     $$ \hat{y} = \sum_{i \in U_{topK}} P_i(x^{sc}) E_i(X) $$
 
-    for several tasks those of the combined score, see `tfr_moe.layers.CombinedScore`.
-
-    Attributes:
-        sum_of: what the terms are.
-        names: of the terms; empty where the score is no sum.
-
-    Args:
-        loaded: a run of any model.
+    for several tasks those of the combined score, see `tfr_moe.layers.CombinedScore`. `names` has
+    the terms; it is empty where the score is no sum.
     """
 
     def __init__(self, loaded: LoadedRun | BaselineRun):
@@ -112,14 +106,9 @@ def _tensors(features: dict[str, Array]) -> dict[str, tf.Tensor]:
 
 @dataclass(frozen=True)
 class FeatureShare:
-    """What a feature contributes to the lead of an item over the next one.
+    """What a feature contributes to the lead of an item over the next one, and through which terms.
 
-    Attributes:
-        feature: its name.
-        ahead: the value of the item ahead.
-        behind: the value of the next item.
-        share: the contribution.
-        by_term: term -> the part of the share that comes through this term of the score.
+    `ahead` and `behind` are its values in the two items.
     """
 
     feature: str
@@ -175,8 +164,7 @@ def explain_leads(
 ) -> list[Lead]:
     """Explains the lead of each item of `order`, best first, over the next one.
 
-    Features are replaced one after the other by those of the next item, see `ShapleyValues`. `raw`
-    are the items of the request, `terms` the names of the terms of the score.
+    `raw` are the items of the request, `terms` the names of the terms of the score.
     """
     pairs = [_pair(items, a, b, len(order) - 1) for a, b in itertools.pairwise(order)]
     requests = [_substituted(items, pair) for pair in pairs]

@@ -18,15 +18,9 @@ MOST_ITEMS = 12
 
 @dataclass(frozen=True)
 class ShownItem:
-    """An item with the rank that a model gave it.
+    """An item with the rank that a model gave it, from 1, and its columns by name as logged.
 
-    Attributes:
-        rank: by the model, 1 is first.
-        score: of the model.
-        label: its relevance.
-        position: its displayed position; None if the schema has no position.
-        features: its columns by name, ids as text and numbers as logged, before the transform of
-            the schema.
+    `position` is the displayed one; None if the schema has none.
     """
 
     rank: int
@@ -38,13 +32,11 @@ class ShownItem:
 
 @dataclass(frozen=True)
 class ShownList:
-    """A list with its items.
+    """A list with its items, best first; long lists are cut to the top and the relevant items.
 
     Attributes:
-        list_id: its id.
         values: per model the metric on this list, None where it is not defined.
         context: the columns of the list by name.
-        items: best first; long lists are cut to the top items and the relevant items.
         num_items: number of items before the cut.
     """
 
@@ -72,10 +64,7 @@ def extremes(values: Floats, sizes: Array, count: int) -> tuple[list[int], list[
 
 
 def fetch(dataset: tf.data.Dataset, numbers: Iterable[int]) -> Iterator[tuple[int, Any]]:
-    """Yields lists of a data set by their index, each with the index and as a batch of one.
-
-    They come in the order of the data set, which is read up to the last of them.
-    """
+    """Yields lists by their index, in the order of the data set, each as a batch of one."""
     wanted = sorted(set(numbers))
     start = 0
     for element in dataset:
@@ -120,16 +109,9 @@ def show_list(
     values: Mapping[str, float | None],
     most_items: int = MOST_ITEMS,
 ) -> ShownList:
-    """Scores a list and makes it readable.
+    """Scores a list `(features, labels, extras)` of `fetch` and makes it readable.
 
-    Args:
-        element: `(features, labels, extras)` of one list, see `fetch`; labels are [1, L] or a dict
-            of such.
-        score: features -> scores [1, L].
-        schema: of the data.
-        label: the label to show, if there are several.
-        values: per model the metric on this list.
-        most_items: number of top items to show; relevant items are always shown.
+    `label` is the one to show if there are several, `values` has the metric on this list per model.
     """
     features, labels, extras = element
     scores = np.asarray(score(features))[0]

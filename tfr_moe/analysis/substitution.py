@@ -37,10 +37,6 @@ class ShapleyValues:
     Attributes:
         replaced: bool [T, m], the sets of replaced features whose values are needed.
 
-    Args:
-        count: m.
-        max_orders: R, an even number, for more than four features.
-
     Example:
         >>> shares = ShapleyValues(2)
         >>> shares(~shares.replaced @ np.array([[3.0], [1.0]]))
@@ -69,18 +65,13 @@ class ShapleyValues:
 
 
 class Substitutions:
-    """Scores the items of one list with features of other items.
+    """Scores the items of one list, parsed without padding, with features of other items.
 
     Attributes:
         names: the item features.
         values: [L, V], of the items as they are.
         pointwise: whether the score of an item does not depend on the other items. If it does, an
             item is scored in its list.
-
-    Args:
-        score: scores lists of any number and length.
-        schema: names the item features.
-        features: one parsed list without padding, [1, ...] and [1, L, ...].
     """
 
     def __init__(self, score: Score, schema: FeatureSchema, features: Mapping[str, Array]):
@@ -115,15 +106,10 @@ class Substitutions:
         return len(self._items[tensor]) - 1
 
     def score(self, items: Ints, rivals: Ints, donors: Ints) -> tuple[Floats, Floats]:
-        """Scores items with features of other items, each in a list of its own.
+        """Scores items [H] with features of other items, each in a list of its own with a rival.
 
-        Args:
-            items: [H], the items that are changed.
-            rivals: [H], other items of the list.
-            donors: [H, features], from which item each of `names` is taken.
-
-        Returns:
-            [H, V] of the changed items, and the scores [H] of the rivals in the same lists.
+        `donors` [H, features] are the items that each of `names` is taken from. Returns the values
+        [H, V] of the changed items, and the scores [H] of the rivals in the same lists.
         """
         size = len(self.values)
         changed: dict[str, Array] = {name: rows[items] for name, rows in self._items.items()}

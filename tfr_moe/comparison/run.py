@@ -36,11 +36,8 @@ NOTE_FILE = "comparison.json"
 def claim(out: Path, note: str, options: Mapping[str, Any], kind: str) -> None:
     """Makes a folder for something that is resumed, or checks that it holds it already.
 
-    Args:
-        out: the folder.
-        note: name of the file in it that has the options.
-        options: what must be the same to resume.
-        kind: what the folder holds, in messages.
+    The file `note` in it has the options, which must be the same to resume; `kind` names it in
+    messages.
 
     Raises:
         UserError: if the folder holds something else.

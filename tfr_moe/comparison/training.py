@@ -34,9 +34,7 @@ class Plan:
     """What is trained.
 
     Attributes:
-        data: the data set.
         out: folder of the comparison; runs are `runs/<model>/lr-<rate>-seed-<seed>`.
-        models: names of models.
         settings: settings of all models, each of which takes those that it uses.
         metric: validation metric of epochs, learning rates and models.
         learning_rates: those that each neural model selects from.
@@ -86,11 +84,7 @@ class Plan:
         return make_config({"model": model, **applicable(model, settings), "seed": seed})
 
     def check(self) -> None:
-        """Checks models and settings before anything is trained.
-
-        Raises:
-            UserError: for settings that are unknown, invalid, or that no model uses.
-        """
+        """Raises a `UserError` for settings that are unknown, invalid, or that no model uses."""
         for name in ("monitor", "seed", "model"):
             if name in self.settings:
                 raise UserError(
@@ -148,9 +142,6 @@ def train_models(plan: Plan, console: Console) -> dict[str, list[Path]]:
     A finished run is not trained again, an interrupted one is. What the budget has room for depends
     on the recorded times of finished runs only, so that a resumed comparison decides as an
     uninterrupted one.
-
-    Raises:
-        UserError: if no learning rate of a model gives a result.
     """
     rates, searched = best_rates(plan, console)
     runs: dict[str, list[Path]] = {model: [] for model in plan.models}
@@ -169,9 +160,6 @@ def best_rates(plan: Plan, console: Console) -> tuple[dict[str, float | None], l
     Every model is trained with the first rate that gives a result, and with the others in turn
     while the budget has room for that and for a second seed of all models. Returns the best rate of
     each model by validation, and the runs of the search.
-
-    Raises:
-        UserError: if no learning rate of a model gives a result.
     """
     found: dict[str, dict[float | None, Path]] = {model: {} for model in plan.models}
     most = max(len(plan.rates(model)) for model in plan.models)

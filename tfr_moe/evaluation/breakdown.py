@@ -25,9 +25,7 @@ class CategoryRow:
     """One metric of all models in one category.
 
     Attributes:
-        category: its name.
-        lists: number of lists.
-        positives: number of relevant items in them.
+        positives: number of relevant items in its lists.
         evaluated: number of lists on which the metric is defined.
         means: per model the mean over these lists, NaN if there are none.
         differences: mean minus the mean of the baseline, for each other model; empty without a
@@ -80,8 +78,7 @@ def per_category(
     """One row per category, by decreasing number of lists (ties by name).
 
     Args:
-        results: per model its result on the same lists. The categories are those of the first;
-            without categories there are no rows.
+        results: per model its result on the same lists. Without categories there are no rows.
         metric: a metric of all results.
         baseline: the model that the others are compared with.
         policy: value of lists without a relevant item.
@@ -136,9 +133,9 @@ class Categories(NamedTuple):
 
 
 def read_categories(folder: DataFolder, split: str, batch_size: int = 1024) -> Iterator[Categories]:
-    """Reads the categories of the lists of a split, batch by batch in the order of the files.
+    """Reads the categories of the lists of a split, in the order of the files, and nothing else.
 
-    Only these two columns are parsed. Yields nothing if the schema has no hierarchy.
+    Yields nothing if the schema has no hierarchy.
     """
     tree = folder.schema.hierarchy
     if tree is None:

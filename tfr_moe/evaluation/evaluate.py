@@ -51,12 +51,7 @@ def _common_prefix(paths: Sequence[Sequence[str]]) -> int:
 
 
 def run_names(runs: Sequence[Path]) -> dict[str, Path]:
-    """A short name for each run: its folder, or the part of its path that differs.
-
-    Example:
-        >>> list(run_names([Path("runs/dnn/seed-1"), Path("runs/moe/seed-1")]))
-        ['dnn', 'moe']
-    """
+    """A short name for each run: its folder, or the part of its path that differs."""
     runs = list(dict.fromkeys(runs))
     if len({run.name for run in runs}) == len(runs):
         return {run.name or str(run): run for run in runs}
@@ -174,14 +169,9 @@ def _count_order(order: OrderSums, counted: str, task: str, batch: ListBatch) ->
 def counted(
     move: ProgressCallback, total: int
 ) -> Callable[[str], Callable[[str, ListBatch], None]]:
-    """Moves a progress bar by the lists of several evaluations.
+    """Moves a progress bar by the lists of several evaluations, `total` in all; 0 if not known.
 
-    Args:
-        move: moves the bar.
-        total: number of lists of all evaluations; 0 if it is not known.
-
-    Returns:
-        A function from the text of an evaluation to its callback.
+    Returns a function from the text of an evaluation to its callback.
     """
     done = 0
 
@@ -278,9 +268,7 @@ class EvaluationReport:
     Attributes:
         lists: number of lists.
         policy: policy for lists without a relevant item.
-        metrics: names of metrics, in order.
         models: model -> metric -> mean over lists.
-        baseline: the model that the others are compared with, or None.
         comparisons: model other than the baseline -> metric -> difference from it.
         category_metric: the metric of `categories`.
         categories: a row for each top category; empty without a hierarchy.

@@ -15,13 +15,10 @@ Floats = NDArray[np.float64]
 
 
 class ExaminationCurve(NamedTuple):
-    """Probabilities that items are examined, relative to the first position.
+    """Examination [P] of positions 1 to P, relative to the first, with the ends of 95 % intervals.
 
-    Attributes:
-        examination: [P] of positions 1 to P; NaN for a position that cannot be compared.
-        low: [P] lower ends of the 95 % intervals.
-        high: [P] upper ends.
-        pairs: number of query-item pairs that were shown at two or more positions.
+    It is NaN for a position that cannot be compared. `pairs` is the number of query-item pairs that
+    were shown at two or more positions.
     """
 
     examination: Floats
@@ -30,11 +27,9 @@ class ExaminationCurve(NamedTuple):
     pairs: int
 
     def weights(self, positions: ArrayLike, clip: float = 10.0) -> Floats:
-        """Weights 1 / examination of clicks, at most `clip`.
+        """Weights 1 / examination of clicks at positions [n] from 1, at most `clip`.
 
-        Args:
-            positions: [n], from 1; later ones than P have the weight of P.
-            clip: the highest weight; that of a position without an estimate.
+        Positions after P have the weight of P, those without an estimate the highest.
 
         Example:
             >>> ends = np.array([1.0, 0.25, 0.01])

@@ -26,13 +26,10 @@ class Entry:
     """A model.
 
     Attributes:
-        model: its name.
         runs: names of its runs, below `runs/`, one for each seed.
         learning_rate: that of its runs, selected on validation; None if it has none.
         validation: mean of the metric on the lists that models are selected by.
-        test: mean on the evaluated lists.
-        low: lower end of the 95 % t interval of `test` over lists.
-        high: upper end.
+        test: mean on the evaluated lists; `low` and `high` are its 95 % t interval over lists.
         by_run: the mean on the evaluated lists of each run.
         best_run: the run with the highest validation metric.
         differences: other model -> this model minus it on the evaluated lists: from the references,
@@ -60,12 +57,10 @@ class Leaderboard:
     """The models, best validation metric first.
 
     Attributes:
-        metric: the metric of all numbers.
         split: the evaluated split.
-        entries: the models.
         references: the models that the others are compared with, and what they are: the baseline,
             or the best tree (or linear ranker) and the best single tower by validation.
-        baseline: the baseline; None for the best tree and tower.
+        baseline: None for the best tree and tower.
         ship: the first model.
         headline: who wins, if anyone does, in a few words.
         verdict: sentences that say what won, what is not significant, and what to ship.
@@ -129,13 +124,7 @@ def _short(difference: Comparison | None) -> str:
 
 
 def difference_text(difference: Comparison) -> str:
-    """A difference with its interval, and whether it is significant.
-
-    Example:
-        >>> one = Comparison("ndcg", 0.72, 0.7, 0.02, 0.01, 0.03, 0.01, True, 3, 3, 500, "skip")
-        >>> difference_text(one)
-        '+0.0200 [+0.0100, +0.0300] (significant)'
-    """
+    """A difference with its interval, and whether it is significant."""
     interval = f"[{difference.low:+.4f}, {difference.high:+.4f}]"
     said = "significant" if significant(difference) else "not significant"
     if not difference.includes_seeds:

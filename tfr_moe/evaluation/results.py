@@ -29,8 +29,7 @@ class PerListResult:
         list_ids: [n] strings.
         values: metric -> [n] float64, NaN if the metric is undefined on the list.
         nothing_relevant: metric -> [n] bool, whether none of the evaluated items is relevant.
-        num_items: [n] number of items.
-        num_relevant: [n] number of relevant items.
+        num_items: [n] number of items, `num_relevant` of relevant ones.
         categories: [n] strings, the top category, or None.
     """
 
@@ -45,11 +44,7 @@ class PerListResult:
         return len(self.list_ids)
 
     def metric(self, name: str) -> Floats:
-        """The values of one metric.
-
-        Raises:
-            UserError: if it was not computed, with those that were.
-        """
+        """The values of one metric; a `UserError` if it was not computed."""
         if name not in self.values:
             raise UserError(f"metric {name!r} was not computed; computed: {', '.join(self.values)}")
         return self.values[name]
@@ -69,14 +64,9 @@ class PerListResult:
     def with_policy(self, name: str, policy: Policy = "skip") -> Floats:
         """[n] values of a metric, with a policy for lists without a relevant item.
 
-        Args:
-            name: the metric.
-            policy: such lists are NaN under `skip`, 0 under `zero`, 1 under `one`. Lists on which
-                the metric is undefined for another reason (AUC, all items relevant) stay NaN. If
-                the metric is defined on no list, it stays undefined under any policy.
-
-        Raises:
-            UserError: for a metric that was not computed or an unknown policy.
+        Such lists are NaN under `skip`, 0 under `zero`, 1 under `one`. Lists on which the metric is
+        undefined for another reason (AUC, all items relevant) stay NaN. If the metric is defined on
+        no list, it stays undefined under any policy.
         """
         values = self.metric(name)
         if policy not in get_args(Policy):
@@ -88,16 +78,13 @@ class PerListResult:
 
 @dataclass(frozen=True)
 class Summary:
-    """The mean of a metric over the lists on which it is defined.
+    """The mean of a metric over the lists on which it is defined; NaN if it is defined on none.
 
     Attributes:
-        metric: its name.
-        mean: the mean; NaN if the metric is defined on no list.
         evaluated: number of lists in the mean.
         skipped: number of other lists.
         nothing_relevant: number of lists without a relevant item among the evaluated items; they
             are skipped or count 0 or 1, depending on the policy.
-        policy: `skip`, `zero` or `one`.
         standard_error: sample standard deviation over the root of `evaluated`; NaN below two lists.
         low: lower end of the 95 % t interval of the mean over lists.
         high: upper end.
@@ -117,8 +104,7 @@ class Summary:
 def t_interval(values: Array) -> tuple[float, float, float, float]:
     """Mean, standard error and the ends of the 95 % t interval of a sample without NaN.
 
-    The mean is NaN for an empty sample, the others for fewer than two values. If all values are
-    equal, both ends are the mean.
+    The mean is NaN for an empty sample, the others for fewer than two values.
     """
     if len(values) < 2:
         mean = float(values[0]) if len(values) else np.nan

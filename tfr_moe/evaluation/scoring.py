@@ -35,9 +35,6 @@ def score_dataset(
             the position and the weight [B, L, 1] or [B, L].
         schema: names the list id, the position, the weight and the hierarchy.
 
-    Yields:
-        A `ListBatch` for each element, scores in the precision of the model.
-
     Raises:
         UserError: if the extras have no list ID, position or weight of the schema.
     """
@@ -50,21 +47,10 @@ def score_tasks(
     schema: FeatureSchema,
     outputs: Mapping[str, str | None],
 ) -> Iterator[dict[str, ListBatch]]:
-    """Scores every list of a data set once, for several labels.
+    """Scores every list of a data set once, for several labels; see `score_dataset`.
 
-    Args:
-        model: a Keras model or function from a dict of features to logits [B, L], or a dict of
-            them.
-        dataset: as for `score_dataset`, with the labels as a dict of [B, L].
-        schema: see `score_dataset`.
-        outputs: label, or "" for labels that are no dict -> name of the model's output for it; None
-            for a model with one output.
-
-    Yields:
-        For each element a `ListBatch` for each label.
-
-    Raises:
-        UserError: as `score_dataset`.
+    Labels are a dict of [B, L], the model may return a dict. `outputs` has the name of the model's
+    output for each label, None for a model with one output; "" is a label that is no dict.
     """
     features_spec, _, extras_spec = dataset.element_spec
     for name in (schema.list_id, schema.position, schema.weight):

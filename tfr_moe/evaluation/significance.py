@@ -42,9 +42,7 @@ class Comparison:
     """The difference a - b of one metric on the same lists.
 
     Attributes:
-        metric: its name.
         mean_a: mean of a over its runs and the evaluated lists.
-        mean_b: mean of b over them.
         difference: mean_a - mean_b.
         low: lower end of the 95 % interval of `difference_interval`; NaN below two lists.
         high: upper end.
@@ -52,7 +50,6 @@ class Comparison:
         includes_seeds: whether interval and p-value include the variance over seeds, as they do
             with two or more runs on both sides.
         runs_a: number of runs of a.
-        runs_b: number of runs of b.
         evaluated: number of lists on which the metric is defined.
         policy: policy for lists without a relevant item.
     """

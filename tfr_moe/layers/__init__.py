@@ -40,7 +40,6 @@ from tfr_moe.layers.task_sharing import (
     L2Constrained,
     TensorFactorization,
     dims_of_budget,
-    make_multitask,
 )
 
 __all__ = [
@@ -86,7 +85,6 @@ __all__ = [
     "expert_importance",
     "joint_logit",
     "logits_of",
-    "make_multitask",
     "positions_in_list",
     "sample_idle_experts",
     "sinusoidal_encoding",

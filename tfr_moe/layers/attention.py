@@ -6,9 +6,8 @@ import itertools
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured
+from tfr_moe.layers.base import Configured, seeded_initializer
 from tfr_moe.layers.checks import check_items, full_mask
-from tfr_moe.layers.initializers import seeded_initializer
 from tfr_moe.layers.positional_encoding import (
     PositionalEncoding,
     PositionEncoding,
@@ -20,7 +19,7 @@ def _distinct(initializer: Any, seed: int | None) -> Any:
     """An initializer whose copies each draw different numbers.
 
     MultiHeadAttention copies its initializer for queries, keys, values and output. Copies with the
-    same seed would all start from the same numbers, and every item would attend to itself.
+    same seed would start from the same numbers, and every item would attend to itself.
     """
     kind, config, seeds = type(initializer), initializer.get_config(), itertools.count(seed or 0)
     if seed is None or config.get("seed", seed) is not None:
@@ -50,6 +49,8 @@ class EncoderBlock(Configured, tf.keras.layers.Layer):
     $$ \text{MultiHead}(x) = \text{Concat}(head_1, \dots, head_H) W^O, \qquad
        head_i = \text{softmax}\left(\frac{(x W_i^Q)(x W_i^K)^T}{\sqrt{d_k}}\right) x W_i^V $$
 
+    Initializers and the regularizer are those of all kernels and biases.
+
     Args:
         num_heads: H.
         head_dim: d_k, the width of queries, keys and values of a head; None for n / H.
@@ -57,9 +58,6 @@ class EncoderBlock(Configured, tf.keras.layers.Layer):
         dropout: share dropped of what is added to a residual, in training.
         residual: whether x and z are added; without, the block is PRM's ablation "remove RC".
         seed: seed of initialization and dropout.
-        kernel_initializer: of all kernels.
-        bias_initializer: of all biases.
-        kernel_regularizer: of all kernels.
 
     Raises:
         ValueError: if the input width n is not divisible by H and `head_dim` is None.
@@ -163,24 +161,17 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
     (Pobrotyn et al. 2020, https://arxiv.org/abs/2005.10084, section 4.5, without the last FC that
     makes the score): a linear projection of each item, then N blocks of `EncoderBlock`. Padded
     items neither attend nor are attended to, whatever their values. Without a positional encoding
-    the layer is permutation-equivariant.
+    the layer is permutation-equivariant. Arguments that are not listed are those of the blocks, and
+    of the projection.
 
     Args:
         dim: width d_fc of the projection and of the result.
         num_blocks: N.
-        num_heads: H.
-        head_dim: see `EncoderBlock`; None for d_fc / H. PRM (Pei et al. 2019, eq. 7) has d_fc.
-        hidden_dim: d_h.
-        dropout: see `EncoderBlock`.
+        head_dim: None for d_fc / H. PRM (Pei et al. 2019, eq. 7) has d_fc.
         positional_encoding: `none`, or `fixed` or `learned` as in `PositionEncoding`.
         max_positions: see `PositionEncoding`.
         encode_inputs: whether the encoding is added to the inputs, before the projection, as in
             eqs. 4 and 5 of PRM, and not to the projection.
-        residual: see `EncoderBlock`.
-        seed: seed of initialization and dropout.
-        kernel_initializer: of the projection and the blocks.
-        bias_initializer: of the projection and the blocks.
-        kernel_regularizer: of the projection and the blocks.
 
     Raises:
         ValueError: for no block, if H does not divide `dim`, or for inputs of the wrong shape.

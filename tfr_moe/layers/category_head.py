@@ -58,15 +58,10 @@ class CategoryHead(Configured, tf.keras.layers.Layer):
         categories: tf.Tensor,
         mask: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """Scores the valid items of each list.
+        """Scores the valid items of each list -> float32 [B, L], 0 at padded items.
 
-        Args:
-            inputs: [B, L, n] input vectors.
-            categories: integers [B, 2], the parent and the child category of each list.
-            mask: bool [B, L], True at valid items; None takes every item as valid.
-
-        Returns:
-            Logits, float32 [B, L], with several outputs [B, L, num_outputs]; 0 at padded items.
+        Several outputs are the last axis. Inputs are [B, L, n], categories integers [B, 2], the
+        parent and the child category of each list, and the mask bool [B, L].
         """
         check_items(inputs, mask)
         check_ids("categories", categories, inputs, by_list=False)

@@ -11,12 +11,7 @@ from tfr_moe._compat import tf
 
 
 def check_widths(name: str, widths: Any) -> tuple[int, ...]:
-    """Returns the widths of hidden layers as a tuple, or raises a ValueError.
-
-    Example:
-        >>> check_widths("hidden_dims", [8, 4])
-        (8, 4)
-    """
+    """Returns the widths of hidden layers as a tuple, or raises a ValueError."""
     dims = tuple(widths) if hasattr(widths, "__iter__") else None
     if dims is None or not all(hasattr(dim, "__index__") and dim >= 1 for dim in dims):
         raise ValueError(
@@ -57,12 +52,7 @@ def check_items(inputs: Any, mask: Any = None, ranks: tuple[int, ...] = (3,)) ->
 
 
 def full_mask(inputs: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
-    """The mask, or one that takes every item of `inputs` [..., n] as valid.
-
-    Example:
-        >>> full_mask(tf.ones([1, 2, 5]), None).numpy().tolist()
-        [[True, True]]
-    """
+    """The mask, or one that takes every item of `inputs` [..., n] as valid."""
     return tf.ones(tf.shape(inputs)[:-1], tf.bool) if mask is None else mask
 
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured
-from tfr_moe.layers.initializers import seeded_initializer
+from tfr_moe.layers.base import Configured, seeded_initializer
 
 _PRIME = 1_000_003
 
@@ -23,14 +22,9 @@ class CrossedWeights(Configured, tf.keras.layers.Layer):
     IDs into the buckets of its pair of features; an empty ID counts as missing.
 
     Args:
-        crosses: pairs of feature names.
+        crosses: pairs of feature names; at least one, or a `ValueError` is raised.
         num_buckets: buckets for each pair of features.
         seed: seed of the initialization of the weights.
-        kernel_initializer: of the weights.
-        kernel_regularizer: of the weights.
-
-    Raises:
-        ValueError: for no pair.
 
     Example:
         >>> wide = CrossedWeights([["segment", "brand"]], num_buckets=100)

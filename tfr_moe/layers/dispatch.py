@@ -15,14 +15,6 @@ def take_rows(inputs: tf.Tensor, mask: Any = None) -> tuple[tf.Tensor, Any]:
 
     Returns the rows [T, n] and their positions, int32 [T, number of leading axes]. Without a mask
     all items are rows, and None takes the place of the positions.
-
-    Example:
-        >>> rows, positions = take_rows(
-        ...     tf.constant([[[1.0], [2.0]], [[3.0], [4.0]]]),
-        ...     tf.constant([[True, False], [True, True]]),
-        ... )
-        >>> rows.numpy().ravel().tolist(), positions.numpy().tolist()
-        ([1.0, 3.0, 4.0], [[0, 0], [1, 0], [1, 1]])
     """
     if mask is None:
         return tf.reshape(inputs, [-1, inputs.shape[-1]]), None
@@ -51,10 +43,6 @@ def put_in_order(values: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
 
     The gradient is a gather. That of `tf.gather` would be slices, which TensorFlow's concatenation
     searches once for each of its parts.
-
-    Example:
-        >>> put_in_order(tf.constant([5.0, 6.0, 7.0]), tf.constant([2, 0, 1])).numpy().tolist()
-        [6.0, 7.0, 5.0]
     """
 
     @tf.custom_gradient
@@ -65,12 +53,7 @@ def put_in_order(values: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
 
 
 def where_valid(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Values [B, L, ...] with 0 at padded items, NaN included.
-
-    Example:
-        >>> where_valid(tf.constant([[5.0, 6.0]]), tf.constant([[True, False]])).numpy().tolist()
-        [[5.0, 0.0]]
-    """
+    """Values [B, L, ...] with 0 at padded items, NaN included."""
     shape = tf.concat([tf.shape(mask), tf.ones([len(values.shape) - 2], tf.int32)], 0)
     return tf.where(tf.reshape(mask, shape), values, tf.zeros([], values.dtype))
 
@@ -161,11 +144,6 @@ def take_experts(weights: tf.Tensor, experts: tf.Tensor) -> tf.Tensor:
     """Weights [N, ...] of the groups' experts [G], with a dense gradient.
 
     The gradient of `tf.gather` would be slices, which an optimizer treats as embedding rows.
-
-    Example:
-        >>> weights = tf.constant([[1.0], [2.0]])
-        >>> take_experts(weights, tf.constant([0, 1, 1])).numpy().ravel().tolist()
-        [1.0, 2.0, 2.0]
     """
 
     @tf.custom_gradient
@@ -179,12 +157,7 @@ def take_experts(weights: tf.Tensor, experts: tf.Tensor) -> tf.Tensor:
 
 
 class Dense(NamedTuple):
-    """The weights of a dense layer of one tower, or of several in the leading axes.
-
-    Attributes:
-        kernel: [..., in, out].
-        bias: [..., out].
-    """
+    """The kernel [..., in, out] and bias [..., out] of a dense layer, of one or several towers."""
 
     kernel: tf.Tensor
     bias: tf.Tensor
@@ -196,12 +169,6 @@ def select_weights(
     """Selects weights of some towers from layers that are stacked in the first axis.
 
     With `batched` biases get an axis for the rows, [..., 1, out], as batched products need.
-
-    Example:
-        >>> layers = [Dense(tf.ones([3, 4, 2]), tf.zeros([3, 2]))]
-        >>> [layer] = select_weights(layers, lambda w: w[1:], batched=True)
-        >>> layer.kernel.shape, layer.bias.shape
-        (TensorShape([2, 4, 2]), TensorShape([2, 1, 2]))
     """
 
     def vector(stacked: tf.Tensor) -> Any:

@@ -17,11 +17,6 @@ def mean_over_items(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     reports a loss as the replicas' mean by their numbers of lists, which may differ.
 
     Values of weight 0 may be NaN. If all weights are 0 the mean is 0.
-
-    Example:
-        >>> values, weights = tf.constant([1.0, 3.0, 99.0]), tf.constant([1.0, 1.0, 0.0])
-        >>> float(mean_over_items(values, weights))
-        2.0
     """
     values = tf.cast(values, tf.float32)
     weights = tf.broadcast_to(tf.cast(weights, tf.float32), tf.shape(values))
@@ -41,10 +36,6 @@ def sum_over_replicas(values: tf.Tensor) -> tf.Tensor:
 
     A loss computed from the sum has the right gradient: it is the same on each replica, Keras
     divides it by the number of replicas, and the gradient of a sum over replicas sums up again.
-
-    Example:
-        >>> sum_over_replicas(tf.constant([1.0, 2.0])).numpy()
-        array([1., 2.], dtype=float32)
     """
     replica = tf.distribute.get_replica_context()
     if replica is None or replica.num_replicas_in_sync == 1:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured
+from tfr_moe.layers.base import Configured, seeded_initializer
 from tfr_moe.layers.checks import check_counts, check_ids, check_items, check_widths, full_mask
 from tfr_moe.layers.dispatch import (
     DEFAULT_CAPACITY,
@@ -22,7 +22,6 @@ from tfr_moe.layers.dispatch import (
     take_rows,
     where_valid,
 )
-from tfr_moe.layers.initializers import seeded_initializer
 
 Dispatch = Literal["auto", "sorted", "grouped"]
 TOWER = (
@@ -299,16 +298,7 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
 class ItemTower(Configured, tf.keras.layers.Layer):
     """Scores each valid item by one tower, "the same network structure" as a single expert.
 
-    Args:
-        hidden_dims: widths of the hidden layers.
-        activation: of the hidden layers.
-        dropout: share of hidden units dropped in training.
-        seed: seed of initialization and dropout.
-        num_outputs: logits for each item.
-        kernel_initializer: of the kernels.
-        bias_initializer: of the biases.
-        kernel_regularizer: of the kernels.
-        bias_regularizer: of the biases.
+    Arguments are those of `ExpertTowers`.
 
     Example:
         >>> ItemTower([8])(tf.ones([2, 3, 5]), mask=tf.ones([2, 3], tf.bool)).shape

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers.base import Configured
+from tfr_moe.layers.base import Configured, seeded_initializer
 from tfr_moe.layers.distribute import mean_over_items
-from tfr_moe.layers.initializers import seeded_initializer
 from tfr_moe.layers.numerics import complete_numbers, list_ranks, raw_numbers
 from tfr_moe.schema import PAIR_SEPARATOR, Feature, FeatureSchema, Scope
 from tfr_moe.utils.digests import sha256_of
@@ -40,11 +39,7 @@ def _name_of_content(path: Path) -> str:
 
 
 def id_lookup(feature: Feature, vocabularies: Mapping[str, Sequence[str] | str]) -> Any:
-    """The layer that numbers the IDs of a feature, 0 for those out of vocabulary.
-
-    Raises:
-        UserError: for a missing vocabulary.
-    """
+    """The layer that numbers the IDs of a feature, 0 for those out of vocabulary."""
     if feature.hash_buckets:
         return tf.keras.layers.Hashing(feature.hash_buckets, name=f"{feature.name}_hash")
     if feature.name not in vocabularies:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured
+from tfr_moe.layers.base import Configured, seeded_initializer
 from tfr_moe.layers.distribute import seed_of_replica
-from tfr_moe.layers.initializers import seeded_initializer
 
 
 class GateOutput(NamedTuple):
@@ -16,8 +15,7 @@ class GateOutput(NamedTuple):
 
     Attributes:
         logits: [..., N] clean logits G, without noise.
-        noisy_logits: [..., N] logits from which the experts are selected; equal to `logits`
-            outside training.
+        noisy_logits: [..., N], those that experts are selected by; `logits` outside training.
         noise_stddev: [..., N] standard deviation of the noise; zeros outside training.
         indices: int32 [..., K], the selected experts, best first.
         weights: [..., K], their softmax weights; they sum to 1.

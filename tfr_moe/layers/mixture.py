@@ -41,14 +41,16 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
        J = CE + \lambda_1 HSC - \lambda_2 AdvLoss + w_I CV^2(\text{importance}) $$
 
     (eqs. 7 and 13; the last term is that of Shazeer et al. 2017, https://arxiv.org/abs/1701.06538,
-    by default off). CE is the loss of the model; the other terms
-    are added with `add_loss`, in training only, each a mean over valid items. The idle experts of
-    AdvLoss are computed in training only. Gates, mixing and regularizers run in float32 under every
-    precision policy; the experts follow the policy.
+    by default off). CE is the loss of the model; the other terms are added with `add_loss`, in
+    training only, each a mean over valid items. The idle experts of AdvLoss are computed in
+    training only. Gates, mixing and regularizers run in float32 under every precision policy; the
+    experts follow the policy.
 
     In training the layer updates these Keras metrics: `hsc`, `adversarial` (AdvLoss),
-    `adversarial_share` (AdvLoss over its maximum K D), `importance_cv2`, `gate_entropy`
-    (nats, of the K weights), `dead_experts` and `busiest_share` (see `ExpertUsage`).
+    `adversarial_share` (AdvLoss over its maximum K D), `importance_cv2`, `gate_entropy` (nats, of
+    the K weights), `dead_experts` and `busiest_share` (see `ExpertUsage`).
+
+    Arguments that are not listed are those of `ExpertTowers`.
 
     Args:
         num_experts: N.
@@ -60,20 +62,13 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         importance_weight: w_I.
         gate_learning_rate_multiplier: see `NoisyTopKGate`; applies to all gates.
         noisy_gate: whether the inference gate adds noise in training.
-        activation: of the experts' hidden layers.
-        dropout: of the experts.
         seed: seed of initialization, noise, dropout and the draw of idle experts.
         num_outputs: logits of an expert for each item; AdvLoss is then a mean over them.
         gate_residual: uses G^P(x^tc) + G^R(x^sc) as the logits of the inference gate: a gate of the
             parent category plus a residual that starts at 0. A category with little data stays with
             its parent. HSC compares the sum with the constraint gate.
         shared_expert: adds the logit of one more expert, which scores every item.
-        dispatch: `auto`, `sorted` or `grouped`, see `ExpertTowers`.
         expert_capacity: slots of a group under `grouped`.
-        kernel_initializer: of the experts' kernels, like the next three.
-        bias_initializer: of the experts' biases.
-        kernel_regularizer: of the experts' kernels.
-        bias_regularizer: of the experts' biases.
         gate_initializer: of the gates' kernels.
         gate_regularizer: of the gates' kernels.
 
@@ -184,7 +179,7 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         mask: tf.Tensor | None = None,
         training: bool = False,
     ) -> dict[str, tf.Tensor]:
-        """Scores the valid items of each list.
+        """Scores the valid items of each list; training adds noise, losses and the idle experts.
 
         Args:
             inputs: [B, L, n] input vectors X.
@@ -192,12 +187,12 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             constraint_inputs: x^tc, [B, q']; required unless `hsc_weight` is None and
                 `gate_residual` is False.
             mask: bool [B, L], True at valid items; None takes every item as valid.
-            training: adds noise and losses, and computes the idle experts.
+            training: whether this is a training step.
 
         Returns:
             `logits` float32 [B, L], with several outputs [B, L, num_outputs], 0 at padded items;
-            `expert_ids` int32 and `expert_weights` float32, [B, K] or [B, L, K], best expert first;
-            `gate_logits` of all experts without noise, [B, N] or [B, L, N].
+                `expert_ids` int32 and `expert_weights` float32, [B, K] or [B, L, K], best expert
+                first; `gate_logits` of all experts without noise, [B, N] or [B, L, N].
         """
         check_items(inputs, mask)
         check_vectors("gate_inputs", gate_inputs, inputs, by_item=True)

@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured
+from tfr_moe.layers.base import Configured, seeded_initializer
 from tfr_moe.layers.checks import check_counts
 from tfr_moe.layers.dispatch import put_rows, take_rows
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.gating import GateMonitor
-from tfr_moe.layers.initializers import seeded_initializer
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -46,8 +45,7 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
     Args:
         num_tasks: number of tasks, >= 1.
         hidden_dims: widths of the layers below the towers: of the bottom, or of each expert.
-        tower_hidden_dims: widths of the hidden layers of each task's tower; empty for a linear
-            tower.
+        tower_hidden_dims: hidden layers of each task's tower; empty for a linear tower.
         activation: Keras name of the hidden activation.
         dropout: share of hidden units dropped in training.
         seed: seed of initialization and dropout.

@@ -11,16 +11,7 @@ from tfr_moe.schema import Feature, FeatureSchema
 
 
 def raw_numbers(schema: FeatureSchema, name: str, features: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Returns the stored values of a numeric, [..., width], or their `ratio`.
-
-    Example:
-        >>> numbers = [{"name": n, "scope": "example", "kind": "numeric"} for n in ("a", "b")]
-        >>> numbers[0]["ratio"] = "b"
-        >>> schema = FeatureSchema(list_id="q", labels=["y"], features=numbers)
-        >>> stored = {"example_numeric": tf.constant([[3.0, 2.0], [3.0, 0.0]])}
-        >>> raw_numbers(schema, "a", stored).numpy().tolist()
-        [[1.5], [nan]]
-    """
+    """Returns the stored values of a numeric, [..., width], or their `ratio`; NaN over 0."""
     stored, part = schema.stored_at(name)
     value = tf.cast(features[stored], tf.float32)[..., part]
     divisor = schema.feature(name).ratio
@@ -95,16 +86,10 @@ def list_ranks(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
 
     $$ r_i = \frac{1}{n - 1} \sum_{j \ne i} [x_j < x_i] + \tfrac{1}{2} [x_j = x_i] $$
 
-    over the n valid items of the list: 0 for the smallest value, 1 for the largest, and 0 in a list
-    of one item. Counts are exact, so no bit of a rank depends on the order of the list. Sums of
-    floats do: with a mean of the list in float32, a model can learn at which positions of the
-    record the relevant items are. Values are [B, L, n]; ranks float32, 0 at padded items.
-
-    Example:
-        >>> mask = tf.constant([[True, True, True, False]])
-        >>> ranks = list_ranks(tf.constant([[[5.0], [1.0], [5.0], [3.0]]]), mask)
-        >>> ranks[0, :, 0].numpy().tolist()
-        [0.75, 0.0, 0.75, 0.0]
+    over the n valid items of the list, and 0 in a list of one item. Counts are exact, so no bit of
+    a rank depends on the order of the list. Sums of floats do: with a mean of the list in float32,
+    a model can learn at which positions of the record the relevant items are. Values are [B, L, n];
+    ranks float32, 0 at padded items.
     """
     valid = mask[..., tf.newaxis]
     of_lists = tf.transpose(tf.where(valid, values, values.dtype.max), [0, 2, 1])

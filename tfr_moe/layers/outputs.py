@@ -22,10 +22,6 @@ def expected_grade(logits: tf.Tensor) -> tf.Tensor:
     $$ \text{score}_i = \sum_{m=1}^{M} \sigma(s_{im}) $$
 
     (Pobrotyn et al. 2020, https://arxiv.org/abs/2005.10084, section 5.2.2).
-
-    Example:
-        >>> expected_grade(tf.zeros([1, 2, 4])).numpy()
-        array([[2., 2.]], dtype=float32)
     """
     if len(logits.shape) == 2:
         return logits
@@ -33,10 +29,7 @@ def expected_grade(logits: tf.Tensor) -> tf.Tensor:
 
 
 def single_score(model: tf.keras.Model) -> tf.keras.Model:
-    """A functional model over the same inputs and variables with one score for each item and task.
-
-    The model itself if it has no ordinal outputs.
-    """
+    """A functional model over the same variables with one score for each item and task."""
     outputs = model.output
     if all(len(output.shape) == 2 for output in tf.nest.flatten(outputs)):
         return model

@@ -6,21 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured
+from tfr_moe.layers.base import Configured, seeded_initializer
 from tfr_moe.layers.checks import check_counts, full_mask
 from tfr_moe.layers.dispatch import put_rows, take_experts, take_rows, where_valid
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.gating import TrainingMean
-from tfr_moe.layers.initializers import seeded_initializer
 
 
 def layers_of_levels(hidden_dims: Sequence[int], num_levels: int) -> list[tuple[int, ...]]:
-    """Distributes hidden layers over levels, in order; the first levels take the remainder.
-
-    Example:
-        >>> layers_of_levels([1024, 512, 256], 2)
-        [(1024, 512), (256,)]
-    """
+    """Distributes hidden layers over levels, in order; the first levels take the remainder."""
     if not 1 <= num_levels <= len(hidden_dims):
         raise ValueError(
             "num_levels must be from 1 to the number of hidden layers. "
@@ -172,15 +166,14 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
     item. The levels below compute all D m + s experts, since the shared gate mixes them, so that
     the cost of one level alone does not grow with D.
 
-    Training records `shared_share`: the share of the last gates' weight on shared
-    experts, s / (m + s) for uniform gates.
+    Training records `shared_share`: the share of the last gates' weight on shared experts, s / (m +
+    s) for uniform gates.
 
     Args:
         num_domains: D, including domain 0 of unknown categories.
-        hidden_dims: widths of the experts' hidden layers, distributed over the levels in order (see
-            `layers_of_levels`): an item passes the same layers at any number of levels.
-        tower_hidden_dims: widths of the hidden layers of each domain's tower; empty for a linear
-            tower.
+        hidden_dims: widths of the experts' hidden layers, distributed over the levels in order: an
+            item passes the same layers at any number of levels.
+        tower_hidden_dims: hidden layers of each domain's tower; empty for a linear tower.
         num_levels: number of levels.
         num_domain_experts: m.
         num_shared_experts: s.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured
-from tfr_moe.layers.initializers import seeded_initializer
+from tfr_moe.layers.base import Configured, seeded_initializer
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")

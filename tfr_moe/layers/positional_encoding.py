@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured
-from tfr_moe.layers.initializers import seeded_initializer
+from tfr_moe.layers.base import Configured, seeded_initializer
 
 PositionalEncoding = Literal["none", "fixed", "learned"]
 
@@ -49,8 +48,6 @@ class PositionEncoding(Configured, tf.keras.layers.Layer):
         kind: `fixed` for `sinusoidal_encoding`, `learned` for an embedding of each position.
         max_positions: number of positions with a learned embedding; later ones share the last.
         seed: seed of the initialization of learned embeddings.
-        embeddings_initializer: of learned embeddings.
-        embeddings_regularizer: of learned embeddings.
 
     Raises:
         ValueError: for another kind.

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured
+from tfr_moe.layers.base import Configured, seeded_initializer
 from tfr_moe.layers.checks import check_counts, check_ids, check_items, full_mask
 from tfr_moe.layers.dispatch import Dense, take_experts, where_valid
 from tfr_moe.layers.experts import TOWER, ExpertTowers, ItemTower
-from tfr_moe.layers.initializers import seeded_initializer
 
 EPSILON = 1e-3
 MOMENTUM = 0.99
@@ -33,8 +32,7 @@ class PartitionedNormalization(Configured, tf.keras.layers.Layer):
 
     $$ \hat{z} = \gamma \gamma_p \frac{z - \mu_p}{\sqrt{\sigma_p^2 + \epsilon}} + \beta + \beta_p $$
 
-    for an item z of domain p (Sheng et al. 2021, "One Model to Serve All: Star Topology Adaptive
-    Recommender for Multi-Domain CTR Prediction", https://arxiv.org/abs/2101.11427): scale and shift
+    for an item z of domain p (Sheng et al. 2021, https://arxiv.org/abs/2101.11427): scale and shift
     combine those of all domains with those of the domain. In training mean and variance are those
     of the domain's valid items in the batch, otherwise moving ones.
 
@@ -151,11 +149,10 @@ class StarTowers(ExpertTowers):
 
     $$ W_p^* = W \otimes W_p, \qquad b_p^* = b + b_p, \qquad h \leftarrow a(W_p^* h + b_p^*) $$
 
-    layer by layer, with element-wise products (Sheng et al. 2021, "One Model to Serve All",
-    https://arxiv.org/abs/2101.11427, section on the star topology). W_p starts as ones and b_p as
-    zeros, so that all domains start as the shared tower, and a domain without training lists stays
-    it. W_p is stored as its difference from 1: weight decay shrinks a domain to what is shared, not
-    to zero.
+    layer by layer, with element-wise products (Sheng et al. 2021, https://arxiv.org/abs/2101.11427,
+    section on the star topology). W_p starts as ones and b_p as zeros, so that all domains start as
+    the shared tower, and a domain without training lists stays it. W_p is stored as its difference
+    from 1: weight decay shrinks a domain to what is shared, not to zero.
 
     Towers are computed as those of experts: each item passes one. W_p^* costs a product for each
     weight of each domain and step; for a single list, as in most requests, only those of its
@@ -212,20 +209,14 @@ class StarTopology(Configured, tf.keras.layers.Layer):
     The paper scores single items and draws each batch from one domain. Here a batch has lists of
     all domains, and each list trains the weights of its own domain.
 
+    Arguments that are not listed are those of `ExpertTowers`, for f and g.
+
     Args:
         num_domains: number of domains, including domain 0 of unknown ones.
         hidden_dims: widths of the hidden layers of f_p.
-        activation: of the hidden layers.
-        dropout: share of hidden units dropped in training.
-        seed: seed of initialization and dropout.
-        num_outputs: logits for each item.
         auxiliary_hidden_dims: widths of the hidden layers of g.
         domain_dim: width of e_p.
         domain_norm: whether the vectors are normalized by domain.
-        kernel_initializer: of the kernels of f and g.
-        bias_initializer: of the biases of f and g.
-        kernel_regularizer: of the kernels of f and g.
-        bias_regularizer: of the biases of f and g.
 
     Raises:
         ValueError: for inputs or domains of the wrong shape.

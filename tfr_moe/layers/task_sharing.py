@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from tfr_moe._compat import tf
-from tfr_moe.errors import UserError
 from tfr_moe.layers.distribute import mean_over_items
 from tfr_moe.layers.multi_task import (
     MMoE,
@@ -217,22 +216,6 @@ MULTITASK: dict[str, type[MultiTaskLayer]] = {
     "mmoe": MMoE,
 }
 """Model name -> layer, in the order of the paper's tables."""
-
-
-def make_multitask(name: str, num_tasks: int, **settings: Any) -> MultiTaskLayer:
-    """Makes a layer by its name in `MULTITASK`; `settings` are further arguments of the layer.
-
-    Raises:
-        UserError: for an unknown name; the message lists the known ones.
-
-    Example:
-        >>> layer = make_multitask("mmoe", 2, hidden_dims=[16], num_experts=8)
-        >>> layer(tf.ones([3, 5]))["logits"].shape
-        TensorShape([3, 2])
-    """
-    if name not in MULTITASK:
-        raise UserError(f"model {name!r} is unknown; available: {', '.join(MULTITASK)}")
-    return MULTITASK[name](num_tasks, **settings)
 
 
 def dims_of_budget(

@@ -19,13 +19,13 @@ _REDUCTIONS = ("auto", "sum_over_batch_size", "sum", "none")
 
 
 class Lists(NamedTuple):
-    """A batch as a loss sees it.
+    """A batch as a loss sees it; all are float32 but `valid`, and 0 at padded items.
 
     Attributes:
-        labels: [B, L] float32, 0 at padded items.
-        logits: [B, L] or [B, L, outputs] float32, 0 at padded items.
-        valid: [B, L] bool.
-        weights: [B, L] float32 weights of the items, 0 at padded items.
+        labels: [B, L].
+        logits: [B, L] or [B, L, outputs].
+        valid: bool [B, L].
+        weights: [B, L] weights of the items.
         shares: [B, L], the weights over the mean weight of their list: 1 where all are equal.
         list_weights: [B], that mean; 0 for a list of padding only.
     """
@@ -89,15 +89,10 @@ class _Loss(tf.keras.losses.Loss, metaclass=abc.ABCMeta):
         super().__init__(reduction=reduction, name=name)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-        """Computes the loss, float32.
+        """Computes the loss of labels [B, L] (negative: padding) and logits of any float type.
 
-        Args:
-            y_true: [B, L] labels, negative at padded items.
-            y_pred: [B, L] logits of any float type.
-            sample_weight: [B], [B, 1] or [B, L]; see the module.
-
-        Returns:
-            A scalar, 0 for a batch of padding only; with `reduction="none"` [B] or [B, L].
+        Weights are [B], [B, 1] or [B, L]; see the module. Returns a float32 scalar, 0 for a batch
+        of padding only; with `reduction="none"` [B] or [B, L].
         """
         values, weights = self.terms(lists_of(y_true, y_pred, sample_weight))
         if self.reduction not in ("sum", "none"):

@@ -20,14 +20,13 @@ PAIRS_AT_A_TIME = 2**21
 
 
 class Items(NamedTuple):
-    """Items of lists, each attribute [B, n].
+    """Items of lists, each attribute float32 [B, n].
 
     Attributes:
-        logits: float32.
-        labels: float32, negative at padded items.
-        shares: float32, the items' weights within the list.
-        gains: float32, normalized gains of the grades.
-        ranks: float32 from 1, by descending logit.
+        labels: negative at padded items.
+        shares: the items' weights within the list.
+        gains: normalized gains of the grades.
+        ranks: from 1, by descending logit.
     """
 
     logits: tf.Tensor
@@ -57,12 +56,6 @@ def logistic_loss_of_pairs(items: Items, weight: PairWeight) -> tf.Tensor:
     Pairs are computed in blocks of rows i against the whole list, and the gradient is accumulated
     in the same pass: memory is O(B L) plus a constant, where plain back-propagation holds several
     tensors [B, L, L]. The weights omega have no gradient, as in LambdaLoss.
-
-    Example:
-        >>> one = tf.ones([1, 2])
-        >>> items = Items(0.0 * one, tf.constant([[1.0, 0.0]]), one, one, one)
-        >>> logistic_loss_of_pairs(items, lambda better, worse: 1.0).numpy()
-        array([1.], dtype=float32)
     """
     lists, length = tf.shape(items.logits)[0], tf.shape(items.logits)[1]
     rows = tf.maximum(1, PAIRS_AT_A_TIME // tf.maximum(1, lists * length))
@@ -102,13 +95,7 @@ def _discount(ranks: tf.Tensor) -> tf.Tensor:
 
 
 def ranks_by_logit(logits: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """[B, L] float32 ranks from 1 by descending logit; ties in input order, padding last.
-
-    Example:
-        >>> valid = tf.constant([[True, True, False]])
-        >>> ranks_by_logit(tf.constant([[1.0, 5.0, 9.0]]), valid).numpy()
-        array([[2., 1., 3.]], dtype=float32)
-    """
+    """[B, L] float32 ranks from 1 by descending logit; ties in input order, padding last."""
     # Padding is sorted separately, since a real logit may be as low as any number.
     by_logit = tf.argsort(logits, axis=1, direction="DESCENDING", stable=True)
     padded = tf.gather(tf.cast(~valid, tf.int32), by_logit, batch_dims=1)
@@ -117,12 +104,7 @@ def ranks_by_logit(logits: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
 
 
 def normalized_gains(labels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """[B, L] gains G = (2^y - 1) / maxDCG; 0 at padding and in lists without a relevant item.
-
-    Example:
-        >>> normalized_gains(tf.constant([[0.0, 1.0]]), tf.constant([[True, True]])).numpy()
-        array([[0., 1.]], dtype=float32)
-    """
+    """[B, L] gains G = (2^y - 1) / maxDCG; 0 at padding and in lists without a relevant item."""
     gains = tf.where(valid, tf.pow(2.0, labels) - 1.0, 0.0)
     ranks = tf.range(1.0, tf.cast(tf.shape(gains)[1], tf.float32) + 1.0)
     best = tf.sort(gains, axis=1, direction="DESCENDING") * _discount(ranks)

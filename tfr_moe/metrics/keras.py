@@ -149,7 +149,7 @@ class _RankedMetric(_MeanOverLists):
     """A metric of the k items ranked first, computed per list by TFR with ties in record order.
 
     TFR's own Keras metrics count lists without a relevant item as 0, shuffle ties, and with item
-    weights change with the batch size. Here TFR only computes the values of the lists.
+    weights change with the batch size.
     """
 
     _tfr_class: Callable[..., Any]
@@ -174,7 +174,8 @@ class NDCG(_RankedMetric):
 
     Args:
         k: cutoff; None for the whole list.
-        name: name in the logs; default `ndcg_<k>`, `ndcg` or `ndcg_shown_<shown>`.
+        name: name in the logs; default `ndcg_<k>`, `ndcg` or `ndcg_shown_<shown>`, likewise for the
+            other metrics.
         dtype: dtype of the mean.
         shown: number of first items of each record to evaluate; None for all.
 
@@ -205,10 +206,7 @@ class NDCG(_RankedMetric):
 class MRR(_RankedMetric):
     """Reciprocal rank of the first relevant item, 0 if it is not among the k ranked first.
 
-    Args:
-        k: cutoff; None for the whole list.
-        name: name in the logs; default `mrr` or `mrr_<k>`.
-        dtype: dtype of the mean.
+    The cutoff `k` is None for the whole list.
     """
 
     _family = "mrr"
@@ -222,10 +220,7 @@ class MRR(_RankedMetric):
 class MAP(_RankedMetric):
     """Mean over the relevant items of a list of the precision at their ranks, 0 beyond rank k.
 
-    Args:
-        k: cutoff; None for the whole list.
-        name: name in the logs; default `map_<k>` or `map`.
-        dtype: dtype of the mean.
+    The cutoff `k` is None for the whole list.
     """
 
     _family = "map"
@@ -237,13 +232,7 @@ class MAP(_RankedMetric):
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class Precision(_RankedMetric):
-    """Number of relevant items among the k ranked first, over k, in shorter lists too.
-
-    Args:
-        k: cutoff.
-        name: name in the logs; default `precision_<k>`.
-        dtype: dtype of the mean.
-    """
+    """Number of relevant items among the k ranked first, over k, in shorter lists too."""
 
     _family = "precision"
     _tfr_class = tfr.python.metrics_impl.PrecisionMetric
@@ -281,13 +270,7 @@ class _OverAllLists(_MeanOverLists):
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class PRMPrecision(_OverAllLists):
-    """Precision@k of PRM (eq. 11): 0 in lists without a relevant item.
-
-    Args:
-        k: cutoff.
-        name: name in the logs; default `prm_precision_<k>`.
-        dtype: dtype of the mean.
-    """
+    """Precision@k of PRM (eq. 11): 0 in lists without a relevant item."""
 
     _family = "prm_precision"
 
@@ -295,11 +278,6 @@ class PRMPrecision(_OverAllLists):
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class PRMMAP(_OverAllLists):
     """MAP@k of PRM (eq. 12), divided by k: 0 in lists without a relevant item.
-
-    Args:
-        k: cutoff.
-        name: name in the logs; default `prm_map_<k>`.
-        dtype: dtype of the mean.
 
     Example:
         >>> metric = PRMMAP(2)

@@ -58,12 +58,10 @@ _PATTERN = re.compile(r"([a-z_]+?)(?:_([1-9][0-9]*))?")
 
 @dataclass(frozen=True)
 class MetricName:
-    """A parsed metric name.
+    """A parsed metric name: its family without the cutoff and without `_shown`, and the cutoff.
 
-    Attributes:
-        family: the name without the cutoff and without `_shown`.
-        shown: number of positions shown first that are evaluated; None for all items.
-        ranked: number of items ranked first that count; None for all.
+    It is the number of positions `shown` first that are evaluated, or of items `ranked` first that
+    count; None for all.
     """
 
     family: str
@@ -85,10 +83,6 @@ def parse(name: str) -> MetricName | None:
     Example:
         >>> parse("ndcg_10")
         MetricName(family='ndcg', shown=None, ranked=10)
-        >>> parse("ndcg_shown_10")
-        MetricName(family='ndcg', shown=10, ranked=None)
-        >>> parse("accuracy") is None
-        True
     """
     family, cutoff = split(name)
     invalid = "required" if cutoff is None else "none"
@@ -121,10 +115,7 @@ def undefined(name: str, needed: str, role: str) -> UserError:
 
 
 def check_columns(names: Iterable[str], position: str | None, weight: str | None) -> None:
-    """Raises a UserError for a metric that is undefined on data without these columns.
-
-    They are the position and the weight of the schema, None if it has none.
-    """
+    """Raises a `UserError` for a metric that needs a position or a weight that the schema lacks."""
     for name in names:
         parsed = parse(name)
         if parsed is None:

@@ -115,11 +115,6 @@ def first_shown(mask: Bools, positions: Array, count: int) -> Bools:
 
     Positions are counted from 1: items whose position is NaN or below 1 were not shown, and come
     after the others. Equal positions are in record order.
-
-    Example:
-        >>> mask = np.array([[True, True, True, False]])
-        >>> first_shown(mask, np.array([[3, 1, 2, 0]]), 2)
-        array([[False,  True,  True, False]])
     """
     order = _order(np.where(positions >= 1, positions, np.inf), mask)
     ranks = np.empty_like(order)
@@ -178,12 +173,7 @@ def ndcg(scores: Array, labels: Array, mask: Bools, ranked: int | None = None) -
 
 
 def reciprocal_rank(scores: Array, labels: Array, mask: Bools, ranked: int | None = None) -> Floats:
-    """1 / rank of the first relevant item, 0 if that rank is beyond `ranked`.
-
-    Example:
-        >>> reciprocal_rank(np.array([[2.0, 1.0]]), np.array([[0, 1]]), np.ones((1, 2), bool))
-        array([0.5])
-    """
+    """1 / rank of the first relevant item, 0 if that rank is beyond `ranked`."""
     relevant = _relevant(labels, mask)
     hits = _ranked(relevant, scores, mask)[:, :ranked]
     best = np.max(hits / np.arange(1.0, hits.shape[1] + 1), axis=1, initial=0.0)
@@ -197,12 +187,6 @@ def average_precision(
 
     AP@k = (1 / R) sum_{r <= k} [item at r is relevant] P@r, as `map_cut` of trec_eval: the divisor
     is R, the number of relevant items of the list, even if R > k.
-
-    Example:
-        >>> average_precision(
-        ...     np.array([[3.0, 2.0, 1.0]]), np.array([[1, 0, 1]]), np.ones((1, 3), bool)
-        ... ).round(4)
-        array([0.8333])
     """
     relevant = _relevant(labels, mask)
     hits = _ranked(relevant, scores, mask)[:, :ranked]
@@ -211,24 +195,14 @@ def average_precision(
 
 
 def precision(scores: Array, labels: Array, mask: Bools, ranked: int) -> Floats:
-    """Share of relevant items among the `ranked` first, over `ranked` in shorter lists too.
-
-    Example:
-        >>> precision(np.array([[2.0, 1.0]]), np.array([[0, 1]]), np.ones((1, 2), bool), 5)
-        array([0.2])
-    """
+    """Share of relevant items among the `ranked` first, over `ranked` in shorter lists too."""
     relevant = _relevant(labels, mask)
     hits = _ranked(relevant, scores, mask)[:, :ranked]
     return np.where(relevant.any(axis=1), hits.sum(axis=1) / ranked, np.nan)
 
 
 def prm_precision(scores: Array, labels: Array, mask: Bools, ranked: int) -> Floats:
-    """Precision@k of PRM (Pei et al. 2019, eq. 11): 0 without a relevant item.
-
-    Example:
-        >>> prm_precision(np.array([[2.0, 1.0]]), np.array([[0, 0]]), np.ones((1, 2), bool), 5)
-        array([0.])
-    """
+    """Precision@k of PRM (Pei et al. 2019, eq. 11): 0 without a relevant item."""
     return np.nan_to_num(precision(scores, labels, mask, ranked))
 
 
@@ -238,10 +212,6 @@ def prm_map(scores: Array, labels: Array, mask: Bools, ranked: int) -> Floats:
     $$ AP@k = \frac{1}{k} \sum_{i \le k} P@i \, [\text{item at rank } i \text{ is relevant}] $$
 
     The divisor is k and not the number of relevant items, so that it is never above Precision@k.
-
-    Example:
-        >>> prm_map(np.array([[3.0, 2.0, 1.0]]), np.array([[1, 0, 1]]), np.ones((1, 3), bool), 2)
-        array([0.5])
     """
     hits = _ranked(_relevant(labels, mask), scores, mask)[:, :ranked]
     precisions = np.cumsum(hits, axis=1) / np.arange(1.0, hits.shape[1] + 1)
@@ -258,11 +228,6 @@ def ips_dcg(
     With w = 1 / p of the position that the item was shown at, its mean over lists is unbiased by
     examination (Joachims et al. 2017, https://arxiv.org/abs/1608.04468). Lists are not normalised:
     in a list with a single click its weight would cancel.
-
-    Example:
-        >>> clicked, shown = np.array([[0, 1]]), np.ones((1, 2), bool)
-        >>> ips_dcg(np.array([[1.0, 2.0]]), clicked, shown, np.array([[1.0, 4.0]]))
-        array([4.])
     """
     gains = np.where(_relevant(labels, mask), weights, 0.0).astype(np.float64)
     discounts = 1.0 / np.log2(2.0 + np.arange(scores.shape[1]))

@@ -51,13 +51,11 @@ class DataPart:
     """The data set.
 
     Attributes:
-        path: its folder.
         source: input of `tfr-moe build`; None if the folder was made otherwise.
         period: the time of the evaluated lists; None if it is not known.
         splits: per split the counts of the manifest: lists, items, positives.
         features: number of features by kind.
-        labels: label names, the primary one first.
-        hierarchy: names of the columns of top and sub-category; None without a hierarchy.
+        hierarchy: names of the columns of top and sub-category.
         categories: number of top and of sub-categories in the training split.
         notes: caveats of the data set by name, such as negative sampling.
         warnings: of `tfr-moe build`.
@@ -82,16 +80,12 @@ class Report:
     Attributes:
         command: command line that made the report.
         made: date and time, ISO 8601 in UTC.
-        split: the evaluated split.
         metric: metric of the category tables and of example lists.
-        data: the data set.
-        evaluation: means, intervals, comparisons, and the table of top categories.
-        sub_categories: table of sub-categories; empty without a hierarchy.
         runs: the runs, the baseline first.
-        leaderboard: of a comparison that the runs are the best of, or of the runs as given, those
-            aggregated that differ in their seed only.
-        subject: the run that categories, gate and lists are shown of: the best one, or if that is
-            the baseline, the best other one.
+        leaderboard: of a comparison, or of the runs as given, those that differ in their seed only
+            aggregated.
+        subject: the run that categories, gate and lists are shown of: the best one but the
+            baseline.
         list_counts: number of lists that the subject ranks `better` and `worse` than the baseline,
             and `equal`; empty without a baseline.
     """
@@ -132,7 +126,7 @@ def build_report(
         options: see `ReportOptions`.
         command: command line to print at the end of the report.
         console: destination of progress output; None for stderr.
-        leaderboard: of a comparison that the runs are the best of.
+        leaderboard: of a comparison whose best runs these are.
 
     Raises:
         UserError: if a run or the split does not exist, or the metric is unknown.
@@ -247,7 +241,7 @@ def _subject(board: Leaderboard, evaluated: EvaluatedRuns) -> str:
 
 
 def _metrics(wanted: str | None, tasks: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """The metrics to compute, and the name of the one of category tables and lists."""
+    """The metrics to compute, and the one of category tables and lists."""
     task = task_of(wanted or "", tasks)
     bare = (wanted or DEFAULT_NAMES[0]).removeprefix(f"{task}_")
     resolve(bare)

@@ -54,10 +54,10 @@ class Line(NamedTuple):
 
 
 class Series(NamedTuple):
-    """A line as it is drawn: numbers of its classes in the style sheet, and paths.
+    """A line as it is drawn: the style sheet's class numbers, the legend's mark, and paths.
 
     `path` joins the points and has the bars of intervals, `area` is their band, `marks` are the
-    points, and `sample` is the mark of the legend.
+    points.
     """
 
     name: str
@@ -74,12 +74,8 @@ class Chart(NamedTuple):
 
     Attributes:
         finding: what is to be seen, for who cannot see it.
-        x_title: quantity and unit.
-        y_title: quantity and unit.
         x_ticks: coordinate and text of each tick.
-        y_ticks: the same.
         left: coordinate of the left side of the drawing area.
-        series: the lines.
         rule: path of a dotted line, or "".
         title: above the chart, in files.
     """
@@ -96,11 +92,7 @@ class Chart(NamedTuple):
 
 
 class _Axis:
-    """Maps numbers to coordinates between `start` and `end`, with ticks at round numbers.
-
-    The step of linear ticks is 1, 2 or 5 times a power of ten, and they have the decimals that tell
-    them apart. Ticks of a logarithmic axis are 1, 2 and 5 times powers of ten, or the powers alone.
-    """
+    """Maps numbers to coordinates between `start` and `end`, with ticks at 1, 2 or 5 times 10^n."""
 
     def __init__(
         self,

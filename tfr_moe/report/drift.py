@@ -33,14 +33,7 @@ def render_drift(
     current: str | Path,
     limits: DriftLimits | None = None,
 ) -> str:
-    """Renders the page of `tfr-moe drift`.
-
-    Args:
-        rows: of `measure_drift`.
-        reference: the data set compared with.
-        current: the data set of today.
-        limits: those of the measurement; None for the defaults.
-    """
+    """Renders the page of `tfr-moe drift` for the rows of `measure_drift` with the same limits."""
     limits = limits or DriftLimits()
     overall = sorted((row for row in rows if row.category == ALL), key=_excess, reverse=True)
     # The row of a column over all lists counts, else the category that is furthest off.
@@ -154,12 +147,7 @@ def _columns(rows: Sequence[DriftRow], limits: DriftLimits) -> Section:
 
 
 def _categories(rows: Sequence[DriftRow], number: int) -> Section:
-    """The map of PSI by category and column, those above limits first.
-
-    Args:
-        rows: of categories, furthest off first.
-        number: of categories.
-    """
+    """The map of PSI by category and column, those above limits first."""
     columns = list(dict.fromkeys(row.column for row in rows))[:_MOST_COLUMNS]
     categories = list(dict.fromkeys(row.category for row in rows))[:_MOST_CATEGORIES]
     found = {(row.category, row.column): row for row in rows}

@@ -20,13 +20,10 @@ _LEAST_SHARE = 0.1  # of an expert's weight, for a category that is named
 
 @dataclass(frozen=True)
 class Expert:
-    """What an expert serves.
+    """What an expert serves: top categories with their shares of its weight, largest first.
 
-    Attributes:
-        number: of the expert.
-        share: of the gate's weight.
-        selected: share of the items for which it is selected.
-        serves: top categories with their shares of its weight, largest first.
+    `share` is its part of the gate's weight, `selected` the share of items for which it is
+    selected.
     """
 
     number: int
@@ -36,12 +33,7 @@ class Expert:
 
 
 def name_of(gate: CategoryGate) -> str:
-    """The name of a category; a sub-category with its top category.
-
-    Example:
-        >>> name_of(CategoryGate("shoes", "boots", 1, [1.0]))
-        'shoes > boots'
-    """
+    """The name of a category; a sub-category with its top category."""
     return (f"{gate.parent} > {gate.child}" if gate.child else gate.parent) or "(none)"
 
 
@@ -89,8 +81,8 @@ def experts_of(report: GateReport) -> list[Expert]:
 def gate_maps(report: GateReport, name: str) -> list[HeatMap]:
     """The mean weights of the experts by top category, and by sub-category; empty without any.
 
-    At most `MAX_CATEGORIES` with the most lists. Top categories are clustered by their gates, the
-    sub-categories within them.
+    At most `MAX_CATEGORIES` with the most lists; like gates are neighbours, sub-categories within
+    their top category.
     """
     if not report.top_categories:
         return []
@@ -142,15 +134,8 @@ def gate_change(
     """Two gates by top category side by side, and a sentence on what differs.
 
     Experts have no order: those of `old` are matched to those of `new` so that categories in both
-    share as much weight as possible (linear sum assignment).
-
-    Args:
-        new: of N experts.
-        old: of the same number.
-        names: of both.
-
-    Returns:
-        None for gates without common categories, or of another number of experts.
+    share as much weight as possible (linear sum assignment). None for gates without common
+    categories, or of another number of experts.
     """
     before = {gate.parent: gate for gate in old.top_categories}
     tops = [gate for gate in new.top_categories if gate.parent in before][:MAX_CATEGORIES]

@@ -1,9 +1,8 @@
 """HTML pages from Jinja templates, and figures as files; each is written whole or not at all.
 
-A page is one file of plain HTML and needs no network. Its templates, in `templates/`, extend
-`base.html`: `report.html` for runs, `sweep.html`, `explain.html`, and `sections.html` for any
-findings. All values are escaped (autoescape). Heat maps are tables, charts are SVG elements; a
-small script sorts and searches tables, without which a page is complete.
+A page is one file of plain HTML and needs no network. All values are escaped (autoescape). Heat
+maps are tables, charts are SVG elements; a small script sorts and searches tables, without which a
+page is complete.
 """
 
 from __future__ import annotations
@@ -117,13 +116,7 @@ class Glossary:
         )
 
     def linked(self, text: str) -> Markup:
-        """A text in which the terms that are no ordinary word are links, such as PSI.
-
-        Example:
-            >>> glossary = Glossary()
-            >>> str(glossary.linked("a < b")), "PSI</a> of price" in glossary.linked("PSI of price")
-            ('a &lt; b', True)
-        """
+        """A text in which the terms that are no ordinary word are links, such as PSI."""
         parts = _SPECIAL.split(text)
         return Markup("").join(self(part) if i % 2 else part for i, part in enumerate(parts))
 

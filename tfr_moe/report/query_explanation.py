@@ -37,13 +37,10 @@ _WIDTH = 80
 
 @dataclass(frozen=True)
 class ExplainedItem:
-    """An item of the query.
+    """An item of the query; `rank` is 1 for the first, `index` its index in the request, from 0.
 
     Attributes:
-        rank: 1 is first.
-        index: its index in the request, from 0.
         name: the value of the first ID in which all items differ; "" without one.
-        score: of the model.
         terms: term -> its part of the score; they add up to it. Empty where it is no sum.
         tasks: score of each task; empty for a model of one task.
         gates: gate -> expert -> weight of the item's own choice; empty where all items of a list
@@ -71,8 +68,6 @@ class Explanation:
     """A query.
 
     Attributes:
-        run: folder of the run.
-        model: name of the model.
         context: of the request.
         gates: gate -> expert -> weight, heaviest first; "" for a single gate. Empty without
             experts, or where each item has its own choice.
@@ -204,12 +199,7 @@ def _names(schema: FeatureSchema, items: Sequence[Mapping[str, Any]]) -> list[st
 
 
 def value_text(value: Any) -> str:
-    """Formats the value of a feature.
-
-    Example:
-        >>> value_text(1234567.0), value_text(0.123456), value_text(["a", "b"]), value_text(None)
-        ('1,234,567', '0.1235', 'a, b', 'missing')
-    """
+    """Formats the value of a feature."""
     if isinstance(value, list | tuple):
         return label(", ".join(map(value_text, value)), _MOST_TEXT) or "none"
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -292,12 +282,9 @@ def method(explanation: Explanation) -> str:
 
 
 def render(explanation: Explanation, width: int | None = None) -> Iterator[RenderableType]:
-    """Renders an explanation for the terminal: the order, and what puts each item ahead.
+    """Renders an explanation for a terminal: the order, and what puts each item ahead.
 
-    Args:
-        explanation: of a query.
-        width: columns of the terminal; fields of the items that do not fit are named below the
-            table. None shows all.
+    Fields that do not fit into `width` columns are named below the table; None shows all.
     """
     decimals = digits(explanation)
     yield Text(f"{explanation.model}: why {len(explanation.items)} items are in this order")

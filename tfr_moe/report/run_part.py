@@ -13,13 +13,13 @@ from tfr_moe._compat import tf
 from tfr_moe.analysis.attention import attention_maps
 from tfr_moe.analysis.calibration import Calibration, CalibrationCounter
 from tfr_moe.analysis.importance import Importance
-from tfr_moe.analysis.learning_curves import Curve, learning_curves
 from tfr_moe.analysis.list_examples import ShownList, extremes, fetch, show_list
 from tfr_moe.baselines import BaselineRun
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.evaluation.evaluate import task_names, task_of
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.evaluation.significance import alignment
+from tfr_moe.report.figures import Curve, learning_curves
 from tfr_moe.scorers.gate_maps import GateReport, gate_reports
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
@@ -41,7 +41,6 @@ class ReportOptions:
     """Options of a report.
 
     Attributes:
-        split: the split to evaluate.
         metric: metric of the category tables and of single lists; None for the default metric.
         batch_size: lists per batch; does not change the numbers.
         num_lists: number of worst, best, lost and gained lists per run.
@@ -59,16 +58,15 @@ class ReportOptions:
 
 @dataclass(frozen=True)
 class EvaluatedRuns:
-    """Loaded runs and their per-list metrics.
+    """Loaded runs and their per-list metrics, by name.
 
     Attributes:
-        opened: the loaded run by name.
-        results: the per-list metrics by name, all of the same lists.
-        baseline: name of the run that the others are compared with; None for a single run.
+        results: all of the same lists.
+        baseline: the run that the others are compared with; None for a single run.
         tasks: labels that all runs are evaluated on; empty for the primary label.
         metric: metric of the category tables and of single lists.
         dataset: the lists.
-        scorers: by name the function from features to scores, traced once.
+        scorers: the functions from features to scores, traced once.
     """
 
     opened: Mapping[str, Opened]
@@ -90,27 +88,22 @@ class RunPart:
     """One run.
 
     Attributes:
-        name: short name.
-        path: its folder.
-        model: name of the model.
         settings: settings that differ from the model's defaults.
-        parameters: number of parameters; None for a model without parameters.
+        parameters: their number; None for a model without parameters.
         best_epoch: the epoch, or the number of trees, that is used.
         epochs: number of epochs, or of trees, trained.
         seconds: training time.
         milliseconds: median time to score one list, here and one at a time; NaN without lists.
-        versions: versions of the libraries.
         command: command line that repeats the training.
         monitor: the metric that selected the best epoch.
         curves: see `learning_curves`; empty for a model that is not trained by epochs.
         gates: by name of the gate; empty without experts.
         warnings: what has collapsed in the gates, and what to change.
         calibration: of the scores as probabilities; None for a loss under which they are none.
-        attention: by grouping a map, see `AttentionMap.as_json`; empty without attention.
-        attention_lists: number of lists in the attention maps.
-        lists: example lists by kind: `worst` and `best` by `Report.metric`, and `lost` and `gained`
-            furthest below and above the baseline, the last two empty without one; {} for all runs
-            but the subject.
+        attention: an `AttentionMap` by grouping; empty without attention.
+        attention_lists: number of lists in them.
+        lists: of the subject, example lists by kind: `worst` and `best` by `Report.metric`, and
+            `lost` and `gained` furthest below and above the baseline.
         importance: of the features of the subject; None if it was not asked for.
     """
 

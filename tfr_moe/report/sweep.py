@@ -1,11 +1,10 @@
-"""The page of a hyper-parameter sweep: its sentences, its heat map, and means by value."""
+"""The page of a hyper-parameter sweep: its sentences and its heat map."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ _IN_HEADLINE = 3  # settings at most
 _SECTIONS = {
     "failed": "Failed trials",
     "map": "Heat map",
-    "values": "By value",
     "trials": "All trials",
     "settings": "Settings",
     "glossary": "Words",
@@ -35,13 +33,10 @@ _SECTIONS = {
 
 
 def write_sweep_report(sweep: str | Path, export: Mapping[str, Path] | None = None) -> Path:
-    """Writes the page and all results of a sweep, finished or not, to its folder.
+    """Writes the page and all results of a sweep, finished or not, to its folder; returns the page.
 
-    See `tfr_moe.tuning.results.write_results` for the other files, and `html.render` for
-    `export`. Existing files are replaced.
-
-    Returns:
-        The page.
+    Existing files are replaced. See `tfr_moe.tuning.results.write_results` for the other files, and
+    `html.render` for `export`.
 
     Raises:
         UserError: if there is no such sweep.
@@ -60,11 +55,9 @@ def render_sweep(summary: SweepSummary, export: Mapping[str, Path] | None = None
         "search": summary.settings.get("algorithm"),
     }
     drawn = heat_map_of(summary)
-    marginals = marginals_of(summary) if len(summary.varying) > 1 else {}
     contents = {
         "failed": summary.failed,
         "map": drawn,
-        "values": marginals,
         "trials": summary.entries,
     }
     return html.render(
@@ -77,7 +70,6 @@ def render_sweep(summary: SweepSummary, export: Mapping[str, Path] | None = None
         headings=[heading(key) for key in summary.varying],
         noise=results.noise_line(summary),
         map=drawn,
-        marginals=marginals,
         sections=[(id, text) for id, text in _SECTIONS.items() if contents.get(id, True)],
         settings=_changed_settings(summary),
         max_rows=MAX_ROWS,
@@ -125,12 +117,7 @@ def next_command(summary: SweepSummary) -> str:
 
 
 def heading(name: str) -> str:
-    """The name of a hyper-parameter with its symbol, if it has one.
-
-    Example:
-        >>> heading("hsc_weight"), heading("dropout")
-        ('hsc_weight (λ₁)', 'dropout')
-    """
+    """The name of a hyper-parameter with its symbol, if it has one."""
     return name if symbol(name) == name else f"{name} ({symbol(name)})"
 
 
@@ -141,19 +128,6 @@ def about_map(summary: SweepSummary) -> str:
     values = f"Results differ by {summary.entries[-1].gap:.4f} at most: "
     level = "; ≈ marks trials that are level with it" if summary.noise else ""
     return f"{values}the stronger the colour, the better; the best is framed{level}.{cut}"
-
-
-def about_values(summary: SweepSummary, marginals: Mapping[str, Any]) -> str:
-    """The hyper-parameter whose values differ most in their means."""
-    spans = {
-        name: max(mean for _, mean, _ in rows) - min(mean for _, mean, _ in rows)
-        for name, rows in marginals.items()
-    }
-    most = max(spans, key=lambda name: spans[name])
-    sentence = f"{heading(most)} matters most: its means span {spans[most]:.4f}"
-    if summary.noise is None:
-        return f"{sentence}."
-    return f"{sentence}; one seed of a trial has a standard deviation of {summary.noise.std:.4f}."
 
 
 def about_trials(summary: SweepSummary) -> str:
@@ -169,10 +143,6 @@ def scale(
 
     Values more than four times as far from the best as the median share the palest colour. A
     difference within seed noise is less than half of the scale.
-
-    Example:
-        >>> scale([0.5, 0.86, 0.87, 0.88], higher=True)
-        (0.82, 0.88)
     """
     best, worst = (max(values), min(values)) if higher else (min(values), max(values))
     reach = 4 * abs(best - float(np.median(values)))
@@ -216,23 +186,6 @@ def _sort_key(value: Any) -> tuple[int, float]:
     if value is None:
         return (0, 0.0)
     return (1, float(value)) if isinstance(value, int | float) else (2, 0.0)
-
-
-def marginals_of(summary: SweepSummary) -> dict[str, list[tuple[Any, float, int]]]:
-    """Per hyper-parameter: its values, each with the mean result and the number of its trials.
-
-    Only hyper-parameters with at most 12 values and two trials or more for each. In a full grid
-    these are main effects; after a random or guided search other hyper-parameters differ too.
-    """
-    means = {}
-    for name in summary.varying:
-        groups: dict[str, list[float]] = {}
-        for entry in summary.entries:
-            groups.setdefault(repr(entry.trial.hyperparameters.get(name)), []).append(entry.value)
-        if 2 <= len(groups) <= 12 and min(map(len, groups.values())) > 1:
-            by_value = ((value, groups[repr(value)]) for value in values_of(summary, name))
-            means[name] = [(value, fmean(group), len(group)) for value, group in by_value]
-    return means
 
 
 def heat_map_of(summary: SweepSummary) -> HeatMap | None:

@@ -84,8 +84,7 @@ def routing_in(outputs: Mapping[str, Any]) -> dict[str, Any]:
 class RoutedScores(Configured, tf.keras.layers.Layer):
     """Returns its inputs, so that the routing is part of a model whose outputs are logits alone.
 
-    Args:
-        num_experts: number of experts that the ids refer to.
+    `num_experts` is the number of experts that the ids refer to.
     """
 
     def __init__(self, num_experts: int, **kwargs: Any):

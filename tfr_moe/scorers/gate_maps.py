@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,14 +37,7 @@ class GateBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class CategoryGate:
-    """The mean gate of one category.
-
-    Attributes:
-        parent: the top category.
-        child: the sub-category, empty for the top category as a whole.
-        lists: number of lists.
-        weights: [N] mean weight of each expert over the lists.
-    """
+    """The mean weights [N] of the experts in a category; `child` is "" for a whole top category."""
 
     parent: str
     child: str
@@ -64,10 +56,7 @@ class GateReport:
        H = -\text{mean}_x \sum_i w_i(x) \ln w_i(x) $$
 
     Attributes:
-        num_experts: N.
         top_k: K, the experts of an item.
-        lists: number of lists.
-        items: number of items.
         utilisation: u, [N]; sums to 1.
         load: [N]; sums to K.
         dead: the experts with u_i < 0.01 / N.
@@ -213,48 +202,30 @@ def _names(tensor: tf.Tensor) -> Array:
     return np.array([value.decode("utf-8", errors="replace") for value in values], dtype=object)
 
 
-def gate_choices(
+def gate_reports(
     model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema
-) -> Iterator[dict[str, GateBatch]]:
+) -> dict[str, GateReport]:
     """Runs the gates of a model over a data set, without the towers.
 
-    Yields for each element, which begins with raw features, the choices by the task of the gate, ""
-    for a gate of all tasks; nothing without experts.
+    Returns a report for each gate by its task, "" for a gate of all tasks; empty without experts.
+    Elements of the data set begin with raw features.
     """
     explained = explanation_model(model)
     if explained is None:
-        return
+        return {}
     gates = tf.keras.Model(explained.input, routing_in(explained.output))
 
     @tf.function(input_signature=[dataset.element_spec[0]], autograph=False)
     def route(features: Any) -> Any:
         return gates(features, training=False)
 
+    maps = {task: GateMap(num_experts(model)) for task in routing_of(explained.output)}
     tree = schema.hierarchy
     for features, *_ in dataset:
         parents = None if tree is None else _names(features[tree.parent])
         children = None if tree is None else _names(features[tree.child])
-        yield {
-            task: GateBatch(
-                choice.expert_ids.numpy(),
-                choice.expert_weights.numpy().astype(np.float64),
-                features[MASK].numpy(),
-                parents,
-                children,
-            )
-            for task, choice in routing_of(route(features)).items()
-        }
-
-
-def gate_reports(
-    model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema
-) -> dict[str, GateReport]:
-    """A report for each gate of a model, by its task; empty without experts."""
-    explained = explanation_model(model)
-    if explained is None:
-        return {}
-    maps = {task: GateMap(num_experts(model)) for task in routing_of(explained.output)}
-    for batch in gate_choices(model, dataset, schema):
-        for task, choice in batch.items():
-            maps[task].add(choice)
+        mask = features[MASK].numpy()
+        for task, (ids, weights) in routing_of(route(features)).items():
+            exact = weights.numpy().astype(np.float64)
+            maps[task].add(GateBatch(ids.numpy(), exact, mask, parents, children))
     return {task: gate.report() for task, gate in maps.items()}

@@ -66,32 +66,20 @@ class WideTowerScorer(TowerScorer):
     Args:
         num_experts: N of that mixture.
         top_k: K of that mixture, and 1 more for its shared expert.
-        gate_width: width of that mixture's gate input; None takes `embedding_dim`.
     """
 
     num_experts: int = 20
     top_k: int = 3
-    gate_width: int | None = None
 
     def hidden_dims(self, input_width: int) -> tuple[int, ...]:
         """The widened layers over an input of `input_width`."""
         towers = self.top_k * tower_parameters(input_width, self.expert_hidden_dims)
-        width = self.embedding_dim if self.gate_width is None else self.gate_width
-        active = towers + width * self.num_experts
+        active = towers + self.embedding_dim * self.num_experts
         return widened_dims(input_width, self.expert_hidden_dims, active)
 
 
 def default_crosses(schema: FeatureSchema) -> tuple[tuple[str, str], ...]:
-    """All pairs of a categorical feature of the list and one of the items.
-
-    Example:
-        >>> ids = [
-        ...     {"name": "user", "scope": "context", "kind": "categorical"},
-        ...     {"name": "brand", "scope": "example", "kind": "categorical"},
-        ... ]
-        >>> default_crosses(FeatureSchema(list_id="query", labels=["click"], features=ids))
-        (('user', 'brand'),)
-    """
+    """All pairs of a categorical feature of the list and one of the items."""
     kinds: tuple[Kind, ...] = ("categorical", "categorical_list")
     of_list = [feature.name for feature in schema.select("context", *kinds)]
     of_items = [feature.name for feature in schema.select("example", *kinds)]

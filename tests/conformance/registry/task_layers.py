@@ -29,7 +29,7 @@ ROWS = [
     *(
         ModelCase(
             name,
-            functools.partial(layers.make_multitask, name, 3, **MULTITASK),
+            functools.partial(layers.MULTITASK[name], 3, **MULTITASK),
             LISTS,
             routing(name, 3, "BL"),
             draws=True,
@@ -39,7 +39,7 @@ ROWS = [
     *(
         ModelCase(
             f"{name} without draws",
-            functools.partial(layers.make_multitask, name, 2, hidden_dims=[8]),
+            functools.partial(layers.MULTITASK[name], 2, hidden_dims=[8]),
             LISTS,
             routing(name, 2, "BL"),
         )

@@ -4,7 +4,7 @@ import pytest
 
 from experiments.mmoe.models import match_budget, parameter_count
 from tfr_moe._compat import tf
-from tfr_moe.layers import MULTITASK, make_multitask
+from tfr_moe.layers import MULTITASK
 
 every_model = pytest.mark.parametrize("name", MULTITASK)
 
@@ -12,7 +12,7 @@ every_model = pytest.mark.parametrize("name", MULTITASK)
 @every_model
 def test_parameters_are_counted_as_those_of_the_built_layer(name):
     sizes = {"hidden_dims": [5, 4], "tower_hidden_dims": [3]}
-    layer = make_multitask(name, 3, **sizes)
+    layer = MULTITASK[name](3, **sizes)
     layer(tf.zeros([1, 6]))
     built = sum(int(tf.size(weight)) for weight in layer.trainable_weights)
     assert parameter_count(name, 6, 3, **sizes) == built

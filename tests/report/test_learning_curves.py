@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tfr_moe.analysis.learning_curves import hsc_maximum, learning_curves
+from tfr_moe.report.figures import learning_curves
 
 HISTORY = [
     {"epoch": 1, "loss": 0.7, "val_loss": 0.6, "val_ndcg": math.nan, "hsc": 0.4,
@@ -27,5 +27,6 @@ def test_regularisers_are_shares_of_their_maximum_and_missing_values_are_left_ou
 
 def test_the_maximum_of_hsc_is_reached_by_gates_that_agree_on_nothing():
     # p = (1, 0, 0), q = (0, 1, 0): over both experts 1 + 1, over the first alone 1.
-    assert hsc_maximum(2) == pytest.approx((1 - 0) ** 2 + (0 - 1) ** 2)
-    assert hsc_maximum(1) == pytest.approx((1 - 0) ** 2)
+    for top_k, most in ((2, (1 - 0) ** 2 + (0 - 1) ** 2), (1, (1 - 0) ** 2)):
+        (share,) = learning_curves([{"epoch": 1, "hsc": most}], top_k)["share of the maximum"]
+        assert share.values == [pytest.approx(1.0)]
