@@ -24,11 +24,9 @@ class SweepConfig(BaseModel):
     Attributes:
         base: `RunConfig` settings of all trials: the model, the number of epochs, ...
         space: what varies; see `tfr_moe.tuning.space.make_space`.
-        algorithm: grid, random, hyperband or bayesian.
         objective: the validation metric to optimise, or `loss`.
         seeds: number of seeds per trial, counted from that of `base`, or a list of seeds.
-        max_trials: maximum number of trials; required by random and bayesian, None for a whole
-            grid, not for hyperband.
+        max_trials: required by random and bayesian, None for a whole grid, not for hyperband.
         search_seed: seed of the search algorithm.
         hyperband_factor: Hyperband continues one in this many trials in the next round.
         hyperband_iterations: number of times that Hyperband runs in full.
@@ -37,7 +35,6 @@ class SweepConfig(BaseModel):
         max_failures: number of failed trials in a row that stops the sweep.
         cache: parse the data once and read it into the memory of each process. False parses it in
             each epoch, for data larger than memory.
-        data: the data-set folder.
         data_fingerprint: identifies the data set; filled in when the sweep starts.
     """
 

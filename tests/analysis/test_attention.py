@@ -27,8 +27,9 @@ def test_the_mean_over_pairs_of_two_groups_by_hand():
     found.add(np.array([[[0.4, 0.6], [0.7, 0.3]]]), np.array([[0, 1]]), np.array([2]))
     shown = found.as_json()
     # a attends to a: 0.3 and 0.1; to b: 0.5, 0.3 of lists of three and 0.6 of one of two
+    assert shown["weight"][0] == pytest.approx([0.2, 1.4 / 3])
     assert shown["lift"][0] == pytest.approx([0.6, (3 * 0.8 + 2 * 0.6) / 3])
-    assert shown["lift"][1] == [pytest.approx(2 * 0.7 / 3), None]
+    assert shown["weight"][1] == [pytest.approx(0.7 / 3), None]
     assert shown["pairs"] == [[2, 3], [3, 0]]
 
 
@@ -39,8 +40,7 @@ def test_in_the_map_of_positions_items_attend_to_themselves_and_padding_does_not
     groups = positions.groups_of({MASK: np.array([[True, True, False]])})
     found.add(weights, groups, np.array([2]))
     shown = found.as_json()
-    # Twice the weights: the list has two items.
-    assert shown["lift"] == [[0.8, 1.2, None], [0.2, 1.8, None], [None, None, None]]
+    assert shown["weight"] == [[0.4, 0.6, None], [0.1, 0.9, None], [None, None, None]]
     assert shown["labels"] == ["1", "2", "3"]
 
 

@@ -31,23 +31,18 @@ class AttentionMap:
 
     With w_ij the weight of item j for item i and n the number of items of their list,
 
-    $$ lift_{ab} = \text{mean}_{i \in a, j \in b} n w_{ij} $$
+    $$ weight_{ab} = \text{mean}_{i \in a, j \in b} w_{ij}, \qquad
+       lift_{ab} = \text{mean}_{i \in a, j \in b} n w_{ij} $$
 
-    which is 1 for uniform attention over the list, whatever its length. `with_itself` counts pairs
-    of an item with itself.
-
-    Example:
-        >>> attention = AttentionMap(["a", "b"])
-        >>> attention.add(np.array([[[0.5, 0.5], [0.9, 0.1]]]), np.array([[0, 1]]), np.array([2]))
-        >>> attention.as_json()["lift"]
-        [[None, 1.0], [1.8, None]]
+    A lift of 1 is that of uniform attention over the list, for lists of any length. `with_itself`
+    counts pairs of an item with itself.
     """
 
     def __init__(self, labels: Sequence[str], with_itself: bool = False):
         size = len(labels)
         self.labels = list(labels)
         self._with_itself = with_itself
-        self._lifts, self._pairs = np.zeros([size, size]), np.zeros([size, size])
+        self._weights, self._lifts, self._pairs = (np.zeros([size, size]) for _ in range(3))
 
     def add(self, weights: Array, groups: Array, sizes: Array) -> None:
         """Adds weights [B, L, L] of items in groups int [B, L], -1 for none, of n [B] items."""
@@ -56,21 +51,33 @@ class AttentionMap:
         if not self._with_itself:
             counted *= 1 - np.eye(weights.shape[1])
         lifts = weights * sizes[:, np.newaxis, np.newaxis]
-        for total, values in ((self._lifts, lifts * counted), (self._pairs, counted)):
+        for total, values in (
+            (self._weights, weights * counted),
+            (self._lifts, lifts * counted),
+            (self._pairs, counted),
+        ):
             by_group = np.swapaxes(member, 1, 2) @ (values @ member)
             total += by_group.sum(axis=0)
 
     def as_json(self) -> dict[str, Any]:
-        """`labels`, and by pair of groups `lift` (None without pairs) and `pairs`."""
-        lifts = [
-            [float(value / count) if count else None for value, count in zip(*row, strict=True)]
-            for row in zip(self._lifts, self._pairs, strict=True)
-        ]
-        return {"labels": self.labels, "lift": lifts, "pairs": self._pairs.astype(int).tolist()}
+        """`labels`, and by pair of groups `weight`, `lift` (None without pairs) and `pairs`."""
+
+        def means(total: Array) -> list[list[float | None]]:
+            return [
+                [float(value / count) if count else None for value, count in zip(*row, strict=True)]
+                for row in zip(total, self._pairs, strict=True)
+            ]
+
+        return {
+            "labels": self.labels,
+            "weight": means(self._weights),
+            "lift": means(self._lifts),
+            "pairs": self._pairs.astype(int).tolist(),
+        }
 
 
 class Grouping(NamedTuple):
-    """Groups of the items of a batch: their names, and features -> group of each item, int [B, L].
+    """Groups of the items of a batch: names, and features -> group of each item, int [B, L].
 
     The group of an item in none is -1.
     """
@@ -127,11 +134,7 @@ def _by_band(schema: FeatureSchema, feature: Feature, sample: Sequence[Features]
 
 
 def grouping_of(schema: FeatureSchema, name: str, sample: Sequence[Features]) -> Grouping:
-    """Groups items by the most frequent IDs of a feature in a sample, or by bands of a number.
-
-    Raises:
-        UserError: for any other name, with the available features.
-    """
+    """Groups items by the most frequent IDs of a feature in a sample, or by bands of a number."""
     features = schema.select("example", "categorical", "numeric")
     usable = {feature.name: feature for feature in features if feature.width == 1}
     if name not in usable:

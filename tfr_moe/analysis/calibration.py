@@ -35,15 +35,7 @@ class Calibration:
 
 
 class CalibrationCounter:
-    """Accumulates predictions 1 / (1 + exp(-score)) and labels in constant memory.
-
-    Example:
-        >>> counter = CalibrationCounter()
-        >>> labels, mask = np.array([[1.0, 0.0]]), np.ones([1, 2], bool)
-        >>> counter.add(ListBatch(np.zeros([1, 2]), labels, mask, ["q"]))
-        >>> counter.result().observed, counter.result().error
-        ([0.5], 0.0)
-    """
+    """Accumulates predictions 1 / (1 + exp(-score)) and labels in constant memory."""
 
     def __init__(self) -> None:
         self._sums = np.zeros([3, _FINE])  # items, predictions, relevant items

@@ -70,9 +70,7 @@ class DriftRow:
 class RecordedLists(NamedTuple):
     """Lists without labels to compare with a reference, such as those of recorded requests.
 
-    Attributes:
-        name: in messages.
-        batches: features [B, n] and [B, L, n] and the mask [B, L], by the reference's schema.
+    `batches` have features [B, n] and [B, L, n] and the mask [B, L], by the reference's schema.
     """
 
     name: str
@@ -85,9 +83,9 @@ def psi(reference: Array, current: Array) -> float:
     $$ PSI = \sum_b (c_b - r_b) \ln \frac{c_b}{r_b} $$
 
     with r and c the shares of the bins that are not empty in both, half an observation being added
-    to each. It is the sum of both Kullback-Leibler divergences. Of two samples of n and m values of
-    one distribution it is about chi-squared with bins - 1 degrees of freedom, times 1/n + 1/m
-    (Yurdakul 2018, https://scholarworks.wmich.edu/dissertations/3208).
+    to each. Of two samples of n and m values of one distribution it is about chi-squared with bins
+    - 1 degrees of freedom, times 1/n + 1/m (Yurdakul 2018,
+    https://scholarworks.wmich.edu/dissertations/3208).
 
     Example:
         >>> round(psi(np.array([49.5, 49.5]), np.array([24.5, 74.5])), 4)

@@ -30,10 +30,7 @@ class Values(NamedTuple):
 def values_of(
     schema: FeatureSchema, statistics: Statistics, batch: Mapping[str, Array]
 ) -> Iterator[tuple[str, Values]]:
-    """The values of all columns of a batch, by the statistics of the reference.
-
-    Recorded lists have no labels.
-    """
+    """The values of all columns of a batch, by the statistics of the reference."""
     mask = batch[MASK]
     lists = np.arange(len(mask))
     items = np.nonzero(mask)[0]

@@ -185,9 +185,8 @@ def brown_forsythe(groups: Sequence[Floats]) -> float:
 class _Sample:
     """The first lists of a split in memory, scored with features shuffled between lists.
 
-    Values of items go to items, those of lists to lists. They stay within their top category, so
-    that a category does not get prices of another one; the categories themselves are shuffled
-    between all lists.
+    Values stay within their top category, so that a category does not get prices of another one;
+    the categories themselves are shuffled between all lists.
     """
 
     def __init__(

@@ -36,14 +36,10 @@ _MAX_SCORED = 200_000  # items, over all pairs
 
 
 class ScoreTerms:
-    r"""Scores of a run with the terms that they are the sum of, where they are a sum.
+    """Scores of a run with the terms that they are the sum of, where they are a sum.
 
-    For `moe` and its family these are the experts' (Xiao et al. 2021, eq. 7),
-
-    $$ \hat{y} = \sum_{i \in U_{topK}} P_i(x^{sc}) E_i(X) $$
-
-    for several tasks those of the combined score, see `tfr_moe.layers.CombinedScore`. `names` has
-    the terms; it is empty where the score is no sum.
+    For `moe` and its family these are the experts' (Xiao et al. 2021, eq. 7), for several tasks
+    those of the combined score, see `tfr_moe.layers.CombinedScore`. Else `names` is empty.
     """
 
     def __init__(self, loaded: LoadedRun | BaselineRun):

@@ -18,7 +18,7 @@ MOST_ITEMS = 12
 
 @dataclass(frozen=True)
 class ShownItem:
-    """An item with the rank that a model gave it, from 1, and its columns by name as logged.
+    """An item with its rank by a model, from 1, and its columns by name as logged.
 
     `position` is the displayed one; None if the schema has none.
     """
@@ -51,10 +51,6 @@ def extremes(values: Floats, sizes: Array, count: int) -> tuple[list[int], list[
     """Indices of the lists with the lowest and with the highest values; NaN values are skipped.
 
     Of lists with the same value, longer lists come first.
-
-    Example:
-        >>> extremes(np.array([1.0, 0.0, np.nan, 1.0]), np.array([3, 5, 9, 8]), 1)
-        ([1], [3])
     """
     defined = np.flatnonzero(~np.isnan(values))
     rising = defined[np.lexsort((-sizes[defined], values[defined]))]
@@ -111,7 +107,7 @@ def show_list(
 ) -> ShownList:
     """Scores a list `(features, labels, extras)` of `fetch` and makes it readable.
 
-    `label` is the one to show if there are several, `values` has the metric on this list per model.
+    `label` is the one to show of several, `values` has the metric on this list per model.
     """
     features, labels, extras = element
     scores = np.asarray(score(features))[0]

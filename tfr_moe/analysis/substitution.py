@@ -32,16 +32,7 @@ class ShapleyValues:
 
     with S_rj the features before j in order r. Up to four features are replaced in all orders. More
     are replaced in random ones, each with its reverse: this is exact where no more than two
-    features interact.
-
-    Attributes:
-        replaced: bool [T, m], the sets of replaced features whose values are needed.
-
-    Example:
-        >>> shares = ShapleyValues(2)
-        >>> shares(~shares.replaced @ np.array([[3.0], [1.0]]))
-        array([[3.],
-               [1.]])
+    features interact. `replaced`, bool [T, m], has the sets of features whose values are needed.
     """
 
     def __init__(self, count: int, max_orders: int = MAX_ORDERS):

@@ -208,16 +208,10 @@ def evaluate_tasks(
     tasks: Sequence[str],
     metrics: Sequence[str | PerListMetric] = DEFAULT_NAMES,
 ) -> PerListResult:
-    """Computes the metrics of several labels of the same lists.
+    """Computes the metrics of several labels of the same lists, named `<task>_<metric>`.
 
-    Args:
-        batches: task -> the same lists with its scores and labels, as `score_tasks` yields.
-        tasks: names of the tasks; [""] for a single label.
-        metrics: the metrics of every task.
-
-    Returns:
-        One result with the metrics `<task>_<metric>`; `num_relevant` counts by the first task's
-        label.
+    Batches are task -> the same lists with its scores and labels, as `score_tasks` yields; `tasks`
+    is [""] for a single label. `num_relevant` counts by the first task's label.
 
     Raises:
         UserError: as `evaluate_lists`.

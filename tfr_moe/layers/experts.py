@@ -43,10 +43,10 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
     $$ E_i(X) = W_i^{(H)} a(\dots a(W_i^{(1)} X + b_i^{(1)}) \dots) + b_i^{(H)} $$
 
     with activation a after every hidden layer and a single linear output ("3 ReLU layers of sizes
-    [1024, 512, 256] each", Xiao et al., section III-B). Weights are stacked in variables
-    [N, in, out]. The cost is that of the selected experts on valid items, whatever N and the
-    padding. A single list, as in most requests, passes through the weights of its experts directly;
-    for a batch there are three ways, with the same results and gradients:
+    [1024, 512, 256] each", Xiao et al., section III-B). Weights are stacked in variables [N, in,
+    out]. The cost is that of the selected experts on valid items, whatever N and the padding. A
+    single list, as in most requests, passes through the weights of its experts directly; for a
+    batch there are three ways, with the same results and gradients:
 
     * `dispatch="sorted"`: pairs of item and expert are sorted by expert, and each expert runs once
       as a plain network over its segment. The sizes of segments depend on the gate, so XLA cannot
@@ -57,9 +57,7 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
     * `dispatch="auto"`: sorted, but groups of the valid items alone where TensorFlow sees a GPU,
       which then waits for the host once, for their number.
 
-    Called without `indices` the layer computes all N experts by batched products. With
-    `hidden_output` an expert returns its last hidden layer, activated, in place of a logit, for
-    mixtures with further layers on top.
+    Called without `indices` the layer computes all N experts by batched products.
 
     Args:
         num_experts: N.
@@ -67,7 +65,8 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         activation: of the hidden layers.
         dropout: share of hidden units dropped in training.
         seed: seed of initialization and dropout.
-        hidden_output: whether an expert returns a vector, its last hidden layer.
+        hidden_output: whether an expert returns its last hidden layer, activated, in place of a
+            logit, for mixtures with further layers on top.
         num_outputs: logits that an expert gives for an item.
         dispatch: `auto`, `sorted` or `grouped`.
         capacity: slots of a group.
@@ -77,9 +76,7 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         bias_regularizer: of the stacked biases.
 
     Raises:
-        ValueError: for no expert or output, widths that are not a sequence of positive integers, a
-            `hidden_output` without a hidden layer, an unknown `dispatch`, a `capacity` below 1, or
-            inputs of the wrong shape.
+        ValueError: for an invalid argument, or inputs of the wrong shape.
 
     Example:
         >>> towers = ExpertTowers(num_experts=4, hidden_dims=[8])
@@ -164,8 +161,8 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
             training: whether dropout is active.
 
         Returns:
-            Logits [B, L, S], with several outputs [B, L, S, num_outputs], with `hidden_output`
-            [B, L, S, h], in the layer's compute dtype; 0 at padded items and where the index is -1.
+            Logits [B, L, S], with several outputs [B, L, S, num_outputs], with `hidden_output` [B,
+                L, S, h], in the layer's compute dtype; 0 at padded items and where the index is -1.
         """
         check_items(inputs, mask, ranks=(2, 3))
         if indices is None:

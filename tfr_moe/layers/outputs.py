@@ -74,10 +74,6 @@ def joint_logit(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
     $$ \text{logit}(\sigma(a) \sigma(b)) = -\log\left( e^{-a} + e^{-b} + e^{-a-b} \right) $$
 
     The computation stays in logits, so that rare events keep their gradient.
-
-    Example:
-        >>> round(float(tf.sigmoid(joint_logit(tf.constant(0.0), tf.constant(0.0)))), 4)
-        0.25
     """
     return -tf.reduce_logsumexp(tf.stack([-first, -second, -first - second]), axis=0)
 

@@ -39,13 +39,7 @@ class Lists(NamedTuple):
 
 
 def lists_of(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Lists:
-    """Converts labels (negative: padding), logits and weights.
-
-    Example:
-        >>> lists = lists_of([[1.0, 0.0, -1.0]], [[2.0, 3.0, 4.0]], [[3.0, 1.0, 5.0]])
-        >>> lists.list_weights.numpy(), lists.shares.numpy()
-        (array([2.], dtype=float32), array([[1.5, 0.5, 0. ]], dtype=float32))
-    """
+    """Converts labels (negative: padding), logits and weights."""
     labels = tf.cast(tf.convert_to_tensor(y_true), tf.float32)
     logits = tf.cast(tf.convert_to_tensor(y_pred), tf.float32)
     valid = labels >= 0.0
@@ -70,14 +64,9 @@ def lists_of(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Lists:
 class _Loss(tf.keras.losses.Loss, metaclass=abc.ABCMeta):
     """A loss over labels [B, L] (negative: padding), logits and weights; see the module.
 
-    Args:
-        reduction: `auto` or `sum_over_batch_size` for the weighted mean over all replicas; `sum`
-            for the weighted sum of this replica; `none` for the weighted values, [B] by list or [B,
-            L] by item.
-        name: of the loss.
-
-    Raises:
-        ValueError: for another reduction.
+    `reduction` is `auto` or `sum_over_batch_size` for the weighted mean over all replicas, `sum`
+    for the weighted sum of this replica, or `none` for the weighted values, [B] by list or [B, L]
+    by item.
     """
 
     def __init__(self, name: str | None = None, reduction: str = "auto"):

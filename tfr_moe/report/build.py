@@ -127,9 +127,6 @@ def build_report(
         command: command line to print at the end of the report.
         console: destination of progress output; None for stderr.
         leaderboard: of a comparison whose best runs these are.
-
-    Raises:
-        UserError: if a run or the split does not exist, or the metric is unknown.
     """
     console, options = console or Console(stderr=True), options or ReportOptions()
     folder = DataFolder(data)

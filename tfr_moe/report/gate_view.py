@@ -81,8 +81,7 @@ def experts_of(report: GateReport) -> list[Expert]:
 def gate_maps(report: GateReport, name: str) -> list[HeatMap]:
     """The mean weights of the experts by top category, and by sub-category; empty without any.
 
-    At most `MAX_CATEGORIES` with the most lists; like gates are neighbours, sub-categories within
-    their top category.
+    At most `MAX_CATEGORIES` with the most lists, like gates beside each other.
     """
     if not report.top_categories:
         return []

@@ -127,13 +127,9 @@ class Glossary:
 
 
 def render(template: str, export: Mapping[str, Path] | None = None, **content: Any) -> str:
-    """Renders a page.
+    """Renders a template of `templates/` with variables `content`.
 
-    Args:
-        template: file name in `templates/`.
-        export: `svg` or `png` -> a folder that its charts and heat maps are written to as well, one
-            file each.
-        **content: variables of the template.
+    `export` maps `svg` or `png` to a folder that its charts and heat maps are written to as well.
     """
     page, exported = environment().get_template(template), list[Chart | HeatMap]()
     text = page.render(term=Glossary(), exported=exported, version=tfr_moe.__version__, **content)
@@ -168,7 +164,7 @@ def render_sections(
     bad: bool = False,
     export: Mapping[str, Path] | None = None,
 ) -> str:
-    """Renders a page.
+    """Renders a page of a verdict and sections.
 
     Args:
         title: the question that it answers.

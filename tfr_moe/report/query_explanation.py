@@ -95,11 +95,7 @@ class Explanation:
         return text.get().rstrip()
 
     def save(self, path: str | Path) -> None:
-        """Writes the page of `tfr-moe explain --out`.
-
-        Raises:
-            UserError: if the file cannot be written, or `tfr_moe[report]` is not installed.
-        """
+        """Writes the page of `tfr-moe explain --out`."""
         from tfr_moe.report.html import render as render_page
         from tfr_moe.report.html import write_page
 
@@ -110,11 +106,7 @@ class Explanation:
 
 
 def explain_request(run: str | Path, request: str | Path) -> Explanation:
-    """Explains how a run orders the items of a request.
-
-    Args:
-        run: folder of a finished run of any model.
-        request: JSON file with `context` and `items`, as for `tfr-moe rank`.
+    """Explains how a run orders the items of a request, a JSON file as for `tfr-moe rank`.
 
     Raises:
         UserError: for an invalid run or request, or a request without items.
@@ -130,11 +122,7 @@ def explain_request(run: str | Path, request: str | Path) -> Explanation:
 def explain_query(
     loaded: LoadedRun | BaselineRun, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]
 ) -> Explanation:
-    """Explains how a loaded run orders the items of a request.
-
-    Raises:
-        UserError: for an invalid request, or one without items.
-    """
+    """Explains how a loaded run orders the items of a request."""
     record = RequestEncoder(loaded.schema).encode(context, items)
     if not items:
         raise UserError("items: must not be empty")

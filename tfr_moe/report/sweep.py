@@ -37,9 +37,6 @@ def write_sweep_report(sweep: str | Path, export: Mapping[str, Path] | None = No
 
     Existing files are replaced. See `tfr_moe.tuning.results.write_results` for the other files, and
     `html.render` for `export`.
-
-    Raises:
-        UserError: if there is no such sweep.
     """
     summary = results.write_results(sweep)
     page = summary.path / REPORT_FILE

@@ -259,19 +259,18 @@ def num_experts(model: tf.keras.Model) -> int:
 
 
 def explanation_model(model: tf.keras.Model) -> tf.keras.Model | None:
-    """The same model with the selected experts beside the scores.
+    """The same model with the selected experts beside the scores; None without experts.
 
-    Args:
-        model: a functional model of `FeatureScorer.build_model` or, for several tasks,
-            `combined_model`.
+    `model` is a functional model of `FeatureScorer.build_model` or, for several tasks,
+    `combined_model`.
 
     Returns:
-        A model with the same inputs and variables, or None without experts. Its outputs are those
-        of the model (a single one as `logits`, [B, L]), and `expert_ids` int32 and `expert_weights`
-        float32, heaviest expert first: [B, K] for a gate per list, [B, L, K] for a gate per item.
-        Where each task has a gate they are named `expert_ids_<task>` and `expert_weights_<task>`;
-        where tasks are groups of categories, they are those of the list's group. `mmoe` has K = N;
-        the gate of `ple` is that of the last level, over the experts of the list's domain.
+        A model with the same inputs and variables. Its outputs are those of the model (a single one
+            as `logits`, [B, L]), and `expert_ids` int32 and `expert_weights` float32, heaviest
+            expert first: [B, K] for a gate per list, [B, L, K] for a gate per item. Where each task
+            has a gate they are named `expert_ids_<task>` and `expert_weights_<task>`; where tasks
+            are groups of categories, they are those of the list's group. `mmoe` has K = N; the gate
+            of `ple` is that of the last level, over the experts of the list's domain.
     """
     routed = find_layer(model, ROUTING)
     if routed is None:

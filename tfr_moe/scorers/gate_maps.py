@@ -19,13 +19,10 @@ DEAD_SHARE = 0.01
 
 
 class GateBatch(NamedTuple):
-    """The choices of one gate for some lists.
+    """The choices [B, K] of one gate for some lists, or [B, L, K] for a gate per item.
 
-    Attributes:
-        ids: int [B, K], or [B, L, K] for a gate per item.
-        weights: of the same shape.
-        mask: bool [B, L], True at items.
-        parents: [B] top categories, None without a hierarchy; `children` their sub-categories.
+    `mask` is bool [B, L]; `parents` and `children` are the categories [B], None without a
+    hierarchy.
     """
 
     ids: Array
@@ -92,18 +89,7 @@ def _pairs(vectors: Array) -> tuple[float, int]:
 
 
 class GateMap:
-    """Accumulates the choices of one gate; memory grows with the number of categories only.
-
-    Args:
-        num_experts: N.
-
-    Example:
-        >>> gate = GateMap(num_experts=2)
-        >>> ids = np.array([[0], [0]])
-        >>> gate.add(GateBatch(ids, np.ones([2, 1]), np.ones([2, 3], bool), None, None))
-        >>> gate.report().utilisation, gate.report().dead
-        ([1.0, 0.0], [1])
-    """
+    """Accumulates the choices of one gate of N experts, in memory of the number of categories."""
 
     def __init__(self, num_experts: int):
         self._num_experts = num_experts
