@@ -234,22 +234,20 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
         self,
         inputs: tf.Tensor,
         mask: tf.Tensor | None = None,
-        positions: tf.Tensor | None = None,
         training: bool = False,
         return_weights: bool = False,
     ) -> Any:
         """Encodes the items of each list: [B, L, n] -> [B, L, dim], 0 outside of `mask` [B, L].
 
-        `positions` in the initial list, int [B, L] from 0, are read by a positional encoding only;
-        None takes the order of the valid items. With `return_weights` also `attention_weights`.
+        A positional encoding is of the order of the valid items. With `return_weights` also
+        `attention_weights`.
         """
         check_items(inputs, mask)
         mask = full_mask(inputs, mask)
         valid = mask[..., tf.newaxis]
         # NaN times a weight of 0 is NaN: values of padded items are removed first.
         hidden = tf.where(valid, tf.cast(inputs, self.compute_dtype), 0)
-        if positions is None:
-            positions = positions_in_list(mask)
+        positions = positions_in_list(mask)
         hidden = self._add_positions(hidden, positions, self.encode_inputs)
         hidden = self._add_positions(self.projection(hidden), positions, not self.encode_inputs)
         weights = []
@@ -259,15 +257,13 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
         hidden = tf.where(valid, hidden, 0)
         return (hidden, tf.stack(weights, axis=1)) if return_weights else hidden
 
-    def attention_weights(
-        self, inputs: tf.Tensor, mask: Any = None, positions: Any = None
-    ) -> tf.Tensor:
+    def attention_weights(self, inputs: tf.Tensor, mask: Any = None) -> tf.Tensor:
         """The attention weights of each item in inference, [B, N, H, L, L].
 
         [b, k, h, i, j] is the weight of item j for item i in head h of block k. Over the valid j
         they sum to 1 for every valid i.
         """
-        return self.call(inputs, mask, positions, return_weights=True)[1]
+        return self.call(inputs, mask, return_weights=True)[1]
 
     def _add_positions(self, hidden: tf.Tensor, positions: tf.Tensor, here: bool) -> tf.Tensor:
         return self.positions(hidden, positions) if here and self.positions is not None else hidden

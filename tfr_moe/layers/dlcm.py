@@ -82,22 +82,16 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
         self.drop = layers.Dropout(dropout, seed=self.offset_seed(54), name="drop", dtype=dtype)
 
     def call(
-        self,
-        inputs: tf.Tensor,
-        mask: tf.Tensor | None = None,
-        positions: tf.Tensor | None = None,
-        training: bool = False,
+        self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
     ) -> tf.Tensor:
         """Scores the items of each list: [B, L, n] -> float32 [B, L] or [B, L, num_outputs].
 
-        Logits are 0 outside of `mask`, bool [B, L]. `positions` in the initial list are int [B, L]
-        from 0; None takes the order of the valid items.
+        The initial list is the order of the items. Logits are 0 outside of `mask`, bool [B, L].
         """
         mask = full_mask(inputs, mask)
-        if positions is None:
-            positions = positions_in_list(mask)
         # Padded items go to the end, which the mask hides from the GRU.
-        last_first = tf.argsort(tf.where(mask, positions, -1), direction="DESCENDING", stable=True)
+        positions = tf.where(mask, positions_in_list(mask), -1)
+        last_first = tf.argsort(positions, direction="DESCENDING", stable=True)
         valid = mask[..., tf.newaxis]
         vectors = tf.where(valid, tf.cast(inputs, self.compute_dtype), 0)
         hidden = vectors = tf.gather(vectors, last_first, batch_dims=1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tfr_moe.analysis.calibration import Calibration
@@ -88,7 +89,8 @@ def attention(run: str, name: str, attention_map: Mapping[str, Any]) -> HeatMap:
     return HeatMap(caption, [(n, "") for n in labels], labels, cells, "from ↓ to →")
 
 
-class Curve(NamedTuple):
+@dataclass(frozen=True)
+class Curve:
     """One quantity by epoch, named as in `history.json`; `hsc_share` is HSC over its maximum."""
 
     name: str
