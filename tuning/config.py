@@ -27,7 +27,6 @@ class SweepConfig(BaseModel):
         objective: the validation metric to optimise, or `loss`.
         seeds: number of seeds per trial, counted from that of `base`, or a list of seeds.
         max_trials: required by random and bayesian, None for a whole grid, not for hyperband.
-        search_seed: seed of the search algorithm.
         hyperband_factor: Hyperband continues one in this many trials in the next round.
         hyperband_iterations: number of times that Hyperband runs in full.
         initial_points: random trials before the Bayesian search fits a model; None for three per

@@ -73,7 +73,6 @@ class RankedTrial:
     """A trial with a result, `rank` 1 being the best.
 
     Attributes:
-        value: mean of the objective over seeds.
         gap: difference to the best trial, never negative.
         tied: whether the gap is within seed noise; None if no trial has two seeds.
     """
@@ -95,8 +94,6 @@ class SweepSummary:
     """What tables, figures and reports of a sweep show.
 
     Attributes:
-        settings: content of `sweep.yaml`.
-        objective: name of the metric.
         entries: trials with a result, best first; ties in order of their IDs.
         failed: trials that ended with an error or without a finite objective.
         open: IDs of trials that are running or were interrupted.

@@ -56,8 +56,6 @@ def tune(
     Args:
         data: the data-set folder; its test split is not opened.
         out: the sweep's folder. Several machines that see it share the trials.
-        config: the sweep's configuration.
-        console: receives progress; None for stderr.
         workers: number of processes that run trials, restarted if they crash; 0 runs the trials in
             this process.
 

@@ -65,8 +65,6 @@ class SeedResult:
     Attributes:
         metrics: validation metrics of the best epoch by name: `session_auc`, `loss`, ...
         best_epoch: counted from 1.
-        epochs: number of epochs trained.
-        seconds: wall-clock time.
         history: an entry per epoch: `epoch`, training values (`loss`) and validation values
             (`val_loss`, `val_session_auc`).
     """
@@ -84,7 +82,6 @@ class Trial:
     """One point of the search space with its results.
 
     Attributes:
-        trial_id: name of its folder.
         hyperparameters: the `RunConfig` settings that the space varies, by name.
         seeds: one result per seed; empty if the trial failed.
         mean: of the objective over the seeds; None if the trial failed.

@@ -43,9 +43,7 @@ class DriftRow:
     Attributes:
         column: a feature (`a[0]`, `a[1]` where it is wide), a label, or `list length`.
         category: the top category; empty for all lists.
-        psi: population stability index.
         mean_shift: difference of the means in standard deviations of the reference; None for IDs.
-        missing: share of missing values.
         out_of_vocabulary: share of IDs that are not in the vocabulary of the reference; None for
             numbers and hashed IDs.
         mean: mean of the numbers before their transform, 0 without any; None for IDs.
@@ -236,7 +234,6 @@ def measure_drift(
         reference: data set, such as that of the model in production.
         current: data set of today, whose features that only it has are ignored; or recorded lists,
             without labels.
-        limits: None for the defaults.
 
     Returns:
         For each column a row over all lists, then one for each category of enough lists in both.

@@ -85,7 +85,6 @@ class Importance:
         metric: the metric, `<task>_<metric>` for a task.
         mean: its mean with all features as they are.
         lists: number of lists that were scored, `evaluated` that of those with the metric.
-        repeats: number of shuffles of each feature.
         features: most important first.
     """
 
@@ -296,14 +295,8 @@ def feature_importance(
     features of the category tree are shuffled together.
 
     Args:
-        run: a run of any model.
-        folder: the data set.
-        split: its split.
         metric: a metric; for several tasks `<task>_<metric>`, by default that of the first task.
         max_lists: number of lists from the start of the split, which are held in memory.
-        repeats: R.
-        seed: random seed of the shuffles.
-        batch_size: lists per batch.
         move: called with the number of shuffles done, of all, and a text.
 
     Raises:

@@ -119,8 +119,6 @@ class Lead:
     """The lead of an item over the next one.
 
     Attributes:
-        rank: of the item ahead.
-        lead: difference of the scores.
         terms: term -> its contribution, largest first; they add up to the lead. Empty where the
             score is no sum.
         features: the features in which the items differ, largest share first. Their shares and

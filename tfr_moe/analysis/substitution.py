@@ -59,7 +59,6 @@ class Substitutions:
     """Scores the items of one list, parsed without padding, with features of other items.
 
     Attributes:
-        names: the item features.
         values: [L, V], of the items as they are.
         pointwise: whether the score of an item does not depend on the other items. If it does, an
             item is scored in its list.

@@ -83,7 +83,6 @@ def compare(
     Args:
         data: a data-set folder with train, validation and test split, or a data frame with the
             training lists, as `Ranker.fit` takes it.
-        out: folder of the comparison.
         models: names of single-label models and baselines.
         test: with a data frame, the frame with the test lists.
         validation: with a data frame, the frame with the validation lists; None takes them from
@@ -95,9 +94,6 @@ def compare(
         budget: training time, as `30m` or in seconds: as many seeds as fit, from 2 to 10. None for
             three seeds.
         learning_rates: those that neural models select from.
-        seed: the first seed.
-        report: whether to write the report page.
-        console: where progress is printed; None for stderr.
         **roles: with a data frame, `list_id`, `label`, `time` and so on of `Ranker.fit`.
 
     Returns:

@@ -38,7 +38,6 @@ class Plan:
         settings: settings of all models, each of which takes those that it uses.
         metric: validation metric of epochs, learning rates and models.
         learning_rates: those that each neural model selects from.
-        seed: the first seed.
         budget: seconds of training; None for `DEFAULT_SEEDS` seeds.
     """
 

@@ -79,9 +79,7 @@ def per_category(
 
     Args:
         results: per model its result on the same lists. Without categories there are no rows.
-        metric: a metric of all results.
         baseline: the model that the others are compared with.
-        policy: value of lists without a relevant item.
 
     Raises:
         UserError: if the results are of different lists.

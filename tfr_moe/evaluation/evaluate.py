@@ -107,10 +107,6 @@ def evaluate_run(
     """Scores every list of a split with the model of a run and computes its metrics.
 
     Args:
-        data: the data set.
-        run: the run, or its folder.
-        split: name of the split.
-        metrics: names of metrics.
         batch_size: lists per batch; does not change the numbers.
         tasks: labels to evaluate, each with metrics `<task>_<metric>`: a multi-task run by its
             score of that task, any other by its single score. Default: the tasks of the run.
@@ -213,14 +209,9 @@ def evaluate_runs(
     also by their combined score.
 
     Args:
-        data: the data set, or its folder.
-        runs: folders of runs.
         baseline: folder of the run that the others are compared with; also evaluated.
-        split: train, validation or test.
-        metrics: names of metrics; None for `DEFAULT_NAMES`.
         policy: lists without a relevant item: skip, zero or one.
         batch_size: lists per batch; does not change the numbers.
-        console: where progress is printed; None for stderr.
 
     Raises:
         UserError: for runs, names or data that do not fit, before any list is scored.
@@ -266,8 +257,6 @@ class EvaluationReport:
     """Summaries of several models and their differences from a baseline.
 
     Attributes:
-        lists: number of lists.
-        policy: policy for lists without a relevant item.
         models: model -> metric -> mean over lists.
         comparisons: model other than the baseline -> metric -> difference from it.
         category_metric: the metric of `categories`.
@@ -294,8 +283,6 @@ def compare_results(
 
     Args:
         results: model -> its result, all of the same lists and metrics.
-        baseline: the model that the others are compared with.
-        policy: policy for lists without a relevant item.
         category_metric: metric of the per-category table, by default the first.
 
     Raises:

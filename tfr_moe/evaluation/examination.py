@@ -66,12 +66,9 @@ def examination_curve(
     Args:
         frame: a data frame, or columns by name, with a row for each item shown.
         pair: columns that tell query-item pairs apart, such as `["query_id", "item_id"]`.
-        list_id: column of lists.
         position: column of positions, from 1.
         click: column of clicks; above 0 is one.
         max_position: P, the last position.
-        resamples: number of resamples of the bootstrap.
-        seed: random seed of the bootstrap.
 
     Raises:
         UserError: if no pair was shown at two positions.

@@ -57,7 +57,6 @@ class Leaderboard:
     """The models, best validation metric first.
 
     Attributes:
-        split: the evaluated split.
         references: the models that the others are compared with, and what they are: the baseline,
             or the best tree (or linear ranker) and the best single tower by validation.
         baseline: None for the best tree and tower.
@@ -148,8 +147,6 @@ def make_leaderboard(
         validation: model -> results of its runs on the lists that models are selected by.
         test: the same on the evaluated lists.
         trained: model -> name of the run -> its `metrics.json`, in the same order.
-        rates: model -> learning rate.
-        split: name of the evaluated lists.
         baseline: the model to compare with; None for the best tree and the best single tower.
     """
     values = {model: [_mean(r, metric) for r in results] for model, results in validation.items()}

@@ -33,7 +33,6 @@ def score_dataset(
             `example_list_mask` [B, L] and, where the schema has a hierarchy, the parent category
             [B, 1]; `labels` [B, L]; `extras` with the list id [B, 1] and, where the schema has one,
             the position and the weight [B, L, 1] or [B, L].
-        schema: names the list id, the position, the weight and the hierarchy.
 
     Raises:
         UserError: if the extras have no list ID, position or weight of the schema.

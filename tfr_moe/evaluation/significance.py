@@ -43,15 +43,12 @@ class Comparison:
 
     Attributes:
         mean_a: mean of a over its runs and the evaluated lists.
-        difference: mean_a - mean_b.
         low: lower end of the 95 % interval of `difference_interval`; NaN below two lists.
         high: upper end.
         p_value: two-sided, by the same t statistic; 1 if a and b are equal on every list.
         includes_seeds: whether interval and p-value include the variance over seeds, as they do
             with two or more runs on both sides.
-        runs_a: number of runs of a.
         evaluated: number of lists on which the metric is defined.
-        policy: policy for lists without a relevant item.
     """
 
     metric: str
@@ -241,8 +238,6 @@ def compare(
     Args:
         a: one model's result, or those of several runs.
         b: the other's, of the same lists in any order.
-        metric: a metric computed in all.
-        policy: value of lists without a relevant item.
 
     Raises:
         UserError: if the results are not of the same lists and labels, or there are none.

@@ -57,7 +57,6 @@ class EncoderBlock(Configured, tf.keras.layers.Layer):
         hidden_dim: width d_h of the hidden layer of FC.
         dropout: share dropped of what is added to a residual, in training.
         residual: whether x and z are added; without, the block is PRM's ablation "remove RC".
-        seed: seed of initialization and dropout.
 
     Raises:
         ValueError: if the input width n is not divisible by H and `head_dim` is None.
@@ -169,7 +168,6 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
         num_blocks: N.
         head_dim: None for d_fc / H. PRM (Pei et al. 2019, eq. 7) has d_fc.
         positional_encoding: `none`, or `fixed` or `learned` as in `PositionEncoding`.
-        max_positions: see `PositionEncoding`.
         encode_inputs: whether the encoding is added to the inputs, before the projection, as in
             eqs. 4 and 5 of PRM, and not to the projection.
 

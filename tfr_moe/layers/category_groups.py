@@ -19,9 +19,7 @@ class CategoryGroups(Configured, tf.keras.layers.Layer):
     counts as group 0 in training, drawn again in each step.
 
     Args:
-        groups: names of the categories of each group.
         unknown_share: share of the lists that are of group 0 in training, whatever their category.
-        seed: seed of the draw.
 
     Raises:
         ValueError: for a name that occurs twice, or a share outside [0, 1).

@@ -23,7 +23,6 @@ class CategoryHead(Configured, tf.keras.layers.Layer):
     Args:
         num_parents: number of parent categories, unknown ones (0) included.
         num_children: the same of child categories.
-        num_outputs: logits for each item.
 
     Raises:
         ValueError: for inputs or IDs of the wrong shape.

@@ -28,12 +28,9 @@ class CategoryMMoE(MultiTaskLayer):
     Training records `hsc_<task>` and the metrics of `GateMonitor`.
 
     Args:
-        num_tasks: see `MultiTaskLayer`.
         num_experts: N.
         top_k: K, of each task.
         hsc_weight: lambda_1; None leaves out the constraint gates.
-        gate_learning_rate_multiplier: see `NoisyTopKGate`.
-        noisy_gate: whether the inference gates add noise in training.
         **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each expert.
 
     Example:

@@ -24,7 +24,6 @@ class CrossedWeights(Configured, tf.keras.layers.Layer):
     Args:
         crosses: pairs of feature names; at least one, or a `ValueError` is raised.
         num_buckets: buckets for each pair of features.
-        seed: seed of the initialization of the weights.
 
     Example:
         >>> wide = CrossedWeights([["segment", "brand"]], num_buckets=100)

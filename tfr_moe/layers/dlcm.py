@@ -29,7 +29,6 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
         state_dim: a, the width of the GRU.
         num_comparisons: k.
         dropout: share of the GRU's outputs dropped in training.
-        seed: seed of initialization and dropout.
         num_outputs: logits for each item; V has a row for each.
 
     Raises:

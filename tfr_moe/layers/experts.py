@@ -62,18 +62,11 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
     Args:
         num_experts: N.
         hidden_dims: widths of the hidden layers; empty for linear experts.
-        activation: of the hidden layers.
-        dropout: share of hidden units dropped in training.
-        seed: seed of initialization and dropout.
         hidden_output: whether an expert returns its last hidden layer, activated, in place of a
             logit, for mixtures with further layers on top.
         num_outputs: logits that an expert gives for an item.
-        dispatch: `auto`, `sorted` or `grouped`.
         capacity: slots of a group.
         kernel_initializer: of each expert's kernels; fans are those of a single expert.
-        bias_initializer: of the biases.
-        kernel_regularizer: of the stacked kernels.
-        bias_regularizer: of the stacked biases.
 
     Raises:
         ValueError: for an invalid argument, or inputs of the wrong shape.
@@ -158,7 +151,6 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
             indices: int32 experts, [B, S] for all items of a list or [B, L, S] for each item. At -1
                 nothing is computed.
             mask: bool, the shape of `inputs` without its last axis; None takes every item as valid.
-            training: whether dropout is active.
 
         Returns:
             Logits [B, L, S], with several outputs [B, L, S, num_outputs], with `hidden_output` [B,

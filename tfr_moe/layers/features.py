@@ -103,10 +103,8 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         embedding_dim: width q of embeddings without a width in the schema.
         embedding_l2: weight of a penalty on the squared norm of the embeddings in use, as a mean
             over valid items. Only rows that were looked up decay, whatever the vocabulary size.
-        seed: seed of the initialization of embeddings.
         left_out: features that are not part of X.
         list_relative: whether X also has the `list_ranks` of the items' numerics.
-        embeddings_initializer: of all embeddings.
         embeddings_regularizer: of all embeddings, over whole tables; see `embedding_l2` for rows.
 
     Raises:

@@ -48,11 +48,7 @@ class NoisyTopKGate(Configured, tf.keras.layers.Layer):
     Args:
         num_experts: N.
         top_k: K, 1 <= K <= N.
-        noisy: whether to add noise in training.
         learning_rate_multiplier: factor on the gate's step under Adam-like optimizers, > 0.
-        seed: seed of initialization and noise.
-        kernel_initializer: initializer of W.
-        kernel_regularizer: regularizer of the stored kernel of W.
 
     Raises:
         ValueError: if K is not in 1 .. N, the multiplier is not positive, or the gate input is not
@@ -188,8 +184,6 @@ class ExpertUsage(Configured, tf.keras.metrics.Metric):
     balance and 1 if K experts receive all items. Both are NaN before anything is recorded.
 
     Args:
-        num_experts: N.
-        top_k: K.
         suffix: of the two names, such as `_click` for the gate of a task.
     """
 
@@ -235,7 +229,6 @@ class GateMonitor(Configured, tf.keras.layers.Layer):
     `dead_experts_<g>` (see `ExpertUsage`). Without names there is no `_<g>`.
 
     Args:
-        num_experts: N.
         top_k: the number of experts that `busiest_share` sums up.
         gates: names of the G gates; `("",)` for a single nameless one.
 

@@ -56,21 +56,15 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         num_experts: N.
         top_k: K.
         num_adversarial: D <= N - K idle experts compared with the active ones; 0 disables AdvLoss.
-        expert_hidden_dims: widths of an expert's hidden layers.
         hsc_weight: lambda_1; None omits the constraint gate altogether.
         adversarial_weight: lambda_2.
         importance_weight: w_I.
         gate_learning_rate_multiplier: see `NoisyTopKGate`; applies to all gates.
-        noisy_gate: whether the inference gate adds noise in training.
-        seed: seed of initialization, noise, dropout and the draw of idle experts.
         num_outputs: logits of an expert for each item; AdvLoss is then a mean over them.
         gate_residual: uses G^P(x^tc) + G^R(x^sc) as the logits of the inference gate: a gate of the
             parent category plus a residual that starts at 0. A category with little data stays with
             its parent. HSC compares the sum with the constraint gate.
         shared_expert: adds the logit of one more expert, which scores every item.
-        expert_capacity: slots of a group under `grouped`.
-        gate_initializer: of the gates' kernels.
-        gate_regularizer: of the gates' kernels.
 
     Raises:
         ValueError: if K > N or D > N - K, or for inputs of the wrong shape or type.
@@ -187,7 +181,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             constraint_inputs: x^tc, [B, q']; required unless `hsc_weight` is None and
                 `gate_residual` is False.
             mask: bool [B, L], True at valid items; None takes every item as valid.
-            training: whether this is a training step.
 
         Returns:
             `logits` float32 [B, L], with several outputs [B, L, num_outputs], 0 at padded items;

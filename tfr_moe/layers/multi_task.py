@@ -43,12 +43,8 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
     """Base class of the multi-task models.
 
     Args:
-        num_tasks: number of tasks, >= 1.
         hidden_dims: widths of the layers below the towers: of the bottom, or of each expert.
         tower_hidden_dims: hidden layers of each task's tower; empty for a linear tower.
-        activation: Keras name of the hidden activation.
-        dropout: share of hidden units dropped in training.
-        seed: seed of initialization and dropout.
         task_names: names of the tasks in metrics and routing; by default `task_0`, ...
         num_outputs: logits of a tower for each item, such as one per grade of ordinal labels.
 

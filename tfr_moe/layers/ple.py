@@ -174,13 +174,8 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
         hidden_dims: widths of the experts' hidden layers, distributed over the levels in order: an
             item passes the same layers at any number of levels.
         tower_hidden_dims: hidden layers of each domain's tower; empty for a linear tower.
-        num_levels: number of levels.
         num_domain_experts: m.
         num_shared_experts: s.
-        activation: Keras name of the hidden activation.
-        dropout: share of hidden units dropped in training.
-        seed: seed of initialization and dropout.
-        num_outputs: logits for each item.
 
     Raises:
         ValueError: for a number of domains or experts below 1, or more levels than `hidden_dims`.

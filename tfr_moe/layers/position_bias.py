@@ -26,12 +26,7 @@ class PositionBiasTower(Configured, tf.keras.layers.Layer):
         max_positions: number of positions with an embedding; later ones share the last.
         hidden_dim: width of e_p.
         dropout: share of lists without the term in training.
-        seed: seed of initialization and dropout.
         embeddings_initializer: of e; None for a normal distribution of deviation 1.
-        kernel_initializer: of W.
-        output_initializer: of v.
-        embeddings_regularizer: of e.
-        kernel_regularizer: of W and v.
 
     Example:
         >>> tower = PositionBiasTower()

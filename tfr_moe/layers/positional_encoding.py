@@ -47,7 +47,6 @@ class PositionEncoding(Configured, tf.keras.layers.Layer):
     Args:
         kind: `fixed` for `sinusoidal_encoding`, `learned` for an embedding of each position.
         max_positions: number of positions with a learned embedding; later ones share the last.
-        seed: seed of the initialization of learned embeddings.
 
     Raises:
         ValueError: for another kind.

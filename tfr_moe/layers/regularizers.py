@@ -75,10 +75,7 @@ class ConstraintGate(NoisyTopKGate):
     Training adds HSC to the losses and records it as a metric.
 
     Args:
-        num_experts: see `NoisyTopKGate`.
-        top_k: see `NoisyTopKGate`.
         weight: see `HierarchicalSoftConstraint`.
-        metric_name: name of the metric.
         **kwargs: see `NoisyTopKGate`. HSC compares clean logits, so this gate has no noise.
 
     Example:

@@ -37,7 +37,6 @@ class L2Constrained(SingleTask):
     `SingleTask`.
 
     Args:
-        num_tasks: see `MultiTaskLayer`.
         l2_weight: alpha, >= 0.
         **kwargs: see `MultiTaskLayer`.
 
@@ -84,7 +83,6 @@ class CrossStitch(RowwiseMultiTask):
     each row is even, so that rows add up to 1. The towers are not stitched.
 
     Args:
-        num_tasks: see `MultiTaskLayer`.
         stitch_self_weight: initial weight of a task's own activations, from 0 to 1.
         **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each task's bottom.
 
@@ -142,7 +140,6 @@ class TensorFactorization(RowwiseMultiTask):
     the form of Ma et al. 2018). Each task has its own biases and its own tower.
 
     Args:
-        num_tasks: see `MultiTaskLayer`.
         tensor_ranks: r1, r2 and r3, each cut to the length of its side.
         **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each task's bottom.
 

@@ -79,7 +79,6 @@ class ListMLELoss(Configured, ListLoss):
 
     Args:
         seed: of the order of equal labels, combined with TensorFlow's global seed.
-        **kwargs: `name` and `reduction`.
 
     Example:
         >>> loss = ListMLELoss()

@@ -189,7 +189,6 @@ class NDCGLoss2PPLoss(Configured, _PairwiseLoss):
 
     Args:
         mu: the weight of delta.
-        **kwargs: `name` and `reduction`.
 
     Example:
         >>> loss = NDCGLoss2PPLoss(mu=10.0)

@@ -55,7 +55,6 @@ class RMSELoss(_GradedLoss, ListLoss):
 
     Args:
         max_label: the highest grade, y_max; higher labels count as this.
-        **kwargs: `name` and `reduction`.
 
     Example:
         >>> loss = RMSELoss(max_label=4)
@@ -86,7 +85,6 @@ class OrdinalLoss(_GradedLoss, ItemLoss):
 
     Args:
         max_label: the highest grade, M; higher labels count as this.
-        **kwargs: `name` and `reduction`.
 
     Raises:
         ValueError: for logits that are not [B, L, M], or [B, L] if M is 1.

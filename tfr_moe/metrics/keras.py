@@ -109,7 +109,6 @@ class SessionAUC(_MeanOverLists):
 
     Args:
         name: name in the logs; default `session_auc` or `session_auc_shown_<shown>`.
-        dtype: dtype of the mean.
         shown: number of first items of each record to evaluate; None for all.
 
     Example:
@@ -176,7 +175,6 @@ class NDCG(_RankedMetric):
         k: cutoff; None for the whole list.
         name: name in the logs; default `ndcg_<k>`, `ndcg` or `ndcg_shown_<shown>`, likewise for the
             other metrics.
-        dtype: dtype of the mean.
         shown: number of first items of each record to evaluate; None for all.
 
     Example:

@@ -54,11 +54,9 @@ class DataPart:
         source: input of `tfr-moe build`; None if the folder was made otherwise.
         period: the time of the evaluated lists; None if it is not known.
         splits: per split the counts of the manifest: lists, items, positives.
-        features: number of features by kind.
         hierarchy: names of the columns of top and sub-category.
         categories: number of top and of sub-categories in the training split.
         notes: caveats of the data set by name, such as negative sampling.
-        warnings: of `tfr-moe build`.
     """
 
     path: str
@@ -78,8 +76,6 @@ class Report:
     """Content of a report on one or more runs.
 
     Attributes:
-        command: command line that made the report.
-        made: date and time, ISO 8601 in UTC.
         metric: metric of the category tables and of example lists.
         runs: the runs, the baseline first.
         leaderboard: of a comparison, or of the runs as given, those that differ in their seed only
@@ -120,12 +116,9 @@ def build_report(
     """Evaluates runs on a data set and collects everything the report shows.
 
     Args:
-        data: the data-set folder.
         runs: folders of finished runs of any model, or a name for each.
         baseline: the run that others are compared with; None for the first of several runs.
-        options: see `ReportOptions`.
         command: command line to print at the end of the report.
-        console: destination of progress output; None for stderr.
         leaderboard: of a comparison whose best runs these are.
     """
     console, options = console or Console(stderr=True), options or ReportOptions()

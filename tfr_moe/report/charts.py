@@ -36,9 +36,7 @@ class Line(NamedTuple):
     Attributes:
         name: in the legend; "" for no entry.
         x: numbers, ascending if they are joined.
-        y: of the same length.
         low: lower ends of the intervals of y, or empty.
-        high: upper ends.
         kind: `line`, points joined by lines; `curve`, without marks, its intervals as a band;
             `dashed`, without marks; `points`, marks only.
         colour: number of the colour, from 0; by default the number of the line.
@@ -75,9 +73,7 @@ class Chart(NamedTuple):
     Attributes:
         finding: what is to be seen, for who cannot see it.
         x_ticks: coordinate and text of each tick.
-        left: coordinate of the left side of the drawing area.
         rule: path of a dotted line, or "".
-        title: above the chart, in files.
     """
 
     finding: str
@@ -173,11 +169,6 @@ def chart(
         lines: what is drawn; points that are not finite, or not above 0 on a logarithmic axis, are
             left out.
         finding: what is to be seen, for who cannot see it.
-        x_title: quantity and unit.
-        y_title: quantity and unit.
-        title: above the chart, in files.
-        x_scale: `linear` or `log`.
-        y_scale: `linear` or `log`.
         x_unit: after each number of the horizontal axis.
         y_unit: after each number of the vertical axis.
         x_names: names of 0, 1, ... on the horizontal axis, instead of numbers.

@@ -27,7 +27,6 @@ class Cell(NamedTuple):
     """A cell of a heat map.
 
     Attributes:
-        text: its number.
         share: how strong its colour is, 0 to 1; negative for the other colour.
         hint: what the number is of, for the pointer.
         kind: class of the style sheet, such as `best`.
@@ -45,7 +44,6 @@ class HeatMap(NamedTuple):
     Attributes:
         caption: what it shows, with its scale.
         columns: name and class of each column.
-        rows: names of the rows.
         cells: [rows, columns].
         corner: what rows and columns are.
     """

@@ -142,9 +142,7 @@ class Section(NamedTuple):
     """A part of a page.
 
     Attributes:
-        title: its heading.
         finding: one sentence, computed from what is shown.
-        figures: charts and heat maps.
         note: how to read them.
     """
 
@@ -173,8 +171,6 @@ def render_sections(
         sentences: the answer with its numbers.
         sections: what it follows from.
         steps: what to do next, each with a command or "".
-        bad: whether the answer is a problem.
-        export: folders for the figures as files, see `render`.
     """
     return render(
         "sections.html",
@@ -209,10 +205,6 @@ def write_page(text: str | bytes, path: Path) -> None:
 
 def write_figure(figure: HeatMap | Sequence[Chart], path: Path) -> None:
     """Writes a heat map, or charts side by side, as an SVG or PNG file.
-
-    Args:
-        figure: what is drawn.
-        path: with the suffix `.svg` or `.png`.
 
     Raises:
         UserError: if the file cannot be written, or PNG files cannot be made on this machine.

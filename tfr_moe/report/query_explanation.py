@@ -45,7 +45,6 @@ class ExplainedItem:
         tasks: score of each task; empty for a model of one task.
         gates: gate -> expert -> weight of the item's own choice; empty where all items of a list
             share it.
-        item: the item of the request.
     """
 
     rank: int
@@ -68,7 +67,6 @@ class Explanation:
     """A query.
 
     Attributes:
-        context: of the request.
         gates: gate -> expert -> weight, heaviest first; "" for a single gate. Empty without
             experts, or where each item has its own choice.
         sum_of: what the score is the sum of: `experts`, `tasks`, or "" where it is no sum.

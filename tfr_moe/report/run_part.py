@@ -65,7 +65,6 @@ class EvaluatedRuns:
         baseline: the run that the others are compared with; None for a single run.
         tasks: labels that all runs are evaluated on; empty for the primary label.
         metric: metric of the category tables and of single lists.
-        dataset: the lists.
         scorers: the functions from features to scores, traced once.
     """
 
@@ -91,11 +90,7 @@ class RunPart:
         settings: settings that differ from the model's defaults.
         parameters: their number; None for a model without parameters.
         best_epoch: the epoch, or the number of trees, that is used.
-        epochs: number of epochs, or of trees, trained.
-        seconds: training time.
         milliseconds: median time to score one list, here and one at a time; NaN without lists.
-        command: command line that repeats the training.
-        monitor: the metric that selected the best epoch.
         curves: see `learning_curves`; empty for a model that is not trained by epochs.
         gates: by name of the gate; empty without experts.
         warnings: what has collapsed in the gates, and what to change.

@@ -105,13 +105,10 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
     distribution strategy.
 
     Args:
-        schema: the schema of the data.
         tables: statistics and vocabularies of its training split.
         embedding_dim: width of embeddings for which the schema has no width.
         embedding_l2: see `FeatureEncoder`.
         expert_hidden_dims: widths of the tower's hidden layers.
-        activation: Keras name of the towers' activation.
-        dropout: share of hidden units of the towers dropped in training.
         seed: seed of all initializers and random draws; None for a random seed.
         num_outputs: logits for each item, such as one per grade (`tfr_moe.layers.outputs`).
         trunk: arguments of a `SelfAttentionEncoder` between the features and the scores, so that

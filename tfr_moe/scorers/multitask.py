@@ -67,7 +67,6 @@ def groups_of_categories(
     Args:
         groups: the groups, or their number: categories are then assigned from the most to the least
             frequent in alternating directions, which gives groups of about the same size.
-        schema: has the parent category.
         tables: has its vocabulary, most frequent first.
 
     Raises:

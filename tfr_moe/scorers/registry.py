@@ -39,8 +39,6 @@ def create(
 
     Args:
         model: a name of `tfr_moe.config.MODELS` that is not a baseline.
-        schema: the schema of the data.
-        tables: statistics and vocabularies of the training split.
         parameters: settings by their flat names (`RunConfig.flat`), `num_outputs`, and for several
             tasks `ordinal_tasks`. Those that the model does not use are ignored.
 
