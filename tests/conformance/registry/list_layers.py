@@ -66,17 +66,11 @@ ROWS = [
                 max_positions=3,
                 encode_inputs=where == "inputs",
             ),
-            {**LISTS, "positions": places(3)},
+            LISTS,
             {"output": "BL"},
+            ordered=True,
         )
         for kind, where in (("learned", "inputs"), ("fixed", "projection"))
-    ),
-    ModelCase(
-        "SelfAttentionEncoder in the order of the items",
-        lambda: layers.SelfAttentionEncoder(**ENCODER, positional_encoding="fixed"),
-        LISTS,
-        {"output": "BL"},
-        ordered=True,
     ),
     ModelCase(
         "DeepListwiseContext",
