@@ -48,3 +48,19 @@ def test_a_warning_is_printed_once_on_each_console():
     module.warn(second, "a")
     assert out.getvalue() == "warning: a\nwarning: b\n"
     assert other.getvalue() == "warning: a\n"
+
+
+def test_columns_that_do_not_fit_are_named_below_the_table():
+    columns = [
+        module.Column("item", ["a b"], False),
+        module.Column("price", ["1"]),
+        module.Column("x", ["2"]),
+    ]
+    table = module.fitted_table(columns, always=1, width=10)
+    assert [column.header.plain for column in table.columns] == ["item", "x"]
+    assert table.caption == "hidden columns: price (use --json)"
+
+
+def test_a_log_line_has_its_prefix_and_no_markup(capsys):
+    module.make_log(module.Console(), "worker-1")("trial 0003: [started]")
+    assert capsys.readouterr().out == "worker-1: trial 0003: [started]\n"

@@ -45,19 +45,12 @@ def fitted_table(
 
     Args:
         columns: in order of importance.
-        always: number of first columns that are always shown. Only if these alone are too wide,
-            their texts are broken, at spaces where there are any.
+        always: number of first columns that are always shown; broken at spaces if too wide.
         width: columns of the terminal; None shows all.
         title: text above the table.
         caption: text below the table.
         grouped: whether to leave a line where the text of the first column changes.
         hint: where the hidden columns are.
-
-    Example:
-        >>> columns = [Column("item", ["a b"], False), Column("price", ["1"]), Column("x", ["2"])]
-        >>> table = fitted_table(columns, always=1, width=10)
-        >>> [column.header.plain for column in table.columns], table.caption
-        (['item', 'x'], 'hidden columns: price (use --json)')
     """
     visible, hidden = list(columns[:always]), []
     for column in columns[always:]:
@@ -103,20 +96,9 @@ _FIRST_LINE, _NEXT_LINE = 10.0, 30.0
 
 @contextmanager
 def progress_bar(console: Console, description: str) -> Iterator[ProgressCallback]:
-    """Shows a progress bar until the block ends, also by an exception.
+    """Shows a progress bar until the block ends; yields `move(done, total=None, stage=...)`.
 
     What is no terminal gets a line instead: ten seconds into each stage, then every thirty.
-
-    Args:
-        console: where to draw.
-        description: text before the bar.
-
-    Yields:
-        A function `move(done, total=None, description=...)`.
-
-    Example:
-        >>> with progress_bar(Console(quiet=True), "sessions") as move:
-        ...     move(1, 10)
     """
     if not console.is_terminal:
         yield _line_printer(console, description)
@@ -157,13 +139,7 @@ def _line_printer(console: Console, description: str) -> ProgressCallback:
 
 
 def make_log(console: Console, prefix: str = "") -> Callable[[str], None]:
-    """Returns a function that prints a line as it is, after `prefix: ` where there is one.
-
-    Example:
-        >>> log = make_log(Console(), "worker-1")
-        >>> log("trial 0003: [started]")
-        worker-1: trial 0003: [started]
-    """
+    """Returns a function that prints a line as it is, after `prefix: ` where there is one."""
     start = f"{prefix}: " if prefix else ""
 
     def log(line: str) -> None:

@@ -51,16 +51,9 @@ def fingerprint(digests: FileDigests) -> str:
 def write_manifest(
     path: Path, values: Mapping[str, Any], names: Iterable[str], folder: Path | None = None
 ) -> dict[str, Any]:
-    """Writes a manifest with the digests of a folder's files, as `files` and `fingerprint`.
+    """Writes `values` and the digests of a folder's files, as `files` and `fingerprint`.
 
-    Args:
-        path: of the manifest.
-        values: its other entries.
-        names: paths of the files within `folder`.
-        folder: by default the folder of the manifest.
-
-    Returns:
-        The content of the manifest.
+    The folder is by default that of the manifest. Returns the content of the manifest.
     """
     digests = digest_files(folder or path.parent, names)
     manifest = {**values, "fingerprint": fingerprint(digests), "files": digests}
@@ -71,16 +64,9 @@ def write_manifest(
 def check_files(
     folder: Path, digests: FileDigests, kind: str, contents: Collection[str] = ()
 ) -> None:
-    """Checks that all files are there with their size, and some also with their content.
+    """Checks that all files are there with their size, and those of `contents` with their content.
 
-    Args:
-        folder: the folder.
-        digests: of its files.
-        kind: what the folder is, for messages: `data`, `run` or `model`.
-        contents: the files whose content is compared too.
-
-    Raises:
-        UserError: naming the first file that is missing or differs, and their number.
+    Raises a UserError that names the first difference; `kind` is `data`, `run` or `model`.
     """
     problems = []
     for name, digest in digests.items():
@@ -100,21 +86,13 @@ def write_model_manifest(folder: Path) -> None:
 
 
 def check_model_files(folder: Path) -> None:
-    """Compares all files of an exported model with its manifest, if it has one.
-
-    Raises:
-        UserError: naming the first file that is missing or differs.
-    """
+    """Compares all files of an exported model with its manifest, if it has one."""
     digests = recorded_files(folder / MODEL_MANIFEST)
     check_files(folder, digests, "model", digests)
 
 
 def recorded_files(manifest: Path) -> FileDigests:
-    """The digests of a manifest; empty if it is not there or has none.
-
-    Raises:
-        UserError: if the manifest cannot be read.
-    """
+    """The digests of a manifest; empty if it is not there or has none."""
     return (read_json(manifest, ManifestForm) or {}).get("files") or {}
 
 
@@ -137,7 +115,7 @@ def sha256_of(path: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def _sha256(path: str, size: int, modified: int, inode: int) -> str:
-    """SHA-256 of a file; size, time and inode make an entry invalid when the file is replaced."""
+    """Cached; size, time and inode make an entry invalid when the file is replaced."""
     with open(path, "rb") as file:
         digest = hashlib.sha256()
         while block := file.read(1 << 20):

@@ -44,10 +44,6 @@ def file_failure(error: BaseException) -> str | None:
 
     These are errors of the operating system (no space, no permission, no such file), those of them
     that TensorFlow reports, a lack of memory, and values in records that a graph has rejected.
-
-    Example:
-        >>> file_failure(FileNotFoundError(2, "No such file or directory", "data/a.csv"))
-        'data/a.csv: No such file or directory'
     """
     no_memory = isinstance(error, RuntimeError) and _NO_MEMORY.match(str(error))
     if no_memory or isinstance(error, MemoryError):
@@ -99,13 +95,7 @@ def _tensorflow_failure(error: BaseException) -> str | None:
 
 @contextmanager
 def file_errors(what: str) -> Iterator[None]:
-    """Turns errors of files inside the block into one line.
-
-    Args:
-        what: is read or written, for the message, such as `run shop/moe`.
-
-    Raises:
-        UserError: for what `file_failure` describes.
+    """Turns what `file_failure` describes inside the block into a UserError that names `what`.
 
     Example:
         >>> with file_errors("run shop/moe"):
@@ -126,18 +116,9 @@ def file_errors(what: str) -> Iterator[None]:
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turns every error inside the block, which only loads a file, into one line.
+    """Turns every error inside the block, which only loads a file, into a UserError of one line.
 
     Libraries raise all kinds of errors over a broken file of their own format.
-
-    Raises:
-        UserError: with the reason.
-
-    Example:
-        >>> with reading("run shop/moe: model.txt"):
-        ...     raise IndexError("no tree")
-        Traceback (most recent call last):
-        tfr_moe.errors.UserError: run shop/moe: model.txt cannot be read (no tree)
     """
     try:
         yield
@@ -148,11 +129,7 @@ def reading(what: str) -> Iterator[None]:
 
 
 def load_saved_model(folder: str | Path) -> Any:
-    """Loads a SavedModel.
-
-    Raises:
-        UserError: if it cannot be loaded, whatever of it is missing or broken.
-    """
+    """Loads a SavedModel; a UserError if it cannot be loaded, whatever is missing or broken."""
     from tfr_moe._compat import tf
 
     with reading(f"model {folder}: the SavedModel"):

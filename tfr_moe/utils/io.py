@@ -35,14 +35,6 @@ def atomic_directory(out: str | Path, overwrite: str | None = None) -> Iterator[
     Raises:
         UserError: if `out` is a file, or a folder that may not be replaced, or if another process
             is writing it.
-
-    Example:
-        >>> import tempfile
-        >>> base = Path(tempfile.mkdtemp())
-        >>> with atomic_directory(base / "data") as folder:
-        ...     _ = (folder / "one.txt").write_text("1")
-        >>> [path.name for path in (base / "data").iterdir()]
-        ['one.txt']
     """
     out = Path(os.path.realpath(out))
     check_free(out, overwrite)
@@ -63,13 +55,8 @@ def atomic_directory(out: str | Path, overwrite: str | None = None) -> Iterator[
 def working_directory(out: Path) -> Iterator[Path]:
     """Yields the hidden, empty folder `.<name>.partial` beside `out`, and removes it afterwards.
 
-    It is locked while the block runs. What a killed process left in it is removed first.
-
-    Args:
-        out: the file or folder that is being made.
-
-    Raises:
-        UserError: if the folder cannot be made, another process has it, or the disk is full.
+    It is locked while the block runs. What a killed process left in it is removed first. Raises a
+    UserError if it cannot be made, another process has it, or the disk is full.
     """
     partial = out.parent / f".{out.name}.partial"
     lock = _lock(partial, out)
@@ -113,17 +100,9 @@ def _lock(partial: Path, out: Path) -> int:
 
 
 def check_free(out: Path, overwrite: str | None = None) -> None:
-    """Checks that a new folder can have a name, before long work.
+    """Raises a UserError if `out` is a file, or a folder that may not be replaced.
 
-    Args:
-        out: the folder to be made; it may exist if it is empty.
-        overwrite: it may exist if it holds this file.
-
-    Raises:
-        UserError: if `out` is a file, or a folder that may not be replaced.
-
-    Example:
-        >>> check_free(Path("nothing/of/this/name"))
+    It may exist if it is empty or holds the file `overwrite`. Called before long work.
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: is a file, must be a folder")
@@ -136,14 +115,7 @@ def check_free(out: Path, overwrite: str | None = None) -> None:
 
 
 def check_free_file(out: Path, overwrite: bool) -> None:
-    """Checks that a new file can have a name, before long work.
-
-    Raises:
-        UserError: if `out` is a folder, or it exists and may not be replaced.
-
-    Example:
-        >>> check_free_file(Path("nothing_of_this_name.csv"), overwrite=False)
-    """
+    """Raises a UserError if `out` is a folder, or exists and may not be replaced."""
     if out.is_dir():
         raise UserError(f"{out}: is a folder, must be a file")
     if out.exists() and not overwrite:
@@ -151,20 +123,7 @@ def check_free_file(out: Path, overwrite: bool) -> None:
 
 
 def make_folder(path: Path, name: str) -> None:
-    """Makes a folder and its parents, unless it exists.
-
-    Args:
-        path: the folder.
-        name: its name in messages, such as `run shop/moe`.
-
-    Raises:
-        UserError: if it cannot be made.
-
-    Example:
-        >>> make_folder(Path("/dev/null/shop"), "run shop")
-        Traceback (most recent call last):
-        tfr_moe.errors.UserError: run shop: cannot be made (Not a directory)
-    """
+    """Makes a folder and its parents; a UserError has its `name`, such as `run shop/moe`."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -191,19 +150,8 @@ def write_json(path: Path, data: Any) -> None:
 def read_json(path: Path, form: Any = dict[str, Any]) -> Any:
     """Reads JSON; None if the file does not exist.
 
-    Args:
-        path: the file.
-        form: the type that its content must have, by pydantic's rules.
-
-    Raises:
-        UserError: if it cannot be read, or naming the entry that is of another type.
-
-    Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "sizes.json"
-        >>> write_json(path, {"a": 3})
-        >>> read_json(path, dict[str, int])
-        {'a': 3}
+    Raises a UserError if it cannot be read, or that names the entry that is not of the type `form`,
+    by pydantic's rules.
     """
     if not path.is_file():
         return None

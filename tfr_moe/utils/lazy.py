@@ -12,14 +12,7 @@ def lazy_names(
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Makes `__all__`, `__getattr__` and `__dir__` of a package that loads its modules lazily.
 
-    Args:
-        package: `__name__` of the package.
-        names: public names by the module of the package that defines them.
-
-    Example:
-        >>> names, get, _ = lazy_names("tfr_moe.utils", {"console": ["progress_bar"]})
-        >>> names, get("progress_bar").__module__
-        (['progress_bar'], 'tfr_moe.utils.console')
+    `package` is its `__name__`; `names` are public names by the module that defines them.
     """
     module_of = {name: module for module, of_module in names.items() for name in of_module}
     public = sorted(module_of)

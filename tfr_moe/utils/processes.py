@@ -49,14 +49,7 @@ def _stop(process: subprocess.Popen[Any]) -> None:
 
 
 def share_of_cores(num_processes: int) -> dict[str, str]:
-    """Environment variables by which TensorFlow processes share this machine.
-
-    Variables that are set already keep their values.
-
-    Example:
-        >>> sorted(share_of_cores(2))
-        ['TF_FORCE_GPU_ALLOW_GROWTH', 'TF_NUM_INTRAOP_THREADS']
-    """
+    """Environment variables by which TensorFlow processes share this machine; set ones stay."""
     cores = max((os.cpu_count() or 1) // num_processes, 1)
     shared = {"TF_NUM_INTRAOP_THREADS": str(cores), "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
     return {name: os.environ.get(name, value) for name, value in shared.items()}
@@ -69,7 +62,7 @@ class ChildCommand:
     Attributes:
         name: unique among the commands of a supervisor.
         arguments: the command line; its program calls `exit_with_parent`.
-        environment: variables that are added to those of this process.
+        environment: added to that of this process.
     """
 
     name: str
@@ -87,11 +80,6 @@ class Supervisor:
         commands: what to run.
         progress: returns a value that changes when work gets done, from which restarts are counted.
         log: receives a line for each restart.
-
-    Example:
-        >>> hello = ChildCommand("hello", [sys.executable, "-c", "pass"])
-        >>> with Supervisor([hello]) as supervisor:
-        ...     supervisor.run()
     """
 
     def __init__(
@@ -116,11 +104,7 @@ class Supervisor:
             _stop(child)
 
     def run(self) -> None:
-        """Waits until all commands are done.
-
-        Raises:
-            UserError: naming a command that failed too often.
-        """
+        """Waits until all commands are done; a UserError names a command that failed too often."""
         while self._running:
             for name, child in list(self._running.items()):
                 code = child.poll()

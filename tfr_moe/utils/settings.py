@@ -18,13 +18,8 @@ MAX_YAML_VALUES = 1_000_000
 def load_yaml(text: str) -> Any:
     """Reads a YAML document of plain values.
 
-    Raises:
-        yaml.YAMLError: for invalid YAML, a key that occurs twice, or a document that its aliases
-            expand to more than `MAX_YAML_VALUES` values.
-
-    Example:
-        >>> load_yaml("a: &x [1, 2]\\nb: *x")
-        {'a': [1, 2], 'b': [1, 2]}
+    Raises a `yaml.YAMLError` for invalid YAML, a key that occurs twice, or a document that its
+    aliases expand to more than `MAX_YAML_VALUES` values.
     """
     try:
         root = yaml.compose(text, yaml.SafeLoader)
@@ -36,15 +31,7 @@ def load_yaml(text: str) -> Any:
 
 
 def read_yaml(path: Path, kind: str) -> Any:
-    """Reads a YAML or JSON file by `load_yaml`.
-
-    Args:
-        path: the file.
-        kind: what it is, for messages, such as `config`.
-
-    Raises:
-        UserError: if it cannot be read, or is not valid.
-    """
+    """Reads a YAML or JSON file; a UserError with its `kind`, such as `config`, if invalid."""
     try:
         return load_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -83,15 +70,7 @@ def _check_keys(keys: Iterable[yaml.Node]) -> None:
 
 
 def split_pair(pair: str, kind: str = "setting") -> tuple[str, str]:
-    """Splits `key=value` at the first `=`; the value stays text. `kind` is for messages.
-
-    Raises:
-        UserError: for a text without `=` or without a key.
-
-    Example:
-        >>> split_pair("where=a=b")
-        ('where', 'a=b')
-    """
+    """Splits `key=value` at the first `=`; the value stays text. `kind` is for messages."""
     key, equals, text = pair.partition("=")
     if not equals or not key.strip():
         raise UserError(f"{kind} {pair!r}: must be key=value")
@@ -100,9 +79,6 @@ def split_pair(pair: str, kind: str = "setting") -> tuple[str, str]:
 
 def parse_pair(pair: str) -> tuple[str, Any]:
     """Splits `key=value` and reads the value as YAML.
-
-    Raises:
-        UserError: for a text that is no pair, or a value that is not valid YAML.
 
     Example:
         >>> parse_pair("expert_hidden_dims=[64, 32]")
@@ -116,23 +92,12 @@ def parse_pair(pair: str) -> tuple[str, Any]:
 
 
 def parse_pairs(pairs: Iterable[str]) -> dict[str, Any]:
-    """Reads several `key=value` texts; of one key given twice the last value wins.
-
-    Raises:
-        UserError: see `parse_pair`.
-
-    Example:
-        >>> parse_pairs(["top_k=2", "model=mmoe"])
-        {'top_k': 2, 'model': 'mmoe'}
-    """
+    """Reads several `key=value` texts; of one key given twice the last value wins."""
     return dict(map(parse_pair, pairs))
 
 
 def seconds_of(duration: str | float) -> float:
     """Reads a duration: a number of seconds, or a text with its unit.
-
-    Raises:
-        UserError: for another text.
 
     Example:
         >>> seconds_of("90s"), seconds_of("30m"), seconds_of("1.5h"), seconds_of(5)
