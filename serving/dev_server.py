@@ -29,7 +29,7 @@ from tensorflow_serving.apis import (
 
 from tfr_moe.errors import UserError
 
-from .client.channel import message_limits
+from .client.channel import MESSAGE_LIMITS
 from .model_store import ModelStore, RejectedError, reject_argument
 
 GRACE_SECONDS = 5.0
@@ -133,7 +133,7 @@ class DevServer:
         if not 0 <= port <= 65535:
             raise UserError(f"port must be 0 to 65535. Received: port={port}")
         # Without the last option two servers on one port would share its requests.
-        options = [*message_limits(), ("grpc.so_reuseport", 0)]
+        options = [*MESSAGE_LIMITS, ("grpc.so_reuseport", 0)]
         self._server = grpc.server(ThreadPoolExecutor(_THREADS, "rpc"), options=options)
         address = f"[{host}]" if ":" in host else host
         try:  # before models are loaded for minutes
@@ -192,9 +192,6 @@ def serve(
     """Runs a `DevServer` until SIGTERM or SIGINT, then finishes the requests that are running.
 
     Call it from the main thread, since it handles signals. Progress is printed to stderr.
-
-    Raises:
-        UserError: as `DevServer`.
     """
     write = functools.partial(print, file=sys.stderr, flush=True)
     server = DevServer(models, host, port, poll_seconds=poll_seconds, notify=write)

@@ -46,7 +46,7 @@ class LoadResult:
         seconds: from the first due time to the last answer.
         latencies: milliseconds of each answered request, in no order.
         errors: number of the others by status code.
-        lag: milliseconds by which the 99th percentile of them was sent late by this machine.
+        lag: milliseconds by which the 99th percentile was sent late by this machine.
     """
 
     seconds: float
@@ -74,16 +74,7 @@ class LoadResult:
 
 
 def arrivals(rate: float, seconds: float, seed: int) -> NDArray[np.float64]:
-    """The times at which requests are due, in seconds from the start: a Poisson process.
-
-    Raises:
-        UserError: if no request would be due.
-
-    Example:
-        >>> due = arrivals(rate=100.0, seconds=10.0, seed=1)
-        >>> bool(900 < len(due) < 1100 and due[-1] < 10.0)
-        True
-    """
+    """The times at which requests are due, in seconds from the start: a Poisson process."""
     if not (rate > 0 and seconds > 0):
         raise UserError(f"rate and seconds must be above 0, got {rate:g} and {seconds:g}")
     rng = np.random.default_rng(seed)
@@ -99,11 +90,7 @@ def arrivals(rate: float, seconds: float, seed: int) -> NDArray[np.float64]:
 def prepare(
     target: str, model: str, requests: Sequence[Request], tls: Tls | None = None
 ) -> list[bytes]:
-    """Sends the first requests one by one; returns all as serialized `PredictRequest`s.
-
-    Raises:
-        RequestError: if the target cannot answer.
-    """
+    """Sends the first requests one by one; returns all as serialized `PredictRequest`s."""
     with RankingClient(target, model, tls=tls) as client:
         encoder = RequestEncoder(client.schema)
         for request in requests[:_WARMUP]:
@@ -159,11 +146,7 @@ def send(
 
 
 def data_requests(data: str | Path, split: str, limit: int) -> list[Request]:
-    """Lists of a data set as requests, without their labels, in the order of the files.
-
-    Raises:
-        UserError: if there is no data set, no such split, or no list in it.
-    """
+    """Lists of a data set as requests, without their labels, in the order of the files."""
     from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 
     folder = DataFolder(data)
@@ -188,16 +171,7 @@ def run_load_test(
 ) -> dict[str, Any]:
     """Puts the signature `rank` of a model under load at one rate after the other.
 
-    Args:
-        target: `HOST:PORT`.
-        model: the model's name.
-        requests: sent one after the other, and again from the first.
-        rates: requests per second, one run each.
-        seconds: duration of each run.
-        timeout: seconds after which a request counts as an error; infinity for no deadline.
-        seed: of the times at which requests are due.
-        tls: encrypts the connection.
-        progress: called with the number of finished runs and of all.
+    `requests` are sent in turn. `progress` is called with the number of finished rates and of all.
 
     Returns:
         The arguments, the sizes of the lists, and `results`: the `LoadResult.summary` of each rate.
@@ -210,7 +184,7 @@ def run_load_test(
     due = {rate: arrivals(rate, seconds, seed) for rate in rates}
     messages = prepare(target, model, requests, tls)
     results = []
-    with open_channel(target, tls=tls, attempts=1) as channel:
+    with open_channel(target, tls, retries=False) as channel:
         for rate, times in due.items():
             results.append({"rate": rate, **send(channel, messages, times, limit).summary()})
             progress(len(results), len(due))

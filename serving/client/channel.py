@@ -14,7 +14,7 @@ from tfr_moe.errors import UserError
 MAX_MESSAGE_BYTES = 64 * 2**20
 """gRPC's default limit is 4 MB, which a list of a few thousand items exceeds."""
 
-MAX_ATTEMPTS = 5  # gRPC's maximum
+_MAX_ATTEMPTS = 5  # gRPC's maximum
 _KEEPALIVE = [
     # Pings only while requests are running: servers close connections that ping more often.
     ("grpc.keepalive_time_ms", 60_000),
@@ -29,9 +29,10 @@ _RECONNECT = [
 ]
 
 
-def message_limits(size: int = MAX_MESSAGE_BYTES) -> list[tuple[str, int]]:
-    """Channel options that allow messages of up to `size` bytes in both directions."""
-    return [("grpc.max_send_message_length", size), ("grpc.max_receive_message_length", size)]
+MESSAGE_LIMITS = [
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+]
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,7 @@ class Tls:
             raise UserError("TLS: certificate and key must be given together")
 
     def credentials(self) -> grpc.ChannelCredentials:
-        """The credentials for gRPC.
-
-        Raises:
-            UserError: naming a file that cannot be read.
-        """
+        """The credentials for gRPC; a UserError names a file that cannot be read."""
         return grpc.ssl_channel_credentials(
             root_certificates=_read(self.root),
             private_key=_read(self.key),
@@ -83,9 +80,6 @@ def _read(path: Path | None) -> bytes | None:
 def address_of(target: str) -> str:
     """The address that gRPC resolves: several, separated by commas, must be IPv4 addresses.
 
-    Raises:
-        UserError: if a part has no port.
-
     Example:
         >>> address_of("10.0.0.1:8500,10.0.0.2:8500")
         'ipv4:10.0.0.1:8500,10.0.0.2:8500'
@@ -99,20 +93,15 @@ def address_of(target: str) -> str:
     return parts[0] if len(parts) == 1 else f"ipv4:{','.join(parts)}"
 
 
-def service_config(attempts: int) -> str:
+def _service_config(retries: bool) -> str:
     """gRPC's round robin over all addresses of the target, and its retries with backoff.
 
     Only UNAVAILABLE is retried, the one status that means that nothing was done.
-
-    Raises:
-        UserError: if `attempts` is not 1 to 5.
     """
-    if not 1 <= attempts <= MAX_ATTEMPTS:
-        raise UserError(f"attempts must be 1 to {MAX_ATTEMPTS}. Received: attempts={attempts}")
     config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
-    if attempts > 1:
+    if retries:
         policy = {
-            "maxAttempts": attempts,
+            "maxAttempts": _MAX_ATTEMPTS,
             "initialBackoff": "0.1s",
             "maxBackoff": "1s",
             "backoffMultiplier": 2,
@@ -122,29 +111,19 @@ def service_config(attempts: int) -> str:
     return json.dumps(config)
 
 
-def open_channel(
-    target: str,
-    *,
-    tls: Tls | None = None,
-    attempts: int = MAX_ATTEMPTS,
-    max_message_bytes: int = MAX_MESSAGE_BYTES,
-) -> grpc.Channel:
-    """Opens a channel to `target`; HTTP proxies of the environment are not used.
+def open_channel(target: str, tls: Tls | None = None, retries: bool = True) -> grpc.Channel:
+    """Opens a channel to `target`, which may be a gRPC name such as `dns:///HOST:PORT`, too.
 
-    The target may be a gRPC name such as `dns:///HOST:PORT`, too. Arguments as `RankingClient`.
-
-    Raises:
-        UserError: for a target without a port, attempts out of range, or TLS files that cannot be
-            read.
+    HTTP proxies of the environment are not used.
     """
     options: list[tuple[str, Any]] = [
-        *message_limits(max_message_bytes),
+        *MESSAGE_LIMITS,
         *_KEEPALIVE,
         *_RECONNECT,
         ("grpc.enable_http_proxy", 0),
-        ("grpc.service_config", service_config(attempts)),
+        ("grpc.service_config", _service_config(retries)),
         # gRPC retries only what it has buffered, by default up to 256 kB.
-        ("grpc.per_rpc_retry_buffer_size", max_message_bytes),
+        ("grpc.per_rpc_retry_buffer_size", MAX_MESSAGE_BYTES),
     ]
     address = address_of(target)
     if tls is None:

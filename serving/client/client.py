@@ -11,7 +11,7 @@ import grpc
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
-from .channel import MAX_ATTEMPTS, MAX_MESSAGE_BYTES, Tls, open_channel
+from .channel import MAX_MESSAGE_BYTES, Tls, open_channel
 from .protos import (
     GetModelStatusRequest,
     GetModelStatusResponse,
@@ -29,15 +29,7 @@ Items = Sequence[Mapping[str, Any]]
 
 
 def seconds_or_none(timeout: Any) -> float | None:
-    """The timeout for gRPC: in seconds, or None for an infinite one.
-
-    Raises:
-        UserError: if it is not a number above 0.
-
-    Example:
-        >>> seconds_or_none(5), seconds_or_none(float("inf"))
-        (5.0, None)
-    """
+    """The timeout for gRPC: in seconds, or None for infinity; a UserError unless it is above 0."""
     is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
     if not is_number or not timeout > 0:
         raise UserError(
@@ -62,6 +54,9 @@ class _Deadline:
 class RankingClient:
     """Ranks items through a server. Threads may share it.
 
+    Requests are sent up to 5 times while the server is UNAVAILABLE, with growing pauses. Requests
+    and answers may have 64 MB.
+
     Args:
         target: `HOST:PORT`; the addresses of a name, or several IPv4 addresses with ports separated
             by commas, are used in turn.
@@ -74,9 +69,6 @@ class RankingClient:
         label: or the version that has this label on the server, such as `stable`.
         tls: encrypts the connection; None sends everything in clear text.
         metadata: sent with every request, such as a token.
-        attempts: maximum number of attempts while the server is UNAVAILABLE, with growing pauses.
-            Other errors are not retried.
-        max_message_bytes: the largest request and answer.
         recorder: called with each list's request and answer, such as a `RequestRecorder`.
 
     Raises:
@@ -101,8 +93,6 @@ class RankingClient:
         label: str | None = None,
         tls: Tls | None = None,
         metadata: Mapping[str, str] | None = None,
-        attempts: int = MAX_ATTEMPTS,
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
         recorder: Callable[[Any, Any], None] | None = None,
     ):
         if version is not None and label is not None:
@@ -115,12 +105,9 @@ class RankingClient:
         self._version = version
         self._label = label
         self._metadata = tuple((metadata or {}).items())
-        self._max_message_bytes = max_message_bytes
         self._recorder = recorder
         self._encoder = None if schema is None else RequestEncoder(schema)
-        self._channel = open_channel(
-            target, tls=tls, attempts=attempts, max_message_bytes=max_message_bytes
-        )
+        self._channel = open_channel(target, tls)
         self._predict = self._channel.unary_unary(
             PREDICT, PredictRequest.SerializeToString, PredictResponse.FromString
         )
@@ -148,8 +135,7 @@ class RankingClient:
             timeout: seconds for this request instead of the client's.
 
         Raises:
-            UserError: for a request that does not fit the schema or exceeds `max_message_bytes`;
-                nothing is sent.
+            UserError: for a request that does not fit the schema or is too large; nothing is sent.
             RequestError: if the server cannot be reached, does not have the model, or rejects the
                 request.
         """
@@ -196,10 +182,10 @@ class RankingClient:
         deadline = _Deadline(self._timeout if timeout is None else seconds_or_none(timeout))
         serialized = self._request_encoder(deadline).encode(context, items)
         request = self._request(signature, serialized)
-        if (size := request.ByteSize()) > self._max_message_bytes:
+        if (size := request.ByteSize()) > MAX_MESSAGE_BYTES:
             raise UserError(
-                f"the request for a list of {len(items)} items takes {size:,} bytes; "
-                f"max_message_bytes allows {self._max_message_bytes:,}"
+                f"the request for a list of {len(items)} items takes {size:,} bytes; allowed are "
+                f"{MAX_MESSAGE_BYTES:,}"
             )
         answer = self._call(self._predict, request, deadline)
         if self._recorder is not None:

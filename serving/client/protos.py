@@ -56,11 +56,7 @@ STATES = {
 
 
 def fill_tensor(proto: Any, array: np.ndarray) -> None:
-    """Writes an array into a `TensorProto`, value by value as TensorFlow Serving does.
-
-    Raises:
-        TypeError: for types other than float32, int32 and strings (as objects).
-    """
+    """Writes an array of float32, int32 or strings into a `TensorProto`, value by value."""
     for number, (field, dtype) in TENSOR_TYPES.items():
         if array.dtype == dtype:
             proto.dtype = number

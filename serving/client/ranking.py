@@ -84,11 +84,7 @@ class VersionStatus(NamedTuple):
 
 
 def to_array(proto: Any) -> np.ndarray:
-    """Reads a `TensorProto` of float32, int32 or strings, in either form that servers send.
-
-    Raises:
-        TypeError: for another type.
-    """
+    """Reads a `TensorProto` of float32, int32 or strings, in either form that servers send."""
     if proto.dtype not in TENSOR_TYPES:
         raise TypeError(f"tensors of type {proto.dtype} are not supported")
     field, dtype = TENSOR_TYPES[proto.dtype]
@@ -103,11 +99,7 @@ def to_array(proto: Any) -> np.ndarray:
 
 
 def outputs_of(answer: Any, *needed: str) -> dict[str, np.ndarray]:
-    """The outputs of a `PredictResponse` by name.
-
-    Raises:
-        RequestError: naming a needed output that is missing.
-    """
+    """The outputs of a `PredictResponse` by name; a RequestError if a needed one is missing."""
     outputs = {name: to_array(proto) for name, proto in answer.outputs.items()}
     for name in needed:
         if name not in outputs:
@@ -121,11 +113,7 @@ def outputs_of(answer: Any, *needed: str) -> dict[str, np.ndarray]:
 
 
 def ranking_of(model: str, answer: Any) -> Ranking:
-    """The answer of the signature `rank` for one list, without padding.
-
-    Raises:
-        RequestError: if it is not such an answer.
-    """
+    """The answer of the signature `rank` for one list, without padding."""
     outputs = {name: array[0] for name, array in outputs_of(answer, *_RANKING).items()}
     version, valid = answer.model_spec.version.value, int(outputs["valid"])
     order, scores = outputs["order"][:valid].tolist(), outputs["scores"][:valid].tolist()

@@ -26,7 +26,6 @@ class RequestRecorder:
     Args:
         path: the file; its folder exists.
         share: probability that a request is recorded.
-        seed: of the choice; None is another one each time.
 
     Raises:
         UserError: if the share is not in (0, 1], or google-crc32c is missing.
@@ -40,21 +39,17 @@ class RequestRecorder:
         22
     """
 
-    def __init__(self, path: str | Path, share: float = 1.0, seed: int | None = None):
+    def __init__(self, path: str | Path, share: float = 1.0):
         if not 0 < share <= 1:
             raise UserError(f"share must be above 0 and at most 1. Received: share={share}")
         check_checksums()
         self._path, self._share = Path(path), share
-        self._random, self._lock = random.Random(seed), threading.Lock()
+        self._lock = threading.Lock()
 
     def __call__(self, request: PredictRequest, response: PredictResponse) -> None:
-        """Records a `PredictRequest` and its `PredictResponse`, or not.
-
-        Raises:
-            UserError: if the file cannot be written.
-        """
+        """Records a `PredictRequest` and its `PredictResponse`, or not."""
         with self._lock:
-            if self._random.random() >= self._share:
+            if random.random() >= self._share:
                 return
             parts = [(_REQUEST, request), (_RESPONSE, response)]
             log = b"".join(_field(tag, part.SerializeToString()) for tag, part in parts)

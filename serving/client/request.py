@@ -53,15 +53,9 @@ class RequestEncoder:
         self._example = {f.name: None for f in schema.select("example")}
 
     def encode(self, context: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> bytes:
-        """Serializes a request.
+        """Serializes a request; the schema's `list_id` may be part of the context.
 
-        Args:
-            context: values of the context features; the schema's `list_id` may be among them.
-            items: for each item the values of the example features.
-
-        Raises:
-            UserError: naming the item and the feature that is unknown, missing or of the wrong
-                type.
+        Raises a UserError that names the item and the feature that is unknown, missing or wrong.
         """
         _check_types(context, items)
         self._check_names("context", context, {self._list_id: None, **self._context})
@@ -115,12 +109,7 @@ def predict_request(model: str, signature: str, lists: Sequence[bytes]) -> Any:
 def load_request(path: str | Path, schema: FeatureSchema | None = None) -> Request:
     """Reads a request from a JSON file: `{"context": {...}, "items": [{...}, ...]}`.
 
-    Args:
-        path: the file.
-        schema: checks the values where it is given.
-
-    Raises:
-        UserError: naming the file and what is wrong with it.
+    A schema checks its values too. Raises a UserError that names the file and what is wrong.
     """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))

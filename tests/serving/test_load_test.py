@@ -109,7 +109,7 @@ def test_errors_are_counted_by_their_code(server: DevServer):
     relay = Relay(server.target)
     with relaying(relay) as address:
         messages = prepare(address, "plain", REQUESTS)
-        with open_channel(address, attempts=1) as channel:
+        with open_channel(address, retries=False) as channel:
             relay.failures = [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE]
             result = send(channel, messages, np.arange(5) * 0.01)
             relay.failures = [grpc.StatusCode.UNAVAILABLE] * 2

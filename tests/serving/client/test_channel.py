@@ -18,7 +18,7 @@ from tests.serving.conftest import CONTEXT, shop_items
 from tests.serving.models import SHOP
 from tfr_moe.errors import UserError
 from tfr_moe.serving.client import RankingClient, RequestError, Tls
-from tfr_moe.serving.client.channel import address_of, service_config
+from tfr_moe.serving.client.channel import address_of
 from tfr_moe.serving.dev_server import DevServer
 
 SECONDS = 20.0
@@ -75,19 +75,12 @@ def test_large_requests_are_retried_too(relay: Relay):
         assert len(client.rank(CONTEXT, items).items) == 400
 
 
-@pytest.mark.parametrize(
-    ("attempts", "code"),
-    [
-        (1, grpc.StatusCode.UNAVAILABLE),
-        (5, grpc.StatusCode.RESOURCE_EXHAUSTED),
-        (5, grpc.StatusCode.INTERNAL),
-    ],
-)
-def test_nothing_else_is_retried(relay: Relay, attempts: int, code: grpc.StatusCode):
+@pytest.mark.parametrize("code", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.INTERNAL])
+def test_nothing_else_is_retried(relay: Relay, code: grpc.StatusCode):
     relay.failures = [code, code]
     with (
         relaying(relay) as target,
-        RankingClient(target, "plain", SHOP, timeout=SECONDS, attempts=attempts) as client,
+        RankingClient(target, "plain", SHOP, timeout=SECONDS) as client,
         pytest.raises(RequestError) as caught,
     ):
         client.rank(CONTEXT, shop_items(2))
@@ -171,7 +164,7 @@ def test_mutual_tls_requires_a_certificate(relay: Relay, certificate: Tls):
             assert len(client.rank(CONTEXT, shop_items(2)).items) == 2
         unproven = Tls(certificate.root, server_name="ranking.test")
         with (
-            RankingClient(target, "plain", SHOP, tls=unproven, attempts=1) as client,
+            RankingClient(target, "plain", SHOP, tls=unproven) as client,
             pytest.raises(RequestError) as caught,
         ):
             client.rank(CONTEXT, shop_items(2))
@@ -190,7 +183,7 @@ def test_a_server_is_healthy_if_a_version_is_available(server: DevServer):
         assert client.health()
     with RankingClient(server.target, "nope", SHOP) as client:
         assert not client.health()
-    with RankingClient("127.0.0.1:9", "plain", SHOP, attempts=1) as client:
+    with RankingClient("127.0.0.1:9", "plain", SHOP) as client:
         assert not client.health()
 
 
@@ -211,12 +204,6 @@ def test_targets_that_grpc_resolves(target: str, address: str):
 def test_targets_without_a_port_are_rejected(target: str):
     with pytest.raises(UserError, match="must be HOST:PORT"):
         address_of(target)
-
-
-@pytest.mark.parametrize("attempts", [0, 6])
-def test_attempts_are_one_to_five(attempts: int):
-    with pytest.raises(UserError, match=f"1 to 5. Received: attempts={attempts}"):
-        service_config(attempts)
 
 
 def test_asyncio_uses_the_client_in_threads(server: DevServer):

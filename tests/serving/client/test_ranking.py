@@ -93,12 +93,11 @@ def test_version_and_label_exclude_each_other():
         RankingClient("127.0.0.1:9", "shop", SHOP, version=1, label="stable")
 
 
-def test_a_list_beyond_the_limit_is_rejected_with_size_and_limit():
+def test_a_list_beyond_the_limit_is_rejected_with_size_and_limit(monkeypatch):
+    monkeypatch.setattr("tfr_moe.serving.client.client.MAX_MESSAGE_BYTES", 500)
     with (
-        RankingClient("127.0.0.1:9", "shop", SHOP, max_message_bytes=500) as client,
-        pytest.raises(
-            UserError, match=r"list of 8 items takes [\d,]+ bytes; max_message_bytes allows 500$"
-        ),
+        RankingClient("127.0.0.1:9", "shop", SHOP) as client,
+        pytest.raises(UserError, match=r"list of 8 items takes [\d,]+ bytes; allowed are 500$"),
     ):
         client.rank(CONTEXT, ITEMS)
 

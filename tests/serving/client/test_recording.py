@@ -1,5 +1,6 @@
 """Requests recorded by the client are those of a request log of TensorFlow Serving."""
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +31,9 @@ def test_the_client_records_what_it_sends_and_gets(server: DevServer, tmp_path: 
 
 
 def test_a_share_is_recorded(tmp_path: Path):
+    random.seed(1)
     path = tmp_path / "requests"
-    recorder = RequestRecorder(path, share=0.25, seed=1)
+    recorder = RequestRecorder(path, share=0.25)
     for _ in range(400):
         recorder(PredictRequest(), PredictResponse())
     # 100 are expected; five standard deviations are 43.
