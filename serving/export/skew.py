@@ -20,19 +20,12 @@ from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import decode_list, list_id_of
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import scorer_of
-from tfr_moe.schema import (
-    SCHEMA_FILE,
-    SPLITS,
-    FeatureSchema,
-    query_categories,
-    shard_files,
-    vocabulary_file,
-)
+from tfr_moe.schema import SPLITS, FeatureSchema, query_categories, shard_files
 from tfr_moe.training import LoadedRun
 
 from ..client.ranking import outputs_of
 from ..model_store import ServedModel
-from ..versions import EXTRA, read_log
+from ..versions import read_log
 from .parsing import RequestParser
 from .signatures import DEFAULT, INPUT, PREDICT, RANK, SCORES
 from .verify import Arrays, fitting_schema, in_request_order, reference_batches
@@ -54,15 +47,7 @@ def _lists_of(request: Any) -> list[bytes]:
 def recorded_batches(requests: str | Path, data: DataFolder) -> Iterator[Arrays]:
     """Parses recorded lists by the schema of a data set, with the categories that it gives them.
 
-    Args:
-        requests: TFRecord file of `PredictionLog`s.
-        data: the data set.
-
-    Yields:
-        Features [B, n] and [B, L, n] and the mask [B, L] of up to 256 lists.
-
-    Raises:
-        UserError: for a file that cannot be read, or has lists of another schema.
+    `requests` is a TFRecord file of `PredictionLog`s. Yields features and mask of up to 256 lists.
     """
     parser = RequestParser(data.schema, query_categories(data.path, data.schema))
     lists = (one for log in read_log(Path(requests)) for one in _lists_of(log.request))
@@ -76,15 +61,13 @@ class SkewRow(NamedTuple):
     """What was compared.
 
     Attributes:
-        name: `scores`, `schema`, or a feature.
-        what: `scores`, `schema`, `vocabulary` or `values`.
-        compared: number of lists, features or entries.
+        name: `scores` or a feature.
+        compared: number of lists.
         different: how many of them differ.
         example: the first difference.
     """
 
     name: str
-    what: str
     compared: int
     different: int
     example: str = ""
@@ -114,22 +97,18 @@ def measure_skew(
         data: data set with the logged lists of the requests; None compares no values.
 
     Returns:
-        A row for the scores, the schema, each vocabulary, and with data each feature.
+        A row for the scores, and with data for each feature.
 
     Raises:
         UserError: for files that cannot be read, a log without requests for lists, or requests of
             another schema.
     """
-    version, run = Path(version), Path(run)
+    version = Path(version)
     loaded, served = open_run(run), ServedModel(version.parent.name, version)
     lists = list(_answered(read_log(Path(requests)), served))
     if not lists:
         raise UserError(f"requests {requests}: has no lists for {PREDICT} or {RANK}")
-    rows = [
-        _score_row(lists, loaded),
-        _schema_row(FeatureSchema.load(version / EXTRA / SCHEMA_FILE), loaded.schema),
-        *_vocabulary_rows(version, run, loaded.schema),
-    ]
+    rows = [_score_row(lists, loaded)]
     if data is not None:
         rows += _value_rows(lists, loaded.schema, DataFolder(data))
     return rows
@@ -163,30 +142,7 @@ def _score_row(lists: Sequence[_List], run: LoadedRun | BaselineRun) -> SkewRow:
                 if gap > largest:
                     largest = gap
                     example = f"request {number}: off by {gap:.4g}, the largest difference"
-    return SkewRow("scores", "scores", len(lists), different, example)
-
-
-def _schema_row(served: FeatureSchema, trained: FeatureSchema) -> SkewRow:
-    before = {feature.name: feature for feature in trained.features}
-    now = {feature.name: feature for feature in served.features}
-    names = [name for name in before | now if before.get(name) != now.get(name)]
-    return SkewRow("schema", "schema", len(before | now), len(names), ", ".join(names))
-
-
-def _vocabulary_rows(version: Path, run: Path, schema: FeatureSchema) -> Iterator[SkewRow]:
-    """Compares the vocabularies inside of the export with those of the run, entry by entry."""
-    for feature in schema.features:
-        path = version / "assets" / Path(vocabulary_file(feature.name)).name
-        if feature.has_vocabulary and path.is_file():
-            served, trained = (
-                one.read_text(encoding="utf-8").splitlines()
-                for one in (path, run / vocabulary_file(feature.name))
-            )
-            size = max(len(served), len(trained))
-            padded = [words + [""] * (size - len(words)) for words in (served, trained)]
-            pairs = list(zip(*padded, strict=True))
-            wrong = [f"entry {n}: {a!r}, run {b!r}" for n, (a, b) in enumerate(pairs, 1) if a != b]
-            yield SkewRow(feature.name, "vocabulary", size, len(wrong), *wrong[:1])
+    return SkewRow("scores", len(lists), different, example)
 
 
 def _value_rows(
@@ -209,7 +165,7 @@ def _value_rows(
             )
             if odd := unmatched(sent, stored):
                 wrong.append(f"list {list_id}: data {_text(odd[0])}, request {_short(sent)}")
-        yield SkewRow(feature.name, "values", len(pairs), len(wrong), *wrong[:1])
+        yield SkewRow(feature.name, len(pairs), len(wrong), *wrong[:1])
 
 
 def _short(values: Sequence[Any]) -> str:
@@ -236,12 +192,7 @@ def _logged(data: DataFolder, ids: set[str], schema: FeatureSchema) -> dict[str,
 
 
 def unmatched(request: Sequence[Any], data: Sequence[Any]) -> list[Any]:
-    """The values of the data that the request does not have, each counted as often as it occurs.
-
-    Example:
-        >>> unmatched([3.0, 1.0, 1.0], [1.0, 3.0]), unmatched(["a", "b"], ["a", "a"])
-        ([], ['a'])
-    """
+    """The values of the data that the request does not have, each counted as often as it occurs."""
     left, missing = list(request), []
     for value in data:
         equal = next((n for n, one in enumerate(left) if _equal(one, value)), None)

@@ -25,8 +25,8 @@ def check(
     """Verify the files of a data set, run or export.
 
     Every file is compared with the SHA-256 that was recorded when it was made; in a data set by
-    days, the files of all days. With --requests, scores, vocabularies and features of recorded
-    requests are compared with the run and its data instead; exits with 3 if they differ.
+    days, the files of all days. With --requests, scores and features of recorded requests are
+    compared with the run and its data instead; exits with 3 if they differ.
 
     Example: tfr-moe check models/shop/7 --requests requests.log --run runs/tuesday
     """
@@ -85,8 +85,7 @@ def _check_requests(version: Path, requests: Path, run: Path, data: Path | None)
     rows = measure_skew(version, requests, run, data)
     for row in sorted(rows, key=lambda row: row.different > 0):
         counts = f"{row.different:,} of {row.compared:,} differ"
-        name = row.what if row.name == row.what else f"{row.what} of {row.name}"
-        print(f"{name}: {counts}{f'; {row.example}' if row.example else ''}")
+        print(f"{row.name}: {counts}{f'; {row.example}' if row.example else ''}")
     if any(row.different for row in rows):
         raise typer.Exit(EXIT_REJECTED)
 
