@@ -238,11 +238,3 @@ def test_what_can_not_work_is_rejected_in_one_line_and_leaves_nothing(run, tmp_p
         assert "\n" not in str(caught.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     assert (tmp_path / "there.csv").read_text() == "old"
-
-
-def test_a_schema_that_is_not_the_models_is_rejected_by_feature(run, tmp_path):
-    described = json.loads((run / "schema.json").read_text())
-    described["features"][-1]["name"] = "clicks"
-    (tmp_path / "schema.json").write_text(json.dumps(described))
-    with pytest.raises(UserError, match="feature 'sales' of the model is missing"):
-        predict(run, None, "x", tmp_path / "s.csv", tmp_path / "schema.json", item_id="brand")

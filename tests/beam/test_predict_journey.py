@@ -51,7 +51,7 @@ def test_scores_of_the_complete_journey_are_those_of_evaluate(real_data, reposit
     }
     assert len(expected) == manifest["splits"]["test"]["lists"] > 100
 
-    predict(run, None, str(table), tmp_path / "table.csv", schema)
+    predict(run, None, str(table), tmp_path / "table.csv")
     items = defaultdict(list)
     with open(table, newline="") as file:
         for row in csv.DictReader(file):

@@ -166,11 +166,7 @@ class BuildCommand(typer.core.TyperCommand):
 
 
 def source_help(name: str | None) -> list[str]:
-    """Returns purpose and options of a source; without a name, one line for each source.
-
-    Raises:
-        UserError: for an unknown source.
-    """
+    """Returns purpose and options of a source; without a name, one line for each source."""
     from tfr_moe.beam.sources import get_source, sources
 
     if name is None:

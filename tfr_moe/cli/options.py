@@ -52,14 +52,9 @@ def note(line: str) -> None:
 
 
 def reject_with(option: str, others: Mapping[str, Any]) -> None:
-    """Rejects options that cannot be combined with another one.
+    """Rejects options that cannot be combined with the one that is in use.
 
-    Args:
-        option: the option that is in use.
-        others: value of each option that it excludes; None, False and [] mean that it is absent.
-
-    Raises:
-        UserError: naming the first option of `others` that is in use.
+    `others` has the value of each; None, False and [] mean that it is absent.
     """
     for other, value in others.items():
         if not (value is None or value is False or value == []):

@@ -66,33 +66,6 @@ def _exported_model(model: Path) -> _Model:
     return _Model(folder.resolve(), folder / EXTRA / SCHEMA_FILE, tuple(tasks))
 
 
-def _schema_for(stored: Path, given: Path | None) -> FeatureSchema:
-    """The schema of the rows: `given` if it agrees with the stored one of the model, or that."""
-    of_model = FeatureSchema.load(stored) if stored.is_file() else None
-    if given is None:
-        if of_model is None:
-            raise UserError(f"model: has no {stored}; give a schema with --schema")
-        return of_model
-    schema = FeatureSchema.load(given)
-    if of_model is not None:
-        _check_same(given, schema, of_model)
-    return schema
-
-
-def _check_same(given: Path, schema: FeatureSchema, of_model: FeatureSchema) -> None:
-    expected = {feature.name: feature for feature in of_model.features}
-    features = {feature.name: feature for feature in schema.features}
-    for name in dict.fromkeys([*expected, *features]):
-        if expected.get(name) != features.get(name):
-            what = "differs from the model's" if name in features else "of the model is missing"
-            raise UserError(f"--schema {given}: feature {name!r} {what}")
-    if list(expected) != list(features):
-        raise UserError(f"--schema {given}: the order of the features differs from the model's")
-    for name in ("packed", "hierarchy"):
-        if getattr(schema, name) != getattr(of_model, name):
-            raise UserError(f"--schema {given}: {name} differs from the model's")
-
-
 def _item_id_of(schema: FeatureSchema, given: str | None) -> str:
     """The column with the item's ID: the given one, or the feature with a usual name."""
     if given is not None:
@@ -110,7 +83,6 @@ def predict(
     model: Path | None,
     input_pattern: str,
     out: Path,
-    schema: Path | None = None,
     item_id: str | None = None,
     vectors: str | None = None,
     progress: ProgressCallback | None = None,
@@ -118,14 +90,8 @@ def predict(
 ) -> dict[str, Any]:
     """Scores all lists of the input and writes them to `out`, by a run or an exported model.
 
-    `schema` and `item_id` are by default the model's and a feature with a usual name; `options` are
-    others of `PredictOptions`.
-
-    Returns:
-        Numbers of rows `read`, `written`, `rejected`, `cut`, and of `lists`; `rejects` by reason.
-
-    Raises:
-        UserError: for invalid input, in one line.
+    `item_id` is by default a feature with a usual name; `options` are others of `PredictOptions`.
+    Returns what `tfr_moe.beam.predict` returns.
     """
     from tfr_moe.beam import PredictOptions
     from tfr_moe.beam import predict as run_predict
@@ -139,13 +105,13 @@ def predict(
     else:
         assert model is not None
         scorer = _exported_model(model)
-    described = _schema_for(scorer.schema, schema)
+    schema = FeatureSchema.load(scorer.schema)
     complete = PredictOptions(
         model=scorer.model,
         input=input_pattern,
-        schema=described,
+        schema=schema,
         out=out,
-        item_id=_item_id_of(described, item_id),
+        item_id=_item_id_of(schema, item_id),
         vectors=vectors,
         tasks=scorer.tasks,
         **options,

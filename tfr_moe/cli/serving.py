@@ -261,7 +261,6 @@ def predict(
     out: Annotated[Path, flag("output file: .csv, .jsonl, either .gz, or .parquet")],
     run: Annotated[Path | None, flag("a finished run")] = None,
     model: Annotated[Path | None, flag("an exported model: MODELS/NAME")] = None,
-    schema: Annotated[Path | None, flag("schema of the rows; default: the model's")] = None,
     item_id: Annotated[
         str | None, flag("column with the item ID; default: item_id, product_id, ...")
     ] = None,
@@ -296,7 +295,6 @@ def predict(
             model,
             input_pattern,
             out,
-            schema,
             item_id,
             vectors,
             progress,
