@@ -48,15 +48,9 @@ def reject_argument(message: str) -> NoReturn:
 
 
 class ServedModel:
-    """One version of a model in memory.
+    """One version of a model in memory, of `MODELS/NAME/<version>`.
 
-    Args:
-        name: the model's name.
-        folder: `MODELS/NAME/<version>`.
-
-    Raises:
-        tf.errors.OpError, OSError, ValueError, UserError, RejectedError: if the version cannot be
-            loaded or fails on its own warm-up requests.
+    Raises an error of any kind if it cannot be loaded or fails on its own warm-up requests.
     """
 
     def __init__(self, name: str, folder: Path):
@@ -70,12 +64,7 @@ class ServedModel:
             self.predict(request)
 
     def predict(self, request: Any) -> Any:
-        """Answers a `PredictRequest` for this version with a `PredictResponse`.
-
-        Raises:
-            RejectedError: for an unknown signature, and for inputs that the signature does not
-                take.
-        """
+        """Answers a `PredictRequest` for this version with a `PredictResponse`."""
         signature = request.model_spec.signature_name or "serving_default"
         if signature not in self.signatures:
             raise RejectedError(
@@ -98,11 +87,7 @@ class ServedModel:
         model_spec.signature_name = signature
 
     def run(self, signature: str, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Runs a signature on its inputs by name.
-
-        Raises:
-            RejectedError: for inputs that the model cannot read.
-        """
+        """Runs a signature on its inputs by name; a RejectedError if it cannot read them."""
         try:
             return self._loaded.signatures[signature](**inputs)
         except tf.errors.OpError as error:
@@ -171,14 +156,10 @@ class VersionState(NamedTuple):
 
 
 class ModelStore:
-    """The models below a folder, all their versions. Threads may share it.
+    """The models below `root` (NAME/<version>/), all their versions. Threads may share it.
 
-    Args:
-        root: the folder with NAME/<version>/ below it.
-        notify: receives a line for each version that is loaded, fails to load or is unloaded.
-
-    Raises:
-        UserError: if no model can be loaded.
+    `notify` receives a line for each version that is loaded, fails to load or is unloaded. Raises a
+    UserError if no version can be loaded.
     """
 
     def __init__(self, root: Path, notify: Callable[[str], None] = log.info):
@@ -234,12 +215,7 @@ class ModelStore:
         return max((v for n, v in self._loaded if n == name), default=-1)
 
     def get(self, spec: Any) -> ServedModel:
-        """The version that a `ModelSpec` requests, by default the newest.
-
-        Raises:
-            RejectedError: INVALID_ARGUMENT for a spec without a name, NOT_FOUND for a model or
-                version that is not loaded.
-        """
+        """The version that a `ModelSpec` requests, by default the newest; else a RejectedError."""
         if not spec.name:
             reject_argument("ModelSpec has no name specified.")
         loaded = self._loaded
@@ -254,11 +230,7 @@ class ModelStore:
         return loaded[spec.name, version]
 
     def states(self, spec: Any) -> dict[int, VersionState]:
-        """The states of a model's versions, newest first, or of the one that the spec requests.
-
-        Raises:
-            RejectedError: NOT_FOUND if there is none.
-        """
+        """The states of a model's versions, newest first, or of the one that the spec requests."""
         known = {v: state for (n, v), state in self._states.copy().items() if n == spec.name}
         if spec.HasField("version"):
             known = {v: state for v, state in known.items() if v == spec.version.value}

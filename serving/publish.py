@@ -262,10 +262,9 @@ def golden_check(candidate: ServedModel, folder: Path, live: Path | None) -> Che
 def evaluate_served(
     model: ServedModel, data: DataFolder, split: str, labels: Sequence[str], metric: str
 ) -> PerListResult:
-    """Evaluates the scores of an export on a split, by the evaluator of `tfr-moe evaluate`.
+    """Evaluates an export on a split, as `tfr-moe evaluate` does: `<label>_<metric>` of each label.
 
-    The signature `predict` gets the serialized lists. The result has `<label>_<metric>` of each
-    label.
+    The signature `predict` gets the serialized lists.
     """
     builder = dataset_builder(data, _BATCH_SIZE, tasks=tuple(labels))
     parsed = builder.build_evaluation_dataset(split)

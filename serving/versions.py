@@ -40,11 +40,7 @@ def _log_too_large(path: Path) -> None:
 
 
 def models_of(root: Path) -> dict[str, list[int]]:
-    """The models below `root` that have a version, by name.
-
-    Raises:
-        UserError: if `root` is not a folder, is the folder of a single model, or has no model.
-    """
+    """The versions of the models below `root`, by name; a UserError if there are none."""
     if not root.is_dir():
         raise UserError(f"models folder {root}: does not exist")
     if versions_of(root):
@@ -59,11 +55,7 @@ def models_of(root: Path) -> dict[str, list[int]]:
 
 
 def load_meta_graph(path: Path) -> Any:
-    """The `MetaGraphDef` of the SavedModel in the folder `path`.
-
-    Raises:
-        UserError: if the file is missing or no SavedModel.
-    """
+    """The `MetaGraphDef` of the SavedModel in the folder `path`."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     saved = saved_model_pb2.SavedModel()
@@ -79,10 +71,9 @@ def signatures_of(meta_graph: Any) -> dict[str, Any]:
 
 
 def read_log(path: Path, name: str = "request log") -> Iterator[Any]:
-    """The `PredictLog`s of a file, each a request and perhaps its response; `name` is for errors.
+    """The `PredictLog`s of a file, each a request and perhaps its response.
 
-    Raises:
-        UserError: if the file cannot be read.
+    `name` is what errors call the file.
     """
     from tensorflow_serving.apis import prediction_log_pb2
 
@@ -96,9 +87,5 @@ def read_log(path: Path, name: str = "request log") -> Iterator[Any]:
 
 
 def read_warmup(path: Path) -> list[Any]:
-    """The `PredictRequest`s of a warm-up file, which is a request log.
-
-    Raises:
-        UserError: if the file cannot be read.
-    """
+    """The `PredictRequest`s of a warm-up file, which is a request log."""
     return [log.request for log in read_log(path, "warm-up file")]

@@ -40,14 +40,11 @@ _ROUNDING = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 
 
 def write_warmup(path: Path, name: str, signatures: Sequence[str], lists: Iterable[bytes]) -> int:
-    """Writes one record for each list and signature, at most `MAX_RECORDS` in all.
+    """Writes one record for each list and signature, at most `MAX_RECORDS`; returns their number.
 
     TensorFlow Serving runs these requests before it makes a version available. Without them the
     first callers wait for what TensorFlow does at first use, and a broken version replaces the one
     that serves.
-
-    Returns:
-        The number of records. Lists beyond the limit are left out.
     """
     from tensorflow_serving.apis import prediction_log_pb2
 
@@ -225,14 +222,9 @@ def export_model(
 
 
 def free_version(out: Path, version: int | None = None) -> int:
-    """The number of a new version: `version`, or one more than the newest.
+    """The number of a new version in `MODELS/NAME`: `version`, or one more than the newest.
 
-    Args:
-        out: the model's folder, `MODELS/NAME`; it need not exist.
-        version: a number above 0, or None.
-
-    Raises:
-        UserError: if the version exists or is out of range, or the folder is no model's.
+    Raises a UserError if it exists or is out of range, or the folder is no model's.
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"export {out}: is a file, must be a folder")
@@ -272,12 +264,9 @@ def save_lists_model(
 ) -> None:
     """Writes a SavedModel with one signature into an existing folder, for `predict`.
 
-    Its default signature takes serialized `ExampleListWithContext` [B] and returns what the model
-    returns, [B, L] or [B, L, d], L the length of the longest list of the batch; `output` names a
-    single one that is no `scores`. The schema is written beside it.
-
-    Raises:
-        UserError: if the graph has operations that cannot serve.
+    It takes serialized `ExampleListWithContext`s [B] and returns what the model returns, [B, L] or
+    [B, L, d], L the length of the longest list of the batch; `output` names a single one that is no
+    `scores`. The schema is written beside it.
     """
     parser = RequestParser(schema, categories)
     signature = lists_function(model, parser, output).get_concrete_function()

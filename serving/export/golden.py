@@ -39,10 +39,9 @@ def write_golden(
     lists: Sequence[bytes],
     rank: Callable[..., Tensors],
 ) -> None:
-    """Writes the golden pair of the list of median length to a new folder.
+    """Writes the golden pair of the list of median length, without its ID and labels.
 
-    `rank` is that signature of the model. The request is without the list's ID, labels and other
-    fields of data.
+    `rank` is that signature of the model.
     """
     context, items = decode_list(schema, sorted(lists, key=len)[len(lists) // 2])
     serialized = RequestEncoder(schema).encode(context, items)

@@ -71,19 +71,10 @@ class RequestParser:
         return spec
 
     def lists(self, serialized: tf.Tensor) -> Features:
-        """Parses serialized `ExampleListWithContext`s.
+        """Parses serialized lists [B] to features [B, m] and [B, L, m], and the mask [B, L].
 
-        Args:
-            serialized: strings [B].
-
-        Returns:
-            Context features [B, m], example features [B, L, m] with L the longest list of the
-            batch, and the mask, bool [B, L].
-
-        Raises:
-            tf.errors.DataLossError: for bytes that are not an `ExampleListWithContext`.
-            tf.errors.InvalidArgumentError: for missing required features, by name, and for values
-                of the wrong type or number.
+        Raises a DataLossError for bytes that are no list, and an InvalidArgumentError for missing
+        required features, by name, and for values of the wrong type or number.
         """
         features = tfr.data.parse_from_example_list(
             # TensorFlow's proto decoder rejects an empty batch; the empty string is a message.
@@ -167,29 +158,10 @@ class ListCategories:
 
     That is the category of the query in a table, where the schema has `from: clicked_in_training`
     and the table has the query; else the most frequent one of the items, of equally frequent ones
-    the first.
-
-    Args:
-        schema: without `from` in its hierarchy nothing is done.
-        table: query -> parent and child.
+    the first. Without `from` in the hierarchy nothing is done.
 
     Attributes:
         resources: lookup tables, which a SavedModel must track.
-
-    Example:
-        >>> category = {"scope": "example", "kind": "categorical"}
-        >>> schema = FeatureSchema(
-        ...     list_id="query",
-        ...     labels=["click"],
-        ...     hierarchy={"child": "item.sub", "parent": "item.top", "from": "majority"},
-        ...     features=[{"name": "top", **category}, {"name": "sub", **category}],
-        ... )
-        >>> ids = {name: tf.constant([[[name + "1"], [name + "2"], [name + "2"]]])
-        ...        for name in ("top", "sub")}
-        >>> empty = {"list_top": tf.constant([[""]]), "list_sub": tf.constant([[""]])}
-        >>> features = {MASK: tf.constant([[True] * 3]), **ids, **empty}
-        >>> ListCategories(schema)(features)["list_sub"].numpy().tolist()
-        [[b'sub2']]
     """
 
     def __init__(self, schema: FeatureSchema, table: QueryCategories | None = None):

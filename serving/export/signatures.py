@@ -68,13 +68,12 @@ def build(
     """Wraps a Keras ranking model in the serving signatures.
 
     Args:
-        model: maps the features of `schema` (raw values) and the mask to logits [B, L], or to a
-            dict with `scores`, which items are ranked by, and `scores_<task>`.
+        model: maps raw features and the mask to logits [B, L], or to a dict with `scores`, which
+            items are ranked by, and `scores_<task>`.
         schema: describes the requests.
-        explanation: a model with the same inputs and the model's scores (a single one as `logits`),
-            `expert_ids` and `expert_weights` ([B, K], or [B, L, K] for item-level gates), the
-            latter two possibly per task with `_<task>` after their name; `rank` then returns
-            experts too.
+        explanation: a model with the same inputs and scores that also returns `expert_ids` and
+            `expert_weights` ([B, K], or [B, L, K] for item-level gates), with `_<task>` after
+            their names where each task has its own; `rank` then returns experts too.
         categories: of the queries, where the schema needs them.
     """
     parser, text = RequestParser(schema, categories), schema.to_json()
@@ -126,12 +125,7 @@ def module_of(
 
 
 class _Batch:
-    """Restores the size of a batch that was padded for the model.
-
-    Args:
-        size: number of lists of the request, int32 scalar.
-        mask: bool [B, L], True at items.
-    """
+    """Restores the size of a batch of `size` lists that was padded to `mask` for the model."""
 
     def __init__(self, size: tf.Tensor, mask: tf.Tensor):
         self.mask = mask

@@ -86,9 +86,8 @@ def operations_of(signatures: Iterable[Any]) -> set[str]:
 def check_operations(signatures: Iterable[Any]) -> None:
     """Rejects concrete functions that cannot serve, or not twice with the same result.
 
-    Raises:
-        UserError: naming the operation: one that TensorFlow itself does not have, Python callbacks,
-            random numbers (noise or dropout left on) and writes (training metrics left on).
+    Those are operations that TensorFlow itself does not have, Python callbacks, random numbers
+    (noise or dropout left on) and writes (training metrics left on).
     """
     for operation in sorted(operations_of(signatures)):
         faults = [fault for fault, pattern in _FORBIDDEN.items() if re.search(pattern, operation)]
@@ -145,11 +144,7 @@ class ReferenceBatch(NamedTuple):
 
 @contextmanager
 def fitting_schema(what: str) -> Iterator[None]:
-    """Turns TensorFlow's errors inside the block, which parses lists, into one line.
-
-    Raises:
-        UserError: with the reason; `what` are the lists.
-    """
+    """Turns TensorFlow's errors inside the block, which parses `what`, into one line."""
     try:
         yield
     except tf.errors.OpError as error:
@@ -164,10 +159,9 @@ def reference_batches(
     categories: QueryCategories | None = None,
     name: str = "warm-up list",
 ) -> list[ReferenceBatch]:
-    """Runs the Keras model on serialized lists; `name` is that of a list in messages.
+    """Runs the Keras model on serialized lists; a UserError names a list by `name` and position.
 
-    Raises:
-        UserError: if a list does not fit the schema, or if its scores are not finite.
+    It is raised where a list does not fit the schema, or its scores are not finite.
     """
     batches = []
     add_categories = ListCategories(schema, categories)
@@ -202,12 +196,8 @@ def verify(
 ) -> float:
     """Runs every signature of an export in a fresh process and compares all outputs.
 
-    Differences up to `tolerance`, absolute and relative, are allowed. Returns the largest one of a
-    score.
-
-    Raises:
-        UserError: if the model does not run there, or naming the list, the signature and the output
-            that differs.
+    Differences up to `tolerance`, absolute and relative, are allowed; another one is a UserError.
+    Returns the largest one of a score.
     """
     lists = [batch.lists for batch in batches]
     answers = _answers_in_fresh_process(folder, lists, (DEFAULT, RANK, SCHEMA))

@@ -230,3 +230,9 @@ def test_an_interrupted_training_leaves_no_rows_and_begins_afresh(data, tmp_path
     monkeypatch.undo()
     train_baseline(data, run, config("svm_rank"), QUIET)
     load_baseline(run)
+
+
+def test_pairs_are_of_one_list_and_have_unequal_labels():
+    labels, sizes = np.array([0.0, 1.0, 1.0, 0.0], np.float32), np.array([2, 2])
+    better, worse = MODULES["svm_rank"].pairs_of(labels, sizes, 9, np.random.default_rng(0))
+    assert (better.tolist(), worse.tolist()) == ([1, 2], [0, 3])

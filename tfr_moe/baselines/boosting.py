@@ -93,10 +93,7 @@ def load(path: Path) -> XGBoostRanker:
 
 
 def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Merges XGBoost parameters into `DEFAULTS` and checks them by a training on two rows.
-
-    Raises a UserError for parameters that XGBoost does not have or support.
-    """
+    """Merges XGBoost parameters into `DEFAULTS` and checks them by a training on two rows."""
     xgboost = library("xgboost", "XGBoost")
     settings = {**merged(DEFAULTS, parameters, _FIXED), "seed": seed}
     if settings["objective"] not in OBJECTIVES:
@@ -123,8 +120,6 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
 
     XGBoost supports weights of lists only: a list gets the mean weight of its items. It sketches
     the training rows block by block.
-
-    Raises a UserError for labels or parameters that XGBoost does not support.
     """
     xgboost = library("xgboost", "XGBoost")
     parameters = dict(settings)

@@ -39,16 +39,10 @@ class Node(NamedTuple):
 
 
 class Forest:
-    """The sum of the leaves that a row reaches in all trees.
+    """The sum of the leaves that a row reaches in all trees, times `scale` plus `offset`.
 
-    All rows of a block walk down all trees at once, a level per step; who has reached a leaf stays
-    there.
-
-    Args:
-        roots: the trees in the library's own form.
-        read: returns the node of such a form.
-        offset: is added to each sum.
-        scale: each sum is multiplied by it.
+    All rows of a block walk down all trees at once, a level per step; a row that has reached a leaf
+    stays there. `roots` are the trees in the library's own form, of which `read` returns the node.
 
     Example:
         >>> split = Node(children=(Node(-1.0), Node(2.0)), threshold=0.5)

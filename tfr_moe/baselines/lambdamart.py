@@ -98,10 +98,7 @@ class _Messages(list[str]):
 
 
 def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Merges LightGBM parameters into `DEFAULTS` and checks them by a data set of two rows.
-
-    Raises a UserError for parameters that LightGBM does not have or support.
-    """
+    """Merges LightGBM parameters into `DEFAULTS` and checks them by a data set of two rows."""
     lightgbm = library("lightgbm", "LightGBM")
     settings = {
         **merged(DEFAULTS, parameters, _FIXED),
@@ -132,8 +129,6 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
     That NDCG, which counts lists without a relevant item as 1, is used for early stopping only.
     LightGBM bins the training rows block by block. With positions (`position_bias`) it learns a
     bias of each in the gradients, which the scores do not contain.
-
-    Raises a UserError for labels or parameters that LightGBM does not support.
     """
     lightgbm = library("lightgbm", "LightGBM")
     parameters = dict(settings)

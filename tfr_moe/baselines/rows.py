@@ -38,24 +38,14 @@ class RowRanker(Protocol):
         """Rows [T, columns] -> scores [T]."""
 
     def graph(self) -> Callable[[tf.Tensor], tf.Tensor]:
-        """The same function as TensorFlow operations, which do not need the library.
-
-        Raises a UserError for what cannot be exported.
-        """
+        """The same function as TensorFlow operations, which do not need the library."""
 
     def save(self, path: Path) -> None:
         """Writes the ranker to a file, which the module's `load` reads."""
 
 
 class Fitted(NamedTuple):
-    """A trained ranker.
-
-    Attributes:
-        ranker: the ranker of the best round.
-        rounds: number of rounds.
-        best_round: the round with the best validation value, from 1 up.
-        parameters: size of the model: leaves of the trees, or weights.
-    """
+    """A trained ranker of the best round; `parameters` are leaves of the trees, or weights."""
 
     ranker: RowRanker
     rounds: int
@@ -76,10 +66,9 @@ def library(name: str, package: str) -> Any:
 def merged(
     defaults: Mapping[str, Any], parameters: Mapping[str, Any], fixed: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Merges the library parameters of a configuration into the defaults.
+    """Merges the library parameters of a configuration into the defaults, but not fixed ones.
 
-    YAML reads 1e-3, without a point, as a string; it is converted to a number. Raises a UserError
-    for a fixed parameter.
+    YAML reads 1e-3, without a point, as a string; it is converted to a number.
     """
     for name in fixed:
         if name in parameters:
@@ -126,8 +115,7 @@ class Column(NamedTuple):
     Attributes:
         name: the feature, or `feature[k]` of a wide one.
         size: number of values of an ID column, 0 for unknown; None for a numeric column.
-        mean: mean of a numeric column over the training split.
-        std: standard deviation of a numeric column, 1 if it is constant.
+        mean: of a numeric column over the training split, and `std` its deviation.
     """
 
     name: str
@@ -144,19 +132,6 @@ class TabularEncoder:
     the child category is looked up with its parent. A `categorical_list` becomes the number of its
     IDs and its first ID. With `list_relative` rows also have the `list_ranks` of the items'
     numerics.
-
-    Raises a UserError if no feature is left, or an ignored feature does not exist.
-
-    Example:
-        >>> schema = FeatureSchema.model_validate({
-        ...     "list_id": "q", "labels": ["click"],
-        ...     "features": [{"name": "price", "scope": "example", "kind": "numeric"}],
-        ... })
-        >>> statistics = {"example": {"price": {"mean": 2.0, "std": 1.0}}}
-        >>> encoder = TabularEncoder(schema, FeatureTables(statistics, {}))
-        >>> lists = {"example_numeric": tf.constant([[[3.0], [4.0]]])}
-        >>> encoder(lists, tf.constant([[True, False]]))
-        array([[3.]], dtype=float32)
     """
 
     def __init__(
@@ -288,14 +263,7 @@ class Rows(NamedTuple):
         return self.sizes[(ends > block.start) & (ends <= block.stop)]
 
     def blocks(self, rows: int = 1 << 16) -> Iterator[slice]:
-        """Yields slices of whole lists with about `rows` rows each.
-
-        Example:
-            >>> one = np.ones(5, np.float32)
-            >>> rows = Rows(one[:, None], one, one, np.array([2, 2, 1]), [], one)
-            >>> list(rows.blocks(3))
-            [slice(0, 4, None), slice(4, 5, None)]
-        """
+        """Yields slices of whole lists with about `rows` rows each."""
         ends = np.cumsum(self.sizes)
         start = 0
         while start < len(self.labels):
@@ -322,8 +290,6 @@ def write_rows(
     """Reads a split once, batch by batch, and writes its rows below the folder `out`.
 
     `move` is called with the number of lists done and of all lists, None if unknown.
-
-    Raises a UserError if the split has no items.
     """
     encoder = tabular_encoder(folder, features)
     path, done = out / f"{split}.values", 0

@@ -65,11 +65,7 @@ class BaselineRun(NamedTuple):
         return _padded(tf.constant(values, tf.float32), mask)
 
     def model(self) -> tf.keras.Model:
-        """The same function as a Keras model, whose graph does not need the library.
-
-        Raises:
-            UserError: for what cannot be exported.
-        """
+        """The same function as a Keras model, whose graph does not need the library."""
         return _RowModel(self.ranker.graph(), self.encoder)
 
 
@@ -121,23 +117,11 @@ def train_baseline(
     config: RunConfig,
     console: Console | None = None,
 ) -> dict[str, Any]:
-    """Trains a baseline on a data set; an interrupted run starts again.
+    """Trains a baseline on a data set, as `train` does; an interrupted run starts again.
 
-    The splits are written as rows to a temporary folder in `run` and memory-mapped, so that only
-    the binned copy of the library is in memory.
-
-    Args:
-        data: the data-set folder, or an open data set.
-        run: folder of the run; made if it does not exist.
-        config: its `seed`, `library_parameters`, settings of features and, for LightGBM,
-            `position_bias` are used.
-        console: where progress is printed; None for stderr.
-
-    Returns:
-        The content of `metrics.json`.
-
-    Raises:
-        UserError: for a configuration, data or a folder that do not fit, or a missing library.
+    Of the configuration, `seed`, `library_parameters`, settings of features and, for LightGBM,
+    `position_bias` are used. The splits are written as rows to a temporary folder in `run` and
+    memory-mapped, so that only the binned copy of the library is in memory.
     """
     console = console or Console(stderr=True)
     run, folder = Path(run), open_data(data)
@@ -192,8 +176,7 @@ def train_any(
 ) -> dict[str, Any]:
     """Trains a baseline or a neural model; see `train_baseline` and `tfr_moe.training.train`.
 
-    Raises:
-        UserError: as these, and for callbacks or a run to start from with a baseline.
+    Raises a UserError also for callbacks or a run to start from with a baseline.
     """
     if config.model not in BASELINE_NAMES:
         return train(data, run, config, console, cluster, callbacks, start)
@@ -205,11 +188,7 @@ def train_any(
 
 
 def open_run(run: str | Path) -> LoadedRun | BaselineRun:
-    """Loads a finished run of any model.
-
-    Raises:
-        UserError: if there is none.
-    """
+    """Loads a finished run of any model."""
     path = Path(run)
     if (path / CONFIG_FILE).is_file() and load_config(path / CONFIG_FILE).model in BASELINE_NAMES:
         return load_baseline(path)
@@ -217,20 +196,12 @@ def open_run(run: str | Path) -> LoadedRun | BaselineRun:
 
 
 def keras_model(run: LoadedRun | BaselineRun) -> tf.keras.Model:
-    """The function from features to scores of a run, as it is exported.
-
-    Raises:
-        UserError: for what cannot be exported.
-    """
+    """The function from features to scores of a run, as it is exported."""
     return run.model() if isinstance(run, BaselineRun) else run.ranker()
 
 
 def load_baseline(path: str | Path) -> BaselineRun:
-    """Loads the finished run of a baseline.
-
-    Raises:
-        UserError: if there is none, or its library is not installed.
-    """
+    """Loads the finished run of a baseline."""
     path = Path(path)
     result = read_metrics(path)
     check_run_files(path)

@@ -107,14 +107,7 @@ def load(path: Path) -> LinearRanker:
 def pairs_of(
     labels: NDArray[np.float32], sizes: NDArray[np.int64], maximum: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs of rows (better, worse) of the same list, at most `maximum` per list, sampled.
-
-    Example:
-        >>> labels, sizes = np.array([0.0, 1.0, 1.0, 0.0]), np.array([2, 2])
-        >>> better, worse = pairs_of(labels, sizes, 9, np.random.default_rng(0))
-        >>> better.tolist(), worse.tolist()
-        ([1, 2], [0, 3])
-    """
+    """Pairs of rows (better, worse) of the same list, at most `maximum` per list, sampled."""
     pairs = []
     start = 0
     for size in sizes:
@@ -141,10 +134,7 @@ def _blocks(
 
 
 def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Merges parameters into `DEFAULTS`: those of `fit`, and of scikit-learn's SGDClassifier.
-
-    Raises a UserError for parameters that scikit-learn does not have.
-    """
+    """Merges parameters into `DEFAULTS`: those of `fit`, and of scikit-learn's SGDClassifier."""
     settings = {**merged(DEFAULTS, parameters, _FIXED), "random_state": seed}
     _classifier(settings)
     return settings
@@ -167,9 +157,6 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
     over pairs of the same list with y_i > y_j, `pairs_per_list` of which are sampled from each list
     in each pass. The weights are averaged over the steps. Training stops when the accuracy on
     validation pairs stops improving.
-
-    Raises a UserError for parameters that scikit-learn does not support, or training lists without
-    a pair.
     """
     passes, patience, maximum = (settings[name] for name in _TRAINING)
     seed, classifier = settings["random_state"], _classifier(settings)

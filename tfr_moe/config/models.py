@@ -265,12 +265,7 @@ data: their defaults are the paper's. `paper` has all settings of the first pape
 def preset_settings(name: str, model: str | None = None) -> dict[str, Any]:
     """The settings of a preset for a model, by default `adv_hsc_moe`, by their flat names.
 
-    Raises:
-        UserError: for an unknown name, or a model that presets are not for.
-
-    Example:
-        >>> preset_settings("paper", "adv_hsc_moe")["top_k"]
-        4
+    Raises a UserError for an unknown name, or a model that presets are not for.
     """
     if name not in PRESETS:
         raise UserError(f"preset {name!r}: must be one of {', '.join(PRESETS)}")

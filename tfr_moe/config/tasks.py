@@ -55,18 +55,6 @@ def resolve_tasks(
 
     Without settings these are all labels of the schema, with the loss and metrics of the run; none
     at all where it has a single label, for which there is one score.
-
-    Raises:
-        UserError: for a task that is no label.
-
-    Example:
-        >>> schema = FeatureSchema(
-        ...     list_id="query",
-        ...     labels=["purchase", "click"],
-        ...     features=[{"name": "price", "scope": "example", "kind": "numeric"}],
-        ... )
-        >>> [task.name for task in resolve_tasks(None, schema, "ordinal_loss", ["ndcg"])]
-        ['purchase', 'click']
     """
     if settings is None:
         if len(schema.labels) == 1:
@@ -97,9 +85,6 @@ def check_conditions(
 
     `conditioned_on` has for each task the one that it presupposes, or None; `ordinal_tasks` have an
     output for each grade, which are no events with a probability.
-
-    Raises:
-        ValueError: naming the task.
     """
     for name in conditioned_on:
         seen = [name]

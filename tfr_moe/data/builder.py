@@ -31,15 +31,8 @@ def check_finite(
     """Returns parsed lists unchanged, after a check that all of their numbers are finite.
 
     A single NaN would turn the weights of a model into NaN, and an infinite value is clipped. NaN
-    is allowed where it stands for a missing value that the model replaces.
-
-    Args:
-        parsed: the columns of a batch of lists by name.
-        schema: names the features, labels, position and weight.
-        where: the data set and split, for the message.
-
-    Raises:
-        tf.errors.InvalidArgumentError: naming the feature; `file_errors` makes it a `UserError`.
+    is allowed where it stands for a missing value that the model replaces. The InvalidArgumentError
+    names `where` and the feature; `file_errors` makes it a `UserError`.
     """
     roles = (*schema.labels, schema.position, schema.weight)
     stored = schema.stored_numbers("context") | schema.stored_numbers("example")

@@ -124,15 +124,10 @@ def _write_split(folder: DataFolder, split: str, target: Path) -> None:
 
 
 def write_parsed(folder: DataFolder, target: Path) -> Path:
-    """Parses both splits into files below `target`, unless they exist.
+    """Parses both splits into files below `target`, unless they exist; returns `target`.
 
-    At most a few hundred lists are in memory.
-
-    Returns:
-        `target`, which appears only when complete. Files that have been changed are written again.
-
-    Raises:
-        UserError: for a split without lists, or a folder that cannot be written.
+    At most a few hundred lists are in memory. `target` appears only when complete. Files that have
+    been changed are written again.
     """
     if _is_current(target, folder.fingerprint):
         return target

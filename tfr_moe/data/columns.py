@@ -41,13 +41,8 @@ def convert_words(
 ) -> Ids:
     """Converts each distinct value once and merges those that become equal.
 
-    Args:
-        ids: the values.
-        convert: function from a value to another one.
-        rows: row number of each value, by default its index.
-
-    Raises:
-        UserError: if `convert` rejects a value that occurs, naming the first row that has it.
+    Raises a UserError if `convert` rejects a value that occurs, naming the first row that has it;
+    `rows` are the row numbers of the values, by default their index.
     """
     mapping = np.zeros(len(ids.words), np.int32)
     merged: dict[Any, int] = {}
@@ -66,11 +61,7 @@ def convert_words(
 
 
 def read_ids(feature: Feature, column: pa.ChunkedArray) -> Ids:
-    """Reads a `categorical` or `categorical_list` feature.
-
-    Raises:
-        UserError: for a missing value of a required feature, or a value that is no ID.
-    """
+    """Reads a `categorical` or `categorical_list` feature."""
     convert = converter(feature)
     single = feature.kind == "categorical" or not _is_list(column.type)
     if single and arrow().types.is_nested(column.type):
@@ -134,9 +125,6 @@ def read_numbers(
         default: replaces missing values, may be NaN; None rejects them.
         lowest: the least allowed value.
         remedy: what the error about missing values advises.
-
-    Raises:
-        UserError: for a missing value without a default, or one that is no finite number.
     """
     values = _raw_numbers(name, column)
     missing = np.isnan(values)
@@ -189,12 +177,7 @@ def _text_numbers(name: str, column: pa.ChunkedArray) -> Floats:
 
 
 def read_wide(feature: Feature, column: pa.ChunkedArray) -> Floats:
-    """Reads a numeric feature as float64 [rows, width].
-
-    Raises:
-        UserError: for missing values of a required feature, or other numbers of values than
-            `width`.
-    """
+    """Reads a numeric feature as float64 [rows, width]."""
     remedy = "; the schema requires one"
     default = None if feature.required else feature.missing_number
     if feature.width == 1:
@@ -221,12 +204,7 @@ def read_wide(feature: Feature, column: pa.ChunkedArray) -> Floats:
 def read_times(name: str, column: pa.ChunkedArray) -> Floats:
     """Reads times as Unix seconds, float64 [rows].
 
-    Args:
-        name: of the column.
-        column: timestamps, dates, Unix seconds, or text with ISO 8601; UTC without a time zone.
-
-    Raises:
-        UserError: for a missing value, or one that is no time.
+    They are timestamps, dates, Unix seconds, or text with ISO 8601; UTC without a time zone.
     """
     pa = arrow()
     types, kind = pa.types, column.type

@@ -94,11 +94,7 @@ class DataFolder:
                 raise UserError(f"data {self.path}: {name} is not in {MANIFEST_FILE}; remove it")
 
     def check(self) -> None:
-        """Compares all files with the digests of the manifest.
-
-        Raises:
-            UserError: naming the first file that differs, or if there are no digests.
-        """
+        """Compares all files with the digests of the manifest."""
         if self.manifest.get("files") is None:
             raise UserError(f"data {self.path}: {MANIFEST_FILE} has no digests; build it again")
         self._check_files(shard_files(self.path))
@@ -130,11 +126,7 @@ class DataFolder:
         return read_json(self.path / MANIFEST_FILE, _Manifest) or {}
 
     def tables(self) -> FeatureTables:
-        """Statistics and vocabulary paths, for the feature encoder.
-
-        Raises:
-            UserError: naming the feature whose vocabulary is missing.
-        """
+        """Statistics and vocabulary paths, for the feature encoder."""
         paths = {}
         for feature in self.schema.features:
             if feature.has_vocabulary:
@@ -170,11 +162,7 @@ class DataFolder:
         return [feature.name for feature in self.schema.features if is_constant(feature)]
 
     def files(self, split: str) -> list[str]:
-        """The record files of a split, in order, after a check of their contents.
-
-        Raises:
-            UserError: for an unknown split, one without records, or a broken file.
-        """
+        """The record files of a split, in order, after a check of their contents."""
         if split not in SPLITS:
             raise UserError(f"split {split!r} is unknown; allowed: {', '.join(SPLITS)}")
         names = shard_files(self.path, split)
@@ -197,11 +185,7 @@ class DataFolder:
         return (self.manifest.get("splits") or {}).get(split, {}).get("lists")
 
     def check_lists(self, split: str) -> None:
-        """Checks that a split has a list.
-
-        Raises:
-            UserError: for an unknown split, or one without files or lists.
-        """
+        """Raises a UserError unless a split has a list."""
         for path in self.files(split):
             with gzip.open(path) as records:
                 if records.read(1):

@@ -65,12 +65,7 @@ def _vocabulary(schema: FeatureSchema, feature: Feature, split: ParsedSplit) -> 
 
 
 class ItemCategories:
-    """The categories of the items of a split, and the clicks on them.
-
-    Args:
-        schema: with `from` in its hierarchy.
-        split: has its labels where clicks are counted.
-    """
+    """The categories of the items of a split, and the clicks on them."""
 
     def __init__(self, schema: FeatureSchema, split: ParsedSplit):
         assert schema.hierarchy is not None
@@ -105,9 +100,8 @@ class ItemCategories:
     def add(self, clicks: Clicks | None, training: bool) -> Counter[str]:
         """Gives lists without a category one, as `build` does; returns notes with their number.
 
-        Args:
-            clicks: of the training split; None for `from: majority`.
-            training: whether the clicks of the split are among them.
+        `clicks` are those of the training split, None for `from: majority`; `training` says whether
+        those of this split are among them.
         """
         names = self._tree.parent, self._tree.child
         split, notes = self._split, Counter[str]()

@@ -64,13 +64,8 @@ _SHARDS = 8  # the default of `build`
 class FrameData(DataFolder):
     """Lists in memory that training, evaluation and baselines read like a data-set folder.
 
-    Args:
-        schema: describes the frame.
-        splits: parsed lists by split.
-        tables: statistics and vocabularies of the training split.
-        path: the folder of the run, which stands for the data set in its results.
-        samples: serialized validation lists that a run keeps, for the verification of its export.
-        categories: of the queries, where the schema needs them.
+    `path` is the folder of the run, which stands for the data set in its results; `samples` are
+    serialized validation lists that a run keeps, for the verification of its export.
     """
 
     def __init__(
@@ -139,14 +134,7 @@ def schema_of_frame(
 ) -> FeatureSchema:
     """Returns the given schema, or infers that of a frame and logs which columns are no features.
 
-    Args:
-        frame: the data frame.
-        schema: a schema, its file, or None.
-        roles: arguments of `infer_schema`, which a given schema excludes.
-        log: prints a line.
-
-    Raises:
-        UserError: for roles beside a schema, or neither.
+    `roles` are arguments of `infer_schema`, which a given schema excludes.
     """
     if schema is not None:
         for role in roles:
@@ -173,22 +161,12 @@ def training_data(
     max_lost: float = MAX_LOST,
     log: Log | None = None,
 ) -> FrameData:
-    """Makes the data set of a training run.
+    """Makes the data set of a training run in the folder `path`.
 
-    Args:
-        train: data frame with the training lists.
-        validation: data frame with the validation lists; None takes them from `train`: the latest
-            lists if the schema names a time column, else those that a hash of the list ID selects.
-        schema: describes both.
-        path: the folder of the run.
-        validation_fraction: fraction of lists for validation, where `validation` is None.
-        max_list_size: longer lists keep the items shown first.
-        max_lost: the largest allowed share of positives that are cut, and of lists whose rows
-            disagree about a context feature; the first row wins.
-        log: prints a line, here on what is lost.
-
-    Raises:
-        UserError: for a frame that does not fit the schema, or without lists for one of the splits.
+    Without a validation frame, lists are taken from `train`: the latest ones if the schema names a
+    time column, else those that a hash of the list ID selects. Lists longer than `max_list_size`
+    keep the items shown first. `max_lost` is the largest allowed share of positives that are cut,
+    and of lists whose rows disagree about a context feature; the first row wins.
     """
     limits = Limits(max_list_size, max_lost, log or silent)
     table = to_table(train, frame_columns(schema))
@@ -253,16 +231,7 @@ def scoring_data(
 ) -> tuple[FrameData, Lists]:
     """Makes a data set of one split to evaluate or score, and its lists.
 
-    Args:
-        frame: the data frame.
-        schema: of the model.
-        split: name of the split.
-        labelled: whether labels, position and weight are read.
-        log: prints a line.
-        categories: of the queries, where the schema needs them.
-
-    Raises:
-        UserError: for a frame that does not fit the schema.
+    Labels, position and weight are read only if it is `labelled`.
     """
     table = to_table(frame, frame_columns(schema, labelled))
     lists = group(table, schema, labelled)
@@ -289,16 +258,7 @@ def write_frames(
 ) -> DataFolder:
     """Writes a data set of one file per split; `build` writes more files, in parallel.
 
-    Args:
-        out: the folder to make.
-        train: data frame with the training lists.
-        validation: data frame; None takes lists from `train`, see `training_data`.
-        test: data frame with the test lists.
-        schema: describes all three.
-        log: prints a line on what is lost.
-
-    Raises:
-        UserError: for a frame that does not fit the schema, or a folder that cannot be made.
+    Without a validation frame lists are taken from `train`, see `training_data`.
     """
     data = training_data(train, validation, schema, out, log=log)
     tested, _ = scoring_data(test, schema, "test", True, log, data.categories)

@@ -62,13 +62,7 @@ class Lists(NamedTuple):
     row_splits: NDArray[np.int64]
 
     def select(self, lists: NDArray[np.int64]) -> Lists:
-        """Returns some of the lists, in the order of the given indices.
-
-        Example:
-            >>> lists = Lists(["a", "b"], np.array([4, 5, 6]), np.array([0, 1, 3]))
-            >>> lists.select(np.array([1, 0])).rows.tolist()
-            [5, 6, 4]
-        """
+        """Returns some of the lists, in the order of the given indices."""
         lengths = np.diff(self.row_splits)[lists]
         ends = np.cumsum(lengths)
         shift = np.repeat(self.row_splits[:-1][lists] - (ends - lengths), lengths)
@@ -79,13 +73,7 @@ class Lists(NamedTuple):
         )
 
     def cut(self, max_list_size: int) -> tuple[Lists, NDArray[np.int64]]:
-        """Returns the lists with at most a number of items, and the rows of the others.
-
-        Example:
-            >>> lists = Lists(["a", "b"], np.array([4, 5, 6]), np.array([0, 1, 3]))
-            >>> lists.cut(1)[1].tolist()
-            [6]
-        """
+        """Returns the lists with at most a number of items, and the rows of the others."""
         lengths = np.diff(self.row_splits)
         index = np.arange(len(self.rows)) - np.repeat(self.row_splits[:-1], lengths)
         within = index < max_list_size
@@ -103,14 +91,9 @@ class Lists(NamedTuple):
 
 
 def group(table: pa.Table, schema: FeatureSchema, labelled: bool = True) -> Lists:
-    """Groups rows by list ID, in any order of the rows.
+    """Groups rows by list ID, in any order of the rows; items are ordered by position, then row.
 
-    Items are ordered by position, then by row.
-
-    Args:
-        table: the rows.
-        schema: names the columns.
-        labelled: whether the position column is required.
+    Only labelled rows must have the position column.
     """
     if not table.num_rows:
         raise UserError("the data frame has no rows")
@@ -178,11 +161,7 @@ def parse(
     labelled: bool = True,
     limits: Limits = DEFAULTS,
 ) -> dict[str, ParsedSplit]:
-    """Checks and converts all columns, each once for all splits.
-
-    Raises:
-        UserError: naming the column and the row, or the number of lists whose rows disagree.
-    """
+    """Checks and converts all columns, each once for all splits."""
     splits = {}
     for name, lists in parts.items():
         list_ids = np.array([text.encode("utf-8") for text in lists.list_ids], np.object_)

@@ -58,23 +58,10 @@ def rerank_data(
     console: Console | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Makes a data set of initial lists; the same call resumes an interrupted one.
+    """Makes a data set of initial lists in `out`; the same call resumes an interrupted one.
 
     Folds and rankers are in the hidden folder `.<name>.work` beside `out` until it is complete.
-
-    Args:
-        data: the data-set folder.
-        out: the folder to make.
-        config: configuration of the ranker, of any model.
-        folds: number of folds, at least 2.
-        console: where progress is printed; None for stderr.
-        overwrite: whether to replace `out`.
-
-    Returns:
-        The number of lists of each split.
-
-    Raises:
-        UserError: for a configuration, data or a folder that do not fit.
+    `config` is that of the ranker, of any model. Returns the number of lists of each split.
     """
     console = console or Console(stderr=True)
     folder, out = DataFolder(data), Path(out)
@@ -116,9 +103,6 @@ def with_initial_list(schema: FeatureSchema) -> FeatureSchema:
 
     The display position becomes the position in the initial list, named `initial_position` if the
     schema has no position.
-
-    Raises:
-        UserError: if the data has an initial score already.
     """
     if SCORE in [feature.name for feature in schema.features]:
         raise UserError(f"the data already has a feature {SCORE!r}; use the original data set")
@@ -133,12 +117,9 @@ def with_initial_list(schema: FeatureSchema) -> FeatureSchema:
 
 
 def reordered(serialized: bytes, scores: Any, schema: FeatureSchema) -> bytes:
-    """Orders a list by its scores and adds score and position to each item.
+    """Orders a serialized list by the scores of its items, and adds score and position to each.
 
-    Args:
-        serialized: an `ExampleListWithContext`.
-        scores: one per item; ties keep their order.
-        schema: schema of the re-ranking data.
+    Ties keep their order. The schema is that of the re-ranking data.
     """
     from tensorflow_serving.apis import input_pb2
 
@@ -170,12 +151,7 @@ def scored_records(data: Path, split: str, run: Path) -> Iterator[tuple[bytes, A
 
 
 def fold_of(list_id: str, folds: int) -> int:
-    """The fold of a list, the same in every run.
-
-    Example:
-        >>> 0 <= fold_of("query 7", 5) < 5
-        True
-    """
+    """The fold of a list, the same in every run."""
     return int.from_bytes(hashlib.blake2b(list_id.encode(), digest_size=8).digest(), "big") % folds
 
 

@@ -233,13 +233,7 @@ class FeatureSchema(BaseModel):
         return [column for f in self.select(scope, "numeric") for column in f.columns]
 
     def stored_at(self, name: str) -> tuple[str, slice]:
-        """Returns the parsed tensor that holds a feature, and its part of the last axis.
-
-        Example:
-            >>> numbers = [{"name": n, "scope": "example", "kind": "numeric"} for n in "ab"]
-            >>> FeatureSchema(list_id="q", labels=["y"], features=numbers).stored_at("b")
-            ('example_numeric', slice(1, 2, None))
-        """
+        """Returns the parsed tensor that holds a feature, and its part of the last axis."""
         feature = self.feature(name)
         if feature.kind != "numeric" or not self.packed:
             return name, slice(None)
@@ -247,13 +241,7 @@ class FeatureSchema(BaseModel):
         return PACKED[feature.scope], slice(start, start + feature.width)
 
     def stored_numbers(self, scope: Scope) -> dict[str, list[str]]:
-        """Returns the float features that hold the numerics of a scope, with a name of each value.
-
-        Example:
-            >>> numbers = [{"name": n, "scope": "example", "kind": "numeric"} for n in "ab"]
-            >>> FeatureSchema(list_id="q", labels=["y"], features=numbers).stored_numbers("example")
-            {'example_numeric': ['a', 'b']}
-        """
+        """Returns the float features with the numerics of a scope, and names of their values."""
         numerics = list(self.select(scope, "numeric"))
         if self.packed and numerics:
             return {PACKED[scope]: self.packed_columns(scope)}

@@ -19,15 +19,7 @@ QueryCategories: TypeAlias = Mapping[str, tuple[str, str]]
 
 
 def parse_day(text: str, name: str) -> date:
-    """Returns the date of `YYYY-MM-DD`.
-
-    Raises:
-        UserError: naming the option.
-
-    Example:
-        >>> parse_day("2024-06-02", "append")
-        datetime.date(2024, 6, 2)
-    """
+    """Returns the date of `YYYY-MM-DD`; a UserError with the `name` of the option otherwise."""
     try:
         day = date.fromisoformat(text)
     except ValueError:
@@ -38,11 +30,7 @@ def parse_day(text: str, name: str) -> date:
 
 
 def day_folder(data: str | Path, day: str) -> Path:
-    """Returns the folder of a day in a data set by days.
-
-    Raises:
-        UserError: for a text that is no day, or a data set that is not by days.
-    """
+    """Returns the folder of a day in a data set by days."""
     parse_day(day, "append")
     if Path(data, MANIFEST_FILE).is_file():
         raise UserError(
@@ -54,12 +42,8 @@ def day_folder(data: str | Path, day: str) -> Path:
 def days_of(data: str | Path, replacing: str | None = None) -> dict[str, Path]:
     """Returns day -> folder of a data set by days, in the order of time.
 
-    Args:
-        data: the data set.
-        replacing: a day that is about to be written, which is left out.
-
-    Raises:
-        UserError: if a day is absent because its replacement was interrupted.
+    A day that is `replacing` its earlier lists is left out. Raises a UserError if a day is absent
+    because its replacement was interrupted.
     """
     days = Path(data, DAYS_FOLDER)
     for path in days.glob(".*.old"):
@@ -73,23 +57,7 @@ def days_of(data: str | Path, replacing: str | None = None) -> dict[str, Path]:
 
 
 def days_of_window(days: dict[str, Path], window: str, until: str | None = None) -> dict[str, Path]:
-    """Returns the days of a window that ends with a day.
-
-    Args:
-        days: day -> folder.
-        window: number of calendar days, such as `30d`.
-        until: the last day; by default the newest one.
-
-    Raises:
-        UserError: for an invalid window, no days, or a last day that is not there.
-
-    Example:
-        >>> days = {f"2024-06-0{i}": Path() for i in (1, 3, 4)}
-        >>> list(days_of_window(days, "2d"))
-        ['2024-06-03', '2024-06-04']
-        >>> list(days_of_window(days, "2d", until="2024-06-03"))
-        ['2024-06-03']
-    """
+    """Returns the days of a window, such as `30d`, that ends with a day, by default the newest."""
     if not days:
         raise UserError("there are no days; build one first")
     number = window[:-1]
@@ -104,16 +72,7 @@ def days_of_window(days: dict[str, Path], window: str, until: str | None = None)
 
 
 def check_same_schema(days: dict[str, Path], schema: FeatureSchema, name: str) -> None:
-    """Checks that a schema is that of all days.
-
-    Args:
-        days: day -> folder.
-        schema: the schema.
-        name: whose schema it is, for messages.
-
-    Raises:
-        UserError: naming the first day that differs, and the entry or feature.
-    """
+    """Raises a UserError for the first day whose schema differs from that of `name`."""
     for day, path in days.items():
         other = FeatureSchema.load(path / SCHEMA_FILE)
         if other != schema:
@@ -144,11 +103,7 @@ def write_query_categories(folder: str | Path, table: QueryCategories) -> None:
 
 
 def query_categories(folder: str | Path, schema: FeatureSchema) -> QueryCategories:
-    """Returns the table of a data set or run; an empty one where the schema needs none.
-
-    Raises:
-        UserError: naming the file that is missing or invalid.
-    """
+    """Returns the table of a data set or run; an empty one where the schema needs none."""
     if not by_clicks(schema):
         return {}
     path = Path(folder, QUERY_CATEGORIES_FILE)

@@ -82,11 +82,7 @@ class SearchLogOptions:
     click_rate: float = 0.25
 
     def __post_init__(self) -> None:
-        """Checks the ranges of all values.
-
-        Raises:
-            UserError: naming the option, its value and the allowed range.
-        """
+        """Checks the ranges of all values."""
         for option in fields(self):
             if option.metadata:
                 _check(self, option.name, *option.metadata["between"])
@@ -112,16 +108,7 @@ def _check(options: SearchLogOptions, name: str, low: float, high: float) -> Non
 
 
 def parse_options(pairs: Sequence[str], **options: Any) -> SearchLogOptions:
-    """Makes options from keyword arguments and `key=value` strings.
-
-    Raises:
-        UserError: for a string that is no pair, an unknown key or a value of the wrong type or
-        range.
-
-    Example:
-        >>> parse_options(["days=7"], sessions=100).days
-        7
-    """
+    """Makes options from keyword arguments and `key=value` strings."""
     types: dict[str, Any] = {o.name: type(o.default) for o in fields(SearchLogOptions)}
     for pair in pairs:
         key, text = split_pair(pair)

@@ -271,10 +271,9 @@ def decide(
     limits: tuple[float, float, float],
     options: SearchLogOptions,
 ) -> tuple[Ints, Ints, Ints]:
-    """Clicks, carts and purchases (0 or 1) of each row; a purchase has a cart, a cart has a click.
+    """Clicks, carts and purchases (0 or 1) of each row.
 
-    One logistic draw serves all, so that an item is bought if its noisy utility is above the
-    highest threshold, put into the cart above the middle one, and clicked above the lowest.
+    One logistic draw serves all, so that a purchase has a cart and a cart has a click.
     """
     seen = rng.random(len(utility)) < position.astype(np.float64) ** -options.position_bias
     noisy = utility + options.noise * rng.logistic(size=len(utility))

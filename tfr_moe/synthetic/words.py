@@ -66,23 +66,13 @@ def top_name(number: int) -> str:
 
 
 def sub_name(top: str, rank: int) -> str:
-    """Returns the name of a sub-category of a top category.
-
-    Example:
-        >>> sub_name("Clothing", 0), sub_name("Clothing", 10)
-        ('Jackets', 'Clothing 11')
-    """
+    """Returns the name of a sub-category of a top category."""
     names = _SUB_NAMES.get(top, "").split()
     return names[rank] if rank < len(names) else f"{top} {rank + 1}"
 
 
 def brand_name(number: int) -> str:
-    """Returns the name of a brand, another one for each number.
-
-    Example:
-        >>> [brand_name(number) for number in range(4)]
-        ['Alada', 'Rosorna', 'Olerta', 'Lorunla']
-    """
+    """Returns the name of a brand, another one for each number."""
     size = len(_STARTS) * len(_MIDDLES) * len(_ENDS)
     series, rest = divmod(number, size)
     rest = rest * _STEP % size

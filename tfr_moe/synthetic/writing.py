@@ -29,18 +29,10 @@ _GZIP_LEVEL = 3
 def generate(
     out: str | Path, options: SearchLogOptions, progress: ProgressCallback | None = None
 ) -> None:
-    """Writes `logs-*.csv.gz`, `schema.yaml` and `truth.json` to `out`.
+    """Writes `logs-*.csv.gz`, `schema.yaml` and `truth.json` to `out`, a new or empty folder.
 
     The log is streamed: memory does not depend on the number of sessions. The same options give the
-    same bytes. `out` appears only when complete.
-
-    Args:
-        out: a new or empty folder.
-        options: what to generate.
-        progress: called after each chunk with the number of sessions done and of all.
-
-    Raises:
-        UserError: if `out` is not empty.
+    same bytes. `progress` is called with the number of sessions done and of all.
     """
     world = build_world(options)
     generator, words, done = SessionGenerator(options, world), Words(options, world), 0
@@ -88,10 +80,9 @@ def _lists(chunk: Chunk, world: World, words: Words) -> dict[str, list[Any]]:
 
 
 def search_log_schema(options: SearchLogOptions) -> dict[str, Any]:
-    """The schema of the log, as `FeatureSchema` reads it.
+    """The schema of the log, as `FeatureSchema` reads it; `purchase` is the primary label.
 
-    Items, users, queries and brands are looked up in vocabularies of those seen at least twice in
-    the training split; `purchase` is the primary label; `click` and `cart` are there too.
+    IDs are looked up in vocabularies of those seen at least twice in the training split.
     """
 
     def feature(name: str, scope: str, kind: str, **more: Any) -> dict[str, Any]:

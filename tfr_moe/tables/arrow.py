@@ -26,24 +26,14 @@ _NUMBER = re.compile(
 
 
 def are_numbers(words: Sequence[Any]) -> bool:
-    """Whether texts look like numbers; digits alone may be IDs.
-
-    Example:
-        >>> are_numbers(["12,50", "1.099,00 €"]), are_numbers(["1001", "1002"])
-        (True, False)
-    """
+    """Whether texts look like numbers, such as 1.099,00 €; digits alone may be IDs."""
     texts = [str(word).strip() for word in words[:_SAMPLE] if word]
     digits = sum(text.isdigit() for text in texts)
     return digits < len(texts) and all(map(_NUMBER.fullmatch, texts))
 
 
 def are_times(words: Sequence[Any]) -> bool:
-    """Whether texts are ISO 8601 times.
-
-    Example:
-        >>> are_times(["2024-03-01 08:00:00"]), are_times(["01.03.2024"])
-        (True, False)
-    """
+    """Whether texts are ISO 8601 times."""
     try:
         texts = [str(word).strip().removesuffix(" UTC") for word in words[:_SAMPLE] if word]
         return bool([datetime.fromisoformat(text.replace("Z", "+00:00")) for text in texts])
@@ -69,25 +59,12 @@ class Ids(NamedTuple):
 
     @property
     def missing(self) -> NDArray[np.bool_]:
-        """Rows without an ID, or with one of white space only.
-
-        Example:
-            >>> Ids(np.array([1, 0, 2]), ["a", " ", None]).missing.tolist()
-            [True, False, True]
-        """
+        """Rows without an ID, or with one of white space only."""
         return np.array([w is None or not str(w).strip() for w in self.words], bool)[self.codes]
 
 
 def arrow(module: str = "") -> Any:
-    """Imports pyarrow, or one of its modules.
-
-    Raises:
-        UserError: if it is not installed.
-
-    Example:
-        >>> arrow("compute").sum([1, 2]).as_py()
-        3
-    """
+    """Imports pyarrow, or one of its modules; a UserError if it is not installed."""
     try:
         return importlib.import_module(f"pyarrow.{module}" if module else "pyarrow")
     except ImportError as error:
@@ -146,16 +123,7 @@ def _from_pandas(frame: Any, wanted: list[str] | None) -> pa.Table:
 
 
 def check_once(names: Sequence[str]) -> None:
-    """Checks that no column name occurs twice.
-
-    Raises:
-        UserError: naming the column.
-
-    Example:
-        >>> check_once(["a", "b", "a"])
-        Traceback (most recent call last):
-        tfr_moe.errors.UserError: column 'a' occurs twice
-    """
+    """Raises a UserError for a column name that occurs twice."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -164,16 +132,7 @@ def check_once(names: Sequence[str]) -> None:
 
 
 def column_of(table: pa.Table, name: str, role: str = "column") -> pa.ChunkedArray:
-    """Returns a column.
-
-    Raises:
-        UserError: if there is none of that name; the message lists them, and has the nearest.
-
-    Example:
-        >>> column_of(arrow().table({"price": [1.0]}), "prize")
-        Traceback (most recent call last):
-        tfr_moe.errors.UserError: column 'prize' is missing; there are: price; did you mean 'price'?
-    """
+    """Returns a column; the UserError for a missing one lists all, and has the nearest."""
     if name not in table.column_names:
         names = table.column_names
         listed = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

@@ -40,11 +40,7 @@ def choose_hierarchy(
     context: Mapping[str, NDArray[np.int32]],
     items: Mapping[str, NDArray[np.int32]],
 ) -> tuple[dict[str, str] | None, list[Decision]]:
-    """Returns the given hierarchy, or else one of the lists, or else one of their items.
-
-    Raises:
-        UserError: for a child or parent that is no categorical context feature.
-    """
+    """Returns the given hierarchy, or else one of the lists, or else one of their items."""
     if given is not None:
         if given.get("child", "").startswith(ITEM):
             return {"from": "majority", **given}, []
@@ -66,11 +62,6 @@ def find_hierarchy(
 
     A child determines its parent in at least 90 % of the rows; pairs whose names speak of
     categories come first.
-
-    Example:
-        >>> sub = np.array([0, 1, 2] * 4)
-        >>> find_hierarchy({"sub": sub, "top": sub // 2})[0]
-        {'child': 'sub', 'parent': 'top'}
     """
     pairs = [(child, parent) for child in codes for parent in codes if child != parent]
     candidates = [pair for pair in pairs if _determines(codes[pair[0]], codes[pair[1]])]
@@ -88,13 +79,7 @@ def find_hierarchy(
 def item_hierarchy(
     codes: Mapping[str, NDArray[np.int32]],
 ) -> tuple[dict[str, str] | None, list[Decision]]:
-    """As `find_hierarchy`, among features of the items that are called categories.
-
-    Example:
-        >>> sub = np.array([0, 1, 2] * 4)
-        >>> item_hierarchy({"category_2": sub, "category_1": sub // 2})[0]
-        {'child': 'item.category_2', 'parent': 'item.category_1', 'from': 'majority'}
-    """
+    """As `find_hierarchy`, among features of the items that are called categories."""
     named = {name: values for name, values in codes.items() if _CATEGORY_NAME.search(name)}
     tree, decisions = find_hierarchy(named)
     if tree is None:
@@ -121,11 +106,6 @@ def repeated_ids(columns: Mapping[str, NDArray[np.int32]], names: Iterable[str])
 
     Columns of 100 IDs or fewer, such as categories, are never among them. Of two columns the one
     that comes first in `names` is preferred.
-
-    Example:
-        >>> product = np.arange(400) % 200
-        >>> repeated_ids({"title": 199 - product, "product_id": product}, ["product_id", "title"])
-        {'title': 'product_id'}
     """
     distinct = {name: len(np.unique(codes)) for name, codes in columns.items()}
     retained: list[str] = []

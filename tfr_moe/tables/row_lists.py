@@ -36,22 +36,12 @@ class RowLists(NamedTuple):
 
     @property
     def single_rows(self) -> float:
-        """Share of the lists that have one row.
-
-        Example:
-            >>> RowLists.of(np.array([0, 1, 0, 2])).single_rows
-            0.6666666666666666
-        """
+        """Share of the lists that have one row."""
         continued = np.concatenate([self.continues[1:], [False]])
         return float((~self.continues & ~continued).sum() / self.number)
 
     def several_values(self, values: NDArray[Any]) -> int:
-        """Returns the number of lists whose rows have several values.
-
-        Example:
-            >>> RowLists.of(np.array([0, 1, 0, 1, 2])).several_values(np.array([5, 6, 5, 7, 8]))
-            1
-        """
+        """Returns the number of lists whose rows have several values."""
         ordered = values[self.rows]
         changes = self.continues[1:] & (ordered[1:] != ordered[:-1])
         differing = np.zeros(self.number, bool)
@@ -78,12 +68,8 @@ def role_decision(
 ) -> Decision:
     """Returns the decision on a column that has a role, with what is wrong with it.
 
-    Args:
-        name: the column.
-        role: `list_id`, `label`, ...
-        lists: the lists of the rows.
-        unlisted: number of rows without a list ID.
-        relevant: label -> whether it is above 0, by row.
+    `unlisted` is the number of rows without a list ID; `relevant` says for each label which rows
+    are above 0.
     """
     reasons = []
     if role == "list_id" and unlisted:

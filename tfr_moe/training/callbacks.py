@@ -53,10 +53,7 @@ def read_history(run: Path) -> list[dict[str, Any]]:
 
 
 def keras_history(run: Path, metrics: Mapping[str, Any]) -> tf.keras.callbacks.History:
-    """Losses and metrics by epoch, as `Model.fit` returns them; one epoch for a baseline.
-
-    `metrics` is the content of `metrics.json` of the run.
-    """
+    """Losses and metrics by epoch, as `Model.fit` returns them; one epoch for a baseline."""
     epochs = read_history(run) or [{"epoch": metrics["best_epoch"], **metrics["best"]}]
     history = tf.keras.callbacks.History()
     history.epoch = [entry["epoch"] - 1 for entry in epochs]
@@ -75,7 +72,7 @@ class RunHistory(tf.keras.callbacks.Callback):
         run: folder of the run.
         monitor: name in the logs, such as `val_session_auc`.
         higher: whether a higher value is better.
-        patience: number of epochs without improvement after which training stops; 0 never stops.
+        patience: epochs without improvement after which training stops; 0 never stops.
         out: folder to write to; None for `run`.
     """
 

@@ -1,8 +1,4 @@
-"""Gates that have collapsed: the same experts for all categories, experts without items.
-
-One place for the messages: training prints them from its metrics and, at its end, for validation
-lists; the report shows them for the lists that it is on.
-"""
+"""Gates that have collapsed: the same experts for all categories, experts without items."""
 
 from __future__ import annotations
 
@@ -42,7 +38,7 @@ def gate_problems(
         entropy: in nats; None if it is not checked.
         names: the dead experts, if known.
         same: the experts of all top categories alike, see `same_experts`.
-        top_categories: number of top categories, if known.
+        top_categories: their number, if known.
     """
     gate = f"the gate of {task}" if task else "the gate"
     dense = config.spec.dense_gate
@@ -87,7 +83,7 @@ def gate_problems(
 def same_experts(report: GateReport) -> list[int]:
     """The K experts that are the first of all top categories; empty if categories differ.
 
-    Also empty for a gate with fewer than two categories, and for one that weights all experts.
+    Also empty for fewer than two categories, and for a gate that weights all experts.
     """
     if len(report.top_categories) < 2 or report.top_k >= report.num_experts:
         return []

@@ -25,12 +25,7 @@ _ADDRESS = re.compile(r"[^\s:,=]+:\d{1,5}")
 
 
 class ClusterTask(NamedTuple):
-    """One process of a cluster.
-
-    Attributes:
-        role: `chief` or `worker`.
-        number: its index among the processes of that role.
-    """
+    """One process of a cluster: `number` is its index among the processes of its role."""
 
     role: str
     number: int
@@ -40,12 +35,7 @@ class ClusterTask(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """The processes that train together.
-
-    Attributes:
-        addresses: role -> HOST:PORT of each of its tasks.
-        task: the task of this process.
-    """
+    """The processes that train together: role -> HOST:PORT of each, and the task of this one."""
 
     addresses: dict[str, tuple[str, ...]]
     task: ClusterTask
@@ -74,15 +64,7 @@ def _check_cluster(addresses: Mapping[str, tuple[str, ...]], task: ClusterTask) 
 
 
 def cluster_from_environment(environment: Mapping[str, str] = os.environ) -> Cluster | None:
-    """Parses `TF_CONFIG`; None if it is not set or names fewer than two processes.
-
-    Raises:
-        UserError: if it is malformed.
-
-    Example:
-        >>> cluster_from_environment({}) is None
-        True
-    """
+    """Parses `TF_CONFIG`; None if it is not set or names fewer than two processes."""
     text = environment.get(TF_CONFIG, "")
     try:
         content = json.loads(text or "{}")
@@ -112,13 +94,7 @@ def find_cluster(strategy: str | None, cluster: Cluster | None = None) -> Cluste
 def resolve_strategy(cluster: Cluster | None, strategy: str | None) -> str | None:
     """The strategy to use with a cluster; None follows the cluster, or is one device.
 
-    Raises:
-        UserError: if the two do not go together.
-
-    Example:
-        >>> cluster = Cluster({"worker": ("a:1", "b:1")}, ClusterTask("worker", 0))
-        >>> resolve_strategy(cluster, None)
-        'MultiWorkerMirroredStrategy'
+    Raises a UserError if the two do not go together.
     """
     if strategy == "ParameterServerStrategy":
         raise UserError(f"strategy {strategy} is not supported; use {MULTI_WORKER}")
@@ -197,9 +173,6 @@ def join_cluster(strategy: str | None, cluster: Cluster | None = None) -> Proces
 
     With several workers it must be called before TensorFlow computes anything. Without a cluster
     that of `TF_CONFIG` is read, under a strategy over several processes.
-
-    Raises:
-        UserError: if strategy and cluster do not go together.
     """
     cluster = find_cluster(strategy, cluster)
     strategy = resolve_strategy(cluster, strategy)

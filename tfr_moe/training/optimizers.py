@@ -154,11 +154,7 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
 
 
 def make_optimizer(config: RunConfig) -> tf.keras.optimizers.Optimizer:
-    """Makes the Keras optimizer of a run; AdamW decays all weights but biases.
-
-    `adamw` is `FusedAdamW`, `keras_adamw` Keras' own: slower, and it updates all rows of large
-    embedding tables in each step.
-    """
+    """Makes the Keras optimizer of a run; AdamW decays all weights but biases."""
     settings = config.optimization
     common: dict[str, Any] = {
         "learning_rate": settings.learning_rate,
@@ -175,7 +171,7 @@ def make_optimizer(config: RunConfig) -> tf.keras.optimizers.Optimizer:
 
 
 def learning_rate_drop(config: RunConfig) -> list[tf.keras.callbacks.Callback]:
-    """The callback that divides the learning rate by ten after `learning_rate_drop_epoch`, if set.
+    """The callback that divides the learning rate by ten after `learning_rate_drop_epoch`.
 
     The rate follows from the number of the epoch, so that a resumed run trains at the same rate.
     """

@@ -165,12 +165,9 @@ class PositionVariation(NamedTuple):
 def variation_of(values: NDArray[Any], positions: NDArray[Any]) -> tuple[float, float]:
     """How much positions vary within equal values.
 
-    Returns the share of the IDs with two or more positions, and the mean square within IDs over the
-    variance of all positions, at most 1; NaN if no ID occurs twice or all positions are equal.
-
-    Example:
-        >>> variation_of(np.array(["a", "a", "b", "b"]), np.array([1.0, 3.0, 2.0, 2.0]))
-        (0.5, 1.0)
+    Returns the share of the values with two or more positions, and the mean square within values
+    over the variance of all positions, at most 1; NaN if no value occurs twice or all positions are
+    equal.
     """
     codes = np.unique(values, return_inverse=True)[1]
     counts = np.bincount(codes)
@@ -240,13 +237,9 @@ def bias_by_position(
 ) -> dict[str, dict[str, list[float]]]:
     """The mean bias of the first training lists by position, relative to the first position.
 
-    Args:
-        model: of `with_position_bias`.
-        weights: a checkpoint of the model, which is loaded; None for its weights as they are.
-        folder: its data.
-
-    Returns by task, "" for a single one, `position`, `bias` and the number of `items`. The
-    exponential of a bias is the odds of a click at that position over those at the first.
+    `weights` is a checkpoint to load, None for the weights as they are. Returns by task, "" for a
+    single one, `position`, `bias` and the number of `items`. The exponential of a bias is the odds
+    of a click at that position over those at the first.
     """
     if weights is not None:
         model.load_weights(str(weights))

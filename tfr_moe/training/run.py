@@ -105,11 +105,7 @@ def make_scorer(folder: DataFolder, config: RunConfig) -> FeatureScorer:
 
 
 def check_names(config: RunConfig, schema: FeatureSchema | None = None) -> None:
-    """Checks that losses and metrics exist, go together and are defined on data of the schema.
-
-    Raises:
-        UserError: with the allowed names.
-    """
+    """Checks that losses and metrics exist, go together and are defined on data of the schema."""
     pairs = [(config.objective.loss, config.training.metrics)]
     for task in (config.multi_task.tasks or {}).values():
         of_task = config.training.metrics if task.metrics is None else task.metrics
@@ -296,7 +292,7 @@ def fit(
         run: an existing folder, which may hold the state of an interrupted run.
         console: where progress is printed.
         make_pipeline: `RankingPipeline`, or a callable with the same arguments.
-        context: strategy and cluster of this process, see `RankingPipeline`.
+        context: strategy and cluster of this process.
     """
     # Keras warns about its file format on every save.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)

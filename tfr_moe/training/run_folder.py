@@ -112,10 +112,6 @@ def prepared(
 
     If the block rejects the configuration or the data before there is anything to resume, a folder
     made here is removed, so that the corrected command can have the same name.
-
-    Raises:
-        UserError: if the folder cannot be made, or holds something else than a run of this
-            configuration on this data that can be resumed.
     """
     check_not_finished(run)
     if glob.escape(str(run)) != str(run):

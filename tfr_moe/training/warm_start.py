@@ -125,9 +125,8 @@ class WarmStart:
     def apply(self, model: tf.keras.Model, folder: DataFolder, config: RunConfig) -> None:
         """Sets the weights of a model that was built for a data set of `described`.
 
-        Raises:
-            UserError: naming the variable that only one of the two models has, or whose shape
-                follows neither from vocabularies, nor features, nor domains.
+        Raises a UserError for a variable that only one of the two models has, or whose shape is not
+        that of the vocabularies, features and domains.
         """
         encoders = _encoders_of(model)
         variables = {variable.name: variable for variable in model.variables}
