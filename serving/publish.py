@@ -36,8 +36,7 @@ from tfr_moe.utils.failures import file_errors, reason_of
 from tfr_moe.utils.io import make_folder, read_json, working_directory, write_json
 
 from .client.ranking import outputs_of
-from .export.export import export_run, sample_lists
-from .export.golden import GOLDEN
+from .export.export import GOLDEN, export_run, sample_lists
 from .export.signatures import INPUT, PREDICT, RANK, SCORES
 from .model_store import RejectedError, ServedModel
 from .versions import EXTRA, versions_of

@@ -4,9 +4,8 @@ It imports neither TensorFlow nor Keras, so that a web application can carry it.
 """
 
 from .channel import Tls
-from .client import RankingClient
+from .client import RankingClient, RequestRecorder
 from .ranking import Expert, RankedItem, Ranking, RequestError, VersionStatus
-from .recording import RequestRecorder
 from .request import load_request
 
 __all__ = [

@@ -1,13 +1,19 @@
-"""A client that ranks items through a server."""
+"""A client that ranks items through a server, and a recorder of its requests."""
 
 from __future__ import annotations
 
+import random
+import struct
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import grpc
 
+from tfr_moe.elwc.tfrecord import check_checksums, masked_checksum
+from tfr_moe.elwc.wire import varint
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
@@ -23,6 +29,8 @@ from .request import RequestEncoder, predict_request
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
+_PREDICT_LOG = b"\x32"  # field 6 of PredictionLog, bytes
+_REQUEST, _RESPONSE = b"\x0a", b"\x12"  # fields 1 and 2 of PredictLog
 _NO_DEADLINE = 1e9  # gRPC cannot represent an infinite one; this is 30 years
 
 Items = Sequence[Mapping[str, Any]]
@@ -224,3 +232,53 @@ class RankingClient:
             }
             other = f"{self._target} rejected the request to model {self._model!r}: {reason}"
             raise RequestError(messages.get(code, other), code) from error
+
+
+class RequestRecorder:
+    """Appends `PredictionLog`s to a TFRecord file, as warm-up files and request logs have them.
+
+    TensorFlow Serving needs a log collector of one's own for that. A record is written with one
+    call in append mode; threads may share a recorder, and processes need a file each.
+
+    Args:
+        path: the file; its folder exists.
+        share: probability that a request is recorded.
+
+    Raises:
+        UserError: if the share is not in (0, 1], or google-crc32c is missing.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "requests.tfrecord"
+        >>> recorder = RequestRecorder(path)
+        >>> recorder(PredictRequest(), PredictResponse())  # of RankingClient(recorder=recorder)
+        >>> path.stat().st_size  # 6 bytes and 16 of their frame
+        22
+    """
+
+    def __init__(self, path: str | Path, share: float = 1.0):
+        if not 0 < share <= 1:
+            raise UserError(f"share must be above 0 and at most 1. Received: share={share}")
+        check_checksums()
+        self._path, self._share = Path(path), share
+        self._lock = threading.Lock()
+
+    def __call__(self, request: PredictRequest, response: PredictResponse) -> None:
+        """Records a `PredictRequest` and its `PredictResponse`, or not."""
+        with self._lock:
+            if random.random() >= self._share:
+                return
+            parts = [(_REQUEST, request), (_RESPONSE, response)]
+            log = b"".join(_field(tag, part.SerializeToString()) for tag, part in parts)
+            record = _field(_PREDICT_LOG, log)
+            length = struct.pack("<Q", len(record))
+            framed = length + masked_checksum(length) + record + masked_checksum(record)
+            try:
+                with open(self._path, "ab", buffering=0) as file:
+                    file.write(framed)
+            except OSError as error:
+                raise UserError(f"{self._path}: cannot be written ({error.strerror})") from error
+
+
+def _field(tag: bytes, content: bytes) -> bytes:
+    return tag + varint(len(content)) + content

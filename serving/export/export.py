@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
@@ -16,20 +17,22 @@ from tfr_moe.baselines import BaselineRun, keras_model, open_run
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.encoder import ListEncoder
-from tfr_moe.elwc.values import RowParser, Values
+from tfr_moe.elwc.values import RowParser, Values, decode_list
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SCHEMA_FILE, Feature, FeatureSchema, QueryCategories, Scope
 from tfr_moe.scorers import explanation_model
 from tfr_moe.utils.digests import write_model_manifest
-from tfr_moe.utils.io import atomic_directory
+from tfr_moe.utils.io import atomic_directory, write_json
 
-from ..client.request import predict_request
+from ..client.protos import PredictResponse, fill_tensor
+from ..client.request import RequestEncoder, predict_request
 from ..versions import EXTRA, MAX_VERSION, WARMUP_FILE, versions_of
-from .golden import GOLDEN, write_golden
 from .parsing import Features, RequestParser
 from .signatures import DEFAULT, INPUT, PREDICT, RANK, Tensors, build, module_of, scores_by_name
 from .verify import check_operations, reference_batches, verify
 
+GOLDEN = "golden"
+"""The folder of the golden pair, below `EXTRA`."""
 MAX_RECORDS = 1000  # TensorFlow Serving does not load a model with more
 _WARMED = (PREDICT, RANK)
 _WARMUP_LISTS = 16
@@ -61,6 +64,40 @@ def write_warmup(path: Path, name: str, signatures: Sequence[str], lists: Iterab
                 writer.write(log.SerializeToString())
                 written += 1
     return written
+
+
+def write_golden(
+    folder: Path,
+    name: str,
+    version: int,
+    schema: FeatureSchema,
+    lists: Sequence[bytes],
+    rank: Callable[..., Tensors],
+) -> None:
+    """Writes the golden pair, a request and its answer, to test clients in any language.
+
+    It is the list of median length, without its ID and labels; `rank` is that signature. A client
+    must encode `list.json` to a proto equal to `list.pb`, and a server answer `request.pb` with
+    `response.pb`, within 1e-5 on a CPU. `request.json` and `response.json` are the same over REST.
+    """
+    context, items = decode_list(schema, sorted(lists, key=len)[len(lists) // 2])
+    serialized = RequestEncoder(schema).encode(context, items)
+    with tf.device("/CPU:0"):
+        answer = {n: v.numpy() for n, v in rank(inputs=tf.constant([serialized])).items()}
+    request = predict_request(name, RANK, [serialized])
+    response = PredictResponse()
+    response.model_spec.name, response.model_spec.signature_name = name, RANK
+    response.model_spec.version.value = version
+    for key, array in answer.items():
+        fill_tensor(response.outputs[key], array)
+    folder.mkdir()
+    (folder / "list.pb").write_bytes(serialized)
+    (folder / "request.pb").write_bytes(request.SerializeToString(deterministic=True))
+    (folder / "response.pb").write_bytes(response.SerializeToString(deterministic=True))
+    write_json(folder / "list.json", {"context": context, "items": items})
+    inputs = {INPUT: [{"b64": base64.b64encode(serialized).decode("ascii")}]}
+    write_json(folder / "request.json", {"signature_name": RANK, "inputs": inputs})
+    write_json(folder / "response.json", {"outputs": {k: v.tolist() for k, v in answer.items()}})
 
 
 def example_lists(schema: FeatureSchema) -> list[bytes]:

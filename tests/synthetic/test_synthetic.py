@@ -19,7 +19,7 @@ from tfr_moe.synthetic import (
     parse_options,
     world,
 )
-from tfr_moe.synthetic.words import Words
+from tfr_moe.synthetic.world import Words
 
 SMALL = SearchLogOptions(sessions=60, num_files=2, top_categories=3, sub_categories=9)
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, FiniteFloat, NonNegativeInt
 from tfr_moe.elwc.tfrecord import read_records
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
+    DAYS_FOLDER,
     MANIFEST_FILE,
     SCHEMA_FILE,
     SPLITS,
@@ -32,7 +33,6 @@ from tfr_moe.schema import (
     vocabulary_file,
     write_query_categories,
 )
-from tfr_moe.schema.names import DAYS_FOLDER
 from tfr_moe.utils.digests import ManifestForm, check_files, digest_files, fingerprint
 from tfr_moe.utils.failures import reading
 from tfr_moe.utils.io import read_json, write_json

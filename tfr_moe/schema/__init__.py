@@ -1,37 +1,43 @@
 """FeatureSchema, the description of a data set, and the names of its files and columns."""
 
-from tfr_moe.schema.feature import Feature, Hierarchy, Kind, Scope, Transform
-from tfr_moe.schema.feature_schema import FeatureSchema, FeatureTables, SchemaError, Statistics
-from tfr_moe.schema.folders import (
-    QueryCategories,
-    by_clicks,
-    check_same_schema,
-    day_folder,
-    days_of,
-    days_of_window,
-    query_categories,
-    write_query_categories,
-)
-from tfr_moe.schema.names import (
-    MANIFEST_FILE,
+from tfr_moe.schema.feature import (
     MASK,
-    MOMENTS_FILE,
     PACKED,
     PADDING_LABEL,
     PAIR_SEPARATOR,
+    Feature,
+    Hierarchy,
+    Kind,
+    Scope,
+    Transform,
+)
+from tfr_moe.schema.feature_schema import FeatureSchema, FeatureTables, SchemaError, Statistics
+from tfr_moe.schema.folders import (
+    DAYS_FOLDER,
+    MANIFEST_FILE,
+    MOMENTS_FILE,
     QUERY_CATEGORIES_FILE,
     SCHEMA_FILE,
     SPLITS,
     STATISTICS_FILE,
+    QueryCategories,
+    by_clicks,
+    check_same_schema,
     counts_file,
     counts_files,
+    day_folder,
+    days_of,
+    days_of_window,
     description_files,
+    query_categories,
     shard_file,
     shard_files,
     vocabulary_file,
+    write_query_categories,
 )
 
 __all__ = [
+    "DAYS_FOLDER",
     "MANIFEST_FILE",
     "MASK",
     "MOMENTS_FILE",

@@ -12,6 +12,10 @@ Scope = Literal["context", "example"]
 Kind = Literal["numeric", "categorical", "categorical_list"]
 Transform = Literal["none", "log1p", "quantile"]
 
+MASK = "example_list_mask"
+PADDING_LABEL = -1.0
+PACKED = {"context": "context_numeric", "example": "example_numeric"}
+PAIR_SEPARATOR = " > "
 ITEM = "item."
 OF_ITEMS = "list_"
 _MISSING = ("mean", "median")

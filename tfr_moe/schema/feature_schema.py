@@ -27,8 +27,19 @@ from typing import Any, NamedTuple, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tfr_moe.errors import UserError, describe
-from tfr_moe.schema.feature import ITEM, OF_ITEMS, Feature, Hierarchy, Kind, Scope, list_category
-from tfr_moe.schema.names import MASK, PACKED, PADDING_LABEL, PAIR_SEPARATOR
+from tfr_moe.schema.feature import (
+    ITEM,
+    MASK,
+    OF_ITEMS,
+    PACKED,
+    PADDING_LABEL,
+    PAIR_SEPARATOR,
+    Feature,
+    Hierarchy,
+    Kind,
+    Scope,
+    list_category,
+)
 from tfr_moe.utils.settings import read_yaml
 
 

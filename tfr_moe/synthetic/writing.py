@@ -19,8 +19,7 @@ from tfr_moe.utils.io import atomic_directory, write_json, write_text
 
 from .options import SearchLogOptions
 from .sessions import Chunk, SessionGenerator
-from .words import Words
-from .world import COMPONENTS, World, build_world
+from .world import COMPONENTS, Words, World, build_world
 
 # Gzip at level 3 is about three times as fast as the default and a tenth larger.
 _GZIP_LEVEL = 3

@@ -11,8 +11,14 @@ from numpy.typing import NDArray
 
 from tfr_moe.errors import UserError
 from tfr_moe.tables.arrow import are_numbers, are_times, arrow, column_of, encode, to_table
-from tfr_moe.tables.relations import ITEM, Decision, choose_hierarchy, repeated_ids
-from tfr_moe.tables.row_lists import RowLists, role_decision
+from tfr_moe.tables.relations import (
+    ITEM,
+    Decision,
+    RowLists,
+    choose_hierarchy,
+    repeated_ids,
+    role_decision,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
