@@ -1,9 +1,8 @@
 """Measures the latency of a server at given request rates.
 
-The load is open-loop: requests are due at random times drawn beforehand (a Poisson process), like
-those of independent users, and latency counts from the time a request was due. A server that stalls
-is charged for all requests that were due meanwhile; clients that wait for one answer before the
-next request would hide it.
+The load is open-loop: requests are due at random times (a Poisson process), like those of
+independent users, and latency counts from the time a request was due. A server that stalls is
+charged for all requests that were due meanwhile, which waiting clients would hide.
 """
 
 from __future__ import annotations

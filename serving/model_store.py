@@ -174,11 +174,10 @@ class ModelStore:
             raise UserError(f"models folder {root}: no version could be loaded ({reasons})")
 
     def refresh(self) -> None:
-        """Loads new versions, then unloads the removed ones.
+        """Loads new versions, then unloads the removed ones; a failed one is retried once removed.
 
-        A version that failed is retried only after it was removed. Requests that are running on an
-        unloaded version finish on it. The last loaded version of a model answers until another one
-        of its folder is loaded.
+        Requests that are running on an unloaded version finish on it. The last loaded version of a
+        model answers until another one of its folder is loaded.
         """
         present = {(p.name, version) for p in self._root.iterdir() for version in versions_of(p)}
         failed = {key for key, state in self._states.items() if state.error}

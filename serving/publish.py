@@ -196,9 +196,8 @@ def _record(to: Path, decision: Mapping[str, Any]) -> None:
 def roll_back(to: str | Path) -> tuple[int, int]:
     """Retires the newest version, so that TensorFlow Serving loads the one before it.
 
-    The server serves the highest number that it finds. Renaming `to/<version>` to
-    `to/retired/<version>` takes it away in one step; the server loads the previous version before
-    it unloads this one. The number is not used again.
+    Renaming `to/<version>` to `to/retired/<version>` takes it away in one step; the server loads
+    the previous version before it unloads this one. The number is not used again.
 
     Returns:
         The retired version, and the one that is live now.

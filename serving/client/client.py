@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import struct
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,19 +45,6 @@ def seconds_or_none(timeout: Any) -> float | None:
     return None if timeout > _NO_DEADLINE else float(timeout)
 
 
-class _Deadline:
-    """The time by which an operation must be done, over all of its calls."""
-
-    def __init__(self, seconds: float | None):
-        self.seconds = float("inf") if seconds is None else seconds
-        self._end = time.monotonic() + self.seconds
-
-    def remaining(self) -> float | None:
-        """Seconds left; None where there is no deadline."""
-        left = max(0.0, self._end - time.monotonic())
-        return None if left == float("inf") else left
-
-
 class RankingClient:
     """Ranks items through a server. Threads may share it.
 
@@ -71,8 +57,8 @@ class RankingClient:
         model: the model's name.
         schema: the schema that the model was trained with; None requests it from the server before
             the first list.
-        timeout: seconds within which an operation must be answered, retries included; infinity for
-            no deadline.
+        timeout: seconds within which a call must be answered, retries included; infinity for no
+            deadline.
         version: a fixed version; by default the newest that the server has.
         label: or the version that has this label on the server, such as `stable`.
         tls: encrypts the connection; None sends everything in clear text.
@@ -130,7 +116,7 @@ class RankingClient:
         Raises:
             RequestError: as `rank`, where the schema comes from the server.
         """
-        return self._request_encoder(_Deadline(self._timeout)).schema
+        return self._request_encoder(self._timeout).schema
 
     def rank(
         self, context: Mapping[str, Any], items: Items, *, timeout: float | None = None
@@ -164,7 +150,7 @@ class RankingClient:
         """
         request = GetModelStatusRequest()
         request.model_spec.name = self._model
-        return status_of(self._call(self._get_status, request, _Deadline(self._timeout)))
+        return status_of(self._call(self._get_status, request, self._timeout))
 
     def health(self) -> bool:
         """Whether the server answers and has a version of the model available."""
@@ -187,23 +173,23 @@ class RankingClient:
         self, signature: str, context: Mapping[str, Any], items: Items, timeout: float | None
     ) -> Any:
         """Sends one list to a signature and returns the `PredictResponse`."""
-        deadline = _Deadline(self._timeout if timeout is None else seconds_or_none(timeout))
-        serialized = self._request_encoder(deadline).encode(context, items)
+        limit = self._timeout if timeout is None else seconds_or_none(timeout)
+        serialized = self._request_encoder(limit).encode(context, items)
         request = self._request(signature, serialized)
         if (size := request.ByteSize()) > MAX_MESSAGE_BYTES:
             raise UserError(
                 f"the request for a list of {len(items)} items takes {size:,} bytes; allowed are "
                 f"{MAX_MESSAGE_BYTES:,}"
             )
-        answer = self._call(self._predict, request, deadline)
+        answer = self._call(self._predict, request, limit)
         if self._recorder is not None:
             self._recorder(request, answer)
         return answer
 
-    def _request_encoder(self, deadline: _Deadline) -> RequestEncoder:
+    def _request_encoder(self, timeout: float | None) -> RequestEncoder:
         """The encoder of the schema, which is requested from the server where it was not given."""
         if self._encoder is None:
-            answer = self._call(self._predict, self._request("schema", b""), deadline)
+            answer = self._call(self._predict, self._request("schema", b""), timeout)
             text = bytes(outputs_of(answer, "schema")["schema"][0])
             self._encoder = RequestEncoder(FeatureSchema.model_validate_json(text))
         return self._encoder
@@ -216,17 +202,17 @@ class RankingClient:
             request.model_spec.version_label = self._label
         return request
 
-    def _call(self, method: Callable[..., Any], request: Any, deadline: _Deadline) -> Any:
+    def _call(self, method: Callable[..., Any], request: Any, timeout: float | None) -> Any:
         try:
-            return method(request, timeout=deadline.remaining(), metadata=self._metadata)
+            return method(request, timeout=timeout, metadata=self._metadata)
         except grpc.RpcError as error:
             code, codes = error.code(), grpc.StatusCode
             reason = " ".join((error.details() or code.name).split())
+            limit = "" if timeout is None else f" within {timeout:g} s"
             which = "" if self._version is None else f" version {self._version}"
             messages = {
                 codes.UNAVAILABLE: f"no server at {self._target} ({reason})",
-                codes.DEADLINE_EXCEEDED: f"no answer from {self._target} within "
-                f"{deadline.seconds:g} s",
+                codes.DEADLINE_EXCEEDED: f"no answer from {self._target}{limit}",
                 codes.NOT_FOUND: f"model {self._model!r}{which} is not served at {self._target} "
                 f"({reason})",
             }

@@ -124,7 +124,7 @@ def export_run(
     version: int | None = None,
     console: Console | None = None,
 ) -> Path:
-    """Exports the best epoch of a run, without noise, dropout and regularizers.
+    """Exports the best epoch of a run as a version of `MODELS/NAME`, and returns its folder.
 
     Args:
         run: the run's folder.
@@ -134,9 +134,6 @@ def export_run(
             warning.
         version: see `export_model`.
         console: receives progress; None for stderr.
-
-    Returns:
-        The folder of the version.
 
     Raises:
         UserError: as `open_run` and `export_model`, and for what cannot be exported.
@@ -204,22 +201,17 @@ def export_model(
     a golden request with its answer, the schema and the details.
 
     Args:
-        model: maps a dict of the schema's raw features and the mask to logits [B, L], or to a dict
-            of them: `scores`, and `scores_<task>` for each task.
+        model: maps raw features and the mask to logits [B, L], or to a dict of them: `scores`, and
+            `scores_<task>` for each task.
         schema: describes the requests; its `feature_spec`s are the model's inputs.
         out: the model's folder, `MODELS/NAME`; clients request NAME.
-        explanation: a model with the same inputs that returns scores and experts, see
-            `tfr_moe.serving.export.signatures.build`; with it `rank` returns the experts too.
-        reference: the scores that the export must agree with, if not those of `model`: those of the
-            library of a baseline.
-        warmup: serialized `ExampleListWithContext`s, ideally real ones of several sizes; at most
-            500 are used. Without any, lists of defaults are used.
+        explanation: a model of scores and experts; with it `rank` returns the experts too.
+        reference: the scores that the export must agree with, if not those of `model`.
+        warmup: serialized lists, ideally real ones of several sizes; at most 500 are used. Without
+            any, lists of defaults are used.
         details: facts to store with the model (data, metrics) as JSON.
         version: a number above 0; by default one more than the newest version in `out`.
         categories: of the queries, where the schema needs them.
-
-    Returns:
-        The folder of the version.
 
     Raises:
         UserError: if the version exists, if a warm-up list does not fit the schema, if the graph

@@ -29,14 +29,7 @@ ABSENT = "\0"
 
 
 class RequestParser:
-    """Parses serialized requests by a schema.
-
-    Args:
-        schema: the schema.
-        categories: of the queries, where the schema needs them.
-
-    Attributes:
-        categories: adds the categories of lists.
+    """Parses serialized lists to features with the schema's defaults, inside of the graph.
 
     Example:
         >>> schema = FeatureSchema(

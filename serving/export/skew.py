@@ -83,7 +83,7 @@ class _List(NamedTuple):
 def measure_skew(
     version: str | Path, requests: str | Path, run: str | Path, data: str | Path | None = None
 ) -> list[SkewRow]:
-    """Replays recorded requests.
+    """Replays recorded requests; returns a row for the scores, and with data for each feature.
 
     Scores are those of the recorded answers, or of the exported version where the log has none.
     They are compared with those of the run's model, which reads the lists as it reads
@@ -95,9 +95,6 @@ def measure_skew(
         requests: TFRecord file of `PredictionLog`s.
         run: the run that is served.
         data: data set with the logged lists of the requests; None compares no values.
-
-    Returns:
-        A row for the scores, and with data for each feature.
 
     Raises:
         UserError: for files that cannot be read, a log without requests for lists, or requests of

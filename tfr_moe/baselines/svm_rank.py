@@ -24,11 +24,7 @@ _LIMIT = 10.0
 class Design:
     """Maps rows to the features of a linear model: standardised, clipped numerics and one-hot IDs.
 
-    Attributes:
-        numeric: the numeric columns, which come first.
-        ids: (column, number of values) of the IDs.
-        means: of the numeric columns, and `stds` their standard deviations.
-        width: number of features.
+    Numeric columns come first, then the `ids`, pairs of a column and its number of values.
     """
 
     def __init__(self, columns: Sequence[Column]):

@@ -59,9 +59,6 @@ def run_demo(out: str | Path, sessions: int = 24_000, seed: int = 0) -> None:
 
     The same call resumes an interrupted demo. The model that is best on the validation split is
     exported.
-
-    Raises:
-        UserError: if `out` holds something else.
     """
     out = Path(out)
     console = Console(stderr=True)

@@ -120,13 +120,7 @@ def predict(
 
 
 def export_vectors(run: str | Path, out: str | Path) -> Path:
-    """Exports a run of `click_model` as a version that maps serialized lists to their vectors.
-
-    Its default signature returns `vectors` [B, L, d].
-
-    Raises:
-        UserError: for a model without vectors.
-    """
+    """Exports a run of `click_model` as a version that maps lists to `vectors` [B, L, d]."""
     from tfr_moe.scorers import vector_model
     from tfr_moe.serving.export.export import free_version, save_lists_model
     from tfr_moe.training import load_run

@@ -30,12 +30,7 @@ CACHE_FOLDER = "parsed"
 
 
 class Dictionary(NamedTuple):
-    """A dictionary-encoded column of IDs.
-
-    Attributes:
-        codes: index into `words`, int32 [rows, width].
-        words: the distinct IDs as bytes.
-    """
+    """A dictionary-encoded column of IDs: `codes`, int32 [rows, width], index `words`, as bytes."""
 
     codes: np.ndarray
     words: np.ndarray
@@ -166,16 +161,10 @@ def in_memory(split: ParsedSplit) -> ParsedSplit:
 def cached_builder(
     folder: DataFolder, kind: Literal["none", "memory", "disk"]
 ) -> Callable[..., ElwcDatasetBuilder]:
-    """Returns a callable with the arguments of `ElwcDatasetBuilder` that makes a builder.
+    """Returns `ElwcDatasetBuilder`, or one from parsed splits: those in memory, or by `kind`.
 
-    Args:
-        folder: the data set. Splits that it holds in memory are read from there.
-        kind: `none` parses each batch as it is read; `memory` parses all records now, for this run;
-            `disk` parses them once for all runs, into `parsed/` below the data set, and memory-maps
-            the files.
-
-    Raises:
-        UserError: for a split without lists, or a data set that cannot be written to.
+    `memory` parses all records now, for this run; `disk` parses them once for all runs, into
+    `parsed/` below the data set, and memory-maps the files.
     """
     if folder.splits:
         return functools.partial(CachedDatasetBuilder, folder.splits)
@@ -197,14 +186,8 @@ def dataset_builder(folder: DataFolder, *args: Any, **kwargs: Any) -> ElwcDatase
 class CachedDatasetBuilder(ElwcDatasetBuilder):
     """Builds the data sets of `ElwcDatasetBuilder` from parsed training and validation splits.
 
-    Training lists are shuffled over the whole split in each epoch. Other splits are read from the
-    records.
-
-    Args:
-        splits: parsed splits of tensors (`in_memory`) or of arrays, which may be memory-mapped.
-        folder: the data set.
-        *args: further arguments of `ElwcDatasetBuilder`; `shuffle_buffer_size` is ignored.
-        **kwargs: the same by name.
+    The splits are tensors (`in_memory`) or arrays, which may be memory-mapped. Training lists are
+    shuffled over the whole split in each epoch. Other splits are read from the records.
     """
 
     def __init__(

@@ -53,13 +53,7 @@ class DataFolder:
     """The folder of a data set.
 
     Where the manifest has digests, the files must have their sizes, and schema, statistics and
-    vocabularies their contents.
-
-    Args:
-        path: the folder.
-
-    Raises:
-        UserError: if it is not a complete data set, or not that of its manifest.
+    vocabularies their contents; otherwise, or if a file is missing, a UserError is raised.
     """
 
     splits: Mapping[str, Any] = {}
@@ -236,12 +230,7 @@ def open_data(
 ) -> DataFolder:
     """Opens a data-set folder; returns an open data set unchanged.
 
-    Args:
-        data: the folder, or the data set.
-        of_frames: arguments that describe data frames, all of which must be None.
-
-    Raises:
-        UserError: for one of these arguments, or see `DataFolder`.
+    `of_frames` are arguments that describe data frames, all of which must be None.
     """
     is_file = isinstance(data, (str, Path)) and Path(data).is_file()
     for name, value in ({} if is_file else of_frames or {}).items():

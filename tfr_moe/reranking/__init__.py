@@ -1,9 +1,8 @@
 """Initial lists for re-rankers, scored by any ranker without leakage: cross-fitted in folds.
 
-As in [Pobrotyn et al. 2020](https://arxiv.org/abs/2005.10084), section 5.5: the training lists are
-split into k folds by a hash of their IDs, k rankers are trained on k - 1 folds each, and each
-scores the fold that it has not seen. A ranker trained on all training lists scores validation and
-test. Every list is then ordered by its scores.
+As in [Pobrotyn et al. 2020](https://arxiv.org/abs/2005.10084), section 5.5: k rankers are trained
+on k - 1 folds of the training lists each, and each scores the fold that it has not seen. A ranker
+trained on all training lists scores validation and test. Lists are then ordered by the scores.
 """
 
 from __future__ import annotations

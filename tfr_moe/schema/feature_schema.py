@@ -186,19 +186,10 @@ class FeatureSchema(BaseModel):
     def infer(cls, frame: Any, **roles: Any) -> FeatureSchema:
         """Infers the schema of a data frame; see `tfr_moe.tables.infer_schema` for the arguments.
 
-        Args:
-            frame: a pandas, polars or pyarrow data frame, one row per item.
-            **roles: `list_id` and `label`, and optionally `time`, `position`, `weight`,
-                `hierarchy`, `ignore`, `keep`.
-
-        Raises:
-            UserError: for a column that does not exist, or a frame without features.
-
         Example:
             >>> import pandas as pd
             >>> rows = {"q": [1, 1, 2, 2], "click": [0, 1, 0, 1], "price": [3, 2, 5, 4]}
-            >>> frame = pd.DataFrame(rows)
-            >>> schema = FeatureSchema.infer(frame, list_id="q", label="click")
+            >>> schema = FeatureSchema.infer(pd.DataFrame(rows), list_id="q", label="click")
             >>> schema.feature("price").scope
             'example'
         """

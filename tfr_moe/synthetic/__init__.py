@@ -4,14 +4,6 @@ Each item has M = 7 independent, standard normal components z. Its utility weigh
 sub-category, and each label is 1 above a threshold of the utility with noise, where the item is
 examined. The log shows monotone transforms of six components; the seventh, the quality of the
 brand, can be learned from the brand's ID only. The equations are in `docs/data.md`.
-
-Example:
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> out = Path(tempfile.mkdtemp()) / "logs"
-    >>> generate(out, SearchLogOptions(sessions=20, num_files=1))
-    >>> sorted(path.name for path in out.iterdir())
-    ['logs-00000-of-00001.csv.gz', 'schema.yaml', 'truth.json']
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class Chunk:
     """Rows of some sessions in the order in which they were shown.
 
     Attributes:
-        columns: column name -> values of all rows, in the order of the log; those of
-            `click_history` are indices of `history`.
+        columns: column name -> values of all rows; those of `click_history` are indices of
+            `history`.
         history: click history of each session, item ids, latest last.
         session: [rows] index of the row's session inside the chunk.
         utility: [rows] the true utility u of each row; never written.

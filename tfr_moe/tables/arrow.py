@@ -47,12 +47,7 @@ FILES = ".csv, .tsv, .jsonl, .ndjson or .json, each plain or .gz, and .parquet o
 
 
 class Ids(NamedTuple):
-    """A column of IDs.
-
-    Attributes:
-        codes: index into `words`, int32 [rows] or, for a `categorical_list`, [rows, max_length].
-        words: the distinct IDs.
-    """
+    """A column of IDs: `codes`, int32 [rows] or [rows, max_length], index the distinct `words`."""
 
     codes: NDArray[np.int32]
     words: list[Any]
@@ -81,10 +76,6 @@ def to_table(frame: Any, columns: Sequence[str] | None = None) -> pa.Table:
 
     Raises:
         UserError: for any other object, and for a column that holds values of several types.
-
-    Example:
-        >>> to_table(arrow().table({"a": [1], "b": [2]}), ["b", "c"]).column_names
-        ['b']
     """
     pa = arrow()
     wanted = None if columns is None else list(dict.fromkeys(columns))

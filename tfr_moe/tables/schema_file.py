@@ -11,21 +11,7 @@ from tfr_moe.tables.inference import Inference
 
 
 def schema_yaml(inference: Inference, source: str) -> str:
-    """Returns the text of a schema file to edit.
-
-    Args:
-        inference: the schema and the decisions.
-        source: what it was inferred from, for the first line.
-
-    Example:
-        >>> inference = Inference({"list_id": "q", "labels": ["click"], "features": []}, [])
-        >>> print(schema_yaml(inference, "log.csv"))
-        # Inferred from log.csv. Edit it: scopes, kinds and roles decide what the model learns from.
-        list_id: q
-        labels: [click]
-        features:
-        <BLANKLINE>
-    """
+    """Returns the text of a schema file to edit; `source` is named in its first line."""
     schema, decisions = inference
     reasons = {d.column: d.reason for d in decisions if not d.outcome.startswith("hierarchy")}
     lines = [

@@ -125,12 +125,7 @@ def lost_peers() -> tuple[Any, ...]:
 
 
 class ProcessContext(NamedTuple):
-    """Strategy and cluster of this process.
-
-    Attributes:
-        strategy: a `tf.distribute.Strategy`; None for one device.
-        cluster: the processes that train together; None for a single process.
-    """
+    """Strategy of this process, None for one device, and its cluster, None for a single process."""
 
     strategy: Any = None
     cluster: Cluster | None = None

@@ -23,18 +23,13 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
     $$ w \leftarrow w - \eta \lambda w
        - \eta \frac{\sqrt{1 - \beta_2^t}}{1 - \beta_1^t} \frac{m}{\sqrt{v} + \epsilon} $$
 
-    Dense gradients give the result of `tf.keras.optimizers.AdamW` to about 1e-5 of a step (the
-    kernel computes 1 - \beta_2 in float32, Keras in float64). Keras passes over the memory of each
-    weight a dozen times; this optimizer decays weights in place, by a multiplication that XLA
-    compiles, and calls TensorFlow's fused Adam kernel.
-
-    Sparse gradients, those of embedding tables, are made dense if the table is small, which again
-    is what Keras computes. For a large table this is lazy Adam, an approximation: only the rows in
-    the batch change, so that the cost grows with the batch and not with the vocabulary. A rare row
-    moves less than under Keras, whose first moment goes on moving it between two uses while the
-    second fades: with equal gradients, a row in one of 10 batches moves 0.26 of its way under Keras
-    in the first 40 steps and 0.74 in 3,000, a row in one of 300 batches 0.30 in 3,000. Use Keras'
-    AdamW (`keras_adamw`), or a larger `lazy_size`, where that matters more than speed.
+    Dense gradients, and those of small embedding tables, give the result of Keras' AdamW to about
+    1e-5 of a step. A large table gets lazy Adam, an approximation: only the rows in the batch
+    change, so that the cost grows with the batch and not with the vocabulary. A rare row then moves
+    less than under Keras, whose first moment goes on moving it between two uses: with equal
+    gradients, a row in one of 10 batches moves 0.26 of its way under Keras in the first 40 steps
+    and 0.74 in 3,000, a row in one of 300 batches 0.30 in 3,000. Use `keras_adamw`, or a larger
+    `lazy_size`, where that matters more than speed.
 
     Clipping, schedules, EMA, `exclude_from_weight_decay` and checkpoints are those of the base
     class, so that either optimizer reads checkpoints of the other. See [Decoupled Weight Decay
@@ -43,14 +38,10 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
     Args:
         learning_rate: \eta, a number or a schedule.
         weight_decay: \lambda.
-        compiled_size: variables with at least this number of elements decay by compiled code, on
-            devices that support it; for smaller ones the call costs more than it saves.
+        compiled_size: variables with at least this number of elements decay by compiled code.
         lazy_size: embedding tables with at least this number of elements are updated by row.
         name: name of the optimizer.
-        **kwargs: see `tf.keras.optimizers.AdamW`; `amsgrad` is not supported.
-
-    Raises:
-        ValueError: for `amsgrad`.
+        **kwargs: see `tf.keras.optimizers.AdamW`; `amsgrad` raises a ValueError.
 
     Example:
         >>> weight = tf.Variable([1.0])

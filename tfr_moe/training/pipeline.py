@@ -29,11 +29,8 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
     """Trains with `model.fit`, saves the best epoch, and resumes an interrupted run.
 
     A run with tasks has a loss, a weight and metrics for each output of its model; any other run
-    has one loss. A metric that tasks share is also logged as its mean over them.
-
-    Files below `run`: `history.json` (an entry per epoch), `checkpoints/` (weights of the best
-    epoch), `backup/` (state to resume from) and `tensorboard/`. A SavedModel is written by
-    `tfr_moe.serving.export` only.
+    has one loss. Files below `run`: `history.json` (an entry per epoch), `checkpoints/` (weights of
+    the best epoch), `backup/` (state to resume from) and `tensorboard/`.
 
     Args:
         model_builder: a TFR model builder, such as `FeatureScorer.model_builder()`.

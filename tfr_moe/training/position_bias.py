@@ -153,8 +153,7 @@ class PositionVariation(NamedTuple):
     Attributes:
         feature: the feature whose values are compared; None without a categorical one.
         repeated: share of its values that were shown at two or more positions.
-        within: share of the variance of positions that is within its values; NaN if no value
-            occurs twice.
+        within: share of the variance of positions within its values; NaN if none occurs twice.
     """
 
     feature: str | None
@@ -184,8 +183,7 @@ def variation_of(values: NDArray[Any], positions: NDArray[Any]) -> tuple[float, 
 def position_variation(folder: DataFolder) -> PositionVariation:
     """How much positions vary in the first training lists, within items or else categories.
 
-    Items are identified by the categorical feature of the items with the most values in these
-    lists.
+    Items are identified by their categorical feature with the most values in these lists.
     """
     schema = folder.schema
     names = [feature.name for feature in schema.select("example", "categorical")]
