@@ -48,10 +48,7 @@ def reject_argument(message: str) -> NoReturn:
 
 
 class ServedModel:
-    """One version of a model in memory, of `MODELS/NAME/<version>`.
-
-    Raises an error of any kind if it cannot be loaded or fails on its own warm-up requests.
-    """
+    """One version of a model in memory; raises an error of any kind if it cannot be loaded."""
 
     def __init__(self, name: str, folder: Path):
         self.name = name

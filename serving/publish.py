@@ -260,10 +260,7 @@ def golden_check(candidate: ServedModel, folder: Path, live: Path | None) -> Che
 def evaluate_served(
     model: ServedModel, data: DataFolder, split: str, labels: Sequence[str], metric: str
 ) -> PerListResult:
-    """Evaluates an export on a split, as `tfr-moe evaluate` does: `<label>_<metric>` of each label.
-
-    The signature `predict` gets the serialized lists.
-    """
+    """Evaluates the signature `predict` on a split: `<label>_<metric>` of each label."""
     builder = dataset_builder(data, _BATCH_SIZE, tasks=tuple(labels))
     parsed = builder.build_evaluation_dataset(split)
     records = builder.serialized_lists(split).batch(_BATCH_SIZE)

@@ -71,10 +71,7 @@ def signatures_of(meta_graph: Any) -> dict[str, Any]:
 
 
 def read_log(path: Path, name: str = "request log") -> Iterator[Any]:
-    """The `PredictLog`s of a file, each a request and perhaps its response.
-
-    `name` is what errors call the file.
-    """
+    """The `PredictLog`s of a file, requests perhaps with a response; errors call it `name`."""
     from tensorflow_serving.apis import prediction_log_pb2
 
     from tfr_moe._compat import tf

@@ -112,10 +112,7 @@ def _service_config(retries: bool) -> str:
 
 
 def open_channel(target: str, tls: Tls | None = None, retries: bool = True) -> grpc.Channel:
-    """Opens a channel to `target`, which may be a gRPC name such as `dns:///HOST:PORT`, too.
-
-    HTTP proxies of the environment are not used.
-    """
+    """Opens a channel to `target`, which may be a gRPC name; HTTP proxies are not used."""
     options: list[tuple[str, Any]] = [
         *MESSAGE_LIMITS,
         *_KEEPALIVE,

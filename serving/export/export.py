@@ -27,8 +27,8 @@ from tfr_moe.utils.io import atomic_directory, write_json
 from ..client.protos import PredictResponse, fill_tensor
 from ..client.request import RequestEncoder, predict_request
 from ..versions import EXTRA, MAX_VERSION, WARMUP_FILE, versions_of
-from .parsing import Features, RequestParser
-from .signatures import DEFAULT, INPUT, PREDICT, RANK, Tensors, build, module_of, scores_by_name
+from .parsing import Features
+from .signatures import INPUT, PREDICT, RANK, Tensors, build
 from .verify import check_operations, reference_batches, verify
 
 GOLDEN = "golden"
@@ -251,10 +251,7 @@ def export_model(
 
 
 def free_version(out: Path, version: int | None = None) -> int:
-    """The number of a new version in `MODELS/NAME`: `version`, or one more than the newest.
-
-    Raises a UserError if it exists or is out of range, or the folder is no model's.
-    """
+    """The number of a new version in `MODELS/NAME`: `version`, or one more than the newest."""
     if out.exists() and not out.is_dir():
         raise UserError(f"export {out}: is a file, must be a folder")
     if (out / SCHEMA_FILE).exists():
@@ -267,40 +264,3 @@ def free_version(out: Path, version: int | None = None) -> int:
     if version in versions:
         raise UserError(f"export {out}: version {version} exists and is never overwritten")
     return version
-
-
-def lists_function(
-    model: tf.keras.Model,
-    parser: RequestParser,
-    output: str | None = None,
-) -> tf.types.experimental.GenericFunction:
-    """The function from serialized lists [B] to the outputs of a model, see `save_lists_model`."""
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, INPUT)], autograph=False)
-    def outputs(inputs: tf.Tensor) -> Tensors:
-        answer = model(parser.lists(inputs), training=False)
-        return scores_by_name(answer) if output is None else {output: answer}
-
-    return outputs
-
-
-def save_lists_model(
-    model: tf.keras.Model,
-    schema: FeatureSchema,
-    folder: Path,
-    output: str | None = None,
-    categories: QueryCategories | None = None,
-) -> None:
-    """Writes a SavedModel with one signature into an existing folder, for `predict`.
-
-    It takes serialized `ExampleListWithContext`s [B] and returns what the model returns, [B, L] or
-    [B, L, d], L the length of the longest list of the batch; `output` names a single one that is no
-    `scores`. The schema is written beside it.
-    """
-    parser = RequestParser(schema, categories)
-    signature = lists_function(model, parser, output).get_concrete_function()
-    check_operations([signature])
-    module = module_of([signature], [model], parser)
-    tf.saved_model.save(module, str(folder), signatures={DEFAULT: signature})
-    (folder / EXTRA).mkdir()
-    schema.save(folder / EXTRA / SCHEMA_FILE)

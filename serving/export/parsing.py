@@ -91,11 +91,7 @@ def _pad(value: tf.Tensor, axis: int, size: int) -> tf.Tensor:
 
 
 def _complete(schema: FeatureSchema, features: Features) -> Features:
-    """Fills missing values with the schema's defaults; a missing required value is an error.
-
-    A missing number is NaN, in the result only where the model replaces it; a missing ID is the
-    empty string.
-    """
+    """Fills missing values with defaults, numbers with NaN; a missing required one is an error."""
     mask = features[MASK]
     # A list without items needs no context: there is nothing to score.
     real: dict[Scope, tf.Tensor] = {"context": tf.reduce_any(mask, 1), "example": mask}

@@ -107,6 +107,19 @@ def build(
     return ServingModule(module, {DEFAULT: signatures[PREDICT], **signatures})
 
 
+def lists_function(
+    model: tf.keras.Model, parser: RequestParser, vectors: bool = False
+) -> tf.types.experimental.GenericFunction:
+    """The function from serialized lists [B] to the scores of a model by name, or `vectors`."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, INPUT)], autograph=False)
+    def outputs(inputs: tf.Tensor) -> Tensors:
+        answer = model(parser.lists(inputs), training=False)
+        return {"vectors": answer} if vectors else scores_by_name(answer)
+
+    return outputs
+
+
 def module_of(
     signatures: Iterable[Any], models: Iterable[tf.keras.Model], parser: RequestParser
 ) -> tf.Module:
@@ -143,10 +156,7 @@ class _Batch:
 
 
 def _ranked(outputs: Tensors, batch: _Batch) -> Tensors:
-    """Sorts by score, best first; ties keep the order of the request.
-
-    Returns `order`, `scores`, `valid` and the other outputs, those of items in rank order.
-    """
+    """Sorts the outputs of items by score, best first; ties keep the order of the request."""
     scores = batch.masked(outputs[SCORES])
     best_first = tf.argsort(scores, axis=1, direction="DESCENDING", stable=True)
     # Padding comes after the items of a list, so among equal scores it stays behind them.

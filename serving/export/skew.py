@@ -45,10 +45,7 @@ def _lists_of(request: Any) -> list[bytes]:
 
 
 def recorded_batches(requests: str | Path, data: DataFolder) -> Iterator[Arrays]:
-    """Parses recorded lists by the schema of a data set, with the categories that it gives them.
-
-    `requests` is a TFRecord file of `PredictionLog`s. Yields features and mask of up to 256 lists.
-    """
+    """Yields features and mask of recorded requests, parsed by the schema of a data set."""
     parser = RequestParser(data.schema, query_categories(data.path, data.schema))
     lists = (one for log in read_log(Path(requests)) for one in _lists_of(log.request))
     while batch := list(islice(lists, _BATCH_SIZE)):

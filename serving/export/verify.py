@@ -159,10 +159,7 @@ def reference_batches(
     categories: QueryCategories | None = None,
     name: str = "warm-up list",
 ) -> list[ReferenceBatch]:
-    """Runs the Keras model on serialized lists; a UserError names a list by `name` and position.
-
-    It is raised where a list does not fit the schema, or its scores are not finite.
-    """
+    """Runs the Keras model on serialized lists; errors name a list by `name` and position."""
     batches = []
     add_categories = ListCategories(schema, categories)
     for first in range(0, len(lists), _BATCH_SIZE):

@@ -127,8 +127,6 @@ def test_an_exported_model_gives_the_scores_of_its_run(run, data, expected, tmp_
 
 
 def test_a_run_of_tasks_is_ranked_by_their_combination_with_a_column_per_task(tmp_path):
-    from tfr_moe.serving.export.export import save_lists_model
-
     data = tiny.write_data_folder(tmp_path / "data", 20, 10, LISTS, schema=tiny.TASKS)
     tasks = {"click": {"score_weight": 1.0}, "purchase": {"score_weight": 5.0}}
     settings = {**tiny.SMALL, "num_epochs": 1, "model": "mmoe", "tasks": tasks}
@@ -154,10 +152,8 @@ def test_a_run_of_tasks_is_ranked_by_their_combination_with_a_column_per_task(tm
         found = [float(row[name]) for name in names]
         wanted = [expected[f"scores{name.removeprefix('score')}"][at] for name in names]
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-    model = tmp_path / "models" / "shop" / "1"
-    model.mkdir(parents=True)
-    save_lists_model(loaded.ranker(), loaded.schema, model)
-    predict(None, model.parent, table, tmp_path / "again.csv", item_id="sku")
+    export_run(tmp_path / "run", tmp_path / "models" / "shop", data, console=QUIET)
+    predict(None, tmp_path / "models" / "shop", table, tmp_path / "again.csv", item_id="sku")
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "s.csv").read_text()
 
 

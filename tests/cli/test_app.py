@@ -160,7 +160,6 @@ def test_names_of_former_commands_are_unknown(old, capsys):
         ("report --run r --out r.html", "--data and --run, or --sweep, are required"),
         ("report --data d --run r", "--out is required"),
         ("synth --out o --set mean_length=1", "'mean_length=1': unknown key; allowed: sessions"),
-        ("export --run r --out o --vectors --data d", "--data cannot be combined with --vectors"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused_in_one_line(

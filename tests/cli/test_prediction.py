@@ -1,4 +1,4 @@
-"""From a click model to PRM with its vectors: trained, exported, predicted, joined, trained."""
+"""From a click model to PRM with its vectors: trained, predicted, joined, trained."""
 
 import json
 
@@ -8,9 +8,8 @@ from pyarrow import parquet
 
 from tests.beam import logs
 from tests.tiny import SMALL, small_config
-from tfr_moe._compat import tf
 from tfr_moe.cli import main
-from tfr_moe.cli.prediction import export_vectors, predict
+from tfr_moe.cli.prediction import predict
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK
@@ -36,9 +35,8 @@ def root(tmp_path_factory):
     logs.run(root, log)
     settings = {**SMALL, "num_epochs": 1, "model": "click_model", "expert_hidden_dims": (8, 3)}
     train(root / "data", root / "clicks", small_config(settings))
-    models, vectors = root / "models" / "clicks", root / "vectors.parquet"
-    command("export", "--run", root / "clicks", "--out", models, "--vectors")
-    command("predict", "--model", models, "--input", log, "--out", vectors,
+    vectors = root / "vectors.parquet"
+    command("predict", "--run", root / "clicks", "--input", log, "--out", vectors,
             "--vectors", "pv", "--item-id", "item", "--batch-size", 7)  # fmt: skip
     settings = (f"join={vectors}", "join_by=session:list_id,item:item_id")
     logs.run(root, log, "joined", schema={"features": JOINED}, settings=settings)
@@ -90,9 +88,9 @@ def test_the_statistics_of_the_vectors_are_those_of_the_training_split(root):
 def test_every_format_has_the_same_vectors(root, tmp_path):
     stored = parquet.read_table(root / "vectors.parquet").to_pylist()
     assert {tuple(row) for row in stored} == {("list_id", "item_id", "pv")}
-    models, log = root / "models" / "clicks", str(root / "log.csv")
+    run, log = root / "clicks", str(root / "log.csv")
     for name in ("v.csv", "v.jsonl"):
-        predict(None, models, log, tmp_path / name, item_id="item", batch_size=7, vectors="pv")
+        predict(run, None, log, tmp_path / name, item_id="item", batch_size=7, vectors="pv")
     rows = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
     header, *lines = [line.split(",") for line in (tmp_path / "v.csv").read_text().splitlines()]
     assert header == ["list_id", "item_id", "pv"]
@@ -112,23 +110,10 @@ def test_prm_reads_the_vectors_and_only_prm_personalized_does(root):
     assert widths[0] == widths[1] + 3
 
 
-def test_the_export_needs_nothing_but_tensorflow_and_an_empty_batch_is_no_trouble(root):
-    folder = root / "models" / "clicks" / "1"
-    signature = tf.saved_model.load(str(folder)).signatures["serving_default"]
-    assert signature(inputs=tf.constant([b""]))["vectors"].shape[-1] == 3
-    schema = json.loads((folder / "assets.extra" / "schema.json").read_text())
-    assert schema["list_id"] == "session"
-
-
 def test_a_model_without_vectors_is_rejected(root, tmp_path):
     settings = {**SMALL, "num_epochs": 1, "model": "dnn"}
     train(root / "data", tmp_path / "dnn", small_config(settings))
-    with pytest.raises(UserError, match="model dnn has no vectors; train one with --model"):
-        export_vectors(tmp_path / "dnn", tmp_path / "out")
     log, out = str(root / "log.csv"), tmp_path / "v.csv"
-    with pytest.raises(UserError, match="--vectors: needs --model, made with export --vectors"):
+    with pytest.raises(UserError, match=r"--vectors: model dnn of \S+ has none; train one with"):
         predict(tmp_path / "dnn", None, log, out, item_id="item", vectors="pv")
-    model = root / "models" / "clicks"
-    with pytest.raises(UserError, match=rf"model {model}\S* returns no scores, but vectors"):
-        predict(None, model, log, tmp_path / "s.csv", item_id="item")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dnn"]

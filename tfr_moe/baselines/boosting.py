@@ -52,10 +52,7 @@ class XGBoostRanker:
         return self._booster.inplace_predict(values)
 
     def graph(self) -> Forest:
-        """The trees up to the best round as TensorFlow operations.
-
-        Raises a UserError for another booster than `gbtree`, whose trees have weights.
-        """
+        """The trees of `gbtree` up to the best round as TensorFlow operations."""
         learner = json.loads(self._booster.save_config())["learner"]
         booster = learner["learner_train_param"]["booster"]
         if booster != "gbtree":

@@ -136,10 +136,7 @@ class Forest:
 def _numbered(
     roots: Sequence[Any], read: Callable[[Any], Node]
 ) -> tuple[list[Node], np.ndarray, int]:
-    """The nodes level by level, roots first, their children [nodes, 2], and the depth.
-
-    A leaf is its own child.
-    """
+    """The nodes by level, their children [nodes, 2] (a leaf is its own child), and the depth."""
     forms = list(roots)
     levels = [0] * len(forms)
     nodes: list[Node] = []
@@ -157,10 +154,7 @@ def _numbered(
 
 
 def _bit_sets(sets: Sequence[tuple[int, ...] | None]) -> tuple[np.ndarray, np.ndarray]:
-    """Words of 32 bits, set after set, and [sets, 2] the first word of each and the next one's.
-
-    -1 for None.
-    """
+    """Words of 32 bits, set after set, and the first and the next word of each; -1 for None."""
     words: list[np.ndarray] = []
     bounds = np.full((len(sets), 2), -1, np.int32)
     end = 0

@@ -50,10 +50,7 @@ class LambdaMART:
         return self._booster.predict(values)
 
     def graph(self) -> Forest:
-        """The trees up to the best round as TensorFlow operations.
-
-        Raises a UserError for trees with linear models in their leaves.
-        """
+        """The trees up to the best round as TensorFlow operations, without linear leaves."""
         dumped = self._booster.dump_model(num_iteration=self._booster.best_iteration)
         trees = dumped["tree_info"]
         scale = 1 / len(trees) if dumped["average_output"] and trees else 1.0

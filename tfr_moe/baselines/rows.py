@@ -287,10 +287,7 @@ def write_rows(
     features: FeatureSettings,
     with_positions: bool = False,
 ) -> Rows:
-    """Reads a split once, batch by batch, and writes its rows below the folder `out`.
-
-    `move` is called with the number of lists done and of all lists, None if unknown.
-    """
+    """Reads a split once, batch by batch, and writes its rows below the folder `out`."""
     encoder = tabular_encoder(folder, features)
     path, done = out / f"{split}.values", 0
     parts: list[dict[str, Any]] = []

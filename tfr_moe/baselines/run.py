@@ -174,10 +174,7 @@ def train_any(
     callbacks: Sequence[tf.keras.callbacks.Callback] = (),
     start: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Trains a baseline or a neural model; see `train_baseline` and `tfr_moe.training.train`.
-
-    Raises a UserError also for callbacks or a run to start from with a baseline.
-    """
+    """Trains a baseline or a neural model; callbacks and `start` are for the latter only."""
     if config.model not in BASELINE_NAMES:
         return train(data, run, config, console, cluster, callbacks, start)
     if callbacks:

@@ -105,10 +105,7 @@ def _with_cluster(config: RunConfig, cluster: Cluster | None) -> RunConfig:
 def _train_as_task(
     cluster: Cluster, train: Callable[[], Mapping[str, Any]]
 ) -> Mapping[str, Any] | None:
-    """Trains as one process of a cluster; exits with `EXIT_PEER_LOST` if it loses the others.
-
-    Returns the result of `train` in the leader, None in the other processes.
-    """
+    """Trains as one process of a cluster; returns the result in the leader, else None."""
     from tfr_moe.training import LostWorkersError
 
     try:

@@ -52,10 +52,7 @@ def note(line: str) -> None:
 
 
 def reject_with(option: str, others: Mapping[str, Any]) -> None:
-    """Rejects options that cannot be combined with the one that is in use.
-
-    `others` has the value of each; None, False and [] mean that it is absent.
-    """
+    """Rejects options in use (not None, False or []) that exclude the given one."""
     for other, value in others.items():
         if not (value is None or value is False or value == []):
             raise UserError(f"{other} cannot be combined with {option}")

@@ -1,4 +1,4 @@
-"""What `predict` and `export --vectors` run."""
+"""What `predict` runs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from tfr_moe.serving.versions import (
 )
 from tfr_moe.training.run_folder import check_run_files, config_of, read_metrics
 from tfr_moe.utils.console import ProgressCallback
-from tfr_moe.utils.io import atomic_directory
 
-_VECTORS = "vectors"
 ITEM_IDS = ("item_id", "product_id", "doc_id", "document_id", "asin", "item", "product")
 """Names of features that are used as the item's ID by default."""
 
@@ -34,23 +32,29 @@ class _Model(NamedTuple):
     tasks: tuple[str, ...]
 
 
-def _model_of_run(run: Path) -> _Model:
-    path = run / SCHEMA_FILE
-    tasks = load_config(config_of(run)).tasks_over(FeatureSchema.load(path))
+def _model_of_run(run: Path, vectors: bool) -> _Model:
+    path, config = run / SCHEMA_FILE, load_config(config_of(run))
+    if vectors and config.model != "click_model":
+        raise UserError(
+            f"--vectors: model {config.model} of {run} has none; train one with --model click_model"
+        )
+    tasks = config.tasks_over(FeatureSchema.load(path))
     read_metrics(run)
     check_run_files(run)
     names = tuple(sorted(task.name for task in tasks))
-    return _Model(partial(_load_run, run.resolve()), path, names)
+    return _Model(partial(_load_run, run.resolve(), vectors), path, names)
 
 
-def _load_run(run: Path) -> Any:
+def _load_run(run: Path, vectors: bool) -> Any:
     """Serialized lists [B] -> outputs by name, for the workers of a pipeline."""
     from tfr_moe.baselines import keras_model, open_run
-    from tfr_moe.serving.export.export import lists_function
+    from tfr_moe.scorers import vector_model
     from tfr_moe.serving.export.parsing import RequestParser
+    from tfr_moe.serving.export.signatures import lists_function
 
     loaded = open_run(run)
-    return lists_function(keras_model(loaded), RequestParser(loaded.schema, loaded.categories))
+    model, parser = keras_model(loaded), RequestParser(loaded.schema, loaded.categories)
+    return lists_function(vector_model(model) if vectors else model, parser, vectors)
 
 
 def _exported_model(model: Path) -> _Model:
@@ -99,9 +103,7 @@ def predict(
     if (run is None) == (model is None):
         raise UserError("give either --run or --model")
     if run is not None:
-        if vectors is not None:
-            raise UserError("--vectors: needs --model, made with export --vectors, not --run")
-        scorer = _model_of_run(run)
+        scorer = _model_of_run(run, vectors is not None)
     else:
         assert model is not None
         scorer = _exported_model(model)
@@ -117,22 +119,3 @@ def predict(
         **options,
     )
     return run_predict(complete, progress)
-
-
-def export_vectors(run: str | Path, out: str | Path) -> Path:
-    """Exports a run of `click_model` as a version that maps lists to `vectors` [B, L, d]."""
-    from tfr_moe.scorers import vector_model
-    from tfr_moe.serving.export.export import free_version, save_lists_model
-    from tfr_moe.training import load_run
-
-    loaded, out = load_run(run), Path(out)
-    model = vector_model(loaded.model)
-    if model is None:
-        raise UserError(
-            f"--run {run}: model {loaded.config.model} has no vectors; train one with "
-            "--model click_model"
-        )
-    final = out / str(free_version(out))
-    with atomic_directory(final) as folder:
-        save_lists_model(model, loaded.schema, folder, _VECTORS, loaded.categories)
-    return final

@@ -22,7 +22,6 @@ from tfr_moe.cli.options import (
     SourceSettings,
     flag,
     note,
-    reject_with,
     stderr,
 )
 from tfr_moe.utils.console import Column, fitted_table, progress_bar
@@ -46,20 +45,11 @@ def export(
     out: Annotated[Path, flag("folder MODELS/NAME, to which a new version is added")],
     data: Annotated[Path | None, flag("data set for the warm-up; default: the run's")] = None,
     version: Annotated[int | None, flag("version number; default: the newest plus 1")] = None,
-    vectors: Annotated[
-        bool, flag("export the item vectors of a click model, not its scores", "--vectors")
-    ] = False,
 ) -> None:
     """Export a run as a SavedModel for TensorFlow Serving.
 
     Example: tfr-moe export --run runs/moe --out models/shop
     """
-    if vectors:
-        reject_with("--vectors", {"--data": data, "--version": version})
-        from tfr_moe.cli.prediction import export_vectors
-
-        note(f"wrote {export_vectors(run, out)}")
-        return
     from tfr_moe.serving.export import export_run
 
     note(f"wrote {export_run(run, out, data, version, stderr())}")
@@ -135,10 +125,7 @@ def _tls(wanted: bool, root: Path | None, certificate: Path | None, key: Path | 
 def ranking_table(
     ranking: Ranking, items: Sequence[Mapping[str, Any]], width: int | None = None
 ) -> RenderableType:
-    """A table of rank, score and the fields of each item, best first; below it the experts.
-
-    Fields that do not fit into `width` columns are listed below; None shows all.
-    """
+    """A table of rank, score and fields of each item that fit into `width`, and the experts."""
     ranked = ranking.items
     columns = [
         Column("rank", [str(rank) for rank in range(1, len(ranked) + 1)]),
@@ -271,7 +258,7 @@ def predict(
     source_modules: SourceModules = None,
     vectors: Annotated[
         str | None,
-        flag("write the vectors of an `export --vectors` model to this column, not scores"),
+        flag("write the vectors of a `click_model` to this column, instead of scores"),
     ] = None,
     batch_size: BatchSize = 128,
     overwrite: Overwrite = False,

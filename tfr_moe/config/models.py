@@ -263,10 +263,7 @@ data: their defaults are the paper's. `paper` has all settings of the first pape
 
 
 def preset_settings(name: str, model: str | None = None) -> dict[str, Any]:
-    """The settings of a preset for a model, by default `adv_hsc_moe`, by their flat names.
-
-    Raises a UserError for an unknown name, or a model that presets are not for.
-    """
+    """The settings of a preset for a model, by default `adv_hsc_moe`, by their flat names."""
     if name not in PRESETS:
         raise UserError(f"preset {name!r}: must be one of {', '.join(PRESETS)}")
     if model is not None and model not in PRESET_MODELS:

@@ -145,11 +145,7 @@ class RunConfig(Groups):
         return MODELS[self.model]
 
     def flat(self, used: bool = False) -> dict[str, Any]:
-        """All settings by their flat names.
-
-        Args:
-            used: leave out the settings that the model does not use.
-        """
+        """All settings by their flat names, or those `used` by the model."""
         flat = {"model": self.model, "seed": self.seed}
         for group in GROUPS:
             values = getattr(self, group)

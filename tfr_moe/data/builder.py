@@ -97,10 +97,7 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
 
     @tf.autograph.experimental.do_not_convert
     def build_train_dataset(self) -> tf.data.Dataset:
-        """Batches (features, labels [B, L]) or, with a weight column, (features, labels, weights).
-
-        With `tasks` the labels are a dict of [B, L].
-        """
+        """Batches (features, labels [B, L], weights if any); with `tasks` a dict of labels."""
         dataset = self._read(
             "train",
             list_size=self.list_size,

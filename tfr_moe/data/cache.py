@@ -82,11 +82,7 @@ def _as_split(schema: FeatureSchema, columns: Mapping[str, np.ndarray]) -> Parse
 
 
 def parse_split(folder: DataFolder, split: str) -> ParsedSplit:
-    """Parses a split into memory.
-
-    Raises:
-        UserError: if the split has no lists.
-    """
+    """Parses a split into memory; a UserError if it has no lists."""
     parts: dict[str, list[np.ndarray]] = {}
     for chunk in _chunks(folder, split):
         for name, values in chunk.items():

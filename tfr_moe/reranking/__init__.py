@@ -116,10 +116,7 @@ def with_initial_list(schema: FeatureSchema) -> FeatureSchema:
 
 
 def reordered(serialized: bytes, scores: Any, schema: FeatureSchema) -> bytes:
-    """Orders a serialized list by the scores of its items, and adds score and position to each.
-
-    Ties keep their order. The schema is that of the re-ranking data.
-    """
+    """Orders a list by the scores of its items, ties as they are; adds score and position."""
     from tensorflow_serving.apis import input_pb2
 
     before = input_pb2.ExampleListWithContext.FromString(serialized)

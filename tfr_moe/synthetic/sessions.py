@@ -271,10 +271,7 @@ def decide(
     limits: tuple[float, float, float],
     options: SearchLogOptions,
 ) -> tuple[Ints, Ints, Ints]:
-    """Clicks, carts and purchases (0 or 1) of each row.
-
-    One logistic draw serves all, so that a purchase has a cart and a cart has a click.
-    """
+    """Clicks, carts and purchases, 0 or 1: one draw serves all, so that a purchase has a click."""
     seen = rng.random(len(utility)) < position.astype(np.float64) ** -options.position_bias
     noisy = utility + options.noise * rng.logistic(size=len(utility))
     clicked, carted, bought = ((seen & (noisy > limit)).astype(np.int64) for limit in limits)

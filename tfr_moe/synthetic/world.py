@@ -277,13 +277,7 @@ def _singular(name: str) -> str:
 
 
 class Words:
-    """The names in one log, functions of a number.
-
-    Attributes:
-        brand: name of a brand.
-        query: text of a query, such as `waterproof jackets for travel`.
-        product: name of a product, such as `Waterproof Jacket 21`.
-    """
+    """The names of brands, queries and products in one log, functions of a number."""
 
     def __init__(self, options: SearchLogOptions, world: World):
         parents = [world.top_names[parent] for parent in world.parent]

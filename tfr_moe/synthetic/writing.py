@@ -79,10 +79,7 @@ def _lists(chunk: Chunk, world: World, words: Words) -> dict[str, list[Any]]:
 
 
 def search_log_schema(options: SearchLogOptions) -> dict[str, Any]:
-    """The schema of the log, as `FeatureSchema` reads it; `purchase` is the primary label.
-
-    IDs are looked up in vocabularies of those seen at least twice in the training split.
-    """
+    """The schema of the log, as `FeatureSchema` reads it; `purchase` is the primary label."""
 
     def feature(name: str, scope: str, kind: str, **more: Any) -> dict[str, Any]:
         return {"name": name, "scope": scope, "kind": kind, **more}

@@ -186,11 +186,7 @@ class RowLists(NamedTuple):
 def role_decision(
     name: str, role: str, lists: RowLists, unlisted: int, relevant: Mapping[str, NDArray[np.bool_]]
 ) -> Decision:
-    """Returns the decision on a column that has a role, with what is wrong with it.
-
-    `unlisted` is the number of rows without a list ID; `relevant` says for each label which rows
-    are above 0.
-    """
+    """Returns the decision on a column that has a role, with what is wrong with it."""
     reasons = []
     if role == "list_id" and unlisted:
         reasons.append(f"{unlisted} rows have no value; they belong to no list and are left out")

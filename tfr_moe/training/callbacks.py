@@ -149,10 +149,7 @@ class TaskMeans(tf.keras.callbacks.Callback):
 
 
 class DropMissing(tf.keras.callbacks.Callback):
-    """Removes NaN from the logs before other callbacks read them.
-
-    Regularisers' metrics have no value in validation (`TrainingMean`).
-    """
+    """Removes NaN from the logs: metrics of regularisers have no value in validation."""
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Filters the logs in place."""
@@ -199,10 +196,7 @@ class EpochProgress(tf.keras.callbacks.Callback):
         self._move(batch + 1, self._steps, f"{self._epoch}  loss {loss:.4f}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Prints the line of the epoch, with the maximum time that is left.
-
-        Raises a UserError if the validation loss is not a number.
-        """
+        """Prints the line of the epoch; a UserError if the validation loss is not a number."""
         logs = logs or {}
         if math.isnan(logs.get("val_loss", math.nan)):
             raise UserError(

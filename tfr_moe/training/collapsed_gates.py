@@ -81,10 +81,7 @@ def gate_problems(
 
 
 def same_experts(report: GateReport) -> list[int]:
-    """The K experts that are the first of all top categories; empty if categories differ.
-
-    Also empty for fewer than two categories, and for a gate that weights all experts.
-    """
+    """The K experts that come first in all of several top categories; empty if they differ."""
     if len(report.top_categories) < 2 or report.top_k >= report.num_experts:
         return []
     chosen = {
@@ -95,10 +92,7 @@ def same_experts(report: GateReport) -> list[int]:
 
 
 def collapsed_gates(reports: Mapping[str, GateReport], config: RunConfig) -> list[str]:
-    """Messages on what has collapsed in gates, and which settings to change.
-
-    Reports are by task of the gate, "" for a gate of all tasks, on lists scored without noise.
-    """
+    """Messages on what has collapsed in gates, by task, and which settings to change."""
     messages: list[str] = []
     for task, report in reports.items():
         dead = report.dead

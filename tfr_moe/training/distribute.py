@@ -92,10 +92,7 @@ def find_cluster(strategy: str | None, cluster: Cluster | None = None) -> Cluste
 
 
 def resolve_strategy(cluster: Cluster | None, strategy: str | None) -> str | None:
-    """The strategy to use with a cluster; None follows the cluster, or is one device.
-
-    Raises a UserError if the two do not go together.
-    """
+    """The strategy to use with a cluster; None follows the cluster, or is one device."""
     if strategy == "ParameterServerStrategy":
         raise UserError(f"strategy {strategy} is not supported; use {MULTI_WORKER}")
     if cluster is None:
@@ -186,10 +183,7 @@ def join_cluster(strategy: str | None, cluster: Cluster | None = None) -> Proces
 
 
 def shard_batches(dataset: Any, context: ProcessContext) -> Any:
-    """Makes every replica take its share of each global batch.
-
-    Each worker reads the whole data in the same order; its batches are those of a single worker.
-    """
+    """Makes every replica take its share of each global batch; workers read data in one order."""
     if context.strategy is None:
         return dataset
     data = _compat.tf.data

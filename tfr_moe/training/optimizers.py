@@ -162,10 +162,7 @@ def make_optimizer(config: RunConfig) -> tf.keras.optimizers.Optimizer:
 
 
 def learning_rate_drop(config: RunConfig) -> list[tf.keras.callbacks.Callback]:
-    """The callback that divides the learning rate by ten after `learning_rate_drop_epoch`.
-
-    The rate follows from the number of the epoch, so that a resumed run trains at the same rate.
-    """
+    """Divides the rate by ten after `learning_rate_drop_epoch`, also in a resumed run."""
     last = config.optimization.learning_rate_drop_epoch
     if last is None:
         return []

@@ -181,10 +181,7 @@ def variation_of(values: NDArray[Any], positions: NDArray[Any]) -> tuple[float, 
 
 
 def position_variation(folder: DataFolder) -> PositionVariation:
-    """How much positions vary in the first training lists, within items or else categories.
-
-    Items are identified by their categorical feature with the most values in these lists.
-    """
+    """How much positions of the first training lists vary, within items or else categories."""
     schema = folder.schema
     names = [feature.name for feature in schema.select("example", "categorical")]
     context = {} if schema.hierarchy is None or names else {schema.hierarchy.child}

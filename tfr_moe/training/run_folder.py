@@ -142,10 +142,7 @@ def prepared(
 
 
 def finish(run: Path, folder: DataFolder, result: Mapping[str, Any], files: Iterable[Path]) -> None:
-    """Writes `metrics.json`, which makes a run finished, and the digests of its files.
-
-    `files` are those of the trained model, in the folder of the run.
-    """
+    """Writes `metrics.json`, which makes a run finished, and the digests of the model's files."""
     names = [str(file.relative_to(run)) for file in files]
     _write_manifest(run, folder, [CONFIG_FILE, *names], _read_manifest(run).get("start"))
     write_metrics(run, result)
@@ -171,10 +168,7 @@ def _write_manifest(
 
 
 def check_run_files(run: Path) -> None:
-    """Raises a UserError if configuration, schema, vocabularies or weights of a run have changed.
-
-    Runs of version 0.1.0 have no digests and pass.
-    """
+    """Raises a UserError if files of a run have changed; those of 0.1.0 have no digests."""
     digests = recorded_files(run / MANIFEST_FILE)
     check_files(run, digests, "run", digests)
 

@@ -178,10 +178,7 @@ class WarmStart:
         return rows
 
     def _domains(self, folder: DataFolder, config: RunConfig) -> Array | None:
-        """The old domain of each new one, 0 for new ones; None if they are the same, or none.
-
-        Raises a UserError if domains or tasks are groups of several categories, and have changed.
-        """
+        """The old domain of each new one, 0 for new ones; None if they are the same, or none."""
         now, before = _groups_of(folder, config), self._groups
         if now == before:
             return None
@@ -283,10 +280,7 @@ def _layout(encoder: FeatureEncoder) -> list[tuple[str, int]]:
 
 
 def _columns(before: FeatureEncoder, now: FeatureEncoder, where: str) -> _Width:
-    """The old column of each column of the input vector.
-
-    Raises a UserError for features in another order, or with embeddings of another width.
-    """
+    """The old column of each column of the input vector."""
     first, total = {}, 0
     for name, width in _layout(before):
         first[name] = total, width

@@ -100,10 +100,7 @@ def _lock(partial: Path, out: Path) -> int:
 
 
 def check_free(out: Path, overwrite: str | None = None) -> None:
-    """Raises a UserError if `out` is a file, or a folder that may not be replaced.
-
-    It may exist if it is empty or holds the file `overwrite`. Called before long work.
-    """
+    """A UserError if `out` is a file, or a folder neither empty nor with the file `overwrite`."""
     if out.exists() and not out.is_dir():
         raise UserError(f"{out}: is a file, must be a folder")
     if not out.is_dir() or not any(out.iterdir()):

@@ -10,10 +10,7 @@ from typing import Any
 def lazy_names(
     package: str, names: Mapping[str, Sequence[str]]
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Makes `__all__`, `__getattr__` and `__dir__` of a package that loads its modules lazily.
-
-    `package` is its `__name__`; `names` are public names by the module that defines them.
-    """
+    """Makes `__all__`, `__getattr__` and `__dir__` of a package, of its public names by module."""
     module_of = {name: module for module, of_module in names.items() for name in of_module}
     public = sorted(module_of)
 
