@@ -11,7 +11,7 @@ from __future__ import annotations
 from .options import SearchLogOptions, parse_options
 from .sessions import Chunk, SessionGenerator, thresholds
 from .world import COMPONENTS, World, build_world
-from .writing import generate, search_log_schema
+from .writing import generate
 
 __all__ = [
     "COMPONENTS",
@@ -22,6 +22,5 @@ __all__ = [
     "build_world",
     "generate",
     "parse_options",
-    "search_log_schema",
     "thresholds",
 ]

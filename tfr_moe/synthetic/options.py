@@ -9,6 +9,8 @@ from typing import Any
 from tfr_moe.errors import UserError
 from tfr_moe.utils.settings import split_pair
 
+MAX_LIST_LENGTH = 40
+
 
 def _between(low: float, high: float, default: Any) -> Any:
     return field(default=default, metadata={"between": (low, high)})
@@ -29,13 +31,9 @@ class SearchLogOptions:
             proportional to 1 / r^exponent; 0 is uniform.
         queries_per_category: distinct queries of one sub-category.
         items_per_category: distinct items of one sub-category.
-        brands_per_top_category: distinct brands of one top category.
         users: distinct users.
-        popularity_exponent: Zipf exponent of queries, items, brands and users.
-        mean_list_length: mean number of items shown in a session (before `max_list_length`).
-        max_list_length: maximum number of items of a session.
+        mean_list_length: mean number of items shown in a session, of which there are at most 40.
         off_category: share of shown items that come from another sub-category.
-        history_length: maximum number of IDs in a user's click history.
         days: number of days over which the sessions are spread evenly.
         category_strength: 0: one common utility for all categories; 1: each top category has its
             own weights. The variance of the utility is the same for any value.
@@ -62,13 +60,9 @@ class SearchLogOptions:
     traffic_exponent: float = _between(0, 5, 1.0)
     queries_per_category: int = _between(1, 10**12, 50)
     items_per_category: int = _between(1, 10**12, 200)
-    brands_per_top_category: int = _between(1, 10**12, 40)
     users: int = _between(1, 10**12, 2000)
-    popularity_exponent: float = _between(0, 5, 0.8)
-    mean_list_length: float = 12.0
-    max_list_length: int = _between(1, 10**12, 40)
+    mean_list_length: float = _between(2, MAX_LIST_LENGTH, 12.0)
     off_category: float = _between(0, 1, 0.1)
-    history_length: int = _between(0, 1000, 10)
     days: int = _between(1, 10**12, 14)
     category_strength: float = _between(0, 1, 1.0)
     sub_category_deviation: float = _between(0, 10, 0.2)
@@ -88,7 +82,6 @@ class SearchLogOptions:
                 _check(self, option.name, *option.metadata["between"])
         _check(self, "sub_categories", self.top_categories, 10**7)
         _check(self, "shared_names", 0, self.sub_categories // 2 if self.top_categories > 1 else 0)
-        _check(self, "mean_list_length", 2, self.max_list_length)
         _check(self, "num_files", 1, min(self.sessions, 99999))
         _check(self, "cart_rate", 0.001, self.click_rate)
         _check(self, "purchase_rate", 0.001, self.cart_rate)

@@ -9,12 +9,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .options import SearchLogOptions
+from .options import MAX_LIST_LENGTH, SearchLogOptions
 from .world import COMPONENTS, PAIRS, Floats, World, combine, normal, pick, uniform, zipf_cdf
 
 Ints: TypeAlias = NDArray[np.int64]
 
 CHUNK_SESSIONS = 1000
+HISTORY_LENGTH = 10
+"""Maximum number of IDs in a user's click history."""
+_BRANDS = 40  # of a top category
+_POPULARITY = 0.8  # Zipf exponent of queries, items, brands and users
 TASTE_BONUS = 0.2
 HISTORY_BONUS = 0.3
 START = 1_704_067_200  # 2024-01-01 UTC
@@ -63,13 +67,12 @@ class SessionGenerator:
     def __init__(self, options: SearchLogOptions, world: World):
         self._options = options
         self._world = world
-        exponent = options.popularity_exponent
         self._category_cdf = np.cumsum(world.traffic) / world.traffic.sum()
         self._category_cdf[-1] = 1.0
-        self._query_cdf = zipf_cdf(options.queries_per_category, exponent)
-        self._item_cdf = zipf_cdf(options.items_per_category, exponent)
-        self._brand_cdf = zipf_cdf(options.brands_per_top_category, exponent)
-        self._user_cdf = zipf_cdf(options.users, exponent)
+        self._query_cdf = zipf_cdf(options.queries_per_category, _POPULARITY)
+        self._item_cdf = zipf_cdf(options.items_per_category, _POPULARITY)
+        self._brand_cdf = zipf_cdf(_BRANDS, _POPULARITY)
+        self._user_cdf = zipf_cdf(options.users, _POPULARITY)
         self._thresholds = thresholds(options)
 
     def chunks(self, part: int) -> Iterator[Chunk]:
@@ -130,9 +133,7 @@ class SessionGenerator:
         """Distinct items of each session: session index, item's category, item id, all flat."""
         options, world = self._options, self._world
         count = len(category)
-        lengths = np.clip(
-            2 + rng.poisson(options.mean_list_length - 2, count), 2, options.max_list_length
-        )
+        lengths = np.clip(2 + rng.poisson(options.mean_list_length - 2, count), 2, MAX_LIST_LENGTH)
         # Draw twice as many items as are shown, then drop repeated ones.
         shape = (count, 2 * int(lengths.max()))
         same = np.broadcast_to(category[:, None], shape)
@@ -150,9 +151,8 @@ class SessionGenerator:
         return np.nonzero(in_list)[0], chosen[in_list], item[in_list]
 
     def _brand(self, category: Ints, item: Ints) -> Ints:
-        options = self._options
-        rank = pick(self._brand_cdf, uniform(combine(options.seed, _SALT["brand"], item)))
-        return self._world.parent[category] * options.brands_per_top_category + rank
+        rank = pick(self._brand_cdf, uniform(combine(self._options.seed, _SALT["brand"], item)))
+        return self._world.parent[category] * _BRANDS + rank
 
     def _components(self, category: Ints, item: Ints, query: Ints) -> Floats:
         """z [rows, M]: one standard normal number per component of the utility."""
@@ -166,9 +166,9 @@ class SessionGenerator:
         return np.stack([drawn[name] for name in COMPONENTS], axis=1)
 
     def _history(self, user: Ints, category: Ints) -> Ints:
-        """[sessions, history_length] item IDs, -1 for none; most of the session's sub-category."""
+        """[sessions, HISTORY_LENGTH] item IDs, -1 for none; most of the session's sub-category."""
         options = self._options
-        slots = np.arange(options.history_length)
+        slots = np.arange(HISTORY_LENGTH)
         u, c = user[:, None], category[:, None]
         length = uniform(combine(options.seed, _SALT["history_length"], user))
         drawn = uniform(combine(options.seed, _SALT["history_category"], u, c, slots))
@@ -178,7 +178,7 @@ class SessionGenerator:
             self._item_cdf, uniform(combine(options.seed, _SALT["history"], u, chosen, slots))
         )
         item = chosen * options.items_per_category + rank
-        return np.where(slots < (length * (options.history_length + 1))[:, None], item, -1)
+        return np.where(slots < (length * (HISTORY_LENGTH + 1))[:, None], item, -1)
 
     def _brand_in_history(
         self, category: Ints, item: Ints, history: Ints, session: Ints

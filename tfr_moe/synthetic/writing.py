@@ -11,18 +11,49 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-import yaml
-
 from tfr_moe.elwc.values import LIST_SEPARATOR
 from tfr_moe.utils.console import ProgressCallback
 from tfr_moe.utils.io import atomic_directory, write_json, write_text
 
 from .options import SearchLogOptions
-from .sessions import Chunk, SessionGenerator
+from .sessions import HISTORY_LENGTH, Chunk, SessionGenerator
 from .world import COMPONENTS, Words, World, build_world
 
 # Gzip at level 3 is about three times as fast as the default and a tenth larger.
 _GZIP_LEVEL = 3
+
+# IDs are looked up in vocabularies of those seen at least twice in the training split.
+_SCHEMA = f"""\
+list_id: session_id
+time: timestamp
+position: position
+labels: [purchase, click, cart]
+hierarchy: {{child: sub_category, parent: top_category}}
+features:
+- {{name: top_category, scope: context, kind: categorical}}
+- {{name: sub_category, scope: context, kind: categorical}}
+- {{name: query_id, scope: context, kind: categorical, min_count: 2}}
+- {{name: user_id, scope: context, kind: categorical, min_count: 2}}
+- {{name: user_age, scope: context, kind: numeric}}
+- {{name: user_purchase_power, scope: context, kind: numeric}}
+- {{name: user_activeness, scope: context, kind: numeric, transform: log1p}}
+- name: click_history
+  scope: context
+  kind: categorical_list
+  max_length: {HISTORY_LENGTH}
+  min_count: 2
+- {{name: item_id, scope: example, kind: categorical, min_count: 2}}
+- {{name: brand, scope: example, kind: categorical, min_count: 2}}
+- {{name: item_top_category, scope: example, kind: categorical}}
+- {{name: item_sub_category, scope: example, kind: categorical}}
+- {{name: product_ctr, scope: example, kind: numeric}}
+- {{name: product_cvr, scope: example, kind: numeric}}
+- {{name: price, scope: example, kind: numeric, transform: log1p}}
+- {{name: sales_volume, scope: example, kind: numeric, transform: log1p}}
+- {{name: good_comments_ratio, scope: example, kind: numeric}}
+- {{name: relevance_score, scope: example, kind: numeric}}
+- {{name: user_sub_category_ctr, scope: example, kind: numeric}}
+"""
 
 
 def generate(
@@ -48,8 +79,7 @@ def generate(
                     done += len(chunk.history)
                     if progress is not None:
                         progress(done, options.sessions)
-        schema = yaml.safe_dump(search_log_schema(options), sort_keys=False, width=100)
-        write_text(folder / "schema.yaml", schema)
+        write_text(folder / "schema.yaml", _SCHEMA)
         write_json(folder / "truth.json", _truth(options, world))
 
 
@@ -76,51 +106,6 @@ def _lists(chunk: Chunk, world: World, words: Words) -> dict[str, list[Any]]:
     history = [LIST_SEPARATOR.join(map(words.product, ids)) for ids in chunk.history]
     lists["click_history"] = [history[index] for index in lists["click_history"]]
     return lists
-
-
-def search_log_schema(options: SearchLogOptions) -> dict[str, Any]:
-    """The schema of the log, as `FeatureSchema` reads it; `purchase` is the primary label."""
-
-    def feature(name: str, scope: str, kind: str, **more: Any) -> dict[str, Any]:
-        return {"name": name, "scope": scope, "kind": kind, **more}
-
-    features = [
-        feature("top_category", "context", "categorical"),
-        feature("sub_category", "context", "categorical"),
-        feature("query_id", "context", "categorical", min_count=2),
-        feature("user_id", "context", "categorical", min_count=2),
-        feature("user_age", "context", "numeric"),
-        feature("user_purchase_power", "context", "numeric"),
-        feature("user_activeness", "context", "numeric", transform="log1p"),
-        feature("item_id", "example", "categorical", min_count=2),
-        feature("brand", "example", "categorical", min_count=2),
-        feature("item_top_category", "example", "categorical"),
-        feature("item_sub_category", "example", "categorical"),
-        feature("product_ctr", "example", "numeric"),
-        feature("product_cvr", "example", "numeric"),
-        feature("price", "example", "numeric", transform="log1p"),
-        feature("sales_volume", "example", "numeric", transform="log1p"),
-        feature("good_comments_ratio", "example", "numeric"),
-        feature("relevance_score", "example", "numeric"),
-        feature("user_sub_category_ctr", "example", "numeric"),
-    ]
-    if options.history_length:
-        history = feature(
-            "click_history",
-            "context",
-            "categorical_list",
-            max_length=options.history_length,
-            min_count=2,
-        )
-        features.insert(7, history)
-    return {
-        "list_id": "session_id",
-        "time": "timestamp",
-        "position": "position",
-        "labels": ["purchase", "click", "cart"],
-        "hierarchy": {"child": "sub_category", "parent": "top_category"},
-        "features": features,
-    }
 
 
 def _truth(options: SearchLogOptions, world: World) -> dict[str, Any]:
