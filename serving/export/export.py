@@ -29,7 +29,7 @@ from ..client.request import RequestEncoder, predict_request
 from ..versions import EXTRA, MAX_VERSION, WARMUP_FILE, versions_of
 from .parsing import Features
 from .signatures import INPUT, PREDICT, RANK, Tensors, build
-from .verify import check_operations, reference_batches, verify
+from .verify import reference_batches, verify
 
 GOLDEN = "golden"
 """The folder of the golden pair, below `EXTRA`."""
@@ -214,8 +214,8 @@ def export_model(
         categories: of the queries, where the schema needs them.
 
     Raises:
-        UserError: if the version exists, if a warm-up list does not fit the schema, if the graph
-            has operations that cannot serve, or if the fresh process disagrees.
+        UserError: if the version exists, if a warm-up list does not fit the schema, or if the fresh
+            process fails or disagrees.
 
     Example:
         >>> path = export_model(model, schema, "models/shop", warmup=lists)  # doctest: +SKIP
@@ -229,7 +229,6 @@ def export_model(
     # What the order of operations may change, or the rounding unit of a mixed precision.
     tolerance = max(_ROUNDING.get(layer.compute_dtype, _TOLERANCE) for layer in model.layers)
     serving = build(model, schema, explanation, categories)
-    check_operations(serving.signatures.values())
     with atomic_directory(final) as folder:
         tf.saved_model.save(serving.module, str(folder), signatures=serving.signatures)
         largest = verify(folder, schema, expected, tolerance)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tfr_moe._compat import tf
@@ -25,6 +26,17 @@ SHOP = FeatureSchema.model_validate(
 )
 BRANDS = ["acme", "bolt", "crux"]
 CATEGORIES = ["food", "toys"]
+
+
+def operations_of(signatures: Iterable[Any]) -> set[str]:
+    """Names of the operations in concrete functions and in all functions that they call."""
+    operations: set[str] = set()
+    for signature in signatures:
+        library = signature.graph.as_graph_def().library.function
+        nodes = [*signature.graph.as_graph_def().node, *(n for f in library for n in f.node_def)]
+        # A call by the function's name is not an operation.
+        operations |= {node.op for node in nodes} - {f.signature.name for f in library}
+    return operations
 
 
 def inputs_of(schema: FeatureSchema) -> dict[str, Any]:
