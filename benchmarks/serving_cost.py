@@ -103,8 +103,8 @@ def served(name: str, arguments: argparse.Namespace, folder: Path, experts: int)
         "seed": arguments.seed,
     }
     model = create(name, SCHEMA, tables(), settings).build_model()
-    serving = build(model, SCHEMA, explanation_model(model))
-    tf.saved_model.save(serving.module, str(folder), signatures=serving.signatures)
+    module, signatures = build(model, SCHEMA, explanation_model(model))
+    tf.saved_model.save(module, str(folder), signatures=signatures)
     return tf.saved_model.load(str(folder))
 
 

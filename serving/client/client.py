@@ -18,12 +18,13 @@ from tfr_moe.schema import FeatureSchema
 
 from .channel import MAX_MESSAGE_BYTES, Tls, open_channel
 from .protos import (
+    STATES,
     GetModelStatusRequest,
     GetModelStatusResponse,
     PredictRequest,
     PredictResponse,
 )
-from .ranking import Ranking, RequestError, VersionStatus, outputs_of, ranking_of, status_of
+from .ranking import Ranking, RequestError, VersionStatus, outputs_of, ranking_of
 from .request import RequestEncoder, predict_request
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -150,7 +151,13 @@ class RankingClient:
         """
         request = GetModelStatusRequest()
         request.model_spec.name = self._model
-        return status_of(self._call(self._get_status, request, self._timeout))
+        answer = self._call(self._get_status, request, self._timeout)
+        return [
+            VersionStatus(
+                each.version, STATES.get(each.state, "UNKNOWN"), each.status.error_message
+            )
+            for each in answer.model_version_status
+        ]
 
     def health(self) -> bool:
         """Whether the server answers and has a version of the model available."""

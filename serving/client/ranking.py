@@ -12,7 +12,7 @@ import numpy as np
 
 from tfr_moe.errors import UserError
 
-from .protos import STATES, TENSOR_TYPES
+from .protos import TENSOR_TYPES
 
 _RANKING = ("valid", "order", "scores")
 _TASK_SCORES = "scores_"
@@ -140,14 +140,6 @@ def ranking_of(model: str, answer: Any) -> Ranking:
     ]
     task_experts = {task: whole for task, (whole, _) in by_task.items() if whole}
     return Ranking(model, version, tuple(items), of_list, task_experts)
-
-
-def status_of(answer: Any) -> list[VersionStatus]:
-    """The versions of a `GetModelStatusResponse`, in its order."""
-    return [
-        VersionStatus(entry.version, STATES.get(entry.state, "UNKNOWN"), entry.status.error_message)
-        for entry in answer.model_version_status
-    ]
 
 
 def _experts(

@@ -228,9 +228,9 @@ def export_model(
     expected = reference_batches(reference or model, schema, lists, explanation, categories)
     # What the order of operations may change, or the rounding unit of a mixed precision.
     tolerance = max(_ROUNDING.get(layer.compute_dtype, _TOLERANCE) for layer in model.layers)
-    serving = build(model, schema, explanation, categories)
+    module, signatures = build(model, schema, explanation, categories)
     with atomic_directory(final) as folder:
-        tf.saved_model.save(serving.module, str(folder), signatures=serving.signatures)
+        tf.saved_model.save(module, str(folder), signatures=signatures)
         largest = verify(folder, schema, expected, tolerance)
         extra = folder / EXTRA
         extra.mkdir()
@@ -243,8 +243,7 @@ def export_model(
             **(details or {}),
         }
         (extra / "details.json").write_text(json.dumps(about, indent=1, default=str) + "\n")
-        rank = serving.signatures[RANK]
-        write_golden(extra / GOLDEN, name, int(final.name), schema, lists, rank)
+        write_golden(extra / GOLDEN, name, int(final.name), schema, lists, signatures[RANK])
         write_model_manifest(folder)
     return final
 

@@ -12,7 +12,7 @@ input, `inputs`, as those of TensorFlow Ranking have.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK, FeatureSchema, QueryCategories
@@ -52,20 +52,13 @@ def names_experts(output: str) -> bool:
     return output.startswith((EXPERT_IDS, EXPERT_WEIGHTS))
 
 
-class ServingModule(NamedTuple):
-    """The arguments of `tf.saved_model.save`: the module and its signatures."""
-
-    module: tf.Module
-    signatures: dict[str, Any]
-
-
 def build(
     model: tf.keras.Model,
     schema: FeatureSchema,
     explanation: tf.keras.Model | None = None,
     categories: QueryCategories | None = None,
-) -> ServingModule:
-    """Wraps a Keras ranking model in the serving signatures.
+) -> tuple[tf.Module, dict[str, Any]]:
+    """Wraps a Keras ranking model in a module with the serving signatures, which are returned too.
 
     Args:
         model: maps raw features and the mask to logits [B, L], or to a dict with `scores`, which
@@ -104,7 +97,7 @@ def build(
     }
     models = [m for m in (model, explanation) if m is not None]
     module = module_of(signatures.values(), models, parser)
-    return ServingModule(module, {DEFAULT: signatures[PREDICT], **signatures})
+    return module, {DEFAULT: signatures[PREDICT], **signatures}
 
 
 def lists_function(

@@ -6,6 +6,7 @@ import functools
 import glob
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tfr_moe._compat import tf, tfr
@@ -49,6 +50,7 @@ def check_finite(
     return parsed
 
 
+@dataclass(eq=False)
 class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
     """Builds `tf.data` data sets from the splits of a data-set folder.
 
@@ -74,26 +76,19 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         features, labels = next(iter(builder.build_train_dataset()))
     """
 
-    def __init__(
-        self,
-        folder: DataFolder,
-        batch_size: int = 128,
-        list_size: int | None = None,
-        shuffle_buffer_size: int = 10_000,
-        repeat: bool = False,
-        seed: int | None = None,
-        tasks: Sequence[str] = (),
-        with_position: bool = False,
-    ):
-        self.folder = folder
-        self.schema: FeatureSchema = folder.schema
-        self.batch_size = batch_size
-        self.list_size = list_size
-        self.shuffle_buffer_size = shuffle_buffer_size
-        self.repeat = repeat
-        self.seed = seed
-        self.tasks = tuple(tasks)
-        self.with_position = with_position
+    folder: DataFolder
+    batch_size: int = 128
+    list_size: int | None = None
+    shuffle_buffer_size: int = 10_000
+    repeat: bool = False
+    seed: int | None = None
+    tasks: Sequence[str] = ()
+    with_position: bool = False
+
+    @property
+    def schema(self) -> FeatureSchema:
+        """The schema of the data set."""
+        return self.folder.schema
 
     @tf.autograph.experimental.do_not_convert
     def build_train_dataset(self) -> tf.data.Dataset:

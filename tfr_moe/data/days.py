@@ -41,7 +41,7 @@ def join_days(
     until: str | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Joins the days of a window to the data set that one build of their lists would make.
+    """Joins days to the data set that one build of their lists would make; returns its manifest.
 
     A list has the split that it has in its day. The record files are hard links to those of the
     days, or copies where the file system has no links. Vocabularies are made of the counts of all
@@ -53,9 +53,6 @@ def join_days(
         window: number of calendar days, such as `30d`.
         until: the last day; by default the newest one.
         overwrite: replace `out` if it exists.
-
-    Returns:
-        The manifest; `days` has the fingerprints of the days.
 
     Raises:
         UserError: for an invalid option, days of different schemas, or a day that is not as it was

@@ -67,13 +67,8 @@ class RunHistory(tf.keras.callbacks.Callback):
 
     Best epoch and early stopping follow from `history.json`, so that a resumed run decides as an
     uninterrupted one; Keras' ModelCheckpoint and EarlyStopping lose their state with the process.
-
-    Args:
-        run: folder of the run.
-        monitor: name in the logs, such as `val_session_auc`.
-        higher: whether a higher value is better.
-        patience: epochs without improvement after which training stops; 0 never stops.
-        out: folder to write to; None for `run`.
+    Training stops after `patience` epochs without improvement, 0 for never. Files are written to
+    `out`, by default the folder of the run.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,20 +147,6 @@ def _sample(folder: DataFolder) -> tf.data.Dataset:
     return dataset_builder(folder, _BATCH).build_parsed_dataset("train").take(_SAMPLE // _BATCH)
 
 
-class PositionVariation(NamedTuple):
-    """How much the positions of a training split vary.
-
-    Attributes:
-        feature: the feature whose values are compared; None without a categorical one.
-        repeated: share of its values that were shown at two or more positions.
-        within: share of the variance of positions within its values; NaN if none occurs twice.
-    """
-
-    feature: str | None
-    repeated: float
-    within: float
-
-
 def variation_of(values: NDArray[Any], positions: NDArray[Any]) -> tuple[float, float]:
     """How much positions vary within equal values.
 
@@ -180,8 +166,8 @@ def variation_of(values: NDArray[Any], positions: NDArray[Any]) -> tuple[float, 
     return repeated, min(1.0, square / (variance * len(codes) / (len(codes) - 1)))
 
 
-def position_variation(folder: DataFolder) -> PositionVariation:
-    """How much positions of the first training lists vary, within items or else categories."""
+def _position_variation(folder: DataFolder) -> tuple[str | None, float, float]:
+    """The feature of items, or else category, and `variation_of` its first training values."""
     schema = folder.schema
     names = [feature.name for feature in schema.select("example", "categorical")]
     context = {} if schema.hierarchy is None or names else {schema.hierarchy.child}
@@ -195,25 +181,24 @@ def position_variation(folder: DataFolder) -> PositionVariation:
         for name in context:
             parts[name].append(np.repeat(batch[name][:, 0].astype("S"), mask.sum(axis=1)))
     if not parts:
-        return PositionVariation(None, float("nan"), float("nan"))
+        return None, float("nan"), float("nan")
     columns = {name: np.concatenate(values) for name, values in parts.items()}
     feature = max(columns, key=lambda name: len(np.unique(columns[name])))
-    return PositionVariation(feature, *variation_of(columns[feature], np.concatenate(positions)))
+    return feature, *variation_of(columns[feature], np.concatenate(positions))
 
 
 def log_variation(folder: DataFolder, config: RunConfig, console: Console) -> None:
     """Prints how much positions vary, and warns where that is too little or the monitor biased."""
-    variation = position_variation(folder)
-    if variation.feature is not None:
+    feature, repeated, within = _position_variation(folder)
+    if feature is not None:
         console.print(
-            f"position bias: {variation.repeated:.0%} of the values of {variation.feature} were "
-            f"shown at 2 or more positions; {variation.within:.0%} of the variance of positions is "
-            "within them",
+            f"position bias: {repeated:.0%} of the values of {feature} were shown at 2 or more "
+            f"positions; {within:.0%} of the variance of positions is within them",
             highlight=False,
             soft_wrap=True,
         )
     warnings = []
-    if not variation.within >= _TOO_LITTLE:
+    if not within >= _TOO_LITTLE:
         warnings.append(
             "positions hardly vary within items, so that position bias cannot be separated from "
             "relevance: the scores of this run are not unbiased"

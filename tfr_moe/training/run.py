@@ -283,16 +283,10 @@ def fit(
     make_pipeline: Callable[..., RankingPipeline] = RankingPipeline,
     context: ProcessContext | None = None,
 ) -> RankingPipeline:
-    """Trains a model below `run`, with the seed, precision and model of the configuration.
+    """Trains a model in the folder `run`, with the seed, precision and model of the configuration.
 
-    Args:
-        folder: the data set.
-        builder: its dataset builder.
-        config: configuration of the run.
-        run: an existing folder, which may hold the state of an interrupted run.
-        console: where progress is printed.
-        make_pipeline: `RankingPipeline`, or a callable with the same arguments.
-        context: strategy and cluster of this process.
+    The folder may hold the state of an interrupted run. `make_pipeline` has the arguments of
+    `RankingPipeline`; `context` has strategy and cluster of this process.
     """
     # Keras warns about its file format on every save.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)

@@ -97,16 +97,16 @@ def test_what_only_training_needs_is_gone_and_scores_are_evaluates(name, folders
     tasks = list(TASKS.labels) if several else []
     model = create(name, folder.schema, folder.tables(), SETTINGS).build_model()
     ranker = combined_model(model, dict.fromkeys(model.output, 1.0)) if several else model
-    serving = build(ranker, folder.schema, explanation_model(ranker))
+    module, signatures = build(ranker, folder.schema, explanation_model(ranker))
     version = tmp_path / "1"
-    tf.saved_model.save(serving.module, str(version), signatures=serving.signatures)
-    operations = operations_of(serving.signatures.values())
+    tf.saved_model.save(module, str(version), signatures=signatures)
+    operations = operations_of(signatures.values())
     assert {op for op in operations if not hasattr(tf.raw_ops, op)} == set()
     assert [op for op in operations if NEVER_SERVED.search(op)] == []
     graph = load_meta_graph(version).graph_def
     nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
     assert len(nodes) > 100
-    variables = [variable.name for variable in serving.module.used_variables]
+    variables = [variable.name for variable in module.used_variables]
     # An attention layer leaves an Identity where its dropout was.
     working = [node.name for node in nodes if node.op != "Identity"]
     for found in (*working, *variables):
