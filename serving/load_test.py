@@ -106,13 +106,9 @@ def send(
     due: NDArray[np.float64],
     timeout: float | None = 5.0,
 ) -> LoadResult:
-    """Sends a message at each time and waits until all are answered or timed out.
+    """Sends the messages in turn, one at each of the `due` times, and waits for all answers.
 
-    Args:
-        channel: to the server, without retries.
-        messages: sent one after the other, and again from the first.
-        due: seconds from the start, ascending.
-        timeout: seconds after which a request counts as an error; None for no deadline.
+    `due` is in seconds from the start; the channel is without retries.
     """
     predict = channel.unary_unary(PREDICT)
     finished = np.full(len(due), np.nan)
@@ -171,13 +167,8 @@ def run_load_test(
     """Puts the signature `rank` of a model under load at one rate after the other.
 
     `requests` are sent in turn. `progress` is called with the number of finished rates and of all.
-
-    Returns:
-        The arguments, the sizes of the lists, and `results`: the `LoadResult.summary` of each rate.
-
-    Raises:
-        UserError: for a rate or a duration without any load, or a timeout that is not above 0.
-        RequestError: if the target does not answer.
+    Returns the arguments, the sizes of the lists, and `results`: the `LoadResult.summary` of each
+    rate.
     """
     limit = seconds_or_none(timeout)
     due = {rate: arrivals(rate, seconds, seed) for rate in rates}

@@ -23,7 +23,7 @@ from .versions import (
     WARMUP_FILE,
     load_meta_graph,
     models_of,
-    read_warmup,
+    read_log,
     signatures_of,
     versions_of,
 )
@@ -57,8 +57,8 @@ class ServedModel:
         self.signatures = signatures_of(load_meta_graph(folder))
         self._loaded = load_saved_model(folder)
         warmup = folder / EXTRA / WARMUP_FILE
-        for request in read_warmup(warmup) if warmup.is_file() else []:
-            self.predict(request)
+        for one in read_log(warmup, "warm-up file") if warmup.is_file() else []:
+            self.predict(one.request)
 
     def predict(self, request: Any) -> Any:
         """Answers a `PredictRequest` for this version with a `PredictResponse`."""

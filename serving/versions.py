@@ -81,8 +81,3 @@ def read_log(path: Path, name: str = "request log") -> Iterator[Any]:
             log = prediction_log_pb2.PredictionLog.FromString(record)
             if log.HasField("predict_log"):
                 yield log.predict_log
-
-
-def read_warmup(path: Path) -> list[Any]:
-    """The `PredictRequest`s of a warm-up file, which is a request log."""
-    return [log.request for log in read_log(path, "warm-up file")]

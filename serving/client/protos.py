@@ -1,10 +1,8 @@
-"""TensorFlow Serving's messages, without TensorFlow.
+"""TensorFlow Serving's messages, without TensorFlow, which `tensorflow_serving.apis` imports.
 
-`tensorflow_serving.apis` imports all of TensorFlow. The messages here come from
-`protos/ranking.proto`, whose wire format is the same. They are in a separate descriptor pool,
-because protobuf's default pool takes each full name once and would clash as soon as both are
-imported. Messages of the two pools cannot be assigned to each other; serialized bytes can be
-passed.
+They come from `protos/ranking.proto`, whose wire format is the same, and are in a descriptor pool
+of their own, since the default one takes each full name once. Messages of the two pools cannot be
+assigned to each other; serialized bytes can be passed.
 """
 
 from __future__ import annotations

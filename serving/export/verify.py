@@ -1,9 +1,7 @@
-"""Checks every output of every signature of an export.
+"""Checks every output of every signature of an export against the Keras model.
 
-The outputs are compared with those of the Keras model. The export runs in a fresh Python process
-that has TensorFlow and nothing of this library: what loads there loads in TensorFlow Serving. The
-Keras model reads the lists by the schema's plain parsing specs, not by the parsers that are
-exported.
+The export runs in a fresh Python process that has TensorFlow and nothing of this library. The
+Keras model reads the lists by the schema's plain parsing specs, not by the exported parsers.
 """
 
 from __future__ import annotations
@@ -93,14 +91,7 @@ def _answers_in_fresh_process(
 
 
 class ReferenceBatch(NamedTuple):
-    """Some lists with the Keras model's answer to them.
-
-    Attributes:
-        first: position of the first list among all.
-        lists: serialized `ExampleListWithContext`s.
-        mask: bool [B, L], True at items.
-        outputs: `scores`, `scores_<task>` [B, L] and the experts, as the explanation returns them.
-    """
+    """Some lists from position `first` on, with the Keras model's answer: scores and experts."""
 
     first: int
     lists: list[bytes]

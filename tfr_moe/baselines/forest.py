@@ -24,8 +24,7 @@ class Node(NamedTuple):
         column: the column that a split looks at.
         threshold: numbers up to it go left.
         categories: in place of a threshold the categories that go left, from 0 up.
-        missing: the numbers that are taken for missing: `nan`, or `zero` for 0 and NaN. With `none`
-            NaN is taken for 0.
+        missing: which numbers are missing: `nan`, `zero` (0 and NaN), `none` (NaN is 0).
         missing_left: whether a missing number goes left.
     """
 

@@ -117,14 +117,10 @@ def read_numbers(
     lowest: float | None = None,
     remedy: str = "",
 ) -> Floats:
-    """Reads single numbers as float64 [rows].
+    """Reads numbers, booleans, or text with numbers as float64 [rows].
 
-    Args:
-        name: of the column.
-        column: numbers, booleans, or text with numbers.
-        default: replaces missing values, may be NaN; None rejects them.
-        lowest: the least allowed value.
-        remedy: what the error about missing values advises.
+    A `default` replaces missing values and may be NaN; None rejects them, with `remedy` as what the
+    error advises.
     """
     values = _raw_numbers(name, column)
     missing = np.isnan(values)

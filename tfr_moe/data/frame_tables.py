@@ -100,8 +100,7 @@ class ItemCategories:
     def add(self, clicks: Clicks | None, training: bool) -> Counter[str]:
         """Gives lists without a category one, as `build` does; returns notes with their number.
 
-        `clicks` are those of the training split, None for `from: majority`; `training` says whether
-        those of this split are among them.
+        `clicks` are None for `from: majority`; those of a `training` split are among them.
         """
         names = self._tree.parent, self._tree.child
         split, notes = self._split, Counter[str]()

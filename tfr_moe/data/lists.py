@@ -53,8 +53,8 @@ class Lists(NamedTuple):
 
     Attributes:
         list_ids: ID of each list.
-        rows: row numbers, list after list, in the order of the items, int64 [items].
-        row_splits: offset of each list in `rows`, int64 [lists + 1].
+        rows: row numbers, list after list, in the order of the items.
+        row_splits: offset of each list in `rows`, [lists + 1].
     """
 
     list_ids: list[str]

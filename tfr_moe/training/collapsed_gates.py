@@ -33,7 +33,7 @@ def gate_problems(
         task: the task of the gate, "" for a gate of all tasks.
         config: configuration of the run.
         num_experts: N.
-        dead: number of experts with less than 1 % of an equal share of the weight.
+        dead: number of experts with less than 1 % of an equal share of the weight, see `names`.
         busiest: share of the weight of the expert with the most.
         entropy: in nats; None if it is not checked.
         names: the dead experts, if known.

@@ -57,12 +57,9 @@ def share_of_cores(num_processes: int) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ChildCommand:
-    """A command to run as a child process.
+    """A command line to run as a child process; its program calls `exit_with_parent`.
 
-    Attributes:
-        name: unique among the commands of a supervisor.
-        arguments: the command line; its program calls `exit_with_parent`.
-        environment: added to that of this process.
+    The name is unique among the commands of a supervisor.
     """
 
     name: str

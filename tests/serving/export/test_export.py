@@ -19,7 +19,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.serving.export import export_model
 from tfr_moe.serving.export.export import example_lists, write_warmup
-from tfr_moe.serving.versions import read_warmup
+from tfr_moe.serving.versions import read_log
 
 
 def contents(folder: Path) -> set[str]:
@@ -73,7 +73,7 @@ print(sorted(model.signatures), model.signatures["rank"].structured_outputs.keys
 
 def test_the_warm_up_file_holds_plain_predict_logs_of_both_signatures(models: Path):
     path = models / "plain" / "1" / "assets.extra" / "tf_serving_warmup_requests"
-    requests = read_warmup(path)
+    requests = [log.request for log in read_log(path)]
     assert [r.model_spec.signature_name for r in requests] == [
         "tensorflow/serving/predict",
         "rank",
@@ -86,13 +86,13 @@ def test_the_warm_up_file_holds_plain_predict_logs_of_both_signatures(models: Pa
 def test_a_warm_up_file_has_at_most_1000_records(tmp_path: Path):
     written = write_warmup(tmp_path / "w", "shop", ("a", "b", "c"), iter([elwc([])] * 5000))
     assert written == 999
-    assert len(read_warmup(tmp_path / "w")) == 999
+    assert len(list(read_log(tmp_path / "w"))) == 999
 
 
 def test_an_unreadable_warm_up_file_is_named(tmp_path: Path):
     (tmp_path / "w").write_bytes(b"no records" * 9)
     with pytest.raises(UserError, match=r"warm-up file .*/w cannot be read"):
-        read_warmup(tmp_path / "w")
+        list(read_log(tmp_path / "w", "warm-up file"))
 
 
 def test_lists_of_defaults_fit_the_schema():
