@@ -42,6 +42,7 @@ from tfr_moe.beam.transforms.make_lists import (
     CombineList,
     EncoderFactory,
     group_rows,
+    list_times,
     make_lists,
 )
 from tfr_moe.beam.transforms.shards import (
@@ -309,8 +310,8 @@ def _assemble(
     groups, rejects, read = rows | "GroupRows" >> group_rows(schema, combine, encoder)
     bounds = clicks = None
     if split == "time":
-        lists = (groups | "ListsForTimes" >> lists_of()).lists
-        bounds = _time_bounds(lists, options, folder)
+        times = groups | "Times" >> list_times(schema, combine, options.min_list_size)
+        bounds = _time_bounds(times, options, folder)
     limits = hash_bounds(options.validation_fraction, options.test_fraction)
     assign = assigner(split, source_input.split_of, limits, options.seed, bounds)
     if by_clicks(schema) and options.like is not None:
@@ -352,13 +353,9 @@ def _copy_tables(source: Path, folder: Path) -> None:
         shutil.copyfile(source / name, folder / name)
 
 
-def _time_bounds(lists: beam.PCollection, options: BuildOptions, folder: Path) -> beam.PCollection:
+def _time_bounds(times: beam.PCollection, options: BuildOptions, folder: Path) -> beam.PCollection:
     fractions = TimeBounds(options.validation_fraction, options.test_fraction)
-    bounds = (
-        lists
-        | "Times" >> beam.Map(lambda ranked: ranked.time)
-        | "TimeBounds" >> beam.CombineGlobally(fractions)
-    )
+    bounds = times | "TimeBounds" >> beam.CombineGlobally(fractions)
     _ = bounds | "WriteBounds" >> beam.Map(
         lambda bounds: write_json(folder / _BOUNDS_FILE, bounds.as_json())
     )

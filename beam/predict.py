@@ -28,7 +28,7 @@ from tfr_moe.beam.rows import COUNTS, CountingDoFn
 from tfr_moe.beam.runner import advance, reporting, running
 from tfr_moe.beam.score_files import ScoredList, ScoreFiles, concatenate
 from tfr_moe.beam.sorted_groups import UseGroups
-from tfr_moe.beam.sources.files import ReadFiles, columns, match, read
+from tfr_moe.beam.sources.files import ReadFiles, columns, match, read_batches
 from tfr_moe.beam.sources.registry import (
     Input,
     check_columns,
@@ -37,9 +37,10 @@ from tfr_moe.beam.sources.registry import (
     parse_options,
 )
 from tfr_moe.beam.transforms.make_lists import CombineList, RankedList, group_rows, make_lists
+from tfr_moe.elwc.columns import Rows
 from tfr_moe.elwc.encoder import EncodedRow, RowEncoder
 from tfr_moe.elwc.splits import list_hash
-from tfr_moe.elwc.values import present, to_id
+from tfr_moe.elwc.values import RowError, present, to_id
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
@@ -248,7 +249,7 @@ def _table(options: PredictOptions) -> Input:
     needed = [schema.list_id, options.item_id, *(feature.name for feature in schema.log_features)]
     for path in sizes:
         check_columns(path, columns(path), list(dict.fromkeys(needed)))
-    return Input(ReadFiles(sizes, read), list(sizes), sum(sizes.values()))
+    return Input(ReadFiles(sizes, read_batches, in_batches=True), list(sizes), sum(sizes.values()))
 
 
 class _ItemEncoder:
@@ -258,9 +259,18 @@ class _ItemEncoder:
         self._encode = RowEncoder(schema, labelled=False)
         self._item_id = item_id
 
-    def __call__(self, row: Mapping[str, Any]) -> EncodedRow:
-        item = to_id(self._item_id, present(self._item_id, row.get(self._item_id)))
-        encoded = self._encode(row)
+    def __call__(self, rows: Rows) -> list[EncodedRow | RowError]:
+        return list(map(self._with_item, rows, self._encode(rows)))
+
+    def _with_item(
+        self, row: Mapping[str, Any], encoded: EncodedRow | RowError
+    ) -> EncodedRow | RowError:
+        try:
+            item = to_id(self._item_id, present(self._item_id, row.get(self._item_id)))
+        except RowError as error:
+            return error
+        if isinstance(encoded, RowError):
+            return encoded
         body, ids = encoded.example
         return encoded._replace(example=(body, (*ids, item)))
 

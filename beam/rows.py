@@ -11,6 +11,8 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
+from tfr_moe.elwc.columns import Columns
+
 COUNTS = "counts"
 REJECTS = "rejects"
 _WINDOW = GlobalWindow()
@@ -59,11 +61,25 @@ class RawRow(NamedTuple):
         return self.file, self.line, reason, self.values
 
 
+class RowColumns(NamedTuple):
+    """Rows of consecutive lines of a file, all parsed, by column.
+
+    Attributes:
+        file: as for `RawRow`.
+        line: of the first row.
+        rows: their values.
+    """
+
+    file: int
+    line: int
+    rows: Columns
+
+
 class SourceRows(NamedTuple):
     """Rows of a source together with rejects and counts.
 
     Attributes:
-        batches: collection of lists of `RawRow`.
+        batches: collection of lists of `RawRow`, or of `RowColumns`.
         rejects: collection of `Reject` that never became rows.
         counts: collection of (("source", thing, outcome), number), such as ("source", "events",
             "read"). For each thing, `read` must equal the sum of its other outcomes.

@@ -56,12 +56,15 @@ def running(
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Runs the garbage collector rarely: rows are many small objects without reference cycles."""
+    """Runs the garbage collector rarely, and not over what was there before: rows are many small
+    objects without reference cycles."""
     before = gc.get_threshold()
     gc.set_threshold(100_000, *before[1:])
+    gc.freeze()
     try:
         yield
     finally:
+        gc.unfreeze()
         gc.set_threshold(*before)
 
 

@@ -28,6 +28,7 @@ RUN_BYTES = 64 << 20
 """Size in memory at which entries are written as a run."""
 
 _LENGTH = struct.Struct("<I")
+_BUFFER = 1 << 17
 _ENTRY_BYTES = 200  # memory of an entry besides its own bytes
 Order = Callable[[Any], Any]
 Use = Callable[[Any, Iterable[Any]], Iterable[Any] | None]
@@ -71,7 +72,7 @@ class _WriteRuns(beam.DoFn):
     def _write(self) -> str:
         self._waiting.sort(key=itemgetter(0))
         handle, path = tempfile.mkstemp(dir=self._folder)
-        with open(handle, "wb") as file:
+        with open(handle, "wb", _BUFFER) as file:
             for _, data in self._waiting:
                 file.write(_LENGTH.pack(len(data)) + data)
         self.start_bundle()
@@ -79,7 +80,7 @@ class _WriteRuns(beam.DoFn):
 
 
 def _read_run(path: str) -> Iterator[tuple[Any, Any]]:
-    with open(path, "rb") as file:
+    with open(path, "rb", _BUFFER) as file:
         while head := file.read(_LENGTH.size):
             yield pickle.loads(file.read(*_LENGTH.unpack(head)))
 

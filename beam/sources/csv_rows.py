@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -28,8 +29,19 @@ class CsvRow(NamedTuple):
     error: str | None = None
 
 
-def read_csv(lines: Iterable[str], delimiter: str) -> Iterator[CsvRow]:
-    """Yields the rows of a CSV text, the header first.
+def is_valid_text(text: str) -> bool:
+    """Returns whether the text, read with `surrogateescape`, was valid UTF-8."""
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class CsvReader(Iterator[CsvRow]):
+    """Rows of a CSV text, the header first.
 
     A row ends with its line unless a quoted field continues. A field that begins with a quote which
     is not closed would take the following rows in. So a row of several lines is one row only if it
@@ -41,9 +53,13 @@ def read_csv(lines: Iterable[str], delimiter: str) -> Iterator[CsvRow]:
         lines: with their ends.
         delimiter: between fields.
 
+    Attributes:
+        number: number of lines read so far.
+        again: lines that were read in vain, and come next.
+
     Example:
         >>> text = 'id,title', 'a,"24 inch', 'b,x', 'c,"27 inch', 'd,y'
-        >>> for row in read_csv([f"{line}\\n" for line in text], ","):
+        >>> for row in CsvReader([f"{line}\\n" for line in text], ","):
         ...     print(row.line, row.fields, row.error)
         1 ['id', 'title'] None
         2 ['a', '"24 inch'] not a CSV row (',' expected after '"')
@@ -51,46 +67,80 @@ def read_csv(lines: Iterable[str], delimiter: str) -> Iterator[CsvRow]:
         4 ['c', '"27 inch'] a quote is not closed within 100 lines
         5 ['d', 'y'] None
     """
-    source, again = iter(lines), deque[str]()
-    number, width = 0, 0
-    while line := again.popleft() if again else next(source, ""):
-        number += 1
-        taken = [line]
-        if '"' in line:
-            fields, error = _quoted_row(taken, source, again, delimiter, width)
-        else:
-            text = line.rstrip("\r\n")
-            fields, error = text.split(delimiter) if text else [], None
-        width = width or len(fields)
-        if fields:
-            yield CsvRow(number, fields, "".join(taken), error)
-        number += len(taken) - 1
 
+    def __init__(self, lines: Iterable[str], delimiter: str):
+        self._source, self._delimiter = iter(lines), delimiter
+        self._width = 0
+        self.number = 0
+        self.again = deque[str]()
 
-def _quoted_row(
-    taken: list[str], source: Iterator[str], again: deque[str], delimiter: str, width: int
-) -> tuple[list[str], str | None]:
-    """Reads the row that begins with the line in `taken`, to which its other lines are added.
+    def __next__(self) -> CsvRow:
+        """Returns the next row."""
+        while line := self._line():
+            number = self.number = self.number + 1
+            taken = [line]
+            if '"' in line:
+                fields, error = self._quoted_row(taken)
+            else:
+                text = line.rstrip("\r\n")
+                fields, error = text.split(self._delimiter) if text else [], None
+            self._width = self._width or len(fields)
+            self.number += len(taken) - 1
+            if fields:
+                return CsvRow(number, fields, "".join(taken), error)
+        raise StopIteration
 
-    Lines that were read in vain are left in `again`.
-    """
+    def columns(self, size: int) -> list[list[str]] | None:
+        """Returns the columns of the next rows, at most `size`.
 
-    def limited() -> Iterator[str]:
-        yield taken[0]
-        while len(taken) < MAX_LINES and (line := again.popleft() if again else next(source, "")):
-            taken.append(line)
-            yield line
+        None, with their lines in `again`, where one needs a closer look: it has a quote, is blank,
+        of another width than the header, or no valid text; or where there are none.
 
-    try:
-        fields = next(csv.reader(limited(), delimiter=delimiter, strict=True))
-        if len(taken) == 1 or not _are_rows(taken, delimiter, width):
-            return fields, None
-        error = _OPEN
-    except csv.Error as problem:
-        error = _OPEN if "end of data" in str(problem) else f"not a CSV row ({problem})"
-    again.extendleft(reversed(taken[1:]))
-    del taken[1:]
-    return next(csv.reader(taken, delimiter=delimiter, quoting=csv.QUOTE_NONE)), error
+        Example:
+            >>> rows = CsvReader(["query,click\\n", "q,0\\n", "q,1\\n"], ",")
+            >>> next(rows).fields, rows.columns(500), rows.columns(500)
+            (['query', 'click'], [['q', 'q'], ['0', '1']], None)
+        """
+        width, delimiter = self._width, self._delimiter
+        if self.again or width < 2:
+            return None
+        lines = list(itertools.islice(self._source, size))
+        text = "".join(lines)
+        counts = set(map(str.count, lines, itertools.repeat(delimiter)))
+        if counts != {width - 1} or '"' in text or not is_valid_text(text):
+            self.again.extend(lines)
+            return None
+        self.number += len(lines)
+        text = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
+        fields = text.replace("\n", delimiter).split(delimiter)
+        return [fields[i::width] for i in range(width)]
+
+    def _line(self) -> str:
+        return self.again.popleft() if self.again else next(self._source, "")
+
+    def _quoted_row(self, taken: list[str]) -> tuple[list[str], str | None]:
+        """Reads the row that begins with the line in `taken`, to which its other lines are added.
+
+        Lines that were read in vain are left in `again`.
+        """
+        delimiter = self._delimiter
+
+        def limited() -> Iterator[str]:
+            yield taken[0]
+            while len(taken) < MAX_LINES and (line := self._line()):
+                taken.append(line)
+                yield line
+
+        try:
+            fields = next(csv.reader(limited(), delimiter=delimiter, strict=True))
+            if len(taken) == 1 or not _are_rows(taken, delimiter, self._width):
+                return fields, None
+            error = _OPEN
+        except csv.Error as problem:
+            error = _OPEN if "end of data" in str(problem) else f"not a CSV row ({problem})"
+        self.again.extendleft(reversed(taken[1:]))
+        del taken[1:]
+        return next(csv.reader(taken, delimiter=delimiter, quoting=csv.QUOTE_NONE)), error
 
 
 def _are_rows(lines: list[str], delimiter: str, width: int) -> bool:

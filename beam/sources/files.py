@@ -23,9 +23,10 @@ from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from pyarrow import parquet
 
-from tfr_moe.beam.rows import RawRow
+from tfr_moe.beam.rows import RawRow, RowColumns
 from tfr_moe.beam.runner import advance
-from tfr_moe.beam.sources.csv_rows import CsvRow, read_csv
+from tfr_moe.beam.sources.csv_rows import CsvReader, CsvRow, is_valid_text
+from tfr_moe.elwc.columns import Columns
 from tfr_moe.errors import UserError
 
 _BATCH = 500
@@ -101,25 +102,14 @@ def text_of(file: IO[bytes]) -> io.TextIOWrapper:
     return io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
-def is_valid_text(text: str) -> bool:
-    """Returns whether the text was valid UTF-8."""
-    if text.isascii():
-        return True
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _reported(rows: Iterator[Any], file: IO[bytes]) -> Iterator[Any]:
+def _reported(rows: Iterator[Any], file: IO[bytes], every: int = 1000) -> Iterator[Any]:
     """Yields the same rows and reports the stored bytes read for them."""
     stored = file.fileobj if isinstance(file, gzip.GzipFile) else file
     # The rows may close the file when they end.
     size, before = stored.seek(0, io.SEEK_END), stored.seek(0)
     for count, row in enumerate(rows, start=1):
         yield row
-        if count % 1000 == 0:
+        if count % every == 0:
             advance((position := stored.tell()) - before)
             before = position
     advance(size - before)
@@ -148,6 +138,7 @@ class ReadFiles(beam.PTransform):
     ):
         super().__init__()
         self._read = partial(_read_batches, reader=reader, in_batches=in_batches)
+        self._type = Any if in_batches else list[RawRow]
         self._files = list(enumerate(paths, start=first))
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
@@ -156,7 +147,7 @@ class ReadFiles(beam.PTransform):
             pipeline
             | beam.Create(self._files, reshuffle=False)
             | beam.Reshuffle()
-            | beam.FlatMap(self._read).with_output_types(list[RawRow])
+            | beam.FlatMap(self._read).with_output_types(self._type)
         )
 
 
@@ -165,8 +156,10 @@ def _read_batches(
 ) -> Iterator[list[RawRow]]:
     index, path = file
     rows = reader(path, index)
-    if in_batches:
-        yield from rows
+    yield from rows if in_batches else _batches(rows)
+
+
+def _batches(rows: Iterator[RawRow]) -> Iterator[list[RawRow]]:
     while batch := list(itertools.islice(rows, _BATCH)):
         yield batch
 
@@ -199,7 +192,7 @@ def columns(path: str, kind: str | None = None) -> set[str]:
         if kind == "parquet":
             with _parquet_errors(path):
                 return set(parquet.ParquetFile(file).schema_arrow.names)
-        return set(_header(path, read_csv(text_of(file), _DELIMITERS[kind])))
+        return set(_header(path, CsvReader(text_of(file), _DELIMITERS[kind])))
 
 
 def columns_of_rows(path: str, rows: Iterator[RawRow]) -> set[str]:
@@ -257,18 +250,52 @@ def read(path: str, index: int, kind: str | None = None) -> Iterator[RawRow]:
 
 
 def _read_csv(path: str, index: int, file: IO[bytes], delimiter: str) -> Iterator[RawRow]:
-    rows = read_csv(text_of(file), delimiter)
+    rows = CsvReader(text_of(file), delimiter)
     header = _header(path, rows)
-    width = len(header)
-    for line, fields, text, error in rows:
-        if not is_valid_text(text):
-            yield RawRow(index, line, repr(text), "not valid UTF-8")
-        elif error is not None:
-            yield RawRow(index, line, text, error)
-        elif len(fields) == width:
-            yield RawRow(index, line, dict(zip(header, fields, strict=True)))
-        else:
-            yield RawRow(index, line, text, f"expected {width} fields, got {len(fields)}")
+    for row in rows:
+        yield _raw_row(index, row, header)
+
+
+def _raw_row(index: int, row: CsvRow, header: list[str]) -> RawRow:
+    line, fields, text, error = row
+    if not is_valid_text(text):
+        return RawRow(index, line, repr(text), "not valid UTF-8")
+    if error is not None:
+        return RawRow(index, line, text, error)
+    if len(fields) == len(header):
+        return RawRow(index, line, dict(zip(header, fields, strict=True)))
+    return RawRow(index, line, text, f"expected {len(header)} fields, got {len(fields)}")
+
+
+def read_batches(path: str, index: int) -> Iterator[list[RawRow] | RowColumns]:
+    """Yields the rows of `read` in batches, those of CSV by column where they are simple."""
+    kind = file_format(path)
+    if kind in _DELIMITERS:
+        with open_file(path) as file:
+            batches = _csv_batches(path, index, file, _DELIMITERS[kind])
+            yield from _reported(batches, file, every=1)
+    else:
+        yield from _batches(read(path, index))
+
+
+def _csv_batches(
+    path: str, index: int, file: IO[bytes], delimiter: str
+) -> Iterator[list[RawRow] | RowColumns]:
+    rows = CsvReader(text_of(file), delimiter)
+    header = _header(path, rows)
+    while True:
+        first = rows.number + 1
+        if columns := rows.columns(_BATCH):
+            yield RowColumns(index, first, Columns(dict(zip(header, columns, strict=True))))
+            continue
+        batch = []
+        for row in rows:
+            batch.append(_raw_row(index, row, header))
+            if not rows.again:
+                break
+        if not batch:
+            return
+        yield batch
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

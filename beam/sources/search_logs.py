@@ -18,6 +18,7 @@ from tfr_moe.beam.sources.files import (
     file_format,
     match,
     read,
+    read_batches,
 )
 from tfr_moe.beam.sources.registry import (
     Input,
@@ -106,7 +107,8 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
             raise UserError(f"{path}: items needs JSON lines, .jsonl, .ndjson or .json")
         present = columns_of_rows(path, reader(path, 0)) if options.items else columns(path)
         check_columns(path, present, list(dict.fromkeys(needed)))
-    rows: beam.PTransform = ReadFiles(sizes, reader)
+    by_column = not (options.items or options.grades or options.join)
+    rows: beam.PTransform = ReadFiles(sizes, read_batches if by_column else reader, 0, by_column)
     if options.grades or options.join:
         # Other columns of the table stay out of the rows.
         wanted = sorted(joined.intersection(used))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import apache_beam as beam
 
-from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowKey, SourceRows
+from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowColumns, RowKey, SourceRows
 from tfr_moe.beam.sorted_groups import SortedRuns, groups, is_embedded
+from tfr_moe.elwc.columns import Rows
 from tfr_moe.elwc.encoded import Labels, differing
 from tfr_moe.elwc.encoder import Encoded, EncodedRow, RowEncoder
 from tfr_moe.elwc.log_checks import is_repeated
@@ -17,7 +19,8 @@ from tfr_moe.elwc.values import RowError
 from tfr_moe.schema import FeatureSchema
 
 _LIST_ID = itemgetter(0)
-EncoderFactory = Callable[[FeatureSchema], Callable[[Mapping[str, Any]], EncodedRow]]
+_ROWS = ("first", "time", "conflict", "items", "cut", "cut_positives")
+EncoderFactory = Callable[[FeatureSchema], Callable[[Rows], list[EncodedRow | RowError]]]
 
 
 class RankedList(NamedTuple):
@@ -52,7 +55,7 @@ class PartialList:
         cut_positives: number of those with a label above 0.
     """
 
-    __slots__ = ("_labels", "_max", "conflict", "cut", "cut_positives", "first", "items", "time")
+    __slots__ = (*_ROWS, "_labels", "_max")
 
     def __init__(self, max_list_size: int, labels: Labels | None = None):
         self._max = max_list_size
@@ -64,10 +67,21 @@ class PartialList:
         self.cut = 0
         self.cut_positives = 0
 
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Returns the rows; `CombineList`, which merges parts, has the rest."""
+        return tuple([getattr(self, name) for name in _ROWS])
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        """Restores a part to be merged."""
+        for name, value in zip(_ROWS, state, strict=True):
+            setattr(self, name, value)
+
     def add(self, key: RowKey, row: EncodedRow) -> None:
         """Adds one row."""
         _, time, position, context, example = row
-        self._describe((key, context), time)
+        first = self.first
+        if first is None or context is not first[1] or time != self.time or key < first[0]:
+            self._describe((key, context), time)
         self.items.append((position, key, example))
         if len(self.items) >= 2 * self._max:
             self.trim()
@@ -140,38 +154,58 @@ class CombineList(beam.CombineFn):
 
     def extract_output(self, part: PartialList) -> PartialList:
         """Returns the sorted, bounded list."""
-        return part.trim()
+        return self.merge_accumulators([part]).trim()
 
 
 class _ParseRows(CountingDoFn):
-    """Batches of `RawRow` -> (list ID, `PartialList`) per list; invalid rows -> `rejects`."""
+    """Batches of rows -> (list ID, `PartialList`, or with `packs` a `_Packed`) per list.
 
-    def __init__(self, schema: FeatureSchema, combine: CombineList, encoder: EncoderFactory):
+    Invalid rows -> `rejects`.
+    """
+
+    def __init__(
+        self, schema: FeatureSchema, combine: CombineList, encoder: EncoderFactory, packs: bool
+    ):
         self._schema, self._combine, self._encoder = schema, combine, encoder
+        self._packs = packs
 
     def setup(self) -> None:
         """Builds the encoder on the worker."""
         self._encode = self._encoder(self._schema)
 
-    def process(self, batch: list[RawRow]) -> Iterator[Any]:
+    def process(self, batch: list[RawRow] | RowColumns) -> Iterator[Any]:
         lists: dict[str, PartialList] = {}
-        encode = self._encode
-        for file, line, values, reason, order in batch:
-            if reason is None:
-                try:
-                    row = encode(values)
-                except RowError as error:
-                    reason = str(error)
-            if reason is not None:
+        if isinstance(batch, RowColumns):
+            file, first, rows = batch
+            keys: Sequence[RowKey] = [(file, first + i, 0) for i in range(len(rows))]
+            found = self._encode(rows)
+        else:
+            keys, rows = [row.key for row in batch], [row.values for row in batch]
+            encoded = iter(self._encode([row.columns() for row in batch if row.error is None]))
+            errors = [None if row.error is None else RowError(row.error) for row in batch]
+            found = [next(encoded) if error is None else error for error in errors]
+        for i, (key, row) in enumerate(zip(keys, found, strict=True)):
+            if isinstance(row, RowError):
+                reason = str(row)
                 self.tally["rejects", _kind_of(reason)] += 1
-                yield beam.pvalue.TaggedOutput(REJECTS, (file, line, reason, values))
+                yield beam.pvalue.TaggedOutput(REJECTS, (*key[:2], reason, rows[i]))
                 continue
             part = lists.get(row.list_id)
             if part is None:
                 part = lists[row.list_id] = self._combine.create_accumulator()
-            part.add((file, line, order), row)
-        self.tally["rows", "read"] += len(batch)
-        yield from lists.items()
+            part.add(key, row)
+        self.tally["rows", "read"] += len(keys)
+        yield from map(_packed, lists.items()) if self._packs else lists.items()
+
+
+_Packed = tuple[float | None, int, bytes]
+"""Time and number of rows of a `PartialList`, and itself: the times are read without the rows."""
+
+
+def _packed(entry: tuple[str, PartialList]) -> tuple[str, _Packed]:
+    list_id, part = entry
+    size = len(part.items) + part.cut
+    return list_id, (part.time, size, pickle.dumps(part, pickle.HIGHEST_PROTOCOL))
 
 
 def _kind_of(reason: str) -> str:
@@ -186,14 +220,14 @@ def group_rows(
     combine: CombineList,
     encoder: EncoderFactory = RowEncoder,
 ) -> tuple[beam.PCollection, beam.PCollection, beam.PCollection]:
-    """Batches of `RawRow`, or `SourceRows` -> groups for `make_lists`, rejects, and counts."""
+    """Batches of rows, or `SourceRows` -> groups for `make_lists`, rejects, and counts."""
     sourced = isinstance(rows, SourceRows)
     batches = rows.batches if sourced else rows
-    parse = beam.ParDo(_ParseRows(schema, combine, encoder))
+    embedded = is_embedded(batches.pipeline)
+    parse = beam.ParDo(_ParseRows(schema, combine, encoder, packs=embedded))
     parsed = batches | "Parse" >> parse.with_outputs(COUNTS, REJECTS, main="lists")
     rejects = [parsed[REJECTS], *([rows.rejects] if sourced else [])]
     counts = [parsed[COUNTS], *([rows.counts] if sourced else [])]
-    embedded = is_embedded(batches.pipeline)
     group = SortedRuns(_LIST_ID) if embedded else beam.CombinePerKey(combine)
     return (
         parsed.lists | "Group" >> group,
@@ -225,7 +259,8 @@ def make_lists(
     """
 
     def merge(runs: list[str], _after: Any = None) -> Iterator[tuple[str, PartialList]]:
-        for list_id, parts in groups(runs, _LIST_ID):
+        for list_id, group in groups(runs, _LIST_ID):
+            parts = (pickle.loads(packed) for _, _, packed in group)
             yield list_id, combine.merge_accumulators(parts).trim()
 
     if is_embedded(grouped.pipeline):
@@ -233,6 +268,24 @@ def make_lists(
         grouped = grouped | "Merge" >> beam.FlatMap(merge, *waits)
     finish = beam.ParDo(_FinishLists(min_list_size, schema))
     return grouped | finish.with_outputs(COUNTS, main="lists")
+
+
+@beam.ptransform_fn
+def list_times(
+    grouped: beam.PCollection, schema: FeatureSchema, combine: CombineList, min_list_size: int
+) -> beam.PCollection:
+    """Groups of `group_rows` -> the time of each list of `make_lists`."""
+
+    def times(runs: list[str]) -> Iterator[float | None]:
+        for _, group in groups(runs, _LIST_ID):
+            parts = list(group)
+            if sum(size for _, size, _ in parts) >= min_list_size:
+                yield min(time for time, _, _ in parts)
+
+    if is_embedded(grouped.pipeline):
+        return grouped | "Times" >> beam.FlatMap(times)
+    lists = grouped | "Lists" >> make_lists(schema, combine, min_list_size)
+    return lists.lists | "Times" >> beam.Map(lambda ranked: ranked.time)
 
 
 class _FinishLists(CountingDoFn):
@@ -257,6 +310,6 @@ class _FinishLists(CountingDoFn):
             for name in differing(self._schema, one, other) or ["split"]:
                 self.tally["conflict", name] += 1
         items = [values for _, _, values in part.items]
-        if is_repeated(len(items), len(set(items))):
+        if is_repeated(len(items), len({body for body, _ in items})):
             self.tally["repeated_lists",] += 1
         yield RankedList(list_id, part.time, part.first[1], items)

@@ -14,6 +14,7 @@ import numpy as np
 from tfr_moe.beam.rows import CountingDoFn
 from tfr_moe.beam.runner import advance
 from tfr_moe.beam.transforms.make_lists import RankedList
+from tfr_moe.elwc.columns import Rows
 from tfr_moe.elwc.encoded import Labels
 from tfr_moe.elwc.encoder import EncodedRow, RowEncoder
 from tfr_moe.elwc.log_checks import OrderSums
@@ -93,17 +94,19 @@ class SplitEncoder:
     def __init__(self, schema: FeatureSchema, column: str):
         self._encode, self._column = RowEncoder(schema), column
 
-    def __call__(self, row: Mapping[str, Any]) -> EncodedRow:
-        """Encodes one row.
+    def __call__(self, rows: Rows) -> list[EncodedRow | RowError]:
+        """Encodes rows; an invalid one becomes the error that names its column."""
+        return list(map(self._with_split, rows, self._encode(rows)))
 
-        Raises:
-            RowError: naming the invalid column.
-        """
+    def _with_split(
+        self, row: Mapping[str, Any], encoded: EncodedRow | RowError
+    ) -> EncodedRow | RowError:
         split = row.get(self._column)
         if split not in SPLITS:
             allowed = ", ".join(SPLITS)
-            raise RowError(f"column {self._column!r}: expected one of {allowed}, got {split!r}")
-        encoded = self._encode(row)
+            return RowError(f"column {self._column!r}: expected one of {allowed}, got {split!r}")
+        if isinstance(encoded, RowError):
+            return encoded
         body, ids = encoded.context
         return encoded._replace(context=(body, (*ids, split)))
 

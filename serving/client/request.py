@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfr_moe.elwc.encoder import ScopeEncoder
+from tfr_moe.elwc.encoder import Encoded, ScopeEncoder
 from tfr_moe.elwc.values import RowError, to_id
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.errors import UserError
@@ -46,7 +46,7 @@ class RequestEncoder:
     def __init__(self, schema: FeatureSchema):
         self.schema = schema
         self._encode_context = ScopeEncoder(schema, "context")
-        self._encode_item = ScopeEncoder(schema, "example")
+        self._encode_items = ScopeEncoder(schema, "example")
         self._list_id = schema.list_id
         self._list_id_entry = ids_entry(schema.list_id)
         self._context = {f.name: None for f in schema.select("context")}
@@ -61,18 +61,13 @@ class RequestEncoder:
         self._check_names("context", context, {self._list_id: None, **self._context})
         for position, item in enumerate(items):
             self._check_names(f"items[{position}]", item, self._example)
-        where = "context"
         try:
             list_id = to_id(self._list_id, context.get(self._list_id, ""))
-            shared = self._encode_context(context)[0] + self._list_id_entry([list_id])
-            bodies = []
-            for position, item in enumerate(items):
-                where = f"items[{position}]"
-                bodies.append(self._encode_item(item)[0])
         except RowError as error:
-            reason = str(error).replace("column ", "feature ", 1)
-            raise UserError(f"{where}: {reason}") from error
-        return list_record(bodies, shared)
+            raise _named("context", error) from error
+        shared = _bodies("context", self._encode_context([context]))[0]
+        bodies = _bodies("items[{}]", self._encode_items(items))
+        return list_record(bodies, shared + self._list_id_entry([list_id]))
 
     @staticmethod
     def _check_names(where: str, row: Mapping[str, Any], allowed: Mapping[str, None]) -> None:
@@ -80,6 +75,20 @@ class RequestEncoder:
             names = ", ".join(repr(name) for name in sorted(unknown, key=str))
             word = "features" if len(unknown) > 1 else "feature"
             raise UserError(f"{where}: unknown {word} {names}; allowed: {', '.join(allowed)}")
+
+
+def _named(where: str, error: RowError) -> UserError:
+    return UserError(f"{where}: {str(error).replace('column ', 'feature ', 1)}")
+
+
+def _bodies(where: str, rows: Sequence[Encoded | RowError]) -> list[bytes]:
+    """Returns the bytes of rows; the first error of one becomes a `UserError`."""
+    bodies = []
+    for position, row in enumerate(rows):
+        if isinstance(row, RowError):
+            raise _named(where.format(position), row) from row
+        bodies.append(row[0])
+    return bodies
 
 
 def _check_types(context: Any, items: Any) -> None:

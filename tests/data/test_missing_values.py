@@ -53,9 +53,10 @@ def test_a_served_request_reads_what_training_reads(changes, expected):
 
     # Training: the record of a row of the log without a price and an age.
     row = {"q": 7, "buy": 1, "price": "", "age": None}
-    of_log = RowEncoder(schema)(row)
+    (of_log,) = RowEncoder(schema)([row])
     request = RequestEncoder(schema).encode({}, [{}, {"price": E - 1}])
-    assert of_log.example[0].startswith(RowEncoder(schema, labelled=False)(row).example[0])
+    (unlabelled,) = RowEncoder(schema, labelled=False)([row])
+    assert of_log.example[0].startswith(unlabelled.example[0])
     served = RequestParser(schema).lists(tf.constant([request]))
     stored = np.frombuffer(of_log.example[0], np.uint8)  # NaN or the number, as in the request
     value = served["example_numeric"].numpy()[0, 0, 0]

@@ -19,7 +19,7 @@ class Labels:
         >>> from tfr_moe.elwc.encoder import RowEncoder
         >>> price = {"name": "price", "scope": "example", "kind": "numeric"}
         >>> schema = FeatureSchema(list_id="q", labels=["click"], features=[price])
-        >>> row = RowEncoder(schema)({"q": 1, "click": 1, "price": 2})
+        >>> (row,) = RowEncoder(schema)([{"q": 1, "click": 1, "price": 2}])
         >>> Labels(schema).relevant([row.example])
         [True]
     """
@@ -64,7 +64,8 @@ def differing(schema: FeatureSchema, one: bytes, other: bytes) -> list[str]:
         >>> features = [{"name": name, "scope": "context", "kind": "numeric"} for name in names]
         >>> schema = FeatureSchema(list_id="q", labels=["click"], features=features)
         >>> encode = ScopeEncoder(schema, "context")
-        >>> differing(schema, encode({"age": 1})[0], encode({"age": 1, "income": 2})[0])
+        >>> (one, _), (other, _) = encode([{"age": 1}, {"age": 1, "income": 2}])
+        >>> differing(schema, one, other)
         ['income']
     """
     names = [name for name, _ in float_features(schema, "context")]

@@ -1,18 +1,23 @@
 """Encodes rows and lists as the bytes of `ExampleListWithContext` records.
 
-Raw rows take a fast path: the numbers of a scope are read and packed together, IDs come from a
-cache, and a context equal to that of the row before is reused. Anything unusual falls back to
-`RowParser`, which also makes the error messages. Typed values use the same encoder of one scope.
+Batches of raw rows take a fast path: the numbers of all rows of a scope are read and packed
+together, IDs come from a cache, and a context equal to that of the row before is reused. Anything
+unusual falls back to `RowParser`, which also makes the error messages. Typed values use the same
+encoder of one scope.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from operator import itemgetter, lt
+from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from tfr_moe.elwc.columns import Columns, Rows, column_of, rows_at
 from tfr_moe.elwc.values import (
     RowError,
     RowParser,
@@ -30,7 +35,6 @@ from tfr_moe.elwc.wire import FloatBlock, ids_entry, list_record
 from tfr_moe.schema import Feature, FeatureSchema, Scope
 
 _CACHED_IDS = 1 << 15
-_NO_TIME = object()
 _INVALID = (TypeError, ValueError, OverflowError, RowError)
 
 Encoded = tuple[bytes, tuple[Any, ...]]
@@ -71,23 +75,11 @@ def counted_ids(schema: FeatureSchema, scope: Scope) -> list[str]:
     return [f.name for f in features if f.has_vocabulary or f.name in categories]
 
 
-def _getter(columns: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Returns a function from a row to its values of some columns, None for a missing column."""
-
-    def get_each(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple([row.get(column) for column in columns])
-
-    if len(columns) < 2:
-        return get_each
-    get_all = itemgetter(*columns)
-
-    def get(row: Mapping[str, Any]) -> tuple[Any, ...]:
-        try:
-            return get_all(row)
-        except KeyError:
-            return get_each(row)
-
-    return get
+def _tuples(rows: Rows, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    """Returns the values of some columns of each row."""
+    if not names:
+        return [()] * len(rows)
+    return list(zip(*[column_of(rows, name) for name in names], strict=True))
 
 
 def _id_encoder(feature: Feature) -> Callable[[Any], tuple[Any, bytes]]:
@@ -110,27 +102,43 @@ class _Ids:
 
     def __init__(self, schema: FeatureSchema, scope: Scope):
         features = id_features(schema, scope)
-        self._get = _getter([feature.name for feature in features])
+        self._names = [feature.name for feature in features]
         self._encoders = [_id_encoder(feature) for feature in features]
         counted = counted_ids(schema, scope)
         self._counted = [i for i, feature in enumerate(features) if feature.name in counted]
         self._cached = lru_cache(_CACHED_IDS if scope == "example" else 0)(self._one_by_one)
 
-    def encode(self, row: Mapping[str, Any], floats: bytes) -> Encoded:
-        """Returns the bytes of a row, `floats` followed by its IDs."""
-        raw = self._get(row)
-        try:
-            # Equal texts are the same ID; True and 1 are equal and are not.
-            "".join(raw)
-            entries, values = self._cached(raw)
-        except TypeError:
-            entries, values = self._one_by_one(raw)
-        return floats + entries, values
+    def encode(self, rows: Rows, slow: set[int]) -> list[Any]:
+        """Returns entries and values of the IDs of rows; see `_tried`."""
+        raw = _tuples(rows, self._names)
+        # Equal texts are the same ID; True and 1 are equal and are not.
+        is_text = isinstance(rows, Columns) or _is_text(raw)
+        return _tried(self._cached if is_text else self._one_by_one, raw, slow)
+
+    def one(self, row: Mapping[str, Any]) -> Encoded:
+        """Returns entries and values of the IDs of a row."""
+        (raw,) = _tuples([row], self._names)
+        return (self._cached if _is_text([raw]) else self._one_by_one)(raw)
 
     def _one_by_one(self, raw: tuple[Any, ...]) -> Encoded:
         found = [encode(value) for encode, value in zip(self._encoders, raw, strict=True)]
         entries = b"".join([entry for _, entry in found])
         return entries, tuple([found[i][0] for i in self._counted])
+
+
+def _is_text(rows: Iterable[Iterable[Any]]) -> bool:
+    try:
+        "".join(chain.from_iterable(rows))
+    except TypeError:
+        return False
+    return True
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 class _Numbers:
@@ -139,42 +147,41 @@ class _Numbers:
     def __init__(self, schema: FeatureSchema, scope: Scope, extras: Mapping[str, float]):
         numerics = list(schema.select(scope, "numeric"))
         self.single = all(feature.width == 1 for feature in numerics)
-        columns = [*(feature.name for feature in numerics), *extras]
-        self._get = _getter(columns)
+        self._names = [*(feature.name for feature in numerics), *extras]
         self._missing = [None if f.required else f.missing_number for f in numerics]
         self._missing += [None] * len(extras)
-        self._lowest = list(extras.values())
+        self._lowest = np.array(list(extras.values()))
         self._extras = slice(len(numerics), None)
 
-    def read(self, row: Mapping[str, Any]) -> list[float]:
-        """Returns the numbers of a row; raises one of `_INVALID` where one of them is invalid."""
-        raw = self._get(row)
-        missing = []
+    def read(self, rows: Rows, slow: set[int]) -> NDArray[np.float64]:
+        """Returns numbers [rows, columns]; rows with an invalid one are added to `slow`."""
+        raw = list(chain.from_iterable([column_of(rows, name) for name in self._names]))
+        size = len(rows)
         try:
-            numbers = list(map(float, raw))
-        except (TypeError, ValueError):
-            missing = [i for i, value in enumerate(raw) if is_missing(value)]
-            raw = tuple([0.0 if is_missing(value) else value for value in raw])
-            numbers = list(map(float, raw))
+            flat = np.fromiter(map(float, raw), np.float64, len(raw))
+        except (TypeError, ValueError, OverflowError):
+            flat = np.fromiter(map(_float, raw), np.float64, len(raw))
+        for i in np.flatnonzero(~np.isfinite(flat)).tolist():
+            number = self._missing[i // size]
+            if number is not None and is_missing(raw[i]):
+                flat[i] = number
+            else:
+                slow.add(i % size)
+        # Python reads the text 1_000 as a number.
         try:
-            text = "".join(raw)
+            is_plain = "_" not in "".join(raw)
         except TypeError:
-            text = "".join([value for value in raw if type(value) is str])
-        # NaN and infinities survive a sum. Python reads the text 1_000 as a number.
-        if "_" in text or not math.isfinite(sum(numbers)):
-            raise ValueError
-        if any(map(lt, numbers[self._extras], self._lowest)):
-            raise ValueError
-        for i in missing:
-            number = self._missing[i]
-            if number is None:
-                raise ValueError
-            numbers[i] = number
+            is_plain = False
+        if not is_plain:
+            slow.update(i % size for i, v in enumerate(raw) if isinstance(v, str) and "_" in v)
+        numbers = flat.reshape(len(self._names), size).T
+        low = (numbers[:, self._extras] < self._lowest).any(axis=1)
+        slow.update(np.flatnonzero(low).tolist())
         return numbers
 
 
 class ScopeEncoder:
-    """Encodes the features of one scope of a row.
+    """Encodes the features of one scope of rows.
 
     Args:
         schema: of the features.
@@ -184,8 +191,8 @@ class ScopeEncoder:
     Example:
         >>> brand = {"name": "brand", "scope": "example", "kind": "categorical"}
         >>> schema = FeatureSchema(list_id="query", labels=["click"], features=[brand])
-        >>> ScopeEncoder(schema, "example")({"brand": "b"})
-        (b'\\n\\x0e\\n\\x05brand\\x12\\x05\\n\\x03\\n\\x01b', ('b',))
+        >>> ScopeEncoder(schema, "example")([{"brand": "b"}])
+        [(b'\\n\\x0e\\n\\x05brand\\x12\\x05\\n\\x03\\n\\x01b', ('b',))]
     """
 
     def __init__(
@@ -199,27 +206,33 @@ class ScopeEncoder:
         self._floats = FloatBlock(float_features(schema, scope, self._extras))
         self._ids = _Ids(schema, scope)
 
-    def __call__(self, row: Mapping[str, Any]) -> Encoded:
-        """Encodes one raw row without extras.
+    def __call__(self, rows: Rows) -> list[Encoded | RowError]:
+        """Encodes raw rows without extras; an invalid one becomes the error that names its
+        column."""
+        slow: set[int] = set()
+        found, _ = self.quick(rows, slow)
+        for i in slow:
+            try:
+                found[i] = self.typed(self._parser.values(self._scope, rows[i]))
+            except RowError as error:
+                found[i] = error
+        return found
 
-        Raises:
-            RowError: naming the invalid column.
-        """
-        try:
-            return self.quick(row)[0]
-        except _INVALID:
-            return self.typed(self._parser.values(self._scope, row))
+    def quick(self, rows: Rows, slow: set[int]) -> tuple[list[Any], NDArray[np.float64]]:
+        """Encodes raw rows; returns their numbers, extras last, as well.
 
-    def quick(self, row: Mapping[str, Any]) -> tuple[Encoded, list[float]]:
-        """Encodes one raw row; returns its numbers, extras last, as well.
-
-        Raises:
-            TypeError, ValueError, OverflowError, RowError: for a row that needs the slow path.
+        The indices of rows that need the slow path are added to `slow`.
         """
         if not self._numbers.single:
-            raise ValueError
-        numbers = self._numbers.read(row)
-        return self._ids.encode(row, self._floats.pack(numbers)), numbers
+            slow.update(range(len(rows)))
+            return [None] * len(rows), np.zeros((len(rows), self._floats.width))
+        numbers = self._numbers.read(rows, slow)
+        ids = self._ids.encode(rows, slow)
+        blocks = self._floats.pack_rows(numbers, slow)
+        return [
+            found and (floats + found[0], found[1])
+            for floats, found in zip(blocks, ids, strict=True)
+        ], numbers
 
     def typed(self, values: Values) -> Encoded:
         """Encodes values as `RowParser` returns them, extras included."""
@@ -228,7 +241,8 @@ class ScopeEncoder:
             value = values[feature.name]
             numbers += value if isinstance(value, list) else [value]
         numbers += [values[name] for name in self._extras]
-        return self._ids.encode(values, self._floats.pack(numbers))
+        entries, ids = self._ids.one(values)
+        return self._floats.pack(numbers) + entries, ids
 
 
 class RowEncoder:
@@ -242,9 +256,11 @@ class RowEncoder:
     Example:
         >>> brand = {"name": "brand", "scope": "example", "kind": "categorical"}
         >>> schema = FeatureSchema(list_id="query", labels=["click"], features=[brand])
-        >>> row = RowEncoder(schema)({"query": 7, "click": "1", "brand": "b"})
+        >>> row, error = RowEncoder(schema)([{"query": 7, "click": "1", "brand": "b"}, {}])
         >>> row.list_id, row.example[1]
         ('7', ('b',))
+        >>> str(error)
+        "column 'query': a value is required"
     """
 
     def __init__(self, schema: FeatureSchema, labelled: bool = True):
@@ -256,58 +272,81 @@ class RowEncoder:
         self._position = schema.position if schema.position in extras else None
         self._position_index = -len(extras) + len(schema.labels)
         self._time = schema.time if labelled else None
-        self._shared = _getter([schema.list_id, *(f.name for f in schema.select("context"))])
-        self._last: tuple[Any, ...] = ()
-        self._last_time: tuple[Any, float | None] = (_NO_TIME, None)
-        self._known: tuple[str, Encoded] = ("", (b"", ()))
+        self._shared = [schema.list_id, *(f.name for f in schema.select("context"))]
 
-    def __call__(self, row: Mapping[str, Any]) -> EncodedRow:
-        """Encodes one row.
-
-        Raises:
-            RowError: naming the invalid column.
-        """
-        try:
-            example, numbers = self._example.quick(row)
-            list_id, context = self._shared_values(row)
-            time = None if self._time is None else self._time_of(self._time, row)
-        except _INVALID:
-            return self._slow(row)
-        value = None if self._position is None else numbers[self._position_index]
-        return EncodedRow(list_id, time, self._position_of(row, value), context, example)
-
-    def _position_of(self, row: Mapping[str, Any], value: float | None) -> float:
-        if value is not None:
-            return value
-        return 0.0 if self._labelled else self._parser.position(row)
-
-    def _time_of(self, column: str, row: Mapping[str, Any]) -> float | None:
-        value = row.get(column)
-        if value is not self._last_time[0] and value != self._last_time[0]:
-            self._last_time = value, to_time(column, present(column, value))
-        return self._last_time[1]
-
-    def _shared_values(self, row: Mapping[str, Any]) -> tuple[str, Encoded]:
-        """Returns list ID and context, those of the row before if nothing changed."""
-        raw = self._shared(row)
-        # Equal texts are the same; True and 1 are equal and are not.
-        if raw == self._last:
-            return self._known
-        found = self._parser.list_id(row), self._context(row)
-        if all(type(value) is str for value in raw):
-            self._last, self._known = raw, found
+    def __call__(self, rows: Rows) -> list[EncodedRow | RowError]:
+        """Encodes rows; an invalid one becomes the error that names its column."""
+        slow: set[int] = set()
+        examples, numbers = self._example.quick(rows, slow)
+        list_ids, contexts = self._lists(rows, slow)
+        times, positions = self._times(rows, slow), [0.0] * len(rows)
+        if self._position is not None:
+            positions = numbers[:, self._position_index].tolist()
+        elif not self._labelled:
+            positions = _tried(self._parser.position, rows, slow)
+        found: list[Any] = list(map(EncodedRow, list_ids, times, positions, contexts, examples))
+        for i in slow:
+            found[i] = self._slow(rows[i])
         return found
 
-    def _slow(self, row: Mapping[str, Any]) -> EncodedRow:
-        parsed = self._parser.row(row, self._labelled)
-        value = None if self._position is None else parsed.example[self._position]
-        return EncodedRow(
-            parsed.list_id,
-            parsed.time,
-            self._position_of(row, value),
-            self._context.typed(parsed.context),
-            self._example.typed(parsed.example),
-        )
+    def _times(self, rows: Rows, slow: set[int]) -> list[float | None]:
+        column = self._time
+        if column is None:
+            return [None] * len(rows)
+        last, time = object(), None
+
+        def read(value: Any) -> float | None:
+            nonlocal last, time
+            if value is not last and value != last:
+                time = to_time(column, present(column, value))
+                last = value
+            return time
+
+        return _tried(read, column_of(rows, column), slow)
+
+    def _lists(self, rows: Rows, slow: set[int]) -> tuple[list[str], list[Any]]:
+        """Returns list IDs and contexts, encoded once for rows of the same texts in a row."""
+        raw = _tuples(rows, self._shared)
+        # Equal texts are the same; True and 1 are equal and are not.
+        if isinstance(rows, Columns) or _is_text(raw):
+            starts = [i for i, value in enumerate(raw) if not i or value != raw[i - 1]]
+        else:
+            starts = list(range(len(rows)))
+        firsts, bad = rows_at(rows, starts, self._shared), set[int]()
+        ids = _tried(self._parser.list_id, firsts, bad)
+        contexts, _ = self._context.quick(firsts, bad)
+        at_row = np.repeat(np.arange(len(starts)), np.diff([*starts, len(rows)])).tolist()
+        slow.update(i for i, at in enumerate(at_row) if at in bad)
+        return [ids[at] for at in at_row], [contexts[at] for at in at_row]
+
+    def _slow(self, row: Mapping[str, Any]) -> EncodedRow | RowError:
+        try:
+            parsed = self._parser.row(row, self._labelled)
+            position = 0.0
+            if self._position is not None:
+                position = parsed.example[self._position]
+            elif not self._labelled:
+                position = self._parser.position(row)
+        except RowError as error:
+            return error
+        context, example = self._context.typed(parsed.context), self._example.typed(parsed.example)
+        return EncodedRow(parsed.list_id, parsed.time, position, context, example)
+
+
+def _tried(read: Callable[[Any], Any], rows: Sequence[Any], slow: set[int]) -> list[Any]:
+    """Returns `read` of each row; where it raises, None, and the index is added to `slow`."""
+    try:
+        return list(map(read, rows))
+    except _INVALID:
+        pass
+    found: list[Any] = []
+    for row in rows:
+        try:
+            found.append(read(row))
+        except _INVALID:
+            slow.add(len(found))
+            found.append(None)
+    return found
 
 
 class ListEncoder:

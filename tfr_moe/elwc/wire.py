@@ -58,12 +58,19 @@ def ids_entry(name: str) -> Callable[[Sequence[str]], bytes]:
     head = _FIRST + _size(len(key)) + key + _SECOND
 
     def write(ids: Sequence[str]) -> bytes:
-        values = b"".join([_FIRST + _size(len(v)) + v for v in [text.encode() for text in ids]])
+        values = b"".join(map(_value, ids))
         feature = _FIRST + _size(len(values)) + values
         entry = head + _size(len(feature)) + feature
         return _FIRST + _size(len(entry)) + entry
 
     return write
+
+
+@lru_cache(1 << 15)
+def _value(text: str) -> bytes:
+    """Returns an ID as a value of a BytesList."""
+    value = text.encode()
+    return _FIRST + _size(len(value)) + value
 
 
 class FloatBlock:
@@ -112,6 +119,18 @@ class FloatBlock:
             for slot, part in self._slots:
                 template[slot] = numbers[part]
         return self._pack(*template)
+
+    def pack_rows(self, numbers: NDArray[np.float64], slow: set[int]) -> list[bytes]:
+        """Returns the block of each row [rows, width]; those with a value beyond float32 are added
+        to `slow`."""
+        with np.errstate(over="ignore"):
+            floats = numbers.astype("<f4", "C")
+        slow.update(np.flatnonzero(np.isinf(floats).any(axis=1)).tolist())
+        blocks = np.empty((len(floats), self.size), np.uint8)
+        blocks[:] = np.frombuffer(self.pack([0.0] * self.width), np.uint8)
+        blocks[:, self._offsets] = floats.view(np.uint8)
+        joined, size = blocks.tobytes(), self.size
+        return [joined[at * size : (at + 1) * size] for at in range(len(floats))]
 
     def bytes_of(self, column: int) -> slice:
         """Returns the slice of the block that holds the value of a column."""

@@ -2,13 +2,26 @@ import gzip
 
 import pytest
 
+from tfr_moe.beam.rows import RawRow
 from tfr_moe.beam.runner import reporting
 from tfr_moe.beam.sources import files
 from tfr_moe.errors import UserError
 
 
 def read(path):
-    return list(files.read(str(path), 3))
+    rows = list(files.read(str(path), 3))
+    for size in (1, 2, 500):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(files, "_BATCH", size)
+            batches = list(files.read_batches(str(path), 3))
+        assert [row for batch in batches for row in rows_of(batch)] == rows
+    return rows
+
+
+def rows_of(batch):
+    if isinstance(batch, list):
+        return batch
+    return [RawRow(batch.file, batch.line + i, row) for i, row in enumerate(batch.rows)]
 
 
 def test_rows_of_a_csv_file_carry_the_line_they_begin_on(tmp_path):

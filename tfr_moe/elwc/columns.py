@@ -1,0 +1,53 @@
+"""Rows of raw values by column, which is faster to read and to encode than row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+
+class Columns(Sequence[Mapping[str, Any]]):
+    """Rows of texts; a missing column is None everywhere.
+
+    Args:
+        columns: for each name the values of all rows, at least one column.
+
+    Example:
+        >>> rows = Columns({"query": ["q", "q"], "click": ["0", "1"]})
+        >>> len(rows), rows[1]
+        (2, {'query': 'q', 'click': '1'})
+    """
+
+    def __init__(self, columns: Mapping[str, list[str]]):
+        self._columns = columns
+        self._size = len(next(iter(columns.values())))
+
+    def __len__(self) -> int:
+        """Returns the number of rows."""
+        return self._size
+
+    def __getitem__(self, index: Any) -> Any:
+        """Returns a row."""
+        return {name: values[index] for name, values in self._columns.items()}
+
+    def column(self, name: str) -> list[Any]:
+        """Returns the values of a column, None where it is missing."""
+        return self._columns.get(name) or [None] * self._size
+
+
+Rows: TypeAlias = Sequence[Mapping[str, Any]]
+
+
+def column_of(rows: Rows, name: str) -> list[Any]:
+    """Returns the values of a column, None where a row has none."""
+    if isinstance(rows, Columns):
+        return rows.column(name)
+    return [row.get(name) for row in rows]
+
+
+def rows_at(rows: Rows, indices: Sequence[int], names: Sequence[str]) -> Rows:
+    """Returns some rows, with at least the columns of these names."""
+    if isinstance(rows, Columns) and indices:
+        chosen = {name: rows.column(name) for name in names}
+        return Columns({n: [values[i] for i in indices] for n, values in chosen.items()})
+    return [rows[i] for i in indices]
