@@ -10,16 +10,19 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import os
 import pickle
 import struct
 import tempfile
 import weakref
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from operator import itemgetter
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from tfr_moe.beam.rows import at_the_end
@@ -43,40 +46,41 @@ def sort_in(pipeline: beam.Pipeline, folder: str) -> None:
 
 
 def is_embedded(pipeline: beam.Pipeline) -> bool:
-    """Returns whether the pipeline runs in this process, on the runner that shuffles in memory."""
+    """Returns whether the pipeline runs on the embedded runner, which shuffles in memory."""
     return isinstance(pipeline.runner, FnApiRunner)
 
 
 class _WriteRuns(beam.DoFn):
-    """(key, value) -> paths of sorted runs."""
+    """(key, value) -> (part, path of a sorted run); a part has all entries of its keys."""
 
-    def __init__(self, folder: str, order: Order):
-        self._folder = folder
-        self._order = order
+    def __init__(self, folder: str, order: Order, parts: int):
+        self._folder, self._order, self._parts = folder, order, parts
 
     def start_bundle(self) -> None:
-        self._waiting: list[tuple[Any, bytes]] = []
+        self._waiting: list[list[tuple[Any, bytes]]] = [[] for _ in range(self._parts)]
         self._size = 0
 
-    def process(self, entry: tuple[Any, Any]) -> Iterator[str]:
+    def process(self, entry: tuple[Any, Any]) -> Iterator[tuple[int, str]]:
         data = pickle.dumps(entry, pickle.HIGHEST_PROTOCOL)
-        self._waiting.append((self._order(entry), data))
+        part = zlib.crc32(repr(entry[0]).encode()) % self._parts if self._parts > 1 else 0
+        self._waiting[part].append((self._order(entry), data))
         self._size += len(data) + _ENTRY_BYTES
         if self._size > RUN_BYTES:
-            yield self._write()
+            yield from self._write()
 
     def finish_bundle(self) -> Iterator[Any]:
-        if self._waiting:
-            yield at_the_end(self._write())
+        yield from map(at_the_end, self._write())
 
-    def _write(self) -> str:
-        self._waiting.sort(key=itemgetter(0))
-        handle, path = tempfile.mkstemp(dir=self._folder)
-        with open(handle, "wb", _BUFFER) as file:
-            for _, data in self._waiting:
-                file.write(_LENGTH.pack(len(data)) + data)
+    def _write(self) -> Iterator[tuple[int, str]]:
+        for part, waiting in enumerate(self._waiting):
+            if waiting:
+                waiting.sort(key=itemgetter(0))
+                handle, path = tempfile.mkstemp(dir=self._folder)
+                with open(handle, "wb", _BUFFER) as file:
+                    for _, data in waiting:
+                        file.write(_LENGTH.pack(len(data)) + data)
+                yield part, path
         self.start_bundle()
-        return path
 
 
 def _read_run(path: str) -> Iterator[tuple[Any, Any]]:
@@ -86,7 +90,9 @@ def _read_run(path: str) -> Iterator[tuple[Any, Any]]:
 
 
 class SortedRuns(beam.PTransform):
-    """(key, value) -> one list of paths of files with sorted entries; no element for no entries.
+    """(key, value) -> lists of paths of files with sorted entries; no element for no entries.
+
+    All entries of a key are in the files of one list. There is a list for each process.
 
     Args:
         order: sort key of an entry, which must begin with the entry's key.
@@ -98,11 +104,12 @@ class SortedRuns(beam.PTransform):
 
     def expand(self, entries: beam.PCollection) -> beam.PCollection:
         """Sorts and writes."""
-        write = _WriteRuns(_FOLDERS[entries.pipeline], self._order)
+        pipeline = entries.pipeline
+        parts = pipeline.options.view_as(DirectOptions).direct_num_workers or os.cpu_count() or 1
+        write = _WriteRuns(_FOLDERS[pipeline], self._order, parts)
         return (
             entries
-            | "WriteRuns" >> beam.ParDo(write).with_output_types(str)
-            | "OneKey" >> beam.Map(lambda path: (None, path))
+            | "WriteRuns" >> beam.ParDo(write).with_output_types(tuple[int, str])
             | "AllRuns" >> beam.GroupByKey()
             | "Paths" >> beam.MapTuple(lambda _, paths: sorted(paths))
         )

@@ -203,8 +203,11 @@ def test_sorted_runs_on_disk_change_nothing(tmp_path, monkeypatch):
     elsewhere, three = logs.run(
         tmp_path, path, "three", max_list_size=4, beam_args=("--runner=BundleBasedDirectRunner",)
     )
-    assert logs.tree(one) == logs.tree(two) == logs.tree(three)
-    assert whole["rows"] == spilled["rows"] == elsewhere["rows"]
+    divided, four = logs.run(
+        tmp_path, path, "four", max_list_size=4, beam_args=("--direct_num_workers=3",)
+    )
+    assert logs.tree(one) == logs.tree(two) == logs.tree(three) == logs.tree(four)
+    assert whole["rows"] == spilled["rows"] == elsewhere["rows"] == divided["rows"]
     assert whole["cut"] == {"list too long": 296 - ("hot" in str(rejects(one)))}
     add_up(spilled, two)
 
