@@ -56,7 +56,7 @@ EXTRAS = {
         "xgboost-cpu>=2.1; sys_platform != 'darwin'",
         "xgboost>=2.1; sys_platform == 'darwin'",
     ],
-    "report": ["jinja2>=3.1", "resvg-py>=0.2"],
+    "report": ["jinja2>=3.1"],
     "gpu": ["tensorflow[and-cuda]"],
 }
 EXTRAS["dev"] = [

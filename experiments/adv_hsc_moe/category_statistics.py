@@ -136,7 +136,7 @@ def analyse(
             f"{len(counts)} categories with evaluated lists" if sections else "Nothing is bought",
             [section.finding for section in sections],
             sections,
-            export={"svg": folder},
+            svg=folder,
         )
         write_page(page, folder / PAGE_FILE)
     return result

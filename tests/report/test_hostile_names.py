@@ -67,7 +67,7 @@ def pages(tmp_path_factory):
     values = [*TOPS, *SUBS, *BRANDS, *MORE]
     assert len(values) == 50
     texts = {
-        "single": render_report(single, {"svg": folder / "svg"}),
+        "single": render_report(single, folder / "svg"),
         "comparison": render_report(both),
         "one setting": sweep_page(
             folder / RUN / "one", [({TOPS[0]: value[:20]}, i) for i, value in enumerate(values)]

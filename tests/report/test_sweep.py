@@ -92,7 +92,7 @@ def test_an_unfinished_sweep_shows_its_progress(tmp_path):
 
 def test_the_page_is_written_beside_the_results(tmp_path):
     path = write_sweep(tmp_path / "s", [*lambda_trials(), failed("x", {"hsc_weight": 9.0}, "no")])
-    page = write_sweep_report(path, {"svg": tmp_path / "svg"})
+    page = write_sweep_report(path, tmp_path / "svg")
     assert page == path / "report.html"
     [drawn] = (tmp_path / "svg").iterdir()
     assert "0.8227 ± 0.0007" in drawn.read_text(encoding="utf-8")

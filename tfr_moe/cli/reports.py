@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -126,7 +125,6 @@ def report(
     batch_size: BatchSize = 128,
     json_file: JsonFile = None,
     svg: Annotated[Path | None, flag("folder to write the figures to as SVG files")] = None,
-    png: Annotated[Path | None, flag("folder to write the figures to as PNG files")] = None,
 ) -> None:
     """Report runs or a sweep.
 
@@ -135,13 +133,11 @@ def report(
 
     Example: tfr-moe report --data data --run runs/moe --out report.html
     """
-    folders = {"svg": svg, "png": png}
-    export = {kind: folder for kind, folder in folders.items() if folder is not None}
     if sweep is not None:
         of_runs = {"--data": data, "--run": run, "--out": out, "--baseline": baseline}
         of_lists = {"--metric": metric, "--by": by, "--json": json_file}
         reject_with("--sweep", {**of_runs, **of_lists, "--importance": importance or None})
-        _report_sweep(sweep, export)
+        _report_sweep(sweep, svg)
         return
     if data is None or not run:
         raise UserError("--data and --run, or --sweep, are required (see tfr-moe report --help)")
@@ -160,18 +156,18 @@ def report(
     )
     command = shlex.join(["tfr-moe", *sys.argv[1:]])
     content = build_report(data, run, baseline, options, command, stderr())
-    write_page(render_report(content, export), out)
+    write_page(render_report(content, svg), out)
     if json_file is not None:
         write_json(json_file, plain(content))
     note(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
-def _report_sweep(sweep: Path, export: Mapping[str, Path] | None = None) -> None:
+def _report_sweep(sweep: Path, svg: Path | None = None) -> None:
     from tfr_moe.report.sweep import write_sweep_report
     from tfr_moe.tuning.results import print_table
 
     print_table(sweep, Console())
-    note(f"wrote {write_sweep_report(sweep, export)}")
+    note(f"wrote {write_sweep_report(sweep, svg)}")
 
 
 def explain(

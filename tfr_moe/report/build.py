@@ -193,9 +193,9 @@ def build_report(
     )
 
 
-def render_report(report: Report, export: Mapping[str, Path] | None = None) -> str:
-    """Renders a report on runs; see `tfr_moe.report.html.render` for `export`."""
-    return render("report.html", export, report=report, findings=findings)
+def render_report(report: Report, svg: Path | None = None) -> str:
+    """Renders a report on runs; see `tfr_moe.report.html.render` for `svg`."""
+    return render("report.html", svg, report=report, findings=findings)
 
 
 def _with_importance(

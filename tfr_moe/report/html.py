@@ -11,7 +11,7 @@ import functools
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,15 +126,21 @@ class Glossary:
         return re.sub(r"\W+", "-", name).lower()
 
 
-def render(template: str, export: Mapping[str, Path] | None = None, **content: Any) -> str:
+def render(template: str, svg: Path | None = None, **content: Any) -> str:
     """Renders a template of `templates/` with variables `content`.
 
-    `export` maps `svg` or `png` to a folder that its charts and heat maps are written to as well.
+    `svg` is a folder that its charts and heat maps are written to as well.
     """
-    page, exported = environment().get_template(template), list[Chart | HeatMap]()
-    text = page.render(term=Glossary(), exported=exported, version=tfr_moe.__version__, **content)
-    for kind, folder in (export or {}).items():
-        write_figures(exported, kind, folder)
+    page, figures = environment().get_template(template), list[Chart | HeatMap]()
+    text = page.render(term=Glossary(), exported=figures, version=tfr_moe.__version__, **content)
+    if svg is None:
+        return text
+    svg.mkdir(parents=True, exist_ok=True)
+    for number, figure in enumerate(figures, start=1):
+        title = figure.caption if isinstance(figure, HeatMap) else figure.finding
+        slug = re.sub(r"\W+", "-", title.partition(";")[0].lower()).strip("-")[:60]
+        drawn = figure if isinstance(figure, HeatMap) else [figure]
+        write_figure(drawn, svg / f"{number:02}-{slug}.svg")
     return text
 
 
@@ -160,7 +166,7 @@ def render_sections(
     sections: Sequence[Section],
     steps: Sequence[tuple[str, str]] = (),
     bad: bool = False,
-    export: Mapping[str, Path] | None = None,
+    svg: Path | None = None,
 ) -> str:
     """Renders a page of a verdict and sections.
 
@@ -174,7 +180,7 @@ def render_sections(
     """
     return render(
         "sections.html",
-        export,
+        svg,
         title=title,
         lead=lead,
         headline=headline,
@@ -185,7 +191,7 @@ def render_sections(
     )
 
 
-def write_page(text: str | bytes, path: Path) -> None:
+def write_page(text: str, path: Path) -> None:
     """Writes a page to a temporary file, then renames it.
 
     Raises:
@@ -193,7 +199,7 @@ def write_page(text: str | bytes, path: Path) -> None:
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_bytes(text.encode() if isinstance(text, str) else text)
+        partial.write_text(text, encoding="utf-8")
         os.replace(partial, path)
     except OSError as error:
         partial.unlink(missing_ok=True)
@@ -204,10 +210,10 @@ def write_page(text: str | bytes, path: Path) -> None:
 
 
 def write_figure(figure: HeatMap | Sequence[Chart], path: Path) -> None:
-    """Writes a heat map, or charts side by side, as an SVG or PNG file.
+    """Writes a heat map, or charts side by side, as an SVG file.
 
     Raises:
-        UserError: if the file cannot be written, or PNG files cannot be made on this machine.
+        UserError: if the file cannot be written.
 
     Example:
         >>> import tempfile
@@ -220,20 +226,8 @@ def write_figure(figure: HeatMap | Sequence[Chart], path: Path) -> None:
     charted, heat = ((), figure) if isinstance(figure, HeatMap) else (figure, None)
     template = environment().get_template("figure.svg")
     text = template.render(charted=charted, figure=heat, style=_style(), fonts=FONTS, exported=[])
-    svg = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", "", text).lstrip()  # XML
-    if path.suffix == ".png":
-        _check_fonts()
-    write_page(_rasterised(svg) if path.suffix == ".png" else svg, path)
-
-
-def write_figures(figures: Sequence[Chart | HeatMap], kind: str, folder: Path) -> None:
-    """Writes a file of `kind`, `svg` or `png`, for each figure, named by number and caption."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, figure in enumerate(figures, start=1):
-        title = figure.caption if isinstance(figure, HeatMap) else figure.finding
-        slug = re.sub(r"\W+", "-", title.partition(";")[0].lower()).strip("-")[:60]
-        drawn = figure if isinstance(figure, HeatMap) else [figure]
-        write_figure(drawn, folder / f"{number:02}-{slug}.{kind}")
+    # Characters that XML does not have.
+    write_page(re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", "", text).lstrip(), path)
 
 
 @functools.cache
@@ -243,20 +237,3 @@ def _style() -> Markup:
     light = dict(re.findall(r"--([\w-]+): (#\w+)", css.partition("}")[0]))
     rules = "\n".join(line for line in css.splitlines() if re.match(r"\.(chart|s\d)", line))
     return Markup(re.sub(r"var\(--([\w-]+)\)", lambda name: light[name[1]], rules))
-
-
-def _rasterised(svg: str) -> bytes:
-    try:
-        import resvg_py
-    except ImportError:
-        raise UserError("PNG files need resvg-py: pip install 'tfr_moe[report]'") from None
-
-    return bytes(resvg_py.svg_to_bytes(svg_string=svg))
-
-
-def _check_fonts() -> None:
-    """Rejects a machine without fonts, on which texts would be missing without an error."""
-    blank = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{}</svg>'
-    text = f'<text y="9" font-family="{FONTS}">A</text>'
-    if _rasterised(blank.format(text)) == _rasterised(blank.format("")):
-        raise UserError(f"PNG files need one of these fonts to be installed: {FONTS}")

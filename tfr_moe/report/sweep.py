@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,19 +32,19 @@ _SECTIONS = {
 }
 
 
-def write_sweep_report(sweep: str | Path, export: Mapping[str, Path] | None = None) -> Path:
+def write_sweep_report(sweep: str | Path, svg: Path | None = None) -> Path:
     """Writes the page and all results of a sweep, finished or not, to its folder; returns the page.
 
     Existing files are replaced. See `tfr_moe.tuning.results.write_results` for the other files, and
-    `html.render` for `export`.
+    `html.render` for `svg`.
     """
     summary = results.write_results(sweep)
     page = summary.path / REPORT_FILE
-    write_page(render_sweep(summary, export), page)
+    write_page(render_sweep(summary, svg), page)
     return page
 
 
-def render_sweep(summary: SweepSummary, export: Mapping[str, Path] | None = None) -> str:
+def render_sweep(summary: SweepSummary, svg: Path | None = None) -> str:
     """Renders the page."""
     about = {
         "data": summary.settings.get("data"),
@@ -59,7 +59,7 @@ def render_sweep(summary: SweepSummary, export: Mapping[str, Path] | None = None
     }
     return html.render(
         "sweep.html",
-        export,
+        svg,
         sweep=sys.modules[__name__],
         summary=summary,
         name=summary.path.resolve().name,
