@@ -36,8 +36,9 @@ def scores_of_test(data: Path, run: Path) -> dict[str, list[float]]:
     """The scores of the first test lists, by task."""
     found: dict[str, list[float]] = {}
 
-    def watch(task: str, batch: Any) -> None:
-        found.setdefault(task or "score", np.asarray(batch.scores)[batch.mask][:40].tolist())
+    def watch(by_task: Any) -> None:
+        for task, batch in by_task.items():
+            found.setdefault(task or "score", np.asarray(batch.scores)[batch.mask][:40].tolist())
 
     evaluate_run(DataFolder(data), run, "test", ["mrr"], callbacks=[watch])
     return found

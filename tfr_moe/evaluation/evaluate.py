@@ -42,6 +42,8 @@ from tfr_moe.utils.console import ProgressCallback, progress_bar
 from tfr_moe.utils.failures import file_errors
 
 POLICIES = get_args(Policy)
+BatchCallback = Callable[[Mapping[str, ListBatch]], None]
+"""Receives a scored batch of lists by task."""
 
 
 def _common_prefix(paths: Sequence[Sequence[str]]) -> int:
@@ -100,7 +102,7 @@ def evaluate_run(
     batch_size: int = 128,
     tasks: Sequence[str] = (),
     combined: bool = False,
-    callbacks: Sequence[Callable[[str, ListBatch], None]] = (),
+    callbacks: Sequence[BatchCallback] = (),
     dataset: tf.data.Dataset | None = None,
     scorer: Callable[..., Any] | None = None,
 ) -> PerListResult:
@@ -111,7 +113,7 @@ def evaluate_run(
         tasks: labels to evaluate, each with metrics `<task>_<metric>`: a multi-task run by its
             score of that task, any other by its single score. Default: the tasks of the run.
         combined: whether a multi-task run is evaluated by its combined score only.
-        callbacks: called with each scored batch's task, or "" without tasks, and the batch.
+        callbacks: called with each scored batch by task, "" without tasks.
         dataset: the split as `evaluation_dataset` makes it; saves making it for every run.
         scorer: the function of the run if it is traced already, see `inference_function`.
 
@@ -138,9 +140,8 @@ def evaluate_run(
 
     def watched() -> Iterator[dict[str, ListBatch]]:
         for by_task in score_tasks(scorer, dataset, loaded.schema, outputs):
-            for task, batch in by_task.items():
-                for callback in callbacks:
-                    callback(task, batch)
+            for callback in callbacks:
+                callback(by_task)
             yield by_task
 
     with file_errors(f"data {data.path}"):
@@ -154,32 +155,25 @@ def evaluation_dataset(
     return dataset_builder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
 
 
-def _count_order(order: OrderSums, counted: str, task: str, batch: ListBatch) -> None:
-    if task != counted:
-        return
-    lengths = batch.mask.sum(axis=1)
-    row_splits = np.concatenate([[0], np.cumsum(lengths)])
+def _count_order(order: OrderSums, by_task: Mapping[str, ListBatch]) -> None:
+    """Counts where the relevant items of the first task are in their records."""
+    batch = next(iter(by_task.values()))
+    row_splits = np.concatenate([[0], np.cumsum(batch.mask.sum(axis=1))])
     order.add(batch.labels[batch.mask] > 0, row_splits)
 
 
-def counted(
-    move: ProgressCallback, total: int
-) -> Callable[[str], Callable[[str, ListBatch], None]]:
+def counted(move: ProgressCallback, total: int) -> Callable[[str], BatchCallback]:
     """Moves a progress bar by the lists of several evaluations, `total` in all; 0 if not known.
 
     Returns a function from the text of an evaluation to its callback.
     """
     done = 0
 
-    def count(stage: str) -> Callable[[str, ListBatch], None]:
-        counted_task: str | None = None  # the first one of several
-
-        def callback(task: str, batch: ListBatch) -> None:
-            nonlocal done, counted_task
-            counted_task = counted_task or task
-            if task == counted_task:
-                done += len(batch.list_ids)
-                move(done, total or None, stage)
+    def count(stage: str) -> BatchCallback:
+        def callback(by_task: Mapping[str, ListBatch]) -> None:
+            nonlocal done
+            done += len(next(iter(by_task.values())).list_ids)
+            move(done, total or None, stage)
 
         return callback
 
@@ -241,8 +235,7 @@ def evaluate_runs(
             for combined in (False, True)[: 1 + bool(tasks[name])]:
                 callbacks = [count(f"evaluating {name}")]
                 if order is not None and not results:
-                    first_label = labels[0] if labels else ""
-                    callbacks.append(partial(_count_order, order, first_label))
+                    callbacks.append(partial(_count_order, order))
                 results[f"{name} (combined)" if combined else name] = evaluate_each(
                     run, combined=combined, callbacks=callbacks
                 )

@@ -219,9 +219,8 @@ def _list_counts(evaluated: EvaluatedRuns, subject: str) -> dict[str, int]:
     }
 
 
-def _calibrate(counter: CalibrationCounter, counted: str, task: str, batch: ListBatch) -> None:
-    if task == counted:
-        counter.add(batch)
+def _calibrate(counter: CalibrationCounter, task: str, by_task: Mapping[str, ListBatch]) -> None:
+    counter.add(by_task[task])
 
 
 def _subject(board: Leaderboard, evaluated: EvaluatedRuns) -> str:
