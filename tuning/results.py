@@ -208,47 +208,38 @@ def write_results(sweep: str | Path) -> SweepSummary:
 
 
 def to_csv(summary: SweepSummary) -> str:
-    """A row per trial: rank, hyper-parameters, result, mean of each metric over seeds, error."""
+    """A row per trial: result, hyper-parameters, and the mean of each metric over seeds."""
     rows = [_csv_row(summary, entry.trial, entry) for entry in summary.entries]
     rows += [_csv_row(summary, trial) for trial in summary.failed]
     buffer = io.StringIO()
-    names = dict.fromkeys(name for part in range(4) for row in rows for name in row[part])
+    names = dict.fromkeys(name for row in rows for name in row)
     writer = csv.DictWriter(buffer, names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: value for part in row for name, value in part.items()} for row in rows)
+    writer.writerows(rows)
     return buffer.getvalue()
 
 
 def _csv_row(
     summary: SweepSummary, trial: Trial, entry: RankedTrial | None = None
-) -> list[dict[str, Any]]:
-    """The cells of a trial by heading, in groups of columns."""
-    metrics = dict.fromkeys(name for seed in trial.seeds for name in seed.metrics)
-    return [
-        {
-            "rank": entry and entry.rank,
-            "trial_id": trial.trial_id,
-            "status": "failed" if trial.failed else "completed",
-        },
-        {
-            name: json.dumps(value) if isinstance(value, list | dict) else value
-            for name, value in trial.hyperparameters.items()
-        },
-        {
-            "objective": summary.objective,
-            "mean": entry and entry.value,
-            "std": entry and trial.std,
-            "gap": entry and entry.gap,
-            "within_noise": entry and entry.tied,
-            "num_seeds": len(trial.seeds),
-            "seconds": round(sum(seed.seconds for seed in trial.seeds), 1),
-        }
-        | {
-            f"mean_{name}": fmean(s.metrics[name] for s in trial.seeds if name in s.metrics)
-            for name in metrics
-        },
-        {"error": trial.error},
-    ]
+) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "rank": entry and entry.rank,
+        "trial_id": trial.trial_id,
+        "status": "failed" if trial.failed else "completed",
+        "objective": summary.objective,
+        "mean": entry and entry.value,
+        "std": entry and trial.std,
+        "gap": entry and entry.gap,
+        "within_noise": entry and entry.tied,
+        "num_seeds": len(trial.seeds),
+        "seconds": round(sum(seed.seconds for seed in trial.seeds), 1),
+        "error": trial.error,
+    }
+    for name, value in trial.hyperparameters.items():
+        row[name] = json.dumps(value) if isinstance(value, list | dict) else value
+    for name in dict.fromkeys(name for seed in trial.seeds for name in seed.metrics):
+        row[f"mean_{name}"] = fmean(s.metrics[name] for s in trial.seeds if name in s.metrics)
+    return row
 
 
 # ------------------------------------------------------------------------------------ the terminal
