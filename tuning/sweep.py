@@ -51,16 +51,13 @@ def tune(
     console: Console | None = None,
     workers: int = 0,
 ) -> list[Trial]:
-    """Runs a sweep, resumes one that was interrupted, or joins one that is running.
+    """Runs a sweep, resumes an interrupted one, or joins a running one; returns all its trials.
 
     Args:
         data: the data-set folder; its test split is not opened.
         out: the sweep's folder. Several machines that see it share the trials.
         workers: number of processes that run trials, restarted if they crash; 0 runs the trials in
             this process.
-
-    Returns:
-        All recorded trials.
 
     Raises:
         UserError: for a configuration, data set or folder that do not fit, before anything is

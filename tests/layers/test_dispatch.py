@@ -6,7 +6,14 @@ import pytest
 from tests.layers.test_experts import random_case, slow_towers
 from tfr_moe._compat import tf
 from tfr_moe.layers import experts
-from tfr_moe.layers.dispatch import group_rows, put_rows, take_experts, take_rows
+from tfr_moe.layers.dispatch import (
+    group_rows,
+    put_in_order,
+    put_rows,
+    take_experts,
+    take_rows,
+    where_valid,
+)
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 
@@ -238,3 +245,18 @@ def test_known_shapes_stay_known_in_a_graph():
     rows, places = take_rows(inputs, mask)
     assert rows.shape.as_list() == [None, 3]
     assert put_rows(rows, places, inputs).shape.as_list() == [None, None, 3]
+
+
+def test_rows_are_put_in_the_order_of_a_permutation():
+    values, order = tf.constant([5.0, 6.0, 7.0]), tf.constant([2, 0, 1])
+    with tf.GradientTape() as tape:
+        tape.watch(values)
+        total = tf.reduce_sum(put_in_order(values, order) * [1.0, 10.0, 100.0])
+    np.testing.assert_array_equal(put_in_order(values, order), [6.0, 7.0, 5.0])
+    np.testing.assert_array_equal(tape.gradient(total, values), [100.0, 1.0, 10.0])
+
+
+def test_padded_items_are_zero_even_if_they_are_nan():
+    values = tf.constant([[[5.0], [float("nan")]]])
+    kept = where_valid(values, tf.constant([[True, False]]))
+    np.testing.assert_array_equal(kept, [[[5.0], [0.0]]])

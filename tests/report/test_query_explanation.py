@@ -18,7 +18,7 @@ from tfr_moe.baselines import load_baseline, train_baseline
 from tfr_moe.cli import main
 from tfr_moe.errors import UserError
 from tfr_moe.layers.outputs import single_score
-from tfr_moe.report.query_explanation import explain_query, explain_request
+from tfr_moe.report.query_explanation import explain_query, explain_request, value_text
 from tfr_moe.scorers import create
 from tfr_moe.training import LoadedRun
 
@@ -190,3 +190,9 @@ def test_the_page_is_readable_on_a_phone(root, chromium, tmp_path, mode):
     found = measured(chromium, page, tmp_path, 390, mode)  # also: no error on the console
     assert found["page"] <= 390
     assert violations(chromium, page, tmp_path, mode) == []
+
+
+def test_values_are_written_in_few_characters():
+    values = (1234567.0, 0.123456, ["a", "b"], [], None, float("nan"), "", "x" * 30)
+    expected = ("1,234,567", "0.1235", "a, b", "none", "missing", "missing", "missing")
+    assert tuple(map(value_text, values)) == (*expected, "x" * 27 + "…")

@@ -96,9 +96,6 @@ def compare(
         learning_rates: those that neural models select from.
         **roles: with a data frame, `list_id`, `label`, `time` and so on of `Ranker.fit`.
 
-    Returns:
-        The leaderboard.
-
     Raises:
         UserError: for models, settings, data or a folder that do not fit.
     """

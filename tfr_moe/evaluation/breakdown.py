@@ -130,7 +130,7 @@ class Categories(NamedTuple):
     sub: Array
 
 
-def read_categories(folder: DataFolder, split: str, batch_size: int = 1024) -> Iterator[Categories]:
+def read_categories(folder: DataFolder, split: str) -> Iterator[Categories]:
     """Reads the categories of the lists of a split, in the order of the files, and nothing else.
 
     Yields nothing if the schema has no hierarchy.
@@ -148,7 +148,7 @@ def read_categories(folder: DataFolder, split: str, batch_size: int = 1024) -> I
             records, list_size=1, context_feature_spec=wanted, example_feature_spec=labels
         )
 
-    records = ElwcDatasetBuilder(folder).serialized_lists(split).batch(batch_size)
+    records = ElwcDatasetBuilder(folder).serialized_lists(split).batch(1024)
     for found in records.map(parse, num_parallel_calls=tf.data.AUTOTUNE):
         top, child = strings(found[tree.parent]), strings(found[tree.child])
         yield Categories(top, top + PAIR_SEPARATOR + child)

@@ -154,7 +154,7 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
 
         Returns:
             Logits [B, L, S], with several outputs [B, L, S, num_outputs], with `hidden_output` [B,
-                L, S, h], in the layer's compute dtype; 0 at padded items and where the index is -1.
+            L, S, h], in the layer's compute dtype; 0 at padded items and where the index is -1.
         """
         check_items(inputs, mask, ranks=(2, 3))
         if indices is None:

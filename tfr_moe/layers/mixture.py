@@ -184,8 +184,8 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
 
         Returns:
             `logits` float32 [B, L], with several outputs [B, L, num_outputs], 0 at padded items;
-                `expert_ids` int32 and `expert_weights` float32, [B, K] or [B, L, K], best expert
-                first; `gate_logits` of all experts without noise, [B, N] or [B, L, N].
+            `expert_ids` int32 and `expert_weights` float32, [B, K] or [B, L, K], best expert first;
+            `gate_logits` of all experts without noise, [B, N] or [B, L, N].
         """
         check_items(inputs, mask)
         check_vectors("gate_inputs", gate_inputs, inputs, by_item=True)

@@ -1,6 +1,6 @@
 """Charts: lines, points and intervals over two axes, as SVG elements in the colours of the page.
 
-`chart` computes coordinates; templates draw them, on pages and as files (`files.write_figure`). A
+`chart` computes coordinates; templates draw them, on pages and as files (`html.write_figure`). A
 chart needs no script.
 """
 

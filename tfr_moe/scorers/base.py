@@ -263,11 +263,11 @@ def explanation_model(model: tf.keras.Model) -> tf.keras.Model | None:
 
     Returns:
         A model with the same inputs and variables. Its outputs are those of the model (a single one
-            as `logits`, [B, L]), and `expert_ids` int32 and `expert_weights` float32, heaviest
-            expert first: [B, K] for a gate per list, [B, L, K] for a gate per item. Where each task
-            has a gate they are named `expert_ids_<task>` and `expert_weights_<task>`; where tasks
-            are groups of categories, they are those of the list's group. `mmoe` has K = N; the gate
-            of `ple` is that of the last level, over the experts of the list's domain.
+        as `logits`, [B, L]), and `expert_ids` int32 and `expert_weights` float32, heaviest expert
+        first: [B, K] for a gate per list, [B, L, K] for a gate per item. Where each task has a gate
+        they are named `expert_ids_<task>` and `expert_weights_<task>`; where tasks are groups of
+        categories, they are those of the list's group. `mmoe` has K = N; the gate of `ple` is that
+        of the last level, over the experts of the list's domain.
     """
     routed = find_layer(model, ROUTING)
     if routed is None:
