@@ -17,14 +17,12 @@ __all__, __getattr__, __dir__ = lazy_names(
             "training_sizes",
         ),
         "evaluate": (
-            "POLICIES",
             "EvaluationReport",
             "compare_results",
             "evaluate_run",
             "evaluate_runs",
             "open_run",
             "plain",
-            "run_names",
             "scorer_of",
             "task_names",
             "to_json",
@@ -44,7 +42,6 @@ __all__, __getattr__, __dir__ = lazy_names(
             "input_specs",
             "score_dataset",
             "score_tasks",
-            "strings",
         ),
         "significance": (
             "Comparison",

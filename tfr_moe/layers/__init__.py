@@ -8,30 +8,17 @@ from tfr_moe.layers.crossed_weights import CrossedWeights
 from tfr_moe.layers.dlcm import DeepListwiseContext
 from tfr_moe.layers.experts import ExpertTowers, ItemTower
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
-from tfr_moe.layers.gating import (
-    ExpertUsage,
-    GateMonitor,
-    GateOutput,
-    NoisyTopKGate,
-    TrainingMean,
-    expert_importance,
-    squared_variation,
-)
+from tfr_moe.layers.gating import ExpertUsage, GateMonitor, GateOutput, NoisyTopKGate, TrainingMean
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 from tfr_moe.layers.multi_task import MMoE, OMoE, SharedBottom, SingleTask, TaskTowers, logits_of
-from tfr_moe.layers.outputs import CombinedScore, ListLogProbability, TaskScores, joint_logit
+from tfr_moe.layers.outputs import CombinedScore, ListLogProbability, TaskScores
 from tfr_moe.layers.ple import ProgressiveExtraction
 from tfr_moe.layers.position_bias import PositionBiasTower
-from tfr_moe.layers.positional_encoding import (
-    PositionEncoding,
-    positions_in_list,
-    sinusoidal_encoding,
-)
+from tfr_moe.layers.positional_encoding import PositionEncoding
 from tfr_moe.layers.regularizers import (
     AdversarialExpertPenalty,
     ConstraintGate,
     HierarchicalSoftConstraint,
-    sample_idle_experts,
 )
 from tfr_moe.layers.star import PartitionedNormalization, StarTopology, StarTowers
 from tfr_moe.layers.task_sharing import (
@@ -82,13 +69,7 @@ __all__ = [
     "TensorFactorization",
     "TrainingMean",
     "dims_of_budget",
-    "expert_importance",
-    "joint_logit",
     "logits_of",
-    "positions_in_list",
-    "sample_idle_experts",
-    "sinusoidal_encoding",
-    "squared_variation",
 ]
 
 

@@ -137,12 +137,7 @@ def expert_importance(gate: GateOutput, num_items: tf.Tensor, num_experts: int) 
 
 
 def squared_variation(loads: tf.Tensor) -> tf.Tensor:
-    r"""The squared coefficient of variation, Var(v) / Mean(v)^2; 0 if all loads are 0.
-
-    Example:
-        >>> float(squared_variation(tf.constant([1.0, 3.0])))
-        0.25
-    """
+    """The squared coefficient of variation, Var(v) / Mean(v)^2; 0 if all loads are 0."""
     loads = tf.cast(loads, tf.float32)
     mean = tf.reduce_mean(loads)
     return tf.math.divide_no_nan(tf.math.reduce_variance(loads), tf.square(mean))

@@ -11,12 +11,7 @@ PositionalEncoding = Literal["none", "fixed", "learned"]
 
 
 def positions_in_list(mask: tf.Tensor) -> tf.Tensor:
-    """The position of each valid item among those of its list, from 0; undefined at padded items.
-
-    Example:
-        >>> positions_in_list(tf.constant([[True, False, True, True]])).numpy().tolist()
-        [[0, 0, 1, 2]]
-    """
+    """The position of each valid item among those of its list, from 0."""
     return tf.cumsum(tf.cast(mask, tf.int32), axis=1) - 1
 
 
@@ -27,10 +22,6 @@ def sinusoidal_encoding(positions: tf.Tensor, width: int) -> tf.Tensor:
        PE_{(pos, 2i+1)} = \cos(pos / 10000^{2i/d}) $$
 
     of positions [...] -> float32 [..., d]; an odd width d omits the last cosine.
-
-    Example:
-        >>> sinusoidal_encoding(tf.constant([0, 1]), 2).numpy().astype(float).round(3).tolist()
-        [[0.0, 1.0], [0.841, 0.54]]
     """
     pairs = (width + 1) // 2
     frequencies = tf.constant([10000.0 ** (-2 * i / width) for i in range(pairs)], tf.float32)

@@ -123,9 +123,6 @@ def sample_idle_experts(
 
     `indices` are the selected experts, int32 [..., K]. Returns int32 [..., D], drawn anew at each
     call and for each list (or item).
-
-    Raises:
-        ValueError: if D > N - K.
     """
     top_k = int(indices.shape[-1])
     if num_adversarial > num_experts - top_k:

@@ -3,12 +3,7 @@
 from tfr_moe.scorers.base import FeatureScorer, Routing, Scores, explanation_model, num_experts
 from tfr_moe.scorers.mixture import MixtureScorer
 from tfr_moe.scorers.multi_domain import DomainScorer, PLEScorer, StarScorer
-from tfr_moe.scorers.multitask import (
-    CategoryMMoEScorer,
-    MultiTaskScorer,
-    combined_model,
-    groups_of_categories,
-)
+from tfr_moe.scorers.multitask import CategoryMMoEScorer, MultiTaskScorer, combined_model
 from tfr_moe.scorers.registry import create
 from tfr_moe.scorers.reranking import DLCMScorer, PRMScorer
 from tfr_moe.scorers.tower import (
@@ -16,9 +11,7 @@ from tfr_moe.scorers.tower import (
     TowerScorer,
     WideDeepScorer,
     WideTowerScorer,
-    tower_parameters,
     vector_model,
-    widened_dims,
 )
 
 __all__ = [
@@ -40,9 +33,6 @@ __all__ = [
     "combined_model",
     "create",
     "explanation_model",
-    "groups_of_categories",
     "num_experts",
-    "tower_parameters",
     "vector_model",
-    "widened_dims",
 ]

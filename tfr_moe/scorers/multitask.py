@@ -64,29 +64,12 @@ def groups_of_categories(
 ) -> tuple[tuple[str, ...], ...]:
     """Groups of top categories, which are the tasks or domains of a model.
 
-    Args:
-        groups: the groups, or their number: categories are then assigned from the most to the least
-            frequent in alternating directions, which gives groups of about the same size.
-        tables: has its vocabulary, most frequent first.
+    A number of groups assigns categories from the most to the least frequent in alternating
+    directions, which gives groups of about the same size.
 
     Raises:
         UserError: without a hierarchy or a vocabulary, for more groups than categories, and for a
             name that is unknown or occurs twice.
-
-    Example:
-        >>> schema = FeatureSchema.model_validate(
-        ...     {
-        ...         "list_id": "query",
-        ...         "labels": ["click"],
-        ...         "hierarchy": {"child": "sub", "parent": "top"},
-        ...         "features": [
-        ...             {"name": name, "scope": "context", "kind": "categorical"}
-        ...             for name in ("top", "sub")
-        ...         ],
-        ...     }
-        ... )
-        >>> groups_of_categories(2, schema, FeatureTables({}, {"top": ["a", "b", "c", "d"]}))
-        (('a', 'd'), ('b', 'c'))
     """
     parent, names = top_categories(schema, tables)
     if isinstance(groups, int):

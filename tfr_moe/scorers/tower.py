@@ -20,25 +20,13 @@ VECTORS = "vectors"
 
 
 def tower_parameters(input_width: int, hidden_dims: Sequence[int]) -> int:
-    """Number of weights and biases of one tower with a single output.
-
-    Example:
-        >>> tower_parameters(3, [2])  # 3 x 2 + 2, then 2 x 1 + 1
-        11
-    """
+    """Number of weights and biases of one tower with a single output."""
     widths = [input_width, *hidden_dims, 1]
     return sum((a + 1) * b for a, b in itertools.pairwise(widths))
 
 
 def widened_dims(input_width: int, hidden_dims: Sequence[int], parameters: int) -> tuple[int, ...]:
-    """Widens all hidden layers of a tower by one factor to reach about `parameters` parameters.
-
-    A linear tower, without hidden layers, stays the same.
-
-    Example:
-        >>> widened_dims(10, [8, 4], 2 * tower_parameters(10, [8, 4]))
-        (13, 7)
-    """
+    """Widens all hidden layers of a tower by one factor to reach about `parameters` parameters."""
     return dims_of_budget(hidden_dims, parameters, lambda dims: tower_parameters(input_width, dims))
 
 
