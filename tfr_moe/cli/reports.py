@@ -11,7 +11,6 @@ from typing import Annotated
 from rich.console import Console
 
 from tfr_moe.cli.options import (
-    BatchSize,
     Data,
     JsonFile,
     Run,
@@ -111,7 +110,6 @@ def report(
     metric: Annotated[
         str | None, flag("metric of categories and lists; default: session_auc")
     ] = None,
-    lists: Annotated[int, flag("number of worst, best, lost and gained lists", min=0)] = 4,
     by: Annotated[
         list[str] | None, flag("item feature to group attention maps by; repeatable")
     ] = None,
@@ -122,7 +120,6 @@ def report(
             min=0,
         ),
     ] = 0,
-    batch_size: BatchSize = 128,
     json_file: JsonFile = None,
     svg: Annotated[Path | None, flag("folder to write the figures to as SVG files")] = None,
 ) -> None:
@@ -151,9 +148,7 @@ def report(
     from tfr_moe.report.html import write_page
     from tfr_moe.utils.io import write_json
 
-    options = ReportOptions(
-        split, metric, batch_size, lists, tuple(by or ()), importance=importance
-    )
+    options = ReportOptions(split, metric, tuple(by or ()), importance)
     command = shlex.join(["tfr-moe", *sys.argv[1:]])
     content = build_report(data, run, baseline, options, command, stderr())
     write_page(render_report(content, svg), out)

@@ -211,10 +211,8 @@ def evaluate_tasks(
     """Computes the metrics of several labels of the same lists, named `<task>_<metric>`.
 
     Batches are task -> the same lists with its scores and labels, as `score_tasks` yields; `tasks`
-    is [""] for a single label. `num_relevant` counts by the first task's label.
-
-    Raises:
-        UserError: as `evaluate_lists`.
+    is [""] for a single label. `num_relevant` counts by the first task's label. Raises as
+    `evaluate_lists`.
     """
     resolved = [resolve(metric) if isinstance(metric, str) else metric for metric in metrics]
     parts: dict[str, list[PerListResult]] = {task: [] for task in tasks}

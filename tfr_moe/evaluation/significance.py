@@ -77,11 +77,7 @@ class SeedInterval:
 
 
 def alignment(a: PerListResult, b: PerListResult) -> Array:
-    """[n] indices that reorder the lists of `b` as those of `a`.
-
-    Raises:
-        UserError: if the lists are not the same or have no ID.
-    """
+    """[n] indices that reorder the lists of `b` as those of `a`; a `UserError` if they differ."""
     if np.array_equal(a.list_ids, b.list_ids) and not (a.list_ids == "").any():
         return np.arange(len(a))
     if (a.list_ids == "").any() or (b.list_ids == "").any():
@@ -102,9 +98,8 @@ def aligned_values(
 ) -> Floats:
     """[results, n] values on the n lists on which the metric is defined, in the same order.
 
-    Raises:
-        UserError: if the lists differ, or the metric is defined on a list in some results only
-            (then labels or positions differ).
+    A list on which it is defined in some results only is a `UserError`: then labels or positions
+    differ.
     """
     first = results[0]
     rows = [result.with_policy(metric, policy)[alignment(first, result)] for result in results]

@@ -258,10 +258,9 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
     ) -> dict[str, tf.Tensor]:
         """Scores the valid items [B, L, n] for the domain of their list, int32 [B].
 
-        Returns:
-            `logits` float32 [B, L], 0 at padded items; several outputs are the last axis.
-            `expert_ids` int32 and `expert_weights` float32 of the last level, [B, L, m + s],
-            heaviest expert first.
+        Returns `logits` float32 [B, L], 0 at padded items; several outputs are the last axis.
+        `expert_ids` int32 and `expert_weights` float32 are of the last level, [B, L, m + s],
+        heaviest expert first.
         """
         mask = full_mask(inputs, mask)
         own, shared = self._below_last_level(where_valid(inputs, mask), domains, mask, training)

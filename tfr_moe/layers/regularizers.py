@@ -72,11 +72,8 @@ class HierarchicalSoftConstraint(_WeightedPenalty):
 class ConstraintGate(NoisyTopKGate):
     """The gate on the top category, with the soft constraint that ties an inference gate to it.
 
-    Training adds HSC to the losses and records it as a metric.
-
-    Args:
-        weight: see `HierarchicalSoftConstraint`.
-        **kwargs: see `NoisyTopKGate`. HSC compares clean logits, so this gate has no noise.
+    Training adds HSC times `weight` to the losses and records it as a metric. Other arguments are
+    those of `NoisyTopKGate`; HSC compares clean logits, so this gate has no noise.
 
     Example:
         >>> gate, constraint = NoisyTopKGate(4, top_k=2), ConstraintGate(4, top_k=2, weight=0.1)

@@ -34,11 +34,7 @@ class L2Constrained(SingleTask):
     theta_k being all weights and biases of task k (Duong et al. 2015,
     https://aclanthology.org/P15-2139, in the form of Ma et al. 2018). Training adds the second term
     to the losses; a batch without a valid item adds 0. With alpha = 0 the layer equals
-    `SingleTask`.
-
-    Args:
-        l2_weight: alpha, >= 0.
-        **kwargs: see `MultiTaskLayer`.
+    `SingleTask`. Args are those of `MultiTaskLayer`, and `l2_weight`, alpha >= 0.
 
     Example:
         >>> layer = L2Constrained(num_tasks=2, hidden_dims=[8], l2_weight=0.1)
@@ -82,9 +78,8 @@ class CrossStitch(RowwiseMultiTask):
     https://arxiv.org/abs/1604.03539). Its diagonal starts at `stitch_self_weight` and the rest of
     each row is even, so that rows add up to 1. The towers are not stitched.
 
-    Args:
-        stitch_self_weight: initial weight of a task's own activations, from 0 to 1.
-        **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each task's bottom.
+    Args are those of `MultiTaskLayer`, and `stitch_self_weight`, the initial weight of a task's own
+    activations, from 0 to 1; `hidden_dims` are those of each task's bottom.
 
     Example:
         >>> CrossStitch(num_tasks=2, hidden_dims=[8, 4])(tf.ones([3, 5])).shape
@@ -139,9 +134,8 @@ class TensorFactorization(RowwiseMultiTask):
     with learned S, U1, U2 and U3 (Yang and Hospedales 2017, https://arxiv.org/abs/1605.06391, in
     the form of Ma et al. 2018). Each task has its own biases and its own tower.
 
-    Args:
-        tensor_ranks: r1, r2 and r3, each cut to the length of its side.
-        **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each task's bottom.
+    Args are those of `MultiTaskLayer`, and `tensor_ranks`, r1, r2 and r3, each cut to the length of
+    its side; `hidden_dims` are those of each task's bottom.
 
     Example:
         >>> layer = TensorFactorization(num_tasks=2, hidden_dims=[8], tensor_ranks=[3, 3, 2])

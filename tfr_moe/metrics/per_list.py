@@ -38,15 +38,6 @@ class ListBatch:
         positions: [B, L] display positions from 1 up, or None if the schema has no position.
         categories: [B] strings, the top category, or None if the schema has no hierarchy.
         weights: [B, L] weights of the items, or None if the schema has none.
-
-    Example:
-        >>> batch = ListBatch(
-        ...     scores=np.array([[0.3, 0.9]]),
-        ...     labels=np.array([[0.0, 1.0]]),
-        ...     mask=np.array([[True, True]]),
-        ...     list_ids=np.array(["q1"]),
-        ... )
-        >>> batch.check()
     """
 
     scores: Array
@@ -58,12 +49,7 @@ class ListBatch:
     weights: Array | None = None
 
     def check(self) -> None:
-        """Checks shapes and values.
-
-        Raises:
-            UserError: for different shapes, a score that is not a number, or a label that is not a
-                grade from 0 to 1000, naming the list.
-        """
+        """Checks shapes and values; a `UserError` names the list with an invalid score or label."""
         shape = self.scores.shape
         for name in ("labels", "mask", "positions", "weights"):
             array = getattr(self, name)

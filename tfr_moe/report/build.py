@@ -42,7 +42,14 @@ from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.report import findings
 from tfr_moe.report.html import render
-from tfr_moe.report.run_part import EvaluatedRuns, Opened, ReportOptions, RunPart, run_part
+from tfr_moe.report.run_part import (
+    BATCH_SIZE,
+    EvaluatedRuns,
+    Opened,
+    ReportOptions,
+    RunPart,
+    run_part,
+)
 from tfr_moe.utils.console import progress_bar
 
 
@@ -133,7 +140,7 @@ def build_report(
         check_schema(run, folder)
     tasks = next((names for names in map(task_names, opened.values()) if names), ())
     metrics, metric = _metrics(options.metric, tasks)
-    dataset = evaluation_dataset(folder, options.split, options.batch_size, tasks)
+    dataset = evaluation_dataset(folder, options.split, BATCH_SIZE, tasks)
     scorers = {
         name: inference_function(scorer_of(run), dataset.element_spec[0])
         for name, run in opened.items()
@@ -201,9 +208,8 @@ def render_report(report: Report, svg: Path | None = None) -> str:
 def _with_importance(
     folder: DataFolder, run: Opened, part: RunPart, options: ReportOptions, console: Console
 ) -> RunPart:
-    lists, size = options.importance, options.batch_size
     with progress_bar(console, f"importance of features for {part.name}") as move:
-        found = feature_importance(run, folder, max_lists=lists, batch_size=size, move=move)
+        found = feature_importance(run, folder, max_lists=options.importance, move=move)
     return dataclasses.replace(part, importance=found)
 
 

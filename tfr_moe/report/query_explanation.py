@@ -104,11 +104,7 @@ class Explanation:
 
 
 def explain_request(run: str | Path, request: str | Path) -> Explanation:
-    """Explains how a run orders the items of a request, a JSON file as for `tfr-moe rank`.
-
-    Raises:
-        UserError: for an invalid run or request, or a request without items.
-    """
+    """Explains how a run orders the items of a request, a JSON file as for `tfr-moe rank`."""
     loaded = open_run(run)
     query = load_request(request, loaded.schema)
     try:

@@ -31,8 +31,11 @@ Opened: TypeAlias = "LoadedRun | BaselineRun"
 
 PROBABILITY_LOSS = "sigmoid_cross_entropy"
 """The loss under which scores are logits of probabilities."""
+BATCH_SIZE = 128
 ATTENTION_LISTS = 2000
 """Number of lists, from the start of the split, in the attention maps."""
+MOST_LISTS = 4
+"""Number of worst, best, lost and gained lists."""
 _TIMED_LISTS = 20
 
 
@@ -42,16 +45,12 @@ class ReportOptions:
 
     Attributes:
         metric: metric of the category tables and of single lists; None for the default metric.
-        batch_size: lists per batch; does not change the numbers.
-        num_lists: number of worst, best, lost and gained lists per run.
         attention_by: item features to group attention by, in addition to the position.
         importance: number of validation lists for the importance of features; 0 leaves it out.
     """
 
     split: str = "test"
     metric: str | None = None
-    batch_size: int = 128
-    num_lists: int = 4
     attention_by: tuple[str, ...] = ()
     importance: int = 0
 
@@ -141,7 +140,7 @@ def run_part(
     attention_lists = 0
     if isinstance(run, LoadedRun):
         gates = gate_reports(run.model, dataset, run.schema)
-        batches = -(-ATTENTION_LISTS // options.batch_size)
+        batches = -(-ATTENTION_LISTS // BATCH_SIZE)
         attention_lists, attention = attention_maps(
             run.model, dataset.take(batches), run.schema, options.attention_by
         )
@@ -169,32 +168,28 @@ def run_part(
         calibration=counter.result() if probable else None,
         attention=attention,
         attention_lists=attention_lists,
-        lists=_lists(evaluated, name, dataset, options.num_lists, score) if is_subject else {},
+        lists=_lists(evaluated, name, score) if is_subject else {},
     )
 
 
 def _lists(
-    evaluated: EvaluatedRuns,
-    name: str,
-    dataset: tf.data.Dataset,
-    count: int,
-    score: Callable[[Any], Any],
+    evaluated: EvaluatedRuns, name: str, score: Callable[[Any], Any]
 ) -> dict[str, list[ShownList]]:
-    """At most `count` lists of each kind, see `RunPart.lists`."""
+    """Lists of each kind, see `RunPart.lists`."""
     result = evaluated.results[name]
     values = result.metric(evaluated.metric)
-    worst, best = extremes(values, result.num_items, count)
+    worst, best = extremes(values, result.num_items, MOST_LISTS)
     lost: list[int] = []
     gained: list[int] = []
     if evaluated.baseline is not None and name != evaluated.baseline:
         base = evaluated.results[evaluated.baseline]
         gaps = values - base.metric(evaluated.metric)[alignment(result, base)]
-        lost, gained = extremes(gaps, result.num_items, count)
+        lost, gained = extremes(gaps, result.num_items, MOST_LISTS)
         lost, gained = [i for i in lost if gaps[i] < 0], [i for i in gained if gaps[i] > 0]
     schema = evaluated.opened[name].schema
     examples: dict[int, ShownList] = {
         index: show_list(element, score, schema, evaluated.task, _values(evaluated, result, index))
-        for index, element in fetch(dataset, [*worst, *best, *lost, *gained])
+        for index, element in fetch(evaluated.dataset, [*worst, *best, *lost, *gained])
     }
     kinds = {"worst": worst, "best": best, "lost": lost, "gained": gained}
     return {kind: [examples[i] for i in indices] for kind, indices in kinds.items()}

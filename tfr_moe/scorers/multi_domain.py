@@ -24,12 +24,11 @@ class DomainScorer(FeatureScorer, metaclass=abc.ABCMeta):
     """A scorer whose lists belong to domains: top categories, or groups of them.
 
     Domain 0 holds the categories that are neither in the vocabulary nor in a group. Args are those
-    of `FeatureScorer`, and:
+    of `FeatureScorer`, `unknown_share` of `CategoryGroups`, and:
 
     Args:
         category_groups: the groups or their number, see `groups_of_categories`; None makes each top
             category a domain.
-        unknown_share: see `CategoryGroups`.
 
     Raises:
         UserError: if the schema has no hierarchy, or for groups that `groups_of_categories`
