@@ -21,9 +21,17 @@ from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK, SPLITS, FeatureSchema, Statistics, shard_files
 from tfr_moe.utils.console import Column, fitted_table
+from tfr_moe.utils.formats import DASH, percent
 
 Array = NDArray[Any]
 
+MEASURES = {
+    "psi": "PSI",
+    "mean_shift": "mean shift",
+    "missing": "missing",
+    "out_of_vocabulary": "unknown IDs",
+}
+"""What has a limit, and its heading."""
 ALL = ""
 """The category of rows over all lists."""
 _COMPARED = attrgetter("scope", "kind", "width", "ratio", "clip", "transform")
@@ -63,6 +71,16 @@ class DriftRow:
     mean: float | None
     reference_mean: float | None
     exceeded: dict[str, float]
+
+    def text(self, measure: str, before: str = "({})") -> str:
+        """One of `MEASURES` in its unit, a share with that of the reference."""
+        value = getattr(self, measure)
+        if value is None:
+            return DASH
+        if measure in ("psi", "mean_shift"):
+            return f"{value:.2f}" if measure == "psi" else f"{value:+.2f} sd"
+        reference = percent(getattr(self, f"reference_{measure}"), 1)
+        return f"{percent(value, 1)} {before.format(reference)}"
 
 
 class RecordedLists(NamedTuple):
@@ -343,10 +361,6 @@ def _row(
     )  # fmt: skip
 
 
-def _share_text(value: float | None, before: float | None) -> str:
-    return "-" if value is None or before is None else f"{value:.1%} ({before:.1%})"
-
-
 def drift_table(rows: Sequence[DriftRow], width: int | None = None) -> Table:
     """All columns over all lists, and of the top categories those above a limit."""
     listed = [row for row in rows if row.category == ALL or row.exceeded]
@@ -357,15 +371,9 @@ def drift_table(rows: Sequence[DriftRow], width: int | None = None) -> Table:
             Column("column", [row.column for row in listed], numeric=False),
             Column("category", [row.category or "all" for row in listed], numeric=False),
             Column("above limit", [", ".join(row.exceeded) for row in listed], numeric=False),
-            Column("psi", [f"{row.psi:.3f}" for row in listed]),
-            Column(
-                "mean shift",
-                ["-" if r.mean_shift is None else f"{r.mean_shift:+.2f}" for r in listed],
-            ),
-            Column("missing", [_share_text(r.missing, r.reference_missing) for r in listed]),
-            Column(
-                "unknown IDs",
-                [_share_text(r.out_of_vocabulary, r.reference_out_of_vocabulary) for r in listed],
+            *(
+                Column(heading, [row.text(measure) for row in listed])
+                for measure, heading in MEASURES.items()
             ),
         ],
         always=3,

@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tfr_moe.analysis.drift import ALL, DriftRow
+from tfr_moe.analysis.drift import ALL, MEASURES, DriftRow
 from tfr_moe.analysis.drift_limits import DriftLimits
 from tfr_moe.report.figures import Cell, HeatMap, label
 from tfr_moe.report.html import Section, render_sections
-from tfr_moe.utils.formats import DASH, command, count, percent
+from tfr_moe.utils.formats import DASH, command, count
 
-_MEASURES = {
-    "psi": "PSI",
-    "mean_shift": "mean shift",
-    "missing": "missing",
-    "out_of_vocabulary": "unknown IDs",
-}
-_HEADINGS = [*((name, "term") for name in _MEASURES.values()), ("mean", "")]
+_HEADINGS = [*((name, "term") for name in MEASURES.values()), ("mean", "")]
 _REMEDIES = {
     "missing": "Find out why values are missing, or no longer are",
     "out_of_vocabulary": "Build newer data with a new vocabulary and train on it",
@@ -73,16 +67,6 @@ def _change(row: DriftRow, measure: str) -> float:
     return (getattr(row, measure) or 0.0) - (getattr(row, f"reference_{measure}") or 0.0)
 
 
-def _text(row: DriftRow, measure: str, before: str = "({})") -> str:
-    value = getattr(row, measure)
-    if value is None:
-        return DASH
-    if measure in ("psi", "mean_shift"):
-        return f"{value:.2f}" if measure == "psi" else f"{value:+.2f} sd"
-    reference = percent(getattr(row, f"reference_{measure}"), 1)
-    return f"{percent(value, 1)} {before.format(reference)}"
-
-
 def _mean(row: DriftRow, before: str = "({})") -> str:
     """The mean in the unit of the data, with that of the reference."""
     if row.mean is None or row.reference_mean is None:
@@ -95,7 +79,7 @@ def _sentence(row: DriftRow) -> str:
     parts = []
     for measure, allowed in row.exceeded.items():
         unit, factor = units.get(measure, (" percentage points", 100))
-        measured = f"{_MEASURES[measure]} {_text(row, measure, 'instead of {}')}"
+        measured = f"{MEASURES[measure]} {row.text(measure, 'instead of {}')}"
         if measure == "mean_shift":
             measured += f" (mean {_mean(row, 'instead of {}')})"
         parts.append(f"{measured}, allowed: {factor * allowed:.2f}{unit}")
@@ -125,12 +109,12 @@ def _columns(rows: Sequence[DriftRow], limits: DriftLimits) -> Section:
     names, cells = [label(row.column) for row in rows], []
     for row in rows:
         of = limits.of(row.column)
-        shares = {name: abs(_change(row, name)) / (getattr(of, name) or 1e9) for name in _MEASURES}
-        drawn = [_cell(n in row.exceeded, _text(row, n), v) for n, v in shares.items()]
+        shares = {name: abs(_change(row, name)) / (getattr(of, name) or 1e9) for name in MEASURES}
+        drawn = [_cell(n in row.exceeded, row.text(n), v) for n, v in shares.items()]
         cells.append([*drawn, Cell(_mean(row))])
     allowed = {"limit": limits, **{f"limit of {n}": limits.of(n) for n in limits.columns}}
     for name, of in allowed.items():
-        values = [getattr(of, measure) for measure in _MEASURES]
+        values = [getattr(of, measure) for measure in MEASURES]
         names.append(name)
         cells.append([Cell(DASH if value is None else f"{value:g}") for value in (*values, None)])
     most = max(rows, key=lambda row: row.psi)
