@@ -157,12 +157,7 @@ def _parse(name: str, value: Any) -> Any:
 
 
 def choice(name: str, values: Sequence[Any]) -> Choice:
-    """A choice between values of one setting.
-
-    Example:
-        >>> choice("expert_hidden_dims", [[64, 32], [16]]).options["[16]"]
-        {'expert_hidden_dims': [16]}
-    """
+    """A choice between values of one setting."""
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
         raise UserError(f"space: {name}: must be a list of values or a range. Received: {values!r}")
     parsed = [_parse(name, value) for value in values]

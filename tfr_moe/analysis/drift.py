@@ -102,10 +102,6 @@ def psi(reference: Array, current: Array) -> float:
     to each. Of two samples of n and m values of one distribution it is about chi-squared with bins
     - 1 degrees of freedom, times 1/n + 1/m (Yurdakul 2018,
     https://scholarworks.wmich.edu/dissertations/3208).
-
-    Example:
-        >>> round(psi(np.array([49.5, 49.5]), np.array([24.5, 74.5])), 4)
-        0.2747
     """
     used = reference + current > 0
     counts = [side[used] + 0.5 for side in (reference, current)]

@@ -48,15 +48,6 @@ class Configured:
     Each argument must be an attribute of the same name, as `keep` makes it. `call` is traced
     without AutoGraph, whose conversion takes most of the time in which the first model of a process
     is built: write control flow over tensors with `tf.cond` and `tf.while_loop`.
-
-    Example:
-        >>> class Scaled(Configured, tf.keras.layers.Layer):
-        ...     def __init__(self, factors, kernel_initializer="zeros", **kwargs):
-        ...         super().__init__(**kwargs)
-        ...         self.keep(locals())
-        >>> layer = Scaled([1.0, 2.0])
-        >>> layer.factors, layer.get_config()["factors"]
-        ((1.0, 2.0), [1.0, 2.0])
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

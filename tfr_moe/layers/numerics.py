@@ -52,13 +52,6 @@ def complete_numbers(
 
     `statistics` has the mean of each column, and median or quantiles where the feature needs them.
     Returns the `inputs` of the feature, float32 [..., n].
-
-    Example:
-        >>> price = Feature(name="p", scope="example", kind="numeric", missing_indicator=True)
-        >>> complete_numbers(price, {"p": {"mean": 2.5}}, tf.constant([[4.0], [float("nan")]]))
-        <tf.Tensor: shape=(2, 2), dtype=float32, numpy=
-        array([[4. , 0. ],
-               [2.5, 1. ]], dtype=float32)>
     """
     value = tf.cast(value, tf.float32)
     missing = tf.math.is_nan(value)

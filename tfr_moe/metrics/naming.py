@@ -78,12 +78,7 @@ def split(name: str) -> tuple[str, int | None]:
 
 
 def parse(name: str) -> MetricName | None:
-    """Parses a name; None if there is no such metric.
-
-    Example:
-        >>> parse("ndcg_10")
-        MetricName(family='ndcg', shown=None, ranked=10)
-    """
+    """Parses a name; None if there is no such metric."""
     family, cutoff = split(name)
     invalid = "required" if cutoff is None else "none"
     if FAMILIES.get(family, invalid) == invalid:

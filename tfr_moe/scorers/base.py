@@ -60,12 +60,7 @@ class Scores(NamedTuple):
 
 
 def routing_of(outputs: Mapping[str, Any]) -> dict[str, Routing]:
-    """The choices in the outputs of a layer or a model, by task; "" for one gate of all tasks.
-
-    Example:
-        >>> routing_of({"expert_ids_click": [2, 0], "expert_weights_click": [0.7, 0.3]})
-        {'click': Routing(expert_ids=[2, 0], expert_weights=[0.7, 0.3])}
-    """
+    """The choices in the outputs of a layer or a model, by task; "" for one gate of all tasks."""
     suffixes = [n.removeprefix("expert_ids") for n in outputs if n.startswith("expert_ids")]
     return {
         suffix.removeprefix("_"): Routing(
