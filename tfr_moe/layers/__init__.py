@@ -1,6 +1,6 @@
 """Keras layers: gates, experts, regularizers, mixtures, tasks, domains, attention, features."""
 
-from tfr_moe.layers.attention import EncoderBlock, SelfAttentionEncoder
+from tfr_moe.layers.attention import EncoderBlock, PositionEncoding, SelfAttentionEncoder
 from tfr_moe.layers.category_groups import CategoryGroups
 from tfr_moe.layers.category_head import CategoryHead
 from tfr_moe.layers.category_mmoe import CategoryMMoE
@@ -14,7 +14,6 @@ from tfr_moe.layers.multi_task import MMoE, OMoE, SharedBottom, SingleTask, Task
 from tfr_moe.layers.outputs import CombinedScore, ListLogProbability, TaskScores
 from tfr_moe.layers.ple import ProgressiveExtraction
 from tfr_moe.layers.position_bias import PositionBiasTower
-from tfr_moe.layers.positional_encoding import PositionEncoding
 from tfr_moe.layers.regularizers import (
     AdversarialExpertPenalty,
     ConstraintGate,

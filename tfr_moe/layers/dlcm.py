@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
+from tfr_moe.layers.attention import positions_in_list
 from tfr_moe.layers.base import Configured
 from tfr_moe.layers.checks import check_counts, full_mask
-from tfr_moe.layers.positional_encoding import positions_in_list
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
