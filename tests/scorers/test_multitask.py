@@ -8,13 +8,8 @@ from tests.tiny import SCHEMA, TASKS
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK, FeatureTables
-from tfr_moe.scorers import (
-    CategoryMMoEScorer,
-    MultiTaskScorer,
-    combined_model,
-    create,
-    groups_of_categories,
-)
+from tfr_moe.scorers import CategoryMMoEScorer, MultiTaskScorer, combined_model, create
+from tfr_moe.scorers.multitask import groups_of_categories
 
 
 def test_a_model_of_two_labels_gives_a_dict_whose_outputs_bear_their_names():

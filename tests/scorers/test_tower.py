@@ -7,13 +7,8 @@ from tests.scorers.batch import SMALL, TABLES, WIDTH, raw_batch
 from tests.tiny import SCHEMA
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK
-from tfr_moe.scorers import (
-    MixtureScorer,
-    TowerScorer,
-    WideTowerScorer,
-    tower_parameters,
-    widened_dims,
-)
+from tfr_moe.scorers import MixtureScorer, TowerScorer, WideTowerScorer
+from tfr_moe.scorers.tower import tower_parameters, widened_dims
 
 
 @pytest.mark.smoke
