@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 import yaml
 
+from tfr_moe.cli.data import schema_yaml
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
-from tfr_moe.tables import infer_schema, read_table, schema_yaml
+from tfr_moe.tables import infer_schema, read_table
 
 LISTS, ITEMS = 60, 4
 ROWS = LISTS * ITEMS

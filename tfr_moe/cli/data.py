@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
+import yaml
 
 from tfr_moe.cli.options import (
     Config,
@@ -26,6 +28,9 @@ from tfr_moe.cli.options import (
     stderr,
 )
 from tfr_moe.errors import UserError
+
+if TYPE_CHECKING:
+    from tfr_moe.tables import Inference
 
 _LIST_IDS = ("search_id", "query_id", "list_id", "session_id", "request_id", "impression_id", "qid")
 _LABELS = ("label", "relevance", "grade", "purchase", "purchased", "click", "clicked")
@@ -87,7 +92,7 @@ def schema(
     Example: tfr-moe schema --input log.csv --out schema.yaml --list-id search_id
     """
     from tfr_moe.schema import FeatureSchema
-    from tfr_moe.tables import infer_schema, read_table, schema_yaml
+    from tfr_moe.tables import infer_schema, read_table
     from tfr_moe.utils.io import check_free_file
 
     check_free_file(out, overwrite)
@@ -124,6 +129,34 @@ def schema(
         f"wrote {out}: {len(inference.schema['features'])} features, columns ignored: {ignored}, "
         f"from {table.num_rows} rows"
     )
+
+
+def schema_yaml(inference: Inference, source: str) -> str:
+    """Returns the text of a schema file to edit; `source` is named in its first line."""
+    schema, decisions = inference
+    reasons = {d.column: d.reason for d in decisions if not d.outcome.startswith("hierarchy")}
+    lines = [
+        f"# Inferred from {source}. Edit it: scopes, kinds and roles decide what the model learns "
+        "from.",
+        *(f"# warning: {d.column}: {d.reason}" for d in inference.warnings),
+        *(f"{key}: {_flow(value)}" for key, value in schema.items() if key != "features"),
+        *(f"# {d.outcome}: {d.reason}" for d in decisions if d.outcome == "hierarchy candidate"),
+        "features:",
+    ]
+    for feature in schema["features"]:
+        lines += [f"  # {reasons[feature['name']]}", f"  - {_flow(feature)}"]
+    ignored = [f"#   {d.column}: {d.reason}" for d in decisions if d.outcome == "ignored"]
+    if ignored:
+        lines += ["# Ignored columns:", *ignored]
+    return "\n".join(lines) + "\n"
+
+
+def _flow(value: Any) -> str:
+    """A value in YAML's flow style."""
+    text = yaml.safe_dump(
+        [value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
+    )
+    return text.strip()[1:-1]
 
 
 def _usual(option: str, usual: Sequence[str], names: Sequence[str]) -> str:

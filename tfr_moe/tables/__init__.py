@@ -3,6 +3,5 @@
 from tfr_moe.tables.arrow import read_table, to_table
 from tfr_moe.tables.inference import Inference, infer_schema
 from tfr_moe.tables.relations import Decision
-from tfr_moe.tables.schema_file import schema_yaml
 
-__all__ = ["Decision", "Inference", "infer_schema", "read_table", "schema_yaml", "to_table"]
+__all__ = ["Decision", "Inference", "infer_schema", "read_table", "to_table"]
