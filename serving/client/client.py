@@ -50,7 +50,7 @@ class RankingClient:
     """Ranks items through a server. Threads may share it.
 
     Requests are sent up to 5 times while the server is UNAVAILABLE, with growing pauses. Requests
-    and answers may have 64 MB.
+    and answers may have up to 64 MB.
 
     Args:
         target: `HOST:PORT`; the addresses of a name, or several IPv4 addresses with ports separated
