@@ -28,7 +28,6 @@ from tfr_moe.errors import EXIT_PEER_LOST, EXIT_USAGE, UserError, error_line
 from tfr_moe.metrics.naming import DEFAULT_NAMES
 
 if TYPE_CHECKING:
-    from tfr_moe.config import RunConfig
     from tfr_moe.training import Cluster
 
 
@@ -53,7 +52,7 @@ def train(
 
     Example: tfr-moe train --data data --model adv_hsc_moe --out runs/moe
     """
-    from tfr_moe.config import load_config
+    from tfr_moe.config import BASELINE_NAMES, load_config
 
     settings = [*([] if preset is None else [f"preset={preset}"]), *(settings or [])]
     if start is not None and config is None:
@@ -61,10 +60,12 @@ def train(
 
         config = config_of(start)
     run_config = load_config(config, settings, **({} if model is None else {"model": model}))
-    from tfr_moe.training.distribute import cluster_from_environment
+    from tfr_moe.training.distribute import cluster_from_environment, with_strategy
 
     process = cluster_from_environment()
-    run_config = _with_cluster(run_config, process)
+    if process is not None and run_config.model in BASELINE_NAMES:
+        raise UserError(f"model {run_config.model} trains in one process, not on several workers")
+    run_config = with_strategy(run_config, process)
     from tfr_moe.data import DataFolder
 
     folder = DataFolder(data)
@@ -90,16 +91,6 @@ def _print_result(result: Mapping[str, Any], out: Path) -> None:
         f"wrote {out}: best of {result['epochs']} epochs is {result['best_epoch']} "
         f"(validation: {best})"
     )
-
-
-def _with_cluster(config: RunConfig, cluster: Cluster | None) -> RunConfig:
-    """The settings with the strategy of the cluster; a baseline cannot be trained by one."""
-    from tfr_moe.config import BASELINE_NAMES
-    from tfr_moe.training.distribute import with_strategy
-
-    if cluster is not None and config.model in BASELINE_NAMES:
-        raise UserError(f"model {config.model} trains in one process, not on several workers")
-    return with_strategy(config, cluster)
 
 
 def _train_as_task(

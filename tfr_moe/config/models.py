@@ -252,13 +252,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 """Settings of the mixture family by name.
 
-`recommended` is the defaults, which docs/results.md ends in: many experts of which few are active,
-so that the mixture knows more than it computes, and one more that scores every item, so that none
-has to learn what all lists have in common; a gate that begins as the top category's and learns how
-a sub-category differs, and a stronger HSC, both so that small categories learn from their siblings;
-noise and a little balance, so that no expert is left behind; a gate that learns faster than the
-towers, because it sees each category seldom. Towers, embeddings and the learning rate follow the
-data: their defaults are the paper's. `paper` has all settings of the first paper.
+`recommended` is the defaults, of which docs/results.md has the evidence: many experts of which few
+are active, and one that scores every item; a gate that begins as the top category's; noise and a
+little balance. Towers, embeddings and the learning rate follow the data: their defaults are the
+paper's. `paper` has all settings of the first paper.
 """
 
 

@@ -92,8 +92,8 @@ def with_position_bias(
 ) -> tf.keras.Model:
     """Adds a `PositionBiasTower` to the scores in the loss of a functional model of a scorer.
 
-    Its scores are [B, L], or a dict of them by task. The result has the same layers and outputs; in
-    `fit` and `evaluate` its input must also have the position [B, L, 1].
+    The result has the same layers and outputs, [B, L] or a dict of them by task; in `fit` and
+    `evaluate` its input must also have the position [B, L, 1].
     """
     check_position_bias(config, folder.schema)
     schema, mask = folder.schema, model.input[MASK]

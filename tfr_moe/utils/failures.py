@@ -26,12 +26,7 @@ _OS_ERROR = re.compile(r"\[Errno (\d+)\] ([^:\[]+)(?:: ('[^']*'))?")
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns the message of any error in one line, without TensorFlow's nodes and stack traces.
-
-    Example:
-        >>> reason_of(ValueError("{{node Read}} no such\\n  file [Op:ReadFile]"))
-        'no such file'
-    """
+    """Returns the message of any error in one line, without TensorFlow's nodes and stack traces."""
     text = _NODE.sub("", str(getattr(error, "message", None) or error))
     lines = [line.strip() for line in text.splitlines()]
     frames = [number for number, line in enumerate(lines) if line.startswith(_NOISE)]
@@ -95,14 +90,7 @@ def _tensorflow_failure(error: BaseException) -> str | None:
 
 @contextmanager
 def file_errors(what: str) -> Iterator[None]:
-    """Turns what `file_failure` describes inside the block into a UserError that names `what`.
-
-    Example:
-        >>> with file_errors("run shop/moe"):
-        ...     raise OSError(28, "No space left on device")
-        Traceback (most recent call last):
-        tfr_moe.errors.UserError: run shop/moe: No space left on device
-    """
+    """Turns what `file_failure` describes inside the block into a UserError that names `what`."""
     try:
         yield
     except UserError:

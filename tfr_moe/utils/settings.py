@@ -78,12 +78,7 @@ def split_pair(pair: str, kind: str = "setting") -> tuple[str, str]:
 
 
 def parse_pair(pair: str) -> tuple[str, Any]:
-    """Splits `key=value` and reads the value as YAML.
-
-    Example:
-        >>> parse_pair("expert_hidden_dims=[64, 32]")
-        ('expert_hidden_dims', [64, 32])
-    """
+    """Splits `key=value` and reads the value as YAML."""
     key, text = split_pair(pair)
     try:
         return key, load_yaml(text)
