@@ -28,7 +28,7 @@ from timing import machine, parser_of, ratio, ratio_line, run_rounds, seconds_of
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.data.cache import cached_builder
+from tfr_moe.data.cache import cached
 from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.schema import STATISTICS_FILE, FeatureSchema, shard_file
 
@@ -149,7 +149,7 @@ def compare(columns: int, arguments: Any, work: Path) -> dict[str, Any]:
     builders = {
         "packed": ElwcDatasetBuilder(folders[True], **settings),
         **{
-            kind: cached_builder(folders[True], kind)(folders[True], **settings)
+            kind: ElwcDatasetBuilder(cached(folders[True], kind), **settings)
             for kind in ("memory", "disk")
         },
     }

@@ -18,7 +18,7 @@ from typing import Any
 from timing import machine, parser_of, ratio, run_rounds, seconds_of, write
 
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.data.cache import SPLITS, CachedDatasetBuilder, in_memory, map_split, write_parsed
+from tfr_moe.data.cache import SPLITS, in_memory, map_split, write_parsed
 
 
 def read_all(builder: ElwcDatasetBuilder) -> Callable[[], float]:
@@ -48,7 +48,7 @@ def main() -> None:
         options: dict[str, Any] = {"batch_size": arguments.batch_size, "repeat": False}
         ways = {
             "records": read_all(ElwcDatasetBuilder(folder, **options)),
-            "cache": read_all(CachedDatasetBuilder(splits, folder, **options)),
+            "cache": read_all(ElwcDatasetBuilder(folder.with_splits(splits), **options)),
         }
         rounds = run_rounds(ways, rounds_to_do, arguments.seed, warm_up=0)
     report = {

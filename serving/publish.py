@@ -22,7 +22,7 @@ from tfr_moe._compat import tf
 from tfr_moe.analysis.drift import measure_drift
 from tfr_moe.analysis.drift_limits import DriftLimits
 from tfr_moe.config import load_config
-from tfr_moe.data.cache import dataset_builder
+from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import PerListResult, evaluate_tasks, plain, score_tasks
@@ -261,7 +261,7 @@ def evaluate_served(
     model: ServedModel, data: DataFolder, split: str, labels: Sequence[str], metric: str
 ) -> PerListResult:
     """Evaluates the signature `predict` on a split: `<label>_<metric>` of each label."""
-    builder = dataset_builder(data, _BATCH_SIZE, tasks=tuple(labels))
+    builder = ElwcDatasetBuilder(data, _BATCH_SIZE, tasks=tuple(labels))
     parsed = builder.build_evaluation_dataset(split)
     records = builder.serialized_lists(split).batch(_BATCH_SIZE)
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from tfr_moe._compat import tf
 from tfr_moe.baselines import BaselineRun, train_any
 from tfr_moe.config import RunConfig, load_config, make_config
-from tfr_moe.data.cache import dataset_builder
+from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.data.frames import (
     MAX_LIST_SIZE,
@@ -262,7 +262,7 @@ class Ranker:
         """
         output = self._output(task)
         data, lists = scoring_data(frame, self.schema, _SPLIT, False, _LOG, self.run.categories)
-        batches = dataset_builder(data, batch_size).build_parsed_dataset(_SPLIT)
+        batches = ElwcDatasetBuilder(data, batch_size).build_parsed_dataset(_SPLIT)
         by_batch = [self._scores(batch, output)[batch[MASK].numpy()] for batch in batches]
         scores = np.empty(len(lists.rows), np.float32)
         scores[lists.rows] = np.concatenate(by_batch)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from rich.console import Console
 from tfr_moe._compat import import_keras_tuner, tf
 from tfr_moe.config import RunConfig, make_config
 from tfr_moe.data.builder import ElwcDatasetBuilder
-from tfr_moe.data.cache import CachedDatasetBuilder, ParsedSplit
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run import make_builder, make_scorer
@@ -39,23 +37,15 @@ class RankingHyperModel(kt.HyperModel):
         folder: the data set.
         base: the settings that do not vary.
         space: what varies, see `make_space`.
-        splits: the parsed data in memory; None reads the records.
 
     Raises:
         UserError: for a space that does not fit the model or the data.
     """
 
-    def __init__(
-        self,
-        folder: DataFolder,
-        base: RunConfig,
-        space: Mapping[str, Any],
-        splits: dict[str, ParsedSplit] | None = None,
-    ):
+    def __init__(self, folder: DataFolder, base: RunConfig, space: Mapping[str, Any]):
         super().__init__(name=base.model)
         self.folder = folder
         self.base = base
-        self.splits = splits
         self.space: SearchSpace = make_space(space, base)
 
     def make_config(self, settings: Mapping[str, Any], **fixed: Any) -> RunConfig:
@@ -68,9 +58,7 @@ class RankingHyperModel(kt.HyperModel):
 
     def builder(self, config: RunConfig) -> ElwcDatasetBuilder:
         """Builds the data sets, from memory if the data is parsed."""
-        if self.splits is None:
-            return make_builder(self.folder, config)
-        return make_builder(self.folder, config, partial(CachedDatasetBuilder, self.splits))
+        return make_builder(self.folder, config)
 
     def build(self, hp: Any) -> tf.keras.Model:
         """The compiled model for the values in `hp`."""

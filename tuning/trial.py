@@ -83,11 +83,12 @@ class SweepContext:
     def load_cache(self) -> None:
         """Reads the data into memory, from the cache that the first process makes."""
         hypermodel = self.hypermodel
-        if self.config.cache and hypermodel.splits is None:
+        if self.config.cache and not hypermodel.folder.splits:
             schema, cache = hypermodel.folder.schema, self.path / CACHE_FOLDER
             with locked(self.path / CACHE_LOCK):
                 write_parsed(hypermodel.folder, cache)
-            hypermodel.splits = {s: in_memory(map_split(cache, schema, s)) for s in SPLITS}
+            splits = {s: in_memory(map_split(cache, schema, s)) for s in SPLITS}
+            hypermodel.folder = hypermodel.folder.with_splits(splits)
 
 
 class TrialPipeline(RankingPipeline):

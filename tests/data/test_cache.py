@@ -8,8 +8,7 @@ from tfr_moe.config import load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.data.cache import (
     SPLITS,
-    CachedDatasetBuilder,
-    cached_builder,
+    cached,
     in_memory,
     map_split,
     parse_split,
@@ -56,15 +55,15 @@ def assert_same(first, second):
 
 def test_validation_batches_are_those_of_the_records(folder, splits):
     expected = ElwcDatasetBuilder(folder, 8).build_valid_dataset()
-    found = CachedDatasetBuilder(splits, folder, 8).build_valid_dataset()
+    found = ElwcDatasetBuilder(folder.with_splits(splits), 8).build_valid_dataset()
     assert_same(flat(found), flat(expected))
 
 
 def test_every_training_list_comes_once_an_epoch_in_another_order_each_time(folder, splits):
-    builder = CachedDatasetBuilder(splits, folder, 50, seed=3)
-    dataset = builder.build_train_dataset()
+    parsed = folder.with_splits(splits)
+    dataset = ElwcDatasetBuilder(parsed, 50, seed=3).build_train_dataset()
     epochs = [flat(dataset)[0] for _ in range(2)]
-    again = flat(CachedDatasetBuilder(splits, folder, 50, seed=3).build_train_dataset())[0]
+    again = flat(ElwcDatasetBuilder(parsed, 50, seed=3).build_train_dataset())[0]
     np.testing.assert_array_equal(again[1], epochs[0][1])
     assert not np.array_equal(epochs[0][1], epochs[1][1])
     whole = next(ElwcDatasetBuilder(folder, 50).build_parsed_dataset("train").as_numpy_iterator())
@@ -77,7 +76,7 @@ def test_every_training_list_comes_once_an_epoch_in_another_order_each_time(fold
 def test_long_lists_are_cut_and_short_ones_padded_like_those_of_the_records(folder, splits):
     for list_size in (3, 12):
         expected = ElwcDatasetBuilder(folder, 50, list_size).build_train_dataset()
-        found = CachedDatasetBuilder(splits, folder, 50, list_size).build_train_dataset()
+        found = ElwcDatasetBuilder(folder.with_splits(splits), 50, list_size).build_train_dataset()
         (one, labels), (other, expected_labels) = flat(found)[0], flat(expected)[0]
         assert labels.shape == expected_labels.shape == (50, list_size)
         assert one["example_list_mask"].sum() == other["example_list_mask"].sum()
@@ -86,7 +85,7 @@ def test_long_lists_are_cut_and_short_ones_padded_like_those_of_the_records(fold
 
 
 def test_training_data_repeats_on_request(folder, splits):
-    builder = CachedDatasetBuilder(splits, folder, 50, repeat=True)
+    builder = ElwcDatasetBuilder(folder.with_splits(splits), 50, repeat=True)
     assert sum(1 for _ in builder.build_train_dataset().take(5)) == 5
 
 
@@ -149,8 +148,8 @@ def test_the_records_are_parsed_once_for_all_runs_of_a_data_set(tmp_path):
 
 def test_a_split_that_is_not_cached_comes_from_the_records(tmp_path):
     folder = DataFolder(write_data_folder(tmp_path / "data", 10, 5, 5))
-    cached = cached_builder(folder, "memory")(folder, 5)
-    [(features, labels, extras)] = cached.build_evaluation_dataset("test")
+    builder = ElwcDatasetBuilder(cached(folder, "memory"), 5)
+    [(features, labels, extras)] = builder.build_evaluation_dataset("test")
     assert labels.shape[0] == features["sub"].shape[0] == extras["query_id"].shape[0] == 5
 
 
@@ -158,4 +157,4 @@ def test_a_cache_in_a_folder_that_is_none_is_rejected(tmp_path):
     folder = DataFolder(write_data_folder(tmp_path / "data", 10, 5, 5))
     (folder.path / "parsed").write_text("no folder")
     with pytest.raises(UserError, match=r"parsed: is a file"):
-        cached_builder(folder, "disk")
+        cached(folder, "disk")

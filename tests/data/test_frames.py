@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from tfr_moe.data import dataset_builder
+from tfr_moe.data import ElwcDatasetBuilder
 from tfr_moe.data.columns import read_ids, read_numbers, read_times, read_wide
 from tfr_moe.data.frames import scoring_data, training_data
 from tfr_moe.data.lists import frame_columns, group, parse
@@ -123,7 +123,7 @@ def test_batches_are_padded_as_those_of_records_are():
     rows = frame()
     data = training_data(rows, rows, SCHEMA, "run")
     features, labels, extras = next(
-        iter(dataset_builder(data, 3).build_evaluation_dataset("train"))
+        iter(ElwcDatasetBuilder(data, 3).build_evaluation_dataset("train"))
     )
     index = extras["q"].numpy()[:, 0].tolist().index(b"b")
     assert features["example_list_mask"].numpy()[index].tolist() == [True, False, False]

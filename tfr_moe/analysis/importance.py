@@ -16,7 +16,7 @@ from scipy import stats
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines import BaselineRun
-from tfr_moe.data.cache import dataset_builder
+from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import check_schema, scorer_of, task_names, task_of
@@ -200,7 +200,7 @@ class _Sample:
         self._schema = schema = folder.schema
         self.metric, task, self._per_list = _resolved(metric, task_names(run))
         check_columns([self._per_list.name], schema.position, schema.weight)
-        builder = dataset_builder(folder, batch_size, tasks=(task,) if task else ())
+        builder = ElwcDatasetBuilder(folder, batch_size, tasks=(task,) if task else ())
         dataset = builder.build_evaluation_dataset(split)
         infer = inference_function(scorer_of(run), dataset.element_spec[0])
         output = f"{SCORES}_{task}" if task else None

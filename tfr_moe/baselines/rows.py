@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tfr_moe._compat import tf
 from tfr_moe.config.settings import FeatureSettings
-from tfr_moe.data.cache import dataset_builder
+from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.layers.features import id_lookup, paired_ids
@@ -292,7 +292,7 @@ def write_rows(
     path, done = out / f"{split}.values", 0
     parts: list[dict[str, Any]] = []
     with path.open("wb") as file:
-        for parsed in dataset_builder(folder, _BATCH_SIZE).build_parsed_dataset(split):
+        for parsed in ElwcDatasetBuilder(folder, _BATCH_SIZE).build_parsed_dataset(split):
             encoder(parsed, parsed[MASK]).tofile(file)
             parts.append(_arrays(folder.schema, parsed, with_positions))
             done += int(parsed[MASK].shape[0])

@@ -6,13 +6,10 @@ from tfr_moe.utils.lazy import lazy_names
 __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "builder": ("ElwcDatasetBuilder",),
+        "builder": ("ElwcDatasetBuilder", "ParsedSplit"),
         "cache": (
             "SPLITS",
-            "CachedDatasetBuilder",
-            "ParsedSplit",
-            "cached_builder",
-            "dataset_builder",
+            "cached",
             "in_memory",
             "map_split",
             "parse_split",

@@ -7,12 +7,40 @@ import glob
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.schema import MASK, FeatureSchema, Scope
 from tfr_moe.utils.failures import GRAPH_ERROR
+
+
+class Dictionary(NamedTuple):
+    """A dictionary-encoded column of IDs: `codes`, int32 [rows, width], index `words`, as bytes."""
+
+    codes: np.ndarray
+    words: np.ndarray
+
+
+class ParsedSplit(NamedTuple):
+    """A parsed split. Columns are arrays or, for IDs of data frames, a `Dictionary`.
+
+    Attributes:
+        context: feature name -> [lists, width].
+        example: feature or label name -> [items, width]; list i has the items from row_splits[i] to
+            row_splits[i + 1] - 1.
+        row_splits: int64, [lists + 1].
+    """
+
+    context: dict[str, Any]
+    example: dict[str, Any]
+    row_splits: np.ndarray
+
+    def columns(self, scope: Scope) -> dict[str, Any]:
+        """The columns of a scope."""
+        return self.context if scope == "context" else self.example
 
 
 def column_specs(schema: FeatureSchema) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -55,7 +83,8 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
     """Builds `tf.data` data sets from the splits of a data-set folder.
 
     Lists are batched before they are parsed, which is twice as fast as parsing first. Training data
-    is shuffled over files and within a buffer of lists, differently in each epoch.
+    is shuffled over files and within a buffer of lists, differently in each epoch; over the whole
+    split where the data set has it parsed (`cached`).
 
     Args:
         folder: the data set.
@@ -150,6 +179,8 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         return dataset.apply(tf.data.experimental.assert_cardinality(batches))
 
     def _read(self, split: str, list_size: int | None = None, **kwargs: Any) -> tf.data.Dataset:
+        if split in self.folder.splits:
+            return self._read_parsed(self.folder.splits[split], list_size, **kwargs)
         context, example = column_specs(self.schema)
         dataset = tfr.data.build_ranking_dataset(
             [glob.escape(file) for file in self.folder.files(split)],
@@ -167,6 +198,26 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         check = functools.partial(check_finite, schema=self.schema, where=where)
         return dataset.map(check, num_parallel_calls=tf.data.AUTOTUNE)
 
+    def _read_parsed(
+        self,
+        parsed: ParsedSplit,
+        list_size: int | None,
+        shuffle: bool = False,
+        shuffle_seed: int | None = None,
+        num_epochs: int | None = 1,
+        **kwargs: Any,
+    ) -> tf.data.Dataset:
+        """The same from a parsed split, whose lists are shuffled over the whole split."""
+        count = int(parsed.row_splits.shape[0]) - 1
+        numbers = tf.data.Dataset.range(count)
+        if shuffle:
+            numbers = numbers.shuffle(count, seed=shuffle_seed, reshuffle_each_iteration=True)
+        if num_epochs is None:
+            numbers = numbers.repeat()
+        gather = functools.partial(_gather, self.schema, parsed, list_size)
+        batches = numbers.batch(self.batch_size).map(gather, num_parallel_calls=tf.data.AUTOTUNE)
+        return batches.prefetch(tf.data.AUTOTUNE)
+
     def _split(self, parsed: dict[str, Any]) -> tuple[dict[str, Any], Any, dict[str, Any]]:
         schema = self.schema
         extras = {c: parsed.pop(c) for c in schema.role_columns() if c not in schema.labels}
@@ -181,3 +232,33 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         if self.schema.weight is None:
             return features, labels
         return features, labels, tf.squeeze(extras[self.schema.weight], axis=-1)
+
+
+def _gather(
+    schema: FeatureSchema, parsed: ParsedSplit, list_size: int | None, lists: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """The lists with the given indices, padded to the longest or to `list_size`."""
+    context, example = column_specs(schema)
+    starts = _rows(parsed.row_splits, lists, tf.int64)
+    lengths = _rows(parsed.row_splits, lists + 1, tf.int64) - starts
+    width = tf.reduce_max(lengths) if list_size is None else tf.constant(list_size, tf.int64)
+    position = tf.range(width)
+    mask = position < lengths[:, None]
+    rows = tf.where(mask, starts[:, None] + position, 0)
+    batch = {n: _rows(values, lists, context[n].dtype) for n, values in parsed.context.items()}
+    for name, values in parsed.example.items():
+        spec = example[name]
+        padding = tf.constant(spec.default_value, spec.dtype)
+        batch[name] = tf.where(mask[:, :, None], _rows(values, rows, spec.dtype), padding)
+    batch[MASK] = mask
+    return batch
+
+
+def _rows(values: Any, rows: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Rows of a column that is a tensor, a dictionary or a memory-mapped array."""
+    if isinstance(values, Dictionary):
+        return tf.gather(values.words, _rows(values.codes, rows, tf.int64))
+    if tf.is_tensor(values):
+        return tf.gather(values, rows)
+    read = tf.numpy_function(lambda r: np.asarray(values[r]), [rows], dtype, stateful=False)
+    return tf.ensure_shape(read, [*rows.shape, *values.shape[1:]])

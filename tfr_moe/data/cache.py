@@ -1,4 +1,4 @@
-"""Splits that are parsed once, into memory or memory-mapped files, and batches from them.
+"""Splits that are parsed once, into memory or memory-mapped files.
 
 Context features are `[lists, width]`, example features of all items, list after list,
 `[items, width]`; `row_splits` has the offset of each list.
@@ -6,18 +6,17 @@ Context features are `[lists, width]`, example features of all items, list after
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
 from tfr_moe._compat import tf
-from tfr_moe.data.builder import ElwcDatasetBuilder, column_specs
+from tfr_moe.data.builder import ElwcDatasetBuilder, ParsedSplit, column_specs
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.schema import MASK, FeatureSchema, Scope
+from tfr_moe.schema import MASK, FeatureSchema
 from tfr_moe.utils.digests import ManifestForm, check_files, write_manifest
 from tfr_moe.utils.io import atomic_directory, read_json
 
@@ -27,32 +26,6 @@ _INDEX = "index.json"
 _BATCH = 512
 _LENGTHS = "lengths"
 CACHE_FOLDER = "parsed"
-
-
-class Dictionary(NamedTuple):
-    """A dictionary-encoded column of IDs: `codes`, int32 [rows, width], index `words`, as bytes."""
-
-    codes: np.ndarray
-    words: np.ndarray
-
-
-class ParsedSplit(NamedTuple):
-    """A parsed split. Columns are arrays or, for IDs of data frames, a `Dictionary`.
-
-    Attributes:
-        context: feature name -> [lists, width].
-        example: feature or label name -> [items, width]; list i has the items from row_splits[i] to
-            row_splits[i + 1] - 1.
-        row_splits: int64, [lists + 1].
-    """
-
-    context: dict[str, Any]
-    example: dict[str, Any]
-    row_splits: np.ndarray
-
-    def columns(self, scope: Scope) -> dict[str, Any]:
-        """The columns of a scope."""
-        return self.context if scope == "context" else self.example
 
 
 def _chunks(folder: DataFolder, split: str) -> Iterator[dict[str, np.ndarray]]:
@@ -154,102 +127,17 @@ def in_memory(split: ParsedSplit) -> ParsedSplit:
         return tf.nest.map_structure(lambda array: tf.constant(np.asarray(array)), split)
 
 
-def cached_builder(
-    folder: DataFolder, kind: Literal["none", "memory", "disk"]
-) -> Callable[..., ElwcDatasetBuilder]:
-    """Returns `ElwcDatasetBuilder`, or one from parsed splits: those in memory, or by `kind`.
+def cached(folder: DataFolder, kind: Literal["none", "memory", "disk"]) -> DataFolder:
+    """The data set with parsed splits for training; unchanged for `none`, or if it has some.
 
     `memory` parses all records now, for this run; `disk` parses them once for all runs, into
     `parsed/` below the data set, and memory-maps the files.
     """
-    if folder.splits:
-        return functools.partial(CachedDatasetBuilder, folder.splits)
-    if kind == "none":
-        return ElwcDatasetBuilder
+    if folder.splits or kind == "none":
+        return folder
     if kind == "memory":
-        splits = {split: in_memory(parse_split(folder, split)) for split in SPLITS}
-    else:
-        parsed = write_parsed(folder, folder.path / CACHE_FOLDER)
-        splits = {split: map_split(parsed, folder.schema, split) for split in SPLITS}
-    return functools.partial(CachedDatasetBuilder, splits)
-
-
-def dataset_builder(folder: DataFolder, *args: Any, **kwargs: Any) -> ElwcDatasetBuilder:
-    """Makes the builder of a data set; takes the arguments of `ElwcDatasetBuilder`."""
-    return cached_builder(folder, "none")(folder, *args, **kwargs)
-
-
-class CachedDatasetBuilder(ElwcDatasetBuilder):
-    """Builds the data sets of `ElwcDatasetBuilder` from parsed training and validation splits.
-
-    The splits are tensors (`in_memory`) or arrays, which may be memory-mapped. Training lists are
-    shuffled over the whole split in each epoch. Other splits are read from the records.
-    """
-
-    def __init__(
-        self, splits: Mapping[str, ParsedSplit], folder: DataFolder, *args: Any, **kwargs: Any
-    ):
-        super().__init__(folder, *args, **kwargs)
-        self._splits = splits
-        context, example = column_specs(folder.schema)
-        self._padding = {name: spec.default_value for name, spec in example.items()}
-        self._types = {name: spec.dtype for name, spec in (context | example).items()}
-
-    def _read(
-        self,
-        split: str,
-        list_size: int | None = None,
-        shuffle: bool = False,
-        shuffle_seed: int | None = None,
-        num_epochs: int | None = 1,
-        **kwargs: Any,
-    ) -> tf.data.Dataset:
-        if split not in self._splits:
-            return super()._read(
-                split,
-                list_size,
-                shuffle=shuffle,
-                shuffle_seed=shuffle_seed,
-                num_epochs=num_epochs,
-                **kwargs,
-            )
-        parsed = self._splits[split]
-        count = int(parsed.row_splits.shape[0]) - 1
-        numbers = tf.data.Dataset.range(count)
-        if shuffle:
-            numbers = numbers.shuffle(count, seed=shuffle_seed, reshuffle_each_iteration=True)
-        if num_epochs is None:
-            numbers = numbers.repeat()
-        batches = numbers.batch(self.batch_size)
-
-        def gather(lists: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._batch(parsed, lists, list_size)
-
-        return batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
-
-    def _batch(
-        self, parsed: ParsedSplit, lists: tf.Tensor, list_size: int | None
-    ) -> dict[str, tf.Tensor]:
-        """The lists with the given indices, padded to the longest or to `list_size`."""
-        starts = self._rows("", parsed.row_splits, lists)
-        lengths = self._rows("", parsed.row_splits, lists + 1) - starts
-        width = tf.reduce_max(lengths) if list_size is None else tf.constant(list_size, tf.int64)
-        position = tf.range(width)
-        mask = position < lengths[:, None]
-        rows = tf.where(mask, starts[:, None] + position, 0)
-        batch = {name: self._rows(name, values, lists) for name, values in parsed.context.items()}
-        for name, values in parsed.example.items():
-            padding = tf.constant(self._padding[name], self._types[name])
-            batch[name] = tf.where(mask[:, :, None], self._rows(name, values, rows), padding)
-        batch[MASK] = mask
-        return batch
-
-    def _rows(self, name: str, values: Any, rows: tf.Tensor) -> tf.Tensor:
-        """Rows of a column that is a tensor, a dictionary or a memory-mapped array."""
-        if isinstance(values, Dictionary):
-            return tf.gather(values.words, self._rows("", values.codes, rows))
-        if tf.is_tensor(values):
-            return tf.gather(values, rows)
-        dtype = self._types.get(name, tf.int64)
-        read = tf.numpy_function(lambda r: np.asarray(values[r]), [rows], dtype, stateful=False)
-        return tf.ensure_shape(read, [*rows.shape, *values.shape[1:]])
+        return folder.with_splits(
+            {split: in_memory(parse_split(folder, split)) for split in SPLITS}
+        )
+    parsed = write_parsed(folder, folder.path / CACHE_FOLDER)
+    return folder.with_splits({s: map_split(parsed, folder.schema, s) for s in SPLITS})

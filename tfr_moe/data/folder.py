@@ -57,7 +57,7 @@ class DataFolder:
     """
 
     splits: Mapping[str, Any] = {}
-    """Parsed splits in memory; none for a folder on disk."""
+    """The splits that are parsed, see `tfr_moe.data.cached`; the others are read."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
@@ -195,6 +195,12 @@ class DataFolder:
         """The same data set, by which a model normalizes numerics by other statistics."""
         other = copy.copy(self)
         other.fingerprint, other.statistics = self.fingerprint, statistics
+        return other
+
+    def with_splits(self, splits: Mapping[str, Any]) -> DataFolder:
+        """The same data set, some splits of which are parsed."""
+        other = copy.copy(self)
+        other.splits = splits
         return other
 
     def copy_description(self, target: Path) -> None:

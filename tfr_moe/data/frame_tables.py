@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.data.cache import Dictionary, ParsedSplit
+from tfr_moe.data.builder import Dictionary, ParsedSplit
 from tfr_moe.elwc.categories import Clicks, category_of
 from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.elwc.statistics import SCOPES, ColumnStatistics, Moments, merge, statistics_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.data.cache import Dictionary, ParsedSplit
+from tfr_moe.data.builder import Dictionary, ParsedSplit
 from tfr_moe.data.columns import convert_words, read_ids, read_numbers, read_times, read_wide
 from tfr_moe.elwc.log_checks import check_lost
 from tfr_moe.elwc.splits import Bounds, hash_bounds, hash_fraction, list_hash, time_bounds

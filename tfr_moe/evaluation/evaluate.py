@@ -17,7 +17,7 @@ from rich.console import Console
 from tfr_moe._compat import tf
 from tfr_moe.baselines import BaselineRun, open_run
 from tfr_moe.config import load_config
-from tfr_moe.data.cache import dataset_builder
+from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.elwc.log_checks import OrderSums
 from tfr_moe.errors import UserError
@@ -152,7 +152,7 @@ def evaluation_dataset(
     data: DataFolder, split: str, batch_size: int, tasks: Sequence[str] = ()
 ) -> tf.data.Dataset:
     """The lists of a split, see `ElwcDatasetBuilder.build_evaluation_dataset`."""
-    return dataset_builder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
+    return ElwcDatasetBuilder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
 
 
 def _count_order(order: OrderSums, by_task: Mapping[str, ListBatch]) -> None:

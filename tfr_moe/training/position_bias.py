@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.config import BASELINE_NAMES, RunConfig
-from tfr_moe.data.cache import dataset_builder
+from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.layers.features import FeatureEncoder
@@ -144,7 +144,7 @@ def _encoder(folder: DataFolder, chosen: set[str], config: RunConfig) -> Feature
 
 def _sample(folder: DataFolder) -> tf.data.Dataset:
     """All columns of the first training lists."""
-    return dataset_builder(folder, _BATCH).build_parsed_dataset("train").take(_SAMPLE // _BATCH)
+    return ElwcDatasetBuilder(folder, _BATCH).build_parsed_dataset("train").take(_SAMPLE // _BATCH)
 
 
 def variation_of(values: NDArray[Any], positions: NDArray[Any]) -> tuple[float, float]:

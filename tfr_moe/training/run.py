@@ -19,7 +19,7 @@ from tfr_moe._compat import tf, tfr
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.config.tasks import Task
 from tfr_moe.data.builder import ElwcDatasetBuilder
-from tfr_moe.data.cache import SPLITS, cached_builder, dataset_builder
+from tfr_moe.data.cache import SPLITS, cached
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
 from tfr_moe.layers.outputs import single_score
@@ -123,7 +123,7 @@ def check_names(config: RunConfig, schema: FeatureSchema | None = None) -> None:
 def highest_label(folder: DataFolder, labels: Sequence[str]) -> int:
     """The highest grade in the training lists, rounded up; a UserError if no item is relevant."""
     highest = tf.constant(0.0)
-    for parsed in dataset_builder(folder, batch_size=1024).build_parsed_dataset("train"):
+    for parsed in ElwcDatasetBuilder(folder, batch_size=1024).build_parsed_dataset("train"):
         for label in labels:
             highest = tf.maximum(highest, tf.reduce_max(parsed[label]))
     grade = math.ceil(float(highest))
@@ -254,16 +254,10 @@ def warn_of_last_epoch(best: int, config: RunConfig, console: Console) -> None:
         warn(console, line)
 
 
-def make_builder(
-    folder: DataFolder,
-    config: RunConfig,
-    make: Callable[..., ElwcDatasetBuilder] | None = None,
-) -> ElwcDatasetBuilder:
-    """Makes the dataset builder of a configuration; `make` replaces that of `cache`."""
-    if make is None:
-        make = cached_builder(folder, config.data.cache)
-    return make(
-        folder,
+def make_builder(folder: DataFolder, config: RunConfig) -> ElwcDatasetBuilder:
+    """Makes the dataset builder of a configuration."""
+    return ElwcDatasetBuilder(
+        cached(folder, config.data.cache),
         config.data.batch_size,
         config.data.list_size,
         config.data.shuffle_buffer_size,
