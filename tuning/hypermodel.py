@@ -11,7 +11,6 @@ from rich.console import Console
 
 from tfr_moe._compat import import_keras_tuner, tf
 from tfr_moe.config import RunConfig, make_config
-from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run import make_builder, make_scorer
@@ -56,10 +55,6 @@ class RankingHyperModel(kt.HyperModel):
         """
         return make_config(settings_above(self.base, settings, fixed), "trial")
 
-    def builder(self, config: RunConfig) -> ElwcDatasetBuilder:
-        """Builds the data sets, from memory if the data is parsed."""
-        return make_builder(self.folder, config)
-
     def build(self, hp: Any) -> tf.keras.Model:
         """The compiled model for the values in `hp`."""
         config = self.make_config(self.space.suggest(hp))
@@ -67,7 +62,7 @@ class RankingHyperModel(kt.HyperModel):
         with tempfile.TemporaryDirectory() as nothing_to_resume:
             pipeline = RankingPipeline(
                 scorer.model_builder(name=config.model),
-                self.builder(config),
+                make_builder(self.folder, config),
                 config,
                 Path(nothing_to_resume),
                 Console(quiet=True),
@@ -78,7 +73,7 @@ class RankingHyperModel(kt.HyperModel):
         """Trains; data and number of epochs default to the data set and `base`."""
         config = self.make_config(self.space.suggest(hp))
         if not args and "x" not in kwargs:
-            builder = self.builder(config)
+            builder = make_builder(self.folder, config)
             kwargs["x"] = builder.build_train_dataset()
             kwargs.setdefault("validation_data", builder.build_valid_dataset())
             kwargs.setdefault("steps_per_epoch", config.training.steps_per_epoch)

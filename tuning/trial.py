@@ -23,7 +23,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.evaluation import evaluate_run, summarize
 from tfr_moe.training.callbacks import EpochProgress, GateWarnings
 from tfr_moe.training.pipeline import RankingPipeline
-from tfr_moe.training.run import fit
+from tfr_moe.training.run import fit, make_builder
 from tfr_moe.utils.io import atomic_directory, read_json, write_json
 
 from .config import SweepConfig, load_sweep_config
@@ -164,7 +164,7 @@ def _make_run_folder(context: SweepContext, run: Path, job: TrialJob, seed: int)
 
 def _train(hypermodel: RankingHyperModel, config: RunConfig, run: Path) -> SeedResult:
     started = time.monotonic()
-    builder, quiet = hypermodel.builder(config), Console(quiet=True)
+    builder, quiet = make_builder(hypermodel.folder, config), Console(quiet=True)
     recorded = fit(hypermodel.folder, builder, config, run, quiet, TrialPipeline).history
     best = recorded.best
     if best is None:

@@ -1,8 +1,4 @@
-"""Splits that are parsed once, into memory or memory-mapped files.
-
-Context features are `[lists, width]`, example features of all items, list after list,
-`[items, width]`; `row_splits` has the offset of each list.
-"""
+"""Splits that are parsed once, into memory or memory-mapped files."""
 
 from __future__ import annotations
 
@@ -136,8 +132,6 @@ def cached(folder: DataFolder, kind: Literal["none", "memory", "disk"]) -> DataF
     if folder.splits or kind == "none":
         return folder
     if kind == "memory":
-        return folder.with_splits(
-            {split: in_memory(parse_split(folder, split)) for split in SPLITS}
-        )
+        return folder.with_splits({s: in_memory(parse_split(folder, s)) for s in SPLITS})
     parsed = write_parsed(folder, folder.path / CACHE_FOLDER)
     return folder.with_splits({s: map_split(parsed, folder.schema, s) for s in SPLITS})
