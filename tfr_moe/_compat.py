@@ -21,7 +21,7 @@ import importlib
 import os
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "hide_while_loading",
     "import_keras_tuner",
+    "lazy_names",
     "needs_legacy_keras",
     "tf",
     "tfr",
@@ -193,6 +194,24 @@ def warm_up_compiler() -> None:
     finally:
         os.dup2(before, 2)
         os.close(before)
+
+
+def lazy_names(
+    package: str, names: Mapping[str, Sequence[str]]
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Makes `__all__`, `__getattr__` and `__dir__` of a package, of its public names by module.
+
+    Its modules, and what they import, load when one of their names is first used.
+    """
+    module_of = {name: module for module, of_module in names.items() for name in of_module}
+    public = sorted(module_of)
+
+    def get(name: str) -> Any:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
+
+    return public, get, lambda: public
 
 
 def __getattr__(name: str) -> Any:

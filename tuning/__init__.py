@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tfr_moe._compat import import_keras_tuner
-from tfr_moe.utils.lazy import lazy_names
+from tfr_moe._compat import import_keras_tuner, lazy_names
 
 _names, _get, _ = lazy_names(
     __name__,

@@ -1,6 +1,6 @@
 """Analysis of trained models and of data: attention, calibration, explanations, drift."""
 
-from tfr_moe.utils.lazy import lazy_names
+from tfr_moe._compat import lazy_names
 
 # TensorFlow is slow to load.
 __all__, __getattr__, __dir__ = lazy_names(

@@ -5,7 +5,7 @@ streams batches through them and averages; `significance` tests differences; `ev
 it for trained runs; `tables` prints the outcome.
 """
 
-from tfr_moe.utils.lazy import lazy_names
+from tfr_moe._compat import lazy_names
 
 # Tests and tables of stored results do not load TensorFlow.
 __all__, __getattr__, __dir__ = lazy_names(

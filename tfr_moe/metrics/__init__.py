@@ -1,6 +1,6 @@
 """Ranking metrics by name: Keras metrics for training, NumPy metrics per list for evaluation."""
 
-from tfr_moe.utils.lazy import lazy_names
+from tfr_moe._compat import lazy_names
 
 # Evaluation needs the names and the NumPy metrics, not Keras.
 __all__, __getattr__, __dir__ = lazy_names(

@@ -5,7 +5,7 @@
 the engine: it renders templates, with `charts` and `figures`, and makes a page of any findings.
 """
 
-from tfr_moe.utils.lazy import lazy_names
+from tfr_moe._compat import lazy_names
 
 # TensorFlow is slow to load.
 __all__, __getattr__, __dir__ = lazy_names(
