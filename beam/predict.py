@@ -37,7 +37,7 @@ from tfr_moe.beam.sources.registry import (
     parse_options,
 )
 from tfr_moe.beam.transforms.make_lists import CombineList, RankedList, group_rows, make_lists
-from tfr_moe.elwc.columns import Rows
+from tfr_moe.elwc.columns import Rows, column_of
 from tfr_moe.elwc.encoder import EncodedRow, RowEncoder
 from tfr_moe.elwc.splits import list_hash
 from tfr_moe.elwc.values import RowError, present, to_id
@@ -260,13 +260,11 @@ class _ItemEncoder:
         self._item_id = item_id
 
     def __call__(self, rows: Rows) -> list[EncodedRow | RowError]:
-        return list(map(self._with_item, rows, self._encode(rows)))
+        return list(map(self._with_item, column_of(rows, self._item_id), self._encode(rows)))
 
-    def _with_item(
-        self, row: Mapping[str, Any], encoded: EncodedRow | RowError
-    ) -> EncodedRow | RowError:
+    def _with_item(self, value: Any, encoded: EncodedRow | RowError) -> EncodedRow | RowError:
         try:
-            item = to_id(self._item_id, present(self._item_id, row.get(self._item_id)))
+            item = to_id(self._item_id, present(self._item_id, value))
         except RowError as error:
             return error
         if isinstance(encoded, RowError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from tfr_moe.beam.rows import CountingDoFn
 from tfr_moe.beam.runner import advance
 from tfr_moe.beam.transforms.make_lists import RankedList
-from tfr_moe.elwc.columns import Rows
+from tfr_moe.elwc.columns import Rows, column_of
 from tfr_moe.elwc.encoded import Labels
 from tfr_moe.elwc.encoder import EncodedRow, RowEncoder
 from tfr_moe.elwc.log_checks import OrderSums
@@ -96,12 +96,9 @@ class SplitEncoder:
 
     def __call__(self, rows: Rows) -> list[EncodedRow | RowError]:
         """Encodes rows; an invalid one becomes the error that names its column."""
-        return list(map(self._with_split, rows, self._encode(rows)))
+        return list(map(self._with_split, column_of(rows, self._column), self._encode(rows)))
 
-    def _with_split(
-        self, row: Mapping[str, Any], encoded: EncodedRow | RowError
-    ) -> EncodedRow | RowError:
-        split = row.get(self._column)
+    def _with_split(self, split: Any, encoded: EncodedRow | RowError) -> EncodedRow | RowError:
         if split not in SPLITS:
             allowed = ", ".join(SPLITS)
             return RowError(f"column {self._column!r}: expected one of {allowed}, got {split!r}")

@@ -270,6 +270,7 @@ class RowEncoder:
         self._example = ScopeEncoder(schema, "example", extras)
         self._context = ScopeEncoder(schema, "context")
         self._position = schema.position if schema.position in extras else None
+        self._shown = schema.position
         self._position_index = -len(extras) + len(schema.labels)
         self._time = schema.time if labelled else None
         self._shared = [schema.list_id, *(f.name for f in schema.select("context"))]
@@ -282,8 +283,9 @@ class RowEncoder:
         times, positions = self._times(rows, slow), [0.0] * len(rows)
         if self._position is not None:
             positions = numbers[:, self._position_index].tolist()
-        elif not self._labelled:
-            positions = _tried(self._parser.position, rows, slow)
+        elif self._shown and not self._labelled:
+            cells = [{self._shown: value} for value in column_of(rows, self._shown)]
+            positions = _tried(self._parser.position, cells, slow)
         found: list[Any] = list(map(EncodedRow, list_ids, times, positions, contexts, examples))
         for i in slow:
             found[i] = self._slow(rows[i])
