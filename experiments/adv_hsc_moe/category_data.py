@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,19 @@ import tensorflow as tf
 
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation import categories_of, training_sizes
+from tfr_moe.evaluation import categories_of
 from tfr_moe.schema import MANIFEST_FILE, SPLITS, description_files, shard_file, shard_files
 from tfr_moe.utils import atomic_directory, write_manifest
 
 
+def training_sizes(data: Path, level: str) -> Counter[str]:
+    """Returns the number of training lists of each category of a level, `top` or `sub`."""
+    return Counter(getattr(categories_of(DataFolder(data), "train"), level).tolist())
+
+
 def top_sizes(data: Path) -> dict[str, int]:
     """Returns the number of training lists of each top category, largest first."""
-    sizes = training_sizes(DataFolder(data))["top"]
+    sizes = training_sizes(data, "top")
     return dict(sorted(sizes.items(), key=lambda entry: (-entry[1], entry[0])))
 
 

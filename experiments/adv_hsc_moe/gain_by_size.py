@@ -13,6 +13,7 @@ from pydantic import Field
 from rich.console import RenderableType
 from rich.table import Table
 
+from experiments.adv_hsc_moe.category_data import training_sizes
 from experiments.adv_hsc_moe.model_tables import (
     COLUMN,
     ModelTable,
@@ -25,7 +26,7 @@ from experiments.common.tables import interval_cell, load_table, select_rows
 from experiments.common.tuned_runs import evaluation_data, results_of, tuned_runs
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation import PerListResult, categories_of, compare, training_sizes
+from tfr_moe.evaluation import PerListResult, categories_of, compare
 from tfr_moe.report import Line, chart, write_figure
 from tfr_moe.utils import write_json
 
@@ -160,7 +161,7 @@ def run(settings: GainSettings, context: StudyContext) -> Sequence[RenderableTyp
             model: [dataclasses.replace(result, categories=subs) for result in runs]
             for model, runs in results.items()
         }
-    sizes = training_sizes(DataFolder(data))[settings.level]
+    sizes = training_sizes(data, settings.level)
     buckets = gains(results, sizes, settings.edges or settings.buckets)
     write_json(context.out / "results.json", {"metric": METRIC, "buckets": buckets})
     _draw(context.out, buckets, settings.level)

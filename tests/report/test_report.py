@@ -62,7 +62,7 @@ def test_the_figures_are_in_files_too(made, root):
 
 def test_category_tables_cover_all_lists_at_both_levels(made):
     _, found = made
-    assert found["data"]["categories"] == [2, 4]
+    assert found["data"]["hierarchy"] == ["top", "sub"]
     rows = found["evaluation"]["categories"]
     assert (
         sum(row["lists"] for row in rows) == sum(r["lists"] for r in found["sub_categories"]) == 40

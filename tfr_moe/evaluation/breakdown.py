@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -120,9 +119,6 @@ def per_category(
     ]
 
 
-LEVELS = ("top", "sub")
-
-
 class Categories(NamedTuple):
     """Names [n] of the top categories of lists, and of the sub-categories as `top > sub`."""
 
@@ -130,14 +126,14 @@ class Categories(NamedTuple):
     sub: Array
 
 
-def read_categories(folder: DataFolder, split: str) -> Iterator[Categories]:
-    """Reads the categories of the lists of a split, in the order of the files, and nothing else.
+def categories_of(folder: DataFolder, split: str) -> Categories | None:
+    """The categories of all lists of a split, in the order of the files.
 
-    Yields nothing if the schema has no hierarchy.
+    None if the schema has no hierarchy, or the split no lists.
     """
     tree = folder.schema.hierarchy
     if tree is None:
-        return
+        return None
     spec = folder.schema.feature_spec("context")
     wanted = {name: spec[name] for name in (tree.parent, tree.child)}
     labels = folder.schema.label_spec()
@@ -149,24 +145,11 @@ def read_categories(folder: DataFolder, split: str) -> Iterator[Categories]:
         )
 
     records = ElwcDatasetBuilder(folder).serialized_lists(split).batch(1024)
-    for found in records.map(parse, num_parallel_calls=tf.data.AUTOTUNE):
-        top, child = strings(found[tree.parent]), strings(found[tree.child])
-        yield Categories(top, top + PAIR_SEPARATOR + child)
-
-
-def training_sizes(folder: DataFolder) -> dict[str, dict[str, int]]:
-    """Number of training lists by level (`top`, `sub`) and category."""
-    counts: dict[str, Counter[str]] = {level: Counter() for level in LEVELS}
-    for found in read_categories(folder, "train"):
-        for level in LEVELS:
-            counts[level].update(getattr(found, level).tolist())
-    return {level: dict(count) for level, count in counts.items()}
-
-
-def categories_of(folder: DataFolder, split: str) -> Categories | None:
-    """The categories of all lists of a split; None if the schema has no hierarchy."""
-    parts = list(read_categories(folder, split))
+    parts = list(records.map(parse, num_parallel_calls=tf.data.AUTOTUNE))
     if not parts:
         return None
-    top, sub = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return Categories(top, sub)
+    top, child = (
+        np.concatenate([strings(part[name]) for part in parts])
+        for name in (tree.parent, tree.child)
+    )
+    return Categories(top, top + PAIR_SEPARATOR + child)

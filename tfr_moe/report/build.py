@@ -19,7 +19,6 @@ from tfr_moe.evaluation.breakdown import (
     CategoryRow,
     categories_of,
     per_category,
-    training_sizes,
 )
 from tfr_moe.evaluation.evaluate import (
     EvaluationReport,
@@ -62,7 +61,6 @@ class DataPart:
         period: the time of the evaluated lists; None if it is not known.
         splits: per split the counts of the manifest: lists, items, positives.
         hierarchy: names of the columns of top and sub-category.
-        categories: number of top and of sub-categories in the training split.
         notes: caveats of the data set by name, such as negative sampling.
     """
 
@@ -73,7 +71,6 @@ class DataPart:
     features: dict[str, int]
     labels: tuple[str, ...]
     hierarchy: tuple[str, str] | None
-    categories: tuple[int, int]
     notes: dict[str, Any]
     warnings: list[str]
 
@@ -163,8 +160,7 @@ def build_report(
             )
     base = next(iter(opened)) if len(opened) > 1 else None
     evaluated = EvaluatedRuns(opened, results, base, tasks, metric, dataset, scorers)
-    with console.status("counting categories"):
-        sizes = training_sizes(folder)
+    with console.status("reading categories"):
         categories = categories_of(folder, options.split)
     board = leaderboard or leaderboard_of(evaluated, options.split)
     subject = _subject(board, evaluated)
@@ -190,7 +186,7 @@ def build_report(
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         split=options.split,
         metric=metric,
-        data=_data_part(folder, sizes, options.split),
+        data=_data_part(folder, options.split),
         evaluation=compare_results(results, base, category_metric=metric),
         sub_categories=per_category(by_sub, metric, base) if by_sub else [],
         runs=list(parts.values()),
@@ -244,7 +240,7 @@ def _metrics(wanted: str | None, tasks: Sequence[str]) -> tuple[tuple[str, ...],
     return metrics, f"{task or tasks[0]}_{bare}" if tasks else bare
 
 
-def _data_part(folder: DataFolder, sizes: Mapping[str, Mapping[str, int]], split: str) -> DataPart:
+def _data_part(folder: DataFolder, split: str) -> DataPart:
     manifest = folder.manifest
     kinds = [feature.kind for feature in folder.schema.features]
     tree = folder.schema.hierarchy
@@ -260,7 +256,6 @@ def _data_part(folder: DataFolder, sizes: Mapping[str, Mapping[str, int]], split
         features={kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
         labels=folder.schema.labels,
         hierarchy=None if tree is None else (tree.parent, tree.child),
-        categories=(len(sizes["top"]), len(sizes["sub"])),
         notes=folder.notes,
         warnings=list(manifest.get("warnings", ())),
     )

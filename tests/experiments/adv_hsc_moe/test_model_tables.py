@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from experiments.adv_hsc_moe import category_table, gain_by_size
-from experiments.adv_hsc_moe.category_data import top_sizes, write_category_data
+from experiments.adv_hsc_moe.category_data import top_sizes, training_sizes, write_category_data
 from experiments.adv_hsc_moe.gate_vectors import Gates, colour_groups, embed, silhouette
 from experiments.adv_hsc_moe.model_tables import CONFIGS, ModelTable, cells_of, pairs_of
 from experiments.adv_hsc_moe.sweeps import SWEEPS, SweepSettings, sweep_pairs
@@ -23,7 +23,7 @@ from tfr_moe.config import load_config
 from tfr_moe.config.models import preset_settings
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation import evaluate_run, summarize, training_sizes
+from tfr_moe.evaluation import evaluate_run, summarize
 from tfr_moe.metrics.per_list import resolve
 from tfr_moe.tuning import load_sweep_config
 
@@ -252,7 +252,7 @@ def test_other_data_must_have_the_schema_of_the_data_learnt_from(study, data, tm
 def test_figure_4_is_of_sub_categories_between_edges_too(study, data, tmp_path):
     context, pairs, _ = study
     four = StudyContext(tmp_path / "fig4", 1, data, QUIET)
-    sizes = training_sizes(DataFolder(data))["sub"]
+    sizes = training_sizes(data, "sub")
     middle = sorted(sizes.values())[-1]
     taken = [*pairs, f"runs_of={context.out}", "level=sub", f"edges=[{middle}]"]
     text = printed(run_study("adv-hsc-moe-fig4", four, pairs=taken, runs=1))
