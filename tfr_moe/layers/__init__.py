@@ -1,8 +1,7 @@
 """Keras layers: gates, experts, regularizers, mixtures, tasks, domains, attention, features."""
 
 from tfr_moe.layers.attention import EncoderBlock, PositionEncoding, SelfAttentionEncoder
-from tfr_moe.layers.category_groups import CategoryGroups
-from tfr_moe.layers.category_head import CategoryHead
+from tfr_moe.layers.categories import CategoryGroups, CategoryHead
 from tfr_moe.layers.category_mmoe import CategoryMMoE
 from tfr_moe.layers.crossed_weights import CrossedWeights
 from tfr_moe.layers.dlcm import DeepListwiseContext

@@ -12,7 +12,7 @@ from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
 from tfr_moe.layers.attention import SelfAttentionEncoder
 from tfr_moe.layers.base import Configured, plain
-from tfr_moe.layers.category_head import CategoryHead
+from tfr_moe.layers.categories import CategoryHead
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
 from tfr_moe.schema import MASK, FeatureSchema, FeatureTables
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers.category_groups import CategoryGroups
+from tfr_moe.layers.categories import CategoryGroups
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.ple import ProgressiveExtraction
 from tfr_moe.layers.star import StarTopology
