@@ -64,6 +64,10 @@ WAYS = {
     "N=10, K=4, gate sees the list": Way((64, 32), 10, 4, gate_sees_list=True),
     "N=10, K=4, head by category": Way((64, 32), 10, 4, by_category=("head",)),
     "recommended, head by category": Way((80, 40), 20, 2, recommended=True, by_category=("head",)),
+    "recommended, gate sees the list": Way((80, 40), 20, 2, recommended=True, gate_sees_list=True),
+    "recommended, gate sees the list, head by category": Way(
+        (80, 40), 20, 2, recommended=True, gate_sees_list=True, by_category=("head",)
+    ),
     "N=10, K=4, averaged weights": Way((64, 32), 10, 4, averaged=True),
     "N=10, K=4, piecewise-linear numbers": Way((64, 32), 10, 4, numbers="piecewise"),
     "recommended, averaged weights": Way((80, 40), 20, 2, recommended=True, averaged=True),
