@@ -7,9 +7,11 @@ file.
 
 from __future__ import annotations
 
+import io
 import json
 import multiprocessing
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,12 +34,15 @@ Result = dict[str, Any]
 _SECONDS_BETWEEN_LINES = 30.0
 _RUNS_PER_PROCESS = 50
 """Processes are replaced after this number of runs: TensorFlow leaks about 20 MB per graph."""
+_printed_warnings: set[str] = set()
 
 
 def train_once(
     data: str | Path, run: Path, config: RunConfig, start: Path | None = None
 ) -> dict[str, Any]:
     """Trains a run of any model and returns its metrics; a finished run is not trained again.
+
+    A process prints each warning of training once, with the name of the first run that has it.
 
     Args:
         data: the data set.
@@ -49,7 +54,13 @@ def train_once(
     if metrics is not None:
         return metrics
     tf.keras.backend.clear_session()
-    return train_any(data, run, config, Console(quiet=True), start=start)
+    printed = io.StringIO()
+    metrics = train_any(data, run, config, Console(file=printed), start=start)
+    for line in printed.getvalue().splitlines():
+        if line.startswith("warning: ") and line not in _printed_warnings:
+            _printed_warnings.add(line)
+            print(f"{run.parent.name}/{run.name}: {line}", file=sys.stderr)
+    return metrics
 
 
 def key_of(job: Job) -> str:
