@@ -35,8 +35,7 @@ def test_lists_of_several_evaluations_are_counted_once_for_all_tasks():
     for name in ("first", "second"):
         on_batch = count(name)
         for _ in range(2):
-            on_batch("click", batch)
-            on_batch("purchase", batch)
+            on_batch({"click": batch, "purchase": batch})
     assert moves == [(1, 4, "first"), (2, 4, "first"), (3, 4, "second"), (4, 4, "second")]
 
 
