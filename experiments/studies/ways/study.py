@@ -145,13 +145,7 @@ def _training_lists(lists: Lists, count: int | None) -> NDArray[np.int64]:
 
 
 def fit(
-    way: Way,
-    lists: Lists,
-    settings: WaySettings,
-    rate: float,
-    seed: int,
-    teacher: Any = None,
-    train_lists: int | None = None,
+    way: Way, lists: Lists, settings: WaySettings, rate: float, seed: int, teacher: Any = None
 ) -> WayModel:
     """Trains a model of a way.
 
@@ -162,11 +156,10 @@ def fit(
         rate: learning rate at the start.
         seed: of weights and order.
         teacher: float [n, L] shares of the items by an ensemble, for ways with `teacher`.
-        train_lists: maximum number instead of that of the settings.
     """
     tf.keras.backend.clear_session()
     tf.keras.utils.set_random_seed(seed)
-    kept = _training_lists(lists, train_lists or settings.train_lists)
+    kept = _training_lists(lists, settings.train_lists)
     sample = lists.numbers[kept[:5000]].reshape(-1, lists.numbers.shape[-1])
     edges = np.quantile(sample, np.linspace(0, 1, BINS + 1), axis=0).T
     model = WayModel(way, sizes(lists), edges, seed)
@@ -236,7 +229,9 @@ def train_one(folder: Path, settings: WaySettings, job: Job) -> Result:
     way = WAYS[job["way"]]
     lists = load(folder / "lists" / "train")
     teacher = np.load(folder / "teacher.npy", mmap_mode="r") if way.teacher else None
-    model = fit(way, lists, settings, job["rate"], job["seed"], teacher, job.get("lists"))
+    if "lists" in job:
+        settings = settings.model_copy(update={"train_lists": job["lists"]})
+    model = fit(way, lists, settings, job["rate"], job["seed"], teacher)
     parameters = int(sum(np.prod(weight.shape) for weight in model.trainable_variables))
     return {**_evaluate(model, folder, settings.split, job), "parameters": parameters}
 
