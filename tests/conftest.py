@@ -26,6 +26,8 @@ LONG = 5000  # characters of a text that a failure does not print
 # Folders whose files share what is expensive to make: each runs in one process.
 TOGETHER = ("tests/conformance", "tests/report", "tests/serving")
 LONG_FOLDERS = {"end_to_end", "tuning", "serving", "training", "conformance", "report", "beam"}
+LONG_FOLDERS |= {"examples", "studies"}
+LONG_FILES = {"test_ranker.py", "test_packaging.py", "test_benchmarks.py"}
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
@@ -55,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def rank(item: pytest.Item) -> tuple[bool, bool, bool, int, str]:
         path = item.path
         is_together = any(path.is_relative_to(ROOT / folder) for folder in TOGETHER)
-        is_long = not LONG_FOLDERS.isdisjoint(path.parts)
+        is_long = not LONG_FOLDERS.isdisjoint(path.parts) or path.name in LONG_FILES
         return not is_together, path not in slow, not is_long, -tests[path], str(path)
 
     items.sort(key=rank)
