@@ -44,13 +44,14 @@ from tfr_moe.beam.transforms.make_lists import (
     group_rows,
     list_times,
     make_lists,
+    value_encoder,
 )
 from tfr_moe.beam.transforms.shards import (
     EncodeLists,
-    SplitEncoder,
     TimeBounds,
     add_empty_files,
     assigner,
+    to_split,
     write_shard,
 )
 from tfr_moe.beam.transforms.training_tables import write_tables
@@ -305,13 +306,19 @@ def _assemble(
     lists_of = partial(make_lists, schema, combine, options.min_list_size)
     encoder: EncoderFactory = RowEncoder
     if split == "column":
-        encoder = partial(SplitEncoder, column=options.split_column)
+        encoder = partial(
+            value_encoder, column=options.split_column, scope="context", read=to_split
+        )
     rows = pipeline | "Read" >> source_input.rows
     groups, rejects, read = rows | "GroupRows" >> group_rows(schema, combine, encoder)
     bounds = clicks = None
     if split == "time":
         times = groups | "Times" >> list_times(schema, combine, options.min_list_size)
-        bounds = _time_bounds(times, options, folder)
+        fractions = TimeBounds(options.validation_fraction, options.test_fraction)
+        bounds = times | "TimeBounds" >> beam.CombineGlobally(fractions)
+        _ = bounds | "WriteBounds" >> beam.Map(
+            lambda bounds: write_json(folder / _BOUNDS_FILE, bounds.as_json())
+        )
     limits = hash_bounds(options.validation_fraction, options.test_fraction)
     assign = assigner(split, source_input.split_of, limits, options.seed, bounds)
     if by_clicks(schema) and options.like is not None:
@@ -351,15 +358,6 @@ def _copy_tables(source: Path, folder: Path) -> None:
     for name in set(description_files(source)) - {SCHEMA_FILE}:
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(source / name, folder / name)
-
-
-def _time_bounds(times: beam.PCollection, options: BuildOptions, folder: Path) -> beam.PCollection:
-    fractions = TimeBounds(options.validation_fraction, options.test_fraction)
-    bounds = times | "TimeBounds" >> beam.CombineGlobally(fractions)
-    _ = bounds | "WriteBounds" >> beam.Map(
-        lambda bounds: write_json(folder / _BOUNDS_FILE, bounds.as_json())
-    )
-    return bounds
 
 
 def _check_not_empty(options: BuildOptions, folder: Path, counts: Counts) -> None:

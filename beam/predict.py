@@ -36,11 +36,15 @@ from tfr_moe.beam.sources.registry import (
     load_source_modules,
     parse_options,
 )
-from tfr_moe.beam.transforms.make_lists import CombineList, RankedList, group_rows, make_lists
-from tfr_moe.elwc.columns import Rows, column_of
-from tfr_moe.elwc.encoder import EncodedRow, RowEncoder
+from tfr_moe.beam.transforms.make_lists import (
+    CombineList,
+    RankedList,
+    group_rows,
+    make_lists,
+    value_encoder,
+)
 from tfr_moe.elwc.splits import list_hash
-from tfr_moe.elwc.values import RowError, present, to_id
+from tfr_moe.elwc.values import present, to_id
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
@@ -144,7 +148,9 @@ def _assemble(
     files: ScoreFiles,
 ) -> None:
     schema, combine = options.schema, CombineList(options.max_list_size)
-    encoder = partial(_ItemEncoder, item_id=options.item_id)
+    encoder = partial(
+        value_encoder, column=options.item_id, scope="example", read=_item_id, labelled=False
+    )
     rows = pipeline | "Read" >> table.rows
     groups, rejects, read = rows | "GroupRows" >> group_rows(schema, combine, encoder)
     made = groups | "MakeLists" >> make_lists(schema, combine)
@@ -158,11 +164,11 @@ def _assemble(
         | "Score" >> beam.ParDo(score).with_outputs(COUNTS, main="scored")
     )
 
-    def write(part: int, lists: Iterable[tuple[int, str, ScoredList]]) -> None:
-        files.write_part(folder / f"part-{part:05d}", map(itemgetter(2), lists))
+    def write(part: int, lists: Iterable[tuple[int, ScoredList]]) -> None:
+        files.write_part(folder / f"part-{part:05d}", map(itemgetter(1), lists))
         advance(1, "write")
 
-    _ = scored.scored | "Write" >> UseGroups(write, itemgetter(0, 1))
+    _ = scored.scored | "Write" >> UseGroups(write, lambda scored: (scored[0], scored[1][0]))
     _ = rejects | "WriteRejects" >> write_rejects(table.files, folder)
     _ = (read, made[COUNTS], scored[COUNTS]) | "WriteCounts" >> write_counts(folder)
 
@@ -187,7 +193,7 @@ def _signature(folder: Path) -> Callable[[Any], Any]:
 
 
 class _ScoreLists(CountingDoFn):
-    """Batches of `Request` -> (part, (hash, list ID, `ScoredList`)).
+    """Batches of `Request` -> (part, (hash, `ScoredList`)).
 
     The model takes strings [B] and returns [B, L] or [B, L, d] for each output, L the length of the
     longest list of the batch. One without `scores` may call its only output otherwise.
@@ -213,7 +219,7 @@ class _ScoreLists(CountingDoFn):
             self.tally["items", "scored"] += len(items)
             number = list_hash(list_id, 0, "scores")
             of_items = list(zip(*outputs, strict=True))[: len(items)]
-            yield number * _PARTS >> 64, (number, list_id, ScoredList(list_id, items, of_items))
+            yield number * _PARTS >> 64, (number, (list_id, items, of_items))
 
     def _call(self, records: list[bytes]) -> list[Any]:
         """Returns the outputs of a batch, with an entry for each list."""
@@ -252,25 +258,8 @@ def _table(options: PredictOptions) -> Input:
     return Input(ReadFiles(sizes, read_batches, in_batches=True), list(sizes), sum(sizes.values()))
 
 
-class _ItemEncoder:
-    """Rows -> `EncodedRow`s without labels, with the item ID behind the IDs to count."""
-
-    def __init__(self, schema: FeatureSchema, item_id: str):
-        self._encode = RowEncoder(schema, labelled=False)
-        self._item_id = item_id
-
-    def __call__(self, rows: Rows) -> list[EncodedRow | RowError]:
-        return list(map(self._with_item, column_of(rows, self._item_id), self._encode(rows)))
-
-    def _with_item(self, value: Any, encoded: EncodedRow | RowError) -> EncodedRow | RowError:
-        try:
-            item = to_id(self._item_id, present(self._item_id, value))
-        except RowError as error:
-            return error
-        if isinstance(encoded, RowError):
-            return encoded
-        body, ids = encoded.example
-        return encoded._replace(example=(body, (*ids, item)))
+def _item_id(column: str, value: Any) -> str:
+    return to_id(column, present(column, value))
 
 
 def _request(ranked: RankedList, list_id: str) -> Request:

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -23,18 +23,9 @@ FORMATS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".parquet")
 _ROWS = 1 << 16
 
 
-class ScoredList(NamedTuple):
-    """One list with the outputs of the model.
-
-    Attributes:
-        list_id: its ID.
-        items: IDs of its items, in the order of the list.
-        outputs: for each item its scores, which it is ranked by the first of, or its vector.
-    """
-
-    list_id: str
-    items: Sequence[str]
-    outputs: Sequence[tuple[Any, ...]]
+ScoredList = tuple[str, Sequence[str], Sequence[tuple[Any, ...]]]
+"""ID of a list, IDs of its items in the order of the list, and for each item its scores, which it
+is ranked by the first of, or its vector."""
 
 
 class ScoreFiles:

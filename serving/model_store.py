@@ -182,11 +182,11 @@ class ModelStore:
             self._states[key] = VersionState("END")
         for key in sorted(present - failed - self._loaded.keys(), reverse=True):
             self._load(*key)
-        removed = {key for key in self._loaded if key not in present}
+        removed = self._loaded.keys() - present
+        answering = {name for name, _ in self._loaded.keys() & present}
+        awaited = {name for name, _ in present} - answering
         for name, version in sorted(removed):
-            rest = {key for key in self._loaded if key[0] == name} - removed
-            awaited = any(key[0] == name for key in present)
-            if rest or not awaited or version < self._newest(name):
+            if name not in awaited or version < max(v for n, v in self._loaded if n == name):
                 self._loaded = {k: m for k, m in self._loaded.items() if k != (name, version)}
                 self._states[name, version] = VersionState("END")
                 self._notify(f"unloaded {name} version {version}")
@@ -206,9 +206,6 @@ class ModelStore:
             self._loaded = {**self._loaded, (name, version): model}
             self._states[name, version] = VersionState("AVAILABLE")
             self._notify(f"serving {name} version {version}")
-
-    def _newest(self, name: str) -> int:
-        return max((v for n, v in self._loaded if n == name), default=-1)
 
     def get(self, spec: Any) -> ServedModel:
         """The version that a `ModelSpec` requests, by default the newest; else a RejectedError."""

@@ -93,8 +93,8 @@ class CsvReader(Iterator[CsvRow]):
     def columns(self, size: int) -> list[list[str]] | None:
         """Returns the columns of the next rows, at most `size`.
 
-        None, with their lines in `again`, where one needs a closer look: it has a quote, is blank,
-        of another width than the header, or no valid text; or where there are none.
+        None, with their lines in `again`, where one needs a closer look: it has a quote, may be
+        blank, is of another width than the header, or no valid text; or where there are none.
 
         Example:
             >>> rows = CsvReader(["query,click\\n", "q,0\\n", "q,1\\n"], ",")
@@ -102,12 +102,12 @@ class CsvReader(Iterator[CsvRow]):
             (['query', 'click'], [['q', 'q'], ['0', '1']], None)
         """
         width, delimiter = self._width, self._delimiter
-        if self.again or width < 2:
+        if self.again:
             return None
         lines = list(itertools.islice(self._source, size))
         text = "".join(lines)
         counts = set(map(str.count, lines, itertools.repeat(delimiter)))
-        if counts != {width - 1} or '"' in text or not is_valid_text(text):
+        if width < 2 or counts != {width - 1} or '"' in text or not is_valid_text(text):
             self.again.extend(lines)
             return None
         self.number += len(lines)

@@ -237,23 +237,28 @@ def read(path: str, index: int, kind: str | None = None) -> Iterator[RawRow]:
     Raises:
         UserError: if the file cannot be read to its end; the message names the file.
     """
+    for batch in read_batches(path, index, kind):
+        if isinstance(batch, RowColumns):
+            yield from (RawRow(index, line, row) for line, row in enumerate(batch.rows, batch.line))
+        else:
+            yield from batch
+
+
+def read_batches(
+    path: str, index: int, kind: str | None = None
+) -> Iterator[list[RawRow] | RowColumns]:
+    """Yields the rows of `read` in batches, those of CSV by column where they are simple."""
     kind = kind or file_format(path)
     with open_file(path) as file:
         if kind == "parquet":
             # It is read from its end, so that its position is not the progress.
-            yield from _read_parquet(path, index, file)
+            yield from _batches(_read_parquet(path, index, file))
             advance(file.seek(0, io.SEEK_END))
         elif kind == "jsonl":
-            yield from _reported(_read_jsonl(path, index, file), file)
+            yield from _batches(_reported(_read_jsonl(index, file), file))
         else:
-            yield from _reported(_read_csv(path, index, file, _DELIMITERS[kind]), file)
-
-
-def _read_csv(path: str, index: int, file: IO[bytes], delimiter: str) -> Iterator[RawRow]:
-    rows = CsvReader(text_of(file), delimiter)
-    header = _header(path, rows)
-    for row in rows:
-        yield _raw_row(index, row, header)
+            batches = _csv_batches(path, index, file, _DELIMITERS[kind])
+            yield from _reported(batches, file, every=1)
 
 
 def _raw_row(index: int, row: CsvRow, header: list[str]) -> RawRow:
@@ -265,17 +270,6 @@ def _raw_row(index: int, row: CsvRow, header: list[str]) -> RawRow:
     if len(fields) == len(header):
         return RawRow(index, line, dict(zip(header, fields, strict=True)))
     return RawRow(index, line, text, f"expected {len(header)} fields, got {len(fields)}")
-
-
-def read_batches(path: str, index: int) -> Iterator[list[RawRow] | RowColumns]:
-    """Yields the rows of `read` in batches, those of CSV by column where they are simple."""
-    kind = file_format(path)
-    if kind in _DELIMITERS:
-        with open_file(path) as file:
-            batches = _csv_batches(path, index, file, _DELIMITERS[kind])
-            yield from _reported(batches, file, every=1)
-    else:
-        yield from _batches(read(path, index))
 
 
 def _csv_batches(
@@ -325,7 +319,7 @@ def _json_row(line: str) -> dict[str, Any] | str:
     return row if isinstance(row, dict) else f"expected a JSON object, got {type(row).__name__}"
 
 
-def _read_jsonl(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
+def _read_jsonl(index: int, file: IO[bytes]) -> Iterator[RawRow]:
     for line, text in enumerate(text_of(file), start=1):
         if text.isspace():
             continue

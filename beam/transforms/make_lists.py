@@ -11,16 +11,44 @@ import apache_beam as beam
 
 from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowColumns, RowKey, SourceRows
 from tfr_moe.beam.sorted_groups import SortedRuns, groups, is_embedded
-from tfr_moe.elwc.columns import Rows
+from tfr_moe.elwc.columns import Rows, column_of
 from tfr_moe.elwc.encoded import Labels, differing
 from tfr_moe.elwc.encoder import Encoded, EncodedRow, RowEncoder
 from tfr_moe.elwc.log_checks import is_repeated
 from tfr_moe.elwc.values import RowError
-from tfr_moe.schema import FeatureSchema
+from tfr_moe.schema import FeatureSchema, Scope
 
 _LIST_ID = itemgetter(0)
 _ROWS = ("first", "time", "conflict", "items", "cut", "cut_positives")
-EncoderFactory = Callable[[FeatureSchema], Callable[[Rows], list[EncodedRow | RowError]]]
+Encoder = Callable[[Rows], list[EncodedRow | RowError]]
+EncoderFactory = Callable[[FeatureSchema], Encoder]
+
+
+def value_encoder(
+    schema: FeatureSchema,
+    column: str,
+    scope: Scope,
+    read: Callable[[str, Any], str],
+    labelled: bool = True,
+) -> Encoder:
+    """Returns a `RowEncoder` that adds the value of another column to the IDs of one scope.
+
+    `read` takes the column and the raw value; it raises `RowError`.
+    """
+    encode = RowEncoder(schema, labelled)
+
+    def with_value(raw: Any, encoded: EncodedRow | RowError) -> EncodedRow | RowError:
+        try:
+            value = read(column, raw)
+        except RowError as error:
+            return error
+        if isinstance(encoded, RowError):
+            return encoded
+        body, ids = getattr(encoded, scope)
+        changed: dict[str, Any] = {scope: (body, (*ids, value))}
+        return encoded._replace(**changed)
+
+    return lambda rows: list(map(with_value, column_of(rows, column), encode(rows)))
 
 
 class RankedList(NamedTuple):
@@ -306,7 +334,7 @@ class _FinishLists(CountingDoFn):
         if part.conflict is not None:
             self.tally["context_conflicts",] += 1
             (one, _), (other, _) = part.conflict
-            # Contexts of the same bytes differ in the split, see `SplitEncoder`.
+            # Contexts of the same bytes differ in the split, see `to_split`.
             for name in differing(self._schema, one, other) or ["split"]:
                 self.tally["conflict", name] += 1
         items = [values for _, _, values in part.items]

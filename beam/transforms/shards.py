@@ -14,9 +14,7 @@ import numpy as np
 from tfr_moe.beam.rows import CountingDoFn
 from tfr_moe.beam.runner import advance
 from tfr_moe.beam.transforms.make_lists import RankedList
-from tfr_moe.elwc.columns import Rows, column_of
 from tfr_moe.elwc.encoded import Labels
-from tfr_moe.elwc.encoder import EncodedRow, RowEncoder
 from tfr_moe.elwc.log_checks import OrderSums
 from tfr_moe.elwc.splits import (
     FINEST_LEVEL,
@@ -85,27 +83,15 @@ class TimeBounds(beam.CombineFn):
         return bounds_of_counts(*counted, *self._fractions)
 
 
-class SplitEncoder:
-    """Encodes rows as `RowEncoder`, with the split of a column as the last ID of the context.
+def to_split(column: str, value: Any) -> str:
+    """Returns the name of a split; the last ID of the context where a column chooses the split.
 
-    Rows of a list that disagree about it then have different contexts.
+    Raises:
+        RowError: for any other value.
     """
-
-    def __init__(self, schema: FeatureSchema, column: str):
-        self._encode, self._column = RowEncoder(schema), column
-
-    def __call__(self, rows: Rows) -> list[EncodedRow | RowError]:
-        """Encodes rows; an invalid one becomes the error that names its column."""
-        return list(map(self._with_split, column_of(rows, self._column), self._encode(rows)))
-
-    def _with_split(self, split: Any, encoded: EncodedRow | RowError) -> EncodedRow | RowError:
-        if split not in SPLITS:
-            allowed = ", ".join(SPLITS)
-            return RowError(f"column {self._column!r}: expected one of {allowed}, got {split!r}")
-        if isinstance(encoded, RowError):
-            return encoded
-        body, ids = encoded.context
-        return encoded._replace(context=(body, (*ids, split)))
+    if value not in SPLITS:
+        raise RowError(f"column {column!r}: expected one of {', '.join(SPLITS)}, got {value!r}")
+    return value
 
 
 def assigner(
@@ -131,7 +117,7 @@ def assigner(
         )
     kinds: dict[str, Callable[[RankedList], str]] = {
         "files": lambda ranked: of_file(ranked.list_id) if of_file else "",
-        "column": lambda ranked: ranked.context[1][-1],  # of `SplitEncoder`
+        "column": lambda ranked: ranked.context[1][-1],  # of `to_split`
         "like": lambda ranked: SPLITS[-1],
         "hash": lambda ranked: limits.split(hash_fraction(ranked.list_id, seed)),
     }

@@ -85,7 +85,7 @@ def _extractor(schema: FeatureSchema, feature: Feature) -> _Extract:
     if schema.hierarchy is not None and feature.name == schema.hierarchy.child:
 
         def key(ids: tuple[Any, ...]) -> str:
-            # A chosen split may follow the IDs, see `SplitEncoder`.
+            # A chosen split may follow the IDs, see `to_split`.
             return schema.lookup_key(feature, dict(zip(names, ids, strict=False)))
 
         return lambda rows: [key(ids) for ids in rows if ids[at]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from tfr_moe.elwc.tfrecord import check_checksums, masked_checksum
+from tfr_moe.elwc.tfrecord import check_checksums, framed
 from tfr_moe.elwc.wire import varint
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
@@ -263,12 +262,9 @@ class RequestRecorder:
                 return
             parts = [(_REQUEST, request), (_RESPONSE, response)]
             log = b"".join(_field(tag, part.SerializeToString()) for tag, part in parts)
-            record = _field(_PREDICT_LOG, log)
-            length = struct.pack("<Q", len(record))
-            framed = length + masked_checksum(length) + record + masked_checksum(record)
             try:
                 with open(self._path, "ab", buffering=0) as file:
-                    file.write(framed)
+                    file.write(framed(_field(_PREDICT_LOG, log)))
             except OSError as error:
                 raise UserError(f"{self._path}: cannot be written ({error.strerror})") from error
 

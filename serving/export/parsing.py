@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from tfr_moe._compat import tf, tfr
 from tfr_moe.schema import (
     MASK,
-    PACKED,
     Feature,
     FeatureSchema,
     QueryCategories,
@@ -119,11 +118,9 @@ def _complete(schema: FeatureSchema, features: Features) -> Features:
 
 def _columns(schema: FeatureSchema, scope: Scope) -> Iterator[tuple[str, list[Feature]]]:
     """Yields the name of each tensor [..., n] and the feature of each of its n columns."""
-    numerics = list(schema.select(scope, "numeric"))
-    if schema.packed and numerics:
-        yield PACKED[scope], [f for f in numerics for _ in range(f.width)]
-    elif numerics:
-        yield from ((f.name, [f] * f.width) for f in numerics)
+    numerics = {column: f for f in schema.select(scope, "numeric") for column in f.columns}
+    for name, columns in schema.stored_numbers(scope).items():
+        yield name, [numerics[column] for column in columns]
     for f in schema.select(scope, "categorical", "categorical_list"):
         yield f.name, [f]
 

@@ -34,6 +34,8 @@ TOLERANCE = 1e-4
 """Allowed difference of scores and numbers, absolute and relative: float32 on other machines."""
 
 _BATCH_SIZE = 256
+_List = tuple[bytes, np.ndarray]
+"""A serialized list and the scores that it was answered with, in the order of its items."""
 
 
 def _lists_of(request: Any) -> list[bytes]:
@@ -68,13 +70,6 @@ class SkewRow(NamedTuple):
     compared: int
     different: int
     example: str = ""
-
-
-class _List(NamedTuple):
-    """A serialized list and the scores that it was answered with, in the order of its items."""
-
-    record: bytes
-    scores: np.ndarray
 
 
 def measure_skew(
@@ -116,11 +111,11 @@ def _answered(logs: Iterable[Any], served: ServedModel) -> Iterator[_List]:
             outputs = outputs_of(log.response if recorded else served.predict(log.request))
             if "order" in outputs:
                 outputs = in_request_order(outputs)
-            yield from map(_List, lists, outputs[SCORES])
+            yield from zip(lists, outputs[SCORES], strict=False)
 
 
 def _score_row(lists: Sequence[_List], run: LoadedRun | BaselineRun) -> SkewRow:
-    records = [one.record for one in lists]
+    records = [record for record, _ in lists]
     batches = reference_batches(
         scorer_of(run), run.schema, records, categories=run.categories, name="request"
     )
@@ -129,7 +124,7 @@ def _score_row(lists: Sequence[_List], run: LoadedRun | BaselineRun) -> SkewRow:
         for row, expected in enumerate(batch.outputs[SCORES]):
             number = batch.first + row
             size = int(batch.mask[row].sum())
-            served, trained = lists[number].scores[:size], expected[:size]
+            served, trained = lists[number][1][:size], expected[:size]
             if not np.allclose(served, trained, rtol=TOLERANCE, atol=TOLERANCE):
                 different += 1
                 gap = float(np.abs(served - trained).max())
@@ -143,7 +138,7 @@ def _value_rows(
     lists: Sequence[_List], schema: FeatureSchema, data: DataFolder
 ) -> Iterator[SkewRow]:
     """Compares the values of each feature with those of the same list in the data."""
-    requests = {list_id_of(schema, one.record): one.record for one in lists}
+    requests = {list_id_of(schema, record): record for record, _ in lists}
     requests.pop("", None)
     logged = _logged(data, set(requests), schema)
     pairs = {

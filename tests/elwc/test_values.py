@@ -16,6 +16,10 @@ from tfr_moe.elwc.values import Row, RowError, RowParser, is_missing, to_id, to_
 from tfr_moe.schema import PACKED, FeatureSchema
 
 
+def feature(name: str, scope: str, kind: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "scope": scope, "kind": kind, **more}
+
+
 def schema(packed: bool = True, **changes: Any) -> FeatureSchema:
     return FeatureSchema(
         **{
@@ -27,24 +31,13 @@ def schema(packed: bool = True, **changes: Any) -> FeatureSchema:
             "hierarchy": {"child": "sub", "parent": "top"},
             "packed": packed,
             "features": [
-                {"name": "top", "scope": "context", "kind": "categorical", "required": True},
-                {"name": "sub", "scope": "context", "kind": "categorical", "default": "other"},
-                {"name": "age", "scope": "context", "kind": "numeric", "default": 30},
-                {
-                    "name": "history",
-                    "scope": "context",
-                    "kind": "categorical_list",
-                    "max_length": 3,
-                },
-                {"name": "price", "scope": "example", "kind": "numeric", "required": True},
-                {
-                    "name": "image",
-                    "scope": "example",
-                    "kind": "numeric",
-                    "width": 2,
-                    "missing": 0.5,
-                },
-                {"name": "brand", "scope": "example", "kind": "categorical"},
+                feature("top", "context", "categorical", required=True),
+                feature("sub", "context", "categorical", default="other"),
+                feature("age", "context", "numeric", default=30),
+                feature("history", "context", "categorical_list", max_length=3),
+                feature("price", "example", "numeric", required=True),
+                feature("image", "example", "numeric", width=2, missing=0.5),
+                feature("brand", "example", "categorical"),
             ],
             **changes,
         }

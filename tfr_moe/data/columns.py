@@ -23,7 +23,7 @@ from tfr_moe.elwc.values import (
 )
 from tfr_moe.errors import UserError
 from tfr_moe.schema import Feature
-from tfr_moe.tables.arrow import Ids, arrow, encode
+from tfr_moe.tables.arrow import Ids, arrow, as_numbers, encode, is_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,20 +63,15 @@ def convert_words(
 def read_ids(feature: Feature, column: pa.ChunkedArray) -> Ids:
     """Reads a `categorical` or `categorical_list` feature."""
     convert = converter(feature)
-    single = feature.kind == "categorical" or not _is_list(column.type)
+    single = feature.kind == "categorical" or not is_list(column.type)
     if single and arrow().types.is_nested(column.type):
         name = feature.name
         raise UserError(f"column {name!r}: expected IDs, got values of type {column.type}")
     if feature.kind == "categorical":
         return convert_words(encode(column), convert)
-    if not _is_list(column.type):
+    if not is_list(column.type):
         return _padded(convert_words(encode(column), lambda value: tuple(convert(value))), feature)
     return _read_lists(feature, column)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    types = arrow().types
-    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
 def _padded(lists: Ids, feature: Feature) -> Ids:
@@ -122,7 +117,9 @@ def read_numbers(
     A `default` replaces missing values and may be NaN; None rejects them, with `remedy` as what the
     error advises.
     """
-    values = _raw_numbers(name, column)
+    values = as_numbers(column)
+    if values is None:
+        values = _text_numbers(name, column)
     missing = np.isnan(values)
     if default is None:
         _check_present(name, missing, remedy)
@@ -146,23 +143,10 @@ def _check_present(name: str, missing: NDArray[np.bool_], remedy: str) -> None:
         )
 
 
-def _raw_numbers(name: str, column: pa.ChunkedArray) -> Floats:
-    """Numbers as float64, NaN where a value is missing."""
-    types = arrow().types
-    kind = column.type
+def _text_numbers(name: str, column: pa.ChunkedArray) -> Floats:
+    types, kind = arrow().types, column.type
     if types.is_null(kind):
         return np.full(len(column), np.nan)
-    if types.is_boolean(kind):
-        column = column.cast("uint8")
-    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-        return _text_numbers(name, column)
-    # Arrow's nulls become NaN; integers above 2^53 are rounded, as Python's float() does.
-    return column.cast("float64", safe=False).to_numpy()
-
-
-def _text_numbers(name: str, column: pa.ChunkedArray) -> Floats:
-    types = arrow().types
-    kind = column.type
     inner = kind.value_type if types.is_dictionary(kind) else kind
     if types.is_nested(inner) or types.is_temporal(inner):
         raise UserError(f"column {name!r}: expected numbers, got values of type {kind}")
@@ -178,7 +162,7 @@ def read_wide(feature: Feature, column: pa.ChunkedArray) -> Floats:
     default = None if feature.required else feature.missing_number
     if feature.width == 1:
         return read_numbers(feature.name, column, default, remedy=remedy)[:, None]
-    if not _is_list(column.type):
+    if not is_list(column.type):
         convert = converter(feature)
         rows = convert_words(encode(column), lambda value: tuple(convert(value)))
         return np.array(rows.words, np.float64).reshape(-1, feature.width)[rows.codes]

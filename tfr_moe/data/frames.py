@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -172,6 +171,10 @@ def training_data(
     limits = Limits(max_list_size, max_lost, log or silent)
     table = to_table(train, frame_columns(schema))
     lists = group(table, schema)
+
+    def read(table: Any, parts: dict[str, Lists]) -> dict[str, ParsedSplit]:
+        return parse(table, schema, cut(table, schema, parts, limits), limits=limits)
+
     if validation is None:
         chosen = is_validation(table, schema, lists, validation_fraction)
         rest = round(_SHARDS * validation_fraction / (1.0 - validation_fraction))
@@ -182,14 +185,14 @@ def training_data(
         for name, part in parts.items():
             if not part.list_ids:
                 raise UserError(f"{name} has no lists; give a validation frame, or more lists")
-        splits = parse(table, schema, cut(table, schema, parts, limits), limits=limits)
+        splits = read(table, parts)
     else:
-        parts = {"train": lists.in_record_order(_SHARDS)}
-        splits = parse(table, schema, cut(table, schema, parts, limits), limits=limits)
-        with _naming("validation"):
+        splits = read(table, {"train": lists.in_record_order(_SHARDS)})
+        try:
             table = to_table(validation, frame_columns(schema))
-            parts = {"validation": group(table, schema).in_record_order(1)}
-            splits |= parse(table, schema, cut(table, schema, parts, limits), limits=limits)
+            splits |= read(table, {"validation": group(table, schema).in_record_order(1)})
+        except UserError as error:
+            raise UserError(f"validation: {error}") from error
     clicks: Clicks | None = None
     if by_clicks(schema):
         clicks = ItemCategories(schema, splits["train"]).clicks()
@@ -211,15 +214,6 @@ def _warnings(schema: FeatureSchema, split: ParsedSplit) -> list[str]:
     columns = (c.codes if isinstance(c, Dictionary) else c for c in split.example.values())
     repeated = repeated_lists(columns, sample)
     return log_warnings(int(np.diff(row_splits).max()), repeated, len(sample) - 1, order)
-
-
-@contextmanager
-def _naming(frame: str) -> Iterator[None]:
-    """Prefixes user errors with the name of a frame."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{frame}: {error}") from error
 
 
 def scoring_data(

@@ -269,8 +269,7 @@ class RowEncoder:
         extras = minima(schema) if labelled else {}
         self._example = ScopeEncoder(schema, "example", extras)
         self._context = ScopeEncoder(schema, "context")
-        self._position = schema.position if schema.position in extras else None
-        self._shown = schema.position
+        self._position = schema.position
         self._position_index = -len(extras) + len(schema.labels)
         self._time = schema.time if labelled else None
         self._shared = [schema.list_id, *(f.name for f in schema.select("context"))]
@@ -281,10 +280,10 @@ class RowEncoder:
         examples, numbers = self._example.quick(rows, slow)
         list_ids, contexts = self._lists(rows, slow)
         times, positions = self._times(rows, slow), [0.0] * len(rows)
-        if self._position is not None:
+        if self._position and self._labelled:
             positions = numbers[:, self._position_index].tolist()
-        elif self._shown and not self._labelled:
-            cells = [{self._shown: value} for value in column_of(rows, self._shown)]
+        elif self._position:
+            cells = [{self._position: value} for value in column_of(rows, self._position)]
             positions = _tried(self._parser.position, cells, slow)
         found: list[Any] = list(map(EncodedRow, list_ids, times, positions, contexts, examples))
         for i in slow:
@@ -324,13 +323,9 @@ class RowEncoder:
     def _slow(self, row: Mapping[str, Any]) -> EncodedRow | RowError:
         try:
             parsed = self._parser.row(row, self._labelled)
-            position = 0.0
-            if self._position is not None:
-                position = parsed.example[self._position]
-            elif not self._labelled:
-                position = self._parser.position(row)
         except RowError as error:
             return error
+        position = parsed.example[self._position] if self._position else 0.0
         context, example = self._context.typed(parsed.context), self._example.typed(parsed.example)
         return EncodedRow(parsed.list_id, parsed.time, position, context, example)
 

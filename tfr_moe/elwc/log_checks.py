@@ -126,29 +126,22 @@ def repeated_lists(columns: Iterable[NDArray], row_splits: NDArray[np.int64]) ->
     return int(((sizes >= _LEAST_ITEMS) & (2 * distinct <= sizes)).sum())
 
 
-def repeats_warning(repeated: int, lists: int) -> str | None:
-    """Returns the warning about repeated lists; None for few of them.
-
-    Example:
-        >>> repeats_warning(1, 200)
-        >>> repeats_warning(150, 200)
-        '150 of 200 lists have every item twice, equal in all columns: is the input read twice?'
-    """
-    if repeated <= _SHARE * lists:
-        return None
-    return (
-        f"{repeated} of {lists} lists have every item twice, equal in all columns: is the input "
-        "read twice?"
-    )
-
-
 def log_warnings(longest: int, repeated: int, lists: int, order: OrderSums) -> list[str]:
     """Returns the warnings about training lists, of which `lists` were searched for repeated ones.
 
     Where the position is known, `order` is empty.
+
+    Example:
+        >>> log_warnings(9, 1, 200, OrderSums())
+        []
+        >>> log_warnings(9, 150, 200, OrderSums())
+        ['150 of 200 lists have every item twice, equal in all columns: is the input read twice?']
     """
-    warnings = [ONE_ITEM if longest == 1 else None, repeats_warning(repeated, lists)]
-    return [text for text in (*warnings, order.warning()) if text]
+    warnings = [ONE_ITEM] if longest == 1 else []
+    if repeated > _SHARE * lists:
+        twice = "lists have every item twice, equal in all columns: is the input read twice?"
+        warnings.append(f"{repeated} of {lists} {twice}")
+    return warnings + [text for text in [order.warning()] if text]
 
 
 def check_lost(lost: int, of: int, what: str, max_lost: float, why: str = "") -> None:

@@ -46,17 +46,21 @@ def masked_checksum(data: bytes) -> bytes:
     return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
+def framed(record: bytes) -> bytes:
+    """Returns a record as it is in a file, with length and checksums."""
+    length = struct.pack("<Q", len(record))
+    return length + masked_checksum(length) + record + masked_checksum(record)
+
+
 def write_records(path: Path, records: Iterable[bytes]) -> None:
     """Writes a gzip TFRecord file, which appears under its name only when complete.
 
     The same records give the same bytes: the gzip header has neither name nor time.
     """
-    masked = masked_checksum
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     with open(partial, "wb") as raw, gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0) as file:
         for record in records:
-            length = struct.pack("<Q", len(record))
-            file.write(length + masked(length) + record + masked(record))
+            file.write(framed(record))
     partial.replace(path)
 
 

@@ -238,7 +238,9 @@ class RowParser:
         return {name: convert(get(name)) for name, convert in self._converters[scope]}
 
     def row(self, row: Mapping[str, Any], labelled: bool = True) -> Row:
-        """Returns a whole row: list ID and features, and of a log time, labels, position, weight.
+        """Returns a whole row: list ID, features and position, and of a log time, labels, weight.
+
+        Only a log must have the position; other rows without one have 0.
 
         Raises:
             RowError: naming the invalid column.
@@ -248,8 +250,10 @@ class RowParser:
         if labelled and column is not None:
             time = to_time(column, present(column, row.get(column)))
         context, example = self.values("context", row), self.values("example", row)
-        for name, low in minima(self._schema).items() if labelled else ():
-            example[name] = self._at_least(low, row, name)
+        if labelled:
+            example |= {n: self._at_least(low, row, n) for n, low in minima(self._schema).items()}
+        elif self._schema.position:
+            example[self._schema.position] = self.position(row)
         return Row(list_id, time, context, example)
 
     def list_id(self, row: Mapping[str, Any]) -> str:

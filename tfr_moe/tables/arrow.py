@@ -140,6 +140,25 @@ def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast("large_string") if str(column.type) == "string_view" else column
 
 
+def is_list(kind: pa.DataType) -> bool:
+    """Whether values are arrays."""
+    types = arrow().types
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+
+
+def as_numbers(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
+    """Numbers with NaN for missing values; None for a column that is not numeric.
+
+    Integers above 2^53 are rounded, as Python's float() does.
+    """
+    types, kind = arrow().types, column.type
+    if types.is_boolean(kind):
+        column = column.cast("uint8")
+    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
+        return None
+    return column.cast("float64", safe=False).to_numpy()
+
+
 def encode(column: pa.ChunkedArray) -> Ids:
     """Dictionary-encodes a column; missing values have the code of the last word, None."""
     pa = arrow()

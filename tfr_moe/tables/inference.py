@@ -10,7 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe.errors import UserError
-from tfr_moe.tables.arrow import are_numbers, are_times, arrow, column_of, encode, to_table
+from tfr_moe.tables.arrow import (
+    are_numbers,
+    are_times,
+    arrow,
+    as_numbers,
+    column_of,
+    encode,
+    is_list,
+    to_table,
+)
 from tfr_moe.tables.relations import (
     ITEM,
     Decision,
@@ -174,7 +183,7 @@ def infer_schema(
 
 
 def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
-    values = _as_numbers(table.column(name))
+    values = as_numbers(table.column(name))
     if values is None:
         column = table.column(name)
         kind = re.sub("(large_)?string", "text", str(column.type))
@@ -183,17 +192,6 @@ def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
             kind += f" {words[0]!r} and {words[1]!r}; map them to 0 and 1"
         raise UserError(f"label {name!r}: expected numbers, got {kind}")
     return values
-
-
-def _as_numbers(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
-    """Numbers with NaN for missing values; None for a column that is not numeric."""
-    types = arrow().types
-    kind = column.type
-    if types.is_boolean(kind):
-        column = column.cast("uint8")
-    elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
-        return None
-    return column.cast("float64", safe=False).to_numpy()
 
 
 def _is_id(name: str) -> bool:
@@ -240,9 +238,9 @@ class _Scan:
             raise UserError(_TIME)
         if types.is_struct(kind) or types.is_map(kind) or types.is_binary(kind):
             raise UserError(f"has type {kind}, which is not supported")
-        if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        if is_list(kind):
             return self._array(name, column)
-        numbers = _as_numbers(column)
+        numbers = as_numbers(column)
         if numbers is None or (types.is_integer(kind) and _is_id(name)):
             return self._ids(name, column)
         return self._numeric(name, numbers)
@@ -307,7 +305,7 @@ class _Scan:
         pc = arrow("compute")
         flat = pc.list_flatten(column)
         lengths = pc.list_value_length(column).fill_null(0).to_numpy()
-        numbers = _as_numbers(flat)
+        numbers = as_numbers(flat)
         present = lengths[lengths > 0]
         rows = np.repeat(np.arange(len(lengths)), lengths)
         keys = numbers if numbers is not None else encode(flat).codes
