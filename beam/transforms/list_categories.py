@@ -10,7 +10,7 @@ import apache_beam as beam
 
 from tfr_moe.beam.rows import CountingDoFn
 from tfr_moe.beam.transforms.make_lists import RankedList
-from tfr_moe.elwc.categories import Clicks, ListCategory
+from tfr_moe.elwc.categories import Clicks, ListCategory, Pair
 from tfr_moe.schema import SPLITS, FeatureSchema
 
 _Assigned: TypeAlias = tuple[str, RankedList]
@@ -21,15 +21,15 @@ def count_clicks(assigned: beam.PCollection, schema: FeatureSchema) -> beam.PCol
     """(split, `RankedList`) -> one `Clicks`, of the training lists."""
     category = ListCategory(schema)
 
-    def clicks_of(assigned: _Assigned) -> Iterator[tuple[tuple[str, tuple[str, str]], int]]:
+    def clicks_of(assigned: _Assigned) -> Iterator[tuple[tuple[str, Pair], int]]:
         split, ranked = assigned
         if split == SPLITS[0]:
             query, clicks = category.clicks(ranked.context, ranked.items)
             for pair, number in clicks.items():
                 yield (query, pair), number
 
-    def by_query(sums: list[tuple[tuple[str, tuple[str, str]], int]]) -> Clicks:
-        clicks: dict[str, Counter[tuple[str, str]]] = {}
+    def by_query(sums: list[tuple[tuple[str, Pair], int]]) -> Clicks:
+        clicks: dict[str, Counter[Pair]] = {}
         for (query, pair), number in sums:
             clicks.setdefault(query, Counter())[pair] = number
         return clicks
@@ -52,7 +52,7 @@ class AddCategories(CountingDoFn):
     def process(self, assigned: _Assigned, clicks: Clicks | None = None) -> Iterator[_Assigned]:
         """Adds the category of one list; without clicks, that of the majority of its items."""
         split, ranked = assigned
-        of_query: Counter[tuple[str, str]] | None = None
+        of_query: Counter[Pair] | None = None
         if clicks is not None:
             query, own = self._category.clicks(ranked.context, ranked.items)
             of_query = clicks.get(query, Counter())

@@ -34,17 +34,11 @@ LOWEST = tf.float32.min
 Tensors = dict[str, tf.Tensor]
 
 
-def scores_by_name(outputs: tf.Tensor | Tensors) -> Tensors:
-    """A model's outputs as a dict: its single score, or the combined one and those of the tasks."""
-    return dict(outputs) if isinstance(outputs, dict) else {SCORES: outputs}
-
-
-def explained_by_name(outputs: Tensors) -> Tensors:
-    """The outputs of an explanation, with a single score under the name of the signatures."""
-    named = dict(outputs)
-    if "logits" in named:
-        named[SCORES] = named.pop("logits")
-    return named
+def outputs_by_name(outputs: tf.Tensor | Tensors) -> Tensors:
+    """The outputs of a model or an explanation, with a single score under the name `scores`."""
+    if not isinstance(outputs, dict):
+        return {SCORES: outputs}
+    return {SCORES if name == "logits" else name: value for name, value in outputs.items()}
 
 
 def names_experts(output: str) -> bool:
@@ -74,15 +68,12 @@ def build(
     def predict(inputs: tf.Tensor) -> Tensors:
         features = parser.lists(inputs)
         batch = _Batch(tf.shape(inputs)[0], features[MASK])
-        scores = scores_by_name(model(features, training=False))
+        scores = outputs_by_name(model(features, training=False))
         return {name: batch.cut(batch.masked(logits)) for name, logits in scores.items()}
 
     def rank(inputs: tf.Tensor) -> Tensors:
         features = parser.lists(inputs)
-        if explanation is None:
-            outputs = scores_by_name(model(features, training=False))
-        else:
-            outputs = explained_by_name(explanation(features, training=False))
+        outputs = outputs_by_name((explanation or model)(features, training=False))
         return _ranked(outputs, _Batch(tf.shape(inputs)[0], features[MASK]))
 
     def describe(inputs: tf.Tensor) -> Tensors:
@@ -108,7 +99,7 @@ def lists_function(
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, INPUT)], autograph=False)
     def outputs(inputs: tf.Tensor) -> Tensors:
         answer = model(parser.lists(inputs), training=False)
-        return {"vectors": answer} if vectors else scores_by_name(answer)
+        return {"vectors": answer} if vectors else outputs_by_name(answer)
 
     return outputs
 

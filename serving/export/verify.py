@@ -31,9 +31,8 @@ from .signatures import (
     RANK,
     SCHEMA,
     SCORES,
-    explained_by_name,
     names_experts,
-    scores_by_name,
+    outputs_by_name,
 )
 
 _BATCH_SIZE = 16
@@ -130,9 +129,9 @@ def reference_batches(
             )
         features = add_categories(features)
         with tf.device("/CPU:0"):
-            outputs = scores_by_name(model(features))
+            outputs = outputs_by_name(model(features))
             if explanation is not None:
-                explained = explained_by_name(explanation(features, training=False))
+                explained = outputs_by_name(explanation(features, training=False))
                 outputs |= {n: v for n, v in explained.items() if names_experts(n)}
         arrays = {name: value.numpy() for name, value in outputs.items()}
         mask = features[MASK].numpy()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from itertools import compress, pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe.data.builder import Dictionary, ParsedSplit
-from tfr_moe.elwc.categories import Clicks, category_of
+from tfr_moe.elwc.categories import Clicks, Pair, category_of
 from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.elwc.statistics import SCOPES, ColumnStatistics, Moments, merge, statistics_of
 from tfr_moe.elwc.values import minima
@@ -18,8 +18,7 @@ from tfr_moe.elwc.vocabularies import vocabulary_of
 from tfr_moe.schema import Feature, FeatureSchema, FeatureTables, Scope
 
 _BLOCK = 1 << 16
-_Pair: TypeAlias = tuple[str, str]
-_NO_CLICKS: Counter[_Pair] = Counter()
+_NO_CLICKS: Counter[Pair] = Counter()
 
 
 def tables_of(schema: FeatureSchema, split: ParsedSplit) -> FeatureTables:
@@ -78,16 +77,16 @@ class ItemCategories:
 
     def clicks(self) -> Clicks:
         """Returns the clicks of each query."""
-        clicks: dict[str, Counter[_Pair]] = defaultdict(Counter)
+        clicks: dict[str, Counter[Pair]] = defaultdict(Counter)
         for index, own in self._own_clicks().items():
             clicks[self._query(index)].update(own)
         return clicks
 
-    def _own_clicks(self) -> dict[int, Counter[_Pair]]:
+    def _own_clicks(self) -> dict[int, Counter[Pair]]:
         """Returns the clicks of each list with a query."""
         rows = np.flatnonzero(self._split.example[self._label][:, 0] > 0)
         lists = np.searchsorted(self._split.row_splits, rows, side="right") - 1
-        clicks: dict[int, Counter[_Pair]] = defaultdict(Counter)
+        clicks: dict[int, Counter[Pair]] = defaultdict(Counter)
         for row, index in zip(rows.tolist(), lists.tolist(), strict=True):
             if self._children[row] and self._query(index):
                 clicks[index][self._parents[row], self._children[row]] += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from tfr_moe.elwc.encoded import Labels, entries
 from tfr_moe.elwc.encoder import Encoded, counted_ids
@@ -20,28 +20,13 @@ from tfr_moe.schema import FeatureSchema, QueryCategories
 NO_MAJORITY = "lists in which no category has the majority; they get the most frequent one"
 NO_CLICKS = "lists without clicks of their query in training, which have the most frequent category"
 
-Text = TypeVar("Text", str, bytes)
-Clicks: TypeAlias = Mapping[str, Counter[tuple[str, str]]]
+Pair: TypeAlias = tuple[str, str]
+"""Parent and child."""
+Clicks: TypeAlias = Mapping[str, Counter[Pair]]
 """Query -> parent and child -> number of clicks."""
 
 
-def most_frequent(pairs: Iterable[tuple[Text, Text]]) -> tuple[tuple[Text, Text] | None, bool]:
-    """Returns the most frequent pair of parent and child, and whether it has the majority.
-
-    Items without a child do not count. Of equally frequent pairs the first one wins.
-
-    Example:
-        >>> most_frequent([("Shoes", "Boots"), ("Hats", ""), ("Shoes", "Clogs"), ("Hats", "Caps")])
-        (('Shoes', 'Boots'), False)
-    """
-    counts = Counter([pair for pair in pairs if pair[1]])
-    if not counts:
-        return None, False
-    found = max(counts, key=counts.__getitem__)
-    return found, 2 * counts[found] > counts.total()
-
-
-def most_clicked(clicks: Counter[tuple[Text, Text]]) -> tuple[Text, Text]:
+def most_clicked(clicks: Counter[Pair]) -> Pair:
     """Returns the pair with most clicks, of equal ones the first by its text.
 
     Example:
@@ -52,17 +37,27 @@ def most_clicked(clicks: Counter[tuple[Text, Text]]) -> tuple[Text, Text]:
 
 
 def category_of(
-    pairs: Iterable[tuple[Text, Text]], clicks: Counter[tuple[Text, Text]] | None
-) -> tuple[tuple[Text, Text] | None, list[str]]:
+    pairs: Iterable[Pair], clicks: Counter[Pair] | None
+) -> tuple[Pair | None, list[str]]:
     """Returns the category of a list, and what to note about it.
+
+    Without clicks it is the most frequent pair of the items, of equally frequent ones the first;
+    items without a child do not count.
 
     Args:
         pairs: parent and child of its items.
         clicks: of its query in other training lists; None for `from: majority`.
+
+    Example:
+        >>> shoes = [("Shoes", "Boots"), ("Hats", ""), ("Shoes", "Boots"), ("Hats", "Caps")]
+        >>> category_of(shoes, None)
+        (('Shoes', 'Boots'), [])
     """
     if clicks:
         return most_clicked(clicks), []
-    pair, majority = most_frequent(pairs)
+    counts = Counter([pair for pair in pairs if pair[1]])
+    pair = max(counts, key=counts.__getitem__, default=None)
+    majority = pair is not None and 2 * counts[pair] > counts.total()
     return pair, [NO_CLICKS] * (clicks is not None) + [NO_MAJORITY] * (not majority)
 
 
@@ -97,9 +92,7 @@ class ListCategory:
         self._query = None if tree.query is None else self._counted.index(tree.query)
         self._labels = Labels(schema)
 
-    def clicks(
-        self, context: Encoded, items: Sequence[Encoded]
-    ) -> tuple[str, Counter[tuple[str, str]]]:
+    def clicks(self, context: Encoded, items: Sequence[Encoded]) -> tuple[str, Counter[Pair]]:
         """Returns the query of a list, and how often each category was clicked."""
         query = "" if self._query is None else context[1][self._query]
         relevant = self._labels.relevant(items) if query else [False] * len(items)
@@ -107,7 +100,7 @@ class ListCategory:
         return query, Counter([pair for pair, clicked in pairs if clicked and pair[1]])
 
     def __call__(
-        self, context: Encoded, items: Sequence[Encoded], clicks: Counter[tuple[str, str]] | None
+        self, context: Encoded, items: Sequence[Encoded], clicks: Counter[Pair] | None
     ) -> tuple[Encoded, list[str]]:
         """Returns the context, and what to note; see `category_of`."""
         body, ids = context
@@ -123,6 +116,6 @@ class ListCategory:
                 counted[self._counted.index(name)] = value
         return (b"".join(parts), tuple(counted)), notes
 
-    def _pairs(self, items: Sequence[Encoded]) -> list[tuple[str, str]]:
+    def _pairs(self, items: Sequence[Encoded]) -> list[Pair]:
         parent, child = self._of_items
         return [(ids[parent], ids[child]) for _, ids in items]

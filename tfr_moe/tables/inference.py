@@ -128,7 +128,7 @@ def infer_schema(
             f"list_id {list_id!r}: no row has one" if rows else "the data frame has no rows"
         )
     lists = RowLists.of(ids.codes[listed])
-    if not lists.continues.any():
+    if lists.sizes.max() == 1:
         raise UserError(f"list_id {list_id!r}: every list has one row; its items share an ID")
     first = table.column(time).drop_null()[:1].to_pylist() if time else []
     if first and isinstance(first[0], str) and not are_times(first):
@@ -331,8 +331,8 @@ class _Scan:
             return "context", "one value in each list"
         _, counts = np.unique(values[self.first_rows], return_counts=True)
         # A rare value of the items makes as many lists differ as it begins, or more.
-        if several <= self._lists.number * _FEW_LISTS and several < counts.sum() - counts.max():
-            return "example", f"differs within {several} of {self._lists.number} {_CONTEXT}"
+        if several <= len(self.first_rows) * _FEW_LISTS and several < counts.sum() - counts.max():
+            return "example", f"differs within {several} of {len(self.first_rows)} {_CONTEXT}"
         return "example", "differs within lists"
 
     def _check_leak(

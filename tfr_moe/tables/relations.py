@@ -132,46 +132,35 @@ def _one_to_one(
 
 
 class RowLists(NamedTuple):
-    """Rows ordered by list: row numbers, and whether a row continues the list of the row before."""
+    """Row numbers, list after list, and the offset of each list in them, [lists + 1]."""
 
     rows: NDArray[np.int64]
-    continues: NDArray[np.bool_]
+    row_splits: NDArray[np.int64]
 
     @classmethod
     def of(cls, codes: NDArray[np.int32]) -> RowLists:
         """Returns the lists of rows by the code of their list."""
         rows = np.argsort(codes, kind="stable")
-        ordered = codes[rows]
-        return cls(rows, np.concatenate([[False], ordered[1:] == ordered[:-1]]))
+        return cls(rows, np.append(np.flatnonzero(np.diff(codes[rows], prepend=-1)), len(rows)))
 
     @property
     def first_rows(self) -> NDArray[np.int64]:
         """Row number of the first row of each list."""
-        return self.rows[~self.continues]
+        return self.rows[self.row_splits[:-1]]
 
     @property
-    def number(self) -> int:
-        """Number of lists."""
-        return len(self.rows) - int(self.continues.sum())
-
-    @property
-    def single_rows(self) -> float:
-        """Share of the lists that have one row."""
-        continued = np.concatenate([self.continues[1:], [False]])
-        return float((~self.continues & ~continued).sum() / self.number)
+    def sizes(self) -> NDArray[np.int64]:
+        """Number of rows of each list."""
+        return np.diff(self.row_splits)
 
     def several_values(self, values: NDArray[Any]) -> int:
         """Returns the number of lists whose rows have several values."""
-        ordered = values[self.rows]
-        changes = self.continues[1:] & (ordered[1:] != ordered[:-1])
-        differing = np.zeros(self.number, bool)
-        differing[np.cumsum(~self.continues)[1:][changes] - 1] = True
-        return int(differing.sum())
+        different = values[self.rows] != np.repeat(values[self.first_rows], self.sizes)
+        return int(np.logical_or.reduceat(different, self.row_splits[:-1]).sum())
 
     def counts_up(self, values: NDArray[np.float64]) -> bool:
         """Whether each list has the numbers from 1 to its length, by their first two moments."""
-        starts = np.flatnonzero(~self.continues)
-        lengths = np.diff(np.append(starts, len(self.rows))).astype(np.float64)
+        starts, lengths = self.row_splits[:-1], self.sizes.astype(np.float64)
         ordered = values[self.rows]
         if not np.array_equal(np.maximum.reduceat(ordered, starts), lengths):
             return False
@@ -190,9 +179,9 @@ def role_decision(
     reasons = []
     if role == "list_id" and unlisted:
         reasons.append(f"{unlisted} rows have no value; they belong to no list and are left out")
-    if role == "list_id" and lists.single_rows > 0.5:
-        share = f"{lists.single_rows:.0%} of its lists have one row"
-        reasons.append(f"{share}; is it the ID of an item?")
+    single = (lists.sizes == 1).mean()
+    if role == "list_id" and single > 0.5:
+        reasons.append(f"{single:.0%} of its lists have one row; is it the ID of an item?")
     if role == "label" and not relevant[name].any():
         reasons.append("is never above 0: there is nothing to learn from")
     return Decision(name, role, "; ".join(reasons) or "as given", bool(reasons))
