@@ -149,41 +149,24 @@ def summarize(result: PerListResult, policy: Policy = "skip") -> dict[str, Summa
     return summaries
 
 
-def _of_batch(batch: ListBatch, metrics: Sequence[PerListMetric]) -> PerListResult:
-    batch.check()
+def _of_batch(
+    by_task: Mapping[str, ListBatch], tasks: Sequence[str], metrics: Sequence[PerListMetric]
+) -> PerListResult:
+    for task in tasks:
+        by_task[task].check()
+    named = {
+        f"{task}_{metric.name}" if task else metric.name: (metric, by_task[task])
+        for task in tasks
+        for metric in metrics
+    }
+    first = by_task[tasks[0]]
     return PerListResult(
-        list_ids=batch.list_ids.astype(object),
-        values={metric.name: metric(batch) for metric in metrics},
-        nothing_relevant={metric.name: metric.nothing_relevant(batch) for metric in metrics},
-        num_items=batch.mask.sum(axis=1),
-        num_relevant=(batch.mask & (batch.labels > 0)).sum(axis=1),
-        categories=None if batch.categories is None else batch.categories.astype(object),
-    )
-
-
-def _joined(parts: Sequence[PerListResult]) -> PerListResult:
-    """The results of batches as one."""
-    if not parts:
-        raise UserError("there are no lists to evaluate")
-    list_ids = np.concatenate([part.list_ids for part in parts])
-    ids, counts = np.unique(list_ids, return_counts=True)
-    repeated = ids[(counts > 1) & (ids != "")]
-    if len(repeated):
-        raise UserError(
-            f"list {str(repeated[0])!r} occurs more than once ({len(repeated)} such lists); "
-            "every list must be scored once"
-        )
-    names, categories = parts[0].values, [part.categories for part in parts]
-    known = [of_part for of_part in categories if of_part is not None]
-    return PerListResult(
-        list_ids=list_ids,
-        values={n: np.concatenate([part.values[n] for part in parts]) for n in names},
-        nothing_relevant={
-            n: np.concatenate([part.nothing_relevant[n] for part in parts]) for n in names
-        },
-        num_items=np.concatenate([part.num_items for part in parts]),
-        num_relevant=np.concatenate([part.num_relevant for part in parts]),
-        categories=np.concatenate(known) if known else None,
+        list_ids=first.list_ids.astype(object),
+        values={name: metric(batch) for name, (metric, batch) in named.items()},
+        nothing_relevant={name: m.nothing_relevant(batch) for name, (m, batch) in named.items()},
+        num_items=first.mask.sum(axis=1),
+        num_relevant=(first.mask & (first.labels > 0)).sum(axis=1),
+        categories=None if first.categories is None else first.categories.astype(object),
     )
 
 
@@ -215,15 +198,26 @@ def evaluate_tasks(
     `evaluate_lists`.
     """
     resolved = [resolve(metric) if isinstance(metric, str) else metric for metric in metrics]
-    parts: dict[str, list[PerListResult]] = {task: [] for task in tasks}
-    for batch in batches:
-        for task, of_task in parts.items():
-            of_task.append(_of_batch(batch[task], resolved))
-    results = {f"{task}_" if task else "": _joined(of_task) for task, of_task in parts.items()}
-    return dataclasses.replace(
-        next(iter(results.values())),
-        values={t + m: v for t, result in results.items() for m, v in result.values.items()},
+    parts = [_of_batch(batch, tasks, resolved) for batch in batches]
+    if not parts:
+        raise UserError("there are no lists to evaluate")
+    list_ids = np.concatenate([part.list_ids for part in parts])
+    ids, counts = np.unique(list_ids, return_counts=True)
+    repeated = ids[(counts > 1) & (ids != "")]
+    if len(repeated):
+        raise UserError(
+            f"list {str(repeated[0])!r} occurs more than once ({len(repeated)} such lists); "
+            "every list must be scored once"
+        )
+    names = parts[0].values
+    known = [part.categories for part in parts if part.categories is not None]
+    return PerListResult(
+        list_ids=list_ids,
+        values={n: np.concatenate([part.values[n] for part in parts]) for n in names},
         nothing_relevant={
-            t + m: v for t, result in results.items() for m, v in result.nothing_relevant.items()
+            n: np.concatenate([part.nothing_relevant[n] for part in parts]) for n in names
         },
+        num_items=np.concatenate([part.num_items for part in parts]),
+        num_relevant=np.concatenate([part.num_relevant for part in parts]),
+        categories=np.concatenate(known) if known else None,
     )
