@@ -21,8 +21,8 @@ from tfr_moe.errors import UserError
 from tfr_moe.utils import formats
 from tfr_moe.utils.console import Column, fitted_table
 from tfr_moe.utils.io import write_text
-from tfr_moe.utils.settings import read_yaml
 
+from .config import SweepConfig, load_sweep_config
 from .space import settings_above
 from .sweep_folder import (
     LOCK_FILE,
@@ -102,8 +102,7 @@ class SweepSummary:
     """
 
     path: Path
-    settings: dict[str, Any]
-    objective: str
+    config: SweepConfig
     entries: tuple[RankedTrial, ...]
     failed: tuple[Trial, ...]
     open: tuple[str, ...]
@@ -118,7 +117,7 @@ class SweepSummary:
     @property
     def higher(self) -> bool:
         """Whether higher is better."""
-        return self.objective != "loss"
+        return self.config.direction == "max"
 
 
 def pooled_noise(trials: Sequence[Trial]) -> SeedNoise | None:
@@ -144,13 +143,10 @@ def summarize_sweep(sweep: str | Path) -> SweepSummary:
     """Reads a sweep, finished or not.
 
     Raises:
-        UserError: if there is no such sweep, or its `sweep.yaml` has no objective.
+        UserError: if there is no such sweep, or its `sweep.yaml` is not valid.
     """
     sweep = Path(sweep)
-    trials, settings = load_trials(sweep), read_yaml(sweep / SWEEP_FILE, "sweep")
-    objective = settings.get("objective") if isinstance(settings, dict) else None
-    if not isinstance(objective, str):
-        raise UserError(f"sweep {sweep}: {SWEEP_FILE} is not valid: it names no objective")
+    trials, config = load_trials(sweep), load_sweep_config(sweep / SWEEP_FILE)
     started = {
         p.stem for part in (TRIALS_FOLDER, WORK_FOLDER) for p in (sweep / part).glob("[!.]*")
     }
@@ -158,9 +154,8 @@ def summarize_sweep(sweep: str | Path) -> SweepSummary:
     noise = pooled_noise(finished)
     return SweepSummary(
         path=sweep,
-        settings=settings,
-        objective=objective,
-        entries=_ranked(finished, objective != "loss", noise),
+        config=config,
+        entries=_ranked(finished, config.direction == "max", noise),
         failed=tuple(trial for trial in trials if trial.failed),
         open=tuple(sorted(started - {trial.trial_id for trial in trials})),
         varying=varying(trials),
@@ -188,10 +183,9 @@ def best_config(summary: SweepSummary) -> RunConfig:
     if summary.best is None:
         raise UserError(f"sweep {summary.path}: no trial has a result yet")
     trial = summary.best.trial
-    where = f"trial {trial.trial_id} of {summary.path / SWEEP_FILE}"
-    base = make_config(summary.settings.get("base") or {}, where)
     seed = {"seed": trial.seeds[0].seed} if trial.seeds else {}
-    return make_config(settings_above(base, trial.hyperparameters, seed), where)
+    settings = settings_above(summary.config.base, trial.hyperparameters, seed)
+    return make_config(settings, f"trial {trial.trial_id} of {summary.path / SWEEP_FILE}")
 
 
 def write_results(sweep: str | Path) -> SweepSummary:
@@ -226,7 +220,7 @@ def _csv_row(
         "rank": entry and entry.rank,
         "trial_id": trial.trial_id,
         "status": "failed" if trial.failed else "completed",
-        "objective": summary.objective,
+        "objective": summary.config.objective,
         "mean": entry and entry.value,
         "std": entry and trial.std,
         "gap": entry and entry.gap,
@@ -306,7 +300,7 @@ def _table(summary: SweepSummary, width: int) -> Table:
         [
             Column("", [str(entry.rank) for entry in entries]),
             Column("trial", [trial.trial_id for trial in trials], numeric=False),
-            Column(summary.objective, [entry.text for entry in entries]),
+            Column(summary.config.objective, [entry.text for entry in entries]),
             Column("gap", gaps),
             *(Column(symbol(name), values(name)) for name in summary.varying),
             Column("seeds", [str(len(trial.seeds)) for trial in trials]),
@@ -328,7 +322,7 @@ def print_table(sweep: str | Path, console: Console | None = None) -> None:
         console.print(text, highlight=False, markup=False, **how)
 
     better = "higher" if summary.higher else "lower"
-    line(f"{summary.path.resolve().name}: {summary.objective}, {better} is better")
+    line(f"{summary.path.resolve().name}: {summary.config.objective}, {better} is better")
     if summary.entries:
         console.print(_table(summary, console.width))
     if (hidden := len(summary.entries) - TERMINAL_ROWS) > 0:

@@ -39,7 +39,7 @@ def test_sections_follow_from_what_was_varied(tmp_path):
     gates = Page(page_of(tmp_path, gate_trials(), "c")).headings
     first, after = (
         ["Best settings", "What it cost", "What next"],
-        ["Settings of the sweep", "Words"],
+        ["Words"],
     )
     assert lambdas == [*first, "Heat map", "All trials", *after]
     assert experts == [*first, "All trials", *after]
@@ -164,18 +164,8 @@ def test_any_two_numbers_of_few_values_make_a_heat_map(tmp_path):
         for k in (1, 2)
         for d in (0.0, 0.1)
     ]
-    assert sweep.grid_axes(summary_of(tmp_path, trials)) == ("top_k", "dropout")
-
-
-def test_one_diverged_trial_does_not_use_up_the_colours():
-    # The best is 0.88, the median 0.865, four times their distance below the best is 0.82.
-    assert sweep.scale([0.1, 0.86, 0.87, 0.88], higher=True) == pytest.approx((0.82, 0.88))
-
-
-def test_differences_within_seed_noise_stay_pale():
-    # The least significant difference is 0.03, so the scale spans 0.06 and not 0.02.
-    assert sweep.scale([0.86, 0.87, 0.88], True, 0.03) == pytest.approx((0.82, 0.88))
-    assert sweep.scale([0.4, 0.3], False, 0.1) == pytest.approx((0.5, 0.3))
+    axes = sweep.grid_axes(summary_of(tmp_path, trials))
+    assert list(axes.items()) == [("top_k", [2, 1]), ("dropout", [0.1, 0.0])]
 
 
 def test_a_small_loss_has_the_strongest_colour(tmp_path):
@@ -186,17 +176,20 @@ def test_a_small_loss_has_the_strongest_colour(tmp_path):
     ]
     path = write_sweep(tmp_path / "s", trials, metric="loss")
     drawn = sweep.heat_map_of(summarize_sweep(path))
-    # 0.3 is the best, 0.5 the worst: rows are dropout 0.1 and 0, columns K = 4 and 3.
+    # 0.3 is the best, then 0.4 (the earlier trial first) and 0.5: rows are dropout 0.1 and 0,
+    # columns K = 4 and 3.
     shares = [[cell.share for cell in row] for row in drawn.cells]
-    assert shares == [pytest.approx([0.0, 0.5]), pytest.approx([0.5, 1.0])]
+    assert shares == [[0.25, 0.75], [0.5, 1.0]]
 
 
-def test_numbers_are_sorted_and_other_values_keep_their_order(tmp_path):
+def test_numbers_are_sorted_by_size_and_other_values_have_no_heat_map(tmp_path):
     trials = [
-        trial("0", {"a": 10, "b": "SC"}, [0.7]),
-        trial("1", {"a": 9, "b": "TC+SC"}, [0.9]),
-        trial("2", {"a": 100, "b": "all"}, [0.8]),
+        trial("0", {"a": 10, "b": 1, "c": "SC"}, [0.7]),
+        trial("1", {"a": 9, "b": 2, "c": "TC+SC"}, [0.9]),
+        trial("2", {"a": 100, "b": 2, "c": "all"}, [0.8]),
     ]
-    summary = summarize_sweep(write_sweep(tmp_path / "s", trials))
-    assert sweep.values_of(summary, "a") == [9, 10, 100]
-    assert sweep.values_of(summary, "b") == ["SC", "TC+SC", "all"]
+    numbers = [trial(t.trial_id, {n: t.hyperparameters[n] for n in "ab"}, [0.7]) for t in trials]
+    words = [trial(t.trial_id, {n: t.hyperparameters[n] for n in "ac"}, [0.7]) for t in trials]
+    axes = sweep.grid_axes(summary_of(tmp_path / "numbers", numbers))
+    assert axes == {"a": [100, 10, 9], "b": [2, 1]}
+    assert sweep.grid_axes(summary_of(tmp_path / "words", words)) == {}

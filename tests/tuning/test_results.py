@@ -108,9 +108,9 @@ def test_what_varies_is_what_differs_or_is_missing_somewhere():
 
 
 @pytest.mark.parametrize("text", ["", "data: x", "objective: {name: ndcg, direction: max}", "- a"])
-def test_a_sweep_without_an_objective_is_rejected_in_one_line(tmp_path, text):
+def test_a_sweep_whose_settings_are_not_valid_is_rejected_in_one_line(tmp_path, text):
     (tmp_path / "sweep.yaml").write_text(text)
-    with pytest.raises(UserError, match=r"sweep\.yaml is not valid") as caught:
+    with pytest.raises(UserError, match=r"sweep\.yaml: .*(space|objective)") as caught:
         summarize_sweep(tmp_path)
     assert "\n" not in str(caught.value)
 
