@@ -73,7 +73,7 @@ class SeedResult:
     metrics: dict[str, float]
     best_epoch: int
     epochs: int
-    seconds: float
+    seconds: float = 0.0
     history: list[dict[str, float]] = field(default_factory=list)
 
 

@@ -144,10 +144,10 @@ def _run_seed(context: SweepContext, job: TrialJob, seed: int) -> SeedResult:
     epochs = job.budget.get("epochs", context.config.base.training.num_epochs)
     config = context.hypermodel.make_config(job.hyperparameters, seed=seed, num_epochs=epochs)
     _make_run_folder(context, run, job, seed)
-    if config.model in BASELINE_NAMES:
-        result = _train_baseline(context.hypermodel.folder, config, run)
-    else:
-        result = _train(context.hypermodel, config, run)
+    started = time.monotonic()
+    train = _train_baseline if config.model in BASELINE_NAMES else _train
+    result = train(context.hypermodel.folder, config, run)
+    result = dataclasses.replace(result, seconds=round(time.monotonic() - started, 2))
     write_json(run / _RESULT, dataclasses.asdict(result))
     return result
 
@@ -165,10 +165,9 @@ def _make_run_folder(context: SweepContext, run: Path, job: TrialJob, seed: int)
             shutil.copytree(source, partial, dirs_exist_ok=True, ignore=skip)
 
 
-def _train(hypermodel: RankingHyperModel, config: RunConfig, run: Path) -> SeedResult:
-    started = time.monotonic()
-    builder, quiet = make_builder(hypermodel.folder, config), Console(quiet=True)
-    recorded = fit(hypermodel.folder, builder, config, run, quiet, TrialPipeline).history
+def _train(folder: DataFolder, config: RunConfig, run: Path) -> SeedResult:
+    builder, quiet = make_builder(folder, config), Console(quiet=True)
+    recorded = fit(folder, builder, config, run, quiet, TrialPipeline).history
     best = recorded.best
     if best is None:
         raise UserError(
@@ -184,16 +183,12 @@ def _train(hypermodel: RankingHyperModel, config: RunConfig, run: Path) -> SeedR
         for name, value in best.items()
         if name.startswith("val_") and math.isfinite(value)
     }
-    seconds = round(time.monotonic() - started, 2)
-    return SeedResult(config.seed, metrics, best["epoch"], len(history), seconds, history)
+    return SeedResult(config.seed, metrics, best["epoch"], len(history), history=history)
 
 
 def _train_baseline(folder: DataFolder, config: RunConfig, run: Path) -> SeedResult:
     """Trains LightGBM, XGBoost or a linear ranker; its rounds count as epochs, without history."""
-    started = time.monotonic()
     outcome = train_baseline(folder, run, config, Console(quiet=True))
     result = evaluate_run(folder, run, "validation", config.training.metrics)
     metrics = {name: float(summary.mean) for name, summary in summarize(result).items()}
-    seconds = round(time.monotonic() - started, 2)
-    best, epochs = outcome["best_epoch"], outcome["epochs"]
-    return SeedResult(config.seed, metrics, best, epochs, seconds)
+    return SeedResult(config.seed, metrics, outcome["best_epoch"], outcome["epochs"])

@@ -17,7 +17,7 @@ def test_bins_hold_what_was_predicted_and_what_was_observed():
     counter = CalibrationCounter()
     # A probability of 1/4 for four items of which two are relevant, of 3/4 for four of which three.
     low, high = -np.log(3.0), np.log(3.0)
-    counter.add(scored([low] * 4 + [high] * 4, [1, 1, 0, 0, 1, 1, 1, 0]))
+    counter({"": scored([low] * 4 + [high] * 4, [1, 1, 0, 0, 1, 1, 1, 0])})
     found = counter.result()
     assert found.predicted == pytest.approx([0.25, 0.75])
     assert found.observed == pytest.approx([0.5, 0.75])
@@ -31,12 +31,14 @@ def test_padding_and_the_cut_into_batches_change_nothing():
     batch = random_batch(np.random.default_rng(0), lists=60)
     parts, flat = CalibrationCounter(), CalibrationCounter()
     for rows in (slice(0, 7), slice(7, 60)):
-        parts.add(
-            ListBatch(
-                batch.scores[rows], batch.labels[rows], batch.mask[rows], batch.list_ids[rows]
-            )
+        parts(
+            {
+                "": ListBatch(
+                    batch.scores[rows], batch.labels[rows], batch.mask[rows], batch.list_ids[rows]
+                )
+            }
         )
-    flat.add(scored(batch.scores[batch.mask], batch.labels[batch.mask]))
+    flat({"": scored(batch.scores[batch.mask], batch.labels[batch.mask])})
     np.testing.assert_allclose(parts.result().predicted, flat.result().predicted)
     assert parts.result().error == pytest.approx(flat.result().error)
 
@@ -44,5 +46,5 @@ def test_padding_and_the_cut_into_batches_change_nothing():
 def test_scores_beyond_all_bounds_are_counted_and_nothing_has_no_result():
     counter = CalibrationCounter()
     assert counter.result() is None
-    counter.add(scored([-1e6, 1e6], [0, 1]))
+    counter({"": scored([-1e6, 1e6], [0, 1])})
     assert counter.result().error == pytest.approx(0, abs=1e-9)

@@ -68,7 +68,7 @@ def calibration(shift):
     logits = rng.normal(-2, 1.5, (400, 10))
     labels = (rng.random((400, 10)) < 1 / (1 + np.exp(-logits))).astype(float)
     ids = np.array([f"q{i}" for i in range(400)], object)
-    counter.add(ListBatch(logits + shift, labels, np.ones((400, 10), bool), ids))
+    counter({"": ListBatch(logits + shift, labels, np.ones((400, 10), bool), ids)})
     return counter.result()
 
 

@@ -63,10 +63,8 @@ class AttentionMap:
         """`labels`, and by pair of groups `weight`, `lift` (None without pairs) and `pairs`."""
 
         def means(total: Array) -> list[list[float | None]]:
-            return [
-                [float(value / count) if count else None for value, count in zip(*row, strict=True)]
-                for row in zip(total, self._pairs, strict=True)
-            ]
+            means = total / np.maximum(self._pairs, 1)
+            return np.where(self._pairs > 0, means, None).tolist()  # type: ignore[call-overload]
 
         return {
             "labels": self.labels,
@@ -99,20 +97,21 @@ def by_position(limit: int = NUM_POSITIONS) -> Grouping:
 
 def _by_id(feature: Feature, sample: Sequence[Features]) -> Grouping:
     """The most frequent IDs of the sample, and one group for all others if there are any."""
-    decode = np.vectorize(lambda value: value.decode("utf-8", "replace"), otypes=[object])
 
     def ids(features: Features) -> Array:
-        return np.asarray(decode(features[feature.name][..., 0]))
+        return features[feature.name][..., 0]
 
-    counted: Counter[str] = Counter()
-    for features in sample:
-        counted.update(ids(features)[features[MASK]].tolist())
-    common = [name for name, _ in counted.most_common(MAX_IDS)]
-    labels = common + ([OTHERS] if len(counted) > MAX_IDS else [])
-    number = {name: group for group, name in enumerate(common)}
-    rest = len(common) if OTHERS in labels else -1
-    group_of = np.vectorize(lambda name: number.get(name, rest), otypes=[np.int64])
-    return Grouping(labels, lambda features: np.where(features[MASK], group_of(ids(features)), -1))
+    counted = Counter(i for features in sample for i in ids(features)[features[MASK]].tolist())
+    common = [i for i, _ in counted.most_common(MAX_IDS)]
+    others = [OTHERS] if len(counted) > MAX_IDS else []
+    number = {i: group for group, i in enumerate(common)}
+    rest = len(common) if others else -1
+    group_of = np.vectorize(lambda i: number.get(i, rest), otypes=[np.int64])
+    labels = [i.decode("utf-8", "replace") for i in common]
+    return Grouping(
+        labels + others,
+        lambda features: np.where(features[MASK], group_of(ids(features)), -1),
+    )
 
 
 def _by_band(schema: FeatureSchema, feature: Feature, sample: Sequence[Features]) -> Grouping:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,11 +38,13 @@ class Calibration:
 class CalibrationCounter:
     """Accumulates predictions 1 / (1 + exp(-score)) and labels in constant memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, task: str = "") -> None:
+        self._task = task
         self._sums = np.zeros([3, _FINE])  # items, predictions, relevant items
 
-    def add(self, batch: ListBatch) -> None:
+    def __call__(self, by_task: Mapping[str, ListBatch]) -> None:
         """Adds the items of a batch; an item is relevant if its label is above 0."""
+        batch = by_task[self._task]
         scores = batch.scores[batch.mask].astype(np.float64)
         # Bins of scores, not of probabilities, separate small probabilities.
         shares = (np.clip(scores, -_LIMIT, _LIMIT) + _LIMIT) / (2 * _LIMIT)

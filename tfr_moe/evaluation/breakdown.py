@@ -73,20 +73,23 @@ def per_category(
     metric: str,
     baseline: str | None = None,
     policy: Policy = "skip",
+    categories: Array | None = None,
 ) -> list[CategoryRow]:
     """One row per category, by decreasing number of lists (ties by name).
 
     Args:
         results: per model its result on the same lists. Without categories there are no rows.
         baseline: the model that the others are compared with.
+        categories: names [n] for the lists of the first result, instead of its top categories.
 
     Raises:
         UserError: if the results are of different lists.
     """
     first = next(iter(results.values()))
-    if first.categories is None:
+    categories = first.categories if categories is None else categories
+    if categories is None:
         return []
-    names, groups = np.unique(first.categories.astype(str), return_inverse=True)
+    names, groups = np.unique(categories.astype(str), return_inverse=True)
     groups = groups.reshape(-1)
     lists = np.bincount(groups, minlength=len(names))
     positives = np.bincount(groups, weights=first.num_relevant, minlength=len(names))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -38,13 +37,12 @@ from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.evaluation.significance import aligned_values
 from tfr_moe.metrics.naming import DEFAULT_NAMES
-from tfr_moe.metrics.per_list import ListBatch, resolve
+from tfr_moe.metrics.per_list import resolve
 from tfr_moe.report import findings
 from tfr_moe.report.html import render
 from tfr_moe.report.run_part import (
     BATCH_SIZE,
     EvaluatedRuns,
-    Opened,
     ReportOptions,
     RunPart,
     run_part,
@@ -143,18 +141,17 @@ def build_report(
         for name, run in opened.items()
     }
     results: dict[str, PerListResult] = {}
-    counters = {name: CalibrationCounter() for name in opened}
+    counters = {name: CalibrationCounter(task_of(metric, tasks)) for name in opened}
     with progress_bar(console, "evaluating") as move:
         count = counted(move, (folder.num_lists(options.split) or 0) * len(opened))
         for name, run in opened.items():
-            calibrate = functools.partial(_calibrate, counters[name], task_of(metric, tasks))
             results[name] = evaluate_run(
                 folder,
                 run,
                 options.split,
                 metrics,
                 tasks=tasks,
-                callbacks=[count(f"evaluating {name}"), calibrate],
+                callbacks=[count(f"evaluating {name}"), counters[name]],
                 dataset=dataset,
                 scorer=scorers[name],
             )
@@ -172,15 +169,11 @@ def build_report(
                 folder, evaluated, name, options, counters[name], name == subject
             )
     if options.importance:
-        parts[subject] = _with_importance(folder, opened[subject], parts[subject], options, console)
-    by_sub = (
-        {}
-        if categories is None
-        else {
-            name: dataclasses.replace(result, categories=categories.sub)
-            for name, result in results.items()
-        }
-    )
+        with progress_bar(console, f"importance of features for {subject}") as move:
+            importance = feature_importance(
+                opened[subject], folder, max_lists=options.importance, move=move
+            )
+        parts[subject] = dataclasses.replace(parts[subject], importance=importance)
     return Report(
         command=command,
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -188,7 +181,9 @@ def build_report(
         metric=metric,
         data=_data_part(folder, options.split),
         evaluation=compare_results(results, base, category_metric=metric),
-        sub_categories=per_category(by_sub, metric, base) if by_sub else [],
+        sub_categories=[]
+        if categories is None
+        else per_category(results, metric, base, categories=categories.sub),
         runs=list(parts.values()),
         leaderboard=board,
         subject=subject,
@@ -201,14 +196,6 @@ def render_report(report: Report, svg: Path | None = None) -> str:
     return render("report.html", svg, report=report, findings=findings)
 
 
-def _with_importance(
-    folder: DataFolder, run: Opened, part: RunPart, options: ReportOptions, console: Console
-) -> RunPart:
-    with progress_bar(console, f"importance of features for {part.name}") as move:
-        found = feature_importance(run, folder, max_lists=options.importance, move=move)
-    return dataclasses.replace(part, importance=found)
-
-
 def _list_counts(evaluated: EvaluatedRuns, subject: str) -> dict[str, int]:
     if evaluated.baseline is None:
         return {}
@@ -219,10 +206,6 @@ def _list_counts(evaluated: EvaluatedRuns, subject: str) -> dict[str, int]:
         "equal": int((ours == theirs).sum()),
         "worse": int((ours < theirs).sum()),
     }
-
-
-def _calibrate(counter: CalibrationCounter, task: str, by_task: Mapping[str, ListBatch]) -> None:
-    counter.add(by_task[task])
 
 
 def _subject(board: Leaderboard, evaluated: EvaluatedRuns) -> str:

@@ -213,8 +213,8 @@ def _milliseconds(score: Callable[[Any], Any], dataset: tf.data.Dataset) -> floa
 
 def _values(evaluated: EvaluatedRuns, result: PerListResult, index: int) -> dict[str, float | None]:
     """The metric of every run on one list, None where it is undefined."""
-    values: dict[str, float | None] = {}
-    for name, other in evaluated.results.items():
-        value = float(other.metric(evaluated.metric)[alignment(result, other)[index]])
-        values[name] = None if np.isnan(value) else value
-    return values
+    values = {
+        name: float(other.metric(evaluated.metric)[alignment(result, other)[index]])
+        for name, other in evaluated.results.items()
+    }
+    return {name: None if np.isnan(value) else value for name, value in values.items()}
