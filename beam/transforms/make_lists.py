@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -19,7 +21,6 @@ from tfr_moe.elwc.values import RowError
 from tfr_moe.schema import FeatureSchema, Scope
 
 _LIST_ID = itemgetter(0)
-_ROWS = ("first", "time", "conflict", "items", "cut", "cut_positives")
 Encoder = Callable[[Rows], list[EncodedRow | RowError]]
 EncoderFactory = Callable[[FeatureSchema], Encoder]
 
@@ -67,12 +68,9 @@ class RankedList(NamedTuple):
     items: list[Encoded]
 
 
+@dataclass(slots=True)
 class PartialList:
     """Some or all rows of a list, without the items shown last where there are too many.
-
-    Args:
-        max_list_size: maximum number of items.
-        labels: counts the positives among the others, if given.
 
     Attributes:
         first: (key, context) of the first row in the files; None for no rows.
@@ -83,75 +81,31 @@ class PartialList:
         cut_positives: number of those with a label above 0.
     """
 
-    __slots__ = (*_ROWS, "_labels", "_max")
+    first: tuple[RowKey, Encoded] | None = None
+    time: float | None = None
+    conflict: tuple[Encoded, Encoded] | None = None
+    items: list[tuple[float, RowKey, Encoded]] = field(default_factory=list)
+    cut: int = 0
+    cut_positives: int = 0
 
-    def __init__(self, max_list_size: int, labels: Labels | None = None):
-        self._max = max_list_size
-        self._labels = labels
-        self.first: tuple[RowKey, Encoded] | None = None
-        self.time: float | None = None
-        self.conflict: tuple[Encoded, Encoded] | None = None
-        self.items: list[tuple[float, RowKey, Encoded]] = []
-        self.cut = 0
-        self.cut_positives = 0
-
-    def __getstate__(self) -> tuple[Any, ...]:
-        """Returns the rows; `CombineList`, which merges parts, has the rest."""
-        return tuple([getattr(self, name) for name in _ROWS])
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        """Restores a part to be merged."""
-        for name, value in zip(_ROWS, state, strict=True):
-            setattr(self, name, value)
-
-    def add(self, key: RowKey, row: EncodedRow) -> None:
-        """Adds one row."""
-        _, time, position, context, example = row
-        first = self.first
-        if first is None or context is not first[1] or time != self.time or key < first[0]:
-            self._describe((key, context), time)
-        self.items.append((position, key, example))
-        if len(self.items) >= 2 * self._max:
-            self.trim()
-
-    def merge(self, other: PartialList) -> None:
-        """Adds the rows of another part."""
-        if other.first is not None:
-            self._describe(other.first, other.time)
-        if other.conflict is not None:
-            self._differ(*other.conflict)
-        self.items += other.items
-        self.cut += other.cut
-        self.cut_positives += other.cut_positives
-        if len(self.items) >= 2 * self._max:
-            self.trim()
-
-    def _describe(self, first: tuple[RowKey, Encoded], time: float | None) -> None:
+    def describe(self, first: tuple[RowKey, Encoded], time: float | None) -> None:
+        """Adds key and context of a row, or of the first one of a part, and its time."""
         known = self.first
         if known is None:
             self.first, self.time = first, time
             return
         if first[1] is not known[1] and first[1] != known[1]:
-            self._differ(first[1], known[1])
+            self.differ(first[1], known[1])
         if first[0] < known[0]:
             self.first = first
         if time is not None and (self.time is None or time < self.time):
             self.time = time
 
-    def _differ(self, *contexts: Encoded) -> None:
+    def differ(self, *contexts: Encoded) -> None:
+        """Adds contexts of one list that differ."""
         # Extremes do not depend on the order of arrival.
         known = (*contexts, *(self.conflict or ()))
         self.conflict = min(known), max(known)
-
-    def trim(self) -> PartialList:
-        """Sorts the items and drops those beyond the maximum; returns the list."""
-        self.items.sort()
-        beyond = self.items[self._max :]
-        self.cut += len(beyond)
-        if beyond and self._labels is not None:
-            self.cut_positives += sum(self._labels.relevant([item for _, _, item in beyond]))
-        del self.items[self._max :]
-        return self
 
 
 class CombineList(beam.CombineFn):
@@ -159,6 +113,10 @@ class CombineList(beam.CombineFn):
 
     The result does not depend on the order of arrival, and a key with millions of rows needs no
     more memory than one of maximum size, since workers combine before they send.
+
+    Args:
+        max_list_size: maximum number of items.
+        labels: counts the positives among the others, if given.
     """
 
     def __init__(self, max_list_size: int, labels: Labels | None = None):
@@ -166,23 +124,42 @@ class CombineList(beam.CombineFn):
 
     def create_accumulator(self) -> PartialList:
         """Returns a list without rows."""
-        return PartialList(self._max, self._labels)
+        return PartialList()
+
+    def add_row(self, part: PartialList, key: RowKey, row: EncodedRow) -> None:
+        """Adds one row."""
+        _, time, position, context, example = row
+        first = part.first
+        if first is None or context is not first[1] or time != part.time or key < first[0]:
+            part.describe((key, context), time)
+        part.items.append((position, key, example))
+        if len(part.items) >= 2 * self._max:
+            self.extract_output(part)
 
     def add_input(self, part: PartialList, other: PartialList) -> PartialList:
         """Adds the rows of one batch."""
-        part.merge(other)
-        return part
+        if other.first is not None:
+            part.describe(other.first, other.time)
+        if other.conflict is not None:
+            part.differ(*other.conflict)
+        part.items += other.items
+        part.cut += other.cut
+        part.cut_positives += other.cut_positives
+        return self.extract_output(part) if len(part.items) >= 2 * self._max else part
 
     def merge_accumulators(self, accumulators: Iterable[PartialList]) -> PartialList:
         """Merges parts."""
-        merged = self.create_accumulator()
-        for other in accumulators:
-            merged.merge(other)
-        return merged
+        return reduce(self.add_input, accumulators, PartialList())
 
     def extract_output(self, part: PartialList) -> PartialList:
-        """Returns the sorted, bounded list."""
-        return self.merge_accumulators([part]).trim()
+        """Sorts the items and drops those beyond the maximum; returns the list."""
+        part.items.sort()
+        beyond = part.items[self._max :]
+        part.cut += len(beyond)
+        if beyond and self._labels is not None:
+            part.cut_positives += sum(self._labels.relevant([item for _, _, item in beyond]))
+        del part.items[self._max :]
+        return part
 
 
 class _ParseRows(CountingDoFn):
@@ -203,6 +180,7 @@ class _ParseRows(CountingDoFn):
 
     def process(self, batch: list[RawRow] | RowColumns) -> Iterator[Any]:
         lists: dict[str, PartialList] = {}
+        add_row = self._combine.add_row
         if isinstance(batch, RowColumns):
             file, first, rows = batch
             keys: Sequence[RowKey] = [(file, first + i, 0) for i in range(len(rows))]
@@ -220,8 +198,8 @@ class _ParseRows(CountingDoFn):
                 continue
             part = lists.get(row.list_id)
             if part is None:
-                part = lists[row.list_id] = self._combine.create_accumulator()
-            part.add(key, row)
+                part = lists[row.list_id] = PartialList()
+            add_row(part, key, row)
         self.tally["rows", "read"] += len(keys)
         yield from map(_packed, lists.items()) if self._packs else lists.items()
 
@@ -289,7 +267,7 @@ def make_lists(
     def merge(runs: list[str], _after: Any = None) -> Iterator[tuple[str, PartialList]]:
         for list_id, group in groups(runs, _LIST_ID):
             parts = (pickle.loads(packed) for _, _, packed in group)
-            yield list_id, combine.merge_accumulators(parts).trim()
+            yield list_id, combine.extract_output(combine.merge_accumulators(parts))
 
     if is_embedded(grouped.pipeline):
         waits = [] if after is None else [beam.pvalue.AsSingleton(after)]

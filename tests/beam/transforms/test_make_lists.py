@@ -13,14 +13,15 @@ def item(position, line, time=None, context=("c",)):
 
 
 def built(cap, items):
-    part = PartialList(cap)
+    combine, part = CombineList(cap), PartialList()
     for key, row in items:
-        part.add(key, row)
+        combine.add_row(part, key, row)
     return part
 
 
 def combined(cap, parts):
-    return CombineList(cap).merge_accumulators([built(cap, part) for part in parts]).trim()
+    combine = CombineList(cap)
+    return combine.extract_output(combine.merge_accumulators([built(cap, p) for p in parts]))
 
 
 def test_items_are_ordered_by_position_then_by_row():
@@ -41,9 +42,9 @@ def test_the_cap_keeps_the_smallest_positions_in_any_order_of_arrival():
 
 def test_a_part_never_holds_more_than_twice_the_cap():
     combine = CombineList(10)
-    part, accumulator = PartialList(10), combine.create_accumulator()
+    part, accumulator = PartialList(), combine.create_accumulator()
     for line in range(1000):
-        part.add(*item(1000 - line, line))
+        combine.add_row(part, *item(1000 - line, line))
         accumulator = combine.add_input(accumulator, built(10, [item(1000 - line, line)]))
         assert len(part.items) < 20
         assert len(accumulator.items) < 20
