@@ -15,7 +15,7 @@ from tensorflow_serving.apis import predict_pb2
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.utils.digests import check_model_files
-from tfr_moe.utils.failures import load_saved_model
+from tfr_moe.utils.failures import load_saved_model, reason_of
 
 from .client.protos import fill_tensor
 from .versions import (
@@ -89,14 +89,9 @@ class ServedModel:
             return self._loaded.signatures[signature](**inputs)
         except tf.errors.OpError as error:
             code = _CODES.get(error.error_code, grpc.StatusCode.UNKNOWN)
-            raise RejectedError(code, _without_trace(str(error.message))) from error
+            raise RejectedError(code, reason_of(error)) from error
         except UnicodeDecodeError as error:  # TensorFlow's message quotes bytes of the request
-            reject_argument(_without_trace(bytes(error.object).decode("utf-8", "replace")))
-
-
-def _without_trace(message: str) -> str:
-    """Cuts the name of the failed node and the call stack from a message of TensorFlow."""
-    return message.split("stack traces unavailable")[-1].lstrip(">)").strip()
+            reject_argument(reason_of(ValueError(bytes(error.object).decode("utf-8", "replace"))))
 
 
 def _inputs(request: Any, expected: Mapping[str, Any]) -> dict[str, tf.Tensor]:
@@ -198,7 +193,7 @@ class ModelStore:
         try:
             model = ServedModel(name, self._root / name / str(version))
         except Exception as error:  # whatever is wrong with one version, the others keep serving
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = reason_of(error)
             self._states[name, version] = VersionState("END", reason)
             self._notify(f"could not load {name} version {version}: {reason}")
         else:

@@ -15,23 +15,23 @@ MAX_MESSAGE_BYTES = 64 * 2**20
 """gRPC's default limit is 4 MB, which a list of a few thousand items exceeds."""
 
 _MAX_ATTEMPTS = 5  # gRPC's maximum
-_KEEPALIVE = [
+MESSAGE_LIMITS = [
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+]
+_OPTIONS = [
+    *MESSAGE_LIMITS,
     # Pings only while requests are running: servers close connections that ping more often.
     ("grpc.keepalive_time_ms", 60_000),
     # Also limits how long sent data may stay unacknowledged, so that dead connections end soon.
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 0),
-]
-_RECONNECT = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
-]
-
-
-MESSAGE_LIMITS = [
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.enable_http_proxy", 0),
+    # gRPC retries only what it has buffered, by default up to 256 kB.
+    ("grpc.per_rpc_retry_buffer_size", MAX_MESSAGE_BYTES),
 ]
 
 
@@ -108,15 +108,8 @@ def _service_config(retries: bool) -> str:
 
 def open_channel(target: str, tls: Tls | None = None, retries: bool = True) -> grpc.Channel:
     """Opens a channel to `target`, which may be a gRPC name; HTTP proxies are not used."""
-    options: list[tuple[str, Any]] = [
-        *MESSAGE_LIMITS,
-        *_KEEPALIVE,
-        *_RECONNECT,
-        ("grpc.enable_http_proxy", 0),
-        ("grpc.service_config", _service_config(retries)),
-        # gRPC retries only what it has buffered, by default up to 256 kB.
-        ("grpc.per_rpc_retry_buffer_size", MAX_MESSAGE_BYTES),
-    ]
+    config = ("grpc.service_config", _service_config(retries))
+    options: list[tuple[str, Any]] = [*_OPTIONS, config]
     address = address_of(target)
     if tls is None:
         return grpc.insecure_channel(address, options=options)

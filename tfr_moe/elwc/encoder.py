@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from tfr_moe.elwc.values import (
     minima,
     present,
     stored_ids,
+    to_position,
     to_time,
 )
 from tfr_moe.elwc.wire import FloatBlock, ids_entry, list_record
@@ -283,8 +284,8 @@ class RowEncoder:
         if self._position and self._labelled:
             positions = numbers[:, self._position_index].tolist()
         elif self._position:
-            cells = [{self._position: value} for value in column_of(rows, self._position)]
-            positions = _tried(self._parser.position, cells, slow)
+            read = partial(to_position, self._position)
+            positions = _tried(read, column_of(rows, self._position), slow)
         found: list[Any] = list(map(EncodedRow, list_ids, times, positions, contexts, examples))
         for i in slow:
             found[i] = self._slow(rows[i])

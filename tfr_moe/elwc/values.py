@@ -245,15 +245,15 @@ class RowParser:
         Raises:
             RowError: naming the invalid column.
         """
-        time, column = None, self._schema.time
+        get, time, schema = row.get, None, self._schema
         list_id = self.list_id(row)
-        if labelled and column is not None:
-            time = to_time(column, present(column, row.get(column)))
+        if labelled and schema.time is not None:
+            time = to_time(schema.time, present(schema.time, get(schema.time)))
         context, example = self.values("context", row), self.values("example", row)
         if labelled:
-            example |= {n: self._at_least(low, row, n) for n, low in minima(self._schema).items()}
-        elif self._schema.position:
-            example[self._schema.position] = self.position(row)
+            example |= {n: at_least(low, n, get(n)) for n, low in minima(schema).items()}
+        elif schema.position:
+            example[schema.position] = to_position(schema.position, get(schema.position))
         return Row(list_id, time, context, example)
 
     def list_id(self, row: Mapping[str, Any]) -> str:
@@ -265,22 +265,26 @@ class RowParser:
         column = self._schema.list_id
         return to_id(column, present(column, row.get(column)))
 
-    def position(self, row: Mapping[str, Any]) -> float:
-        """Returns the position of a row, 0.0 where it has none.
 
-        Raises:
-            RowError: if it is no number, or below 1.
-        """
-        column = self._schema.position
-        if column is None or is_missing(row.get(column)):
-            return 0.0
-        return self._at_least(1, row, column)
+def at_least(low: float, column: str, value: Any) -> float:
+    """Returns a number.
 
-    def _at_least(self, low: float, row: Mapping[str, Any], column: str) -> float:
-        number = to_number(column, present(column, row.get(column)))
-        if number < low:
-            raise RowError(f"column {column!r}: must be >= {low:g}, got {number:g}")
-        return number
+    Raises:
+        RowError: if it is missing, no number, or too low.
+    """
+    number = to_number(column, present(column, value))
+    if number < low:
+        raise RowError(f"column {column!r}: must be >= {low:g}, got {number:g}")
+    return number
+
+
+def to_position(column: str, value: Any) -> float:
+    """Returns the position of an item, 0.0 where it has none.
+
+    Raises:
+        RowError: if it is no number, or below 1.
+    """
+    return 0.0 if is_missing(value) else at_least(1, column, value)
 
 
 def minima(schema: FeatureSchema) -> dict[str, float]:
