@@ -4,7 +4,7 @@ SHELL := bash
 VENV := .venv
 VERSIONS := 3.11 3.10 3.12 3.13
 BIN := $(VENV)/bin
-CODE := tfr_moe beam serving tuning experiments
+CODE := tfr_moe beam serving tuning experiments benchmarks
 # Number of test processes; all tests of a file run in one of them, files in the order of conftest.py.
 WORKERS ?= 3
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder

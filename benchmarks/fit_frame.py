@@ -17,6 +17,7 @@ import resource
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -94,7 +95,7 @@ def main() -> None:
     options = parser.parse_args()
     frame = frame_of(options.rows)
     size = int(frame.memory_usage(deep=True).sum())
-    roles = {"list_id": "search_id", "label": "purchased", "time": "date"}
+    roles: dict[str, Any] = {"list_id": "search_id", "label": "purchased", "time": "date"}
     # The first call imports pyarrow and TensorFlow.
     small = frame_of(2000)
     warm = FeatureSchema.model_validate(infer_schema(small, **roles).schema)

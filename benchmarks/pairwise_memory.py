@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     context = multiprocessing.get_context("spawn")
-    found = {}
+    found: dict[str, tuple[float, float] | None] = {}
     for kind in ("ours", "tfr"):
         answers = context.Queue()
         process = context.Process(
@@ -70,10 +70,10 @@ def main() -> None:
         process.start()
         process.join()
         # A process that ran out of memory has no answer.
-        found[kind] = answers.get() if process.exitcode == 0 else None
-        message = "ended without a result" if found[kind] is None else ""
-        if found[kind] is not None:
-            message = "{:.0f} MB above the start, {:.3f} s of processor a step".format(*found[kind])
+        answer = found[kind] = answers.get() if process.exitcode == 0 else None
+        message = "ended without a result"
+        if answer is not None:
+            message = "{:.0f} MB above the start, {:.3f} s of processor a step".format(*answer)
         print(f"{kind}: {message}", flush=True)
     if found["ours"] and found["tfr"]:
         memory, seconds = (found["tfr"][i] / found["ours"][i] for i in (0, 1))

@@ -38,7 +38,12 @@ QUIET = Console(quiet=True)
 
 def mean_ndcg(batches: Iterable[tuple[Any, Any, Any]]) -> float:
     """Over (scores, labels, mask) of the lists that have something relevant."""
-    each = np.concatenate([ndcg(*map(np.asarray, batch[:3])) for batch in batches])
+    each = np.concatenate(
+        [
+            ndcg(np.asarray(scores), np.asarray(labels), np.asarray(mask))
+            for scores, labels, mask in batches
+        ]
+    )
     return float(np.nanmean(each))
 
 

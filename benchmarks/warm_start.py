@@ -14,6 +14,7 @@ import argparse
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -21,7 +22,7 @@ from tfr_moe import Ranker
 from tfr_moe.synthetic import SearchLogOptions, generate
 
 METRIC = "val_session_auc"
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "num_experts": 8,
     "expert_hidden_dims": (32, 16),
     "embedding_dim": 8,
