@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import apache_beam as beam
@@ -37,7 +37,7 @@ class RawRow(NamedTuple):
 
     file: int
     line: int
-    values: Mapping[str, Any] | str
+    values: Any
     error: str | None = None
     order: int = 0
 
@@ -45,16 +45,6 @@ class RawRow(NamedTuple):
     def key(self) -> RowKey:
         """Where the row comes from."""
         return self.file, self.line, self.order
-
-    def columns(self) -> Mapping[str, Any]:
-        """`values` of a row that was parsed.
-
-        Raises:
-            TypeError: for a row that was not.
-        """
-        if isinstance(self.values, str):
-            raise TypeError(f"row {self.key} was not parsed: {self.error}")
-        return self.values
 
     def reject(self, reason: str) -> Reject:
         """The entry of the row in a file of rejects."""

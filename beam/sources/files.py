@@ -205,7 +205,7 @@ def columns_of_rows(path: str, rows: Iterator[RawRow]) -> set[str]:
     reason = "the file is empty"
     for row in itertools.islice(rows, _SAMPLE):
         if row.error is None:
-            found.update(row.columns())
+            found.update(row.values)
         else:
             reason = f"line {row.line}: {row.error}"
     if not found:

@@ -160,7 +160,7 @@ def add_grades(batch: list[RawRow], label: str, grades: list[tuple[str, float]])
     """
 
     def graded(row: RawRow) -> RawRow:
-        values = row.columns()
+        values = row.values
         present = [(c, grade) for c, grade in grades if not is_missing(values.get(c))]
         reached = [grade for column, grade in present if to_number(column, values[column]) > 0]
         return row._replace(values={**values, label: max(reached, default=0.0)})
@@ -184,7 +184,7 @@ def _read_nested(path: str, index: int, items: str) -> Iterator[RawRow]:
 
 
 def _rows_of_list(row: RawRow, path: str) -> Iterator[RawRow]:
-    shared = _flat(row.columns())
+    shared = _flat(row.values)
     items = shared.pop(path.replace(".", "_"), None)
     if not isinstance(items, list) or not items:
         received = "nothing" if items is None else repr(items)

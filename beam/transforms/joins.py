@@ -33,10 +33,10 @@ def key_of(values: Mapping[str, Any], columns: Sequence[str]) -> str:
 
 def join_key(row: RawRow, columns: Sequence[str]) -> str | None:
     """Returns `key_of` a row, None where it has none or was not parsed."""
-    if row.error is not None or isinstance(row.values, str):
+    if row.error is not None:
         return None
     try:
-        return key_of(row.columns(), columns)
+        return key_of(row.values, columns)
     except RowError:
         return None
 
@@ -146,7 +146,7 @@ class _ParseEntries(CountingDoFn):
             try:
                 if row.error is not None:
                     raise RowError(row.error)
-                values = row.columns()
+                values = row.values
                 key = key_of(values, self._key)
             except RowError as error:
                 self.tally["source", self._thing, "rejected"] += 1

@@ -187,7 +187,7 @@ class _ParseRows(CountingDoFn):
             found = self._encode(rows)
         else:
             keys, rows = [row.key for row in batch], [row.values for row in batch]
-            encoded = iter(self._encode([row.columns() for row in batch if row.error is None]))
+            encoded = iter(self._encode([row.values for row in batch if row.error is None]))
             errors = [None if row.error is None else RowError(row.error) for row in batch]
             found = [next(encoded) if error is None else error for error in errors]
         for i, (key, row) in enumerate(zip(keys, found, strict=True)):

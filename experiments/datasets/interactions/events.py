@@ -131,7 +131,7 @@ class ParseEvents(CountingDoFn):
             reason = row.error
             if reason is None:
                 try:
-                    event = self._values(row.columns())
+                    event = self._values(row.values)
                 except RowError as error:
                     reason = str(error)
             if reason is None:
@@ -167,7 +167,7 @@ class UserEvents(CountingDoFn):
         _, found = keyed
         events: dict[tuple[float, str], RawRow] = {}
         for event in found:
-            values = event.columns()
+            values = event.values
             key = (values[self._time], values[self._item])
             if key in events:
                 self.tally["source", "events", "left out: duplicate"] += 1
@@ -177,6 +177,6 @@ class UserEvents(CountingDoFn):
         seen: set[str] = set()
         batch = []
         for (_, item), event in sorted(events.items()):
-            batch.append(event._replace(values={**event.columns(), FIRST: item not in seen}))
+            batch.append(event._replace(values={**event.values, FIRST: item not in seen}))
             seen.add(item)
         yield batch

@@ -266,10 +266,10 @@ class HistoryEvents(CountingDoFn):
         for row in batch:
             when = row_time(row, self._time)
             key = None if when is None else join_key(row, self._history.key)
-            if when is None or key is None or not self._has_numbers(row.columns()):
+            if when is None or key is None or not self._has_numbers(row.values):
                 self.tally["noted", f"events without time, {self._history.by} or number"] += 1
                 continue
-            get = row.columns().get
+            get = row.values.get
             yield key, Event(when, row.key, tuple([get(column) for column in columns]))
 
     def _has_numbers(self, values: Mapping[str, Any]) -> bool:

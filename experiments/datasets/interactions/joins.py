@@ -45,7 +45,7 @@ def row_time(row: RawRow, column: str) -> float | None:
     if row.error is not None:
         return None
     try:
-        return to_time(column, row.columns().get(column))
+        return to_time(column, row.values.get(column))
     except RowError:
         return None
 
@@ -86,7 +86,7 @@ def _queries(
         when = row_time(row, time)
         key = None if when is None else join_key(row, lookup.key)
         if when is not None and key is not None:
-            get = row.columns().get
+            get = row.values.get
             query = (index, when, tuple([get(column) for column in lookup.row_columns]))
             queries.setdefault(key, []).append(query)
     for key, found in queries.items():

@@ -53,7 +53,7 @@ class CleanNames(CountingDoFn):
     def _cleaned(self, row: RawRow) -> RawRow:
         if row.error is not None:
             return row
-        values = dict(row.columns())
+        values = dict(row.values)
         for level in self._levels:
             if is_missing(values.get(level)):
                 continue

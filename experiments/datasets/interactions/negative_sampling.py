@@ -149,7 +149,7 @@ class Positives(CountingDoFn):
         """Drops and counts events that cannot become a list."""
         design = self._design
         for event in batch:
-            values = event.columns()
+            values = event.values
             category = design.category(values)
             if category is None:
                 self.tally["source", "events", "left out: item without a category"] += 1
@@ -164,7 +164,7 @@ def item_events(
 ) -> Iterator[tuple[tuple[tuple[str, ...], str], tuple[float, int]]]:
     """Yields ((category, item), (time, period)) of events."""
     for event in batch:
-        values = event.columns()
+        values = event.values
         category = design.category(values)
         if category is not None:
             time = values[design.time]
@@ -190,7 +190,7 @@ class Draw(CountingDoFn):
         pool = candidates(table, int(period), design.options.exponent)
         known = set(pool.items)
         for event in events:
-            values = event.columns()
+            values = event.values
             if values[design.item] not in known:
                 self.tally["source", "events", "left out: item not seen before"] += 1
                 continue
@@ -218,7 +218,7 @@ class MakeSampledLists(CountingDoFn):
         for item, time in events:
             by_time.setdefault(time, set()).add(item)
         for event, drawn in sides["drawn"]:
-            excluded = by_time[event.columns()[design.time]] if options.repeats else all_items
+            excluded = by_time[event.values[design.time]] if options.repeats else all_items
             negatives = [item for item in drawn if item not in excluded][: options.negatives]
             if len(negatives) < options.min_negatives:
                 outcome = f"left out: fewer than {options.min_negatives} negatives"
@@ -229,7 +229,7 @@ class MakeSampledLists(CountingDoFn):
 
     def _rows(self, event: RawRow, negatives: list[str]) -> list[RawRow]:
         design = self._design
-        values = event.columns()
+        values = event.values
         name = design.list_name(values)
         positive = values[design.item]
         shared = {c: values[c] for c in (*design.event_columns, design.user, design.time)}
