@@ -122,26 +122,24 @@ def load_request(path: str | Path, schema: FeatureSchema | None = None) -> Reque
     """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"request {path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"request {path}: not UTF-8 text") from error
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"request {path}: not valid JSON (line {error.lineno}: {error.msg})"
-        ) from error
-    if not isinstance(data, dict):
-        raise UserError(f"request {path}: must be an object with the keys context and items")
-    for key in _KEYS:
-        if key not in data:
-            raise UserError(f"request {path}: {key!r} is missing; the keys are: {', '.join(_KEYS)}")
-    if unknown := sorted(data.keys() - set(_KEYS)):
-        raise UserError(f"request {path}: unknown key {unknown[0]!r}; allowed: {', '.join(_KEYS)}")
-    request = Request(data["context"], data["items"])
-    try:
+        if not isinstance(data, dict):
+            raise UserError("must be an object with the keys context and items")
+        for key in _KEYS:
+            if key not in data:
+                raise UserError(f"{key!r} is missing; the keys are: {', '.join(_KEYS)}")
+        if unknown := sorted(data.keys() - set(_KEYS)):
+            raise UserError(f"unknown key {unknown[0]!r}; allowed: {', '.join(_KEYS)}")
+        request = Request(data["context"], data["items"])
         _check_types(*request)
         if schema is not None:
             RequestEncoder(schema).encode(*request)
+        return request
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror})"
+    except UnicodeDecodeError:
+        reason = "not UTF-8 text"
+    except json.JSONDecodeError as error:
+        reason = f"not valid JSON (line {error.lineno}: {error.msg})"
     except UserError as error:
-        raise UserError(f"request {path}: {error}") from error
-    return request
+        reason = str(error)
+    raise UserError(f"request {path}: {reason}")
