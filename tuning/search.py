@@ -226,30 +226,24 @@ class Search:
         """
         with ExitStack() as held:
             with self._locked() as oracle:
-                job, gave_up = self._abandoned(oracle, worker, held), self._failures(oracle)
+                gave_up = bool(self._failures(oracle))
+                # A worker that died has unlocked its trial.
+                ongoing = list(oracle.ongoing_trials.values())
+                job = next(filter(None, (self._job(t, worker, held) for t in ongoing)), None)
                 if job is None and not gave_up:
-                    job = self._new(oracle, worker, held)
+                    # KerasTuner gives a name that has a trial the same trial again.
+                    trial = oracle.create_trial(f"trial-{len(oracle.trials)}")
+                    if trial.status == TrialStatus.RUNNING:
+                        job = self._job(trial, worker, held)
+                        self._save(oracle)
                 waiting = oracle.ongoing_trials and not gave_up
             yield job or ("wait" if waiting else "stop")
 
-    def _abandoned(self, oracle: Any, worker: str, held: ExitStack) -> TrialJob | None:
-        """A trial whose worker died, or whose record is gone."""
-        for trial in oracle.ongoing_trials.values():
-            attempts = try_lock(trial_lock(self._sweep, trial.trial_id), held, worker)
-            if attempts:
-                return self._job(trial, attempts)
-        return None
-
-    def _new(self, oracle: Any, worker: str, held: ExitStack) -> TrialJob | None:
-        # KerasTuner gives a name that has a trial the same trial again.
-        trial = oracle.create_trial(f"trial-{len(oracle.trials)}")
-        if trial.status != TrialStatus.RUNNING:
-            return None
+    def _job(self, trial: Any, worker: str, held: ExitStack) -> TrialJob | None:
+        """Locks a trial for a worker until `held` is left; None if another one holds it."""
         attempts = try_lock(trial_lock(self._sweep, trial.trial_id), held, worker)
-        self._save(oracle)
-        return self._job(trial, attempts)
-
-    def _job(self, trial: Any, attempts: int) -> TrialJob:
+        if not attempts:
+            return None
         hp = trial.hyperparameters
         budget = {name: hp.values[key] for key, name in _BUDGET.items() if key in hp.values}
         return TrialJob(trial.trial_id, self._space.suggest(hp), budget, attempts)
@@ -286,8 +280,7 @@ class Search:
             return self._failures(oracle)
 
     def _failures(self, oracle: Any) -> list[str]:
-        failures: list[str] = []
-        for trial_id in oracle.end_order[self.ended_before :]:
-            failed = oracle.trials[trial_id].status == TrialStatus.FAILED
-            failures = [*failures, trial_id] if failed else []
-        return failures if len(failures) >= self._config.max_failures else []
+        ended = oracle.end_order[self.ended_before :]
+        status = (oracle.trials[trial_id].status for trial_id in reversed(ended))
+        count = sum(1 for _ in itertools.takewhile(TrialStatus.FAILED.__eq__, status))
+        return ended[-count:] if count >= self._config.max_failures else []

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from tfr_moe.report import charts, figures, gate_view
 from tfr_moe.report.charts import Chart
 from tfr_moe.report.figures import HeatMap
 from tfr_moe.utils import formats
+from tfr_moe.utils.io import write_text
 
 try:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -197,12 +197,9 @@ def write_page(text: str, path: Path) -> None:
     Raises:
         UserError: if the file cannot be written.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
+        write_text(path, text)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise UserError(f"{path}: cannot be written ({error.strerror})") from error
 
 
