@@ -94,7 +94,6 @@ def resolve(config: SweepConfig, folder: DataFolder) -> SweepConfig:
         UserError: for what does not fit the data or the model.
     """
     base, objective = config.base, config.objective
-    check_names(base)
     _check_objective(objective, base, folder.schema)
     if "monitor" in base.training.model_fields_set and base.training.monitor != objective:
         raise UserError(
@@ -103,13 +102,14 @@ def resolve(config: SweepConfig, folder: DataFolder) -> SweepConfig:
         )
     base = base.replace(monitor=objective)
     hypermodel = RankingHyperModel(folder, base, config.space)
-    _check_options(hypermodel)
-    for model in hypermodel.space.models(base):
-        if model in BASELINE_NAMES and config.algorithm == "hyperband":
-            raise UserError(
-                f"algorithm hyperband needs epochs, {model} has none; use grid, random or bayesian"
-            )
-        _check_objective(objective, hypermodel.make_config({"model": model}), folder.schema)
+    space = hypermodel.space
+    _check_run(folder, config, hypermodel.make_config({"model": space.models(base)[0]}))
+    for dimension in space.dimensions:
+        for value, settings in dimension.options.items() if isinstance(dimension, Choice) else ():
+            try:
+                _check_run(folder, config, hypermodel.make_config(settings))
+            except UserError as error:
+                raise UserError(f"space: {dimension.name} = {value}: {error}") from error
     return config.model_copy(
         update={
             "base": base,
@@ -119,44 +119,33 @@ def resolve(config: SweepConfig, folder: DataFolder) -> SweepConfig:
     )
 
 
-def reported(base: RunConfig, schema: FeatureSchema) -> list[str]:
-    """The validation metrics of a run.
+def _check_run(folder: DataFolder, config: SweepConfig, run: RunConfig) -> None:
+    """Rejects a run that does not fit the data, the objective or the algorithm."""
+    check_names(run)
+    _check_objective(config.objective, run, folder.schema)
+    if run.model not in BASELINE_NAMES:
+        make_scorer(folder, run)
+    elif config.algorithm == "hyperband":
+        raise UserError(
+            f"algorithm hyperband needs epochs, {run.model} has none; use grid, random or bayesian"
+        )
 
-    With several tasks these are the metrics of each task (`click_ndcg`) and their means (`ndcg`).
+
+def _check_objective(objective: str, base: RunConfig, schema: FeatureSchema) -> None:
+    """Rejects an objective that runs do not report.
+
+    With several tasks they report the metrics of each (`click_ndcg`) and their means (`ndcg`).
     """
     tasks = base.replace(monitor="loss").tasks_over(schema)
     names = [f"{task.name}_{metric}" for task in tasks for metric in task.metrics]
     names += [metric for task in tasks for metric in task.metrics]
     names = names if tasks else list(base.training.metrics)
     names += [] if base.model in BASELINE_NAMES else ["loss"]
-    return list(dict.fromkeys(names))
-
-
-def _check_objective(objective: str, base: RunConfig, schema: FeatureSchema) -> None:
-    known = reported(base, schema)
-    if objective not in known:
+    if objective not in names:
         raise UserError(
             f"objective {objective!r}: not reported by runs of {base.model}; allowed: "
-            f"{', '.join(known)} (base.metrics adds others)"
+            f"{', '.join(dict.fromkeys(names))} (base.metrics adds others)"
         )
-
-
-def _check_options(hypermodel: RankingHyperModel) -> None:
-    """Makes the scorer of each listed value, which rejects what the data does not have."""
-    _check_model(hypermodel.folder, hypermodel.base)
-    for dimension in hypermodel.space.dimensions:
-        options = dimension.options.items() if isinstance(dimension, Choice) else ()
-        for value, settings in options:
-            try:
-                _check_model(hypermodel.folder, hypermodel.make_config(settings))
-            except UserError as error:
-                raise UserError(f"space: {dimension.name} = {value}: {error}") from error
-
-
-def _check_model(folder: DataFolder, config: RunConfig) -> None:
-    check_names(config)
-    if config.model not in BASELINE_NAMES:
-        make_scorer(folder, config)
 
 
 # ------------------------------------------------------------------------------------------ workers
