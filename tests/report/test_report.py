@@ -8,7 +8,7 @@ from tests.report.pages import Page, findings_of
 from tfr_moe.cli import main
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import evaluate_runs
-from tfr_moe.report.build import ReportOptions, build_report
+from tfr_moe.report.build import build_report
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_the_page_needs_no_network_and_opens_sections_with_a_finding(made):
 
 def test_user_errors_are_raised_before_scoring(root, tmp_path, capsys):
     with pytest.raises(UserError, match="unknown"):
-        build_report(root / "data", [root / "dnn"], options=ReportOptions(metric="accuracy"))
+        build_report(root / "data", [root / "dnn"], metric="accuracy")
     with pytest.raises(SystemExit) as caught:
         main(["report", "--data", str(root / "data"), "--run", str(root / "dnn"), "--out",
               str(tmp_path / "none" / "x.html")])  # fmt: skip

@@ -144,13 +144,22 @@ def report(
         if path is not None and not path.parent.is_dir():
             raise UserError(f"{name} {path}: there is no folder {path.parent}")
     from tfr_moe.evaluation.evaluate import plain
-    from tfr_moe.report.build import ReportOptions, build_report, render_report
+    from tfr_moe.report.build import build_report, render_report
     from tfr_moe.report.html import write_page
     from tfr_moe.utils.io import write_json
 
-    options = ReportOptions(split, metric, tuple(by or ()), importance)
     command = shlex.join(["tfr-moe", *sys.argv[1:]])
-    content = build_report(data, run, baseline, options, command, stderr())
+    content = build_report(
+        data,
+        run,
+        baseline,
+        split=split,
+        metric=metric,
+        attention_by=by or (),
+        importance=importance,
+        command=command,
+        console=stderr(),
+    )
     write_page(render_report(content, svg), out)
     if json_file is not None:
         write_json(json_file, plain(content))

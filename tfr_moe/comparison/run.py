@@ -205,7 +205,7 @@ def _rate(run: Path) -> float | None:
 
 
 def _report(plan: Plan, board: Leaderboard, console: Console) -> None:
-    from tfr_moe.report.build import ReportOptions, build_report, render_report
+    from tfr_moe.report.build import build_report, render_report
     from tfr_moe.report.html import write_page
 
     runs = {entry.model: plan.out / "runs" / entry.best_run for entry in board.entries}
@@ -214,7 +214,7 @@ def _report(plan: Plan, board: Leaderboard, console: Console) -> None:
     content = build_report(
         plan.data.path,
         {base: runs[base], **runs},
-        options=ReportOptions(metric=plan.metric),
+        metric=plan.metric,
         command=f"tfr-moe compare --data {plan.data.path} --out {plan.out}",
         console=console,
         leaderboard=board,

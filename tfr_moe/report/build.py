@@ -43,7 +43,6 @@ from tfr_moe.report.html import render
 from tfr_moe.report.run_part import (
     BATCH_SIZE,
     EvaluatedRuns,
-    ReportOptions,
     RunPart,
     run_part,
 )
@@ -110,7 +109,11 @@ def build_report(
     data: str | Path,
     runs: Sequence[Path] | Mapping[str, Path],
     baseline: Path | None = None,
-    options: ReportOptions | None = None,
+    *,
+    split: str = "test",
+    metric: str | None = None,
+    attention_by: Sequence[str] = (),
+    importance: int = 0,
     command: str = "",
     console: Console | None = None,
     leaderboard: Leaderboard | None = None,
@@ -120,12 +123,15 @@ def build_report(
     Args:
         runs: folders of finished runs of any model, or a name for each.
         baseline: the run that others are compared with; None for the first of several runs.
+        metric: metric of the category tables and of single lists; None for the default metric.
+        attention_by: item features to group attention by, in addition to the position.
+        importance: number of validation lists for the importance of features; 0 leaves it out.
         command: command line to print at the end of the report.
         leaderboard: of a comparison whose best runs these are.
     """
-    console, options = console or Console(stderr=True), options or ReportOptions()
+    console = console or Console(stderr=True)
     folder = DataFolder(data)
-    folder.files(options.split)
+    folder.files(split)
     if isinstance(runs, Mapping):
         named = dict(runs)
     else:
@@ -134,8 +140,8 @@ def build_report(
     for run in opened.values():
         check_schema(run, folder)
     tasks = next((names for names in map(task_names, opened.values()) if names), ())
-    metrics, metric = _metrics(options.metric, tasks)
-    dataset = evaluation_dataset(folder, options.split, BATCH_SIZE, tasks)
+    metrics, metric = _metrics(metric, tasks)
+    dataset = evaluation_dataset(folder, split, BATCH_SIZE, tasks)
     scorers = {
         name: inference_function(scorer_of(run), dataset.element_spec[0])
         for name, run in opened.items()
@@ -143,12 +149,12 @@ def build_report(
     results: dict[str, PerListResult] = {}
     counters = {name: CalibrationCounter(task_of(metric, tasks)) for name in opened}
     with progress_bar(console, "evaluating") as move:
-        count = counted(move, (folder.num_lists(options.split) or 0) * len(opened))
+        count = counted(move, (folder.num_lists(split) or 0) * len(opened))
         for name, run in opened.items():
             results[name] = evaluate_run(
                 folder,
                 run,
-                options.split,
+                split,
                 metrics,
                 tasks=tasks,
                 callbacks=[count(f"evaluating {name}"), counters[name]],
@@ -158,28 +164,26 @@ def build_report(
     base = next(iter(opened)) if len(opened) > 1 else None
     evaluated = EvaluatedRuns(opened, results, base, tasks, metric, dataset, scorers)
     with console.status("reading categories"):
-        categories = categories_of(folder, options.split)
-    board = leaderboard or leaderboard_of(evaluated, options.split)
+        categories = categories_of(folder, split)
+    board = leaderboard or leaderboard_of(evaluated, split)
     subject = _subject(board, evaluated)
     parts = {}
     with progress_bar(console, "analysing") as move:
         for number, name in enumerate(opened):
             move(number, len(opened), f"analysing {name}")
             parts[name] = run_part(
-                folder, evaluated, name, options, counters[name], name == subject
+                folder, evaluated, name, attention_by, counters[name], name == subject
             )
-    if options.importance:
+    if importance:
         with progress_bar(console, f"importance of features for {subject}") as move:
-            importance = feature_importance(
-                opened[subject], folder, max_lists=options.importance, move=move
-            )
-        parts[subject] = dataclasses.replace(parts[subject], importance=importance)
+            found = feature_importance(opened[subject], folder, max_lists=importance, move=move)
+        parts[subject] = dataclasses.replace(parts[subject], importance=found)
     return Report(
         command=command,
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        split=options.split,
+        split=split,
         metric=metric,
-        data=_data_part(folder, options.split),
+        data=_data_part(folder, split),
         evaluation=compare_results(results, base, category_metric=metric),
         sub_categories=[]
         if categories is None

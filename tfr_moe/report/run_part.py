@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -37,22 +37,6 @@ ATTENTION_LISTS = 2000
 MOST_LISTS = 4
 """Number of worst, best, lost and gained lists."""
 _TIMED_LISTS = 20
-
-
-@dataclass(frozen=True)
-class ReportOptions:
-    """Options of a report.
-
-    Attributes:
-        metric: metric of the category tables and of single lists; None for the default metric.
-        attention_by: item features to group attention by, in addition to the position.
-        importance: number of validation lists for the importance of features; 0 leaves it out.
-    """
-
-    split: str = "test"
-    metric: str | None = None
-    attention_by: tuple[str, ...] = ()
-    importance: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,7 +111,7 @@ def run_part(
     folder: DataFolder,
     evaluated: EvaluatedRuns,
     name: str,
-    options: ReportOptions,
+    attention_by: Sequence[str],
     counter: CalibrationCounter,
     is_subject: bool,
 ) -> RunPart:
@@ -142,7 +126,7 @@ def run_part(
         gates = gate_reports(run.model, dataset, run.schema)
         batches = -(-ATTENTION_LISTS // BATCH_SIZE)
         attention_lists, attention = attention_maps(
-            run.model, dataset.take(batches), run.schema, options.attention_by
+            run.model, dataset.take(batches), run.schema, attention_by
         )
     score = _scorer(evaluated, name)
     probable = config.objective.loss == PROBABILITY_LOSS and isinstance(run, LoadedRun)
