@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -29,39 +29,38 @@ BUDGET = (
 _LIBRARY = "library_parameters."
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A choice between listed values.
-
-    `options` has the settings, as JSON has them, that each value of KerasTuner (str, int or float,
-    all of one type) stands for.
-    """
-
-    name: str
-    options: dict[str | int | float, dict[str, Any]]
-
-    def suggest(self, hp: Any) -> dict[str, Any]:
-        """Settings for the value in `hp`."""
-        return self.options[hp.Choice(self.name, list(self.options))]
+Options: TypeAlias = dict[str | int | float, dict[str, Any]]
+"""What each value of a choice of KerasTuner stands for: settings as JSON has them."""
 
 
-@dataclass(frozen=True)
-class Range:
-    """A range of numbers of the setting `name`.
+class Range(BaseModel):
+    """A range of numbers.
 
     `step` is a difference, for log sampling a ratio; None for any number between.
     """
 
-    name: str
-    low: float
-    high: float
-    step: float | None
-    sampling: str
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    def suggest(self, hp: Any) -> dict[str, Any]:
-        """Settings for the value in `hp`; whole limits give whole numbers."""
-        make = hp.Int if isinstance(self.low, int) else hp.Float
-        return {self.name: make(self.name, self.low, self.high, self.step, self.sampling)}
+    min: float
+    max: float
+    step: float | None = Field(None, gt=0)
+    sampling: Literal["linear", "log"] = "linear"
+
+    @model_validator(mode="after")
+    def _check(self) -> Range:
+        if self.min >= self.max:
+            raise ValueError(f"min must be < max, got {self.min:g} and {self.max:g}")
+        if self.sampling == "log" and self.min <= 0:
+            raise ValueError(f"min must be > 0 for log sampling, got {self.min:g}")
+        if self.sampling == "log" and self.step is not None and self.step <= 1:
+            raise ValueError(f"step is a ratio > 1 for log sampling, got {self.step:g}")
+        return self
+
+    def suggest(self, name: str, hp: Any) -> int | float:
+        """The number of the setting `name` in `hp`; whole limits give whole numbers."""
+        make = hp.Int if isinstance(self.min, int) else hp.Float
+        number: int | float = make(name, self.min, self.max, self.step, self.sampling)
+        return number
 
 
 @dataclass(frozen=True)
@@ -69,13 +68,18 @@ class SearchSpace:
     """What a sweep varies: its description as in YAML, and its hyper-parameters."""
 
     description: dict[str, Any]
-    dimensions: tuple[Choice | Range, ...]
+    dimensions: dict[str, Options | Range]
 
     @property
     def size(self) -> int | None:
         """The number of points of its grid; None with a range."""
-        sizes = [len(d.options) for d in self.dimensions if isinstance(d, Choice)]
+        sizes = [len(options) for options in self.choices.values()]
         return math.prod(sizes) if len(sizes) == len(self.dimensions) else None
+
+    @property
+    def choices(self) -> dict[str, Options]:
+        """The hyper-parameters with listed values."""
+        return {name: d for name, d in self.dimensions.items() if not isinstance(d, Range)}
 
     def models(self, base: RunConfig) -> list[str]:
         """The models that it lists, else that of the base settings."""
@@ -83,7 +87,13 @@ class SearchSpace:
 
     def suggest(self, hp: Any) -> dict[str, Any]:
         """Run settings for the values in `hp`, which also registers all hyper-parameters."""
-        return {k: v for d in self.dimensions for k, v in d.suggest(hp).items()}
+        settings: dict[str, Any] = {}
+        for name, dimension in self.dimensions.items():
+            if isinstance(dimension, Range):
+                settings[name] = dimension.suggest(name, hp)
+            else:
+                settings |= dimension[hp.Choice(name, list(dimension))]
+        return settings
 
 
 def settings_above(base: RunConfig, *overrides: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,17 +125,14 @@ def make_space(description: Mapping[str, Any], base: RunConfig) -> SearchSpace:
     for name in settings:
         _check_name(name)
     joint = {key: settings[key] for key in EXPERTS if isinstance(settings.get(key), Sequence)}
-    dimensions: list[Choice | Range] = []
-    if len(joint) > 1:
-        dimensions.append(_experts(joint, base))
-    else:
-        joint = {}
+    joint = joint if len(joint) > 1 else {}
+    dimensions: dict[str, Options | Range] = {"experts": _experts(joint, base)} if joint else {}
     for name, values in settings.items():
         if isinstance(values, Mapping):
-            dimensions.append(number_range(name, values))
+            dimensions[name] = number_range(name, values)
         elif name not in joint:
-            dimensions.append(choice(name, values))
-    space = SearchSpace(settings, tuple(dimensions))
+            dimensions[name] = choice(name, values)
+    space = SearchSpace(settings, dimensions)
     _check(space, base)
     return space
 
@@ -156,7 +163,7 @@ def _parse(name: str, value: Any) -> Any:
         raise UserError(f"space: {name}: {describe(error, {})}. Received: {value!r}") from error
 
 
-def choice(name: str, values: Sequence[Any]) -> Choice:
+def choice(name: str, values: Sequence[Any]) -> Options:
     """A choice between values of one setting."""
     if isinstance(values, str) or not isinstance(values, Sequence) or not values:
         raise UserError(f"space: {name}: must be a list of values or a range. Received: {values!r}")
@@ -166,13 +173,13 @@ def choice(name: str, values: Sequence[Any]) -> Choice:
         raise UserError(f"space: {name}: values must differ. Received: {list(values)!r}")
     plain = len({type(value) for value in parsed}) == 1 and type(parsed[0]) in (int, float, str)
     keys = parsed if plain else texts
-    return Choice(name, {key: {name: json.loads(t)} for key, t in zip(keys, texts, strict=True)})
+    return {key: {name: json.loads(text)} for key, text in zip(keys, texts, strict=True)}
 
 
-def _experts(values: Mapping[str, Sequence[Any]], base: RunConfig) -> Choice:
+def _experts(values: Mapping[str, Sequence[Any]], base: RunConfig) -> Options:
     """The valid combinations of N, K and D."""
-    choices = [choice(key, options).options.values() for key, options in values.items()]
-    valid: dict[str | int | float, dict[str, Any]] = {}
+    choices = [choice(key, options).values() for key, options in values.items()]
+    valid: Options = {}
     for combination in itertools.product(*choices):
         settings = {key: value for part in combination for key, value in part.items()}
         try:
@@ -185,32 +192,13 @@ def _experts(values: Mapping[str, Sequence[Any]], base: RunConfig) -> Choice:
             f"space: no combination of {', '.join(values)} is valid: top_k <= num_experts and "
             "num_adversarial <= num_experts - top_k"
         )
-    return Choice("experts", valid)
-
-
-class _Limits(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    min: float
-    max: float
-    step: float | None = Field(None, gt=0)
-    sampling: Literal["linear", "log"] = "linear"
-
-    @model_validator(mode="after")
-    def _check(self) -> _Limits:
-        if self.min >= self.max:
-            raise ValueError(f"min must be < max, got {self.min:g} and {self.max:g}")
-        if self.sampling == "log" and self.min <= 0:
-            raise ValueError(f"min must be > 0 for log sampling, got {self.min:g}")
-        if self.sampling == "log" and self.step is not None and self.step <= 1:
-            raise ValueError(f"step is a ratio > 1 for log sampling, got {self.step:g}")
-        return self
+    return valid
 
 
 def number_range(name: str, data: Mapping[str, Any]) -> Range:
     """A range of one numeric setting from `{min, max, step, sampling}`."""
     try:
-        limits = _Limits.model_validate(dict(data))
+        limits = Range.model_validate(dict(data))
     except ValidationError as error:
         raise UserError(f"space: {name}: {describe(error, data)}") from error
     low, high, step = _parse(name, limits.min), _parse(name, limits.max), limits.step
@@ -222,7 +210,7 @@ def number_range(name: str, data: Mapping[str, Any]) -> Range:
         if step is not None and step != int(step):
             raise UserError(f"space: {name}: step must be a whole number, got {step:g}")
         step = None if step is None else int(step)
-    return Range(name, low, high, step, limits.sampling)
+    return limits.model_copy(update={"min": low, "max": high, "step": step})
 
 
 def _check(space: SearchSpace, base: RunConfig) -> None:
@@ -240,6 +228,6 @@ def _check(space: SearchSpace, base: RunConfig) -> None:
             "space: batch_size cannot vary while base.steps_per_epoch is set: trials would use "
             "different numbers of lists"
         )
-    for dimension in space.dimensions:
-        for settings in dimension.options.values() if isinstance(dimension, Choice) else ():
+    for options in space.choices.values():
+        for settings in options.values():
             make_config(settings_above(base, settings), "space")

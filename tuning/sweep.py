@@ -28,7 +28,6 @@ from tfr_moe.utils.processes import ChildCommand, Supervisor, exit_with_parent, 
 from .config import SweepConfig
 from .hypermodel import RankingHyperModel
 from .search import Search
-from .space import Choice
 from .sweep_folder import (
     CACHE_FOLDER,
     TRIAL_FILE,
@@ -104,12 +103,12 @@ def resolve(config: SweepConfig, folder: DataFolder) -> SweepConfig:
     hypermodel = RankingHyperModel(folder, base, config.space)
     space = hypermodel.space
     _check_run(folder, config, hypermodel.make_config({"model": space.models(base)[0]}))
-    for dimension in space.dimensions:
-        for value, settings in dimension.options.items() if isinstance(dimension, Choice) else ():
+    for name, options in space.choices.items():
+        for value, settings in options.items():
             try:
                 _check_run(folder, config, hypermodel.make_config(settings))
             except UserError as error:
-                raise UserError(f"space: {dimension.name} = {value}: {error}") from error
+                raise UserError(f"space: {name} = {value}: {error}") from error
     return config.model_copy(
         update={
             "base": base,

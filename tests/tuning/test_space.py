@@ -13,11 +13,10 @@ from tfr_moe.tuning.space import make_space
 def points(space):
     """The settings of every point of a space of choices."""
     found = []
-    for values in itertools.product(*(d.options for d in space.dimensions)):
+    for values in itertools.product(*space.choices.values()):
         hp = kt.HyperParameters()
         space.suggest(hp)
-        names = [dimension.name for dimension in space.dimensions]
-        hp.values = dict(zip(names, values, strict=True))
+        hp.values = dict(zip(space.choices, values, strict=True))
         found.append(space.suggest(hp))
     return found
 
