@@ -1,0 +1,117 @@
+"""Seconds of an epoch with two data-parallel workers of one core over one process with two cores.
+
+    python benchmarks/workers.py --data DATA [--model NAME] [--set key=value]... [--json FILE]
+
+Each round runs `tfr-moe train` for one and for three epochs, alone and as two workers on loopback;
+half of the difference is an epoch with its validation, without the start. The memory is the peak of
+each process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from timing import machine, parser_of, ratio, ratio_line, run_rounds, seconds_of, sizes_of, write
+
+WORKERS = 2
+EPOCHS = (1, 3)
+BY_DEFAULT = ("batch_size=128", "steps_per_epoch=20", "early_stopping_patience=0")
+
+
+def addresses() -> list[str]:
+    """Free addresses of this machine."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(WORKERS)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+
+
+def environments(workers: bool) -> list[dict[str, str]]:
+    """The environment of each process of a run."""
+    if not workers:
+        return [dict(os.environ)]
+    cluster = {"worker": addresses()}
+    tasks = [{"type": "worker", "index": index} for index in range(WORKERS)]
+    return [
+        {
+            **os.environ,
+            "TF_CONFIG": json.dumps({"cluster": cluster, "task": task}),
+            "TF_NUM_INTRAOP_THREADS": "1",
+        }
+        for task in tasks
+    ]
+
+
+def train(command: list[str], workers: bool) -> tuple[float, list[int]]:
+    """Seconds of the processes of a run, and the peak megabytes of each."""
+    started = time.perf_counter()
+    processes = [
+        subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        for environment in environments(workers)
+    ]
+    megabytes = []
+    for process in processes:
+        said = process.stderr.read() if process.stderr else ""
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            sys.exit(said)
+        megabytes.append(usage.ru_maxrss // 1000)
+    return time.perf_counter() - started, megabytes
+
+
+def main() -> None:
+    parser = parser_of(__doc__, rounds=3)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--model", default="adv_hsc_moe")
+    parser.add_argument("--set", action="append", default=[], dest="settings")
+    arguments = parser.parse_args()
+    quick = ["expert_hidden_dims=[8]", "steps_per_epoch=2"] if arguments.quick else []
+    numbers = itertools.count()
+    memory: dict[str, list[int]] = {}
+    with tempfile.TemporaryDirectory() as work:
+
+        def epoch(name: str) -> float:
+            seconds = []
+            for epochs in EPOCHS:
+                out = Path(work) / str(next(numbers))
+                command = [sys.executable, "-m", "tfr_moe.cli", "train", "--out", str(out)]
+                command += ["--data", str(arguments.data), "--model", arguments.model]
+                for setting in (*BY_DEFAULT, *quick, *arguments.settings, f"num_epochs={epochs}"):
+                    command += ["--set", setting]
+                spent, memory[name] = train(command, name == "workers")
+                seconds.append(spent)
+            return (seconds[1] - seconds[0]) / (EPOCHS[1] - EPOCHS[0])
+
+        steps: dict[str, Callable[[], Any]] = {
+            name: functools.partial(epoch, name) for name in ("alone", "workers")
+        }
+        rounds = run_rounds(steps, arguments.rounds, arguments.seed, warm_up=0)
+    result: dict[str, Any] = {
+        "machine": machine(),
+        "sizes": sizes_of(arguments),
+        "seconds_of_an_epoch": seconds_of(rounds),
+        "speed_of_workers_over_alone": ratio(rounds, "alone", "workers"),
+        "peak_megabytes": memory,
+    }
+    for name, found in result["seconds_of_an_epoch"].items():
+        print(f"{name}: {found['median']:.2f} s, {memory[name]} MB")
+    print(ratio_line("speed of workers over alone", result["speed_of_workers_over_alone"]))
+    write(result, arguments.json)
+
+
+if __name__ == "__main__":
+    main()
