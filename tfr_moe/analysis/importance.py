@@ -318,12 +318,6 @@ def feature_importance(
                 done = number * repeats + repeat + 1
                 move(done, len(groups) * repeats, f"shuffling {' + '.join(names)}")
         losses.append(loss / repeats)
-    return _importance(sample, groups, losses, repeats)
-
-
-def _importance(
-    sample: _Sample, groups: Sequence[tuple[str, ...]], losses: Sequence[Floats], repeats: int
-) -> Importance:
     evaluated = ~np.isnan(sample.values)
     selected: dict[str, Array] = {}
     if sample.categories is not None:

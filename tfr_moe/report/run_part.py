@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -163,19 +164,18 @@ def _lists(
     result = evaluated.results[name]
     values = result.metric(evaluated.metric)
     worst, best = extremes(values, result.num_items, MOST_LISTS)
-    lost: list[int] = []
-    gained: list[int] = []
+    kinds: dict[str, list[int]] = {"worst": worst, "best": best, "lost": [], "gained": []}
     if evaluated.baseline is not None and name != evaluated.baseline:
         base = evaluated.results[evaluated.baseline]
         gaps = values - base.metric(evaluated.metric)[alignment(result, base)]
         lost, gained = extremes(gaps, result.num_items, MOST_LISTS)
-        lost, gained = [i for i in lost if gaps[i] < 0], [i for i in gained if gaps[i] > 0]
+        kinds["lost"] = [i for i in lost if gaps[i] < 0]
+        kinds["gained"] = [i for i in gained if gaps[i] > 0]
     schema = evaluated.opened[name].schema
     examples: dict[int, ShownList] = {
         index: show_list(element, score, schema, evaluated.task, _values(evaluated, result, index))
-        for index, element in fetch(evaluated.dataset, [*worst, *best, *lost, *gained])
+        for index, element in fetch(evaluated.dataset, itertools.chain(*kinds.values()))
     }
-    kinds = {"worst": worst, "best": best, "lost": lost, "gained": gained}
     return {kind: [examples[i] for i in indices] for kind, indices in kinds.items()}
 
 
