@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfr_moe.errors import UserError
-from tfr_moe.utils.io import atomic_directory, check_free, make_folder
+from tfr_moe.utils.io import atomic_directory, check_free, make_folder, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -138,3 +138,10 @@ def test_a_complete_folder_below_a_file_is_rejected_by_its_own_name(file):
     refusal = pytest.raises(UserError, match=r"file/x: cannot be made \(Not a directory\)")
     with refusal, atomic_directory(file / "x"):
         raise AssertionError("nothing is written")
+
+
+def test_a_text_that_cannot_take_its_place_leaves_nothing(tmp_path):
+    (tmp_path / "page.html").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_text(tmp_path / "page.html", "text")
+    assert names(tmp_path) == ["page.html"]

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -128,15 +128,17 @@ def make_folder(path: Path, name: str) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text under a temporary name, then renames it."""
+    """Writes a text under a temporary name, then renames it; nothing is left if that fails."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
     except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
         if error.filename == str(temporary):
             error.filename = str(path)  # the name that the user knows
         raise
-    os.replace(temporary, path)
 
 
 def write_json(path: Path, data: Any) -> None:
