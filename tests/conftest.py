@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ import pytest
 # Collecting after every 700 objects takes a fifth of the time of tests that build Keras models.
 RARELY = (50_000, 20, 50)
 gc.set_threshold(*RARELY)
+MUCH = 1_000_000  # kilobytes
+_collected_at = 0
 # Each test process and those that it starts have one core; more threads of TensorFlow only wait.
 # Those of OpenMP, in LightGBM, XGBoost and scikit-learn, use a core while they wait.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
@@ -123,12 +126,18 @@ def pytest_runtest_setup(item: pytest.Function) -> None:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def frozen_garbage() -> None:
-    """Hides what earlier files left from the garbage collector.
+def collected_garbage() -> None:
+    """Hides what earlier files left from searches for garbage, and frees it when that is much.
 
-    Trials, comparisons and `multipletests` of statsmodels collect garbage when they end. After some
-    thousand tests the models and graphs that TensorFlow keeps take three seconds each time.
+    Trials, comparisons and `multipletests` of statsmodels collect garbage. After some thousand
+    tests a search of all models and graphs that TensorFlow keeps takes three seconds.
     """
+    global _collected_at
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if peak - _collected_at > MUCH:
+        gc.unfreeze()
+        gc.collect()
+        _collected_at = peak
     gc.freeze()
 
 
