@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CODE := tfr_moe beam serving tuning experiments benchmarks
 # Number of test processes; all tests of a file run in one of them, files in the order of conftest.py.
 WORKERS ?= 3
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 export PYTHON
 # Every test process would compile the package and rewrite the assertions of all tests again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -34,8 +34,6 @@ lint: venv ## style, format, types and import rules
 test: lint ## lint, then the fast tests
 	$(PYTEST)
 
-# Slow tests wait for the processes that they start.
-test-slow: WORKERS := 4
 test-slow: venv ## the slow tests only
 	$(PYTEST) -m slow
 
