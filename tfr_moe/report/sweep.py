@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tfr_moe.report import html
 from tfr_moe.report.figures import Cell, HeatMap, label
@@ -105,6 +108,22 @@ def about_map(summary: SweepSummary) -> str:
     return f"{values}the stronger the colour, the better; the best is framed{level}.{cut}"
 
 
+def scale(
+    values: Sequence[float], higher: bool, least_difference: float = 0.0
+) -> tuple[float, float]:
+    """The values of the palest and the strongest colour, robust to diverged trials.
+
+    Values more than four times as far from the best as the median share the palest colour. A
+    difference within seed noise is less than half of the scale.
+    """
+    best, worst = (max(values), min(values)) if higher else (min(values), max(values))
+    reach = 4 * abs(best - float(np.median(values)))
+    if reach and abs(best - worst) > reach:
+        worst = round(best - reach if higher else best + reach, 12)
+    span = max(abs(best - worst), 2 * least_difference)
+    return round(best - span if higher else best + span, 12), best
+
+
 def grid_axes(summary: SweepSummary) -> dict[str, list[float]]:
     """The hyper-parameters of the heat map, across and down, and their values, largest first.
 
@@ -124,8 +143,7 @@ def grid_axes(summary: SweepSummary) -> dict[str, list[float]]:
 def heat_map_of(summary: SweepSummary) -> HeatMap | None:
     """Table VIII: a cell for each pair of values, largest first, with mean and deviation.
 
-    Its colour is that of the rank, so that a diverged trial does not use up the colours. If other
-    hyper-parameters vary too, a cell shows the best trial with its pair.
+    If other hyper-parameters vary too, a cell shows the best trial with its pair.
     """
     axes = grid_axes(summary)
     if summary.best is None or not axes:
@@ -135,17 +153,20 @@ def heat_map_of(summary: SweepSummary) -> HeatMap | None:
         tuple(entry.trial.hyperparameters.get(name) for name in axes): entry
         for entry in reversed(summary.entries)  # the best one of a cell is last
     }
+    seeds = len(summary.best.trial.seeds)
+    least = summary.noise.least_difference(seeds, seeds) if summary.noise and seeds else 0.0
+    low, high = scale([entry.value for entry in cells.values()], summary.higher, least)
 
     def cell(x: Any, y: Any) -> Cell:
         entry = cells.get((x, y))
         if entry is None:
             return Cell("–", hint="not run")
-        share = 1 - (entry.rank - 1) / len(summary.entries)
+        share = (entry.value - low) / (high - low) if high != low else 1.0
         level = "≈ " if entry.tied and entry.rank > 1 else ""
         settings = settings_text(entry.trial.hyperparameters, summary.varying)
         hint = f"trial {entry.trial.trial_id}, rank {entry.rank}, {entry.text}, {settings}"
         kind = "best" if entry.rank == 1 else ""
-        return Cell(level + entry.text, share, hint, kind)
+        return Cell(level + entry.text, max(share, 0.0), hint, kind)
 
     x_name, y_name = map(heading, axes)
     return HeatMap(
