@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from timing import machine, parser_of, sizes_of, write
+from timing import machine, sizes_of, training_parser, write
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines import boosting, lambdamart
@@ -128,11 +128,7 @@ def _seconds_to(goal: float, curves: dict[str, Curve]) -> dict[str, float | None
 
 
 def main() -> None:
-    parser = parser_of(__doc__, rounds=1)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", default="adv_hsc_moe")
-    parser.add_argument("--set", action="append", default=[], dest="settings")
-    arguments = parser.parse_args()
+    arguments = training_parser(__doc__, rounds=1).parse_args()
     quick = ["num_epochs=2", "expert_hidden_dims=[16]"] if arguments.quick else []
     folder = DataFolder(arguments.data)
     settings = [f"seed={arguments.seed}", *quick, *arguments.settings]

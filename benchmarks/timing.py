@@ -31,6 +31,15 @@ def parser_of(doc: str | None, rounds: int = 15) -> argparse.ArgumentParser:
     return parser
 
 
+def training_parser(doc: str | None, rounds: int) -> argparse.ArgumentParser:
+    """The same, and those of a training."""
+    parser = parser_of(doc, rounds)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--model", default="adv_hsc_moe")
+    parser.add_argument("--set", action="append", default=[], dest="settings")
+    return parser
+
+
 def sizes_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """The arguments, without the output file."""
     values = vars(arguments).items()

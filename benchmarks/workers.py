@@ -23,7 +23,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from timing import machine, parser_of, ratio, ratio_line, run_rounds, seconds_of, sizes_of, write
+from timing import (
+    machine,
+    ratio,
+    ratio_line,
+    run_rounds,
+    seconds_of,
+    sizes_of,
+    training_parser,
+    write,
+)
 
 WORKERS = 2
 EPOCHS = (1, 3)
@@ -74,11 +83,7 @@ def train(command: list[str], workers: bool) -> tuple[float, list[int]]:
 
 
 def main() -> None:
-    parser = parser_of(__doc__, rounds=3)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", default="adv_hsc_moe")
-    parser.add_argument("--set", action="append", default=[], dest="settings")
-    arguments = parser.parse_args()
+    arguments = training_parser(__doc__, rounds=3).parse_args()
     quick = ["expert_hidden_dims=[8]", "steps_per_epoch=2"] if arguments.quick else []
     numbers = itertools.count()
     memory: dict[str, list[int]] = {}
