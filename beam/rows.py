@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import apache_beam as beam
@@ -37,7 +37,7 @@ class RawRow(NamedTuple):
 
     file: int
     line: int
-    values: Any
+    values: Mapping[str, Any] | str
     error: str | None = None
     order: int = 0
 

@@ -64,7 +64,7 @@ class AttentionMap:
 
         def means(total: Array) -> list[list[float | None]]:
             means = total / np.maximum(self._pairs, 1)
-            return np.where(self._pairs > 0, means, None).tolist()  # type: ignore[call-overload]
+            return np.where(self._pairs > 0, means, np.array(None)).tolist()
 
         return {
             "labels": self.labels,

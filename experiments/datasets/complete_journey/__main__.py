@@ -107,9 +107,9 @@ def make(arguments: argparse.Namespace, console: Console) -> None:
         promotions = Promotions(read_promotions(data), catalogue, purchases.store_ids)
         people = read_table(data, "demographics")
         maker = ListMaker(purchases, catalogue, promotions, people, options)
-        with progress_bar(console, "weeks") as advance:
+        with progress_bar(console, "files") as advance:
             for done, _ in enumerate(write_lists(maker, options, out), start=1):
-                advance(done, len(options.weeks()))
+                advance(done, len(options.files()))
         counts = {**maker.counts, "shelves of the catalogue": len(catalogue.parents)}
         settings = {**asdict(options), "tree": arguments.tree}
         write_json(out / "lists.json", {"options": settings, "counts": counts, "notes": NOTES})

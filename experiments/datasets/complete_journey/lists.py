@@ -77,6 +77,12 @@ class ListOptions:
         """Returns the weeks of the lists."""
         return range(self.first_week, self.last_week + 1)
 
+    def files(self) -> list[tuple[int, bool]]:
+        """Returns the files to write: (week of the lists, whether they are the whole pools)."""
+        tests = [week for week in self.weeks() if self.split(week) == "test"]
+        full = tests if self.num_full_pool_lists else []
+        return [(week, False) for week in self.weeks()] + [(week, True) for week in full]
+
     def split(self, week: int) -> str:
         """Returns the split of a week."""
         return SPLITS[(week > self.last_train_week) + (week >= self.first_test_week)]
@@ -197,21 +203,15 @@ def write_lists(maker: ListMaker, options: ListOptions, out: Path) -> Iterator[s
 
     There is one file per week; the rows of a list are consecutive.
     """
-    (out / "rows").mkdir(parents=True)
-    for week in options.weeks():
-        name = f"rows/{options.split(week)}-week-{week:02}.parquet"
-        table = maker.week(week)
-        _write(table, out / name)
-        _count(maker.counts, options.split(week), table)
-        yield name
-    if options.num_full_pool_lists:
-        (out / "full_pool").mkdir()
-        for week in (week for week in options.weeks() if options.split(week) == "test"):
-            name = f"full_pool/week-{week:02}.parquet"
-            table = maker.week(week, full_pool=True)
-            _write(table, out / name)
-            _count(maker.counts, "full pool", table)
-            yield name
+    for week, is_full in options.files():
+        split = options.split(week)
+        folder, prefix = ("full_pool", "") if is_full else ("rows", f"{split}-")
+        path = out / folder / f"{prefix}week-{week:02}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table = maker.week(week, full_pool=is_full)
+        _write(table, path)
+        _count(maker.counts, "full pool" if is_full else split, table)
+        yield f"{folder}/{path.name}"
     schema().save(out / "schema.json")
 
 
