@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LONG = 5000  # characters of a text that a failure does not print
 # Folders whose files share what is expensive to make: each runs in one process.
 TOGETHER = ("tests/conformance", "tests/report", "tests/serving")
+# Tests of a case, their first parameter, share its models: half of the cases run in a process each.
+HALVED = "tests/conformance"
 LONG_FOLDERS = {"end_to_end", "tuning", "serving", "training", "conformance", "report", "beam"}
 LONG_FOLDERS |= {"examples", "studies"}
 LONG_FILES = {"test_ranker.py", "test_packaging.py", "test_benchmarks.py"}
@@ -66,6 +69,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=rank)
 
 
+def half_of(nodeid: str) -> int:
+    """The half, 0 or 1, of the case of a test: `file::test[case-other parameters]`."""
+    case = nodeid.partition("[")[2].partition("-")[0].rstrip("]")
+    return zlib.crc32(case.encode()) % 2
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """For `--dist loadfile`: runs the files of some folders in one process."""
@@ -75,8 +84,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Scheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            folder = (each for each in TOGETHER if nodeid.startswith(f"{each}/"))
-            return next(folder, super()._split_scope(nodeid))
+            for folder in TOGETHER:
+                if nodeid.startswith(f"{folder}/"):
+                    return f"{folder}/{half_of(nodeid)}" if folder == HALVED else folder
+            return super()._split_scope(nodeid)
 
     return Scheduling(config, log)
 

@@ -32,8 +32,8 @@ def assert_finite_in_training(case, values):
     return model
 
 
-@every_model
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+@every_model
 def test_empty_and_shortest_lists(case, mask):
     model = assert_finite_in_training(case, draw(case.inputs, mask))
     if not mask.any():
@@ -41,8 +41,8 @@ def test_empty_and_shortest_lists(case, mask):
         np.testing.assert_array_equal([float(loss) for loss in model.losses], 0.0)
 
 
-@every_model
 @pytest.mark.parametrize("factor", [0.0, 1e4])
+@every_model
 def test_zero_and_large_inputs(case, factor):
     values = draw(case.inputs)
     large = {
@@ -57,8 +57,8 @@ def test_zero_and_large_inputs(case, factor):
 RAW_CASES = [case for case in registry.MODELS if "example_numeric" in case.inputs]
 
 
-@pytest.mark.parametrize("case", RAW_CASES, ids=registry.by_name)
 @pytest.mark.parametrize("number", [1e30, -3.4e38])
+@pytest.mark.parametrize("case", RAW_CASES, ids=registry.by_name)
 def test_any_raw_number_passes_the_encoder(case, number):
     values = draw(case.inputs)
     for name in ("context_numeric", "example_numeric"):
@@ -66,9 +66,9 @@ def test_any_raw_number_passes_the_encoder(case, number):
     assert_finite_in_training(case, values)
 
 
-@every_loss
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("factor", [1.0, 1e4, 1e30])
+@every_loss
 def test_losses(case, mask, factor):
     values = draw(case.inputs, mask)
     logits = tf.constant(values["y_pred"] * np.float32(factor))
@@ -84,8 +84,8 @@ def test_losses(case, mask, factor):
 SCALE_FREE = [case for case in registry.METRICS if case.name != "TrainingMean"]
 
 
-@pytest.mark.parametrize("case", SCALE_FREE, ids=registry.by_name)
 @pytest.mark.parametrize("factor", [1e4, 1e30])
+@pytest.mark.parametrize("case", SCALE_FREE, ids=registry.by_name)
 def test_metrics_of_extreme_scores(case, factor):
     """Scaling by a positive factor keeps the order and every ratio, so the result stays."""
     values = draw(case.inputs, MASK)
