@@ -100,7 +100,8 @@ def next_steps(report: Report) -> list[Step]:
     steps = [Step(f"{report.subject}: {text}.", kind="bad") for text in report.of_subject.warnings]
     others = sum(len(run.warnings) for run in report.runs) - len(steps)
     if others:
-        steps.append(Step(f"Other runs have {others} such problems: see Why.", kind="bad"))
+        text = "1 warning" if others == 1 else f"{others} warnings"
+        steps.append(Step(f"Other runs have {text}: see Why.", kind="bad"))
     best, several = board.entries[0], len(board.entries) > 1
     if several and len(best.runs) == 1:
         more = f"{_compare(report, shipped)} --budget 2h"
