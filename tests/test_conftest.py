@@ -65,6 +65,10 @@ def test_files_of_a_folder_that_shares_much_run_in_one_process():
     assert scope("tests/serving_more/test_a.py::test[a::b]") == "tests/serving_more/test_a.py"
     assert scope("tests/serving/test_a.py::test") != scope("tests/report/test_a.py::test")
     assert all((ROOT / folder).is_dir() for folder in TOGETHER)
+    lists, half = "tests/conformance/test_lists.py::test", "tests/conformance/test_half.py::test"
+    cases = [f"{letter}Scorer" for letter in "abcdefgh"]
+    assert all(scope(f"{lists}[{case}]") == scope(f"{half}[{case}-float16]") for case in cases)
+    assert len({scope(f"{lists}[{case}]") for case in cases}) == 2
     other = SimpleNamespace(getvalue={"dist": "load"}.get)
     assert pytest_xdist_make_scheduler(other, None) is None
 
