@@ -31,8 +31,8 @@ made=$("$venv/bin/python" -c 'import pip, sys; print("%d.%d.%d" % sys.version_in
 packages=(--constraint "$constraints" --editable ".[all,dev,docs]")
 pip=("$venv/bin/python" -m pip --disable-pip-version-check)
 # uv takes a third of pip's time, but does not read pip's configuration: an index that is set there,
-# as behind a company's proxy, is for pip.
-if "${pip[@]}" config list | grep -q index || ! "${pip[@]}" install --quiet uv ||
+# as behind a company's proxy, is for pip. (`grep -q` would close the pipe, and pip fail.)
+if "${pip[@]}" config list | grep index >/dev/null || ! "${pip[@]}" install --quiet uv ||
     ! "$venv/bin/python" -m uv pip install --python "$venv/bin/python" "${packages[@]}"; then
     "${pip[@]}" install "${packages[@]}"
 fi
