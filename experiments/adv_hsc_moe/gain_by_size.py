@@ -95,8 +95,9 @@ def gains(
         metric: the metric to compare.
 
     Returns:
-        Per bucket `name`, `categories`, `training_lists`, `evaluated` (number of lists on which the
-        metric is defined) and `gains`: model -> `difference`, `low`, `high` over seeds and lists.
+        Per bucket `name`, `smallest` (number of training lists of its smallest category),
+        `categories`, `training_lists`, `evaluated` (number of lists on which the metric is defined)
+        and `gains`: model -> `difference`, `low`, `high` over seeds and lists.
 
     Raises:
         UserError: if the baseline has no run, or the results no categories.
@@ -122,6 +123,7 @@ def gains(
         found.append(
             {
                 "name": f"{name} lists",
+                "smallest": min(sizes.get(member, 0) for member in members),
                 "categories": sorted(members, key=lambda member: (sizes.get(member, 0), member)),
                 "training_lists": sum(sizes.get(member, 0) for member in members),
                 "evaluated": evaluated,
@@ -171,14 +173,14 @@ def run(settings: GainSettings, context: StudyContext) -> Sequence[RenderableTyp
 def _draw(out: Path, buckets: Sequence[Mapping[str, Any]], level: str) -> None:
     """Gains of each model in percentage points, and beside them the lists of each bucket."""
     models = list(dict.fromkeys(model for bucket in buckets for model in bucket["gains"]))
-    names = [bucket["name"] for bucket in buckets]
+    names = [f"{bucket['smallest']:,}+" for bucket in buckets]
     lines = []
     for index, model in enumerate(models):
         found = [(i, b["gains"][model]) for i, b in enumerate(buckets) if model in b["gains"]]
         across = [i + 0.06 * (index - len(models) / 2) for i, _ in found]
         gains = ([100 * gain[key] for _, gain in found] for key in ("difference", "low", "high"))
         lines.append(Line(model, across, *gains))
-    x_title = f"{LEVELS[level]} by number of training lists"
+    x_title = f"training lists of a {'sub-category' if level == 'sub' else 'top category'}"
     y_title = f"AUC minus {BASELINE}, percentage points"
     gained = chart(
         lines,

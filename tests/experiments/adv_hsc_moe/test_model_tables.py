@@ -271,6 +271,7 @@ def test_gains_by_hand():
     better = dataclasses.replace(base, values={"mrr": np.array([0.7, 0.7, 0.7, 0.7])})
     found = gain_by_size.gains({"DNN": [base], "MoE": [better]}, {"p": 1, "q": 9}, 2, metric="mrr")
     assert [bucket["name"] for bucket in found] == ["1: 1 to 1 lists", "2: 9 to 9 lists"]
+    assert [bucket["smallest"] for bucket in found] == [1, 9]
     assert [b["gains"]["MoE"]["difference"] for b in found] == pytest.approx([0.2, 0.1])
     edged = gain_by_size.gains(
         {"DNN": [base], "MoE": [better]}, {"p": 1, "q": 9}, [9, 50], metric="mrr"
