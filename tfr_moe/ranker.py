@@ -243,7 +243,9 @@ class Ranker:
         """
         names = [metrics] if isinstance(metrics, str) else metrics or DEFAULT_NAMES
         folder, split = self._labelled(data, split)
-        result = evaluate_run(folder, self.run, split, list(names), batch_size)
+        result = evaluate_run(
+            folder, self.run, split, list(names), batch_size, scorer=self._outputs
+        )
         return {name: summary.mean for name, summary in summarize(result, policy).items()}
 
     def predict(
@@ -341,10 +343,15 @@ class Ranker:
             return None
         return SCORES if task is None else f"{SCORES}_{task}"
 
-    def _scores(self, features: Mapping[str, Any], output: str | None) -> NDArray[np.float32]:
+    def _outputs(self, features: Mapping[str, Any]) -> Any:
+        """The model's output for a batch, by one graph for all batches."""
+        specs = input_specs(self.schema)
         if self._score is None:
-            self._score = inference_function(scorer_of(self.run), input_specs(self.schema))
-        scores = self._score({name: features[name] for name in input_specs(self.schema)})
+            self._score = inference_function(scorer_of(self.run), specs)
+        return self._score({name: features[name] for name in specs})
+
+    def _scores(self, features: Mapping[str, Any], output: str | None) -> NDArray[np.float32]:
+        scores = self._outputs(features)
         return np.asarray(scores if output is None else scores[output], np.float32)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:

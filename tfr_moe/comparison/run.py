@@ -11,15 +11,23 @@ from typing import Any
 
 from rich.console import Console
 
+from tfr_moe.baselines import open_run
 from tfr_moe.comparison.training import LEARNING_RATES, Plan, train_models, trained
 from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES, load_config
 from tfr_moe.config import MODELS as ALL_MODELS
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.data.frames import schema_of_frame, write_frames
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.evaluate import counted, evaluate_run, plain
+from tfr_moe.evaluation.evaluate import (
+    counted,
+    evaluate_run,
+    evaluation_dataset,
+    plain,
+    scorer_of,
+)
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
+from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.metrics.naming import check_columns
 from tfr_moe.metrics.per_list import resolve
 from tfr_moe.schema import SPLITS, FeatureSchema
@@ -31,6 +39,7 @@ from tfr_moe.utils.settings import seconds_of
 
 MODELS = ("lambdamart", "dnn", "wide_dnn", "adv_hsc_moe", "ple", "star")
 NOTE_FILE = "comparison.json"
+_BATCH_SIZE = 128
 
 
 def claim(out: Path, note: str, options: Mapping[str, Any], kind: str) -> None:
@@ -179,24 +188,42 @@ def _check(models: Sequence[str], metric: str, folder: DataFolder) -> None:
 
 
 def _leaderboard(plan: Plan, runs: Mapping[str, Sequence[Path]], console: Console) -> Leaderboard:
-    results: dict[str, dict[str, list[PerListResult]]] = {}
-    with progress_bar(console, "evaluating") as move:
-        for split in ("validation", "test"):
-            lists = plan.data.num_lists(split) or 0
-            count = counted(move, lists * sum(map(len, runs.values())))
-            results[split] = {}
-            for model, of_model in runs.items():
-                callbacks = [count(f"evaluating {model} on {split}")]
-                results[split][model] = [
-                    evaluate_run(plan.data, run, split, [plan.metric], callbacks=callbacks)
-                    for run in of_model
-                ]
+    results = _evaluate(plan, runs, console)
     finished = {
         model: {str(run.relative_to(plan.out / "runs")): trained(run) for run in of_model}
         for model, of_model in runs.items()
     }
     rates = {model: _rate(of_model[0]) for model, of_model in runs.items()}
     return make_leaderboard(plan.metric, results["validation"], results["test"], finished, rates)
+
+
+def _evaluate(
+    plan: Plan, runs: Mapping[str, Sequence[Path]], console: Console
+) -> dict[str, dict[str, list[PerListResult]]]:
+    """By split and model the results of its runs, each of which is loaded and traced once."""
+    splits = ("validation", "test")
+    datasets = {split: evaluation_dataset(plan.data, split, _BATCH_SIZE) for split in splits}
+    results: dict[str, dict[str, list[PerListResult]]] = {
+        split: {model: [] for model in runs} for split in splits
+    }
+    lists = sum(plan.data.num_lists(split) or 0 for split in splits)
+    with progress_bar(console, "evaluating") as move:
+        count = counted(move, lists * sum(map(len, runs.values())))
+        for model, of_model in runs.items():
+            for run in map(open_run, of_model):
+                scorer = inference_function(scorer_of(run), datasets["test"].element_spec[0])
+                for split, dataset in datasets.items():
+                    result = evaluate_run(
+                        plan.data,
+                        run,
+                        split,
+                        [plan.metric],
+                        callbacks=[count(f"evaluating {model} on {split}")],
+                        dataset=dataset,
+                        scorer=scorer,
+                    )
+                    results[split][model].append(result)
+    return results
 
 
 def _rate(run: Path) -> float | None:
