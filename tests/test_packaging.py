@@ -137,7 +137,8 @@ def test_the_demo_runs_from_the_wheel_without_the_checkout_and_resumes(
         "modules = [tfr_moe, tfr_moe.beam, tfr_moe.serving, tfr_moe.tuning]\n"
         f"assert all(m.__file__.startswith({str(tmp_path)!r}) for m in modules), modules\n"
         "from functools import partial; from tfr_moe.cli import demo, main\n"
-        "demo.SETTINGS['num_epochs'] = 2; demo.compare = partial(demo.compare, budget=0)\n"
+        "demo.SETTINGS.update(num_epochs=2, steps_per_execution=1)\n"
+        "demo.compare = partial(demo.compare, budget=0)\n"
         "main(['demo', '--out', 'demo', '--sessions', '300'])"
     )
 
