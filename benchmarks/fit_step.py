@@ -53,7 +53,8 @@ def marks(base: Size, arguments: Any) -> dict[str, Any]:
         "share of matmul peak": quartiles(shares),
         "matmul_gflops": round(peak / seconds_of(rounds)[PEAK]["median"] / 1e9, 1),
     }
-    for lists in {base.lists, max(1, base.lists // 4)}:
+    fewer = base.lists if arguments.quick else max(1, base.lists // 4)
+    for lists in {base.lists, fewer}:
         found[f"N=64 / N=10, B={lists}"] = _against_ten(base._replace(lists=lists), arguments)
     return found
 

@@ -87,7 +87,7 @@ class Check:
 
     def layers(self) -> dict[str, Any]:
         """The tests of the layers on the device."""
-        chosen = ["-k", "ExpertTowers or on_a_gpu"] if self.quick else []
+        chosen = ["-k", "ExpertTowers and groups or on_a_gpu"] if self.quick else []
         # TF32 keeps 10 bits of a float32 product, fewer than the tests' tolerances allow for.
         exact = {**self.on_device, "NVIDIA_TF32_OVERRIDE": "0"}
         pytest = ["-m", "pytest", "-p", "no:cacheprovider"]
