@@ -106,7 +106,7 @@ def test_workers_started_again_after_one_was_killed_continue(data, tmp_path):
     addresses = free_addresses(2)
 
     def both():
-        longer = {"num_epochs": 12, "early_stopping_patience": 0}
+        longer = {"model": "dnn", "num_epochs": 12, "early_stopping_patience": 0}
         return [start(data, run, addresses, number, **longer) for number in (0, 1)]
 
     workers = both()
