@@ -85,23 +85,23 @@ def test_each_model_takes_the_settings_that_it_uses(tmp_path):
 
 def test_an_interrupted_run_gives_the_result_of_an_uninterrupted_one(tmp_path, monkeypatch):
     data = DataFolder(write_data_folder(tmp_path / "data", 48, 16, 4))
-    small = {"expert_hidden_dims": [4], "num_experts": 4, "batch_size": 8, "num_epochs": 3}
+    small = {"expert_hidden_dims": [4], "batch_size": 8, "num_epochs": 2}
     whole, parts = (
-        plan_of(tmp_path / name, data=data, models=("adv_moe",), settings=small)
+        plan_of(tmp_path / name, data=data, models=("dnn",), settings=small)
         for name in ("whole", "parts")
     )
-    run = train_run(whole, "adv_moe", 0.01, 1, Console(quiet=True))
+    run = train_run(whole, "dnn", 0.01, 1, Console(quiet=True))
     begin = EpochProgress.on_epoch_begin
 
     def interrupt(callback, epoch, logs=None):
-        if epoch == 2:
+        if epoch == 1:
             raise KeyboardInterrupt
         begin(callback, epoch, logs)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(EpochProgress, "on_epoch_begin", interrupt)
-        train_run(parts, "adv_moe", 0.01, 1, Console(quiet=True))
-    again = train_run(parts, "adv_moe", 0.01, 1, Console(quiet=True))
+        train_run(parts, "dnn", 0.01, 1, Console(quiet=True))
+    again = train_run(parts, "dnn", 0.01, 1, Console(quiet=True))
     assert read_history(again) == read_history(run)
 
 
