@@ -298,7 +298,8 @@ def test_requests_and_tasks_are_checked(ranker):
 def test_one_fit_and_one_predict_for_every_model(model, frame):
     labels = ("purchase", "click") if MODELS[model].kind == "multi_task" else ("purchase",)
     schema = TIMED.model_copy(update={"labels": labels})
-    config = small_config({**SMALL, "num_epochs": 1}, model=model)
+    one = {"num_epochs": 1, "metrics": ("session_auc",)}
+    config = small_config({**SMALL, **one}, model=model)
     settings = {k: v for k, v in config.changed().items() if k != "model"}
     ranker = Ranker(model, **settings).fit(frame, schema=schema, verbose=0)
     scores = ranker.predict(frame)
@@ -328,7 +329,7 @@ def test_the_code_of_the_page_runs_as_it_is(repository, tmp_path, monkeypatch):
 def test_weights_of_the_schema_weight_the_clicks_of_an_evaluation(frame, model):
     weighted = frame.assign(propensity=1.0 + frame["price"].rank(pct=True))
     schema = TIMED.model_copy(update={"weight": "propensity"})
-    settings = {} if model == "lambdamart" else {k: SETTINGS[k] for k in ("num_epochs",)}
+    settings = {} if model == "lambdamart" else {"expert_hidden_dims": (8,), "num_epochs": 1}
     ranker = Ranker(model, **settings).fit(weighted, schema=schema, verbose=0)
     found = ranker.evaluate(weighted, ["ips_dcg", "ips_dcg_2"])
     scored = weighted.assign(score=ranker.predict(weighted))
