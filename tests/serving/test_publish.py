@@ -10,7 +10,9 @@ import pytest
 from rich.console import Console
 
 from tests.tiny import SMALL, lists, small_config, write_data_folder
+from tfr_moe.baselines import train_baseline
 from tfr_moe.cli import main
+from tfr_moe.config import make_config
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import PerListResult
 from tfr_moe.serving.export import export_run
@@ -72,20 +74,27 @@ def data(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def runs(data, tmp_path_factory):
-    """A trained run, and one whose weights are random."""
-    folder = tmp_path_factory.mktemp("runs")
-    settings = {**SMALL, "model": "dnn", "num_epochs": 4}
-    train(data, folder / "good", small_config(settings), QUIET)
-    none = {**settings, "num_epochs": 1, "learning_rate": 1e-9}
-    train(data, folder / "bad", small_config(none), QUIET)
-    return folder
+def good(data, tmp_path_factory):
+    """A trained run."""
+    run = tmp_path_factory.mktemp("runs") / "good"
+    train(data, run, small_config({**SMALL, "model": "dnn", "num_epochs": 4}), QUIET)
+    return run
 
 
 @pytest.fixture(scope="module")
-def exported(data, runs, tmp_path_factory):
+def bad(data, tmp_path_factory):
+    """A run of a single tree with two leaves."""
+    run = tmp_path_factory.mktemp("runs") / "bad"
+    stump = {"num_iterations": 1, "num_leaves": 2, "min_data_in_leaf": 5}
+    config = make_config({"model": "lambdamart", "library_parameters": stump})
+    train_baseline(data, run, config, QUIET)
+    return run
+
+
+@pytest.fixture(scope="module")
+def exported(data, good, tmp_path_factory):
     """The export of the good run, as version 1."""
-    return export_run(runs / "good", tmp_path_factory.mktemp("models") / "shop", data)
+    return export_run(good, tmp_path_factory.mktemp("models") / "shop", data)
 
 
 def command(*arguments):
@@ -99,12 +108,13 @@ def decisions(to):
 
 
 def test_a_bad_run_is_not_published_and_an_equal_one_is(
-    data, runs, exported, tmp_path, monkeypatch, capsys
+    data, good, bad, exported, tmp_path, monkeypatch, capsys
 ):
+    monkeypatch.setattr(publish_package(), "_ROUNDS", 3)  # of measured latencies
     to = tmp_path / "models" / "shop"
     with monkeypatch.context() as patch:  # the export is made once
         patch.setattr(publish_package(), "export_run", copy_of(exported))
-        assert command("--run", runs / "good", "--to", to, "--data", data) == 0
+        assert command("--run", good, "--to", to, "--data", data) == 0
     assert versions_of(to) == [1]
     inside = json.loads((to / "1" / "assets.extra" / "decision.json").read_text())
     assert inside == decisions(to)[0]
@@ -112,7 +122,7 @@ def test_a_bad_run_is_not_published_and_an_equal_one_is(
 
     before = {path: path.stat().st_mtime_ns for path in (to / "1").rglob("*")}
     capsys.readouterr()
-    assert command("--run", runs / "bad", "--to", to, "--data", data, "--max-ratio", 9) == 3
+    assert command("--run", bad, "--to", to, "--data", data, "--max-ratio", 9) == 3
     printed = capsys.readouterr().err
     assert "FAILED  purchase_ndcg_10: -0." in printed
     assert f"not published: {to}/2" in printed
@@ -125,24 +135,23 @@ def test_a_bad_run_is_not_published_and_an_equal_one_is(
     # The same model is not worse.
     shop = to.resolve()
     monkeypatch.setattr(publish_package(), "export_run", copy_of(exported))
-    decision = publish(runs / "good", shop, data, max_ratio=9.0, margin=0.0, console=QUIET)
+    decision = publish(good, shop, data, max_ratio=9.0, margin=0.0, console=QUIET)
     assert decision.published and versions_of(to) == [1, 2]
     quality = {c.name: c.numbers for c in decision.checks}["purchase_ndcg_10"]
     assert quality["difference"] == 0.0 and quality["lists"] == 120
     assert models_of(to.parent) == {"shop": [1, 2]}
     assert not list(to.parent.glob(".*"))
 
+    assert command("--to", to, "--rollback") == 0
+    assert versions_of(to) == [1] and versions_of(to / "retired") == [2]
+
     # Drift, size and latency each hold it back alone.
     cents = write_data_folder(tmp_path / "cents", 150, 30, 120, lists=in_cents)
     decision = publish(
-        runs / "good", shop, cents, reference=data, max_ratio=1e-3, margin=1.0,
+        good, shop, cents, reference=data, max_ratio=1e-3, margin=1.0,
         category_margin=1.0, console=QUIET,
     )  # fmt: skip
     assert {c.name for c in decision.checks if not c.passed} == {"drift", "size", "latency"}
-
-    assert command("--to", to, "--rollback") == 0
-    assert versions_of(to) == [1] and versions_of(to / "retired") == [2]
-    decision = publish(runs / "good", shop, data, max_ratio=9.0, margin=0.0, console=QUIET)
     assert decision.version == 3  # no number is used twice
 
 
@@ -164,9 +173,9 @@ def in_cents(count, seed):
         yield list_id, context, items
 
 
-def test_mistakes_are_one_line(data, runs, tmp_path, capsys):
+def test_mistakes_are_one_line(data, good, tmp_path, capsys):
     to = tmp_path / "shop"
-    assert command("--to", to, "--run", runs / "good") == 2
+    assert command("--to", to, "--run", good) == 2
     assert capsys.readouterr().err == "error: --data: is required without --rollback\n"
     assert command("--to", to, "--rollback", "--data", data) == 2
     assert capsys.readouterr().err == "error: --data cannot be combined with --rollback\n"
@@ -175,42 +184,57 @@ def test_mistakes_are_one_line(data, runs, tmp_path, capsys):
     assert not to.exists()
 
 
+# Forked before TensorFlow has done anything, a process is as good as a fresh one.
 KILLED = """
-import os, shutil, signal, sys
+import json, os, shutil, signal, sys
+from pathlib import Path
 from tfr_moe.serving.publish import publish
+from tfr_moe.serving.versions import versions_of
 module = sys.modules["tfr_moe.serving.publish"]
-exported, run, to, data, point = sys.argv[1:]
+exported, run, to, data = map(Path, sys.argv[1:])
+rename = os.rename
 
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def export(run, out, data, version, console):
-    folder = shutil.copytree(exported, out / str(version))
-    return die() if point == "exported" else folder
+def publish_and_die(point):
+    def export(run, out, data, version, console):
+        folder = shutil.copytree(exported, out / str(version))
+        return die() if point == "exported" else folder
 
-rename = os.rename
-module.export_run = export
-if point == "before":
-    os.rename = die
-elif point == "after":
-    os.rename = lambda *names: (rename(*names), die())
-publish(run, to, data)
+    module.export_run = export
+    if point == "before":
+        os.rename = die
+    elif point == "after":
+        os.rename = lambda *names: (rename(*names), die())
+    publish(run, to, data)
+
+found = {}
+for point in ("exported", "before", "after"):
+    process = os.fork()
+    if not process:
+        try:
+            publish_and_die(point)
+        finally:
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    found[point] = [status, versions_of(to) if to.is_dir() else []]
+print(json.dumps(found))
 """
 
 
 @pytest.mark.slow
 def test_a_killed_publication_leaves_the_folder_as_it_was_or_complete(
-    data, runs, exported, tmp_path, monkeypatch
+    data, good, exported, tmp_path, monkeypatch
 ):
     to = tmp_path / "models" / "shop"
-    for point, versions in (("exported", []), ("before", []), ("after", [1])):
-        arguments = [exported, runs / "good", to, data, point]
-        code = [sys.executable, "-c", KILLED, *map(str, arguments)]
-        assert subprocess.run(code, capture_output=True, check=False).returncode == -9
-        assert (versions_of(to) if to.is_dir() else []) == versions
+    code = [sys.executable, "-c", KILLED, *map(str, (exported, good, to, data))]
+    done = subprocess.run(code, stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert found == {"exported": [-9, []], "before": [-9, []], "after": [-9, [1]]}
     assert json.loads((to / "1" / "assets.extra" / "decision.json").read_text())["published"]
     monkeypatch.setattr(publish_package(), "export_run", copy_of(exported))
-    decision = publish(runs / "good", to, data, max_ratio=9.0, console=QUIET)
+    decision = publish(good, to, data, max_ratio=9.0, console=QUIET)
     assert decision.published and decision.live == 1
     assert not list(to.parent.glob(".*"))
     assert [found["version"] for found in decisions(to)] == [1, 2]  # that of the killed one, too
