@@ -29,7 +29,7 @@ LISTS = 20  # of tiny.lists(…, seed=3): the first of the test split
 def run(tmp_path_factory):
     base = tmp_path_factory.mktemp("predict")
     data = tiny.write_data_folder(base / "data", train=40, validation=20, test=40)
-    settings = {**tiny.SMALL, "num_epochs": 1, "model": "moe"}
+    settings = {**tiny.SMALL, "num_epochs": 1, "model": "dnn"}
     train(data, base / "run", tiny.small_config(settings), QUIET)
     return base / "run"
 

@@ -15,6 +15,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK
 from tfr_moe.scorers import vector_model
 from tfr_moe.training import load_run, train
+from tfr_moe.training.run import make_scorer
 
 JOINED = [
     *logs.SCHEMA["features"],
@@ -101,13 +102,13 @@ def test_every_format_has_the_same_vectors(root, tmp_path):
 
 
 def test_prm_reads_the_vectors_and_only_prm_personalized_does(root):
-    widths = []
-    for name in ("prm_personalized", "prm_base"):
-        settings = {**SMALL, "num_epochs": 1, "model": name, "personal_vector": "pv"}
-        train(root / "joined", root / name, small_config(settings))
-        trunk = load_run(root / name).model.get_layer("trunk")
-        widths.append(trunk.projection.kernel.shape[0])
-    assert widths[0] == widths[1] + 3
+    def width(model):
+        return model.get_layer("trunk").projection.kernel.shape[0]
+
+    settings = {**SMALL, "num_epochs": 1, "personal_vector": "pv"}
+    train(root / "joined", root / "prm", small_config(settings, model="prm_personalized"))
+    base = make_scorer(DataFolder(root / "joined"), small_config(settings, model="prm_base"))
+    assert width(load_run(root / "prm").model) == width(base.build_model()) + 3
 
 
 def test_a_model_without_vectors_is_rejected(root, tmp_path):

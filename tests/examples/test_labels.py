@@ -10,15 +10,17 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from tests.serving.conftest import publish
 from tests.serving.models import SHOP, scorer
+from tfr_moe._compat import tf
 from tfr_moe.serving.dev_server import DevServer
-from tfr_moe.serving.export import export_model
+from tfr_moe.serving.export.signatures import build
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """A folder with the model `plain`."""
     root = tmp_path_factory.mktemp("models")
-    export_model(scorer(), SHOP, root / "plain")
+    module, signatures = build(scorer(), SHOP)
+    tf.saved_model.save(module, str(root / "plain" / "1"), signatures=signatures)
     return root
 
 
@@ -35,18 +37,20 @@ def script(repository):
     return repository / "examples" / "daily" / "labels.py"
 
 
-def test_labels_follow_the_versions(models, script, tmp_path):
+def test_labels_follow_the_versions(models, script, tmp_path, monkeypatch):
     shop, config = tmp_path / "served" / "shop", tmp_path / "models.config"
     publish(models / "plain" / "1", shop / "1")
     with DevServer(shop.parent, port=0, poll_seconds=0.05) as server:
         words = [script, shop, "--config", config, "--server", server.target]
-        command = [sys.executable, *map(str, words), "--base-path", "/models/shop"]
+        command = [*map(str, words), "--base-path", "/models/shop"]
+        monkeypatch.setattr(sys, "argv", command)
 
         def move():
-            subprocess.run(command, check=True, timeout=60)
+            runpy.run_path(str(script), run_name="__main__")
             return served(config)
 
-        assert move() == ([1], {"stable": 1, "canary": 1})
+        subprocess.run([sys.executable, *command], check=True, timeout=60)
+        assert served(config) == ([1], {"stable": 1, "canary": 1})
         publish(models / "plain" / "1", shop / "2")
         assert move() == ([1, 2], {"stable": 1, "canary": 2})
         publish(models / "plain" / "1", shop / "3")

@@ -267,10 +267,13 @@ def test_by_default_only_this_machine_reaches_it(server: DevServer):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serve_finishes_running_requests_when_it_is_stopped(models: Path, number: int):
+def test_serve_finishes_running_requests_when_it_is_stopped(
+    models: Path, tmp_path: Path, number: int
+):
+    (tmp_path / "mixture").symlink_to(models / "mixture")
     script = "import sys; from tfr_moe.serving.dev_server import serve; serve(sys.argv[1], port=0)"
     process = subprocess.Popen(
-        [sys.executable, "-c", script, str(models)],
+        [sys.executable, "-c", script, str(tmp_path)],
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
         stderr=subprocess.PIPE,
         text=True,
