@@ -81,36 +81,49 @@ def engine(request, repository, tmp_path):
         )
 
 
-# When a job ends, Flink hangs up on Beam's worker threads, and these say so.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.slow
-def test_build_and_predict_give_what_they_give_in_this_process(engine, tmp_path):
+def build_from(folder, out, **options):
+    """Builds `folder / out` from the log in `folder`; gives the manifest and the folder."""
+    return logs.run(folder, folder / "log-*.csv", out, max_list_size=2, **options)
+
+
+def predicted(folder, out, **options):
+    """(list, item) -> (score, rank) as the run in `folder` predicts them."""
+    table = str(folder / "rows.csv")
+    predict(folder / "run", None, table, folder / out, item_id="sku", **options)
+    with open(folder / out, newline="") as file:
+        rows = csv.DictReader(file)
+        return {(r["list_id"], r["item_id"]): (float(r["score"]), r["rank"]) for r in rows}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """A folder with a log, a run and a table, and what this process builds and predicts there."""
+    folder = tmp_path_factory.mktemp("here")
     rows = logs.log_rows(60)
     rows[7]["price"] = "cheap"
     for part in range(3):
-        logs.write_csv(tmp_path / f"log-{part}.csv", rows[part::3])
-    here, one = logs.run(tmp_path, tmp_path / "log-*.csv", "one", max_list_size=2)
-    there, two = logs.run(
-        tmp_path, tmp_path / "log-*.csv", "two", max_list_size=2, beam_args=engine
-    )
-    assert here["rows"] == there["rows"] == {"read": 180, "written": 120, "rejected": 1, "cut": 59}
+        logs.write_csv(folder / f"log-{part}.csv", rows[part::3])
+    data = tiny.write_data_folder(folder / "data", train=40, validation=20, test=20)
+    settings = {**tiny.SMALL, "num_epochs": 1, "model": "dnn"}
+    train(data, folder / "run", tiny.small_config(settings), Console(quiet=True))
+    write_table(folder / "rows.csv", table_rows())
+    return folder, *build_from(folder, "one"), predicted(folder, "here.csv")
+
+
+# When a job ends, Flink hangs up on Beam's worker threads, and these say so.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.slow
+def test_build_and_predict_give_what_they_give_in_this_process(engine, here, tmp_path):
+    folder, manifest, one, expected = here
+    there, two = build_from(folder, tmp_path / "two", beam_args=engine)
+    totals = {"read": 180, "written": 120, "rejected": 1, "cut": 59}
+    assert manifest["rows"] == there["rows"] == totals
     assert set(logs.records(one)) == set(logs.records(two))
     assert logs.tree(one) == logs.tree(two)
 
-    data = tiny.write_data_folder(tmp_path / "data", train=40, validation=20, test=20)
-    settings = {**tiny.SMALL, "num_epochs": 1, "model": "dnn"}
-    train(data, tmp_path / "run", tiny.small_config(settings), Console(quiet=True))
-    table = str(write_table(tmp_path / "rows.csv", table_rows()))
-    found = []
-    for name, arguments in (("here.csv", ()), ("there.csv", engine)):
-        predict(tmp_path / "run", None, table, tmp_path / name, item_id="sku", beam_args=arguments)
-        with open(tmp_path / name, newline="") as file:
-            read = csv.DictReader(file)
-            found.append(
-                {(r["list_id"], r["item_id"]): (float(r["score"]), r["rank"]) for r in read}
-            )
-    assert found[0].keys() == found[1].keys()
-    for key, (score, rank) in found[0].items():
+    found = predicted(folder, tmp_path / "there.csv", beam_args=engine)
+    assert found.keys() == expected.keys()
+    for key, (score, rank) in expected.items():
         # Batches differ between engines, and with them the order of sums in float32.
-        assert found[1][key][0] == pytest.approx(score, rel=1e-5, abs=1e-6)
-        assert found[1][key][1] == rank
+        assert found[key][0] == pytest.approx(score, rel=1e-5, abs=1e-6)
+        assert found[key][1] == rank

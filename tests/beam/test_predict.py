@@ -129,7 +129,7 @@ def test_an_exported_model_gives_the_scores_of_its_run(run, data, expected, tmp_
 def test_a_run_of_tasks_is_ranked_by_their_combination_with_a_column_per_task(tmp_path):
     data = tiny.write_data_folder(tmp_path / "data", 20, 10, LISTS, schema=tiny.TASKS)
     tasks = {"click": {"score_weight": 1.0}, "purchase": {"score_weight": 5.0}}
-    settings = {**tiny.SMALL, "num_epochs": 1, "model": "mmoe", "tasks": tasks}
+    settings = {**tiny.SMALL, "num_epochs": 1, "model": "shared_bottom", "tasks": tasks}
     train(data, tmp_path / "run", tiny.small_config(settings), QUIET)
     table = str(write_table(tmp_path / "rows.csv", table_rows()))
     predict(tmp_path / "run", None, table, tmp_path / "s.csv", item_id="sku")

@@ -105,7 +105,7 @@ def test_prm_reads_the_vectors_and_only_prm_personalized_does(root):
     def width(model):
         return model.get_layer("trunk").projection.kernel.shape[0]
 
-    settings = {**SMALL, "num_epochs": 1, "personal_vector": "pv"}
+    settings = {**SMALL, "num_epochs": 1, "personal_vector": "pv", "attention_blocks": 1}
     train(root / "joined", root / "prm", small_config(settings, model="prm_personalized"))
     base = make_scorer(DataFolder(root / "joined"), small_config(settings, model="prm_base"))
     assert width(load_run(root / "prm").model) == width(base.build_model()) + 3
