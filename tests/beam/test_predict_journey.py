@@ -18,7 +18,7 @@ from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.evaluation.scoring import score_dataset
 from tfr_moe.training import load_run, train
 
-SALES = 12_000
+SALES = 6_000
 
 
 @pytest.mark.slow
