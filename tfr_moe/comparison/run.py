@@ -39,7 +39,6 @@ from tfr_moe.utils.settings import seconds_of
 
 MODELS = ("lambdamart", "dnn", "wide_dnn", "adv_hsc_moe", "ple", "star")
 NOTE_FILE = "comparison.json"
-_BATCH_SIZE = 128
 
 
 def claim(out: Path, note: str, options: Mapping[str, Any], kind: str) -> None:
@@ -202,7 +201,7 @@ def _evaluate(
 ) -> dict[str, dict[str, list[PerListResult]]]:
     """By split and model the results of its runs, each of which is loaded and traced once."""
     splits = ("validation", "test")
-    datasets = {split: evaluation_dataset(plan.data, split, _BATCH_SIZE) for split in splits}
+    datasets = {split: evaluation_dataset(plan.data, split) for split in splits}
     results: dict[str, dict[str, list[PerListResult]]] = {
         split: {model: [] for model in runs} for split in splits
     }

@@ -149,7 +149,7 @@ def evaluate_run(
 
 
 def evaluation_dataset(
-    data: DataFolder, split: str, batch_size: int, tasks: Sequence[str] = ()
+    data: DataFolder, split: str, batch_size: int = 128, tasks: Sequence[str] = ()
 ) -> tf.data.Dataset:
     """The lists of a split, see `ElwcDatasetBuilder.build_evaluation_dataset`."""
     return ElwcDatasetBuilder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
