@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from tests.tiny import SMALL, TASKS, small_config, write_data_folder
+from tfr_moe import metrics
 from tfr_moe._compat import tf
 from tfr_moe.baselines import train_any
 from tfr_moe.config import make_config
@@ -36,33 +37,52 @@ def config(**settings):
     return small_config({"model": "adv_hsc_moe", **SMALL, **settings})
 
 
-def scores(run, data):
-    dataset = ElwcDatasetBuilder(DataFolder(data)).build_evaluation_dataset("test")
-    model = load_run(run).model
-    return np.concatenate([model(features).numpy().ravel() for features, _, _ in dataset])
+def light(**settings):
+    """The configuration of a small tower, for what doesn't depend on the model."""
+    return config(model="dnn", metrics=["ndcg"], monitor="ndcg", **settings)
+
+
+class FirstScores(tf.keras.callbacks.Callback):
+    """The scores of the test lists after the first epoch."""
+
+    def __init__(self, data):
+        super().__init__()
+        self.lists = ElwcDatasetBuilder(DataFolder(data)).build_evaluation_dataset("test")
+
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == 0:
+            scores = [self.model(features).numpy().ravel() for features, _, _ in self.lists]
+            self.scores = np.concatenate(scores)
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    """A run that stopped two epochs after its best one, its result and its first scores."""
+    run, first = tmp_path_factory.mktemp("trained") / "run", FirstScores(data)
+    settings = config(seed=5, num_epochs=20, early_stopping_patience=2)
+    return run, train(data, run, settings, QUIET, callbacks=[first]), first.scores
 
 
 @pytest.mark.smoke
-def test_training_learns_and_leaves_a_whole_run(data, tmp_path):
-    result = train(data, tmp_path / "run", config(num_epochs=8), QUIET)
-    history = json.loads((tmp_path / "run" / "history.json").read_text())
+def test_training_learns_and_leaves_a_whole_run(trained):
+    run, result, _ = trained
+    history = json.loads((run / "history.json").read_text())
     assert history[-1]["val_session_auc"] > 0.75 > history[0]["val_session_auc"]
     assert result["best"]["val_session_auc"] == max(e["val_session_auc"] for e in history)
     for name in ("hsc", "adversarial", "importance_cv2", "gate_entropy"):
         assert name in history[0], name
         assert f"val_{name}" not in history[0], name
-    names = {path.name for path in (tmp_path / "run").iterdir()}
+    names = {path.name for path in run.iterdir()}
     assert names == {
         "checkpoints", "config.yaml", "history.json", "manifest.json", "metrics.json",
         "schema.json", "statistics.json", "tensorboard", "vocabulary",
     }  # fmt: skip
 
 
-def test_the_loaded_model_is_that_of_the_best_epoch(data, tmp_path):
-    run = tmp_path / "run"
-    result = train(data, run, config(learning_rate=0.3, num_epochs=6), QUIET)
+def test_the_loaded_model_is_that_of_the_best_epoch(data, trained):
+    run, result, _ = trained
     loaded = load_run(run)
-    loaded.model.compile(metrics=[__import__("tfr_moe").metrics.get("session_auc")])
+    loaded.model.compile(metrics=[metrics.get("session_auc")])
     valid = ElwcDatasetBuilder(DataFolder(data), 32).build_valid_dataset()
     again = loaded.model.evaluate(valid, verbose=0, return_dict=True)["session_auc"]
     assert again == pytest.approx(result["best"]["val_session_auc"], abs=1e-6)
@@ -71,14 +91,14 @@ def test_the_loaded_model_is_that_of_the_best_epoch(data, tmp_path):
     ]
 
 
-def test_the_same_seed_gives_the_same_scores_and_another_seed_others(data, tmp_path):
-    settings = {"num_epochs": 1, "deterministic": False}
-    for name, seed in (("a", 5), ("b", 5), ("c", 6)):
-        train(data, tmp_path / name, config(seed=seed, **settings), QUIET)
-    first, second, other = (scores(tmp_path / name, data) for name in "abc")
+def test_the_same_seed_gives_the_same_scores_and_another_seed_others(data, trained, tmp_path):
+    again = {seed: FirstScores(data) for seed in (5, 6)}
+    for seed, first in again.items():
+        settings = config(seed=seed, num_epochs=1, deterministic=False)
+        train(data, tmp_path / str(seed), settings, QUIET, callbacks=[first])
     # Sums in another order of threads differ in the last bits.
-    np.testing.assert_allclose(first, second, atol=1e-4)
-    assert np.abs(first - other).max() > 1e-2
+    np.testing.assert_allclose(again[5].scores, trained[2], atol=1e-4)
+    assert np.abs(again[6].scores - trained[2]).max() > 1e-2
 
 
 @pytest.mark.parametrize(
@@ -99,10 +119,11 @@ def test_a_run_that_improves_until_its_last_epoch_is_warned_of(best, epochs, dro
     assert output.getvalue() == (line if warned else "")
 
 
-def test_training_stops_early_without_improvement(data, tmp_path):
-    settings = {"learning_rate": 1e-9, "num_epochs": 10, "early_stopping_patience": 2}
-    result = train(data, tmp_path / "run", config(model="dnn", **settings), QUIET)
-    assert result["epochs"] == result["best_epoch"] + 2
+def test_steps_per_epoch_repeat_the_data_until_training_stops_early(data, tmp_path):
+    # 5 of the 7 batches of the training lists.
+    settings = {"steps_per_epoch": 5, "early_stopping_patience": 2, "learning_rate": 1e-9}
+    result = train(data, tmp_path / "run", light(num_epochs=10, **settings), QUIET)
+    assert 3 <= result["epochs"] == result["best_epoch"] + 2 < 10
 
 
 KILLED = """
@@ -116,7 +137,7 @@ train(sys.argv[1], sys.argv[2], load_config(sys.argv[3]))
 
 def test_a_killed_run_resumes_where_it_was(data, tmp_path):
     run = tmp_path / "run"
-    settings = config(num_epochs=200, early_stopping_patience=0, learning_rate=1e-4)
+    settings = light(num_epochs=200, early_stopping_patience=0, learning_rate=1e-4)
     settings.save(tmp_path / "config.yaml")
     command = [sys.executable, "-c", KILLED, str(data), str(run), str(tmp_path / "config.yaml")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
@@ -145,14 +166,18 @@ def test_a_killed_run_resumes_where_it_was(data, tmp_path):
     assert after[-1]["loss"] < before[0]["loss"]
 
 
-def test_a_finished_run_is_not_trained_again_and_other_settings_do_not_resume(data, tmp_path):
+def test_a_run_begins_in_an_empty_folder_and_is_not_trained_again_or_with_others(data, tmp_path):
     run = tmp_path / "run"
-    train(data, run, config(num_epochs=1, model="dnn"), QUIET)
+    run.mkdir()
+    with pytest.raises(UserError, match="gate_features"):
+        train(data, run, config(gate_features=("brand",)), QUIET)
+    assert not any(run.iterdir())
+    train(data, run, light(num_epochs=1), QUIET)
     with pytest.raises(UserError, match="is finished; choose another folder"):
-        train(data, run, config(num_epochs=1, model="dnn"), QUIET)
+        train(data, run, light(num_epochs=1), QUIET)
     os.remove(run / "metrics.json")
     with pytest.raises(UserError, match="was started with seed=1, not 2"):
-        train(data, run, config(num_epochs=1, model="dnn", seed=2), QUIET)
+        train(data, run, light(num_epochs=1, seed=2), QUIET)
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(data, tmp_path):
@@ -184,14 +209,6 @@ def test_unknown_names_are_rejected_before_anything_is_trained(data, tmp_path, s
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_rejected_in_an_existing_empty_folder_leaves_it_empty(data, tmp_path):
-    (tmp_path / "run").mkdir()
-    with pytest.raises(UserError, match="gate_features"):
-        train(data, tmp_path / "run", config(gate_features=("brand",)), QUIET)
-    assert not any((tmp_path / "run").iterdir())
-    train(data, tmp_path / "run", config(model="dnn", num_epochs=1), QUIET)
-
-
 @pytest.mark.parametrize("split", ["train", "validation"])
 @pytest.mark.parametrize("cache", ["none", "memory"])
 def test_a_split_without_lists_is_named_before_a_folder_is_made(tmp_path, split, cache):
@@ -201,9 +218,11 @@ def test_a_split_without_lists_is_named_before_a_folder_is_made(tmp_path, split,
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
-def test_mixed_precision_trains_and_leaves_the_policy_as_it_was(data, tmp_path, precision):
-    result = train(data, tmp_path / "run", config(precision=precision, num_epochs=2), QUIET)
+@pytest.mark.parametrize(
+    ("precision", "make"), [("mixed_bfloat16", light), ("mixed_float16", config)]
+)
+def test_mixed_precision_trains_and_leaves_the_policy_as_it_was(data, tmp_path, precision, make):
+    result = train(data, tmp_path / "run", make(precision=precision, num_epochs=1), QUIET)
     assert np.isfinite(result["best"]["val_loss"])
     assert tf.keras.mixed_precision.global_policy().name == "float32"
 
@@ -222,7 +241,7 @@ def test_a_feature_with_one_value_is_warned_of(tmp_path, model):
     output = io.StringIO()
     settings = {"model": model, "seed": 1}
     if model == "dnn":
-        settings |= {"expert_hidden_dims": (4,), "num_epochs": 1}
+        settings |= {"expert_hidden_dims": (4,), "num_epochs": 1, "metrics": ["session_auc"]}
     train_any(data, tmp_path / "run", make_config(settings), Console(file=output, width=80))
     line = "warning: one value in all training lists, which no model can use: brand\n"
     assert output.getvalue().count(line) == 1
@@ -239,13 +258,6 @@ def test_warnings_name_dead_experts_runaway_disagreement_and_a_uniform_gate():
     assert "near uniform over its 4 experts" in found["uniform"]
 
 
-def test_steps_per_epoch_repeats_the_data(data, tmp_path):
-    result = train(
-        data, tmp_path / "run", config(model="dnn", steps_per_epoch=3, num_epochs=4), QUIET
-    )
-    assert result["epochs"] == 4
-
-
 def test_load_run_names_what_is_not_a_run(tmp_path):
     with pytest.raises(UserError, match="no such run"):
         load_run(Path(tmp_path / "none"))
@@ -258,7 +270,7 @@ def test_an_interrupted_training_gives_the_cursor_back(data, tmp_path, monkeypat
     monkeypatch.setattr(EpochProgress, "on_train_batch_end", interrupt)
     terminal = Console(force_terminal=True, file=io.StringIO())
     with pytest.raises(KeyboardInterrupt):
-        train(data, tmp_path / "run", config(model="dnn", num_epochs=1), terminal)
+        train(data, tmp_path / "run", light(num_epochs=1), terminal)
     hidden, shown = (terminal.file.getvalue().rfind(code) for code in ("\x1b[?25l", "\x1b[?25h"))
     assert 0 <= hidden < shown
 
@@ -274,9 +286,9 @@ def test_a_step_is_traced_once(tmp_path, model):
 
 
 def test_a_loss_that_is_not_a_number_ends_training_in_one_line(data, tmp_path):
-    settings = {"model": "dnn", "learning_rate": 1e30, "clip_norm": None, "num_epochs": 3}
+    settings = {"learning_rate": 1e30, "clip_norm": None, "num_epochs": 3}
     with pytest.raises(UserError, match="training diverged in epoch 1: the validation loss is"):
-        train(data, tmp_path / "run", config(**settings), QUIET)
+        train(data, tmp_path / "run", light(**settings), QUIET)
     # The name is free for the same run with a smaller learning rate.
     assert not (tmp_path / "run").exists()
 
@@ -300,5 +312,5 @@ def test_a_run_that_diverges_after_its_first_epoch_is_kept(data, tmp_path, monke
 
     monkeypatch.setattr(EpochProgress, "on_epoch_end", diverge)
     with pytest.raises(UserError, match="training diverged"):
-        train(data, tmp_path / "run", config(model="dnn", num_epochs=3), QUIET)
+        train(data, tmp_path / "run", light(num_epochs=3), QUIET)
     assert len(json.loads((tmp_path / "run" / "history.json").read_text())) == 1
