@@ -137,7 +137,8 @@ def test_an_evaluation_judges_each_task_by_its_label(run, data):
 
 
 def test_runs_with_and_without_tasks_are_compared_on_all_labels(run, data, tmp_path):
-    train(data, tmp_path / "dnn", config(model="dnn", num_epochs=1), QUIET)
+    settings = {"model": "dnn", "num_epochs": 1, "metrics": ["session_auc"]}
+    train(data, tmp_path / "dnn", config(**settings), QUIET)
     found = evaluate_runs(
         data, [run], baseline=tmp_path / "dnn", metrics=["session_auc"], console=QUIET
     )
@@ -154,6 +155,7 @@ def test_an_interrupted_run_goes_on_and_stops_early_on_the_metric_of_a_task(
     data, tmp_path, monkeypatch
 ):
     settings = config(
+        model="shared_bottom",
         learning_rate=1e-9,
         num_epochs=9,
         early_stopping_patience=2,
@@ -257,7 +259,8 @@ def test_warnings_name_the_gate_that_collapsed():
 
 
 def test_category_groups_train_one_score(data, tmp_path):
-    train(data, tmp_path / "run", config(category_groups=2, num_epochs=1), QUIET)
+    settings = {"category_groups": 2, "num_epochs": 1, "metrics": ["session_auc"]}
+    train(data, tmp_path / "run", config(**settings), QUIET)
     loaded = load_run(tmp_path / "run")
     assert loaded.tasks == ()
     assert loaded.ranker() is loaded.model

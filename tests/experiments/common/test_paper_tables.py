@@ -72,14 +72,13 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def configs(tmp_path):
-    """A small table with an initial list, a self-attention row and an MLP row."""
+    """A small table with an initial list, and two rows that are a pair by their names."""
     folder = tmp_path / "configs" / "table4"
     folder.mkdir(parents=True)
     small = {"num_epochs": 1, "batch_size": 32, "metrics": ["ndcg"], "monitor": "ndcg"}
     files = {
         "svm": {"model": "svm_rank", "library_parameters": {"max_iter": 1}},
-        "attention": {"model": "dnn", "trunk": "attention", "expert_hidden_dims": [4], **small},
-        "mlp": {"model": "dnn", "expert_hidden_dims": [4], **small},
+        "tower": {"model": "dnn", "expert_hidden_dims": [4], **small},
         "table": {
             "title": "NDCG",
             "metrics": ["ndcg_5"],
@@ -88,11 +87,11 @@ def configs(tmp_path):
             "rows": [
                 {
                     "name": "X, self-attention",
-                    "config": "attention",
+                    "config": "tower",
                     "initial": "svm",
                     "paper": [9],
                 },
-                {"name": "X, MLP", "config": "mlp", "paper": [8.5]},
+                {"name": "X, MLP", "config": "svm", "paper": [8.5]},
             ],
         },
     }
