@@ -26,7 +26,7 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("domains")
     data = write_data_folder(folder / "data")
     for name in ("ple", "star"):
-        train(data, folder / name, config(model=name), QUIET)
+        train(data, folder / name, config(model=name, metrics=["session_auc"]), QUIET)
     return folder
 
 

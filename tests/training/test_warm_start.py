@@ -28,8 +28,14 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(data, tmp_path_factory):
     path = tmp_path_factory.mktemp("run") / "monday"
-    train(data, path, small_config({**SMALL, "num_epochs": 2}), QUIET)
+    settings = {"num_epochs": 2, "metrics": ["session_auc"]}
+    train(data, path, small_config({**SMALL, **settings}), QUIET)
     return path
+
+
+@pytest.fixture(scope="module")
+def loaded(run):
+    return load_run(run)
 
 
 def changed(data, target, words=None, statistics=None, schema=None):
@@ -69,25 +75,27 @@ WORDS = {
 }
 
 
-def test_no_step_on_the_same_data_has_the_same_scores(run, data):
-    model = started(WarmStart(run), data, load_run(run).config)
-    same(scores(model, data), scores(load_run(run).model, data))
+def test_no_step_on_the_same_data_has_the_same_scores(run, loaded, data):
+    model = started(WarmStart(run), data, loaded.config)
+    same(scores(model, data), scores(loaded.model, data))
 
 
-def test_other_order_of_the_vocabularies_and_other_statistics_keep_the_scores(run, data, tmp_path):
+def test_other_order_of_the_vocabularies_and_other_statistics_keep_the_scores(
+    run, loaded, data, tmp_path
+):
     moved = json.loads((data / "statistics.json").read_text())
     moved["example"]["price"] = {"count": 9, "mean": 5.0, "std": 7.0}
     other = changed(data, tmp_path / "other", WORDS, moved)
-    model = started(WarmStart(run), other, load_run(run).config)
-    same(scores(model, data), scores(load_run(run).model, data))
+    model = started(WarmStart(run), other, loaded.config)
+    same(scores(model, data), scores(loaded.model, data))
 
 
 def test_new_entries_start_as_unknown_ones_and_sub_categories_as_their_siblings(
-    run, data, tmp_path
+    run, loaded, data, tmp_path
 ):
     other = changed(data, tmp_path / "other", WORDS)
-    old = load_run(run).model.get_layer(FEATURES)
-    new = started(WarmStart(run), other, load_run(run).config).get_layer(FEATURES)
+    old = loaded.model.get_layer(FEATURES)
+    new = started(WarmStart(run), other, loaded.config).get_layer(FEATURES)
 
     def row(encoder, name, word):
         table = encoder.embeddings[name].embeddings.numpy()
@@ -166,10 +174,10 @@ def test_a_new_feature_and_new_domains_keep_the_scores(model, settings, tmp_path
         ),
     ],
 )
-def test_what_cannot_be_mapped_is_rejected_by_name(changes, message, run, data, tmp_path):
+def test_what_cannot_be_mapped_is_rejected_by_name(changes, message, run, loaded, data, tmp_path):
     other = changed(data, tmp_path / "other", schema={**SCHEMA.as_dict(), **changes})
     with pytest.raises(UserError, match=message):
-        started(WarmStart(run), other, load_run(run).config)
+        started(WarmStart(run), other, loaded.config)
 
 
 def test_a_run_of_other_settings_is_rejected_by_the_weight(run, data, tmp_path):
@@ -179,17 +187,17 @@ def test_a_run_of_other_settings_is_rejected_by_the_weight(run, data, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_command_starts_from_the_run_with_its_settings(run, data, tmp_path, capsys):
+def test_the_command_starts_from_the_run_with_its_settings(run, loaded, data, tmp_path, capsys):
     out = tmp_path / "tuesday"
     arguments = ["train", "--from", str(run), "--data", str(data), "--out", str(out)]
     with pytest.raises(SystemExit) as ended:
         main([*arguments, "--set", "num_epochs=1", "--set", "learning_rate=1e-9"])
     assert ended.value.code == 0
-    before, after = load_run(run), load_run(out)
+    after = load_run(out)
     changes = {"num_epochs": 1, "learning_rate": 1e-9}
-    assert after.config == before.config.replace(**changes)
+    assert after.config == loaded.config.replace(**changes)
     assert json.loads((out / "manifest.json").read_text())["start"]["path"] == str(run)
-    for one, other in zip(scores(after.model, data), scores(before.model, data), strict=True):
+    for one, other in zip(scores(after.model, data), scores(loaded.model, data), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)
     # A killed run is resumed from the same start only.
     check_same_data(out, DataFolder(data), run)
