@@ -40,7 +40,7 @@ def data(tmp_path_factory):
 def trained(data, tmp_path_factory):
     """A run of two tasks, of which everything about runs is tested."""
     run = tmp_path_factory.mktemp("runs") / "run"
-    config = small_config(SMALL, model="mmoe", **BIAS, num_epochs=2)
+    config = small_config(SMALL, model="mmoe", **BIAS, num_epochs=2, metrics=["session_auc"])
     train(data, run, config, QUIET)
     return run
 

@@ -143,7 +143,7 @@ def test_a_plot_of_single_runs_has_no_interval(tmp_path):
 @pytest.mark.slow
 def test_real_rows_reach_the_papers_range(real_data, tmp_path):
     context = StudyContext(tmp_path / "out", 1, real_data / "census_income", Console(quiet=True))
-    pairs = ["models=[mmoe]", "epochs=3", "trials=1", "runs=1", "expert_units=4"]
+    pairs = ["models=[mmoe]", "epochs=2", "trials=1", "runs=1", "expert_units=4"]
     run_study("census", context, "small", pairs)
     cells = read_json(tmp_path / "out" / "results.json")["tables"]
     assert cells["1"]["mmoe"]["ours"]["main_mean"] == pytest.approx(0.94, abs=0.02)
