@@ -32,8 +32,6 @@ Job = dict[str, Any]
 Result = dict[str, Any]
 
 _SECONDS_BETWEEN_LINES = 30.0
-_RUNS_PER_PROCESS = 50
-"""Processes are replaced after this number of runs: TensorFlow leaks about 20 MB per graph."""
 _printed_warnings: set[str] = set()
 
 
@@ -161,25 +159,23 @@ def _timed(work: Callable[[Job], Result], job: Job) -> tuple[Job, Result, float]
 def _run(
     jobs: Sequence[Job], work: Callable[[Job], Result], processes: int
 ) -> Iterator[tuple[Job, Result, float]]:
-    if len(jobs) < 2 or (processes == 1 and len(jobs) <= _RUNS_PER_PROCESS):
+    if processes == 1 or len(jobs) < 2:
         for job in jobs:
             yield _timed(work, job)
         return
     # Forking a process in which TensorFlow has threads hangs.
     context = multiprocessing.get_context("spawn")
-    batch = processes * _RUNS_PER_PROCESS
-    for start in range(0, len(jobs), batch):
-        with (
-            _one_thread_per_process(),
-            ProcessPoolExecutor(processes, context, initializer=_exit_with_parent) as pool,
-        ):
-            futures = [pool.submit(_timed, work, job) for job in jobs[start : start + batch]]
-            try:
-                for future in as_completed(futures):
-                    yield future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+    with (
+        _one_thread_per_process(),
+        ProcessPoolExecutor(processes, context, initializer=_exit_with_parent) as pool,
+    ):
+        futures = [pool.submit(_timed, work, job) for job in jobs]
+        try:
+            for future in as_completed(futures):
+                yield future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.graphs import outlives_its_function
 from tests.layers.test_experts import random_case, slow_towers
 from tfr_moe._compat import tf
 from tfr_moe.layers import experts
@@ -254,6 +255,12 @@ def test_rows_are_put_in_the_order_of_a_permutation():
         total = tf.reduce_sum(put_in_order(values, order) * [1.0, 10.0, 100.0])
     np.testing.assert_array_equal(put_in_order(values, order), [6.0, 7.0, 5.0])
     np.testing.assert_array_equal(tape.gradient(total, values), [100.0, 1.0, 10.0])
+
+
+@pytest.mark.parametrize("gathered", [put_in_order, take_experts])
+def test_no_graph_outlives_its_function(gathered):
+    values, order = tf.constant([[5.0], [6.0], [7.0]]), tf.constant([2, 0, 1])
+    assert not outlives_its_function(lambda x: gathered(x, order), values)
 
 
 def test_padded_items_are_zero_even_if_they_are_nan():

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.graphs import outlives_its_function
 from tfr_moe import losses
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
@@ -50,6 +51,13 @@ def test_nothing_valid_costs_nothing_and_has_a_finite_gradient():
         loss = losses.get("sigmoid_cross_entropy")(tf.constant([[-1.0, -1.0]]), logits)
     assert float(loss) == 0.0
     np.testing.assert_array_equal(tape.gradient(loss, logits), [[0.0, 0.0]])
+
+
+@pytest.mark.parametrize("name", losses.LOSSES)
+def test_no_graph_outlives_its_function(name):
+    loss = losses.get(name, max_label=3)
+    logits = tf.constant(np.ones([2, 3, 3] if name == "ordinal" else [2, 3], np.float32))
+    assert not outlives_its_function(lambda x: loss(tf.ones([2, 3]), x), logits)
 
 
 def test_names_of_tensorflow_ranking_are_taken_as_they_are():

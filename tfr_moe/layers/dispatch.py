@@ -38,18 +38,22 @@ def selection_of_rows(indices: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
     return tf.gather_nd(indices, positions)
 
 
+def densely(values: tf.Tensor) -> tf.Tensor:
+    """Values whose gradient by `tf.gather` is a tensor, not slices, because they are reshaped.
+
+    A custom gradient would do it too, but TensorFlow keeps the graph of each for as long as the
+    process lives: 24 MB for each trial of a sweep.
+    """
+    return tf.reshape(values, tf.shape(values))
+
+
 def put_in_order(values: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
     """Puts row i of values [T, ...] at position order[i] of a permutation.
 
-    The gradient is a gather. That of `tf.gather` would be slices, which TensorFlow's concatenation
-    searches once for each of its parts.
+    The gradient is dense: slices would be searched by TensorFlow's concatenation, once for each of
+    its parts.
     """
-
-    @tf.custom_gradient
-    def put(rows: tf.Tensor) -> Any:
-        return tf.gather(rows, tf.math.invert_permutation(order)), lambda up: tf.gather(up, order)
-
-    return put(values)
+    return tf.gather(densely(values), tf.math.invert_permutation(order))
 
 
 def where_valid(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -143,17 +147,9 @@ def _sums(values: tf.Tensor, segments: tf.Tensor, count: Any) -> tf.Tensor:
 def take_experts(weights: tf.Tensor, experts: tf.Tensor) -> tf.Tensor:
     """Weights [N, ...] of the groups' experts [G], with a dense gradient.
 
-    The gradient of `tf.gather` would be slices, which an optimizer treats as embedding rows.
+    An optimizer would treat slices as embedding rows.
     """
-
-    @tf.custom_gradient
-    def take(stacked: tf.Tensor) -> Any:
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
-            return tf.math.unsorted_segment_sum(upstream, experts, stacked.shape[0])
-
-        return tf.gather(stacked, experts), gradient
-
-    return take(weights)
+    return tf.gather(densely(weights), experts)
 
 
 class Dense(NamedTuple):

@@ -59,34 +59,32 @@ def logistic_loss_of_pairs(items: Items, weight: PairWeight) -> tf.Tensor:
     """
     lists, length = tf.shape(items.logits)[0], tf.shape(items.logits)[1]
     rows = tf.maximum(1, PAIRS_AT_A_TIME // tf.maximum(1, lists * length))
+    logits = tf.stop_gradient(items.logits)
+    everything = items._replace(logits=logits)
+    worse = Items(*(values[:, tf.newaxis, :] for values in everything))
 
-    @tf.custom_gradient
-    def total(logits: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-        everything = items._replace(logits=logits)
-        worse = Items(*(values[:, tf.newaxis, :] for values in everything))
-
-        def block(start: Any, losses: Any, gradient: Any) -> tuple[Any, Any, Any]:
-            indices = tf.range(start, tf.minimum(start + rows, length))
-            better = Items(
-                *(tf.gather(values, indices, axis=1)[..., tf.newaxis] for values in everything)
-            )
-            values, slopes = _slopes(better, worse, weight)
-            of_better = tf.transpose(tf.reduce_sum(slopes, axis=2))
-            scattered = tf.scatter_nd(indices[:, tf.newaxis], of_better, [length, lists])
-            gradient += tf.transpose(scattered)
-            gradient -= tf.reduce_sum(slopes, axis=1)
-            return start + rows, losses + tf.reduce_sum(values, axis=[1, 2]), gradient
-
-        _, losses, gradient = tf.while_loop(
-            lambda start, *_: start < length,
-            block,
-            (tf.constant(0), tf.zeros_like(logits[:, 0]), tf.zeros_like(logits)),
-            shape_invariants=(tf.TensorShape([]), logits[:, 0].shape, logits.shape),
-            parallel_iterations=1,
+    def block(start: Any, losses: Any, gradient: Any) -> tuple[Any, Any, Any]:
+        indices = tf.range(start, tf.minimum(start + rows, length))
+        better = Items(
+            *(tf.gather(values, indices, axis=1)[..., tf.newaxis] for values in everything)
         )
-        return losses, lambda upstream: upstream[:, tf.newaxis] * gradient
+        values, slopes = _slopes(better, worse, weight)
+        of_better = tf.transpose(tf.reduce_sum(slopes, axis=2))
+        scattered = tf.scatter_nd(indices[:, tf.newaxis], of_better, [length, lists])
+        gradient += tf.transpose(scattered)
+        gradient -= tf.reduce_sum(slopes, axis=1)
+        return start + rows, losses + tf.reduce_sum(values, axis=[1, 2]), gradient
 
-    return total(items.logits)
+    _, losses, gradient = tf.while_loop(
+        lambda start, *_: start < length,
+        block,
+        (tf.constant(0), tf.zeros_like(logits[:, 0]), tf.zeros_like(logits)),
+        shape_invariants=(tf.TensorShape([]), logits[:, 0].shape, logits.shape),
+        parallel_iterations=1,
+    )
+    # 0, with the gradient that was accumulated.
+    slope = tf.reduce_sum(tf.stop_gradient(gradient) * (items.logits - logits), axis=1)
+    return tf.stop_gradient(losses) + slope
 
 
 def _discount(ranks: tf.Tensor) -> tf.Tensor:

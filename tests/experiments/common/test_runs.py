@@ -86,14 +86,6 @@ def test_several_processes_give_the_same_results_in_the_same_order(tmp_path):
     assert os.getpid() not in {r["process"] for r in results}
 
 
-def test_a_process_is_replaced_after_its_share_of_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr("experiments.common.runs._RUNS_PER_PROCESS", 2)
-    results = run_all(JOBS[:3], square, tmp_path / "runs.jsonl")
-    assert [r["square"] for r in results] == [0, 1, 4]
-    processes = [r["process"] for r in results]
-    assert [processes.count(p) for p in dict.fromkeys(processes)] == [2, 1]
-
-
 def test_progress_says_what_is_done_and_what_is_left(tmp_path):
     shown = io.StringIO()
     console = Console(file=shown, width=200)
