@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import shutil
@@ -209,10 +210,13 @@ def watch(
     started = time.monotonic()
     while True:
         client = subprocess.Popen(command)
-        until = time.monotonic() + arguments.kill_seconds * shuffle.uniform(0.5, 1.5)
+        # From the first new answer: a client that takes long to start is not killed before it.
+        before, until = len(answered(log)), math.inf
         while client.poll() is None and time.monotonic() < until:
             time.sleep(0.5)
             memory.append(resident_megabytes(server))
+            if math.isinf(until) and len(answered(log)) > before:
+                until = time.monotonic() + arguments.kill_seconds * shuffle.uniform(0.5, 1.5)
         if client.poll() is not None:
             if client.returncode:
                 raise SystemExit(f"the client failed with {client.returncode}")

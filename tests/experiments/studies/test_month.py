@@ -17,7 +17,7 @@ from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.utils import read_json
 
-TINY = MonthSettings(days=2, window=1, lists=100, broken=1)
+TINY = MonthSettings(days=3, window=1, lists=100, broken=2)
 
 
 def test_the_broken_day_is_in_no_window_and_a_rerun_builds_what_is_missing(tmp_path):
