@@ -181,8 +181,7 @@ class Ranker:
         run = Path(folder.name) / "run"
         start = self._run.path if self._run is not None and self.warm_start else None
         if isinstance(train, (str, Path, DataFolder)):
-            given = {**named, "schema": schema, "validation": validation}
-            data: DataFolder = open_data(train, given)
+            data = open_data(train, {**named, "schema": schema, "validation": validation})
         else:
             log = make_log(console)
             if start is not None and not named:
@@ -195,8 +194,7 @@ class Ranker:
         return self
 
     def _open(self, run: Path, folder: tempfile.TemporaryDirectory[str] | None = None) -> None:
-        self._run = open_run(run)
-        self._score = None
+        self._run, self._score = open_run(run), None
         if self._folder is not None:
             self._folder.cleanup()
         self._folder = folder
@@ -241,11 +239,9 @@ class Ranker:
             policy: lists without a relevant item: `skip`, `zero` or `one`.
             batch_size: lists per batch.
         """
-        names = [metrics] if isinstance(metrics, str) else metrics or DEFAULT_NAMES
+        names = [metrics] if isinstance(metrics, str) else list(metrics or DEFAULT_NAMES)
         folder, split = self._labelled(data, split)
-        result = evaluate_run(
-            folder, self.run, split, list(names), batch_size, scorer=self._outputs
-        )
+        result = evaluate_run(folder, self.run, split, names, batch_size, scorer=self._outputs)
         return {name: summary.mean for name, summary in summarize(result, policy).items()}
 
     def predict(
@@ -345,10 +341,9 @@ class Ranker:
 
     def _outputs(self, features: Mapping[str, Any]) -> Any:
         """The model's output for a batch, by one graph for all batches."""
-        specs = input_specs(self.schema)
         if self._score is None:
-            self._score = inference_function(scorer_of(self.run), specs)
-        return self._score({name: features[name] for name in specs})
+            self._score = inference_function(scorer_of(self.run), input_specs(self.schema))
+        return self._score(features)
 
     def _scores(self, features: Mapping[str, Any], output: str | None) -> NDArray[np.float32]:
         scores = self._outputs(features)

@@ -81,8 +81,13 @@ def input_specs(schema: FeatureSchema) -> dict[str, tf.TensorSpec]:
     return specs
 
 
-def inference_function(model: Callable[..., Any], features_spec: Any) -> Callable[..., Any]:
-    """Traces a Keras model as a graph in inference mode; returns any other function unchanged."""
+def inference_function(
+    model: Callable[..., Any], features_spec: Mapping[str, tf.TensorSpec]
+) -> Callable[..., Any]:
+    """Traces a Keras model as a graph in inference mode; returns any other function unchanged.
+
+    The graph takes the features of `features_spec` from a dict that may have others too.
+    """
     if not isinstance(model, tf.keras.Model):
         return model
     graph = tf.function(
@@ -91,7 +96,8 @@ def inference_function(model: Callable[..., Any], features_spec: Any) -> Callabl
         autograph=False,
     )
     # A concrete function: TensorFlow warns about `tf.function` objects created in a loop.
-    return graph.get_concrete_function()
+    traced = graph.get_concrete_function()
+    return lambda features: traced({name: features[name] for name in features_spec})
 
 
 def list_batch(

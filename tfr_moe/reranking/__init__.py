@@ -135,11 +135,11 @@ def reordered(serialized: bytes, scores: Any, schema: FeatureSchema) -> bytes:
 def scored_records(data: Path, split: str, run: Path) -> Iterator[tuple[bytes, Any]]:
     """Yields the records of a split in file order, each with the run's scores of its items."""
     builder = ElwcDatasetBuilder(DataFolder(data), _BATCH_SIZE)
-    records, specs = builder.serialized_lists(split), input_specs(builder.schema)
-    batches = tf.data.Dataset.zip((records.batch(_BATCH_SIZE), builder.build_parsed_dataset(split)))
-    score = inference_function(scorer_of(open_run(run)), specs)
+    records = builder.serialized_lists(split).batch(_BATCH_SIZE)
+    batches = tf.data.Dataset.zip((records, builder.build_parsed_dataset(split)))
+    score = inference_function(scorer_of(open_run(run)), input_specs(builder.schema))
     for serialized, features in batches:
-        outputs = score({name: features[name] for name in specs})
+        outputs = score(features)
         scores = (outputs[SCORES] if isinstance(outputs, dict) else outputs).numpy()
         masks = features[MASK].numpy()
         for record, of_list, mask in zip(serialized.numpy(), scores, masks, strict=True):
