@@ -17,10 +17,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from rich.console import Console, RenderableType
 
 from experiments.common.paper_tables_summary import mlp_differences, render, summarize_rows
-from experiments.common.runs import Job, Result, train_once
+from experiments.common.runs import Job, Result
 from experiments.common.settings import StudySettings
 from experiments.common.study import Study, StudyContext
 from experiments.common.tables import load_table, select_rows
+from experiments.common.training import train_once
 from tfr_moe.config import BASELINE_NAMES, MODELS, RunConfig, applicable, load_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError

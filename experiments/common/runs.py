@@ -7,11 +7,9 @@ file.
 
 from __future__ import annotations
 
-import io
 import json
 import multiprocessing
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,45 +18,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
 from rich.console import Console
 
-from tfr_moe.baselines import train_any
-from tfr_moe.config import RunConfig
 from tfr_moe.errors import UserError
-from tfr_moe.utils import progress_bar, read_json
+from tfr_moe.utils import progress_bar
 
 Job = dict[str, Any]
 Result = dict[str, Any]
 
 _SECONDS_BETWEEN_LINES = 30.0
-_printed_warnings: set[str] = set()
-
-
-def train_once(
-    data: str | Path, run: Path, config: RunConfig, start: Path | None = None
-) -> dict[str, Any]:
-    """Trains a run of any model and returns its metrics; a finished run is not trained again.
-
-    A process prints each warning of training once, with the name of the first run that has it.
-
-    Args:
-        data: the data set.
-        run: folder of the run.
-        config: its settings.
-        start: the run whose weights it starts from.
-    """
-    metrics = read_json(run / "metrics.json")
-    if metrics is not None:
-        return metrics
-    tf.keras.backend.clear_session()
-    printed = io.StringIO()
-    metrics = train_any(data, run, config, Console(file=printed), start=start)
-    for line in printed.getvalue().splitlines():
-        if line.startswith("warning: ") and line not in _printed_warnings:
-            _printed_warnings.add(line)
-            print(f"{run.parent.name}/{run.name}: {line}", file=sys.stderr)
-    return metrics
 
 
 def key_of(job: Job) -> str:

@@ -16,10 +16,11 @@ from typing import Any, ClassVar, NamedTuple
 
 from pydantic import Field
 
-from experiments.common.runs import Job, Result, read_entries, train_once
+from experiments.common.runs import Job, Result, read_entries
 from experiments.common.settings import StudySettings
 from experiments.common.stored_results import load_result, save_result
 from experiments.common.study import StudyContext
+from experiments.common.training import train_once
 from tfr_moe.config import BASELINE_NAMES, RunConfig, applicable, load_config
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError

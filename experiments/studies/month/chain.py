@@ -9,8 +9,9 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.common.runs import Job, Result, train_once
+from experiments.common.runs import Job, Result
 from experiments.common.stored_results import load_result, save_result
+from experiments.common.training import train_once
 from experiments.studies.month.data import drift_limits
 from experiments.studies.month.settings import METRICS, MODEL, Folders, MonthSettings, of_day
 from tfr_moe.config import make_config

@@ -12,10 +12,8 @@ import time
 import pytest
 from rich.console import Console
 
-from experiments.common.runs import read_finished, run_all, train_once
+from experiments.common.runs import read_finished, run_all
 from tests.experiments.common.work import marked, square
-from tests.tiny import write_data_folder
-from tfr_moe.config import make_config
 from tfr_moe.errors import UserError
 
 JOBS = [{"number": n} for n in range(5)]
@@ -57,16 +55,6 @@ def test_a_broken_line_in_the_middle_is_refused_by_number(tmp_path):
     path.write_text("nonsense\n" + path.read_text())
     with pytest.raises(UserError, match=r"runs.jsonl line 1: is not a finished run"):
         run_all(JOBS, square, path)
-
-
-def test_a_warning_of_training_is_printed_with_the_first_run_that_has_it(tmp_path, capsys):
-    data = write_data_folder(tmp_path / "data", train=32, validation=8, test=8)
-    (data / "vocabulary" / "brand.txt").write_text("brand0\n")
-    for seed in (1, 2):
-        config = make_config({"model": "lambdamart", "seed": seed})
-        train_once(data, tmp_path / "runs" / f"seed-{seed}", config)
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "one value" in line]
-    assert line.startswith("runs/seed-1: warning: one value in all training lists")
 
 
 def test_an_error_keeps_what_was_finished(tmp_path):
