@@ -20,8 +20,8 @@ def number(name="x", **settings):
 
 def completed(value, column=None, **settings):
     feature = Feature(**number(**settings))
-    statistics = {name: column or {"mean": 0.0} for name in feature.columns}
-    return complete_numbers(feature, statistics, tf.constant(value, tf.float32)).numpy()
+    columns = [column or {"mean": 0.0}] * feature.width
+    return complete_numbers(feature, columns, tf.constant(value, tf.float32)).numpy()
 
 
 STARS = {"mean": 0.5, "std": 1.0, "quantiles": [1.0, 2.0, 5.0], "positions": [0.3, 0.7, 0.9]}
@@ -46,8 +46,8 @@ def test_positions_are_finite_for_constants_and_for_extreme_quantiles(quantiles)
 
 def test_each_column_of_a_wide_numeric_has_its_own_quantiles():
     feature = Feature(**number(width=2, transform="quantile"))
-    statistics = {"x[0]": STARS, "x[1]": {**STARS, "quantiles": [10.0, 20.0, 50.0]}}
-    found = complete_numbers(feature, statistics, tf.constant([[1.5, 35.0]]))
+    columns = [STARS, {**STARS, "quantiles": [10.0, 20.0, 50.0]}]
+    found = complete_numbers(feature, columns, tf.constant([[1.5, 35.0]]))
     np.testing.assert_allclose(found, [[0.5, 0.8]], rtol=1e-6)
 
 
@@ -109,6 +109,66 @@ def test_a_model_and_trees_read_ratios_and_buckets(packed):
     ]
 
 
+SETTINGS = [
+    {"clip": (-1.0, 1.0)},
+    {"clip": (-1.0, 1.0)},
+    {},
+    {"transform": "log1p"},
+    {"transform": "log1p", "width": 2},
+    {"transform": "log1p", "missing": 2.0},
+    {"missing": "median"},
+    {"missing": "median", "width": 2},
+    {"missing": "median", "missing_indicator": True},
+    {"required": True},
+    {"bucketize": (0.0, 1.0)},
+    {"transform": "quantile"},
+    {"transform": "quantile"},
+    {"ratio": "a0"},
+    {},
+    {},
+]
+
+
+@pytest.mark.parametrize("left_out", [(), ("a4", "a14")])
+@pytest.mark.parametrize("packed", [True, False])
+def test_numbers_that_are_treated_alike_become_what_each_is_alone(packed, left_out):
+    random = np.random.default_rng(3)
+    features = [number(f"a{i}", **settings) for i, settings in enumerate(SETTINGS)]
+    schema = FeatureSchema(list_id="q", labels=["y"], features=features, packed=packed)
+    of_columns = {
+        column: {
+            "mean": i / 7,
+            "std": 1 + i / 5,
+            "median": i / 3,
+            "quantiles": [-1.0, i / 9, 2.0],
+            "positions": [0.2, 0.5, 0.9],
+        }
+        for i, column in enumerate(schema.packed_columns("example"))
+    }
+    raw = {
+        f.name: np.where(random.random([2, 3, f.width]) < 0.2, np.nan, random.normal(size=f.width))
+        for f in schema.features
+    }
+    raw["a9"] = np.nan_to_num(raw["a9"])
+
+    def items(schema, values, **settings):
+        encoder = FeatureEncoder(schema, {"example": of_columns, "context": {}}, {}, **settings)
+        tensors = {name: tf.constant(value, tf.float32) for name, value in values.items()}
+        return encoder({}, tensors, tf.ones([2, 3], tf.bool)).items.numpy()
+
+    together = {"example_numeric": np.concatenate(list(raw.values()), axis=-1)}
+    inputs, names = together if packed else raw, list(raw)
+    found = items(schema, inputs, left_out=left_out, list_relative=True)
+    alone = [
+        items(schema, inputs, left_out=[other for other in names if other != name])
+        for name in names
+        if name not in left_out
+    ]
+    expected = np.concatenate(alone, axis=-1)
+    # log1p of a vector and of the numbers that remain of one differ in the last bit.
+    np.testing.assert_allclose(found[..., : expected.shape[-1]], expected, rtol=2e-7)
+
+
 def test_a_ratio_of_integers_that_a_caller_sends_is_a_float():
     numbers = [number("a", ratio="b"), number("b")]
     schema = FeatureSchema(list_id="q", labels=["y"], features=numbers)
@@ -146,5 +206,5 @@ def test_a_constant_for_missing_values_replaces_the_ratio():
     stored = schema.feature_spec("example")["example_numeric"].default_value
     assert np.isnan(stored).all()
     ratios = raw_numbers(schema, "a", {"example_numeric": tf.constant([[NAN, 2.0], [3.0, 0.0]])})
-    found = complete_numbers(schema.feature("a"), {}, ratios)
+    found = complete_numbers(schema.feature("a"), [{}], ratios)
     np.testing.assert_array_equal(found, [[7.0], [7.0]])

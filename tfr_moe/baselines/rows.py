@@ -209,7 +209,9 @@ class TabularEncoder:
 
     def _numbers(self, feature: Feature, scope: Scope, parsed: Mapping[str, Any]) -> Any:
         values = raw_numbers(self.schema, feature.name, parsed)
-        return complete_numbers(feature, self._statistics.get(scope, {}), values)
+        statistics = self._statistics.get(scope, {})
+        columns = [statistics.get(column, {}) for column in feature.columns]
+        return complete_numbers(feature, columns, values)
 
     def _columns_of(self, feature: Feature) -> list[Column]:
         if feature.kind == "numeric":

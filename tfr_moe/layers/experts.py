@@ -207,6 +207,10 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
 
     def all_experts(self, rows: tf.Tensor, training: bool = False) -> tf.Tensor:
         """All experts: rows [T, n] shared by all or [T, N, n] one per expert -> [T, N, h]."""
+        if self.num_experts == 1:
+            only = select_weights(self._stacks(rows.dtype), lambda w: tf.squeeze(w, axis=0))
+            hidden = rows if len(rows.shape) == 2 else tf.squeeze(rows, axis=1)
+            return self._tower(hidden, only, training)[:, tf.newaxis]
         hidden = rows[tf.newaxis] if len(rows.shape) == 2 else tf.transpose(rows, [1, 0, 2])
         layers = select_weights(self._stacks(rows.dtype), lambda w: w, batched=True)
         return tf.transpose(self._tower(hidden, layers, training), [1, 0, 2])
@@ -321,7 +325,5 @@ class ItemTower(Configured, tf.keras.layers.Layer):
         Logits are 0 outside of `mask`, bool [B, L]; None takes every item as valid.
         """
         check_items(inputs, mask)
-        mask = full_mask(inputs, mask)
-        only = tf.zeros([tf.shape(inputs)[0], 1], tf.int32)
-        logits = self.tower(inputs, only, mask=mask, training=training)
+        logits = self.tower(inputs, mask=mask, training=training)
         return tf.cast(tf.squeeze(logits, axis=2), tf.float32)

@@ -10,7 +10,7 @@ from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.layers.base import Configured, seeded_initializer
 from tfr_moe.layers.distribute import mean_over_items
-from tfr_moe.layers.numerics import complete_numbers, list_ranks, raw_numbers
+from tfr_moe.layers.numerics import alike, complete_numbers, list_ranks, raw_run
 from tfr_moe.schema import PAIR_SEPARATOR, Feature, FeatureSchema, Scope
 from tfr_moe.utils.digests import sha256_of
 
@@ -183,15 +183,22 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         Features of the lists and of the items, [B, L, ...], are raw, as parsed by
         `schema.feature_spec`; `mask` is bool [B, L]. Training adds the penalty on embeddings.
         """
+        rows = {name: self._rows_of(name, {**context, **example}) for name in self.lookups}
         of_list = {
             name: tf.cast(block, self.compute_dtype)
-            for name, block in self._blocks("context", context, context).items()
+            for name, block in self._blocks_of_list(context, rows).items()
         }
-        of_item = self._blocks("example", example, context)
+        of_item = self._embedded("example", example, rows)
         blocks = [block for name, block in of_item.items() if name not in self.left_out]
-        if compared := self.ranked_features():
-            numbers = [of_item[feature.name][..., : feature.width] for feature in compared]
-            blocks.append(list_ranks(tf.concat(numbers, axis=-1), mask))
+        runs = self._numerics("example", example)
+        blocks += [values for run, values in runs if run[0].name not in self.left_out]
+        ranked = {feature.name for feature in self.ranked_features()}
+        if compared := [
+            values[..., : sum(feature.width for feature in run)]
+            for run, values in runs
+            if run[0].name in ranked
+        ]:
+            blocks.append(list_ranks(tf.concat(compared, axis=-1), mask))
         blocks = [tf.cast(block, self.compute_dtype) for block in blocks]
         if spread := [block for name, block in of_list.items() if name not in self.left_out]:
             row = tf.concat(spread, axis=-1)[:, tf.newaxis]
@@ -208,24 +215,41 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
                 ]
             )
             self.add_loss(self.embedding_l2 * mean_over_items(norms, mask))
-        return EncodedFeatures(items, of_list, self._categories(context, mask))
+        return EncodedFeatures(items, of_list, self._categories(rows, mask))
 
     def ranked_features(self) -> list[Feature]:
         """The numerics whose ranks in the list are part of X; buckets have none."""
         numerics = self.schema.select("example", "numeric") if self.list_relative else ()
         return [f for f in numerics if f.name not in self.left_out and not f.bucketize]
 
-    def _blocks(
-        self, scope: Scope, features: Mapping[str, Any], context: Mapping[str, Any]
+    def _blocks_of_list(
+        self, context: Mapping[str, Any], rows: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Dense blocks of one scope by feature, numerics last."""
-        blocks: dict[str, Any] = {}
-        for feature in self.schema.select(scope, "categorical", "categorical_list"):
-            blocks[feature.name] = self._embed(feature, {**context, **features})
-        for feature in self.schema.select(scope, "numeric"):
-            value = raw_numbers(self.schema, feature.name, features)
-            blocks[feature.name] = self._normalize(scope, feature, value)
+        """Dense blocks [B, w] by feature, numerics last."""
+        blocks = self._embedded("context", context, rows)
+        for run, values in self._numerics("context", context):
+            widths = [len(feature.inputs) for feature in run]
+            parts = tf.split(values, widths, axis=-1) if len(run) > 1 else [values]
+            blocks.update(zip((feature.name for feature in run), parts, strict=True))
         return blocks
+
+    def _embedded(
+        self, scope: Scope, features: Mapping[str, Any], rows: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The embedding of each feature of IDs of one scope."""
+        return {
+            feature.name: self._embed(feature, rows[feature.name], features)
+            for feature in self.schema.select(scope, "categorical", "categorical_list")
+        }
+
+    def _numerics(
+        self, scope: Scope, features: Mapping[str, Any]
+    ) -> list[tuple[list[Feature], Any]]:
+        """Runs of `alike` numerics with their values."""
+        return [
+            (run, self._normalize(scope, run, raw_run(self.schema, run, features)))
+            for run in alike(self.schema.select(scope, "numeric"), self.left_out)
+        ]
 
     def category_sizes(self) -> tuple[int, ...]:
         """How many numbers the parent and the child category have; empty without a hierarchy."""
@@ -235,18 +259,18 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         hierarchy = self.schema.hierarchy
         return () if hierarchy is None else (hierarchy.parent, hierarchy.child)
 
-    def _categories(self, context: Mapping[str, Any], mask: tf.Tensor) -> tf.Tensor:
+    def _categories(self, rows: Mapping[str, Any], mask: tf.Tensor) -> tf.Tensor:
         names = self._category_names()
         if not names:
             return tf.zeros([tf.shape(mask)[0], 0], tf.int64)
-        return tf.concat([self._numbers_of(name, context) for name in names], axis=1)
+        return tf.concat([rows[name] for name in names], axis=1)
 
-    def _numbers_of(self, name: str, features: Mapping[str, Any]) -> Any:
+    def _rows_of(self, name: str, features: Mapping[str, Any]) -> Any:
         """The rows of a feature's IDs in its embedding table."""
         return self.lookups[name](paired_ids(self.schema, name, features))
 
-    def _embed(self, feature: Feature, features: Mapping[str, Any]) -> Any:
-        vectors = self.embeddings[feature.name](self._numbers_of(feature.name, features))
+    def _embed(self, feature: Feature, rows: Any, features: Mapping[str, Any]) -> Any:
+        vectors = self.embeddings[feature.name](rows)
         if feature.kind == "categorical":
             return tf.squeeze(vectors, axis=-2)
         present = tf.strings.length(features[feature.name]) > 0
@@ -254,15 +278,17 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         count = tf.reduce_sum(present, axis=-2)
         return tf.math.divide_no_nan(tf.reduce_sum(vectors * present, axis=-2), count)
 
-    def _normalize(self, scope: Scope, feature: Feature, value: Any) -> Any:
-        value = complete_numbers(feature, self.statistics[scope], value)
-        if feature.bucketize:
+    def _normalize(self, scope: Scope, run: Sequence[Feature], value: Any) -> Any:
+        """Values of a run of `alike` as in X."""
+        first = run[0]
+        columns = [self.statistics[scope][name] for feature in run for name in feature.columns]
+        value = complete_numbers(first, columns, value)
+        if first.bucketize:
             return value
-        statistics = [self.statistics[scope][column] for column in feature.columns]
         # An indicator of missing values, the last number, stays as it is.
-        means = [s["mean"] for s in statistics] + [0.0] * feature.missing_indicator
-        stds = [_divisor(s["mean"], s["std"]) for s in statistics]
-        stds += [1.0] * feature.missing_indicator
+        means = [s["mean"] for s in columns] + [0.0] * first.missing_indicator
+        stds = [_divisor(s["mean"], s["std"]) for s in columns]
+        stds += [1.0] * first.missing_indicator
         return tf.clip_by_value((value - means) / stds, -NORMALIZED_LIMIT, NORMALIZED_LIMIT)
 
     def get_config(self) -> dict[str, Any]:

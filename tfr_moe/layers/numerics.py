@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
@@ -12,14 +13,54 @@ from tfr_moe.schema import Feature, FeatureSchema
 
 def raw_numbers(schema: FeatureSchema, name: str, features: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """Returns the stored values of a numeric, [..., width], or their `ratio`; NaN over 0."""
-    stored, part = schema.stored_at(name)
-    value = tf.cast(features[stored], tf.float32)[..., part]
+    value = _stored(schema, name, name, features)
     divisor = schema.feature(name).ratio
     if divisor is None:
         return value
-    stored, part = schema.stored_at(divisor)
-    quotient = value / tf.cast(features[stored], tf.float32)[..., part]
+    quotient = value / _stored(schema, divisor, divisor, features)
     return tf.where(tf.math.is_finite(quotient), quotient, float("nan"))
+
+
+def _stored(
+    schema: FeatureSchema, first: str, last: str, features: Mapping[str, tf.Tensor]
+) -> tf.Tensor:
+    """The values of neighbours that are stored in one tensor, from the first to the last."""
+    stored, part = schema.stored_at(first)
+    stop = schema.stored_at(last)[1].stop
+    return tf.cast(features[stored], tf.float32)[..., part.start : stop]
+
+
+def alike(features: Iterable[Feature], left_out: Sequence[str] = ()) -> list[list[Feature]]:
+    """Splits numerics into runs of neighbours that `complete_numbers` treats as one wide numeric.
+
+    A few wide operations are traced and computed in less time than many narrow ones. Those that are
+    left out are in runs of their own.
+
+    Example:
+        >>> numerics = [
+        ...     Feature(name=name, scope="example", kind="numeric", transform=transform)
+        ...     for name, transform in [("a", "none"), ("b", "none"), ("c", "log1p")]
+        ... ]
+        >>> [[feature.name for feature in run] for run in alike(numerics)]
+        [['a', 'b'], ['c']]
+    """
+
+    def treatment(feature: Feature) -> tuple[Hashable, ...]:
+        alone = feature.bucketize or feature.missing_indicator or feature.ratio
+        settings = feature.missing, feature.required, feature.clip, feature.transform
+        return (feature.name if alone else "", feature.name in left_out, *settings)
+
+    return [list(run) for _, run in itertools.groupby(features, key=treatment)]
+
+
+def raw_run(
+    schema: FeatureSchema, run: Sequence[Feature], features: Mapping[str, tf.Tensor]
+) -> tf.Tensor:
+    """Returns the `raw_numbers` of a run of `alike`, side by side."""
+    if schema.packed and len(run) > 1:
+        return _stored(schema, run[0].name, run[-1].name, features)
+    values = [raw_numbers(schema, feature.name, features) for feature in run]
+    return values[0] if len(values) == 1 else tf.concat(values, axis=-1)
 
 
 def _positions(value: tf.Tensor, columns: Sequence[Mapping[str, Any]]) -> tf.Tensor:
@@ -46,17 +87,17 @@ def _buckets(value: tf.Tensor, bounds: Sequence[float]) -> tf.Tensor:
 
 
 def complete_numbers(
-    feature: Feature, statistics: Mapping[str, Mapping[str, Any]], value: tf.Tensor
+    feature: Feature, columns: Sequence[Mapping[str, Any]], value: tf.Tensor
 ) -> tf.Tensor:
     """Transforms a numeric [..., width] and replaces its missing values, which are NaN.
 
-    `statistics` has the mean of each column, and median or quantiles where the feature needs them.
-    Returns the `inputs` of the feature, float32 [..., n].
+    `columns` has the statistics of each column: mean, and median or quantiles where the feature
+    needs them. Returns the `inputs` of the feature, float32 [..., n].
     """
     value = tf.cast(value, tf.float32)
     missing = tf.math.is_nan(value)
     if feature.missing == "median":
-        value = tf.where(missing, [statistics[c]["median"] for c in feature.columns], value)
+        value = tf.where(missing, [column["median"] for column in columns], value)
     elif feature.missing != "mean":
         value = tf.where(missing, feature.missing, value)
     if feature.clip != (None, None):
@@ -64,11 +105,11 @@ def complete_numbers(
     if feature.transform == "log1p":
         value = tf.sign(value) * tf.math.log1p(tf.abs(value))
     elif feature.transform == "quantile":
-        value = _positions(value, [statistics[c] for c in feature.columns])
+        value = _positions(value, columns)
     if feature.bucketize:
         value = _buckets(value, feature.bucketize)
     elif feature.missing == "mean" and not feature.required:
-        value = tf.where(missing, [statistics[c]["mean"] for c in feature.columns], value)
+        value = tf.where(missing, [column["mean"] for column in columns], value)
     if not feature.missing_indicator:
         return value
     return tf.concat([value, tf.cast(missing[..., :1], tf.float32)], axis=-1)
