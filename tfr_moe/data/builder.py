@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import glob
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +15,9 @@ from tfr_moe._compat import tf, tfr
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.schema import MASK, FeatureSchema, Scope
 from tfr_moe.utils.failures import GRAPH_ERROR
+
+Finish = Callable[[dict[str, tf.Tensor]], Any]
+"""Makes the elements of a data set from a batch of all columns."""
 
 
 class Dictionary(NamedTuple):
@@ -124,20 +127,19 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         """Batches (features, labels [B, L], weights if any); with `tasks` a dict of labels."""
         dataset = self._read(
             "train",
+            self._features_and_labels,
             list_size=self.list_size,
             shuffle=True,
             shuffle_buffer_size=self.shuffle_buffer_size,
             shuffle_seed=self.seed,
             num_epochs=None if self.repeat else 1,
         )
-        dataset = dataset.map(self._features_and_labels, num_parallel_calls=tf.data.AUTOTUNE)
         return dataset if self.repeat else self._counted(dataset, "train")
 
     @tf.autograph.experimental.do_not_convert
     def build_valid_dataset(self) -> tf.data.Dataset:
         """The same for the validation split, whole lists in file order."""
-        dataset = self._read("validation", shuffle=False, num_epochs=1)
-        dataset = dataset.map(self._features_and_labels, num_parallel_calls=tf.data.AUTOTUNE)
+        dataset = self._read("validation", self._features_and_labels, shuffle=False, num_epochs=1)
         return self._counted(dataset, "validation")
 
     @tf.autograph.experimental.do_not_convert
@@ -146,13 +148,12 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
 
         `extras` has the list ID [B, 1], and position and weight [B, L, 1] if the schema has them.
         """
-        dataset = self._read(split, shuffle=False, num_epochs=1)
-        return dataset.map(self._split, num_parallel_calls=tf.data.AUTOTUNE)
+        return self._read(split, self._split, shuffle=False, num_epochs=1)
 
     @tf.autograph.experimental.do_not_convert
     def build_parsed_dataset(self, split: str) -> tf.data.Dataset:
         """Batches of all columns of the records by name, with the mask, in file order."""
-        return self._read(split, shuffle=False, num_epochs=1)
+        return self._read(split, dict, shuffle=False, num_epochs=1)
 
     def build_signatures(self, model: tf.keras.Model) -> Any:
         """TFR's signatures, with `predict` on ExampleListWithContext as default."""
@@ -178,9 +179,12 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         batches = -(-num_lists // self.batch_size)
         return dataset.apply(tf.data.experimental.assert_cardinality(batches))
 
-    def _read(self, split: str, list_size: int | None = None, **kwargs: Any) -> tf.data.Dataset:
+    def _read(
+        self, split: str, then: Finish, list_size: int | None = None, **kwargs: Any
+    ) -> tf.data.Dataset:
+        """Batches of all columns after `then`, which is traced with the function that reads."""
         if split in self.folder.splits:
-            return self._read_parsed(self.folder.splits[split], list_size, **kwargs)
+            return self._read_parsed(self.folder.splits[split], then, list_size, **kwargs)
         context, example = column_specs(self.schema)
         dataset = tfr.data.build_ranking_dataset(
             [glob.escape(file) for file in self.folder.files(split)],
@@ -196,11 +200,12 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         )
         where = f"data {self.folder.path}: split {split}"
         check = functools.partial(check_finite, schema=self.schema, where=where)
-        return dataset.map(check, num_parallel_calls=tf.data.AUTOTUNE)
+        return dataset.map(lambda batch: then(check(batch)), num_parallel_calls=tf.data.AUTOTUNE)
 
     def _read_parsed(
         self,
         parsed: ParsedSplit,
+        then: Finish,
         list_size: int | None,
         shuffle: bool = False,
         shuffle_seed: int | None = None,
@@ -215,7 +220,9 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         if num_epochs is None:
             numbers = numbers.repeat()
         gather = functools.partial(_gather, self.schema, parsed, list_size)
-        batches = numbers.batch(self.batch_size).map(gather, num_parallel_calls=tf.data.AUTOTUNE)
+        batches = numbers.batch(self.batch_size).map(
+            lambda lists: then(gather(lists)), num_parallel_calls=tf.data.AUTOTUNE
+        )
         return batches.prefetch(tf.data.AUTOTUNE)
 
     def _split(self, parsed: dict[str, Any]) -> tuple[dict[str, Any], Any, dict[str, Any]]:
