@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf, warm_up_compiler
 from tfr_moe.config import RunConfig
@@ -11,6 +13,14 @@ _COMPILED_SIZE = 1 << 16
 """Number of elements from which compiling a variable's decay pays off."""
 _LAZY_SIZE = 1 << 20
 """Number of elements from which only the rows of a batch are updated: 65,536 rows of 16."""
+
+
+class _Step(NamedTuple):
+    """What a step of AdamW needs besides a variable and its gradient."""
+
+    rate: tf.Tensor
+    beta_1_power: tf.Tensor
+    beta_2_power: tf.Tensor
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -69,27 +79,40 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         )
         self.compiled_size = compiled_size
         self.lazy_size = lazy_size
+        self._step_of: Callable[[tf.DType], _Step] = self._make_step
         warm_up_compiler()
         self._shrink_compiled = tf.function(self._shrink, jit_compile=True, autograph=False)
 
     def _apply_weight_decay(self, variables: Any) -> None:
         """Does nothing: `update_step` applies the decay."""
 
+    def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        """See the base class; what depends on the step alone is computed once for all variables."""
+        self._step_of = functools.cache(self._make_step)
+        try:
+            return super().apply_gradients(*args, **kwargs)
+        finally:
+            self._step_of = self._make_step
+
+    def _make_step(self, dtype: tf.DType) -> _Step:
+        step = tf.cast(self.iterations + 1, dtype)
+        return _Step(
+            tf.cast(self.learning_rate, dtype),
+            tf.cast(self.beta_1, dtype) ** step,
+            tf.cast(self.beta_2, dtype) ** step,
+        )
+
     def update_step(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> None:
         """Updates `variable` by its gradient, a tensor or `tf.IndexedSlices` without duplicates."""
-        dtype = variable.dtype.base_dtype
         index = self._index_dict[self._var_key(variable)]
         m, v = self._momentums[index], self._velocities[index]
-        rate = tf.cast(self.learning_rate, dtype)
+        now = self._step_of(variable.dtype.base_dtype)
         decays = self.weight_decay and self._use_weight_decay(variable)
-        decay = rate * self.weight_decay if decays else None
-        step = tf.cast(self.iterations + 1, dtype)
-        beta_1_power = tf.cast(self.beta_1, dtype) ** step
-        beta_2_power = tf.cast(self.beta_2, dtype) ** step
+        decay = now.rate * self.weight_decay if decays else None
         size = variable.shape.num_elements() or 0
         slices = isinstance(gradient, tf.IndexedSlices)
         if slices and size >= self.lazy_size:
-            scale = rate * tf.sqrt(1 - beta_2_power) / (1 - beta_1_power)
+            scale = now.rate * tf.sqrt(1 - now.beta_2_power) / (1 - now.beta_1_power)
             self._sparse_step(variable, m, v, gradient, scale, decay)
             return
         if slices:
@@ -102,9 +125,9 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
             var=variable.handle,
             m=m.handle,
             v=v.handle,
-            beta1_power=beta_1_power,
-            beta2_power=beta_2_power,
-            lr=rate,
+            beta1_power=now.beta_1_power,
+            beta2_power=now.beta_2_power,
+            lr=now.rate,
             beta1=self.beta_1,
             beta2=self.beta_2,
             epsilon=self.epsilon,
