@@ -57,6 +57,12 @@ class SearchLogOptions(SourceOptions):
         "table uses another name",
     )
 
+    negatives: str = Field(
+        "",
+        description="how negatives were sampled, if the log has sampled ones: evaluate and reports "
+        "say it beside their numbers, such as 'sampled uniformly from the category'",
+    )
+
     @field_validator("grades")
     @classmethod
     def _check_grades(cls, grades: tuple[str, ...]) -> tuple[str, ...]:
@@ -113,7 +119,8 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
         # Other columns of the table stay out of the rows.
         wanted = sorted(joined.intersection(used))
         rows = _transformed(rows, ReadFiles(table, read, len(sizes)), schema, options, wanted)
-    return Input(rows, [*sizes, *table], sum(sizes.values()) + sum(table.values()))
+    notes = {"negatives": options.negatives} if options.negatives else {}
+    return Input(rows, [*sizes, *table], sum(sizes.values()) + sum(table.values()), notes)
 
 
 def _joined_columns(table: dict[str, int], key: list[str]) -> set[str]:

@@ -159,6 +159,8 @@ def run_table(
         one.caption = None  # the same under each table
     p_values = _p_values(rows, table.metrics, comparisons)
     scores = _scores(title, table.metrics, summary)
+    if negatives := DataFolder(evaluation_data(settings, data)).notes.get("negatives"):
+        scores.caption = f"negatives: {negatives}"
     return [scores, *tested, *([p_values] if p_values.row_count else [])]
 
 
@@ -191,7 +193,7 @@ def summarize_rows(
 
 
 def _scores(title: str, metrics: Sequence[str], summary: Sequence[Mapping[str, Any]]) -> Table:
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", caption_justify="left")
     table.add_column("model")
     for metric in metrics:
         table.add_column(metric, justify="right", no_wrap=True)

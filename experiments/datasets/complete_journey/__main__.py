@@ -117,17 +117,24 @@ def make(arguments: argparse.Namespace, console: Console) -> None:
         print(f"{count:>10,}  {name}")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{time.monotonic() - started:.0f} s, peak memory {memory:.2f} GB")
-    print(_build_command(arguments.out, counts))
+    print(_build_command(arguments.out, counts, options))
 
 
-def _build_command(out: Path, counts: dict[str, int]) -> str:
+def _build_command(out: Path, counts: dict[str, int], options: ListOptions) -> str:
     """The build whose split by time falls between the weeks of the splits."""
     lists = [counts.get(f"{split} lists written", 0) for split in SPLITS]
     validation, test = (number / max(sum(lists), 1) for number in lists[1:])
     return (
         f"tfr-moe build search-logs --input '{out}/rows/*.parquet' --schema {out}/schema.json "
-        f"--validation-fraction {validation:.6f} --test-fraction {test:.6f} --out DATA"
+        f"--validation-fraction {validation:.6f} --test-fraction {test:.6f} "
+        f"--set 'negatives={_negatives(options.draw)}' --out DATA"
     )
+
+
+def _negatives(draw: DrawOptions) -> str:
+    """How the negatives were sampled, for the manifest."""
+    how = f"by sales^{draw.exponent:g}" if draw.exponent else "uniformly"
+    return f"{draw.size} items a list, sampled {how} from those sold in eight weeks"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,6 +6,7 @@ import yaml
 from tests.beam import logs
 from tests.beam.sourcing import rows_of
 from tfr_moe.beam import BuildOptions, build
+from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 
 SCHEMA = {
@@ -79,10 +80,11 @@ def test_a_nested_log_builds_and_empty_lists_are_rejected_and_counted(tmp_path):
     (tmp_path / "schema.yaml").write_text(yaml.safe_dump(SCHEMA))
     options = BuildOptions(
         "search-logs", str(path), tmp_path / "schema.yaml", tmp_path / "data",
-        settings=("items=response.items",), validation_fraction=0.0, test_fraction=0.0,
-        max_lost=0.5,
+        settings=("items=response.items", "negatives=2 a list, by sales^0.5"), max_lost=0.5,
+        validation_fraction=0.0, test_fraction=0.0,
     )  # fmt: skip
     manifest = build(options)
+    assert DataFolder(tmp_path / "data").notes == {"negatives": "2 a list, by sales^0.5"}
     assert manifest["rows"] == {"read": 6, "written": 3, "rejected": 3, "cut": 0}
     assert manifest["splits"]["train"]["lists"] == 2
 

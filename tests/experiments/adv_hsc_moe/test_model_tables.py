@@ -219,10 +219,13 @@ def test_runs_are_judged_on_the_lists_of_other_data_without_training(
     monkeypatch.setattr(tuned_runs, "_train", lambda *_: 1 / 0)
     later = tiny.write_data_folder(tmp_path / "later", 30, 20, 50)
     taken = [*pairs, f"runs_of={context.out}", f"test_data={later}"]
+    manifest = json.loads((later / "manifest.json").read_text())
+    manifest["notes"] = {"negatives": "2 of the shelf"}
+    (later / "manifest.json").write_text(json.dumps(manifest))
     again = StudyContext(tmp_path / "again", 1, data, QUIET)
-    assert "of 50 lists evaluated" in printed(
-        run_study("adv-hsc-moe-table3", again, pairs=taken, runs=1)
-    )
+    text = printed(run_study("adv-hsc-moe-table3", again, pairs=taken, runs=1))
+    assert "of 50 lists evaluated" in text
+    assert "negatives: 2 of the shelf" in text
     found = json.loads((again.out / "results.json").read_text())["rows"][0]
     (run,) = (context.out / "runs" / "dnn").iterdir()
     judged = evaluate_run(DataFolder(later), run, "test", ["ndcg"])

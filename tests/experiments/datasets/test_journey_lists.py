@@ -233,6 +233,7 @@ def test_the_command_writes_rows_that_fit_the_schema(package, tmp_path, full_poo
         assert parser.row(row).example["purchase"] == row["purchase"]
     printed = capsys.readouterr().out
     assert "--validation-fraction 0." in printed
+    assert "--set 'negatives=20 items a list, sampled uniformly from those sold" in printed
     if full_pool:
         full = pd.concat(map(pd.read_parquet, sorted((out / "full_pool").iterdir())))
         assert full.list_id.nunique() == 5
