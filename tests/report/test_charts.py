@@ -123,3 +123,12 @@ def test_a_heat_map_is_written_alone(tmp_path):
 def test_a_folder_that_is_not_there_is_one_line(tmp_path):
     with pytest.raises(UserError, match="cannot be written"):
         write_figure([drawn(Line("", [1], [1]))], tmp_path / "none" / "a.svg")
+
+
+def test_numbers_below_beside_long_names_do_not_touch():
+    names = ["LambdaMART, tuned, without categories", "dnn"]
+    bars = [Line("", (-0.125, 0.137), (row, row)) for row in range(2)]
+    drawn = chart(bars, "level", "points", "", y_names=names)
+    assert [text for _, text in drawn.x_ticks] == ["-0.1", "0.0", "0.1"]
+    short = chart(bars, "level", "points", "", y_names=["star", "dnn"])
+    assert [text for _, text in short.x_ticks] == ["-0.10", "-0.05", "0.00", "0.05", "0.10"]

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 352.0, 8.0, 178.0
 """The drawing area; wider names on the vertical axis move its left side."""
+_TICK = 28
+"""Least distance of two numbers on an axis."""
 WIDTH = 370
 """Of a chart, with room for half of the last label beyond its right side."""
 COLOURS = 5
@@ -114,7 +116,8 @@ class _Axis:
             found = _log_ticks(low, high)
         self.ticks = [
             (self(value), text + unit)
-            for value, text in found or _linear_ticks(self._value(low), self._value(high), integer)
+            for value, text in found
+            or _linear_ticks(self._value(low), self._value(high), integer, abs(end - start))
         ]
 
     def _value(self, at: float) -> float:
@@ -128,9 +131,10 @@ class _Axis:
         return round(self._start + (at - self._low) * self._scale, 1)
 
 
-def _linear_ticks(low: float, high: float, integer: bool) -> list[tuple[float, str]]:
+def _linear_ticks(low: float, high: float, integer: bool, length: float) -> list[tuple[float, str]]:
     size = 10.0 ** math.floor(math.log10((high - low) / 5))
-    step = next(size * f for f in (1, 2, 5, 10) if (high - low) / (size * f) <= 6 + 1e-9)
+    most = min(max(length // _TICK, 2), 6)
+    step = next(size * f for f in (1, 2, 5, 10, 20, 50) if (high - low) / (size * f) <= most + 1e-9)
     step = max(step, 1.0) if integer else step
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
