@@ -169,6 +169,22 @@ def test_numbers_that_are_treated_alike_become_what_each_is_alone(packed, left_o
     np.testing.assert_allclose(found[..., : expected.shape[-1]], expected, rtol=2e-7)
 
 
+def test_the_graph_does_not_grow_with_numbers_that_are_treated_alike():
+    def operations(count):
+        features = [number(f"a{i}") for i in range(count)]
+        schema = FeatureSchema(list_id="q", labels=["y"], features=features)
+        of_columns = {f.name: {"mean": 0.0, "std": 1.0} for f in schema.features}
+        encoder = FeatureEncoder(schema, {"example": of_columns, "context": {}}, {})
+
+        @tf.function(autograph=False)
+        def encode(values):
+            return encoder({}, {"example_numeric": values}, tf.ones([2, 3], tf.bool)).items
+
+        return len(encode.get_concrete_function(tf.ones([2, 3, count])).graph.get_operations())
+
+    assert operations(2) == operations(20)
+
+
 def test_a_ratio_of_integers_that_a_caller_sends_is_a_float():
     numbers = [number("a", ratio="b"), number("b")]
     schema = FeatureSchema(list_id="q", labels=["y"], features=numbers)

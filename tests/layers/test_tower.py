@@ -38,3 +38,16 @@ def test_dropout_acts_in_training_only():
     tower, items = ItemTower([64], dropout=0.5, seed=1), tf.ones([1, 2, 3])
     np.testing.assert_array_equal(tower(items), tower(items))
     assert np.abs(tower(items, training=True) - tower(items)).max() > 1e-3
+
+
+def test_a_single_tower_is_computed_without_an_order_or_a_branch():
+    tower = ItemTower([4])
+
+    @tf.function(autograph=False)
+    def score(items, mask):
+        return tower(items, mask=mask)
+
+    graph = score.get_concrete_function(tf.ones([2, 3, 5]), tf.ones([2, 3], tf.bool)).graph
+    kinds = {operation.type for operation in graph.get_operations()}
+    assert {"MatMul", "GatherNd", "ScatterNd"} <= kinds
+    assert kinds.isdisjoint({"If", "StatelessIf", "TopKV2", "SplitV"})

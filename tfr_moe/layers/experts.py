@@ -57,7 +57,8 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
     * `dispatch="auto"`: sorted, but groups of the valid items alone where TensorFlow sees a GPU,
       which then waits for the host once, for their number.
 
-    Called without `indices` the layer computes all N experts by batched products.
+    Called without `indices` the layer computes all N experts by batched products, and a single one
+    as a plain network.
 
     Args:
         num_experts: N.
