@@ -204,18 +204,26 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
             row = tf.concat(spread, axis=-1)[:, tf.newaxis]
             blocks.append(tf.broadcast_to(row, [*tf.unstack(tf.shape(mask)), row.shape[-1]]))
         items = tf.concat(blocks, axis=-1)
-        ids = [f.name for f in self.schema.features if f.kind != "numeric"]
-        if training and self.embedding_l2 > 0 and ids:
-            parts = [of_item[n] if n in of_item else of_list[n][:, tf.newaxis, :] for n in ids]
-            norms = tf.add_n(
-                [
-                    tf.reduce_sum(tf.square(tf.cast(p, tf.float32)), -1)
-                    + tf.zeros_like(mask, tf.float32)
-                    for p in parts
-                ]
-            )
-            self.add_loss(self.embedding_l2 * mean_over_items(norms, mask))
+        if training and self.embedding_l2 > 0 and self.lookups:
+            self._add_penalty(of_item, of_list, mask)
         return EncodedFeatures(items, of_list, self._categories(rows, mask))
+
+    def _add_penalty(
+        self, of_item: Mapping[str, Any], of_list: Mapping[str, Any], mask: tf.Tensor
+    ) -> None:
+        """Adds the penalty on the embeddings of IDs, those of lists once for each item."""
+        parts = [
+            of_item[name] if name in of_item else of_list[name][:, tf.newaxis, :]
+            for name in self.lookups
+        ]
+        norms = tf.add_n(
+            [
+                tf.reduce_sum(tf.square(tf.cast(p, tf.float32)), -1)
+                + tf.zeros_like(mask, tf.float32)
+                for p in parts
+            ]
+        )
+        self.add_loss(self.embedding_l2 * mean_over_items(norms, mask))
 
     def ranked_features(self) -> list[Feature]:
         """The numerics whose ranks in the list are part of X; buckets have none."""
