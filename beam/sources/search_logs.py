@@ -56,7 +56,6 @@ class SearchLogOptions(SourceOptions):
         description="with join: columns that form the key of the table; column:other where the "
         "table uses another name",
     )
-
     negatives: str = Field(
         "",
         description="how negatives were sampled, if the log has sampled ones: evaluate and reports "

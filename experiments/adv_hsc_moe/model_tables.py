@@ -138,7 +138,8 @@ def run_table(
     need_hierarchy(data)
     table = load_table(Path(settings.configs) / folder, ModelTable)
     rows = select_rows(table.rows, settings.rows)
-    cells = cells_of(rows, folder, data, evaluation_data(settings, data))
+    evaluated = evaluation_data(settings, data)
+    cells = cells_of(rows, folder, data, evaluated)
     runs = tuned_runs(settings, cells, table.metrics, context)
     results = results_of(runs, COLUMN)
     comparisons = model_comparisons(results, pairs_of(rows, table.references), table.metrics)
@@ -159,7 +160,7 @@ def run_table(
         one.caption = None  # the same under each table
     p_values = _p_values(rows, table.metrics, comparisons)
     scores = _scores(title, table.metrics, summary)
-    if negatives := DataFolder(evaluation_data(settings, data)).notes.get("negatives"):
+    if negatives := DataFolder(evaluated).notes.get("negatives"):
         scores.caption = f"negatives: {negatives}"
     return [scores, *tested, *([p_values] if p_values.row_count else [])]
 

@@ -183,7 +183,8 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         Features of the lists and of the items, [B, L, ...], are raw, as parsed by
         `schema.feature_spec`; `mask` is bool [B, L]. Training adds the penalty on embeddings.
         """
-        rows = {name: self._rows_of(name, {**context, **example}) for name in self.lookups}
+        features = {**context, **example}
+        rows = {name: self._rows_of(name, features) for name in self.lookups}
         of_list = {
             name: tf.cast(block, self.compute_dtype)
             for name, block in self._blocks_of_list(context, rows).items()
