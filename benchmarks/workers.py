@@ -95,6 +95,8 @@ def main() -> None:
                 out = Path(work) / str(next(numbers))
                 command = [sys.executable, "-m", "tfr_moe.cli", "train", "--out", str(out)]
                 command += ["--data", str(arguments.data), "--model", arguments.model]
+                if name == "workers":
+                    command += ["--set", "strategy=MultiWorkerMirroredStrategy"]
                 for setting in (*BY_DEFAULT, *quick, *arguments.settings, f"num_epochs={epochs}"):
                     command += ["--set", setting]
                 spent, memory[name] = train(command, name == "workers")

@@ -29,6 +29,10 @@ class UserError(Exception):
     """
 
 
+class LostWorkersError(UserError):
+    """Other processes of the cluster are gone; the run resumes when all are started again."""
+
+
 def error_line(error: object) -> str:
     """Formats an error that ends a program as one line.
 

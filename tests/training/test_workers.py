@@ -27,6 +27,7 @@ SETTINGS = {
     "noisy_gate": False,
     "importance_weight": 0.1,
 }
+TOGETHER = {"strategy": "MultiWorkerMirroredStrategy"}
 QUIET = Console(quiet=True)
 
 
@@ -57,7 +58,7 @@ def start(data, run, addresses, number, **settings):
     cluster = json.dumps({"cluster": {"worker": addresses}, "task": task})
     with (run.parent / f"worker-{number}.txt").open("ab") as out:
         return subprocess.Popen(
-            command(data, run, **settings),
+            command(data, run, **TOGETHER, **settings),
             stdout=out,
             stderr=out,
             env={**os.environ, "TF_CONFIG": cluster},
@@ -141,14 +142,10 @@ def test_a_strategy_is_for_neural_models():
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--set", "strategy=MirroredStrategy"], "a cluster needs MultiWorker"),
-        (["--model", "svm_rank"], "svm_rank trains in one process"),
-    ],
+    "flags", [["--set", "strategy=MirroredStrategy"], ["--model", "svm_rank"], []]
 )
-def test_settings_for_one_process_are_rejected_in_a_cluster(
-    tmp_path, capsys, monkeypatch, flags, message
+def test_training_of_one_process_is_rejected_in_a_cluster(
+    data, tmp_path, capsys, monkeypatch, flags
 ):
     from tfr_moe.cli import main
 
@@ -157,9 +154,10 @@ def test_settings_for_one_process_are_rejected_in_a_cluster(
     monkeypatch.setenv("TF_CONFIG", cluster)
 
     with pytest.raises(SystemExit) as ended:
-        main(["train", "--data", str(tmp_path), "--out", str(tmp_path / "run"), *flags])
+        main(["train", "--data", str(data), "--out", str(tmp_path / "run"), *flags])
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: ")
-    assert message in said
+    assert capsys.readouterr().err == (
+        "error: TF_CONFIG names several processes: set strategy=MultiWorkerMirroredStrategy, "
+        "or unset it\n"
+    )
     assert not (tmp_path / "run").exists()

@@ -20,7 +20,6 @@ from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.schema import MASK, FeatureSchema, QueryCategories, query_categories
-from tfr_moe.training.distribute import Cluster
 from tfr_moe.training.run import LoadedRun, check_names, load_run, train, warn_of_constants
 from tfr_moe.training.run_folder import (
     CONFIG_FILE,
@@ -170,13 +169,12 @@ def train_any(
     run: str | Path,
     config: RunConfig,
     console: Console | None = None,
-    cluster: Cluster | None = None,
     callbacks: Sequence[tf.keras.callbacks.Callback] = (),
     start: str | Path | None = None,
 ) -> dict[str, Any]:
     """Trains a baseline or a neural model; callbacks and `start` are for the latter only."""
     if config.model not in BASELINE_NAMES:
-        return train(data, run, config, console, cluster, callbacks, start)
+        return train(data, run, config, console, callbacks, start)
     if callbacks:
         raise UserError(f"callbacks: model {config.model!r} is not trained by Keras")
     if start is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 import yaml
@@ -24,11 +24,14 @@ from tfr_moe.cli.options import (
     note,
     stderr,
 )
-from tfr_moe.errors import EXIT_PEER_LOST, EXIT_USAGE, UserError, error_line
+from tfr_moe.errors import (
+    EXIT_PEER_LOST,
+    EXIT_USAGE,
+    LostWorkersError,
+    UserError,
+    error_line,
+)
 from tfr_moe.metrics.naming import DEFAULT_NAMES
-
-if TYPE_CHECKING:
-    from tfr_moe.training import Cluster
 
 
 def train(
@@ -52,7 +55,7 @@ def train(
 
     Example: tfr-moe train --data data --model adv_hsc_moe --out runs/moe
     """
-    from tfr_moe.config import BASELINE_NAMES, load_config
+    from tfr_moe.config import load_config
 
     settings = [*([] if preset is None else [f"preset={preset}"]), *(settings or [])]
     if start is not None and config is None:
@@ -60,27 +63,27 @@ def train(
 
         config = config_of(start)
     run_config = load_config(config, settings, **({} if model is None else {"model": model}))
-    from tfr_moe.training.distribute import cluster_from_environment, with_strategy
-
-    process = cluster_from_environment()
-    if process is not None and run_config.model in BASELINE_NAMES:
-        raise UserError(f"model {run_config.model} trains in one process, not on several workers")
-    run_config = with_strategy(run_config, process)
     from tfr_moe.data import DataFolder
 
     folder = DataFolder(data)
+    # Imported late: an invalid setting or data set fails before TensorFlow is loaded.
+    from tfr_moe.baselines import train_any
+    from tfr_moe.training.distribute import MULTI_WORKER, find_cluster, leads
 
-    def train_it() -> dict[str, Any]:
-        # Imported late: an invalid setting or data set fails before TensorFlow is loaded.
-        from tfr_moe.baselines import train_any
-
-        return train_any(folder, out, run_config, stderr(), process, start=start)
-
-    if process is None:
-        _print_result(train_it(), out)
+    cluster = find_cluster()
+    if cluster is None:
+        _print_result(train_any(folder, out, run_config, stderr(), start=start), out)
         return
-    result = _train_as_task(process, train_it)
-    if result is not None:
+    if run_config.training.strategy != MULTI_WORKER:
+        raise UserError(
+            f"TF_CONFIG names several processes: set strategy={MULTI_WORKER}, or unset it"
+        )
+    try:
+        result = train_any(folder, out, run_config, stderr(), start=start)
+    except UserError as error:
+        print(error_line(error), file=sys.stderr)
+        _exit_now(EXIT_PEER_LOST if isinstance(error, LostWorkersError) else EXIT_USAGE)
+    if leads(cluster):
         _print_result(result, out)
     _exit_now()
 
@@ -91,20 +94,6 @@ def _print_result(result: Mapping[str, Any], out: Path) -> None:
         f"wrote {out}: best of {result['epochs']} epochs is {result['best_epoch']} "
         f"(validation: {best})"
     )
-
-
-def _train_as_task(
-    cluster: Cluster, train: Callable[[], Mapping[str, Any]]
-) -> Mapping[str, Any] | None:
-    """Trains as one process of a cluster; returns the result in the leader, else None."""
-    from tfr_moe.training import LostWorkersError
-
-    try:
-        result = train()
-    except (LostWorkersError, UserError) as error:
-        print(error_line(error), file=sys.stderr)
-        _exit_now(EXIT_PEER_LOST if isinstance(error, LostWorkersError) else EXIT_USAGE)
-    return result if cluster.task == cluster.leader else None
 
 
 def _exit_now(code: int = 0) -> NoReturn:

@@ -320,7 +320,7 @@ class TrainingSettings(Group):
         False, description="deterministic TensorFlow ops, at some cost in speed"
     )
     strategy: Literal["MirroredStrategy", "MultiWorkerMirroredStrategy"] | None = Field(
-        None, description="distribution strategy; null: one device, or that of the cluster"
+        None, description="distribution strategy; null: one device"
     )
     steps_per_execution: int = Field(1, ge=1, description="steps per call into the graph")
 

@@ -7,14 +7,7 @@ __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "callbacks": ("best_epoch", "gate_warnings", "weights_path"),
-        "distribute": (
-            "Cluster",
-            "ClusterTask",
-            "LostWorkersError",
-            "ProcessContext",
-            "cluster_from_environment",
-            "join_cluster",
-        ),
+        "distribute": ("ProcessContext", "join_cluster"),
         "optimizers": ("FusedAdamW", "make_optimizer"),
         "pipeline": ("RankingPipeline",),
         "run": (

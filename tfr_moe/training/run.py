@@ -29,13 +29,7 @@ from tfr_moe.scorers import FeatureScorer, combined_model, create
 from tfr_moe.scorers.gate_maps import gate_reports
 from tfr_moe.training.callbacks import weights_path
 from tfr_moe.training.collapsed_gates import warn_of_gates
-from tfr_moe.training.distribute import (
-    Cluster,
-    ProcessContext,
-    join_cluster,
-    translate_cluster_errors,
-    with_strategy,
-)
+from tfr_moe.training.distribute import ProcessContext, join_cluster, translate_cluster_errors
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.position_bias import bias_by_position, check_position_bias, log_variation
 from tfr_moe.training.run_folder import (
@@ -150,20 +144,19 @@ def train(
     run: str | Path,
     config: RunConfig,
     console: Console | None = None,
-    cluster: Cluster | None = None,
     callbacks: Sequence[tf.keras.callbacks.Callback] = (),
     start: str | Path | None = None,
 ) -> dict[str, Any]:
     """Trains one model on a data set; the same call resumes an interrupted run.
+
+    Under `strategy: MultiWorkerMirroredStrategy` each process of the cluster in `TF_CONFIG` calls
+    this with the same folders; the leader writes the run.
 
     Args:
         data: the data-set folder, or an open data set.
         run: folder of the run; made if it does not exist.
         config: configuration of the run.
         console: where progress is printed; None for stderr.
-        cluster: the processes that train together, each of which calls this; all must see the same
-            folders. Only the leader of the cluster writes the run. None to read `TF_CONFIG` under a
-            strategy over several processes, and otherwise for this process alone.
         callbacks: called after those of the run.
         start: a finished run to start from, in place of random weights; see `WarmStart`.
 
@@ -180,11 +173,9 @@ def train(
         folder.check_lists(split)
     # Before waiting for other processes.
     check_not_finished(run)
-    context = join_cluster(config.training.strategy, cluster)
-    config = with_strategy(config, context.cluster)
+    context = join_cluster(config.training.strategy)
     started = time.monotonic()
-    # A lost peer is reported first, as what it is.
-    with file_errors(f"run {run}"), translate_cluster_errors(context):
+    with file_errors(f"run {run}"):
         config = with_max_label(folder, config)
         check_names(config, folder.schema)
         make_pipeline = functools.partial(RankingPipeline, callbacks=callbacks)
@@ -200,7 +191,7 @@ def train(
             if context.is_leader
             else contextlib.nullcontext()
         )
-        with folder_of_run:
+        with folder_of_run, translate_cluster_errors(context):
             if context.is_leader:
                 warn_of_one_task(config, folder.schema, console)
                 warn_of_constants(config, folder, console)

@@ -13,10 +13,9 @@ from pydantic import BaseModel, PositiveInt
 
 from tfr_moe.config import RunConfig, load_config
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.errors import UserError
+from tfr_moe.errors import LostWorkersError, UserError
 from tfr_moe.schema import MANIFEST_FILE, description_files, shard_files
 from tfr_moe.training.callbacks import HISTORY_FILE
-from tfr_moe.training.distribute import lost_peers
 from tfr_moe.utils.digests import (
     ManifestForm,
     check_files,
@@ -131,7 +130,7 @@ def prepared(
             _write_manifest(target, folder, [], _identity(start))
             config.save(target / CONFIG_FILE)
         yield
-    except lost_peers():
+    except LostWorkersError:
         raise  # the others of a cluster resume in this folder
     except Exception:
         if new and not (run / HISTORY_FILE).is_file():
