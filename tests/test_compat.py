@@ -202,16 +202,6 @@ def test_what_the_pipeline_and_the_server_need_is_installed(name: str):
     assert importlib.import_module(name)
 
 
-def test_the_first_program_of_xla_is_compiled_silently(run_python):
-    done = run_python(
-        "from tfr_moe._compat import tf, warm_up_compiler\n"
-        "warm_up_compiler()\n"
-        "print(int(tf.function(lambda x: x + 1, jit_compile=True)(tf.constant(1))))",
-        TF_CPP_MIN_LOG_LEVEL="3",
-    )
-    assert (done.stdout, done.stderr) == ("2\n", "")
-
-
 @pytest.mark.smoke
 def test_hidden_modules_are_not_loaded_with_the_frameworks_and_can_be_loaded_later(run_python):
     succeeds(

@@ -15,7 +15,6 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
-import functools
 import gc
 import importlib
 import os
@@ -36,7 +35,6 @@ __all__ = [
     "needs_legacy_keras",
     "tf",
     "tfr",
-    "warm_up_compiler",
 ]
 
 _DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tf-nightly")
@@ -175,25 +173,6 @@ def import_keras_tuner() -> types.ModuleType:
     finally:
         if version is not None:
             keras.__dict__["version"] = version
-
-
-@functools.cache
-def warm_up_compiler() -> None:
-    """Compiles a first program with XLA while nothing can be printed.
-
-    XLA announces its first program on stderr, whatever the log level. It writes to the descriptor,
-    so that the descriptor is redirected for this moment.
-    """
-    tensorflow = _load_tensorflow()
-    sys.stderr.flush()
-    before = os.dup(2)
-    try:
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), 2)
-        tensorflow.function(lambda: tensorflow.ones([]) + 1.0, jit_compile=True)()
-    finally:
-        os.dup2(before, 2)
-        os.close(before)
 
 
 def lazy_names(

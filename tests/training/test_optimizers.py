@@ -39,14 +39,13 @@ def run(optimizer, variables, steps):
         step(*gradients(number))
 
 
-@pytest.mark.parametrize("compiled_size", [1, 1 << 30], ids=["compiled", "plain"])
 @pytest.mark.parametrize("settings", SETTINGS, ids=["plain", "clip", "betas", "ema", "schedule"])
-def test_dense_steps_are_those_of_keras(settings, compiled_size):
+def test_dense_steps_are_those_of_keras(settings):
     ours, theirs = weights(), weights()
     given = {"learning_rate": 0.03, **settings}
     for variables, optimizer in (
         (theirs, tf.keras.optimizers.AdamW(**given)),
-        (ours, FusedAdamW(compiled_size=compiled_size, **given)),
+        (ours, FusedAdamW(**given)),
     ):
         optimizer.exclude_from_weight_decay(var_names=["w1"])
         run(optimizer, variables, range(5))
@@ -113,15 +112,14 @@ def test_a_rare_row_of_a_lazy_table_moves_less_than_under_keras(lazy):
     assert ratio == pytest.approx(0.26, abs=0.005)
 
 
-@pytest.mark.parametrize("compiled_size", [1, 1 << 30], ids=["compiled", "plain"])
-def test_a_small_table_moves_as_under_keras_in_all_rows(compiled_size):
+def test_a_small_table_moves_as_under_keras_in_all_rows():
     generator = np.random.default_rng(2)
     start = generator.normal(size=(5, 4)).astype(np.float32)
     steps = [(generator.integers(0, 5, 3), generator.normal(size=(3, 4))) for _ in range(4)]
     found = []
     for optimizer in (
         tf.keras.optimizers.AdamW(0.1, weight_decay=0.1),
-        FusedAdamW(0.1, weight_decay=0.1, compiled_size=compiled_size),
+        FusedAdamW(0.1, weight_decay=0.1),
     ):
         table = tf.Variable(start)
         for ids, values in steps:
@@ -150,14 +148,12 @@ def test_checkpoints_of_either_are_read_by_the_other(first, tmp_path):
 
 
 def test_the_configuration_comes_back_and_amsgrad_is_rejected():
-    optimizer = FusedAdamW(
-        learning_rate=0.1, weight_decay=0.2, clipnorm=3.0, compiled_size=7, lazy_size=9
-    )
+    optimizer = FusedAdamW(learning_rate=0.1, weight_decay=0.2, clipnorm=3.0, lazy_size=9)
     again = tf.keras.optimizers.deserialize(tf.keras.optimizers.serialize(optimizer))
     assert isinstance(again, FusedAdamW)
     assert again.get_config() == optimizer.get_config()
     assert (again.weight_decay, again.clipnorm) == (0.2, 3.0)
-    assert (again.compiled_size, again.lazy_size) == (7, 9)
+    assert again.lazy_size == 9
     with pytest.raises(ValueError, match="does not support amsgrad"):
         FusedAdamW(amsgrad=True)
 
@@ -179,7 +175,7 @@ def trained(strategy):
         ids_in = tf.keras.Input([3], dtype=tf.int64)
         rows = tf.keras.layers.Flatten()(tf.keras.layers.Embedding(9, 4)(ids_in))
         model = tf.keras.Model(ids_in, tf.keras.layers.Dense(1)(rows))
-        model.compile(FusedAdamW(0.1, weight_decay=0.1, compiled_size=1), "mse")
+        model.compile(FusedAdamW(0.1, weight_decay=0.1), "mse")
     data = tf.data.Dataset.from_tensor_slices((ids, labels)).batch(8)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA

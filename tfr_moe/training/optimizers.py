@@ -6,11 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tfr_moe._compat import tf, warm_up_compiler
+from tfr_moe._compat import tf
 from tfr_moe.config import RunConfig
 
-_COMPILED_SIZE = 1 << 16
-"""Number of elements from which compiling a variable's decay pays off."""
 _LAZY_SIZE = 1 << 20
 """Number of elements from which only the rows of a batch are updated: 65,536 rows of 16."""
 
@@ -48,7 +46,6 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
     Args:
         learning_rate: \eta, a number or a schedule.
         weight_decay: \lambda.
-        compiled_size: variables with at least this number of elements decay by compiled code.
         lazy_size: embedding tables with at least this number of elements are updated by row.
         name: name of the optimizer.
         **kwargs: see `tf.keras.optimizers.AdamW`; `amsgrad` raises a ValueError.
@@ -65,7 +62,6 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         self,
         learning_rate: Any = 0.001,
         weight_decay: float = 0.004,
-        compiled_size: int = _COMPILED_SIZE,
         lazy_size: int = _LAZY_SIZE,
         name: str = "AdamW",
         **kwargs: Any,
@@ -77,11 +73,8 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         super().__init__(
             learning_rate=learning_rate, weight_decay=weight_decay, name=name, **kwargs
         )
-        self.compiled_size = compiled_size
         self.lazy_size = lazy_size
         self._step_of: Callable[[tf.DType], _Step] = self._make_step
-        warm_up_compiler()
-        self._shrink_compiled = tf.function(self._shrink, jit_compile=True, autograph=False)
 
     def _apply_weight_decay(self, variables: Any) -> None:
         """Does nothing: `update_step` applies the decay."""
@@ -119,8 +112,7 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
             rows = variable.shape[0]
             gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, rows)
         if decay is not None:
-            shrink = self._shrink_compiled if size >= self.compiled_size else self._shrink
-            shrink(variable, 1 - decay)
+            variable.assign(variable * (1 - decay))
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=m.handle,
@@ -133,10 +125,6 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
             epsilon=self.epsilon,
             grad=gradient,
         )
-
-    @staticmethod
-    def _shrink(variable: tf.Variable, factor: tf.Tensor) -> None:
-        variable.assign(variable * factor)
 
     def _sparse_step(
         self,
@@ -164,7 +152,7 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         config = super().get_config()
         for name in ("amsgrad", "jit_compile"):
             config.pop(name, None)
-        return {**config, "compiled_size": self.compiled_size, "lazy_size": self.lazy_size}
+        return {**config, "lazy_size": self.lazy_size}
 
 
 def make_optimizer(config: RunConfig) -> tf.keras.optimizers.Optimizer:
