@@ -26,7 +26,7 @@ from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError
 from tfr_moe.utils.console import Column, fitted_table
 
-from .client import RankingClient, Tls
+from .client import RankingClient
 from .client.channel import open_channel
 from .client.client import PREDICT, seconds_or_none
 from .client.request import Request, RequestEncoder, predict_request
@@ -86,11 +86,9 @@ def arrivals(rate: float, seconds: float, seed: int) -> NDArray[np.float64]:
     return due
 
 
-def prepare(
-    target: str, model: str, requests: Sequence[Request], tls: Tls | None = None
-) -> list[bytes]:
+def prepare(target: str, model: str, requests: Sequence[Request]) -> list[bytes]:
     """Sends the first requests one by one; returns all as serialized `PredictRequest`s."""
-    with RankingClient(target, model, tls=tls) as client:
+    with RankingClient(target, model) as client:
         encoder = RequestEncoder(client.schema)
         for request in requests[:_WARMUP]:
             client.predict(*request)
@@ -161,7 +159,6 @@ def run_load_test(
     *,
     timeout: float = 5.0,
     seed: int = 0,
-    tls: Tls | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
     """Puts the signature `rank` of a model under load at one rate after the other.
@@ -172,9 +169,9 @@ def run_load_test(
     """
     limit = seconds_or_none(timeout)
     due = {rate: arrivals(rate, seconds, seed) for rate in rates}
-    messages = prepare(target, model, requests, tls)
+    messages = prepare(target, model, requests)
     results = []
-    with open_channel(target, tls, retries=False) as channel:
+    with open_channel(target, retries=False) as channel:
         for rate, times in due.items():
             results.append({"rate": rate, **send(channel, messages, times, limit).summary()})
             progress(len(results), len(due))

@@ -3,7 +3,6 @@
 It imports neither TensorFlow nor Keras, so that a web application can carry it.
 """
 
-from .channel import Tls
 from .client import RankingClient, RequestRecorder
 from .ranking import Expert, RankedItem, Ranking, RequestError, VersionStatus
 from .request import load_request
@@ -15,7 +14,6 @@ __all__ = [
     "RankingClient",
     "RequestError",
     "RequestRecorder",
-    "Tls",
     "VersionStatus",
     "load_request",
 ]

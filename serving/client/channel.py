@@ -1,10 +1,8 @@
-"""Opens the connection to a server: addresses, TLS, keep-alive, retries and message limits."""
+"""Opens the connection to a server: addresses, keep-alive, retries and message limits."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -33,48 +31,6 @@ _OPTIONS = [
     # gRPC retries only what it has buffered, by default up to 256 kB.
     ("grpc.per_rpc_retry_buffer_size", MAX_MESSAGE_BYTES),
 ]
-
-
-@dataclass(frozen=True)
-class Tls:
-    """An encrypted connection; `certificate` and `key` identify the client (mTLS).
-
-    Attributes:
-        root: PEM file with the root certificates that the server's must derive from; None for those
-            of the system.
-        certificate: PEM file with the client's certificate chain.
-        key: PEM file with the client's private key.
-        server_name: the name in the server's certificate, if it is not that of the target.
-
-    Raises:
-        UserError: if only one of `certificate` and `key` is given.
-    """
-
-    root: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    server_name: str | None = None
-
-    def __post_init__(self) -> None:
-        if (self.certificate is None) != (self.key is None):
-            raise UserError("TLS: certificate and key must be given together")
-
-    def credentials(self) -> grpc.ChannelCredentials:
-        """The credentials for gRPC; a UserError names a file that cannot be read."""
-        return grpc.ssl_channel_credentials(
-            root_certificates=_read(self.root),
-            private_key=_read(self.key),
-            certificate_chain=_read(self.certificate),
-        )
-
-
-def _read(path: Path | None) -> bytes | None:
-    if path is None:
-        return None
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise UserError(f"TLS: {path}: cannot be read ({error.strerror})") from error
 
 
 def address_of(target: str) -> str:
@@ -106,13 +62,12 @@ def _service_config(retries: bool) -> str:
     return json.dumps(config)
 
 
-def open_channel(target: str, tls: Tls | None = None, retries: bool = True) -> grpc.Channel:
+def open_channel(
+    target: str, credentials: grpc.ChannelCredentials | None = None, retries: bool = True
+) -> grpc.Channel:
     """Opens a channel to `target`, which may be a gRPC name; HTTP proxies are not used."""
-    config = ("grpc.service_config", _service_config(retries))
-    options: list[tuple[str, Any]] = [*_OPTIONS, config]
+    options = [*_OPTIONS, ("grpc.service_config", _service_config(retries))]
     address = address_of(target)
-    if tls is None:
+    if credentials is None:
         return grpc.insecure_channel(address, options=options)
-    if tls.server_name:
-        options.append(("grpc.ssl_target_name_override", tls.server_name))
-    return grpc.secure_channel(address, tls.credentials(), options=options)
+    return grpc.secure_channel(address, credentials, options=options)

@@ -15,7 +15,7 @@ from tfr_moe.elwc.wire import varint
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
-from .channel import MAX_MESSAGE_BYTES, Tls, open_channel
+from .channel import MAX_MESSAGE_BYTES, open_channel
 from .protos import (
     STATES,
     GetModelStatusRequest,
@@ -61,7 +61,8 @@ class RankingClient:
             deadline.
         version: a fixed version; by default the newest that the server has.
         label: or the version that has this label on the server, such as `stable`.
-        tls: encrypts the connection; None sends everything in clear text.
+        credentials: of `grpc.ssl_channel_credentials`, for TLS; None sends everything in clear
+            text.
         metadata: sent with every request, such as a token.
         recorder: called with each list's request and answer, such as a `RequestRecorder`.
 
@@ -85,7 +86,7 @@ class RankingClient:
         timeout: float = 5.0,
         version: int | None = None,
         label: str | None = None,
-        tls: Tls | None = None,
+        credentials: grpc.ChannelCredentials | None = None,
         metadata: Mapping[str, str] | None = None,
         recorder: Callable[[Any, Any], None] | None = None,
     ):
@@ -101,7 +102,7 @@ class RankingClient:
         self._metadata = tuple((metadata or {}).items())
         self._recorder = recorder
         self._encoder = None if schema is None else RequestEncoder(schema)
-        self._channel = open_channel(target, tls)
+        self._channel = open_channel(target, credentials)
         self._predict = self._channel.unary_unary(
             PREDICT, PredictRequest.SerializeToString, PredictResponse.FromString
         )

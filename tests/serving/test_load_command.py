@@ -55,7 +55,6 @@ def test_latencies_are_printed_and_written(server: DevServer, data: Path, tmp_pa
     [
         (["--rate", "0"], "rate and seconds must be above 0"),
         (["--split", "dev"], "split 'dev' is unknown"),
-        (["--tls-key", "key.pem"], "certificate and key must be given together"),
     ],
 )
 def test_a_user_error_is_one_line(server: DevServer, data: Path, capsys, arguments, message):

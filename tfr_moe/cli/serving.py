@@ -28,16 +28,10 @@ from tfr_moe.utils.console import Column, fitted_table, progress_bar
 from tfr_moe.utils.settings import split_pair
 
 if TYPE_CHECKING:
-    from tfr_moe.serving.client import Expert, Ranking, Tls
+    from tfr_moe.serving.client import Expert, Ranking
 
 Target = Annotated[str, flag("HOST:PORT of a server", "--target")]
 Served = Annotated[str, flag("name of the model on the server", "--model")]
-TlsFlag = Annotated[bool, flag("encrypt, with the system's root certificates", "--tls")]
-TlsRoot = Annotated[Path | None, flag("PEM file with the server's root certificates", "--tls-ca")]
-TlsCertificate = Annotated[
-    Path | None, flag("PEM file with this client's certificate", "--tls-cert")
-]
-TlsKey = Annotated[Path | None, flag("PEM file with this client's key", "--tls-key")]
 
 
 def export(
@@ -80,10 +74,6 @@ def rank(
     version: Annotated[int | None, flag("version of the model; default: the newest", min=0)] = None,
     label: Annotated[str | None, flag("label of the version, instead of --version")] = None,
     header: Annotated[list[str] | None, flag("metadata to send, key=value; repeatable")] = None,
-    tls: TlsFlag = False,
-    tls_ca: TlsRoot = None,
-    tls_cert: TlsCertificate = None,
-    tls_key: TlsKey = None,
     as_json: Annotated[bool, flag("print JSON instead of a table", "--json")] = False,
 ) -> None:
     """Rank the items of a request by a server.
@@ -103,7 +93,6 @@ def rank(
         timeout=timeout,
         version=version,
         label=label,
-        tls=_tls(tls, tls_ca, tls_cert, tls_key),
         metadata={key.lower(): value for key, value in pairs},
     ) as client:
         ranking = client.rank(context, items)
@@ -112,14 +101,6 @@ def rank(
     else:
         console = Console()
         console.print(ranking_table(ranking, items, console.width))
-
-
-def _tls(wanted: bool, root: Path | None, certificate: Path | None, key: Path | None) -> Tls | None:
-    from tfr_moe.serving.client import Tls
-
-    if not (wanted or root or certificate or key):
-        return None
-    return Tls(root, certificate, key)
 
 
 def ranking_table(
@@ -208,10 +189,6 @@ def load_test(
     seconds: Annotated[float, flag("duration at each rate")] = 10.0,
     timeout: Annotated[float, flag("deadline of a request in seconds")] = 5.0,
     seed: Seed = 0,
-    tls: TlsFlag = False,
-    tls_ca: TlsRoot = None,
-    tls_cert: TlsCertificate = None,
-    tls_key: TlsKey = None,
     json_file: JsonFile = None,
 ) -> None:
     """Measure the latency of a server at given request rates.
@@ -221,7 +198,6 @@ def load_test(
     from tfr_moe.serving.load_test import data_requests, latency_table, run_load_test
     from tfr_moe.utils.io import write_json
 
-    secure = _tls(tls, tls_ca, tls_cert, tls_key)
     requests = data_requests(data, split, lists)
     with progress_bar(stderr(), "runs") as progress:
         report = run_load_test(
@@ -232,7 +208,6 @@ def load_test(
             seconds,
             timeout=timeout,
             seed=seed,
-            tls=secure,
             progress=progress,
         )
     Console().print(latency_table(report))

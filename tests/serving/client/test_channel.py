@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -17,7 +16,7 @@ import pytest
 from tests.serving.conftest import CONTEXT, shop_items
 from tests.serving.models import SHOP
 from tfr_moe.errors import UserError
-from tfr_moe.serving.client import RankingClient, RequestError, Tls
+from tfr_moe.serving.client import RankingClient, RequestError
 from tfr_moe.serving.client.channel import address_of
 from tfr_moe.serving.dev_server import DevServer
 
@@ -134,13 +133,13 @@ def test_metadata_is_sent_with_every_request(relay: Relay):
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Tls:
-    """A certificate for `ranking.test` that signs itself, of server and client alike."""
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes]:
+    """Key and certificate of 127.0.0.1 that signs itself, of server and client alike."""
     folder = tmp_path_factory.mktemp("tls")
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 "
-        "-subj /CN=ranking.test -addext subjectAltName=DNS:ranking.test"
+        "-subj /CN=ranking.test -addext subjectAltName=IP:127.0.0.1"
     )
     try:
         subprocess.run(
@@ -150,32 +149,23 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Tls:
         )
     except FileNotFoundError:
         pytest.skip("openssl is not installed")
-    return Tls(certificate, certificate, key, "ranking.test")
+    return key.read_bytes(), certificate.read_bytes()
 
 
-def test_mutual_tls_requires_a_certificate(relay: Relay, certificate: Tls):
-    assert certificate.root and certificate.key
-    proof = certificate.root.read_bytes()
-    credentials = grpc.ssl_server_credentials(
-        [(certificate.key.read_bytes(), proof)], proof, require_client_auth=True
-    )
-    with relaying(relay, credentials) as target:
-        with RankingClient(target, "plain", SHOP, timeout=SECONDS, tls=certificate) as client:
+def test_mutual_tls_requires_a_certificate(relay: Relay, certificate: tuple[bytes, bytes]):
+    key, proof = certificate
+    of_server = grpc.ssl_server_credentials([certificate], proof, require_client_auth=True)
+    proven = grpc.ssl_channel_credentials(proof, key, proof)
+    unproven = grpc.ssl_channel_credentials(proof)
+    with relaying(relay, of_server) as target:
+        with RankingClient(target, "plain", SHOP, timeout=SECONDS, credentials=proven) as client:
             assert len(client.rank(CONTEXT, shop_items(2)).items) == 2
-        unproven = Tls(certificate.root, server_name="ranking.test")
         with (
-            RankingClient(target, "plain", SHOP, tls=unproven) as client,
+            RankingClient(target, "plain", SHOP, credentials=unproven) as client,
             pytest.raises(RequestError) as caught,
         ):
             client.rank(CONTEXT, shop_items(2))
     assert caught.value.code == grpc.StatusCode.UNAVAILABLE
-
-
-def test_a_key_without_a_certificate_and_missing_files_are_rejected(tmp_path: Path):
-    with pytest.raises(UserError, match="certificate and key must be given together"):
-        Tls(key=tmp_path / "key.pem")
-    with pytest.raises(UserError, match=r"TLS: .*root\.pem: cannot be read"):
-        RankingClient("localhost:1", "plain", SHOP, tls=Tls(tmp_path / "root.pem"))
 
 
 def test_a_server_is_healthy_if_a_version_is_available(server: DevServer):
