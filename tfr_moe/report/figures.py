@@ -62,7 +62,7 @@ def label(text: object, most: int = MAX_LABEL) -> str:
 
 
 def attention(run: str, name: str, attention_map: Mapping[str, Any]) -> HeatMap:
-    """Attention between groups of items relative to uniform attention, see `AttentionMap.lift`.
+    """Attention between groups of items relative to uniform attention, see `AttentionMap`.
 
     The strongest colour is twice or half of uniform attention, or further off if a cell is.
     """
