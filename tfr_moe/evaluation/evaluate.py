@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import math
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from pydantic import TypeAdapter
 from rich.console import Console
 
 from tfr_moe._compat import tf
@@ -79,9 +79,11 @@ def task_names(loaded: LoadedRun | BaselineRun) -> tuple[str, ...]:
     return () if isinstance(loaded, BaselineRun) else tuple(task.name for task in loaded.tasks)
 
 
-def task_of(metric: str, tasks: Sequence[str]) -> str:
-    """The task whose metric it is; "" for models of one task."""
-    return next((task for task in tasks if metric.startswith(f"{task}_")), "")
+def split_metric(metric: str, tasks: Sequence[str]) -> tuple[str, str]:
+    """The task of a metric, by default the first, and its name without it; "" without tasks."""
+    named = [task for task in tasks if metric.startswith(f"{task}_")]
+    task = next(iter([*named, *tasks]), "")
+    return task, metric.removeprefix(f"{task}_")
 
 
 def check_schema(loaded: LoadedRun | BaselineRun, data: DataFolder) -> None:
@@ -313,16 +315,8 @@ def compare_results(
 
 
 def plain(value: Any) -> Any:
-    """Converts dataclasses to dicts and NaN, which JSON does not have, to None, at any depth."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {key: plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    """Converts a value to what JSON has: dataclasses to dicts, NaN to None, at any depth."""
+    return json.loads(TypeAdapter(Any).dump_json(value))
 
 
 def to_json(report: EvaluationReport) -> dict[str, Any]:

@@ -29,15 +29,14 @@ from tfr_moe.evaluation.evaluate import (
     open_run,
     run_names,
     scorer_of,
+    split_metric,
     task_names,
-    task_of,
 )
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.evaluation.significance import aligned_values
 from tfr_moe.metrics.naming import DEFAULT_NAMES
-from tfr_moe.metrics.per_list import resolve
 from tfr_moe.report import findings
 from tfr_moe.report.html import render
 from tfr_moe.report.run_part import (
@@ -140,14 +139,16 @@ def build_report(
     for run in opened.values():
         check_schema(run, folder)
     tasks = next((names for names in map(task_names, opened.values()) if names), ())
-    metrics, metric = _metrics(metric, tasks)
+    task, bare = split_metric(metric or DEFAULT_NAMES[0], tasks)
+    metric = f"{task}_{bare}" if task else bare
+    metrics = tuple(dict.fromkeys([*DEFAULT_NAMES, bare]))
     dataset = evaluation_dataset(folder, split, BATCH_SIZE, tasks)
     scorers = {
         name: inference_function(scorer_of(run), dataset.element_spec[0])
         for name, run in opened.items()
     }
     results: dict[str, PerListResult] = {}
-    counters = {name: CalibrationCounter(task_of(metric, tasks)) for name in opened}
+    counters = {name: CalibrationCounter(task) for name in opened}
     with progress_bar(console, "evaluating") as move:
         count = counted(move, (folder.num_lists(split) or 0) * len(opened))
         for name, run in opened.items():
@@ -216,15 +217,6 @@ def _subject(board: Leaderboard, evaluated: EvaluatedRuns) -> str:
     """The best run that is not the baseline, or the only one."""
     runs = [e.model if e.model in evaluated.opened else e.best_run for e in board.entries]
     return next((run for run in [*runs, *evaluated.opened] if run != evaluated.baseline), runs[0])
-
-
-def _metrics(wanted: str | None, tasks: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """The metrics to compute, and the one of category tables and lists."""
-    task = task_of(wanted or "", tasks)
-    bare = (wanted or DEFAULT_NAMES[0]).removeprefix(f"{task}_")
-    resolve(bare)
-    metrics = tuple(dict.fromkeys([*DEFAULT_NAMES, bare]))
-    return metrics, f"{task or tasks[0]}_{bare}" if tasks else bare
 
 
 def _data_part(folder: DataFolder, split: str) -> DataPart:

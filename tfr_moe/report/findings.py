@@ -11,6 +11,7 @@ import numpy as np
 
 from tfr_moe.config import MULTITASK_NAMES
 from tfr_moe.evaluation.breakdown import CategoryRow
+from tfr_moe.evaluation.evaluate import split_metric
 from tfr_moe.evaluation.leaderboard import Leaderboard, difference_text, excludes_zero
 from tfr_moe.evaluation.significance import seed_interval
 from tfr_moe.report.figures import HeatMap
@@ -69,10 +70,8 @@ def sentences(report: Report) -> str:
 
 def by_task(report: Report) -> str:
     """What the other labels say; empty with one label."""
-    labels = report.data.labels
-    prefixes = [f"{label}_" for label in labels if report.metric.startswith(f"{label}_")]
-    bare = report.metric.removeprefix(prefixes[0]) if prefixes else ""
-    named = [f"{label}_{bare}" for label in labels]
+    _, bare = split_metric(report.metric, report.data.labels)
+    named = [f"{label}_{bare}" for label in report.data.labels]
     others = [m for m in named if m in report.evaluation.metrics and m != report.metric]
     against = report.evaluation.comparisons.get(report.subject, {})
     means = report.evaluation.models[report.subject]

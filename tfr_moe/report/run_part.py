@@ -17,7 +17,7 @@ from tfr_moe.analysis.importance import Importance
 from tfr_moe.analysis.list_examples import ShownList, extremes, fetch, show_list
 from tfr_moe.baselines import BaselineRun
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.evaluation.evaluate import task_names, task_of
+from tfr_moe.evaluation.evaluate import split_metric, task_names
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.evaluation.significance import alignment
 from tfr_moe.report.figures import Curve, learning_curves
@@ -63,7 +63,7 @@ class EvaluatedRuns:
     @property
     def task(self) -> str:
         """The task of `metric`; "" for models of one task."""
-        return task_of(self.metric, self.tasks)
+        return split_metric(self.metric, self.tasks)[0]
 
 
 @dataclass(frozen=True)
