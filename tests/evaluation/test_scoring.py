@@ -93,6 +93,7 @@ def test_lists_come_out_with_scores_ids_positions_and_categories():
             np.testing.assert_array_equal(found.positions[i, own], batch.positions[row, keep])
             assert found.list_ids[i] == batch.list_ids[row]
             assert found.categories[i] == f"kategorie-ß-{batch.categories[row]}"
+            assert found.sub_categories[i] == f"kategorie-ß-{batch.categories[row]} > any"
             row += 1
     assert row == 23
 
@@ -123,7 +124,7 @@ def test_without_position_and_hierarchy_there_are_none():
     batch = random_batch(np.random.default_rng(4), lists=4)
     for found in score_dataset(doubling_model(), dataset(batch, 2), BARE):
         assert found.positions is None
-        assert found.categories is None
+        assert found.categories is found.sub_categories is None
 
 
 def test_extras_without_what_the_schema_names_are_refused():

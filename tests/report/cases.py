@@ -1,7 +1,5 @@
 """Reports made by hand, not by training: a winner, no difference, a collapsed gate, tasks."""
 
-import dataclasses
-
 import numpy as np
 
 from tfr_moe.analysis.calibration import CalibrationCounter
@@ -43,6 +41,7 @@ def result(gains, seed=1, metrics=METRICS):
         np.full(LISTS, 10),
         np.where(undefined, 0, 2),
         tops,
+        tops + " > " + np.array(["A", "B"] * (LISTS // 2), object),
     )
 
 
@@ -147,7 +146,6 @@ def make(gains, gates=None, metrics=METRICS, seeds=3, baseline=None, notes=None,
     base = next((m for m in reference if m != board.ship), None) if len(gains) > 1 else None
     subject = next(m for m in ranked if m != base)
     results = {m: split[m][0] for m in dict.fromkeys([*([base] if base else []), *gains])}
-    subs = {m: _by_sub(r) for m, r in results.items()}
     counts = {}
     if base:
         ours, theirs = (results[m].values[metric] for m in (subject, base))
@@ -169,17 +167,12 @@ def make(gains, gates=None, metrics=METRICS, seeds=3, baseline=None, notes=None,
                       {"categorical": 5, "numeric": 12}, labels, ("top", "sub"),
                       notes or {}, []),
         evaluation=compare_results(results, base, category_metric=metric),
-        sub_categories=per_category(subs, metric, base),
+        sub_categories=per_category(results, metric, base, level="sub"),
         runs=parts,
         leaderboard=board,
         subject=subject,
         list_counts=counts,
     )  # fmt: skip
-
-
-def _by_sub(found):
-    halves = np.array(["A", "B"] * (LISTS // 2), object)
-    return dataclasses.replace(found, categories=found.categories + " > " + halves)
 
 
 def wins():

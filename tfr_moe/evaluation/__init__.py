@@ -11,7 +11,7 @@ from tfr_moe._compat import lazy_names
 __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "breakdown": ("categories_of", "per_category"),
+        "breakdown": ("per_category",),
         "evaluate": (
             "EvaluationReport",
             "compare_results",

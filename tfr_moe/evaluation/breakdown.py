@@ -1,22 +1,17 @@
-"""Metrics by category, and the categories of the lists of a data set."""
+"""Metrics by category."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from tfr_moe._compat import tf, tfr
-from tfr_moe.data.builder import ElwcDatasetBuilder
-from tfr_moe.data.folder import DataFolder
 from tfr_moe.evaluation.results import CONFIDENCE, PerListResult, Policy
-from tfr_moe.evaluation.scoring import strings
 from tfr_moe.evaluation.significance import alignment
 from tfr_moe.metrics.per_list import Array, Floats
-from tfr_moe.schema import PAIR_SEPARATOR
 
 
 @dataclass(frozen=True)
@@ -73,20 +68,20 @@ def per_category(
     metric: str,
     baseline: str | None = None,
     policy: Policy = "skip",
-    categories: Array | None = None,
+    level: Literal["top", "sub"] = "top",
 ) -> list[CategoryRow]:
     """One row per category, by decreasing number of lists (ties by name).
 
     Args:
         results: per model its result on the same lists. Without categories there are no rows.
         baseline: the model that the others are compared with.
-        categories: names [n] for the lists of the first result, instead of its top categories.
+        level: whether rows are of top or of sub-categories.
 
     Raises:
         UserError: if the results are of different lists.
     """
     first = next(iter(results.values()))
-    categories = first.categories if categories is None else categories
+    categories = first.categories if level == "top" else first.sub_categories
     if categories is None:
         return []
     names, groups = np.unique(categories.astype(str), return_inverse=True)
@@ -120,39 +115,3 @@ def per_category(
         )
         for i in np.argsort(-lists, kind="stable")
     ]
-
-
-class Categories(NamedTuple):
-    """Names [n] of the top categories of lists, and of the sub-categories as `top > sub`."""
-
-    top: Array
-    sub: Array
-
-
-def categories_of(folder: DataFolder, split: str) -> Categories | None:
-    """The categories of all lists of a split, in the order of the files.
-
-    None if the schema has no hierarchy, or the split no lists.
-    """
-    tree = folder.schema.hierarchy
-    if tree is None:
-        return None
-    spec = folder.schema.feature_spec("context")
-    wanted = {name: spec[name] for name in (tree.parent, tree.child)}
-    labels = folder.schema.label_spec()
-
-    def parse(records: tf.Tensor) -> dict[str, tf.Tensor]:
-        # The parser requires a column of the items: the label of the first item is the cheapest.
-        return tfr.data.parse_from_example_list(
-            records, list_size=1, context_feature_spec=wanted, example_feature_spec=labels
-        )
-
-    records = ElwcDatasetBuilder(folder).serialized_lists(split).batch(1024)
-    parts = list(records.map(parse, num_parallel_calls=tf.data.AUTOTUNE))
-    if not parts:
-        return None
-    top, child = (
-        np.concatenate([strings(part[name]) for part in parts])
-        for name in (tree.parent, tree.child)
-    )
-    return Categories(top, top + PAIR_SEPARATOR + child)

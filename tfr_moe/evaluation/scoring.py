@@ -11,7 +11,7 @@ import numpy as np
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import Array, ListBatch
-from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.schema import MASK, PAIR_SEPARATOR, FeatureSchema
 
 
 def strings(tensor: Any) -> Array:
@@ -30,7 +30,7 @@ def score_dataset(
     Args:
         model: a Keras model or function from a dict of features to logits [B, L].
         dataset: of elements `(features, labels, extras)`: `features` with the mask
-            `example_list_mask` [B, L] and, where the schema has a hierarchy, the parent category
+            `example_list_mask` [B, L] and, where the schema has a hierarchy, its two categories
             [B, 1]; `labels` [B, L]; `extras` with the list id [B, 1] and, where the schema has one,
             the position and the weight [B, L, 1] or [B, L].
 
@@ -104,7 +104,10 @@ def list_batch(
     features: Any, labels: Any, extras: Any, scores: Any, schema: FeatureSchema
 ) -> ListBatch:
     """Tensors of an element, see `score_dataset`, with their scores [B, L], as NumPy arrays."""
-    parent = schema.hierarchy.parent if schema.hierarchy else None
+    tops = subs = None
+    if tree := schema.hierarchy:
+        tops = _interned(strings(features[tree.parent]))
+        subs = _interned(tops + PAIR_SEPARATOR + strings(features[tree.child]))
     shape = tuple(scores.shape)
     return ListBatch(
         scores=scores.numpy(),
@@ -112,9 +115,12 @@ def list_batch(
         mask=features[MASK].numpy(),
         list_ids=strings(extras[schema.list_id]),
         positions=extras[schema.position].numpy().reshape(shape) if schema.position else None,
-        # Interned, so that each distinct name is in memory once.
-        categories=np.array([sys.intern(name) for name in strings(features[parent])], object)
-        if parent
-        else None,
+        categories=tops,
+        sub_categories=subs,
         weights=extras[schema.weight].numpy().reshape(shape) if schema.weight else None,
     )
+
+
+def _interned(names: Array) -> Array:
+    """The same strings, each distinct one in memory once."""
+    return np.array([sys.intern(name) for name in names], object)

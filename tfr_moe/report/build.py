@@ -14,11 +14,7 @@ from rich.console import Console
 from tfr_moe.analysis.calibration import CalibrationCounter
 from tfr_moe.analysis.importance import feature_importance
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.evaluation.breakdown import (
-    CategoryRow,
-    categories_of,
-    per_category,
-)
+from tfr_moe.evaluation.breakdown import CategoryRow, per_category
 from tfr_moe.evaluation.evaluate import (
     EvaluationReport,
     check_schema,
@@ -164,8 +160,6 @@ def build_report(
             )
     base = next(iter(opened)) if len(opened) > 1 else None
     evaluated = EvaluatedRuns(opened, results, base, tasks, metric, dataset, scorers)
-    with console.status("reading categories"):
-        categories = categories_of(folder, split)
     board = leaderboard or leaderboard_of(evaluated, split)
     subject = _subject(board, evaluated)
     parts = {}
@@ -186,9 +180,7 @@ def build_report(
         metric=metric,
         data=_data_part(folder, split),
         evaluation=compare_results(results, base, category_metric=metric),
-        sub_categories=[]
-        if categories is None
-        else per_category(results, metric, base, categories=categories.sub),
+        sub_categories=per_category(results, metric, base, level="sub"),
         runs=list(parts.values()),
         leaderboard=board,
         subject=subject,
