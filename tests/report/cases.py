@@ -99,7 +99,7 @@ def run_part(name, model, gates=None, shift=None, lists=None, attention=None):
         versions={"tensorflow": "2.15.1"},
         command=f"tfr-moe train --data data/shop --config {name}/config.yaml --out RUN",
         monitor="val_session_auc",
-        curves={} if model == "lambdamart" else learning_curves(history, config.gate.top_k),
+        curves={} if model == "lambdamart" else learning_curves(history),
         gates=gates or {},
         warnings=collapsed_gates(gates or {}, config),
         calibration=None if shift is None else calibration(shift),

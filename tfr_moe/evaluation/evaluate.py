@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -46,27 +46,13 @@ BatchCallback = Callable[[Mapping[str, ListBatch]], None]
 """Receives a scored batch of lists by task."""
 
 
-def _common_prefix(paths: Sequence[Sequence[str]]) -> int:
-    """The number of first parts that all paths have in common."""
-    same = (len(set(parts)) == 1 for parts in zip(*paths, strict=False))
-    return sum(1 for _ in itertools.takewhile(bool, same))
-
-
 def run_names(runs: Sequence[Path]) -> dict[str, Path]:
-    """A short name for each run: its folder, or the part of its path that differs."""
+    """A name for each run: its folder, or the path from what all have in common."""
     runs = list(dict.fromkeys(runs))
     if len({run.name for run in runs}) == len(runs):
         return {run.name or str(run): run for run in runs}
-    paths = [run.parts for run in runs]
-    shortest = min(map(len, paths))
-    before = _common_prefix(paths)
-    after = _common_prefix([path[::-1] for path in paths])
-    if before + after >= shortest:  # one path is the end of another
-        return {str(run): run for run in runs}
-    return {
-        str(Path(*path[before : len(path) - after])): run
-        for path, run in zip(paths, runs, strict=True)
-    }
+    common = os.path.commonpath([run.absolute().parent for run in runs])
+    return {os.path.relpath(run, common): run for run in runs}
 
 
 def scorer_of(loaded: LoadedRun | BaselineRun) -> Callable[..., Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +15,7 @@ from tfr_moe.utils.formats import DASH, number, p_value
 
 _INTERVAL = f"{CONFIDENCE:.0%} interval"
 _POLICY = {"skip": "are skipped", "zero": "count 0", "one": "count 1"}
+_MOST_CATEGORIES = 20
 
 
 def _interval(low: float, high: float, sign: bool = False) -> str:
@@ -79,10 +79,10 @@ def _mean_cell(row: CategoryRow, model: str) -> str:
     return f"{mean} ({number(row.differences[model], sign=True)})"
 
 
-def category_table(report: EvaluationReport, max_rows: int = 20, width: int | None = None) -> Table:
+def category_table(report: EvaluationReport, width: int | None = None) -> Table:
     """Means of a metric by top category, largest first, with differences from the baseline."""
-    hidden = len(report.categories) - max_rows
-    rows = report.categories[:max_rows]
+    hidden = len(report.categories) - _MOST_CATEGORIES
+    rows = report.categories[:_MOST_CATEGORIES]
     return fitted_table(
         [
             Column("category", [row.category or "(none)" for row in rows], numeric=False),
@@ -98,26 +98,13 @@ def category_table(report: EvaluationReport, max_rows: int = 20, width: int | No
     )
 
 
-def warnings(report: EvaluationReport) -> Iterator[str]:
-    """A line for each metric that is defined on no list."""
-    for metric in report.metrics:
-        if not any(summaries[metric].evaluated for summaries in report.models.values()):
-            both = " and an irrelevant" if "session_auc" in metric else ""
-            yield (
-                f"warning: {metric} is undefined: none of the {report.lists:,} lists has a "
-                f"relevant{both} item"
-            )
-
-
-def render(report: EvaluationReport, console: Console, max_categories: int = 20) -> None:
-    """Prints all tables of a report, and warnings about undefined metrics."""
+def render(report: EvaluationReport, console: Console) -> None:
+    """Prints all tables of a report."""
     tables = [overall_table(report, console.width)]
     if report.comparisons:
         tables.append(comparison_table(report, console.width))
     if report.categories:
-        tables.append(category_table(report, max_categories, console.width))
+        tables.append(category_table(report, console.width))
     for table in tables:
         console.print(table)
         console.print()
-    for line in warnings(report):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)

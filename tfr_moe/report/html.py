@@ -40,11 +40,6 @@ FONTS = "DejaVu Sans, Liberation Sans, Arial, Helvetica"
 """Fonts of figures as files, the first that there is."""
 
 
-_SPECIAL = re.compile(
-    rf"\b({'|'.join(re.escape(name) for name in TERMS if name != name.lower() or ' ' in name)})\b"
-)
-
-
 # -------------------------------------------------------------------------------------------- pages
 
 
@@ -114,11 +109,6 @@ class Glossary:
         return Markup('<a class="term" href="#term-{}" title="{}">{}</a>').format(
             self.anchor(name), means, text or name
         )
-
-    def linked(self, text: str) -> Markup:
-        """A text in which the terms that are no ordinary word are links, such as PSI."""
-        parts = _SPECIAL.split(text)
-        return Markup("").join(self(part) if i % 2 else part for i, part in enumerate(parts))
 
     @staticmethod
     def anchor(name: str) -> str:

@@ -20,7 +20,7 @@ from tfr_moe.data.folder import DataFolder
 from tfr_moe.evaluation.evaluate import split_metric, task_names
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.evaluation.significance import alignment
-from tfr_moe.report.figures import Curve, learning_curves
+from tfr_moe.report.figures import Curves, learning_curves
 from tfr_moe.scorers.gate_maps import GateReport, gate_reports
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
@@ -98,7 +98,7 @@ class RunPart:
     versions: dict[str, str]
     command: str
     monitor: str
-    curves: dict[str, list[Curve]]
+    curves: dict[str, Curves]
     gates: dict[str, GateReport]
     warnings: list[str]
     calibration: Calibration | None
@@ -147,7 +147,7 @@ def run_part(
             *("--config", run.path / "config.yaml", "--out", "RUN"),
         ),
         monitor=str(metrics.get("monitor", "")),
-        curves=learning_curves(read_history(run.path), config.gate.top_k),
+        curves=learning_curves(read_history(run.path)),
         gates=gates,
         warnings=collapsed_gates(gates, config),
         calibration=counter.result() if probable else None,
