@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from scipy.special import stdtr, stdtrit
 
 from tfr_moe.evaluation.results import CONFIDENCE, PerListResult, Policy
 from tfr_moe.evaluation.significance import alignment
-from tfr_moe.metrics.per_list import Array, Floats
 
 
 @dataclass(frozen=True)
@@ -39,28 +39,17 @@ class CategoryRow:
     significant: tuple[str, ...]
 
 
-def _differences(values: Floats, groups: Array, count: int) -> tuple[Floats, Floats, Floats, Array]:
-    """Means [C] of differences [n] by category, ends of their intervals, what is significant."""
+def _differences(groups: Any) -> dict[str, dict[str, Any]]:
+    """Category -> mean, ends of its interval, and whether it is significant, of grouped values."""
     from scipy import stats  # takes long to load
 
-    sizes, means = _means(values, groups, count)
-    _, variances = _means(np.square(values - means[groups]), groups, count)
-    freedom = np.maximum(sizes - 1, 1)
-    errors = np.where(sizes > 1, np.sqrt(variances / freedom), np.nan)
+    means, errors = groups.mean(), groups.sem()
+    freedom = np.maximum(groups.count() - 1, 1)
     half_widths = stdtrit(freedom, (1 + CONFIDENCE) / 2) * errors
-    with np.errstate(divide="ignore", invalid="ignore"):
-        p_values = 2 * stdtr(freedom, -np.abs(means) / errors)
-    p_values = np.where(np.isnan(p_values), 1.0, p_values)
+    p_values = (2 * stdtr(freedom, -means.abs() / errors)).fillna(1.0)
     significant = stats.false_discovery_control(p_values) < 1 - CONFIDENCE
-    return means, means - half_widths, means + half_widths, significant
-
-
-def _means(values: Floats, groups: Array, count: int) -> tuple[Array, Floats]:
-    """Number of values and their mean per group; NaN values are skipped."""
-    evaluated = ~np.isnan(values)
-    sizes = np.bincount(groups[evaluated], minlength=count)
-    sums = np.bincount(groups[evaluated], weights=values[evaluated], minlength=count)
-    return sizes, np.where(sizes > 0, sums / np.maximum(sizes, 1), np.nan)
+    columns = {"mean": means, "low": means - half_widths, "high": means + half_widths}
+    return pd.DataFrame({**columns, "significant": significant}).to_dict("index")
 
 
 def per_category(
@@ -84,34 +73,31 @@ def per_category(
     categories = first.categories if level == "top" else first.sub_categories
     if categories is None:
         return []
-    names, groups = np.unique(categories.astype(str), return_inverse=True)
-    groups = groups.reshape(-1)
-    lists = np.bincount(groups, minlength=len(names))
-    positives = np.bincount(groups, weights=first.num_relevant, minlength=len(names))
-    evaluated, _ = _means(first.with_policy(metric, policy), groups, len(names))
-    values = {
-        model: result.with_policy(metric, policy)[alignment(first, result)]
-        for model, result in results.items()
-    }
-    means = {model: _means(column, groups, len(names))[1] for model, column in values.items()}
+    names = categories.astype(str)
+    values = pd.DataFrame(
+        {
+            model: result.with_policy(metric, policy)[alignment(first, result)]
+            for model, result in results.items()
+        }
+    )
+    groups = values.groupby(names)
+    lists, means, evaluated = groups.size(), groups.mean().to_dict("index"), groups.count()
+    positives = pd.Series(first.num_relevant).groupby(names).sum()
     differences = {
-        model: _differences(column - values[baseline], groups, len(names))
-        for model, column in values.items()
+        model: _differences((values[model] - values[baseline]).groupby(names))
+        for model in results
         if baseline is not None and model != baseline
     }
     return [
         CategoryRow(
-            category=str(names[i]),
-            lists=int(lists[i]),
-            positives=int(positives[i]),
-            evaluated=int(evaluated[i]),
-            means={model: float(of_model[i]) for model, of_model in means.items()},
-            differences={model: float(means[i]) for model, (means, *_) in differences.items()},
-            intervals={
-                model: (float(low[i]), float(high[i]))
-                for model, (_, low, high, _) in differences.items()
-            },
-            significant=tuple(model for model, (*_, sure) in differences.items() if sure[i]),
+            category=name,
+            lists=int(lists[name]),
+            positives=int(positives[name]),
+            evaluated=int(evaluated.loc[name].iloc[0]),
+            means=means[name],
+            differences={model: of[name]["mean"] for model, of in differences.items()},
+            intervals={m: (of[name]["low"], of[name]["high"]) for m, of in differences.items()},
+            significant=tuple(m for m, of in differences.items() if of[name]["significant"]),
         )
-        for i in np.argsort(-lists, kind="stable")
+        for name in lists.sort_values(ascending=False, kind="stable").index
     ]
