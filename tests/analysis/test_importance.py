@@ -21,7 +21,6 @@ from tfr_moe.baselines import BaselineRun
 from tfr_moe.baselines.rows import TabularEncoder
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder
-from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import split_metric
 from tfr_moe.report.html import environment
 
@@ -147,12 +146,6 @@ def test_a_metric_names_its_task():
     assert split_metric("ndcg_10", ()) == ("", "ndcg_10")
     assert split_metric("ndcg_10", tasks) == ("purchase", "ndcg_10")
     assert split_metric("click_mrr", tasks) == ("click", "mrr")
-
-
-def test_numbers_below_one_are_rejected(run_of, folder):
-    for name, argument in (("lists", "max_lists"), ("repeats", "repeats")):
-        with pytest.raises(UserError, match=f"{name}: must be >= 1. Received: 0"):
-            feature_importance(run_of(lambda c: c["sales"]), folder, **{argument: 0})
 
 
 def test_the_page_shows_intervals_and_categories():

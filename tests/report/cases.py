@@ -11,7 +11,7 @@ from tfr_moe.evaluation.evaluate import compare_results
 from tfr_moe.evaluation.leaderboard import make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.metrics.per_list import ListBatch
-from tfr_moe.report.build import DataPart, Report
+from tfr_moe.report.build import Report
 from tfr_moe.report.figures import learning_curves
 from tfr_moe.report.run_part import RunPart
 from tfr_moe.scorers.gate_maps import GateBatch, GateMap
@@ -162,10 +162,17 @@ def make(gains, gates=None, metrics=METRICS, seeds=3, baseline=None, notes=None,
         made="2026-11-23T12:00:00+00:00",
         split="test",
         metric=metric,
-        data=DataPart("data/shop", "lists", "from 2026-09-01 on",
-                      {"train": {"lists": 51_234, "items": 512_340}, "test": {"lists": LISTS}},
-                      {"categorical": 5, "numeric": 12}, labels, ("top", "sub"),
-                      notes or {}, []),
+        data={
+            "path": "data/shop",
+            "source": "lists",
+            "period": "from 2026-09-01 on",
+            "splits": {"train": {"lists": 51_234, "items": 512_340}, "test": {"lists": LISTS}},
+            "features": {"categorical": 5, "numeric": 12},
+            "labels": labels,
+            "hierarchy": ("top", "sub"),
+            "notes": notes or {},
+            "warnings": [],
+        },
         evaluation=compare_results(results, base, category_metric=metric),
         sub_categories=per_category(results, metric, base, level="sub"),
         runs=parts,

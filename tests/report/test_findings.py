@@ -172,8 +172,8 @@ def test_experts_follow_the_categories_and_categories_their_gates():
     assert [len(drawn.rows) for drawn in maps] == [6, 12]
     assert {name for name, _ in maps[0].columns} == set("012345")
     # Each top category has the experts i and i + 1: an expert serves two neighbours, 7 to 3.
-    expert = next(e for e in gate_view.experts_of(report) if e.number == 1)
-    assert expert.serves == [("books", pytest.approx(0.7)), ("shoes", pytest.approx(0.3))]
+    expert = next(e for e in gate_view.experts_of(report) if e["number"] == 1)
+    assert expert["serves"] == [("books", pytest.approx(0.7)), ("shoes", pytest.approx(0.3))]
     weights = {"a": [1, 0], "b": [0, 1], "c": [1, 0], "d": [0, 1]}
     gates = [CategoryGate(name, "", 1, of_name) for name, of_name in weights.items()]
     names = "".join(gate.parent for gate in gate_view.clustered(gates))

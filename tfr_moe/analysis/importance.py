@@ -274,11 +274,8 @@ def feature_importance(
         move: called with the number of shuffles done, of all, and a text.
 
     Raises:
-        UserError: for data of another schema, an unknown metric or split, or numbers below 1.
+        UserError: for data of another schema, an unknown metric or split.
     """
-    for name, number in (("lists", max_lists), ("repeats", repeats)):
-        if number < 1:
-            raise UserError(f"{name}: must be >= 1. Received: {number}")
     check_schema(run, folder)
     sample = _Sample(run, folder, split, metric, max_lists, batch_size)
     groups = feature_groups(folder.schema)

@@ -13,7 +13,6 @@ __all__, __getattr__, __dir__ = lazy_names(
     {
         "breakdown": ("per_category",),
         "evaluate": (
-            "EvaluationReport",
             "compare_results",
             "evaluate_run",
             "evaluate_runs",
@@ -23,8 +22,7 @@ __all__, __getattr__, __dir__ = lazy_names(
             "task_names",
             "to_json",
         ),
-        "examination": ("ExaminationCurve", "examination_curve"),
-        "leaderboard": ("Entry", "Leaderboard", "make_leaderboard"),
+        "examination": ("examination_curve",),
         "results": (
             "PerListResult",
             "Policy",

@@ -33,7 +33,7 @@ from tfr_moe.evaluation.results import (
 from tfr_moe.evaluation.scoring import score_tasks
 from tfr_moe.evaluation.significance import Comparison, compare
 from tfr_moe.metrics.naming import DEFAULT_NAMES, check_columns
-from tfr_moe.metrics.per_list import ListBatch, resolve
+from tfr_moe.metrics.per_list import ListBatch
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
@@ -201,19 +201,19 @@ def evaluate_runs(
     console = console or Console(stderr=True)
     if policy not in POLICIES:
         raise UserError(f"policy {policy!r} is unknown; allowed: {', '.join(POLICIES)}")
-    names = tuple(metrics or DEFAULT_NAMES)
-    for name in names:
-        resolve(name)
     folder = open_data(data)
-    check_columns(names, folder.schema.position, folder.schema.weight)
-    folder.files(split)
     order = OrderSums() if folder.schema.position is None else None
     named = run_names([*([baseline] if baseline else []), *runs])
     tasks = {name: _configured_tasks(run, folder.schema) for name, run in named.items()}
     labels = next((of_run for of_run in tasks.values() if of_run), ())
     dataset = evaluation_dataset(folder, split, batch_size, labels)
     evaluate_each = partial(
-        evaluate_run, folder, split=split, metrics=names, tasks=labels, dataset=dataset
+        evaluate_run,
+        folder,
+        split=split,
+        metrics=metrics or DEFAULT_NAMES,
+        tasks=labels,
+        dataset=dataset,
     )
     results: dict[str, PerListResult] = {}
     passes = len(named) + sum(map(bool, tasks.values()))
@@ -267,11 +267,9 @@ def compare_results(
         category_metric: metric of the per-category table, by default the first.
 
     Raises:
-        UserError: without results, for an unknown baseline, or results of different lists or
+        UserError: for an unknown baseline, or results of different lists or
             metrics.
     """
-    if not results:
-        raise UserError("there are no results to compare")
     if baseline is not None and baseline not in results:
         raise UserError(f"baseline {baseline!r} is unknown; evaluated: {', '.join(results)}")
     first = next(iter(results.values()))

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tfr_moe._compat import tf
-from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import Array, ListBatch
 from tfr_moe.schema import MASK, PAIR_SEPARATOR, FeatureSchema
 
@@ -33,9 +32,6 @@ def score_dataset(
             `example_list_mask` [B, L] and, where the schema has a hierarchy, its two categories
             [B, 1]; `labels` [B, L]; `extras` with the list id [B, 1] and, where the schema has one,
             the position and the weight [B, L, 1] or [B, L].
-
-    Raises:
-        UserError: if the extras have no list ID, position or weight of the schema.
     """
     return (by_task[""] for by_task in score_tasks(model, dataset, schema, {"": None}))
 
@@ -51,12 +47,7 @@ def score_tasks(
     Labels are a dict of [B, L], the model may return a dict. `outputs` has the name of the model's
     output for each label, None for a model with one output; "" is a label that is no dict.
     """
-    features_spec, _, extras_spec = dataset.element_spec
-    for name in (schema.list_id, schema.position, schema.weight):
-        if name and name not in extras_spec:
-            present = ", ".join(map(str, extras_spec)) or "nothing"
-            raise UserError(f"extras have no {name!r} of the schema. Received: {present}")
-    infer = inference_function(model, features_spec)
+    infer = inference_function(model, dataset.element_spec[0])
     for features, labels, extras in dataset:
         scores = infer(features)
         yield {

@@ -45,34 +45,14 @@ from tfr_moe.utils.console import progress_bar
 
 
 @dataclass(frozen=True)
-class DataPart:
-    """The data set.
-
-    Attributes:
-        source: input of `tfr-moe build`; None if the folder was made otherwise.
-        period: the time of the evaluated lists; None if it is not known.
-        splits: per split the counts of the manifest: lists, items, positives.
-        hierarchy: names of the columns of top and sub-category.
-        notes: caveats of the data set by name, such as negative sampling.
-    """
-
-    path: str
-    source: str | None
-    period: str | None
-    splits: dict[str, dict[str, int]]
-    features: dict[str, int]
-    labels: tuple[str, ...]
-    hierarchy: tuple[str, str] | None
-    notes: dict[str, Any]
-    warnings: list[str]
-
-
-@dataclass(frozen=True)
 class Report:
     """Content of a report on one or more runs.
 
     Attributes:
         metric: metric of the category tables and of example lists.
+        data: the data set: its `path`, the `source` that it was built from, the `period` of the
+            evaluated lists, counts by split, `features` by kind, `labels`, names of the columns of
+            the `hierarchy`, `notes` such as negative sampling, and `warnings`; None if not known.
         runs: the runs, the baseline first.
         leaderboard: of a comparison, or of the runs as given, those that differ in their seed only
             aggregated.
@@ -86,7 +66,7 @@ class Report:
     made: str
     split: str
     metric: str
-    data: DataPart
+    data: dict[str, Any]
     evaluation: EvaluationReport
     sub_categories: list[CategoryRow]
     runs: list[RunPart]
@@ -126,7 +106,6 @@ def build_report(
     """
     console = console or Console(stderr=True)
     folder = DataFolder(data)
-    folder.files(split)
     if isinstance(runs, Mapping):
         named = dict(runs)
     else:
@@ -211,7 +190,7 @@ def _subject(board: Leaderboard, evaluated: EvaluatedRuns) -> str:
     return next((run for run in [*runs, *evaluated.opened] if run != evaluated.baseline), runs[0])
 
 
-def _data_part(folder: DataFolder, split: str) -> DataPart:
+def _data_part(folder: DataFolder, split: str) -> dict[str, Any]:
     manifest = folder.manifest
     kinds = [feature.kind for feature in folder.schema.features]
     tree = folder.schema.hierarchy
@@ -219,17 +198,17 @@ def _data_part(folder: DataFolder, split: str) -> DataPart:
         name: {key: value for key, value in counts.items() if isinstance(value, int)}
         for name, counts in manifest.get("splits", {}).items()
     }
-    return DataPart(
-        path=str(folder.path),
-        source=manifest.get("source"),
-        period=_period(manifest, split),
-        splits=splits,
-        features={kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
-        labels=folder.schema.labels,
-        hierarchy=None if tree is None else (tree.parent, tree.child),
-        notes=folder.notes,
-        warnings=list(manifest.get("warnings", ())),
-    )
+    return {
+        "path": str(folder.path),
+        "source": manifest.get("source"),
+        "period": _period(manifest, split),
+        "splits": splits,
+        "features": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
+        "labels": folder.schema.labels,
+        "hierarchy": None if tree is None else (tree.parent, tree.child),
+        "notes": folder.notes,
+        "warnings": list(manifest.get("warnings", ())),
+    }
 
 
 def _period(manifest: Mapping[str, Any], split: str) -> str | None:

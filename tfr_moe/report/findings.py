@@ -37,7 +37,7 @@ class Step(NamedTuple):
 
 def title(report: Report) -> str:
     """The question that the page answers."""
-    data, number = Path(report.data.path).resolve().name, len(report.leaderboard.entries)
+    data, number = Path(report.data["path"]).resolve().name, len(report.leaderboard.entries)
     if number == 1:
         return f"How well does {report.leaderboard.ship} rank {data}?"
     return f"Which of {number} models ranks {data} best?"
@@ -47,11 +47,11 @@ def about_data(report: Report) -> list[str]:
     """What lists the numbers are of."""
     summary = report.evaluation.models[report.subject][report.metric]
     data = report.data
-    labels = f"label{'s' if len(data.labels) > 1 else ''} {', '.join(data.labels)}"
-    negatives = data.notes.get("negatives")
+    labels = f"label{'s' if len(data['labels']) > 1 else ''} {', '.join(data['labels'])}"
+    negatives = data["notes"].get("negatives")
     return [
-        f"{count(report.evaluation.lists)} {report.split} lists of {data.path}"
-        + (f", {data.period}" if data.period else ""),
+        f"{count(report.evaluation.lists)} {report.split} lists of {data['path']}"
+        + (f", {data['period']}" if data["period"] else ""),
         f"{count(summary.evaluated)} evaluated, {count(summary.skipped)} skipped",
         labels,
         f"negatives {negatives}" if negatives else "no sampled negatives recorded",
@@ -68,8 +68,8 @@ def sentences(report: Report) -> str:
 
 def by_task(report: Report) -> str:
     """What the other labels say; empty with one label."""
-    _, bare = split_metric(report.metric, report.data.labels)
-    named = [f"{label}_{bare}" for label in report.data.labels]
+    _, bare = split_metric(report.metric, report.data["labels"])
+    named = [f"{label}_{bare}" for label in report.data["labels"]]
     others = [m for m in named if m in report.evaluation.metrics and m != report.metric]
     against = report.evaluation.comparisons.get(report.subject, {})
     means = report.evaluation.models[report.subject]
@@ -84,7 +84,7 @@ def next_steps(report: Report) -> list[Step]:
     """What to do with the result, the most important first."""
     board, shipped = report.leaderboard, run_of(report, report.leaderboard.ship)
     steps = [Step(f"{report.subject}: {text}.", kind="bad") for text in report.of_subject.warnings]
-    compare = command("compare", "--data", report.data.path, "--out", "comparison")
+    compare = command("compare", "--data", report.data["path"], "--out", "comparison")
     others = sum(len(run.warnings) for run in report.runs) - len(steps)
     if others:
         text = "1 warning" if others == 1 else f"{others} warnings"
@@ -103,7 +103,7 @@ def next_steps(report: Report) -> list[Step]:
     else:
         text = "Compare it with a tree model and a single tower."
         steps.append(Step(text, compare))
-    if "negatives" in report.data.notes or report.data.warnings:
+    if "negatives" in report.data["notes"] or report.data["warnings"]:
         steps.append(Step("Confirm it on shown lists: see the caveats of the data."))
     elif several:
         steps.append(Step("Confirm it in an A/B test: logged lists favor the logging model."))
@@ -223,7 +223,7 @@ def trust(report: Report) -> str:
         seeds = (
             f"{len(best.by_run)} seeds of {best.model} with a standard deviation of {deviation:.4f}"
         )
-    number = len(report.data.warnings) + ("negatives" in report.data.notes)
+    number = len(report.data["warnings"]) + ("negatives" in report.data["notes"])
     caveats = f"{number} caveat{'s' if number > 1 else ''} of the data" if number else "no caveat"
     return f"{lists}; {seeds}; {caveats}."
 
