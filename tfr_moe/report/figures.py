@@ -110,7 +110,8 @@ def learning_curves(history: Sequence[Mapping[str, Any]]) -> dict[str, Curves]:
 
 def curves(run: str, found: Curves, title: str, best_epoch: int) -> Chart:
     """Quantities by epoch, the best epoch marked; shares are drawn from 0 % to 100 %."""
-    factor, unit, whole = (100.0, " %", (0.0, 100.0)) if title in _SHARES else (1.0, "", ())
+    factor, unit = (100.0, " %") if title in _SHARES else (1.0, "")
+    ends = (0.0, 100.0) if title in _SHARES else (0.0,) if title in _PARTS else ()
     lines = [
         Line(label(name), list(points), [factor * value for value in points.values()])
         for name, points in found.items()
@@ -124,7 +125,7 @@ def curves(run: str, found: Curves, title: str, best_epoch: int) -> Chart:
         "epoch",
         title,
         y_unit=unit,
-        include=([best_epoch], whole),
+        include=([best_epoch], ends),
         rule=[(best_epoch, -math.inf), (best_epoch, math.inf)],
         integer=True,
     )
