@@ -65,8 +65,9 @@ def test_overall_table_has_four_decimals_and_the_policy(results):
     numbers = row.split("moe [K=4]")[1].split()
     assert numbers == [
         f"{summary.mean:.4f}",
-        f"[{summary.low:.4f},",
-        f"{summary.high:.4f}]",
+        f"{summary.low:.4f}",
+        "to",
+        f"{summary.high:.4f}",
         str(summary.evaluated),
         str(summary.skipped),
     ]
@@ -79,7 +80,7 @@ def test_comparison_table_signs_differences_and_bounds_small_p(results):
     comparison = found.comparisons["moe [K=4]"]["session_auc"]
     row = next(r for r in text.splitlines() if "session_auc " in r)
     assert f"{comparison.difference:+.4f}" in row
-    assert f"[{comparison.low:+.4f}, {comparison.high:+.4f}]" in row
+    assert f"{comparison.low:+.4f} to {comparison.high:+.4f}" in row
     assert comparison.p_value < 0.0001 and "< 0.0001" in row
     assert "Seed variance is not included" in " ".join(text.split())
 

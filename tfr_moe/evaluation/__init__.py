@@ -1,9 +1,4 @@
-"""Offline evaluation: every list is scored once, metrics are computed per list in float64.
-
-`scoring` runs a model over a data set; `tfr_moe.metrics.per_list` has the metrics; `results`
-streams batches through them and averages; `significance` tests differences; `evaluate` does all of
-it for trained runs; `tables` prints the outcome.
-"""
+"""Offline evaluation: every list is scored once, metrics are computed per list in float64."""
 
 from tfr_moe._compat import lazy_names
 

@@ -151,10 +151,7 @@ def _count_order(order: OrderSums, by_task: Mapping[str, ListBatch]) -> None:
 
 
 def counted(move: ProgressCallback, total: int) -> Callable[[str], BatchCallback]:
-    """Moves a progress bar by the lists of several evaluations, `total` in all; 0 if not known.
-
-    Returns a function from the text of an evaluation to its callback.
-    """
+    """From the text of an evaluation to a callback that moves a progress bar by its lists."""
     done = 0
 
     def count(stage: str) -> BatchCallback:
@@ -193,7 +190,6 @@ def evaluate_runs(
     Args:
         baseline: folder of the run that the others are compared with; also evaluated.
         policy: lists without a relevant item: skip, zero or one.
-        batch_size: lists per batch; does not change the numbers.
 
     Raises:
         UserError: for runs, names or data that do not fit, before any list is scored.
@@ -240,7 +236,6 @@ class EvaluationReport:
     Attributes:
         models: model -> metric -> mean over lists.
         comparisons: model other than the baseline -> metric -> difference from it.
-        category_metric: the metric of `categories`.
         categories: a row for each top category; empty without a hierarchy.
     """
 
@@ -267,8 +262,7 @@ def compare_results(
         category_metric: metric of the per-category table, by default the first.
 
     Raises:
-        UserError: for an unknown baseline, or results of different lists or
-            metrics.
+        UserError: for an unknown baseline, or results of different lists or metrics.
     """
     if baseline is not None and baseline not in results:
         raise UserError(f"baseline {baseline!r} is unknown; evaluated: {', '.join(results)}")

@@ -1,7 +1,4 @@
-"""Per-list results: metrics computed once per list from a stream of batches, and averages.
-
-Nothing is averaged over a batch, so that batching does not change the numbers.
-"""
+"""Per-list results: metrics computed once per list from a stream of batches, and averages."""
 
 from __future__ import annotations
 
@@ -76,8 +73,7 @@ class Summary:
         nothing_relevant: number of lists without a relevant item among the evaluated items; they
             are skipped or count 0 or 1, depending on the policy.
         standard_error: sample standard deviation over the root of `evaluated`; NaN below two lists.
-        low: lower end of the 95 % t interval of the mean over lists.
-        high: upper end.
+        low: lower end of the 95 % t interval of the mean over lists, `high` its upper end.
     """
 
     metric: str

@@ -24,8 +24,6 @@ def score_dataset(
 ) -> Iterator[ListBatch]:
     """Scores every list of a data set once, in inference mode, batch by batch.
 
-    The graph is traced once for the element shapes of the data set, not again for each list length.
-
     Args:
         model: a Keras model or function from a dict of features to logits [B, L].
         dataset: of elements `(features, labels, extras)`: `features` with the mask

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from rich.console import Console
 from rich.table import Table
 
@@ -11,15 +9,11 @@ from tfr_moe.evaluation.breakdown import CategoryRow
 from tfr_moe.evaluation.evaluate import EvaluationReport
 from tfr_moe.evaluation.results import CONFIDENCE
 from tfr_moe.utils.console import Column, fitted_table
-from tfr_moe.utils.formats import DASH, number, p_value
+from tfr_moe.utils.formats import interval, number, p_value
 
 _INTERVAL = f"{CONFIDENCE:.0%} interval"
 _POLICY = {"skip": "are skipped", "zero": "count 0", "one": "count 1"}
 _MOST_CATEGORIES = 20
-
-
-def _interval(low: float, high: float, sign: bool = False) -> str:
-    return DASH if math.isnan(low) else f"[{number(low, sign)}, {number(high, sign)}]"
 
 
 def _range(report: EvaluationReport) -> str:
@@ -39,7 +33,7 @@ def overall_table(report: EvaluationReport, width: int | None = None) -> Table:
             Column("metric", [metric for metric, _, _ in rows], numeric=False),
             Column("model", [model for _, model, _ in rows], numeric=False),
             Column("mean", [number(s.mean) for *_, s in rows]),
-            Column(_INTERVAL, [_interval(s.low, s.high) for *_, s in rows]),
+            Column(_INTERVAL, [interval(s.low, s.high) for *_, s in rows]),
             Column("evaluated", [f"{s.evaluated:,}" for *_, s in rows]),
             Column("skipped", [f"{s.skipped:,}" for *_, s in rows]),
         ],
@@ -60,7 +54,7 @@ def comparison_table(report: EvaluationReport, width: int | None = None) -> Tabl
             Column("metric", [metric for metric, _, _ in rows], numeric=False),
             Column("model", [model for _, model, _ in rows], numeric=False),
             Column("difference", [number(c.difference, sign=True) for *_, c in rows]),
-            Column(_INTERVAL, [_interval(c.low, c.high, sign=True) for *_, c in rows]),
+            Column(_INTERVAL, [interval(c.low, c.high, sign=True) for *_, c in rows]),
             Column("p", [p_value(c.p_value) for *_, c in rows]),
             Column("lists", [f"{c.evaluated:,}" for *_, c in rows]),
         ],

@@ -101,7 +101,6 @@ def build_report(
         metric: metric of the category tables and of single lists; None for the default metric.
         attention_by: item features to group attention by, in addition to the position.
         importance: number of validation lists for the importance of features; 0 leaves it out.
-        command: command line to print at the end of the report.
         leaderboard: of a comparison whose best runs these are.
     """
     console = console or Console(stderr=True)

@@ -1,7 +1,4 @@
-"""Heat maps and charts of the pages, in the colours of the page, and the learning curves of a run.
-
-A heat map is a table whose cells are shaded by the style sheet: it can be read aloud and printed.
-"""
+"""Heat maps and charts of the pages, and the learning curves of a run."""
 
 from __future__ import annotations
 

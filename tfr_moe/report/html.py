@@ -1,8 +1,7 @@
-"""HTML pages from Jinja templates, and figures as files; each is written whole or not at all.
+"""HTML pages from Jinja templates, and figures as files.
 
-A page is one file of plain HTML and needs no network. All values are escaped (autoescape). Heat
-maps are tables, charts are SVG elements; a small script sorts and searches tables, without which a
-page is complete.
+A page is one file that needs no network. All values are escaped (autoescape). A small script sorts
+and searches tables; without it a page is complete.
 """
 
 from __future__ import annotations
@@ -182,11 +181,7 @@ def render_sections(
 
 
 def write_page(text: str, path: Path) -> None:
-    """Writes a page to a temporary file, then renames it.
-
-    Raises:
-        UserError: if the file cannot be written.
-    """
+    """Writes a page, whole or not at all; a `UserError` if the file cannot be written."""
     try:
         write_text(path, text)
     except OSError as error:

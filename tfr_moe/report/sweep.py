@@ -22,10 +22,9 @@ _LAMBDAS = ("hsc_weight", "adversarial_weight")
 
 
 def write_sweep_report(sweep: str | Path, svg: Path | None = None) -> Path:
-    """Writes the page and all results of a sweep, finished or not, to its folder; returns the page.
+    """Writes the page and the results of a sweep, finished or not, to its folder; returns the page.
 
-    Existing files are replaced. See `tfr_moe.tuning.results.write_results` for the other files, and
-    `html.render` for `svg`.
+    See `tfr_moe.tuning.results.write_results` for the other files, and `html.render` for `svg`.
     """
     summary = results.write_results(sweep)
     page = summary.path / REPORT_FILE
@@ -93,8 +92,7 @@ def heading(name: str) -> str:
 def grid_axes(summary: SweepSummary) -> dict[str, list[float]]:
     """The hyper-parameters of the heat map, across and down, and their values, largest first.
 
-    The lambdas if both vary, else the only two that vary, if both are numbers with few values;
-    empty without such a pair.
+    The lambdas, or the only two that vary, if they are numbers with few values; else empty.
     """
     names = _LAMBDAS if set(_LAMBDAS) <= set(summary.varying) else summary.varying
     axes = {}
