@@ -34,10 +34,9 @@ from tfr_moe.evaluation.scoring import score_tasks
 from tfr_moe.evaluation.significance import Comparison, compare
 from tfr_moe.metrics.naming import DEFAULT_NAMES, check_columns
 from tfr_moe.metrics.per_list import ListBatch
-from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
-from tfr_moe.training.run_folder import CONFIG_FILE
+from tfr_moe.training.run_folder import config_of
 from tfr_moe.utils.console import ProgressCallback, progress_bar
 from tfr_moe.utils.failures import file_errors
 
@@ -165,13 +164,6 @@ def counted(move: ProgressCallback, total: int) -> Callable[[str], BatchCallback
     return count
 
 
-def _configured_tasks(run: Path, schema: FeatureSchema) -> tuple[str, ...]:
-    """The names of the tasks in the configuration of a run; empty without tasks or run."""
-    if not (run / CONFIG_FILE).is_file():
-        return ()
-    return tuple(task.name for task in load_config(run / CONFIG_FILE).tasks_over(schema))
-
-
 def evaluate_runs(
     data: str | Path | DataFolder,
     runs: Sequence[Path],
@@ -200,8 +192,12 @@ def evaluate_runs(
     folder = open_data(data)
     order = OrderSums() if folder.schema.position is None else None
     named = run_names([*([baseline] if baseline else []), *runs])
-    tasks = {name: _configured_tasks(run, folder.schema) for name, run in named.items()}
-    labels = next((of_run for of_run in tasks.values() if of_run), ())
+    configs = {name: load_config(config_of(run)) for name, run in named.items()}
+    tasks = {
+        name: tuple(task.name for task in config.tasks_over(folder.schema))
+        for name, config in configs.items()
+    }
+    labels = next(filter(None, tasks.values()), ())
     dataset = evaluation_dataset(folder, split, batch_size, labels)
     evaluate_each = partial(
         evaluate_run,

@@ -112,7 +112,7 @@ def build_report(
     opened = {name: open_run(run) for name, run in named.items()}
     for run in opened.values():
         check_schema(run, folder)
-    tasks = next((names for names in map(task_names, opened.values()) if names), ())
+    tasks = next(filter(None, map(task_names, opened.values())), ())
     task, bare = split_metric(metric or DEFAULT_NAMES[0], tasks)
     metric = f"{task}_{bare}" if task else bare
     metrics = tuple(dict.fromkeys([*DEFAULT_NAMES, bare]))

@@ -14,7 +14,6 @@ from tfr_moe.tuning.results import SweepSummary, settings_text, symbol
 from tfr_moe.utils.formats import duration, setting
 
 REPORT_FILE = "report.html"
-MAX_ROWS = 500
 MAX_CELLS = 12
 """Largest side of the heat map."""
 _IN_HEADLINE = 3  # settings at most
@@ -47,7 +46,6 @@ def render_sweep(summary: SweepSummary, svg: Path | None = None) -> str:
         headings=[heading(key) for key in summary.varying],
         noise=results.noise_line(summary),
         map=heat_map_of(summary),
-        max_rows=MAX_ROWS,
         results=results,
         setting=setting,
     )
