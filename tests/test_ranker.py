@@ -280,6 +280,7 @@ def test_importance_of_a_frame_and_of_a_folder(command, ranker, frame):
     assert set(found.feature) == set(other.feature) >= {"price", "sales", "top + sub"}
     assert found.lists.max() == other.lists.max() == latest.query_id.nunique()
     assert (found.drop(columns="feature").columns == other.columns[1:]).all()
+    assert found.attrs["findings"] and "" in found.category.tolist()
     with pytest.raises(UserError, match="metric 'accuracy' is unknown"):
         ranker.importance(latest, metric="accuracy")
 

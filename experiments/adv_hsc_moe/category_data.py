@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from experiments.common.categories import categories_of
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation import categories_of
 from tfr_moe.schema import MANIFEST_FILE, SPLITS, description_files, shard_file, shard_files
 from tfr_moe.utils import atomic_directory, write_manifest
 

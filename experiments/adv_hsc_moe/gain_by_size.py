@@ -21,12 +21,13 @@ from experiments.adv_hsc_moe.model_tables import (
     cells_of,
     need_hierarchy,
 )
+from experiments.common.categories import categories_of
 from experiments.common.study import Study, StudyContext
 from experiments.common.tables import interval_cell, load_table, select_rows
 from experiments.common.tuned_runs import evaluation_data, results_of, tuned_runs
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation import PerListResult, categories_of, compare
+from tfr_moe.evaluation import PerListResult, compare
 from tfr_moe.report import Line, chart, write_figure
 from tfr_moe.utils import write_json
 
@@ -116,8 +117,7 @@ def gains(
     for name in names:
         members = [str(category) for category in np.unique(categories[bucket_of == name])]
         selected = {
-            model: [run.select(np.isin(run.categories.astype(str), members)) for run in runs]
-            for model, runs in results.items()
+            model: [_selected(run, members) for run in runs] for model, runs in results.items()
         }
         evaluated = int(np.isfinite(selected[BASELINE][0].metric(metric)).sum())
         found.append(
@@ -131,6 +131,19 @@ def gains(
             }
         )
     return found
+
+
+def _selected(result: PerListResult, categories: Sequence[str]) -> PerListResult:
+    """The result of the lists of some categories."""
+    index = np.isin(result.categories.astype(str), categories)
+    return PerListResult(
+        list_ids=result.list_ids[index],
+        values={name: values[index] for name, values in result.values.items()},
+        nothing_relevant={name: flags[index] for name, flags in result.nothing_relevant.items()},
+        num_items=result.num_items[index],
+        num_relevant=result.num_relevant[index],
+        categories=result.categories[index],
+    )
 
 
 def _gains(

@@ -11,8 +11,8 @@ from tfr_moe.analysis.attention import (
     AttentionMap,
     attention_maps,
     attention_weights,
-    by_position,
-    grouping_of,
+    map_of_feature,
+    map_of_positions,
 )
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK
@@ -22,25 +22,23 @@ WEIGHTS = np.array([[[0.2, 0.3, 0.5], [0.1, 0.6, 0.3], [0.0, 0.0, 1.0]]])
 
 
 def test_the_mean_over_pairs_of_two_groups_by_hand():
-    found = AttentionMap(["a", "b"])
-    found.add(WEIGHTS, np.array([[0, 0, 1]]), np.array([3]))
-    found.add(np.array([[[0.4, 0.6], [0.7, 0.3]]]), np.array([[0, 1]]), np.array([2]))
+    found = AttentionMap(["a", "b"], lambda features: features["group"])
+    found.add(WEIGHTS, {MASK: np.ones([1, 3], bool), "group": np.array([[0, 0, 1]])})
+    pair = {MASK: np.ones([1, 2], bool), "group": np.array([[0, 1]])}
+    found.add(np.array([[[0.4, 0.6], [0.7, 0.3]]]), pair)
     shown = found.as_json()
     # a attends to a: 0.3 and 0.1; to b: 0.5, 0.3 of lists of three and 0.6 of one of two
-    assert shown["weight"][0] == pytest.approx([0.2, 1.4 / 3])
     assert shown["lift"][0] == pytest.approx([0.6, (3 * 0.8 + 2 * 0.6) / 3])
-    assert shown["weight"][1] == [pytest.approx(0.7 / 3), None]
+    assert shown["lift"][1] == [pytest.approx((3 * 0.0 + 2 * 0.7) / 3), None]
     assert shown["pairs"] == [[2, 3], [3, 0]]
 
 
 def test_in_the_map_of_positions_items_attend_to_themselves_and_padding_does_not_count():
     weights = np.array([[[0.4, 0.6, 0.0], [0.1, 0.9, 0.0], [0.3, 0.3, 0.4]]])
-    positions = by_position(3)
-    found = AttentionMap(positions.labels, with_itself=True)
-    groups = positions.groups_of({MASK: np.array([[True, True, False]])})
-    found.add(weights, groups, np.array([2]))
+    found = map_of_positions(3)
+    found.add(weights, {MASK: np.array([[True, True, False]])})
     shown = found.as_json()
-    assert shown["weight"] == [[0.4, 0.6, None], [0.1, 0.9, None], [None, None, None]]
+    assert shown["lift"] == [[0.8, 1.2, None], [0.2, 1.8, None], [None, None, None]]
     assert shown["labels"] == ["1", "2", "3"]
 
 
@@ -53,26 +51,25 @@ def test_bands_have_about_as_many_items_each_and_ids_beyond_the_twelve_are_other
         "example_numeric": np.stack([rng.gamma(2.0, 9.0, [50, 8]), np.zeros([50, 8])], axis=-1),
         "brand": brands[..., np.newaxis],
     }
-    price = grouping_of(SCHEMA, "price", [batch])
+    price = map_of_feature(SCHEMA, "price", [batch])
     groups = price.groups_of(batch)
-    assert (groups[~batch[MASK]] == -1).all()
     counts = np.bincount(groups[batch[MASK]])
     assert len(counts) == len(price.labels) == 7
     assert counts.max() - counts.min() <= 1
     values = batch["example_numeric"][..., 0]
     assert values[groups == 0].max() < values[groups == 1].min()
-    brand = grouping_of(SCHEMA, "brand", [batch])
+    brand = map_of_feature(SCHEMA, "brand", [batch])
     assert brand.labels[0] == "brand0"
     assert brand.labels[-1] == OTHERS
     assert len(brand.labels) == 13
     assert set(brand.groups_of(batch)[batch[MASK] & (brands == b"brand0")]) == {0}
     # A constant has one band.
-    assert grouping_of(SCHEMA, "sales", [batch]).groups_of(batch).max() <= 1
+    assert map_of_feature(SCHEMA, "sales", [batch]).groups_of(batch).max() <= 1
 
 
 def test_what_is_no_id_or_number_of_the_items_is_refused():
     with pytest.raises(UserError, match="by: 'sub' is not an ID or number of the items; available"):
-        grouping_of(SCHEMA, "sub", [])
+        map_of_feature(SCHEMA, "sub", [])
 
 
 def model_of(name, **settings):

@@ -10,10 +10,8 @@ from statsmodels.stats.oneway import anova_oneway
 
 from tests.tiny import SCHEMA, TASKS, lists, write_data_folder
 from tfr_moe.analysis.importance import (
-    Drop,
-    FeatureImportance,
     Importance,
-    _resolved,
+    ImportanceRow,
     _Sample,
     brown_forsythe,
     feature_groups,
@@ -23,7 +21,7 @@ from tfr_moe.baselines import BaselineRun
 from tfr_moe.baselines.rows import TabularEncoder
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder
-from tfr_moe.errors import UserError
+from tfr_moe.evaluation.evaluate import split_metric
 from tfr_moe.report.html import environment
 
 COUNT, SEED = 120, 2  # of the validation lists
@@ -59,9 +57,9 @@ def run_of(folder):
 
 def test_an_unused_feature_has_none_and_the_only_one_all(run_of, folder):
     found = feature_importance(run_of(lambda c: c["sales"]), folder, repeats=4, batch_size=50)
-    by_name = {feature.feature: feature.overall for feature in found.features}
+    by_name = {row.feature: row for row in found.of()}
     assert set(by_name) == {"top + sub", "age", "clicked", "brand", "price", "sales"}
-    assert found.features[0].feature == "sales"
+    assert found.rows[0].feature == "sales"
     for name, drop in by_name.items():
         assert drop.lists == COUNT
         if name != "sales":
@@ -78,21 +76,20 @@ def test_importance_differs_between_categories_whose_weights_differ(run_of, fold
     # Index 1 of the vocabulary is category a, where the cheapest item sells.
     of_category = run_of(lambda c: np.where(c["top"] == 1, -c["price"], c["sales"]))
     found = feature_importance(of_category, folder, repeats=2)
-    by_name = {feature.feature: feature for feature in found.features}
+    rows = {(row.feature, row.category): row for row in found.rows}
     for name, used, other in (("price", "a", "b"), ("sales", "b", "a")):
-        drops = by_name[name].categories
-        assert (drops[other].drop, drops[other].high) == (0.0, 0.0)
-        assert drops[used].low > 0.05
-        assert by_name[name].differs and by_name[name].p_value < 1e-6
-    counts = [drop.lists for drop in by_name["price"].categories.values()]
+        assert (rows[name, other].drop, rows[name, other].high) == (0.0, 0.0)
+        assert rows[name, used].low > 0.05
+        assert rows[name, ""].differs and rows[name, ""].p_value < 1e-6
+    counts = [rows["price", category].lists for category in found.categories]
     assert sum(counts) == COUNT and counts == sorted(counts, reverse=True)
-    assert not by_name["brand"].differs and by_name["brand"].p_value == 1.0
+    assert not rows["brand", ""].differs and rows["brand", ""].p_value == 1.0
+    assert [row.category for row in found.rows] == [
+        category for category in ("", *found.categories) for _ in range(6)
+    ]
     matters, differs = found.findings()
     assert "3 of 6 features have a significant importance" in matters
     assert "price (b +0.0000 to a" in differs and "the reason for a gate" in differs
-    frame = found.frame()
-    assert frame.category.tolist().count("") == 6 and len(frame) == 6 * 3
-    assert frame.attrs["findings"] == [matters, differs]
 
 
 def test_one_shuffle_is_that_of_loops_over_lists(run_of, folder):
@@ -146,29 +143,25 @@ def test_the_f_test_is_that_of_statsmodels():
 
 def test_a_metric_names_its_task():
     tasks = TASKS.labels
-    assert _resolved("ndcg_10", ())[:2] == ("ndcg_10", "")
-    assert _resolved("ndcg_10", tasks)[:2] == ("purchase_ndcg_10", "purchase")
-    assert _resolved("click_mrr", tasks)[:2] == ("click_mrr", "click")
-    with pytest.raises(UserError, match="metric 'accuracy' is unknown"):
-        _resolved("click_accuracy", tasks)
-
-
-def test_numbers_below_one_are_rejected(run_of, folder):
-    for name, argument in (("lists", "max_lists"), ("repeats", "repeats")):
-        with pytest.raises(UserError, match=f"{name}: must be >= 1. Received: 0"):
-            feature_importance(run_of(lambda c: c["sales"]), folder, **{argument: 0})
+    assert split_metric("ndcg_10", ()) == ("", "ndcg_10")
+    assert split_metric("ndcg_10", tasks) == ("purchase", "ndcg_10")
+    assert split_metric("click_mrr", tasks) == ("click", "mrr")
 
 
 def test_the_page_shows_intervals_and_categories():
-    drop = Drop(0.03, 0.01, 0.05, 90)
-    of_category = {"<b>shoes": drop, "books": dataclasses.replace(drop, drop=-0.002)}
-    feature = FeatureImportance("price", drop, of_category, 0.001)
     nan = float("nan")
-    alone = FeatureImportance("age", Drop(0.0, nan, nan, 1), of_category, nan)
-    importance = Importance("ndcg_10", 0.6, 100, 90, 3, [feature, alone])
+    price = ImportanceRow("price", "", 0.03, 0.01, 0.05, 90, 0.001)
+    age = ImportanceRow("age", "", 0.0, nan, nan, 1, nan)
+    of_category = [
+        dataclasses.replace(row, category=name, drop=drop)
+        for name, drop in (("<b>shoes", 0.03), ("books", -0.002))
+        for row in (price, age)
+    ]
+    importance = Importance("ndcg_10", 0.6, 100, 90, 3, [price, age, *of_category])
     page = environment().get_template("importance.html").render(importance=importance)
     assert "price matters most" in page and "0.6000" in page
+    assert "price (books -0.0020 to &lt;b&gt;shoes +0.0300)" in page
     assert "+0.0100 to +0.0500" in page and "&lt;b&gt;shoes" in page and "<b>" not in page
     assert "nan" not in page
-    nothing = dataclasses.replace(importance, features=[alone])
+    nothing = dataclasses.replace(importance, rows=[age])
     assert nothing.findings() == ["No feature has a significant importance."]

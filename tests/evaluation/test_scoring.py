@@ -3,7 +3,6 @@ import pytest
 
 from tests.evaluation.lists import random_batch
 from tfr_moe._compat import tf
-from tfr_moe.errors import UserError
 from tfr_moe.evaluation.results import evaluate_lists
 from tfr_moe.evaluation.scoring import score_dataset
 from tfr_moe.schema import MASK, FeatureSchema
@@ -93,6 +92,7 @@ def test_lists_come_out_with_scores_ids_positions_and_categories():
             np.testing.assert_array_equal(found.positions[i, own], batch.positions[row, keep])
             assert found.list_ids[i] == batch.list_ids[row]
             assert found.categories[i] == f"kategorie-ß-{batch.categories[row]}"
+            assert found.sub_categories[i] == f"kategorie-ß-{batch.categories[row]} > any"
             row += 1
     assert row == 23
 
@@ -123,11 +123,4 @@ def test_without_position_and_hierarchy_there_are_none():
     batch = random_batch(np.random.default_rng(4), lists=4)
     for found in score_dataset(doubling_model(), dataset(batch, 2), BARE):
         assert found.positions is None
-        assert found.categories is None
-
-
-def test_extras_without_what_the_schema_names_are_refused():
-    batch = random_batch(np.random.default_rng(5), lists=2)
-    data = dataset(batch, 2).map(lambda x, y, extras: (x, y, {"query": extras["query"]}))
-    with pytest.raises(UserError, match=r"extras have no 'place' of the schema\. Received: query"):
-        next(score_dataset(doubling_model(), data, SCHEMA))
+        assert found.categories is found.sub_categories is None

@@ -1,7 +1,5 @@
 """Reports made by hand, not by training: a winner, no difference, a collapsed gate, tasks."""
 
-import dataclasses
-
 import numpy as np
 
 from tfr_moe.analysis.calibration import CalibrationCounter
@@ -13,7 +11,7 @@ from tfr_moe.evaluation.evaluate import compare_results
 from tfr_moe.evaluation.leaderboard import make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.metrics.per_list import ListBatch
-from tfr_moe.report.build import DataPart, Report
+from tfr_moe.report.build import Report
 from tfr_moe.report.figures import learning_curves
 from tfr_moe.report.run_part import RunPart
 from tfr_moe.scorers.gate_maps import GateBatch, GateMap
@@ -43,6 +41,7 @@ def result(gains, seed=1, metrics=METRICS):
         np.full(LISTS, 10),
         np.where(undefined, 0, 2),
         tops,
+        tops + " > " + np.array(["A", "B"] * (LISTS // 2), object),
     )
 
 
@@ -100,7 +99,7 @@ def run_part(name, model, gates=None, shift=None, lists=None, attention=None):
         versions={"tensorflow": "2.15.1"},
         command=f"tfr-moe train --data data/shop --config {name}/config.yaml --out RUN",
         monitor="val_session_auc",
-        curves={} if model == "lambdamart" else learning_curves(history, config.gate.top_k),
+        curves={} if model == "lambdamart" else learning_curves(history),
         gates=gates or {},
         warnings=collapsed_gates(gates or {}, config),
         calibration=None if shift is None else calibration(shift),
@@ -147,7 +146,6 @@ def make(gains, gates=None, metrics=METRICS, seeds=3, baseline=None, notes=None,
     base = next((m for m in reference if m != board.ship), None) if len(gains) > 1 else None
     subject = next(m for m in ranked if m != base)
     results = {m: split[m][0] for m in dict.fromkeys([*([base] if base else []), *gains])}
-    subs = {m: _by_sub(r) for m, r in results.items()}
     counts = {}
     if base:
         ours, theirs = (results[m].values[metric] for m in (subject, base))
@@ -164,22 +162,24 @@ def make(gains, gates=None, metrics=METRICS, seeds=3, baseline=None, notes=None,
         made="2026-11-23T12:00:00+00:00",
         split="test",
         metric=metric,
-        data=DataPart("data/shop", "lists", "from 2026-09-01 on",
-                      {"train": {"lists": 51_234, "items": 512_340}, "test": {"lists": LISTS}},
-                      {"categorical": 5, "numeric": 12}, labels, ("top", "sub"),
-                      notes or {}, []),
+        data={
+            "path": "data/shop",
+            "source": "lists",
+            "period": "from 2026-09-01 on",
+            "splits": {"train": {"lists": 51_234, "items": 512_340}, "test": {"lists": LISTS}},
+            "features": {"categorical": 5, "numeric": 12},
+            "labels": labels,
+            "hierarchy": ("top", "sub"),
+            "notes": notes or {},
+            "warnings": [],
+        },
         evaluation=compare_results(results, base, category_metric=metric),
-        sub_categories=per_category(subs, metric, base),
+        sub_categories=per_category(results, metric, base, level="sub"),
         runs=parts,
         leaderboard=board,
         subject=subject,
         list_counts=counts,
     )  # fmt: skip
-
-
-def _by_sub(found):
-    halves = np.array(["A", "B"] * (LISTS // 2), object)
-    return dataclasses.replace(found, categories=found.categories + " > " + halves)
 
 
 def wins():

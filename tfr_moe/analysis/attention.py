@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
@@ -31,108 +30,91 @@ class AttentionMap:
 
     With w_ij the weight of item j for item i and n the number of items of their list,
 
-    $$ weight_{ab} = \text{mean}_{i \in a, j \in b} w_{ij}, \qquad
-       lift_{ab} = \text{mean}_{i \in a, j \in b} n w_{ij} $$
+    $$ lift_{ab} = \text{mean}_{i \in a, j \in b} n w_{ij} $$
 
-    A lift of 1 is that of uniform attention over the list, for lists of any length. `with_itself`
-    counts pairs of an item with itself.
+    A lift of 1 is that of uniform attention over the list, for lists of any length.
+
+    Args:
+        labels: names of the groups.
+        groups_of: features -> group of each item, int [B, L]; -1 for none.
+        with_itself: whether pairs of an item with itself count.
     """
 
-    def __init__(self, labels: Sequence[str], with_itself: bool = False):
-        size = len(labels)
-        self.labels = list(labels)
+    def __init__(
+        self,
+        labels: Sequence[str],
+        groups_of: Callable[[Features], Array],
+        with_itself: bool = False,
+    ):
+        self.labels, self.groups_of = list(labels), groups_of
         self._with_itself = with_itself
-        self._weights, self._lifts, self._pairs = (np.zeros([size, size]) for _ in range(3))
+        self._lifts, self._pairs = np.zeros([2, len(labels), len(labels)])
 
-    def add(self, weights: Array, groups: Array, sizes: Array) -> None:
-        """Adds weights [B, L, L] of items in groups int [B, L], -1 for none, of n [B] items."""
+    def add(self, weights: Array, features: Features) -> None:
+        """Adds the weights [B, L, L] of the lists of a batch."""
+        mask = features[MASK]
+        groups = np.where(mask, self.groups_of(features), -1)
         member = (groups[..., np.newaxis] == np.arange(len(self.labels))).astype(np.float64)
         counted = np.ones(weights.shape)
         if not self._with_itself:
             counted *= 1 - np.eye(weights.shape[1])
-        lifts = weights * sizes[:, np.newaxis, np.newaxis]
-        for total, values in (
-            (self._weights, weights * counted),
-            (self._lifts, lifts * counted),
-            (self._pairs, counted),
-        ):
+        lifts = weights * mask.sum(axis=1)[:, np.newaxis, np.newaxis]
+        for total, values in ((self._lifts, lifts * counted), (self._pairs, counted)):
             by_group = np.swapaxes(member, 1, 2) @ (values @ member)
             total += by_group.sum(axis=0)
 
     def as_json(self) -> dict[str, Any]:
-        """`labels`, and by pair of groups `weight`, `lift` (None without pairs) and `pairs`."""
-
-        def means(total: Array) -> list[list[float | None]]:
-            means = total / np.maximum(self._pairs, 1)
-            return np.where(self._pairs > 0, means, np.array(None)).tolist()
-
+        """`labels`, and by pair of groups `lift` (None without pairs) and `pairs`."""
+        means = self._lifts / np.maximum(self._pairs, 1)
         return {
             "labels": self.labels,
-            "weight": means(self._weights),
-            "lift": means(self._lifts),
+            "lift": np.where(self._pairs > 0, means, np.array(None)).tolist(),
             "pairs": self._pairs.astype(int).tolist(),
         }
 
 
-class Grouping(NamedTuple):
-    """Groups of the items of a batch: names, and features -> group of each item, int [B, L].
-
-    The group of an item in none is -1.
-    """
-
-    labels: list[str]
-    groups_of: Callable[[Features], Array]
-
-
-def by_position(limit: int = NUM_POSITIONS) -> Grouping:
+def map_of_positions(limit: int = NUM_POSITIONS) -> AttentionMap:
     """Groups items by their position in the list; those after `limit` are in no group."""
 
     def groups_of(features: Features) -> Array:
-        mask = features[MASK]
-        positions = np.cumsum(mask, axis=1) - 1
-        return np.where(mask & (positions < limit), positions, -1)
+        positions = np.cumsum(features[MASK], axis=1) - 1
+        return np.where(positions < limit, positions, -1)
 
-    return Grouping([str(position + 1) for position in range(limit)], groups_of)
+    return AttentionMap([str(position + 1) for position in range(limit)], groups_of, True)
 
 
-def _by_id(feature: Feature, sample: Sequence[Features]) -> Grouping:
+def _map_of_ids(feature: Feature, sample: Sequence[Features]) -> AttentionMap:
     """The most frequent IDs of the sample, and one group for all others if there are any."""
+    shown = np.concatenate([features[feature.name][features[MASK]][:, 0] for features in sample])
+    ids = pd.Series(shown).value_counts().index
+    common, others = ids[:MAX_IDS], [OTHERS] if len(ids) > MAX_IDS else []
 
-    def ids(features: Features) -> Array:
-        return features[feature.name][..., 0]
+    def groups_of(features: Features) -> Array:
+        values = features[feature.name][..., 0]
+        groups = common.get_indexer(values.reshape(-1)).reshape(values.shape)
+        return np.where((groups < 0) & bool(others), len(common), groups)
 
-    counted = Counter(i for features in sample for i in ids(features)[features[MASK]].tolist())
-    common = [i for i, _ in counted.most_common(MAX_IDS)]
-    others = [OTHERS] if len(counted) > MAX_IDS else []
-    number = {i: group for group, i in enumerate(common)}
-    rest = len(common) if others else -1
-    group_of = np.vectorize(lambda i: number.get(i, rest), otypes=[np.int64])
-    labels = [i.decode("utf-8", "replace") for i in common]
-    return Grouping(
-        labels + others,
-        lambda features: np.where(features[MASK], group_of(ids(features)), -1),
-    )
+    return AttentionMap([i.decode("utf-8", "replace") for i in common] + others, groups_of)
 
 
-def _by_band(schema: FeatureSchema, feature: Feature, sample: Sequence[Features]) -> Grouping:
+def _map_of_bands(
+    schema: FeatureSchema, feature: Feature, sample: Sequence[Features]
+) -> AttentionMap:
     """Bands of about as many items of the sample each; a missing value is in none."""
     name, part = schema.stored_at(feature.name)
-    values = np.concatenate([f[name][..., part][..., 0][f[MASK]] for f in sample])
-    values = values[~np.isnan(values)]
-    shares = np.linspace(0, 1, NUM_BANDS + 1)[1:-1]
-    bounds = np.unique(np.quantile(values, shares)) if len(values) else np.zeros(0)
-    ends = [f"{bound:.4g}" for bound in bounds]
+    values = pd.Series(np.concatenate([f[name][f[MASK]][:, part][:, 0] for f in sample]))
+    bounds = values.quantile(np.linspace(0, 1, NUM_BANDS + 1)[1:-1]).dropna().unique()
+    edges = [f"{bound:.4g}" for bound in bounds]
 
     def groups_of(features: Features) -> Array:
         values = features[name][..., part][..., 0]
-        bands = np.searchsorted(bounds, values, side="right")
-        return np.where(features[MASK] & ~np.isnan(values), bands, -1)
+        return np.where(np.isnan(values), -1, np.searchsorted(bounds, values, side="right"))
 
-    labels = [f"{low} to {high}" for low, high in zip(["", *ends], [*ends, ""], strict=True)]
-    return Grouping(labels, groups_of)
+    labels = [f"{low} to {high}" for low, high in zip(["", *edges], [*edges, ""], strict=True)]
+    return AttentionMap(labels, groups_of)
 
 
-def grouping_of(schema: FeatureSchema, name: str, sample: Sequence[Features]) -> Grouping:
+def map_of_feature(schema: FeatureSchema, name: str, sample: Sequence[Features]) -> AttentionMap:
     """Groups items by the most frequent IDs of a feature in a sample, or by bands of a number."""
     features = schema.select("example", "categorical", "numeric")
     usable = {feature.name: feature for feature in features if feature.width == 1}
@@ -140,8 +122,8 @@ def grouping_of(schema: FeatureSchema, name: str, sample: Sequence[Features]) ->
         known = ", ".join(usable) or "none"
         raise UserError(f"by: {name!r} is not an ID or number of the items; available: {known}")
     if usable[name].kind == "numeric":
-        return _by_band(schema, usable[name], sample)
-    return _by_id(usable[name], sample)
+        return _map_of_bands(schema, usable[name], sample)
+    return _map_of_ids(usable[name], sample)
 
 
 def attention_weights(
@@ -165,28 +147,24 @@ def attention_maps(
 
     The attention of an item to itself counts in the map of positions only; in the others it would
     move the weight to the diagonal. Elements of the data set begin with raw features; `by` has
-    names for `grouping_of`.
+    names for `map_of_feature`.
     """
     encoder: SelfAttentionEncoder | None = find_layer(model, TRUNK)
     if encoder is None:
         return 0, {}
-    groupings = {POSITIONS: by_position()}
+    maps = {POSITIONS: map_of_positions()}
     if by:
-        sample = [
-            {name: value.numpy() for name, value in features.items()}
-            for features, *_ in islice(dataset, _SAMPLE_BATCHES)
-        ]
-        groupings |= {name: grouping_of(schema, name, sample) for name in by}
+        sample = [_arrays(features) for features, *_ in dataset.take(_SAMPLE_BATCHES)]
+        maps |= {name: map_of_feature(schema, name, sample) for name in by}
     weights_of = attention_weights(model, encoder, dataset.element_spec[0])
-    maps = {
-        name: AttentionMap(grouping.labels, with_itself=name == POSITIONS)
-        for name, grouping in groupings.items()
-    }
     lists = 0
     for features, *_ in dataset:
-        arrays = {name: value.numpy() for name, value in features.items()}
-        weights, sizes = weights_of(features).numpy().astype(np.float64), arrays[MASK].sum(axis=1)
-        lists += int((sizes > 0).sum())
-        for name, grouping in groupings.items():
-            maps[name].add(weights, grouping.groups_of(arrays), sizes)
+        weights, arrays = weights_of(features).numpy().astype(np.float64), _arrays(features)
+        lists += int(arrays[MASK].any(axis=1).sum())
+        for of_groups in maps.values():
+            of_groups.add(weights, arrays)
     return lists, {name: of_groups.as_json() for name, of_groups in maps.items()}
+
+
+def _arrays(features: Mapping[str, tf.Tensor]) -> Features:
+    return {name: value.numpy() for name, value in features.items()}

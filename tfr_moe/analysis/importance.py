@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,18 +19,15 @@ from tfr_moe.baselines import BaselineRun
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.evaluate import check_schema, scorer_of, task_names, task_of
+from tfr_moe.evaluation.evaluate import check_schema, scorer_of, split_metric, task_names
 from tfr_moe.evaluation.results import t_interval
 from tfr_moe.evaluation.scoring import inference_function, list_batch
 from tfr_moe.metrics.naming import check_columns
-from tfr_moe.metrics.per_list import Array, Floats, ListBatch, PerListMetric, resolve
+from tfr_moe.metrics.per_list import Array, Floats, ListBatch, resolve
 from tfr_moe.schema import FeatureSchema, Scope
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
 from tfr_moe.utils.console import ProgressCallback
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 METRIC = "ndcg_10"
 MAX_LISTS = 2000
@@ -41,34 +38,25 @@ MIN_LISTS = 20
 
 
 @dataclass(frozen=True)
-class Drop:
-    """What the metric loses, as a mean over lists with its 95 % t interval, NaN below two lists."""
-
-    drop: float
-    low: float
-    high: float
-    lists: int
-
-    @property
-    def significant(self) -> bool:
-        """Whether the interval is above 0."""
-        return self.low > 0
-
-
-@dataclass(frozen=True)
-class FeatureImportance:
-    """The importance of a feature, or of features that are shuffled together (names with ` + `).
+class ImportanceRow:
+    """The importance of a feature, over all lists or those of one top category.
 
     Attributes:
-        overall: over all lists.
-        categories: top category -> over its lists; empty without a hierarchy.
+        feature: the feature; the names of features that are shuffled together are joined by ` + `.
+        category: the top category; "" for all lists.
+        drop: what the metric loses, a mean over lists; `low` and `high` are the ends of its 95 % t
+            interval, NaN below two lists.
+        lists: number of lists with the metric.
         p_value: that the drop is the same in all categories (Brown and Forsythe's F test),
             corrected for the number of features (Benjamini and Hochberg); NaN below two categories.
     """
 
     feature: str
-    overall: Drop
-    categories: dict[str, Drop]
+    category: str
+    drop: float
+    low: float
+    high: float
+    lists: int
     p_value: float
 
     @property
@@ -85,7 +73,8 @@ class Importance:
         metric: the metric, `<task>_<metric>` for a task.
         mean: its mean with all features as they are.
         lists: number of lists that were scored, `evaluated` that of those with the metric.
-        features: most important first.
+        rows: those over all lists, then those of each category, largest first; the features of
+            each in the same order, most important first.
     """
 
     metric: str
@@ -93,47 +82,37 @@ class Importance:
     lists: int
     evaluated: int
     repeats: int
-    features: list[FeatureImportance]
+    rows: list[ImportanceRow]
+
+    def of(self, category: str = "") -> list[ImportanceRow]:
+        """The rows of one category; by default those over all lists."""
+        return [row for row in self.rows if row.category == category]
 
     @property
-    def bounds(self) -> tuple[float, float]:
-        """Lowest and highest end of the intervals, and 0."""
-        drops = [feature.overall for feature in self.features]
-        ends = [end for d in drops for end in (d.drop, d.low, d.high) if not np.isnan(end)]
-        return min(0.0, *ends, 0.0), max(0.0, *ends, 0.0)
+    def categories(self) -> list[str]:
+        """The top categories, largest first."""
+        return [name for name in dict.fromkeys(row.category for row in self.rows) if name]
 
-    def frame(self) -> pd.DataFrame:
-        """A data frame with a row for each feature: over all lists, category "", then by category.
-
-        Columns are `feature`, `category`, those of `Drop`, and `p_value`; `attrs` has the
-        `findings`.
-        """
-        import pandas as pd
-
-        whole = [("", f, f.overall) for f in self.features]
-        parts = [(name, f, drop) for f in self.features for name, drop in f.categories.items()]
-        rows = [
-            {"feature": f.feature, "category": name, **vars(drop), "p_value": f.p_value}
-            for name, f, drop in [*whole, *parts]
-        ]
-        frame = pd.DataFrame(rows)
-        frame.attrs["findings"] = self.findings()
-        return frame
+    @property
+    def scale(self) -> float:
+        """The largest absolute end of the intervals over all lists."""
+        ends = [abs(end) for row in self.of() for end in (row.drop, row.low, row.high)]
+        return max(end for end in [0.0, *ends] if not np.isnan(end))
 
     def findings(self) -> list[str]:
         """Says in sentences what matters, and whether categories differ in it."""
-        first, significant = self.features[0], [f for f in self.features if f.overall.significant]
+        overall = self.of()
+        first, significant = overall[0], [row for row in overall if row.low > 0]
         if not significant:
             return ["No feature has a significant importance."]
-        count = f"{len(significant)} of {len(self.features)} features have a significant importance"
-        drop = first.overall
+        count = f"{len(significant)} of {len(overall)} features have a significant importance"
         lines = [
-            f"{first.feature} matters most: shuffled, it costs {drop.drop:.4f} of {self.mean:.4f} "
-            f"{self.metric} (95 % interval {drop.low:.4f} to {drop.high:.4f}). {count}."
+            f"{first.feature} matters most: shuffled, it costs {first.drop:.4f} of {self.mean:.4f} "
+            f"{self.metric} (95 % interval {first.low:.4f} to {first.high:.4f}). {count}."
         ]
-        if len(first.categories) < 2:
+        if len(self.categories) < 2:
             return lines
-        differing = [_range(feature) for feature in significant if feature.differs]
+        differing = [self._range(r.feature) for r in significant if r.differs]
         if differing:
             lines.append(
                 f"Importance differs between top categories for {'; '.join(differing)}. "
@@ -146,12 +125,12 @@ class Importance:
             )
         return lines
 
-
-def _range(feature: FeatureImportance) -> str:
-    """A feature with the categories in which it matters least and most."""
-    drops = sorted(feature.categories.items(), key=lambda entry: entry[1].drop)
-    (low, least), (high, most) = drops[0], drops[-1]
-    return f"{feature.feature} ({low} {least.drop:+.4f} to {high} {most.drop:+.4f})"
+    def _range(self, feature: str) -> str:
+        """A feature with the categories in which it matters least and most."""
+        rows = [row for row in self.rows if row.feature == feature and row.category]
+        least, *_, most = sorted(rows, key=lambda row: row.drop)
+        ends = " to ".join(f"{row.category} {row.drop:+.4f}" for row in (least, most))
+        return f"{feature} ({ends})"
 
 
 def feature_groups(schema: FeatureSchema) -> list[tuple[str, ...]]:
@@ -198,8 +177,10 @@ class _Sample:
         batch_size: int,
     ):
         self._schema = schema = folder.schema
-        self.metric, task, self._per_list = _resolved(metric, task_names(run))
-        check_columns([self._per_list.name], schema.position, schema.weight)
+        task, bare = split_metric(metric, task_names(run))
+        self.metric = f"{task}_{bare}" if task else bare
+        self._per_list = resolve(bare)
+        check_columns([bare], schema.position, schema.weight)
         builder = ElwcDatasetBuilder(folder, batch_size, tasks=(task,) if task else ())
         dataset = builder.build_evaluation_dataset(split)
         infer = inference_function(scorer_of(run), dataset.element_spec[0])
@@ -269,13 +250,6 @@ class _Sample:
             batch[tensor] = tf.constant(values)
 
 
-def _resolved(metric: str, tasks: Sequence[str]) -> tuple[str, str, PerListMetric]:
-    """The full name of a metric, its task ("" without tasks), and the metric itself."""
-    task = task_of(metric, tasks) or next(iter(tasks), "")
-    bare = resolve(metric.removeprefix(f"{task}_"))
-    return f"{task}_{bare.name}" if task else bare.name, task, bare
-
-
 def feature_importance(
     run: LoadedRun | BaselineRun,
     folder: DataFolder,
@@ -300,11 +274,8 @@ def feature_importance(
         move: called with the number of shuffles done, of all, and a text.
 
     Raises:
-        UserError: for data of another schema, an unknown metric or split, or numbers below 1.
+        UserError: for data of another schema, an unknown metric or split.
     """
-    for name, number in (("lists", max_lists), ("repeats", repeats)):
-        if number < 1:
-            raise UserError(f"{name}: must be >= 1. Received: {number}")
     check_schema(run, folder)
     sample = _Sample(run, folder, split, metric, max_lists, batch_size)
     groups = feature_groups(folder.schema)
@@ -319,35 +290,30 @@ def feature_importance(
                 move(done, len(groups) * repeats, f"shuffling {' + '.join(names)}")
         losses.append(loss / repeats)
     evaluated = ~np.isnan(sample.values)
-    selected: dict[str, Array] = {}
+    selected: dict[str, Array] = {"": evaluated}
     if sample.categories is not None:
         names, counts = np.unique(sample.categories[evaluated], return_counts=True)
         for i in np.argsort(-counts, kind="stable"):
             if counts[i] >= MIN_LISTS:
                 selected[str(names[i])] = evaluated & (sample.categories == names[i])
     p_values = np.full(len(groups), np.nan)
-    if len(selected) > 1:
-        of_categories = [[loss[at] for at in selected.values()] for loss in losses]
-        p_values = stats.false_discovery_control([brown_forsythe(parts) for parts in of_categories])
-    features = [
-        FeatureImportance(
-            " + ".join(names),
-            _drop(loss[evaluated]),
-            {name: _drop(loss[at]) for name, at in selected.items()},
-            float(p_value),
-        )
-        for names, loss, p_value in zip(groups, losses, p_values, strict=True)
-    ]
+    if len(selected) > 2:
+        _, *of_categories = selected.values()
+        tests = [brown_forsythe([loss[at] for at in of_categories]) for loss in losses]
+        p_values = stats.false_discovery_control(tests)
+    rows = []
+    order = np.argsort([-t_interval(loss[evaluated])[0] for loss in losses], kind="stable").tolist()
+    for category, lists in selected.items():
+        for i in order:
+            mean, _, low, high = t_interval(losses[i][lists])
+            number = int(lists.sum())
+            feature, p_value = " + ".join(groups[i]), float(p_values[i])
+            rows.append(ImportanceRow(feature, category, mean, low, high, number, p_value))
     return Importance(
         metric=sample.metric,
-        mean=float(np.mean(sample.values[evaluated])) if evaluated.any() else float("nan"),
+        mean=t_interval(sample.values[evaluated])[0],
         lists=len(evaluated),
         evaluated=int(evaluated.sum()),
         repeats=repeats,
-        features=sorted(features, key=lambda feature: -feature.overall.drop),
+        rows=rows,
     )
-
-
-def _drop(losses: Floats) -> Drop:
-    mean, _, low, high = t_interval(losses)
-    return Drop(mean, low, high, len(losses))

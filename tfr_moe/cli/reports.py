@@ -187,7 +187,7 @@ def explain(
     Example: tfr-moe explain --run runs/moe --request request.json --out query.html
     """
     from tfr_moe.evaluation.evaluate import plain
-    from tfr_moe.report.query_explanation import explain_request, render
+    from tfr_moe.report.query_explanation import explain_request
 
     with stderr().status(f"explaining with {run}"):
         explanation = explain_request(run, request)
@@ -196,6 +196,4 @@ def explain(
     if as_json:
         print(json.dumps(plain(explanation), indent=1))
         return
-    console = Console()
-    for part in render(explanation, console.width):
-        console.print(part, highlight=False)
+    print(explanation)

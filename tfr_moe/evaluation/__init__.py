@@ -1,9 +1,4 @@
-"""Offline evaluation: every list is scored once, metrics are computed per list in float64.
-
-`scoring` runs a model over a data set; `tfr_moe.metrics.per_list` has the metrics; `results`
-streams batches through them and averages; `significance` tests differences; `evaluate` does all of
-it for trained runs; `tables` prints the outcome.
-"""
+"""Offline evaluation: every list is scored once, metrics are computed per list in float64."""
 
 from tfr_moe._compat import lazy_names
 
@@ -11,9 +6,8 @@ from tfr_moe._compat import lazy_names
 __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "breakdown": ("categories_of", "per_category"),
+        "breakdown": ("per_category",),
         "evaluate": (
-            "EvaluationReport",
             "compare_results",
             "evaluate_run",
             "evaluate_runs",
@@ -23,8 +17,7 @@ __all__, __getattr__, __dir__ = lazy_names(
             "task_names",
             "to_json",
         ),
-        "examination": ("ExaminationCurve", "examination_curve"),
-        "leaderboard": ("Entry", "Leaderboard", "make_leaderboard"),
+        "examination": ("examination_curve",),
         "results": (
             "PerListResult",
             "Policy",

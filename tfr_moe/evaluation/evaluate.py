@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-import math
+import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+from pydantic import TypeAdapter
 from rich.console import Console
 
 from tfr_moe._compat import tf
@@ -33,11 +33,10 @@ from tfr_moe.evaluation.results import (
 from tfr_moe.evaluation.scoring import score_tasks
 from tfr_moe.evaluation.significance import Comparison, compare
 from tfr_moe.metrics.naming import DEFAULT_NAMES, check_columns
-from tfr_moe.metrics.per_list import ListBatch, resolve
-from tfr_moe.schema import FeatureSchema
+from tfr_moe.metrics.per_list import ListBatch
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
-from tfr_moe.training.run_folder import CONFIG_FILE
+from tfr_moe.training.run_folder import config_of
 from tfr_moe.utils.console import ProgressCallback, progress_bar
 from tfr_moe.utils.failures import file_errors
 
@@ -46,27 +45,13 @@ BatchCallback = Callable[[Mapping[str, ListBatch]], None]
 """Receives a scored batch of lists by task."""
 
 
-def _common_prefix(paths: Sequence[Sequence[str]]) -> int:
-    """The number of first parts that all paths have in common."""
-    same = (len(set(parts)) == 1 for parts in zip(*paths, strict=False))
-    return sum(1 for _ in itertools.takewhile(bool, same))
-
-
 def run_names(runs: Sequence[Path]) -> dict[str, Path]:
-    """A short name for each run: its folder, or the part of its path that differs."""
+    """A name for each run: its folder, or the path from what all have in common."""
     runs = list(dict.fromkeys(runs))
     if len({run.name for run in runs}) == len(runs):
         return {run.name or str(run): run for run in runs}
-    paths = [run.parts for run in runs]
-    shortest = min(map(len, paths))
-    before = _common_prefix(paths)
-    after = _common_prefix([path[::-1] for path in paths])
-    if before + after >= shortest:  # one path is the end of another
-        return {str(run): run for run in runs}
-    return {
-        str(Path(*path[before : len(path) - after])): run
-        for path, run in zip(paths, runs, strict=True)
-    }
+    common = os.path.commonpath([run.absolute().parent for run in runs])
+    return {os.path.relpath(run, common): run for run in runs}
 
 
 def scorer_of(loaded: LoadedRun | BaselineRun) -> Callable[..., Any]:
@@ -79,9 +64,11 @@ def task_names(loaded: LoadedRun | BaselineRun) -> tuple[str, ...]:
     return () if isinstance(loaded, BaselineRun) else tuple(task.name for task in loaded.tasks)
 
 
-def task_of(metric: str, tasks: Sequence[str]) -> str:
-    """The task whose metric it is; "" for models of one task."""
-    return next((task for task in tasks if metric.startswith(f"{task}_")), "")
+def split_metric(metric: str, tasks: Sequence[str]) -> tuple[str, str]:
+    """The task of a metric, by default the first, and its name without it; "" without tasks."""
+    named = [task for task in tasks if metric.startswith(f"{task}_")]
+    task = next(iter([*named, *tasks]), "")
+    return task, metric.removeprefix(f"{task}_")
 
 
 def check_schema(loaded: LoadedRun | BaselineRun, data: DataFolder) -> None:
@@ -163,10 +150,7 @@ def _count_order(order: OrderSums, by_task: Mapping[str, ListBatch]) -> None:
 
 
 def counted(move: ProgressCallback, total: int) -> Callable[[str], BatchCallback]:
-    """Moves a progress bar by the lists of several evaluations, `total` in all; 0 if not known.
-
-    Returns a function from the text of an evaluation to its callback.
-    """
+    """From the text of an evaluation to a callback that moves a progress bar by its lists."""
     done = 0
 
     def count(stage: str) -> BatchCallback:
@@ -178,13 +162,6 @@ def counted(move: ProgressCallback, total: int) -> Callable[[str], BatchCallback
         return callback
 
     return count
-
-
-def _configured_tasks(run: Path, schema: FeatureSchema) -> tuple[str, ...]:
-    """The names of the tasks in the configuration of a run; empty without tasks or run."""
-    if not (run / CONFIG_FILE).is_file():
-        return ()
-    return tuple(task.name for task in load_config(run / CONFIG_FILE).tasks_over(schema))
 
 
 def evaluate_runs(
@@ -205,7 +182,6 @@ def evaluate_runs(
     Args:
         baseline: folder of the run that the others are compared with; also evaluated.
         policy: lists without a relevant item: skip, zero or one.
-        batch_size: lists per batch; does not change the numbers.
 
     Raises:
         UserError: for runs, names or data that do not fit, before any list is scored.
@@ -213,19 +189,23 @@ def evaluate_runs(
     console = console or Console(stderr=True)
     if policy not in POLICIES:
         raise UserError(f"policy {policy!r} is unknown; allowed: {', '.join(POLICIES)}")
-    names = tuple(metrics or DEFAULT_NAMES)
-    for name in names:
-        resolve(name)
     folder = open_data(data)
-    check_columns(names, folder.schema.position, folder.schema.weight)
-    folder.files(split)
     order = OrderSums() if folder.schema.position is None else None
     named = run_names([*([baseline] if baseline else []), *runs])
-    tasks = {name: _configured_tasks(run, folder.schema) for name, run in named.items()}
-    labels = next((of_run for of_run in tasks.values() if of_run), ())
+    configs = {name: load_config(config_of(run)) for name, run in named.items()}
+    tasks = {
+        name: tuple(task.name for task in config.tasks_over(folder.schema))
+        for name, config in configs.items()
+    }
+    labels = next(filter(None, tasks.values()), ())
     dataset = evaluation_dataset(folder, split, batch_size, labels)
     evaluate_each = partial(
-        evaluate_run, folder, split=split, metrics=names, tasks=labels, dataset=dataset
+        evaluate_run,
+        folder,
+        split=split,
+        metrics=metrics or DEFAULT_NAMES,
+        tasks=labels,
+        dataset=dataset,
     )
     results: dict[str, PerListResult] = {}
     passes = len(named) + sum(map(bool, tasks.values()))
@@ -252,7 +232,6 @@ class EvaluationReport:
     Attributes:
         models: model -> metric -> mean over lists.
         comparisons: model other than the baseline -> metric -> difference from it.
-        category_metric: the metric of `categories`.
         categories: a row for each top category; empty without a hierarchy.
     """
 
@@ -279,11 +258,8 @@ def compare_results(
         category_metric: metric of the per-category table, by default the first.
 
     Raises:
-        UserError: without results, for an unknown baseline, or results of different lists or
-            metrics.
+        UserError: for an unknown baseline, or results of different lists or metrics.
     """
-    if not results:
-        raise UserError("there are no results to compare")
     if baseline is not None and baseline not in results:
         raise UserError(f"baseline {baseline!r} is unknown; evaluated: {', '.join(results)}")
     first = next(iter(results.values()))
@@ -313,16 +289,8 @@ def compare_results(
 
 
 def plain(value: Any) -> Any:
-    """Converts dataclasses to dicts and NaN, which JSON does not have, to None, at any depth."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {key: plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    """Converts a value to what JSON has: dataclasses to dicts, NaN to None, at any depth."""
+    return json.loads(TypeAdapter(Any).dump_json(value))
 
 
 def to_json(report: EvaluationReport) -> dict[str, Any]:

@@ -60,7 +60,6 @@ class Leaderboard:
         references: the models that the others are compared with, and what they are: the baseline,
             or the best tree (or linear ranker) and the best single tower by validation.
         baseline: None for the best tree and tower.
-        ship: the first model.
         headline: who wins, if anyone does, in a few words.
         verdict: sentences that say what won, what is not significant, and what to ship.
     """

@@ -1,14 +1,11 @@
-"""Per-list results: metrics computed once per list from a stream of batches, and averages.
-
-Nothing is averaged over a batch, so that batching does not change the numbers.
-"""
+"""Per-list results: metrics computed once per list from a stream of batches, and averages."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy.special import stdtrit
@@ -31,6 +28,7 @@ class PerListResult:
         nothing_relevant: metric -> [n] bool, whether none of the evaluated items is relevant.
         num_items: [n] number of items, `num_relevant` of relevant ones.
         categories: [n] strings, the top category, or None.
+        sub_categories: [n] strings, `top > sub`, or None.
     """
 
     list_ids: Array
@@ -39,6 +37,7 @@ class PerListResult:
     num_items: Array
     num_relevant: Array
     categories: Array | None = None
+    sub_categories: Array | None = None
 
     def __len__(self) -> int:
         return len(self.list_ids)
@@ -48,18 +47,6 @@ class PerListResult:
         if name not in self.values:
             raise UserError(f"metric {name!r} was not computed; computed: {', '.join(self.values)}")
         return self.values[name]
-
-    def select(self, index: Array) -> PerListResult:
-        """The result of some lists, by a mask [n] or by their indices."""
-        return dataclasses.replace(
-            self,
-            list_ids=self.list_ids[index],
-            values={name: values[index] for name, values in self.values.items()},
-            nothing_relevant={name: flags[index] for name, flags in self.nothing_relevant.items()},
-            num_items=self.num_items[index],
-            num_relevant=self.num_relevant[index],
-            categories=None if self.categories is None else self.categories[index],
-        )
 
     def with_policy(self, name: str, policy: Policy = "skip") -> Floats:
         """[n] values of a metric, with a policy for lists without a relevant item.
@@ -86,8 +73,7 @@ class Summary:
         nothing_relevant: number of lists without a relevant item among the evaluated items; they
             are skipped or count 0 or 1, depending on the policy.
         standard_error: sample standard deviation over the root of `evaluated`; NaN below two lists.
-        low: lower end of the 95 % t interval of the mean over lists.
-        high: upper end.
+        low: lower end of the 95 % t interval of the mean over lists, `high` its upper end.
     """
 
     metric: str
@@ -166,8 +152,17 @@ def _of_batch(
         nothing_relevant={name: m.nothing_relevant(batch) for name, (m, batch) in named.items()},
         num_items=first.mask.sum(axis=1),
         num_relevant=(first.mask & (first.labels > 0)).sum(axis=1),
-        categories=None if first.categories is None else first.categories.astype(object),
+        categories=first.categories,
+        sub_categories=first.sub_categories,
     )
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Concatenates arrays, or the arrays of dicts; None if they are None."""
+    first = parts[0]
+    if isinstance(first, dict):
+        return {name: _joined([part[name] for part in parts]) for name in first}
+    return None if first is None else np.concatenate(parts)
 
 
 def evaluate_lists(
@@ -209,15 +204,5 @@ def evaluate_tasks(
             f"list {str(repeated[0])!r} occurs more than once ({len(repeated)} such lists); "
             "every list must be scored once"
         )
-    names = parts[0].values
-    known = [part.categories for part in parts if part.categories is not None]
-    return PerListResult(
-        list_ids=list_ids,
-        values={n: np.concatenate([part.values[n] for part in parts]) for n in names},
-        nothing_relevant={
-            n: np.concatenate([part.nothing_relevant[n] for part in parts]) for n in names
-        },
-        num_items=np.concatenate([part.num_items for part in parts]),
-        num_relevant=np.concatenate([part.num_relevant for part in parts]),
-        categories=np.concatenate(known) if known else None,
-    )
+    fields = [field.name for field in dataclasses.fields(PerListResult)]
+    return PerListResult(*(_joined([getattr(part, name) for part in parts]) for name in fields))

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from tfr_moe._compat import tf
-from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import Array, ListBatch
-from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.schema import MASK, PAIR_SEPARATOR, FeatureSchema
 
 
 def strings(tensor: Any) -> Array:
@@ -25,17 +24,12 @@ def score_dataset(
 ) -> Iterator[ListBatch]:
     """Scores every list of a data set once, in inference mode, batch by batch.
 
-    The graph is traced once for the element shapes of the data set, not again for each list length.
-
     Args:
         model: a Keras model or function from a dict of features to logits [B, L].
         dataset: of elements `(features, labels, extras)`: `features` with the mask
-            `example_list_mask` [B, L] and, where the schema has a hierarchy, the parent category
+            `example_list_mask` [B, L] and, where the schema has a hierarchy, its two categories
             [B, 1]; `labels` [B, L]; `extras` with the list id [B, 1] and, where the schema has one,
             the position and the weight [B, L, 1] or [B, L].
-
-    Raises:
-        UserError: if the extras have no list ID, position or weight of the schema.
     """
     return (by_task[""] for by_task in score_tasks(model, dataset, schema, {"": None}))
 
@@ -51,12 +45,7 @@ def score_tasks(
     Labels are a dict of [B, L], the model may return a dict. `outputs` has the name of the model's
     output for each label, None for a model with one output; "" is a label that is no dict.
     """
-    features_spec, _, extras_spec = dataset.element_spec
-    for name in (schema.list_id, schema.position, schema.weight):
-        if name and name not in extras_spec:
-            present = ", ".join(map(str, extras_spec)) or "nothing"
-            raise UserError(f"extras have no {name!r} of the schema. Received: {present}")
-    infer = inference_function(model, features_spec)
+    infer = inference_function(model, dataset.element_spec[0])
     for features, labels, extras in dataset:
         scores = infer(features)
         yield {
@@ -104,7 +93,10 @@ def list_batch(
     features: Any, labels: Any, extras: Any, scores: Any, schema: FeatureSchema
 ) -> ListBatch:
     """Tensors of an element, see `score_dataset`, with their scores [B, L], as NumPy arrays."""
-    parent = schema.hierarchy.parent if schema.hierarchy else None
+    tops = subs = None
+    if tree := schema.hierarchy:
+        tops = _interned(strings(features[tree.parent]))
+        subs = _interned(tops + PAIR_SEPARATOR + strings(features[tree.child]))
     shape = tuple(scores.shape)
     return ListBatch(
         scores=scores.numpy(),
@@ -112,9 +104,12 @@ def list_batch(
         mask=features[MASK].numpy(),
         list_ids=strings(extras[schema.list_id]),
         positions=extras[schema.position].numpy().reshape(shape) if schema.position else None,
-        # Interned, so that each distinct name is in memory once.
-        categories=np.array([sys.intern(name) for name in strings(features[parent])], object)
-        if parent
-        else None,
+        categories=tops,
+        sub_categories=subs,
         weights=extras[schema.weight].numpy().reshape(shape) if schema.weight else None,
     )
+
+
+def _interned(names: Array) -> Array:
+    """The same strings, each distinct one in memory once."""
+    return np.array([sys.intern(name) for name in names], object)

@@ -1,10 +1,4 @@
-"""Differences between models, with an interval and a p-value over lists and over seeds.
-
-A comparison of two trained models asks whether the difference would hold on other lists **for these
-two models**. It does not include seed variance: another training run of the same configuration may
-change a metric by more than the width of the interval. A statement about a *kind* of model needs
-several runs of each, which `compare` takes in place of single results.
-"""
+"""Differences between models, with an interval and a p-value over lists and over seeds."""
 
 from __future__ import annotations
 
@@ -43,8 +37,8 @@ class Comparison:
 
     Attributes:
         mean_a: mean of a over its runs and the evaluated lists.
-        low: lower end of the 95 % interval of `difference_interval`; NaN below two lists.
-        high: upper end.
+        low: lower end of the 95 % interval of `difference_interval`, `high` its upper end; NaN
+            below two lists.
         p_value: two-sided, by the same t statistic; 1 if a and b are equal on every list.
         includes_seeds: whether interval and p-value include the variance over seeds, as they do
             with two or more runs on both sides.
@@ -227,8 +221,8 @@ def compare(
     """Compares two models, or two kinds of models, on the same lists: a minus b.
 
     Interval and p-value are those of `difference_interval`. For single results they hold the two
-    trained models fixed and **do not include seed variance** (`includes_seeds`); several runs that
-    differ by their seed compare kinds of models.
+    trained models fixed and **do not include seed variance** (`includes_seeds`), which may be
+    larger; several runs that differ by their seed compare kinds of models.
 
     Args:
         a: one model's result, or those of several runs.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-
 from rich.console import Console
 from rich.table import Table
 
@@ -12,14 +9,11 @@ from tfr_moe.evaluation.breakdown import CategoryRow
 from tfr_moe.evaluation.evaluate import EvaluationReport
 from tfr_moe.evaluation.results import CONFIDENCE
 from tfr_moe.utils.console import Column, fitted_table
-from tfr_moe.utils.formats import DASH, number, p_value
+from tfr_moe.utils.formats import interval, number, p_value
 
 _INTERVAL = f"{CONFIDENCE:.0%} interval"
 _POLICY = {"skip": "are skipped", "zero": "count 0", "one": "count 1"}
-
-
-def _interval(low: float, high: float, sign: bool = False) -> str:
-    return DASH if math.isnan(low) else f"[{number(low, sign)}, {number(high, sign)}]"
+_MOST_CATEGORIES = 20
 
 
 def _range(report: EvaluationReport) -> str:
@@ -39,7 +33,7 @@ def overall_table(report: EvaluationReport, width: int | None = None) -> Table:
             Column("metric", [metric for metric, _, _ in rows], numeric=False),
             Column("model", [model for _, model, _ in rows], numeric=False),
             Column("mean", [number(s.mean) for *_, s in rows]),
-            Column(_INTERVAL, [_interval(s.low, s.high) for *_, s in rows]),
+            Column(_INTERVAL, [interval(s.low, s.high) for *_, s in rows]),
             Column("evaluated", [f"{s.evaluated:,}" for *_, s in rows]),
             Column("skipped", [f"{s.skipped:,}" for *_, s in rows]),
         ],
@@ -60,7 +54,7 @@ def comparison_table(report: EvaluationReport, width: int | None = None) -> Tabl
             Column("metric", [metric for metric, _, _ in rows], numeric=False),
             Column("model", [model for _, model, _ in rows], numeric=False),
             Column("difference", [number(c.difference, sign=True) for *_, c in rows]),
-            Column(_INTERVAL, [_interval(c.low, c.high, sign=True) for *_, c in rows]),
+            Column(_INTERVAL, [interval(c.low, c.high, sign=True) for *_, c in rows]),
             Column("p", [p_value(c.p_value) for *_, c in rows]),
             Column("lists", [f"{c.evaluated:,}" for *_, c in rows]),
         ],
@@ -79,10 +73,10 @@ def _mean_cell(row: CategoryRow, model: str) -> str:
     return f"{mean} ({number(row.differences[model], sign=True)})"
 
 
-def category_table(report: EvaluationReport, max_rows: int = 20, width: int | None = None) -> Table:
+def category_table(report: EvaluationReport, width: int | None = None) -> Table:
     """Means of a metric by top category, largest first, with differences from the baseline."""
-    hidden = len(report.categories) - max_rows
-    rows = report.categories[:max_rows]
+    hidden = len(report.categories) - _MOST_CATEGORIES
+    rows = report.categories[:_MOST_CATEGORIES]
     return fitted_table(
         [
             Column("category", [row.category or "(none)" for row in rows], numeric=False),
@@ -98,26 +92,13 @@ def category_table(report: EvaluationReport, max_rows: int = 20, width: int | No
     )
 
 
-def warnings(report: EvaluationReport) -> Iterator[str]:
-    """A line for each metric that is defined on no list."""
-    for metric in report.metrics:
-        if not any(summaries[metric].evaluated for summaries in report.models.values()):
-            both = " and an irrelevant" if "session_auc" in metric else ""
-            yield (
-                f"warning: {metric} is undefined: none of the {report.lists:,} lists has a "
-                f"relevant{both} item"
-            )
-
-
-def render(report: EvaluationReport, console: Console, max_categories: int = 20) -> None:
-    """Prints all tables of a report, and warnings about undefined metrics."""
+def render(report: EvaluationReport, console: Console) -> None:
+    """Prints all tables of a report."""
     tables = [overall_table(report, console.width)]
     if report.comparisons:
         tables.append(comparison_table(report, console.width))
     if report.categories:
-        tables.append(category_table(report, max_categories, console.width))
+        tables.append(category_table(report, console.width))
     for table in tables:
         console.print(table)
         console.print()
-    for line in warnings(report):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -37,6 +37,7 @@ class ListBatch:
         list_ids: [B] strings.
         positions: [B, L] display positions from 1 up, or None if the schema has no position.
         categories: [B] strings, the top category, or None if the schema has no hierarchy.
+        sub_categories: [B] strings, `top > sub`, or None.
         weights: [B, L] weights of the items, or None if the schema has none.
     """
 
@@ -46,6 +47,7 @@ class ListBatch:
     list_ids: Array
     positions: Array | None = None
     categories: Array | None = None
+    sub_categories: Array | None = None
     weights: Array | None = None
 
     def check(self) -> None:
@@ -57,7 +59,7 @@ class ListBatch:
                 raise UserError(
                     f"{name} must have the shape of scores, {shape}. Received: {array.shape}"
                 )
-        for name in ("list_ids", "categories"):
+        for name in ("list_ids", "categories", "sub_categories"):
             array = getattr(self, name)
             if array is not None and array.shape != shape[:1]:
                 raise UserError(f"{name} must have shape {shape[:1]}. Received: {array.shape}")

@@ -1,9 +1,4 @@
-"""HTML reports on runs, comparisons of runs and sweeps.
-
-`build` evaluates runs and collects and renders the content of a report, `run_part` that of one run,
-`findings` its sentences. `sweep`, `drift` and `query_explanation` have the other pages. `html` is
-the engine: it renders templates, with `charts` and `figures`, and makes a page of any findings.
-"""
+"""HTML reports on runs, comparisons of runs and sweeps."""
 
 from tfr_moe._compat import lazy_names
 

@@ -14,11 +14,7 @@ from rich.console import Console
 from tfr_moe.analysis.calibration import CalibrationCounter
 from tfr_moe.analysis.importance import feature_importance
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.evaluation.breakdown import (
-    CategoryRow,
-    categories_of,
-    per_category,
-)
+from tfr_moe.evaluation.breakdown import CategoryRow, per_category
 from tfr_moe.evaluation.evaluate import (
     EvaluationReport,
     check_schema,
@@ -29,15 +25,14 @@ from tfr_moe.evaluation.evaluate import (
     open_run,
     run_names,
     scorer_of,
+    split_metric,
     task_names,
-    task_of,
 )
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.evaluation.significance import aligned_values
 from tfr_moe.metrics.naming import DEFAULT_NAMES
-from tfr_moe.metrics.per_list import resolve
 from tfr_moe.report import findings
 from tfr_moe.report.html import render
 from tfr_moe.report.run_part import (
@@ -50,34 +45,14 @@ from tfr_moe.utils.console import progress_bar
 
 
 @dataclass(frozen=True)
-class DataPart:
-    """The data set.
-
-    Attributes:
-        source: input of `tfr-moe build`; None if the folder was made otherwise.
-        period: the time of the evaluated lists; None if it is not known.
-        splits: per split the counts of the manifest: lists, items, positives.
-        hierarchy: names of the columns of top and sub-category.
-        notes: caveats of the data set by name, such as negative sampling.
-    """
-
-    path: str
-    source: str | None
-    period: str | None
-    splits: dict[str, dict[str, int]]
-    features: dict[str, int]
-    labels: tuple[str, ...]
-    hierarchy: tuple[str, str] | None
-    notes: dict[str, Any]
-    warnings: list[str]
-
-
-@dataclass(frozen=True)
 class Report:
     """Content of a report on one or more runs.
 
     Attributes:
         metric: metric of the category tables and of example lists.
+        data: the data set: its `path`, the `source` that it was built from, the `period` of the
+            evaluated lists, counts by split, `features` by kind, `labels`, names of the columns of
+            the `hierarchy`, `notes` such as negative sampling, and `warnings`; None if not known.
         runs: the runs, the baseline first.
         leaderboard: of a comparison, or of the runs as given, those that differ in their seed only
             aggregated.
@@ -91,7 +66,7 @@ class Report:
     made: str
     split: str
     metric: str
-    data: DataPart
+    data: dict[str, Any]
     evaluation: EvaluationReport
     sub_categories: list[CategoryRow]
     runs: list[RunPart]
@@ -126,12 +101,10 @@ def build_report(
         metric: metric of the category tables and of single lists; None for the default metric.
         attention_by: item features to group attention by, in addition to the position.
         importance: number of validation lists for the importance of features; 0 leaves it out.
-        command: command line to print at the end of the report.
         leaderboard: of a comparison whose best runs these are.
     """
     console = console or Console(stderr=True)
     folder = DataFolder(data)
-    folder.files(split)
     if isinstance(runs, Mapping):
         named = dict(runs)
     else:
@@ -139,15 +112,17 @@ def build_report(
     opened = {name: open_run(run) for name, run in named.items()}
     for run in opened.values():
         check_schema(run, folder)
-    tasks = next((names for names in map(task_names, opened.values()) if names), ())
-    metrics, metric = _metrics(metric, tasks)
+    tasks = next(filter(None, map(task_names, opened.values())), ())
+    task, bare = split_metric(metric or DEFAULT_NAMES[0], tasks)
+    metric = f"{task}_{bare}" if task else bare
+    metrics = tuple(dict.fromkeys([*DEFAULT_NAMES, bare]))
     dataset = evaluation_dataset(folder, split, BATCH_SIZE, tasks)
     scorers = {
         name: inference_function(scorer_of(run), dataset.element_spec[0])
         for name, run in opened.items()
     }
     results: dict[str, PerListResult] = {}
-    counters = {name: CalibrationCounter(task_of(metric, tasks)) for name in opened}
+    counters = {name: CalibrationCounter(task) for name in opened}
     with progress_bar(console, "evaluating") as move:
         count = counted(move, (folder.num_lists(split) or 0) * len(opened))
         for name, run in opened.items():
@@ -163,8 +138,6 @@ def build_report(
             )
     base = next(iter(opened)) if len(opened) > 1 else None
     evaluated = EvaluatedRuns(opened, results, base, tasks, metric, dataset, scorers)
-    with console.status("reading categories"):
-        categories = categories_of(folder, split)
     board = leaderboard or leaderboard_of(evaluated, split)
     subject = _subject(board, evaluated)
     parts = {}
@@ -185,9 +158,7 @@ def build_report(
         metric=metric,
         data=_data_part(folder, split),
         evaluation=compare_results(results, base, category_metric=metric),
-        sub_categories=[]
-        if categories is None
-        else per_category(results, metric, base, categories=categories.sub),
+        sub_categories=per_category(results, metric, base, level="sub"),
         runs=list(parts.values()),
         leaderboard=board,
         subject=subject,
@@ -218,16 +189,7 @@ def _subject(board: Leaderboard, evaluated: EvaluatedRuns) -> str:
     return next((run for run in [*runs, *evaluated.opened] if run != evaluated.baseline), runs[0])
 
 
-def _metrics(wanted: str | None, tasks: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """The metrics to compute, and the one of category tables and lists."""
-    task = task_of(wanted or "", tasks)
-    bare = (wanted or DEFAULT_NAMES[0]).removeprefix(f"{task}_")
-    resolve(bare)
-    metrics = tuple(dict.fromkeys([*DEFAULT_NAMES, bare]))
-    return metrics, f"{task or tasks[0]}_{bare}" if tasks else bare
-
-
-def _data_part(folder: DataFolder, split: str) -> DataPart:
+def _data_part(folder: DataFolder, split: str) -> dict[str, Any]:
     manifest = folder.manifest
     kinds = [feature.kind for feature in folder.schema.features]
     tree = folder.schema.hierarchy
@@ -235,17 +197,17 @@ def _data_part(folder: DataFolder, split: str) -> DataPart:
         name: {key: value for key, value in counts.items() if isinstance(value, int)}
         for name, counts in manifest.get("splits", {}).items()
     }
-    return DataPart(
-        path=str(folder.path),
-        source=manifest.get("source"),
-        period=_period(manifest, split),
-        splits=splits,
-        features={kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
-        labels=folder.schema.labels,
-        hierarchy=None if tree is None else (tree.parent, tree.child),
-        notes=folder.notes,
-        warnings=list(manifest.get("warnings", ())),
-    )
+    return {
+        "path": str(folder.path),
+        "source": manifest.get("source"),
+        "period": _period(manifest, split),
+        "splits": splits,
+        "features": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
+        "labels": folder.schema.labels,
+        "hierarchy": None if tree is None else (tree.parent, tree.child),
+        "notes": folder.notes,
+        "warnings": list(manifest.get("warnings", ())),
+    }
 
 
 def _period(manifest: Mapping[str, Any], split: str) -> str | None:

@@ -1,8 +1,4 @@
-"""Charts: lines, points and intervals over two axes, as SVG elements in the colours of the page.
-
-`chart` computes coordinates; templates draw them, on pages and as files (`html.write_figure`). A
-chart needs no script.
-"""
+"""Coordinates of charts, lines, points and intervals over two axes, which templates draw as SVG."""
 
 from __future__ import annotations
 

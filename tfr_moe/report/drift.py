@@ -106,20 +106,16 @@ def _cell(above: bool, text: str, share: float = 0.0) -> Cell:
 
 
 def _columns(rows: Sequence[DriftRow], limits: DriftLimits) -> Section:
-    names, cells = [label(row.column) for row in rows], []
+    cells = []
     for row in rows:
         of = limits.of(row.column)
         shares = {name: abs(_change(row, name)) / (getattr(of, name) or 1e9) for name in MEASURES}
         drawn = [_cell(n in row.exceeded, row.text(n), v) for n, v in shares.items()]
         cells.append([*drawn, Cell(_mean(row))])
-    allowed = {"limit": limits, **{f"limit of {n}": limits.of(n) for n in limits.columns}}
-    for name, of in allowed.items():
-        values = [getattr(of, measure) for measure in MEASURES]
-        names.append(name)
-        cells.append([Cell(DASH if value is None else f"{value:g}") for value in (*values, None)])
+    names = [label(row.column) for row in rows]
     most = max(rows, key=lambda row: row.psi)
     return Section(
-        "Columns and limits",
+        "Columns",
         f"The largest PSI is that of {most.column}: {most.psi:.2f}.",
         [HeatMap("Drift of each column over all lists", _HEADINGS, names, cells, "column")],
         "In brackets: the reference; sd: its standard deviations. Means are in the unit of the "

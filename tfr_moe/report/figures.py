@@ -1,26 +1,28 @@
-"""Heat maps and charts of the pages, in the colours of the page, and the learning curves of a run.
-
-A heat map is a table whose cells are shaded by the style sheet: it can be read aloud and printed.
-"""
+"""Heat maps and charts of the pages, and the learning curves of a run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tfr_moe.analysis.calibration import Calibration
 from tfr_moe.report.charts import Chart, Line, chart
 from tfr_moe.utils.formats import percent
 
 MAX_LABEL = 40
-_SHARES = ("share of the maximum", "weight of the busiest experts")  # axes of values from 0 to 1
-_GATES = {
+_SHARES = ("AdvLoss, share of its maximum", "weight of the busiest experts")
+"""Axes of values from 0 to 1."""
+_PARTS = {
+    "HSC": "hsc",
+    "AdvLoss, share of its maximum": "adversarial_share",
     "entropy of the gate (nats)": "gate_entropy",
     "weight of the busiest experts": "busiest_share",
     "dead experts": "dead_experts",
 }
+"""Title of an axis -> how the names of its quantities begin."""
+Curves: TypeAlias = dict[str, dict[int, float]]
+"""Values by epoch of quantities, named as in `history.json`."""
 
 
 class Cell(NamedTuple):
@@ -62,7 +64,7 @@ def label(text: object, most: int = MAX_LABEL) -> str:
 
 
 def attention(run: str, name: str, attention_map: Mapping[str, Any]) -> HeatMap:
-    """Attention between groups of items relative to uniform attention, see `AttentionMap.lift`.
+    """Attention between groups of items relative to uniform attention, see `AttentionMap`.
 
     The strongest colour is twice or half of uniform attention, or further off if a cell is.
     """
@@ -87,57 +89,40 @@ def attention(run: str, name: str, attention_map: Mapping[str, Any]) -> HeatMap:
     return HeatMap(caption, [(n, "") for n in labels], labels, cells, "from ↓ to →")
 
 
-@dataclass(frozen=True)
-class Curve:
-    """One quantity by epoch, named as in `history.json`; `hsc_share` is HSC over its maximum."""
+def learning_curves(history: Sequence[Mapping[str, Any]]) -> dict[str, Curves]:
+    """The curves of a run by the title of the axis that they share, from `history.json`."""
 
-    name: str
-    epochs: list[int]
-    values: list[float]
+    def points(name: str) -> dict[int, float]:
+        return {e["epoch"]: e[name] for e in history if math.isfinite(e.get(name, math.nan))}
 
-
-def learning_curves(history: Sequence[Mapping[str, Any]], top_k: int) -> dict[str, list[Curve]]:
-    r"""The curves of a run by the title of the axis that they share, from `history.json` and K.
-
-    HSC (eq. 10) is at most 2, and 1 for K = 1, where U holds only one of the two gates' experts:
-
-    $$ \sum_{i \in U} (p_i - q_i)^2 \le \sum_i p_i^2 + \sum_i q_i^2 \le 2 $$
-    """
     names = list(dict.fromkeys(name for entry in history for name in entry))
-
-    def curve(name: str) -> Curve:
-        points = {e["epoch"]: e[name] for e in history if math.isfinite(e.get(name, math.nan))}
-        if name not in hsc:
-            return Curve(name, list(points), list(points.values()))
-        shares = [value / min(top_k, 2) for value in points.values()]
-        return Curve(name.replace("hsc", "hsc_share", 1), list(points), shares)
-
-    hsc = [name for name in names if name == "hsc" or name.startswith("hsc_")]
     validation = [n for n in names if n.startswith("val_") and not n.endswith("loss")]
     groups: dict[str, list[str]] = {
         "loss": [n for n in ("loss", "val_loss") if n in names],
         "metric on validation lists": validation,
-        "share of the maximum": [n for n in names if n in hsc or n.startswith("adversarial_share")],
-        **{title: [n for n in names if n.startswith(part)] for title, part in _GATES.items()},
+        **{title: [n for n in names if n.startswith(part)] for title, part in _PARTS.items()},
     }
-    return {title: [curve(name) for name in group] for title, group in groups.items() if group}
+    return {title: {n: points(n) for n in group} for title, group in groups.items() if group}
 
 
-def curves(run: str, series: Sequence[Curve], title: str, best_epoch: int) -> Chart:
+def curves(run: str, found: Curves, title: str, best_epoch: int) -> Chart:
     """Quantities by epoch, the best epoch marked; shares are drawn from 0 % to 100 %."""
-    factor, unit, whole = (100.0, " %", (0.0, 100.0)) if title in _SHARES else (1.0, "", ())
+    factor, unit = (100.0, " %") if title in _SHARES else (1.0, "")
+    ends = (0.0, 100.0) if title in _SHARES else (0.0,) if title in _PARTS else ()
     lines = [
-        Line(label(curve.name), curve.epochs, [factor * value for value in curve.values])
-        for curve in series
+        Line(label(name), list(points), [factor * value for value in points.values()])
+        for name, points in found.items()
     ]
-    last = ", ".join(f"{c.name} {c.values[-1]:.4f}" for c in series if c.values)
+    last = ", ".join(
+        f"{name} {[*points.values()][-1]:.4f}" for name, points in found.items() if points
+    )
     return chart(
         lines,
         f"{run}, {title} by epoch; at the last epoch: {last}",
         "epoch",
         title,
         y_unit=unit,
-        include=([best_epoch], whole),
+        include=([best_epoch], ends),
         rule=[(best_epoch, -math.inf), (best_epoch, math.inf)],
         integer=True,
     )

@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tfr_moe.config import MULTITASK_NAMES
 from tfr_moe.evaluation.breakdown import CategoryRow
+from tfr_moe.evaluation.evaluate import split_metric
 from tfr_moe.evaluation.leaderboard import Leaderboard, difference_text, excludes_zero
 from tfr_moe.evaluation.significance import seed_interval
 from tfr_moe.report.figures import HeatMap
 from tfr_moe.report.gate_view import gate_change
 from tfr_moe.report.run_part import RunPart
 from tfr_moe.scorers.gate_maps import GateReport
-from tfr_moe.utils.formats import DASH, command, count, duration, percent, short
+from tfr_moe.utils.formats import DASH, command, count, percent
 
 if TYPE_CHECKING:
     from tfr_moe.report.build import Report
 
 _ALIKE = 0.95  # cosine of gates that differ in nothing that matters
-_MANY = 100  # times as many lists as there are
 _LONG = 20  # rows
 _CALIBRATED = 0.2  # relative error of the mean prediction
 
@@ -38,7 +37,7 @@ class Step(NamedTuple):
 
 def title(report: Report) -> str:
     """The question that the page answers."""
-    data, number = Path(report.data.path).resolve().name, len(report.leaderboard.entries)
+    data, number = Path(report.data["path"]).resolve().name, len(report.leaderboard.entries)
     if number == 1:
         return f"How well does {report.leaderboard.ship} rank {data}?"
     return f"Which of {number} models ranks {data} best?"
@@ -48,11 +47,11 @@ def about_data(report: Report) -> list[str]:
     """What lists the numbers are of."""
     summary = report.evaluation.models[report.subject][report.metric]
     data = report.data
-    labels = f"label{'s' if len(data.labels) > 1 else ''} {', '.join(data.labels)}"
-    negatives = data.notes.get("negatives")
+    labels = f"label{'s' if len(data['labels']) > 1 else ''} {', '.join(data['labels'])}"
+    negatives = data["notes"].get("negatives")
     return [
-        f"{count(report.evaluation.lists)} {report.split} lists of {data.path}"
-        + (f", {data.period}" if data.period else ""),
+        f"{count(report.evaluation.lists)} {report.split} lists of {data['path']}"
+        + (f", {data['period']}" if data["period"] else ""),
         f"{count(summary.evaluated)} evaluated, {count(summary.skipped)} skipped",
         labels,
         f"negatives {negatives}" if negatives else "no sampled negatives recorded",
@@ -69,10 +68,8 @@ def sentences(report: Report) -> str:
 
 def by_task(report: Report) -> str:
     """What the other labels say; empty with one label."""
-    labels = report.data.labels
-    prefixes = [f"{label}_" for label in labels if report.metric.startswith(f"{label}_")]
-    bare = report.metric.removeprefix(prefixes[0]) if prefixes else ""
-    named = [f"{label}_{bare}" for label in labels]
+    _, bare = split_metric(report.metric, report.data["labels"])
+    named = [f"{label}_{bare}" for label in report.data["labels"]]
     others = [m for m in named if m in report.evaluation.metrics and m != report.metric]
     against = report.evaluation.comparisons.get(report.subject, {})
     means = report.evaluation.models[report.subject]
@@ -83,28 +80,18 @@ def by_task(report: Report) -> str:
     return f"{report.subject} by the other labels: {'; '.join(parts)}." if parts else ""
 
 
-def cost(report: Report) -> str:
-    """Size, training time and scoring time of the subject and the baseline."""
-    names = dict.fromkeys([report.subject, report.evaluation.baseline or report.subject])
-    parts = []
-    for run in (run for name in names for run in report.runs if run.name == name):
-        size = "" if run.parameters is None else f"{short(run.parameters)} parameters, "
-        trained = "" if math.isnan(run.seconds) else f"{duration(run.seconds)} of training, "
-        parts.append(f"{run.name}: {size}{trained}{milliseconds(run)} to score a list")
-    return f"{'; '.join(parts)}."
-
-
 def next_steps(report: Report) -> list[Step]:
     """What to do with the result, the most important first."""
     board, shipped = report.leaderboard, run_of(report, report.leaderboard.ship)
     steps = [Step(f"{report.subject}: {text}.", kind="bad") for text in report.of_subject.warnings]
+    compare = command("compare", "--data", report.data["path"], "--out", "comparison")
     others = sum(len(run.warnings) for run in report.runs) - len(steps)
     if others:
         text = "1 warning" if others == 1 else f"{others} warnings"
         steps.append(Step(f"Other runs have {text}: see Why.", kind="bad"))
     best, several = board.entries[0], len(board.entries) > 1
     if several and len(best.runs) == 1:
-        more = f"{_compare(report, shipped)} --budget 2h"
+        more = f"{compare} --budget 2h"
         text = "Train several seeds: another run of the same model may differ by more."
         steps.append(Step(text, f"{shipped.command} --set seed=2" if board.baseline else more))
     if several:
@@ -115,32 +102,12 @@ def next_steps(report: Report) -> list[Step]:
         steps.append(Step(advice, export))
     else:
         text = "Compare it with a tree model and a single tower."
-        steps.append(Step(text, _compare(report, shipped)))
-    against = [name for name in board.references if name in best.differences]
-    against = against or list(best.differences)
-    found = [best.differences[name] for name in against]
-    unsure = [d for d in found if not excludes_zero(d) and d.difference]
-    if unsure:
-        least = min(unsure, key=lambda d: abs(d.difference))
-        half_width = (least.high - least.low) / 2
-        times = math.ceil((half_width / least.difference) ** 2)
-        takes = f"takes about {times} times as many lists or seeds"
-        text = f"The interval of the difference {least.difference:+.4f} is ± {half_width:.4f}: "
-        text += "to confirm so small a difference "
-        steps.append(Step(f"{text}{takes if times <= _MANY else 'is not feasible'}."))
-    if "negatives" in report.data.notes or report.data.warnings:
+        steps.append(Step(text, compare))
+    if "negatives" in report.data["notes"] or report.data["warnings"]:
         steps.append(Step("Confirm it on shown lists: see the caveats of the data."))
     elif several:
         steps.append(Step("Confirm it in an A/B test: logged lists favor the logging model."))
     return steps
-
-
-def _compare(report: Report, run: RunPart) -> str:
-    data = report.data.path
-    if run.model in MULTITASK_NAMES:
-        runs = ("--run", "BASELINE", "--run", run.path)
-        return command("report", "--data", data, *runs, "--out", "PAGE")
-    return command("compare", "--data", data, "--out", "comparison")
 
 
 def run_of(report: Report, model: str) -> RunPart:
@@ -256,7 +223,7 @@ def trust(report: Report) -> str:
         seeds = (
             f"{len(best.by_run)} seeds of {best.model} with a standard deviation of {deviation:.4f}"
         )
-    number = len(report.data.warnings) + ("negatives" in report.data.notes)
+    number = len(report.data["warnings"]) + ("negatives" in report.data["notes"])
     caveats = f"{number} caveat{'s' if number > 1 else ''} of the data" if number else "no caveat"
     return f"{lists}; {seeds}; {caveats}."
 

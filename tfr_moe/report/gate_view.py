@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
@@ -16,20 +16,6 @@ from tfr_moe.utils.formats import percent
 
 MAX_CATEGORIES = 60
 _LEAST_SHARE = 0.1  # of an expert's weight, for a category that is named
-
-
-@dataclass(frozen=True)
-class Expert:
-    """What an expert serves: top categories with their shares of its weight, largest first.
-
-    `share` is its part of the gate's weight, `selected` the share of items for which it is
-    selected.
-    """
-
-    number: int
-    share: float
-    selected: float
-    serves: list[tuple[str, float]]
 
 
 def name_of(gate: CategoryGate) -> str:
@@ -60,8 +46,12 @@ def ordered_experts(gates: Sequence[CategoryGate], report: GateReport) -> list[i
     return np.argsort(np.where(total > 0, position, np.inf), kind="stable").tolist()
 
 
-def experts_of(report: GateReport) -> list[Expert]:
-    """The experts of a gate that are not dead, the one with the most weight first."""
+def experts_of(report: GateReport) -> list[dict[str, Any]]:
+    """The experts of a gate that are not dead, the one with the most weight first.
+
+    Each with its `number`, its `share` of the gate's weight, the share of items for which it is
+    `selected`, and the top categories that it `serves`, with their shares of its weight.
+    """
     gates = report.top_categories
     mass = np.array([gate.lists * np.array(gate.weights) for gate in gates])
     found = []
@@ -74,7 +64,8 @@ def experts_of(report: GateReport) -> list[Expert]:
             for i in np.argsort(-shares, kind="stable")[:3].tolist()
             if shares[i] >= _LEAST_SHARE
         ]
-        found.append(Expert(number, report.utilisation[number], report.load[number], serves))
+        share, selected = report.utilisation[number], report.load[number]
+        found.append({"number": number, "share": share, "selected": selected, "serves": serves})
     return found
 
 

@@ -1,8 +1,7 @@
-"""HTML pages from Jinja templates, and figures as files; each is written whole or not at all.
+"""HTML pages from Jinja templates, and figures as files.
 
-A page is one file of plain HTML and needs no network. All values are escaped (autoescape). Heat
-maps are tables, charts are SVG elements; a small script sorts and searches tables, without which a
-page is complete.
+A page is one file that needs no network. All values are escaped (autoescape). A small script sorts
+and searches tables; without it a page is complete.
 """
 
 from __future__ import annotations
@@ -38,11 +37,6 @@ TERMS: dict[str, str] = yaml.safe_load((TEMPLATES / "glossary.yaml").read_text(e
 """The words of the pages and their meanings."""
 FONTS = "DejaVu Sans, Liberation Sans, Arial, Helvetica"
 """Fonts of figures as files, the first that there is."""
-
-
-_SPECIAL = re.compile(
-    rf"\b({'|'.join(re.escape(name) for name in TERMS if name != name.lower() or ' ' in name)})\b"
-)
 
 
 # -------------------------------------------------------------------------------------------- pages
@@ -114,11 +108,6 @@ class Glossary:
         return Markup('<a class="term" href="#term-{}" title="{}">{}</a>').format(
             self.anchor(name), means, text or name
         )
-
-    def linked(self, text: str) -> Markup:
-        """A text in which the terms that are no ordinary word are links, such as PSI."""
-        parts = _SPECIAL.split(text)
-        return Markup("").join(self(part) if i % 2 else part for i, part in enumerate(parts))
 
     @staticmethod
     def anchor(name: str) -> str:
@@ -192,11 +181,7 @@ def render_sections(
 
 
 def write_page(text: str, path: Path) -> None:
-    """Writes a page to a temporary file, then renames it.
-
-    Raises:
-        UserError: if the file cannot be written.
-    """
+    """Writes a page, whole or not at all; a `UserError` if the file cannot be written."""
     try:
         write_text(path, text)
     except OSError as error:

@@ -27,7 +27,7 @@ from tfr_moe.serving.client.request import RequestEncoder, load_request
 from tfr_moe.serving.export.parsing import RequestParser
 from tfr_moe.training import LoadedRun
 from tfr_moe.utils.console import Column, fitted_table
-from tfr_moe.utils.formats import percent
+from tfr_moe.utils.formats import number, percent
 
 MOST_LEADS = 10
 _MOST_FEATURES = 4  # of a lead, in the terminal
@@ -88,7 +88,7 @@ class Explanation:
         """The text of `tfr-moe explain`, 80 columns wide."""
         console = Console(width=_WIDTH)
         with console.capture() as text:
-            for part in render(self, _WIDTH):
+            for part in _text(self):
                 console.print(part, highlight=False)
         return text.get().rstrip()
 
@@ -99,7 +99,7 @@ class Explanation:
 
         functions = (value_text, experts_text, finding, item_fields, reason, changes, method)
         content: dict[str, Any] = {function.__name__: function for function in functions}
-        page = render_page("explain.html", None, explanation=self, digits=digits(self), **content)
+        page = render_page("explain.html", None, explanation=self, **content)
         write_page(page, Path(path))
 
 
@@ -192,12 +192,6 @@ def value_text(value: Any) -> str:
     return label(value, _MOST_TEXT) if value not in (None, "") else "missing"
 
 
-def digits(explanation: Explanation) -> int:
-    """Decimals that show the smallest lead: 3 to 6."""
-    smallest = min((lead.lead for lead in explanation.leads if lead.lead > 0), default=1.0)
-    return min(6, max(3, 1 - math.floor(math.log10(smallest))))
-
-
 def experts_text(weights: Mapping[int, float]) -> str:
     """The selected experts: `3 (61 %), 0 (39 %)`."""
     return ", ".join(f"{expert} ({percent(weight)})" for expert, weight in weights.items())
@@ -263,12 +257,8 @@ def method(explanation: Explanation) -> str:
     )
 
 
-def render(explanation: Explanation, width: int | None = None) -> Iterator[RenderableType]:
-    """Renders an explanation for a terminal: the order, and what puts each item ahead.
-
-    Fields that do not fit into `width` columns are named below the table; None shows all.
-    """
-    decimals = digits(explanation)
+def _text(explanation: Explanation) -> Iterator[RenderableType]:
+    """The order, and what puts each item ahead; names the fields that do not fit."""
     yield Text(f"{explanation.model}: why {len(explanation.items)} items are in this order")
     if explanation.context:
         pairs = (f"{name} {value_text(value)}" for name, value in explanation.context.items())
@@ -276,25 +266,24 @@ def render(explanation: Explanation, width: int | None = None) -> Iterator[Rende
     for name, weights in explanation.gates.items():
         yield Text(f"{f'experts of {name}' if name else 'experts'}: {experts_text(weights)}")
     yield Text(f"{finding(explanation)}\n")
-    columns = _columns(explanation, decimals)
-    yield fitted_table(columns, always=3, width=width)
+    yield fitted_table(_columns(explanation), always=3, width=_WIDTH)
     for lead in explanation.leads:
         yield Text("")
-        yield from _lead(explanation, lead, decimals)
+        yield from _lead(explanation, lead)
     if explanation.leads:
         yield Text("")
         yield Text(method(explanation))
 
 
-def _columns(explanation: Explanation, decimals: int) -> list[Column]:
+def _columns(explanation: Explanation) -> list[Column]:
     items = explanation.items
     columns = [
         Column("rank", [str(item.rank) for item in items]),
         Column("item", [item.title.removeprefix("item ") for item in items], numeric=False),
-        Column("score", [f"{item.score:.{decimals}f}" for item in items]),
+        Column("score", [number(item.score) for item in items]),
     ]
     for task in items[0].tasks:
-        columns.append(Column(f"{task} score", [f"{item.tasks[task]:.4f}" for item in items]))
+        columns.append(Column(f"{task} score", [number(item.tasks[task]) for item in items]))
     for gate in items[0].gates:
         title = f"experts of {gate}" if gate else "experts"
         columns.append(Column(title, [experts_text(item.gates[gate]) for item in items], False))
@@ -317,21 +306,21 @@ def item_fields(explanation: Explanation) -> list[str]:
     ]
 
 
-def _lead(explanation: Explanation, lead: Lead, decimals: int) -> Iterator[RenderableType]:
+def _lead(explanation: Explanation, lead: Lead) -> Iterator[RenderableType]:
     ahead, behind = explanation.items[lead.rank - 1 : lead.rank + 1]
-    yield Text(f"{lead.rank} {ahead.title} over {behind.title}: {lead.lead:+.{decimals}f}")
+    yield Text(f"{lead.rank} {ahead.title} over {behind.title}: {number(lead.lead, True)}")
     lines = []
     if lead.terms:
-        terms = (f"{name} {value:+.{decimals}f}" for name, value in lead.terms.items())
+        terms = (f"{name} {number(value, True)}" for name, value in lead.terms.items())
         lines.append(f"{explanation.sum_of}: {', '.join(terms)}")
     shown = lead.features[:_MOST_FEATURES]
     for f in shown:
         values = f"{value_text(f.ahead)} against {value_text(f.behind)}"
-        lines.append(f"{f.share:+.{decimals}f}  {f.feature}: {values}")
+        lines.append(f"{number(f.share, True)}  {f.feature}: {values}")
     if len(lead.features) > len(shown):
         rest = sum(f.share for f in lead.features[len(shown) :])
-        lines.append(f"{rest:+.{decimals}f}  {len(lead.features) - len(shown)} other features")
+        lines.append(f"{number(rest, True)}  {len(lead.features) - len(shown)} other features")
     if not explanation.pointwise:
-        lines.append(f"{lead.place:+.{decimals}f}  position in the list")
+        lines.append(f"{number(lead.place, True)}  position in the list")
     lines.append(changes(explanation, lead))
     yield from (Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines)

@@ -17,10 +17,10 @@ from tfr_moe.analysis.importance import Importance
 from tfr_moe.analysis.list_examples import ShownList, extremes, fetch, show_list
 from tfr_moe.baselines import BaselineRun
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.evaluation.evaluate import task_names, task_of
+from tfr_moe.evaluation.evaluate import split_metric, task_names
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.evaluation.significance import alignment
-from tfr_moe.report.figures import Curve, learning_curves
+from tfr_moe.report.figures import Curves, learning_curves
 from tfr_moe.scorers.gate_maps import GateReport, gate_reports
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
@@ -63,7 +63,7 @@ class EvaluatedRuns:
     @property
     def task(self) -> str:
         """The task of `metric`; "" for models of one task."""
-        return task_of(self.metric, self.tasks)
+        return split_metric(self.metric, self.tasks)[0]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class RunPart:
     versions: dict[str, str]
     command: str
     monitor: str
-    curves: dict[str, list[Curve]]
+    curves: dict[str, Curves]
     gates: dict[str, GateReport]
     warnings: list[str]
     calibration: Calibration | None
@@ -147,7 +147,7 @@ def run_part(
             *("--config", run.path / "config.yaml", "--out", "RUN"),
         ),
         monitor=str(metrics.get("monitor", "")),
-        curves=learning_curves(read_history(run.path), config.gate.top_k),
+        curves=learning_curves(read_history(run.path)),
         gates=gates,
         warnings=collapsed_gates(gates, config),
         calibration=counter.result() if probable else None,

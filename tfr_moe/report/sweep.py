@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from tfr_moe.report import html
 from tfr_moe.report.figures import Cell, HeatMap, label
 from tfr_moe.report.html import write_page
 from tfr_moe.tuning import results
 from tfr_moe.tuning.results import SweepSummary, settings_text, symbol
-from tfr_moe.utils.formats import command, duration, setting
+from tfr_moe.utils.formats import duration, setting
 
 REPORT_FILE = "report.html"
-MAX_ROWS = 500
 MAX_CELLS = 12
 """Largest side of the heat map."""
 _IN_HEADLINE = 3  # settings at most
@@ -25,10 +21,9 @@ _LAMBDAS = ("hsc_weight", "adversarial_weight")
 
 
 def write_sweep_report(sweep: str | Path, svg: Path | None = None) -> Path:
-    """Writes the page and all results of a sweep, finished or not, to its folder; returns the page.
+    """Writes the page and the results of a sweep, finished or not, to its folder; returns the page.
 
-    Existing files are replaced. See `tfr_moe.tuning.results.write_results` for the other files, and
-    `html.render` for `svg`.
+    See `tfr_moe.tuning.results.write_results` for the other files, and `html.render` for `svg`.
     """
     summary = results.write_results(sweep)
     page = summary.path / REPORT_FILE
@@ -51,7 +46,6 @@ def render_sweep(summary: SweepSummary, svg: Path | None = None) -> str:
         headings=[heading(key) for key in summary.varying],
         noise=results.noise_line(summary),
         map=heat_map_of(summary),
-        max_rows=MAX_ROWS,
         results=results,
         setting=setting,
     )
@@ -88,47 +82,15 @@ def cost(summary: SweepSummary) -> str:
     return f"{duration(seconds)} of training: {results.count_line(summary)}."
 
 
-def next_command(summary: SweepSummary) -> str:
-    """The command that trains the best settings with a new seed."""
-    flags = ("--data", summary.config.data or "DATA", "--config", summary.path / "best.yaml")
-    return command("train", *flags, "--set", "seed=11", "--out", "RUN")
-
-
 def heading(name: str) -> str:
     """The name of a hyper-parameter with its symbol, if it has one."""
     return name if symbol(name) == name else f"{name} ({symbol(name)})"
 
 
-def about_map(summary: SweepSummary) -> str:
-    """What the heat map shows, and of what."""
-    others = [name for name in summary.varying if name not in grid_axes(summary)]
-    cut = f" A cell is the best over {', '.join(others)}." if others else ""
-    values = f"Results differ by {summary.entries[-1].gap:.4f} at most: "
-    level = "; ≈ marks trials that are level with it" if summary.noise else ""
-    return f"{values}the stronger the colour, the better; the best is framed{level}.{cut}"
-
-
-def scale(
-    values: Sequence[float], higher: bool, least_difference: float = 0.0
-) -> tuple[float, float]:
-    """The values of the palest and the strongest colour, robust to diverged trials.
-
-    Values more than four times as far from the best as the median share the palest colour. A
-    difference within seed noise is less than half of the scale.
-    """
-    best, worst = (max(values), min(values)) if higher else (min(values), max(values))
-    reach = 4 * abs(best - float(np.median(values)))
-    if reach and abs(best - worst) > reach:
-        worst = round(best - reach if higher else best + reach, 12)
-    span = max(abs(best - worst), 2 * least_difference)
-    return round(best - span if higher else best + span, 12), best
-
-
 def grid_axes(summary: SweepSummary) -> dict[str, list[float]]:
     """The hyper-parameters of the heat map, across and down, and their values, largest first.
 
-    The lambdas if both vary, else the only two that vary, if both are numbers with few values;
-    empty without such a pair.
+    The lambdas, or the only two that vary, if they are numbers with few values; else empty.
     """
     names = _LAMBDAS if set(_LAMBDAS) <= set(summary.varying) else summary.varying
     axes = {}
@@ -141,7 +103,7 @@ def grid_axes(summary: SweepSummary) -> dict[str, list[float]]:
 
 
 def heat_map_of(summary: SweepSummary) -> HeatMap | None:
-    """Table VIII: a cell for each pair of values, largest first, with mean and deviation.
+    """Table VIII: a cell for each pair of values, largest first, coloured by its rank.
 
     If other hyper-parameters vary too, a cell shows the best trial with its pair.
     """
@@ -153,24 +115,23 @@ def heat_map_of(summary: SweepSummary) -> HeatMap | None:
         tuple(entry.trial.hyperparameters.get(name) for name in axes): entry
         for entry in reversed(summary.entries)  # the best one of a cell is last
     }
-    seeds = len(summary.best.trial.seeds)
-    least = summary.noise.least_difference(seeds, seeds) if summary.noise and seeds else 0.0
-    low, high = scale([entry.value for entry in cells.values()], summary.higher, least)
 
     def cell(x: Any, y: Any) -> Cell:
         entry = cells.get((x, y))
         if entry is None:
             return Cell("–", hint="not run")
-        share = (entry.value - low) / (high - low) if high != low else 1.0
+        share = 1 - (entry.rank - 1) / len(summary.entries)
         level = "≈ " if entry.tied and entry.rank > 1 else ""
         settings = settings_text(entry.trial.hyperparameters, summary.varying)
         hint = f"trial {entry.trial.trial_id}, rank {entry.rank}, {entry.text}, {settings}"
         kind = "best" if entry.rank == 1 else ""
-        return Cell(level + entry.text, max(share, 0.0), hint, kind)
+        return Cell(level + entry.text, share, hint, kind)
 
     x_name, y_name = map(heading, axes)
+    others = ", ".join(name for name in summary.varying if name not in axes)
+    best = f"; a cell is the best over {others}" if others else ""
     return HeatMap(
-        caption=f"{summary.config.objective} by {label(x_name)} and {label(y_name)}",
+        caption=f"{summary.config.objective} by {label(x_name)} and {label(y_name)}{best}",
         columns=[(setting(x), "") for x in across],
         rows=[setting(y) for y in down],
         cells=[[cell(x, y) for x in across] for y in down],

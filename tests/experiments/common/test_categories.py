@@ -1,8 +1,8 @@
 """Categories of a data set."""
 
+from experiments.common.categories import categories_of
 from tests.tiny import lists, write_data_folder
 from tfr_moe.data import DataFolder
-from tfr_moe.evaluation.breakdown import categories_of
 
 
 def test_categories_stand_in_the_order_of_the_lists(tmp_path):
