@@ -48,18 +48,6 @@ def holding(text: str) -> Spoil:
     return lambda path: path.write_text(text)
 
 
-def inside_gzip(change: Callable[[bytearray], bytes | bytearray]) -> Spoil:
-    """Changes the content of a gzip file, whose own checksum then holds."""
-    return lambda path: path.write_bytes(
-        gzip.compress(bytes(change(bytearray(gzip.decompress(path.read_bytes())))))
-    )
-
-
-def flipped(content: bytearray) -> bytearray:
-    content[len(content) // 2] ^= 1
-    return content
-
-
 def one_line(raised: Any) -> str:
     line = str(raised.value)
     assert "\n" not in line and "Traceback" not in line
@@ -92,12 +80,10 @@ def copy(tmp_path) -> Callable[[Path], Path]:
         flip,
         cut,
         empty,
-        inside_gzip(flipped),
-        inside_gzip(lambda content: content[:-7]),
         lambda path: path.write_bytes(gzip.decompress(path.read_bytes())),
         holding("x"),
     ],
-    ids=["flipped", "truncated", "empty", "corrupt", "truncated-inside", "no-gzip", "text"],
+    ids=["flipped", "truncated", "empty", "no-gzip", "text"],
 )
 def test_a_broken_record_file_is_named_before_anything_is_read(data, copy, spoil):
     data = copy(data)
