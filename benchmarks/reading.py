@@ -27,7 +27,8 @@ from timing import machine, parser_of, ratio, ratio_line, run_rounds, seconds_of
 from tfr_moe._compat import tf, tfr
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.data.cache import cached
-from tfr_moe.elwc.encoder import ListEncoder
+from tfr_moe.elwc.encoder import ScopeEncoder
+from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.schema import STATISTICS_FILE, FeatureSchema, shard_file
 
 BATCH = 32
@@ -56,7 +57,8 @@ def write_folder(path: Path, columns: int, packed: bool, lists: int, seed: int) 
     """The same lists in either layout."""
     rng = np.random.default_rng(seed)
     schema = schema_of(columns, packed)
-    encoder = ListEncoder(schema)
+    encode_item = ScopeEncoder(schema, "example", {"purchase": 0.0}).typed
+    encode_id = ids_entry("query")
     path.mkdir()
     schema.save(path / "schema.json")
     (path / STATISTICS_FILE).write_text("{}")
@@ -75,7 +77,8 @@ def write_folder(path: Path, columns: int, packed: bool, lists: int, seed: int) 
                     }
                     for i in range(size)
                 ]
-                writer.write(encoder.encode(str(number), {}, items))
+                bodies = [encode_item(item)[0] for item in items]
+                writer.write(list_record(bodies, encode_id([str(number)])))
     return DataFolder(path)
 
 

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from tests import tiny
+from tests.records import encode_list
 from tfr_moe import reranking
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.elwc.values import list_id_of
 from tfr_moe.errors import UserError
 from tfr_moe.reranking import fold_of, reordered, rerank_data, scored_records, with_initial_list
@@ -151,8 +151,8 @@ def test_a_set_of_single_columns_gets_one_more():
             "features": [{"name": "price", "scope": "example", "kind": "numeric"}],
         }
     )
-    record = ListEncoder(schema).encode(
-        "q1", {}, [{"price": 1.0, "click": 0.0}, {"price": 2.0, "click": 1.0}]
+    record = encode_list(
+        schema, "q1", {}, [{"price": 1.0, "click": 0.0}, {"price": 2.0, "click": 1.0}]
     )
     from tfr_moe.elwc.values import decode_list
 

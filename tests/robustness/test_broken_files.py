@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.records import encode_list
 from tests.tiny import SCHEMA, small_config, write_data_folder
 from tfr_moe._compat import tf
 from tfr_moe.baselines import load_baseline, open_run, train_baseline
@@ -20,7 +21,6 @@ from tfr_moe.baselines.run import MODULES
 from tfr_moe.cli import main
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.data.builder import check_finite
-from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK
 from tfr_moe.training import train
@@ -245,7 +245,7 @@ def encoded(**changes: float) -> bytes:
     context = {"top": "a", "sub": "x", "age": 30.0, "clicked": ["item1"]}
     changed = {name: value for name, value in changes.items() if name in item}
     context |= {name: value for name, value in changes.items() if name in context}
-    record = ListEncoder(SCHEMA).encode("q", context, [item, item | dict.fromkeys(changed, 0.5)])
+    record = encode_list(SCHEMA, "q", context, [item, item | dict.fromkeys(changed, 0.5)])
     marks = {np.float32(0.5).tobytes(): value for value in changed.values()}
     for mark, value in marks.items():
         record = record.replace(mark, np.float32(value).tobytes())

@@ -1,6 +1,6 @@
 """`ExampleListWithContext` records without any framework: values, encoder, wire format, files."""
 
-from tfr_moe.elwc.encoder import ListEncoder, RowEncoder, ScopeEncoder
+from tfr_moe.elwc.encoder import RowEncoder, ScopeEncoder
 from tfr_moe.elwc.tfrecord import write_records
 from tfr_moe.elwc.values import (
     Row,
@@ -15,7 +15,6 @@ from tfr_moe.elwc.values import (
 )
 
 __all__ = [
-    "ListEncoder",
     "Row",
     "RowEncoder",
     "RowError",
