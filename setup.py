@@ -35,13 +35,14 @@ REQUIRES = [
     "pandas>=2.1",
     "pyarrow>=14",
     "scipy>=1.11",
+    "google-crc32c>=1.5",
     "pydantic>=2.5",
     "PyYAML>=6",
     "typer>=0.12",
     "rich>=13",
 ]
 EXTRAS = {
-    "beam": ["apache-beam>=2.60", "google-crc32c>=1.5"],
+    "beam": ["apache-beam>=2.60"],
     "serving": [
         "grpcio>=1.60",
         # Each release asks for one range of protobuf; these take that of the lane's TensorFlow.

@@ -59,7 +59,6 @@ from tfr_moe.elwc.categories import clicks_of_table, table_of
 from tfr_moe.elwc.encoded import Labels
 from tfr_moe.elwc.encoder import RowEncoder
 from tfr_moe.elwc.splits import hash_bounds
-from tfr_moe.elwc.tfrecord import check_checksums
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     MANIFEST_FILE,
@@ -215,7 +214,6 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
     Example:
         manifest = build(BuildOptions("search-logs", "logs/*.csv.gz", "schema.yaml", "data"))
     """
-    check_checksums()
     load_source_modules(options.source_modules)
     source = get_source(options.source)
     settings = parse_options(source.options, options.settings, source.name, seed=options.seed)

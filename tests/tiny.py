@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tests.records import encode_list
 from tfr_moe._compat import tf
 from tfr_moe.config import applicable, make_config
-from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.schema import FeatureSchema, shard_file
 
 SCHEMA = FeatureSchema.model_validate(
@@ -84,7 +84,6 @@ def write_data_folder(
     path.mkdir(parents=True, exist_ok=True)
     (path / "vocabulary").mkdir(exist_ok=True)
     schema.save(path / "schema.json")
-    encoder = ListEncoder(schema)
     manifest = {"format": 1, "splits": {}}
     columns = {"age": [], "price": [], "sales": []}
     for seed, (split, count) in enumerate(
@@ -96,7 +95,7 @@ def write_data_folder(
             with tf.io.TFRecordWriter(name, options) as writer:
                 for i, (list_id, context, items) in enumerate(lists(count, seed)):
                     if i % 2 == shard:
-                        writer.write(encoder.encode(list_id, context, items))
+                        writer.write(encode_list(schema, list_id, context, items))
                     if split == "train" and shard == 0:
                         columns["age"].append(context["age"])
                         columns["price"] += [float(np.log1p(item["price"])) for item in items]

@@ -32,8 +32,8 @@ class SweepConfig(BaseModel):
         initial_points: random trials before the Bayesian search fits a model; None for three per
             hyper-parameter.
         max_failures: number of failed trials in a row that stops the sweep.
-        cache: parse the data once and read it into the memory of each process. False parses it in
-            each epoch, for data larger than memory.
+        cache: parse the data once, into the memory of each process. False parses it in each epoch,
+            for data larger than memory.
         data_fingerprint: identifies the data set; filled in when the sweep starts.
     """
 

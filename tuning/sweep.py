@@ -29,7 +29,6 @@ from .config import SweepConfig
 from .hypermodel import RankingHyperModel
 from .search import Search
 from .sweep_folder import (
-    CACHE_FOLDER,
     TRIAL_FILE,
     TRIALS_FOLDER,
     WORK_FOLDER,
@@ -81,7 +80,7 @@ def tune(
             f"sweep {sweep}: stopped after {len(failures)} failed trials in a row; the last: "
             f"{error}; re-run the same command to continue with the next trial"
         )
-    for path in (sweep / WORK_FOLDER, sweep / CACHE_FOLDER, *sweep.glob(".*.partial-*")):
+    for path in (sweep / WORK_FOLDER, *sweep.glob(".*.partial-*")):
         shutil.rmtree(path, ignore_errors=True)
     return trials
 

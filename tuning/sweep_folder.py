@@ -5,7 +5,7 @@ SWEEP/
   sweep.yaml                    the resolved sweep configuration
   trials/0003/trial.json        a `Trial`, written in one step when it ends
   oracle.json                   state of the search
-  work/  cache/                 while the sweep runs
+  work/                         while the sweep runs
   work/0003.lock                locked by the worker that runs the trial, and names who has tried
 ```
 """
@@ -32,11 +32,9 @@ from .config import SweepConfig, load_sweep_config
 SWEEP_FILE = "sweep.yaml"
 TRIALS_FOLDER = "trials"
 TRIAL_FILE = "trial.json"
-CACHE_FOLDER = "cache"
 WORK_FOLDER = "work"
 STATE_FILE = "oracle.json"
 LOCK_FILE = ".lock"
-CACHE_LOCK = ".cache.lock"
 
 # Settings that do not change a result may change when a sweep is resumed.
 _EXECUTION = {"data", "cache", "max_failures"}

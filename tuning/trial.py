@@ -17,7 +17,7 @@ from rich.console import Console
 from tfr_moe._compat import tf
 from tfr_moe.baselines import train_baseline
 from tfr_moe.config import BASELINE_NAMES, RunConfig
-from tfr_moe.data.cache import SPLITS, in_memory, map_split, write_parsed
+from tfr_moe.data.cache import cached
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import evaluate_run, summarize
@@ -29,8 +29,6 @@ from tfr_moe.utils.io import atomic_directory, read_json, write_json
 from .config import SweepConfig, load_sweep_config
 from .hypermodel import RankingHyperModel
 from .sweep_folder import (
-    CACHE_FOLDER,
-    CACHE_LOCK,
     SWEEP_FILE,
     WORK_FOLDER,
     SeedResult,
@@ -38,7 +36,6 @@ from .sweep_folder import (
     TrialJob,
     check_same_data,
     ended_trial,
-    locked,
     read_trial,
     trial_file,
     write_trial,
@@ -81,14 +78,9 @@ class SweepContext:
         return self.path / WORK_FOLDER / trial_id / f"seed-{seed}"
 
     def load_cache(self) -> None:
-        """Reads the data into memory, from the cache that the first process makes."""
-        hypermodel = self.hypermodel
-        if self.config.cache and not hypermodel.folder.splits:
-            schema, cache = hypermodel.folder.schema, self.path / CACHE_FOLDER
-            with locked(self.path / CACHE_LOCK):
-                write_parsed(hypermodel.folder, cache)
-            splits = {s: in_memory(map_split(cache, schema, s)) for s in SPLITS}
-            hypermodel.folder = hypermodel.folder.with_splits(splits)
+        """Parses the data into memory, once for all trials of this process."""
+        if self.config.cache:
+            self.hypermodel.folder = cached(self.hypermodel.folder, "memory")
 
 
 class TrialPipeline(RankingPipeline):

@@ -10,7 +10,6 @@ maps of the page as SVG files.
 from __future__ import annotations
 
 import argparse
-import gzip
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
-from tfr_moe.elwc import decode_list, read_records
+from tfr_moe.elwc import decode_list
 from tfr_moe.errors import UserError, error_line
 from tfr_moe.report import Cell, HeatMap, Section, label, percent, render_sections, write_page
 from tfr_moe.schema import MANIFEST_FILE, SCHEMA_FILE, SPLITS, FeatureSchema
@@ -171,19 +171,18 @@ def _lists(
 
     assert schema.hierarchy is not None
     names, child = _numerics(schema), schema.feature(schema.hierarchy.child)
-    with gzip.open(path) as file:
-        for record in read_records(file, str(path)):  # type: ignore[arg-type]
-            context, items = decode_list(schema, record)
-            message = input_pb2.ExampleListWithContext.FromString(record)
-            labels = np.array(
-                [e.features.feature[schema.label].float_list.value[0] for e in message.examples]
-            )
-            matrix = np.array([[item[name] for name in names] for item in items])
-            correct = correct_pairs(matrix.reshape(-1, len(names)), labels)
-            positives = [item for item, label in zip(items, labels, strict=True) if label > 0]
-            purchases = [str(item[brand]) for item in positives if brand and item[brand]]
-            yield ("top", context[schema.hierarchy.parent]), correct, purchases
-            yield ("sub", schema.lookup_key(child, context)), correct, purchases
+    for record in tf.data.TFRecordDataset(str(path), "GZIP").as_numpy_iterator():
+        context, items = decode_list(schema, record)
+        message = input_pb2.ExampleListWithContext.FromString(record)
+        labels = np.array(
+            [e.features.feature[schema.label].float_list.value[0] for e in message.examples]
+        )
+        matrix = np.array([[item[name] for name in names] for item in items])
+        correct = correct_pairs(matrix.reshape(-1, len(names)), labels)
+        positives = [item for item, label in zip(items, labels, strict=True) if label > 0]
+        purchases = [str(item[brand]) for item in positives if brand and item[brand]]
+        yield ("top", context[schema.hierarchy.parent]), correct, purchases
+        yield ("sub", schema.lookup_key(child, context)), correct, purchases
 
 
 def _result(counts: dict[Category, CategoryCounts], names: list[str]) -> dict[str, Any]:

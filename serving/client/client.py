@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from tfr_moe.elwc.tfrecord import check_checksums, framed
+from tfr_moe.elwc.tfrecord import framed
 from tfr_moe.elwc.wire import varint
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
@@ -238,7 +238,7 @@ class RequestRecorder:
         share: probability that a request is recorded.
 
     Raises:
-        UserError: if the share is not in (0, 1], or google-crc32c is missing.
+        UserError: if the share is not in (0, 1].
 
     Example:
         >>> import tempfile
@@ -252,7 +252,6 @@ class RequestRecorder:
     def __init__(self, path: str | Path, share: float = 1.0):
         if not 0 < share <= 1:
             raise UserError(f"share must be above 0 and at most 1. Received: share={share}")
-        check_checksums()
         self._path, self._share = Path(path), share
         self._lock = threading.Lock()
 

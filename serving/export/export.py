@@ -16,10 +16,9 @@ from tfr_moe._compat import tf
 from tfr_moe.baselines import BaselineRun, keras_model, open_run
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.elwc.encoder import ListEncoder
-from tfr_moe.elwc.values import RowParser, Values, decode_list
+from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError
-from tfr_moe.schema import SCHEMA_FILE, Feature, FeatureSchema, QueryCategories, Scope
+from tfr_moe.schema import SCHEMA_FILE, FeatureSchema, QueryCategories, Scope
 from tfr_moe.scorers import explanation_model
 from tfr_moe.utils.digests import write_model_manifest
 from tfr_moe.utils.io import atomic_directory, write_json
@@ -37,7 +36,6 @@ MAX_RECORDS = 1000  # TensorFlow Serving does not load a model with more
 _WARMED = (PREDICT, RANK)
 _WARMUP_LISTS = 16
 _SAMPLE_LISTS = 1000
-_SIZES = (1, 10, 60)
 _TOLERANCE = 1e-5
 _ROUNDING = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 
@@ -101,20 +99,14 @@ def write_golden(
 
 
 def example_lists(schema: FeatureSchema) -> list[bytes]:
-    """Lists of defaults, zeros and unknown ids, for exports without real lists."""
-    parser, encoder = RowParser(schema), ListEncoder(schema)
+    """Lists of defaults and zeros, for exports without real lists."""
 
-    def row(scope: Scope) -> Values:
-        required = (f for f in schema.select(scope) if f.required)
-        return parser.values(scope, {f.name: _placeholder(f) for f in required})
+    def row(scope: Scope) -> dict[str, Any]:
+        required = (feature for feature in schema.select(scope) if feature.required)
+        return {f.name: 0 if f.width == 1 else [0] * f.width for f in required}
 
-    return [encoder.encode("", row("context"), [row("example")] * size) for size in _SIZES]
-
-
-def _placeholder(feature: Feature) -> Any:
-    if feature.kind != "numeric":
-        return "unknown"
-    return 0.0 if feature.width == 1 else [0.0] * feature.width
+    encode = RequestEncoder(schema).encode
+    return [encode(row("context"), [row("example")] * size) for size in (1, 10, 60)]
 
 
 def export_run(

@@ -8,7 +8,6 @@ import pytest
 
 from tests.beam import logs
 from tfr_moe.beam import BuildOptions, build
-from tfr_moe.elwc import tfrecord as tfrecords
 from tfr_moe.errors import UserError
 
 
@@ -169,9 +168,3 @@ def test_without_beam_the_cure_is_named():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'tfr_moe[beam]'" in done.stdout
     assert done.stderr == ""
-
-
-def test_slow_checksums_are_rejected_with_the_remedy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "google_crc32c", None)
-    with pytest.raises(UserError, match="pip install google-crc32c"):
-        tfrecords.check_checksums()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfr_moe.elwc.encoder import ListEncoder, RowEncoder, scope_floats
+from tests.records import encode_list
+from tfr_moe.elwc.encoder import RowEncoder, scope_floats
 from tfr_moe.elwc.values import RowError, RowParser, decode_list
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.schema import FeatureSchema
@@ -83,7 +84,7 @@ def plainly(schema, row):
         example.features.feature[name].float_list.value.append(parsed.example[name])
     record = message.SerializeToString()
     assert _canonical(record) == _canonical(
-        ListEncoder(schema).encode(parsed.list_id, parsed.context, [parsed.example])
+        encode_list(schema, parsed.list_id, parsed.context, [parsed.example])
     )
     return parsed.list_id, parsed.time, parsed.example["place"], record
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.records import encode_list
 from tfr_moe._compat import tf, tfr
-from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.elwc.values import Row, RowError, RowParser, is_missing, to_id, to_number, to_time
 from tfr_moe.schema import PACKED, FeatureSchema
 
@@ -314,7 +314,7 @@ shared = st.fixed_dictionaries(
 def test_rows_encoded_and_parsed_by_tfr_are_the_same_values(context, items, packed):
     s = schema(packed)
     rows = [RowParser(s).row({**context, **one}) for one in items]
-    record = ListEncoder(s).encode(rows[0].list_id, rows[0].context, [r.example for r in rows])
+    record = encode_list(s, rows[0].list_id, rows[0].context, [r.example for r in rows])
     parsed = parse(s, record)
 
     assert texts(parsed["session"]) == [context["session"]]
@@ -339,8 +339,7 @@ def test_rows_encoded_and_parsed_by_tfr_are_the_same_values(context, items, pack
 def test_padded_items_read_defaults_and_the_padding_label():
     s = schema()
     one = row()
-    encode = ListEncoder(s).encode
-    records = [encode("a", one.context, [one.example] * n) for n in (1, 2)]
+    records = [encode_list(s, "a", one.context, [one.example] * n) for n in (1, 2)]
     parsed = tfr.data.parse_from_example_list(
         records,
         context_feature_spec=s.feature_spec("context"),
@@ -355,7 +354,7 @@ def test_padded_items_read_defaults_and_the_padding_label():
 def test_a_request_without_labels_encodes():
     s = schema()
     values = {"price": 1.0, "image": [0.0, 0.0], "brand": "b"}
-    record = ListEncoder(s).encode("q", row().context, [values])
+    record = encode_list(s, "q", row().context, [values])
     assert parse(s, record)["click"].ravel().tolist() == [-1.0]
 
 
@@ -365,7 +364,7 @@ def test_packing_makes_records_smaller():
     for packed in (True, False):
         s = FeatureSchema(list_id="q", labels=["click"], features=columns, packed=packed)
         values = {f"x{i}": float(i) for i in range(30)}
-        sizes[packed] = len(ListEncoder(s).encode("q", {}, [values] * 10))
+        sizes[packed] = len(encode_list(s, "q", {}, [values] * 10))
     # 30 floats are 120 bytes; the name and the tags of a scalar feature cost more than its value.
     assert sizes[True] * 3 < sizes[False]
 
@@ -381,7 +380,7 @@ def test_log1p_is_left_to_the_model():
         hierarchy=None,
         features=[{"name": "price", "scope": "example", "kind": "numeric", "transform": "log1p"}],
     )
-    record = ListEncoder(s).encode("q", {}, [RowParser(s).row(RAW).example])
+    record = encode_list(s, "q", {}, [RowParser(s).row(RAW).example])
     assert parse(s, record)[PACKED["example"]].tolist() == [[9.5]]
     assert not math.isclose(9.5, math.log1p(9.5))
 
@@ -390,7 +389,7 @@ def test_the_record_is_an_example_list_with_context():
     from tensorflow_serving.apis import input_pb2
 
     one = row()
-    record = ListEncoder(schema()).encode("s1", one.context, [one.example, one.example])
+    record = encode_list(schema(), "s1", one.context, [one.example, one.example])
     proto = input_pb2.ExampleListWithContext.FromString(record)
     assert len(proto.examples) == 2
     assert proto.context.features.feature["session"].bytes_list.value[:] == [b"s1"]

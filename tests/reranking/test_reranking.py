@@ -1,4 +1,4 @@
-"""Initial lists: cross-fitted, in the order of the scores, and resumed after a kill."""
+"""Initial lists: cross-fitted, in the order of the scores, complete or absent."""
 
 import json
 
@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from tests import tiny
+from tests.records import encode_list
 from tfr_moe import reranking
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.elwc.values import list_id_of
 from tfr_moe.errors import UserError
 from tfr_moe.reranking import fold_of, reordered, rerank_data, scored_records, with_initial_list
@@ -37,7 +37,7 @@ def out(data, tmp_path_factory):
 
 
 def work_of(out):
-    return out.parent / f".{out.name}.work"
+    return out / "work"
 
 
 def lists(folder, split):
@@ -110,25 +110,16 @@ def test_the_new_set_describes_itself(out):
     assert made["ranker"]["model"] == "svm_rank"
 
 
-def test_a_killed_command_goes_on_and_leaves_nothing(data, tmp_path, monkeypatch):
+def test_a_data_set_is_complete_or_absent(data, tmp_path, monkeypatch):
     out = tmp_path / "set"
     with monkeypatch.context() as patch:
         patch.setattr(reranking, "_write_splits", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             rerank_data(data, out, RANKER, 2, QUIET)
-    assert not out.exists()
-    with pytest.raises(UserError, match="was started with another folds"):
-        rerank_data(data, out, RANKER, FOLDS, QUIET)
-    options = tmp_path / ".set.work" / "options.json"
-    text = options.read_text()
-    options.write_text(json.dumps({**json.loads(text), "data content": "of another build"}))
-    with pytest.raises(UserError, match="was started with another data content"):
-        rerank_data(data, out, RANKER, 2, QUIET)
-    options.write_text(text)
-    with monkeypatch.context() as patch:
-        patch.setattr(reranking, "train_any", lambda *_: 1 / 0)
-        rerank_data(data, out, RANKER, 2, QUIET)  # all rankers are trained already
+    assert not list(tmp_path.iterdir())
+    rerank_data(data, out, RANKER, 2, QUIET)
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
+    assert not [path.name for path in out.iterdir() if path.is_dir() and path.name != "vocabulary"]
     with pytest.raises(UserError, match="exists already"):
         rerank_data(data, out, RANKER, 2, QUIET)
     with pytest.raises(UserError, match="the data already has a feature 'initial_score'"):
@@ -151,8 +142,8 @@ def test_a_set_of_single_columns_gets_one_more():
             "features": [{"name": "price", "scope": "example", "kind": "numeric"}],
         }
     )
-    record = ListEncoder(schema).encode(
-        "q1", {}, [{"price": 1.0, "click": 0.0}, {"price": 2.0, "click": 1.0}]
+    record = encode_list(
+        schema, "q1", {}, [{"price": 1.0, "click": 0.0}, {"price": 2.0, "click": 1.0}]
     )
     from tfr_moe.elwc.values import decode_list
 

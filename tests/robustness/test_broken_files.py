@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.records import encode_list
 from tests.tiny import SCHEMA, small_config, write_data_folder
 from tfr_moe._compat import tf
 from tfr_moe.baselines import load_baseline, open_run, train_baseline
@@ -20,7 +21,6 @@ from tfr_moe.baselines.run import MODULES
 from tfr_moe.cli import main
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.data.builder import check_finite
-from tfr_moe.elwc.encoder import ListEncoder
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK
 from tfr_moe.training import train
@@ -46,18 +46,6 @@ def empty(path: Path) -> None:
 
 def holding(text: str) -> Spoil:
     return lambda path: path.write_text(text)
-
-
-def inside_gzip(change: Callable[[bytearray], bytes | bytearray]) -> Spoil:
-    """Changes the content of a gzip file, whose own checksum then holds."""
-    return lambda path: path.write_bytes(
-        gzip.compress(bytes(change(bytearray(gzip.decompress(path.read_bytes())))))
-    )
-
-
-def flipped(content: bytearray) -> bytearray:
-    content[len(content) // 2] ^= 1
-    return content
 
 
 def one_line(raised: Any) -> str:
@@ -92,12 +80,10 @@ def copy(tmp_path) -> Callable[[Path], Path]:
         flip,
         cut,
         empty,
-        inside_gzip(flipped),
-        inside_gzip(lambda content: content[:-7]),
         lambda path: path.write_bytes(gzip.decompress(path.read_bytes())),
         holding("x"),
     ],
-    ids=["flipped", "truncated", "empty", "corrupt", "truncated-inside", "no-gzip", "text"],
+    ids=["flipped", "truncated", "empty", "no-gzip", "text"],
 )
 def test_a_broken_record_file_is_named_before_anything_is_read(data, copy, spoil):
     data = copy(data)
@@ -259,7 +245,7 @@ def encoded(**changes: float) -> bytes:
     context = {"top": "a", "sub": "x", "age": 30.0, "clicked": ["item1"]}
     changed = {name: value for name, value in changes.items() if name in item}
     context |= {name: value for name, value in changes.items() if name in context}
-    record = ListEncoder(SCHEMA).encode("q", context, [item, item | dict.fromkeys(changed, 0.5)])
+    record = encode_list(SCHEMA, "q", context, [item, item | dict.fromkeys(changed, 0.5)])
     marks = {np.float32(0.5).tobytes(): value for value in changed.values()}
     for mark, value in marks.items():
         record = record.replace(mark, np.float32(value).tobytes())

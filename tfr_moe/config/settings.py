@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
@@ -288,10 +289,14 @@ class DataSettings(Group):
         le=10_000_000,
         description="lists in the shuffle buffer",
     )
-    cache: Literal["none", "memory", "disk"] = Field(
+    # Older runs have `disk`, whose lists came in the order of `memory`.
+    cache: Annotated[
+        Literal["none", "memory"],
+        BeforeValidator(lambda value: "memory" if value == "disk" else value),
+    ] = Field(
         "none",
-        description="where parsed records are cached: in memory for this run, or on disk in the "
-        "data set for all runs; cached lists are shuffled over the whole split",
+        description="whether to keep the parsed records of a run in memory; cached lists are "
+        "shuffled over the whole split",
     )
 
 

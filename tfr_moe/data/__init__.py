@@ -7,14 +7,7 @@ __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "builder": ("ElwcDatasetBuilder", "ParsedSplit"),
-        "cache": (
-            "SPLITS",
-            "cached",
-            "in_memory",
-            "map_split",
-            "parse_split",
-            "write_parsed",
-        ),
+        "cache": ("cached",),
         "days": ("join_days",),
         "folder": ("DataFolder", "open_data"),
     },

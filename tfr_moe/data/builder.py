@@ -245,27 +245,24 @@ def _gather(
     schema: FeatureSchema, parsed: ParsedSplit, list_size: int | None, lists: tf.Tensor
 ) -> dict[str, tf.Tensor]:
     """The lists with the given indices, padded to the longest or to `list_size`."""
-    context, example = column_specs(schema)
-    starts = _rows(parsed.row_splits, lists, tf.int64)
-    lengths = _rows(parsed.row_splits, lists + 1, tf.int64) - starts
+    _, example = column_specs(schema)
+    starts = tf.gather(parsed.row_splits, lists)
+    lengths = tf.gather(parsed.row_splits, lists + 1) - starts
     width = tf.reduce_max(lengths) if list_size is None else tf.constant(list_size, tf.int64)
     position = tf.range(width)
     mask = position < lengths[:, None]
     rows = tf.where(mask, starts[:, None] + position, 0)
-    batch = {n: _rows(values, lists, context[n].dtype) for n, values in parsed.context.items()}
+    batch = {name: _rows(values, lists) for name, values in parsed.context.items()}
     for name, values in parsed.example.items():
         spec = example[name]
         padding = tf.constant(spec.default_value, spec.dtype)
-        batch[name] = tf.where(mask[:, :, None], _rows(values, rows, spec.dtype), padding)
+        batch[name] = tf.where(mask[:, :, None], _rows(values, rows), padding)
     batch[MASK] = mask
     return batch
 
 
-def _rows(values: Any, rows: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Rows of a column that is a tensor, a dictionary or a memory-mapped array."""
+def _rows(values: Any, rows: tf.Tensor) -> tf.Tensor:
+    """Rows of a column that is a tensor or a dictionary."""
     if isinstance(values, Dictionary):
-        return tf.gather(values.words, _rows(values.codes, rows, tf.int64))
-    if tf.is_tensor(values):
-        return tf.gather(values, rows)
-    read = tf.numpy_function(lambda r: np.asarray(values[r]), [rows], dtype, stateful=False)
-    return tf.ensure_shape(read, [*rows.shape, *values.shape[1:]])
+        return tf.gather(values.words, tf.gather(values.codes, rows))
+    return tf.gather(values, rows)

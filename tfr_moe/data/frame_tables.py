@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from tfr_moe.data.builder import Dictionary, ParsedSplit
 from tfr_moe.elwc.categories import Clicks, Pair, category_of
-from tfr_moe.elwc.encoder import ListEncoder
+from tfr_moe.elwc.encoder import ScopeEncoder
 from tfr_moe.elwc.statistics import SCOPES, ColumnStatistics, Moments, merge, statistics_of
 from tfr_moe.elwc.values import minima
 from tfr_moe.elwc.vocabularies import vocabulary_of
+from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.schema import Feature, FeatureSchema, FeatureTables, Scope
 
 _BLOCK = 1 << 16
@@ -128,14 +129,18 @@ def _words(ids: Dictionary) -> list[str]:
 
 
 def serialized_lists(schema: FeatureSchema, split: ParsedSplit, limit: int) -> list[bytes]:
-    """Returns the first `limit` lists as serialized `ExampleListWithContext`s, without labels."""
-    encoder = ListEncoder(schema)
+    """Returns the first `limit` lists of labelled data as serialized `ExampleListWithContext`s."""
+    encode_context = ScopeEncoder(schema, "context").typed
+    encode_item = ScopeEncoder(schema, "example", minima(schema)).typed
+    encode_id = ids_entry(schema.list_id)
     records = []
     for index in range(min(limit, len(split.row_splits) - 1)):
         start, end = split.row_splits[index : index + 2].tolist()
         context = _values(schema, "context", split.context, index)
         items = [_values(schema, "example", split.example, row) for row in range(start, end)]
-        records.append(encoder.encode(_text(split.context[schema.list_id][index]), context, items))
+        list_id = encode_id([_text(split.context[schema.list_id][index])])
+        bodies = [encode_item(item)[0] for item in items]
+        records.append(list_record(bodies, encode_context(context)[0] + list_id))
     return records
 
 
@@ -159,5 +164,5 @@ def _values(
             present = list(compress(texts, texts))
             values[feature.name] = texts[0] if feature.kind == "categorical" else present
     if scope == "example":
-        values |= {name: float(columns[name][row, 0]) for name in minima(schema) if name in columns}
+        values |= {name: float(columns[name][row, 0]) for name in minima(schema)}
     return values

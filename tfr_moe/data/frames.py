@@ -35,6 +35,7 @@ from tfr_moe.data.lists import (
 )
 from tfr_moe.elwc.categories import Clicks, clicks_of_table, table_of
 from tfr_moe.elwc.log_checks import OrderSums, log_warnings, repeated_lists
+from tfr_moe.elwc.tfrecord import write_records
 from tfr_moe.elwc.vocabularies import write_vocabulary
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
@@ -123,7 +124,7 @@ class FrameData(DataFolder):
         for name, words in self._vocabularies.items():
             write_vocabulary(target / vocabulary_file(name), words)
         if self._samples:
-            _write_records(target / shard_file("validation", 0, 1), self._samples)
+            write_records(target / shard_file("validation", 0, 1), self._samples)
 
 
 def schema_of_frame(
@@ -264,15 +265,7 @@ def write_frames(
             arrays = tf.nest.map_structure(lambda tensor: tensor.numpy(), split)
             counts[name] = {"lists": len(arrays.row_splits) - 1}
             records = serialized_lists(schema, arrays, counts[name]["lists"])
-            _write_records(folder / shard_file(name, 0, 1), records)
+            write_records(folder / shard_file(name, 0, 1), records)
         names = [*description_files(folder), *shard_files(folder)]
         write_manifest(folder / MANIFEST_FILE, {"format": 1, "splits": counts}, names)
     return DataFolder(out)
-
-
-def _write_records(path: Path, records: Sequence[bytes]) -> None:
-    # TensorFlow's writer: that of `build` needs a library for checksums.
-    options = tf.io.TFRecordOptions(compression_type="GZIP")
-    with tf.io.TFRecordWriter(str(path), options) as file:
-        for record in records:
-            file.write(record)

@@ -1,7 +1,7 @@
 """`ExampleListWithContext` records without any framework: values, encoder, wire format, files."""
 
-from tfr_moe.elwc.encoder import ListEncoder, RowEncoder, ScopeEncoder
-from tfr_moe.elwc.tfrecord import read_records, write_records
+from tfr_moe.elwc.encoder import RowEncoder, ScopeEncoder
+from tfr_moe.elwc.tfrecord import write_records
 from tfr_moe.elwc.values import (
     Row,
     RowError,
@@ -15,7 +15,6 @@ from tfr_moe.elwc.values import (
 )
 
 __all__ = [
-    "ListEncoder",
     "Row",
     "RowEncoder",
     "RowError",
@@ -24,7 +23,6 @@ __all__ = [
     "Values",
     "decode_list",
     "is_missing",
-    "read_records",
     "to_id",
     "to_number",
     "to_time",

@@ -1,4 +1,4 @@
-"""Encodes rows and lists as the bytes of `ExampleListWithContext` records.
+"""Encodes rows as the bytes of `ExampleListWithContext` records.
 
 Batches of raw rows take a fast path: the numbers of all rows of a scope are read and packed
 together, IDs come from a cache, and a context equal to that of the row before is reused. Anything
@@ -32,7 +32,7 @@ from tfr_moe.elwc.values import (
     to_position,
     to_time,
 )
-from tfr_moe.elwc.wire import FloatBlock, ids_entry, list_record
+from tfr_moe.elwc.wire import FloatBlock, ids_entry
 from tfr_moe.schema import Feature, FeatureSchema, Scope
 
 _CACHED_IDS = 1 << 15
@@ -345,43 +345,3 @@ def _tried(read: Callable[[Any], Any], rows: Sequence[Any], slow: set[int]) -> l
             slow.add(len(found))
             found.append(None)
     return found
-
-
-class ListEncoder:
-    """Encodes typed values of one list as a serialized `ExampleListWithContext`.
-
-    Args:
-        schema: of the list.
-
-    Example:
-        >>> brand = {"name": "brand", "scope": "example", "kind": "categorical"}
-        >>> schema = FeatureSchema(list_id="query", labels=["click"], features=[brand])
-        >>> len(ListEncoder(schema).encode("q", {}, [{"brand": "b", "click": 1.0}]))
-        59
-    """
-
-    def __init__(self, schema: FeatureSchema):
-        self._schema = schema
-        self._list_id = ids_entry(schema.list_id)
-        self._extras = list(minima(schema))
-        self._context = ScopeEncoder(schema, "context")
-        self._examples: dict[tuple[str, ...], ScopeEncoder] = {}
-
-    def encode(self, list_id: str, context: Values, items: Sequence[Values]) -> bytes:
-        """Serializes one list.
-
-        Args:
-            list_id: stored under the `list_id` of the schema in the context.
-            context: values of the context features, as `RowParser` returns them.
-            items: for each item the values of the example features and, where present, labels,
-                position and weight (a request has none).
-        """
-        bodies = []
-        for item in items:
-            extras = tuple([name for name in self._extras if name in item])
-            encoder = self._examples.get(extras)
-            if encoder is None:
-                encoder = ScopeEncoder(self._schema, "example", dict.fromkeys(extras, 0.0))
-                self._examples[extras] = encoder
-            bodies.append(encoder.typed(item)[0])
-        return list_record(bodies, self._context.typed(context)[0] + self._list_id([list_id]))

@@ -1,4 +1,4 @@
-"""TFRecord files: deterministic gzip writer, checked reader.
+"""Writes TFRecord files, the same bytes for the same records.
 
 A record is its length (uint64), the masked CRC-32C of the length, the bytes, and the masked CRC-32C
 of the bytes, all little-endian.
@@ -9,39 +9,17 @@ from __future__ import annotations
 import gzip
 import os
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
 
-from tfr_moe.errors import UserError
+from google_crc32c import value as crc32c
 
 # Twice as fast as the default level for a file a few percent larger.
 _GZIP_LEVEL = 4
 
 
-def check_checksums() -> None:
-    """Checks that CRC-32C is computed by a C extension.
-
-    Raises:
-        UserError: if google-crc32c is missing, or only has its slow Python implementation.
-    """
-    try:
-        import google_crc32c
-    except ImportError:
-        raise UserError(
-            "TFRecord files need the checksums of google-crc32c: pip install google-crc32c"
-        ) from None
-    if google_crc32c.implementation == "python":
-        raise UserError(
-            "google-crc32c runs without its C extension and would take hours: not enough memory to "
-            "load it, or not installed (pip install --force-reinstall google-crc32c)"
-        )
-
-
 def masked_checksum(data: bytes) -> bytes:
     """Returns the CRC-32C as TFRecord files store it: rotated, plus a constant."""
-    from google_crc32c import value as crc32c
-
     crc = crc32c(data)
     return struct.pack("<I", (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF)
 
@@ -62,34 +40,3 @@ def write_records(path: Path, records: Iterable[bytes]) -> None:
         for record in records:
             file.write(framed(record))
     partial.replace(path)
-
-
-def read_records(file: IO[bytes], name: str) -> Iterator[bytes]:
-    """Yields the records of an open, uncompressed TFRecord stream.
-
-    Args:
-        file: the stream.
-        name: of the file, for messages.
-
-    Raises:
-        UserError: if the stream is truncated or a checksum is wrong, naming file and record.
-    """
-    number = 0
-    while head := file.read(12):
-        number += 1
-        if len(head) != 12:
-            raise UserError(f"{name}: the file is truncated")
-        length = int.from_bytes(head[:8], "little")
-        if masked_checksum(head[:8]) != head[8:]:
-            raise UserError(f"{name}, record {number}: not a TFRecord, or corrupt")
-        data = _exactly(name, file, length)
-        if masked_checksum(data) != _exactly(name, file, 4):
-            raise UserError(f"{name}, record {number}: corrupt, its checksum is wrong")
-        yield data
-
-
-def _exactly(name: str, file: IO[bytes], size: int) -> bytes:
-    data = file.read(size)
-    if len(data) != size:
-        raise UserError(f"{name}: the file is truncated")
-    return data

@@ -331,7 +331,7 @@ def stored_ids(feature: Feature, value: str | list[str]) -> list[str]:
 
 
 def decode_list(schema: FeatureSchema, serialized: bytes) -> tuple[Values, list[Values]]:
-    """Returns the features of a serialized list and of its items: the inverse of `ListEncoder`.
+    """Returns the features of a serialized list and of its items.
 
     Numerics are float32, IDs text; the padding of a `categorical_list` is removed.
     """

@@ -38,10 +38,9 @@ from tfr_moe.schema import (
     shard_files,
 )
 from tfr_moe.scorers.multitask import SCORES
-from tfr_moe.training.run_folder import METRICS_FILE
 from tfr_moe.utils.console import progress_bar
 from tfr_moe.utils.digests import write_manifest
-from tfr_moe.utils.io import atomic_directory, check_free, make_folder, read_json, write_json
+from tfr_moe.utils.io import atomic_directory, write_json
 
 __all__ = ["fold_of", "reordered", "rerank_data", "scored_records", "with_initial_list"]
 
@@ -57,44 +56,36 @@ def rerank_data(
     console: Console | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Makes a data set of initial lists in `out`; the same call resumes an interrupted one.
+    """Makes a data set of initial lists in `out`, which appears only when complete.
 
-    Folds and rankers are in the hidden folder `.<name>.work` beside `out` until it is complete.
     `config` is that of the ranker, of any model. Returns the number of lists of each split.
     """
     console = console or Console(stderr=True)
     folder, out = DataFolder(data), Path(out)
     if folds < 2:
         raise UserError(f"folds must be 2 or more. Received: {folds}")
-    marker = MANIFEST_FILE if overwrite else None
-    check_free(out, marker)
     schema = with_initial_list(folder.schema)
-    splits = [split for split in ("validation", "test") if folder.num_lists(split) != 0]
-    work = out.parent / f".{out.name}.work"
-    options = {"data": str(folder.path.resolve()), "folds": folds}
-    options |= {"data content": folder.fingerprint, **config.model_dump(mode="json")}
-    _check_same_options(work, options)
-    _make_folds(folder, work, folds, console)
-    sources: dict[str, list[tuple[Path, str, Path]]] = {"train": []}
-    for fold in range(folds):
-        without, run = work / f"without-{fold}", work / "runs" / str(fold)
-        _train_once(without, run, config, console, f"fold {fold + 1}/{folds}")
-        sources["train"].append((without, "test", run))
-    run = work / "runs" / "all"
-    _train_once(folder.path, run, config, console, "all training lists")
-    for split in splits:
-        sources[split] = [(folder.path, split, run)]
-    with atomic_directory(out, marker) as partial:
+    with atomic_directory(out, MANIFEST_FILE if overwrite else None) as partial:
+        work = partial / "work"
+        sources: dict[str, list[tuple[Path, str, Path]]] = {"train": []}
+        for fold, without in enumerate(_make_folds(folder, work, folds, console)):
+            run = work / "runs" / str(fold)
+            _train(without, run, config, console, f"fold {fold + 1}/{folds}")
+            sources["train"].append((without, "test", run))
+        run = work / "runs" / "all"
+        _train(folder.path, run, config, console, "all training lists")
+        for split in ("validation", "test"):
+            if folder.num_lists(split) != 0:
+                sources[split] = [(folder.path, split, run)]
         counts = _write_splits(partial, sources, schema, console)
+        shutil.rmtree(work)
         _write_description(folder, partial, schema, counts, config, folds)
-    shutil.rmtree(work)
     return {split: of_split["lists"] for split, of_split in counts.items()}
 
 
-def _train_once(data: Path, run: Path, config: RunConfig, console: Console, lists: str) -> None:
+def _train(data: Path, run: Path, config: RunConfig, console: Console, lists: str) -> None:
     console.print(f"{config.model} on {lists}", highlight=False)
-    if not (run / METRICS_FILE).is_file():
-        train_any(data, run, config, console)
+    train_any(data, run, config, console)
 
 
 def with_initial_list(schema: FeatureSchema) -> FeatureSchema:
@@ -155,31 +146,14 @@ def _record_writer(path: Path) -> Any:
     return tf.io.TFRecordWriter(str(path), tf.io.TFRecordOptions(compression_type="GZIP"))
 
 
-def _check_same_options(work: Path, options: dict[str, Any]) -> None:
-    path = work / "options.json"
-    before = read_json(path)
-    if before is not None and before != options:
-        names = [name for name in options if before.get(name) != options[name]]
-        raise UserError(
-            f"{work}: an interrupted command was started with another {', '.join(names)}; give the "
-            "same again or remove this folder"
-        )
-    make_folder(work, str(work))
-    write_json(path, options)
-
-
-def _make_folds(folder: DataFolder, work: Path, folds: int, console: Console) -> None:
+def _make_folds(folder: DataFolder, work: Path, folds: int, console: Console) -> list[Path]:
     """Makes a data set `without-<fold>` for each fold: the others for training, it for test."""
-    if (work / "folds").is_dir():
-        return
     counts = [0] * folds
     names = [shard_file("fold", fold, folds) for fold in range(folds)]
     records = ElwcDatasetBuilder(folder).serialized_lists("train").as_numpy_iterator()
-    with (
-        progress_bar(console, "splitting the training lists") as move,
-        atomic_directory(work / "folds") as partial,
-    ):
-        writers = [_record_writer(partial / name) for name in names]
+    (work / "folds").mkdir(parents=True)
+    with progress_bar(console, "splitting the training lists") as move:
+        writers = [_record_writer(work / "folds" / name) for name in names]
         for done, record in enumerate(records, start=1):
             fold = fold_of(list_id_of(folder.schema, record), folds)
             writers[fold].write(record)
@@ -187,18 +161,17 @@ def _make_folds(folder: DataFolder, work: Path, folds: int, console: Console) ->
             move(done, folder.num_lists("train"))
         for writer in writers:
             writer.close()
-        if not all(counts):
-            raise UserError(
-                f"data {folder.path}: {sum(counts)} training lists are too few for {folds} folds"
-            )
-        for fold in range(folds):
-            _make_fold(folder, work / f"without-{fold}", fold, names, counts)
+    if not all(counts):
+        raise UserError(
+            f"data {folder.path}: {sum(counts)} training lists are too few for {folds} folds"
+        )
+    return [_make_fold(folder, work, fold, names, counts) for fold in range(folds)]
 
 
 def _make_fold(
-    folder: DataFolder, path: Path, fold: int, names: list[str], counts: list[int]
-) -> None:
-    shutil.rmtree(path, ignore_errors=True)
+    folder: DataFolder, work: Path, fold: int, names: list[str], counts: list[int]
+) -> Path:
+    path = work / f"without-{fold}"
     folder.copy_description(path)
     others = [name for number, name in enumerate(names) if number != fold]
     for number, name in enumerate(others):
@@ -206,12 +179,14 @@ def _make_fold(
     os.symlink(f"../folds/{names[fold]}", path / shard_file("test", 0, 1))
     for file in folder.files("validation"):
         os.symlink(os.path.abspath(file), path / Path(file).name)
-    lists = {"train": sum(counts) - counts[fold], "test": counts[fold]}
-    validation = folder.num_lists("validation")
+    lists = {
+        "train": sum(counts) - counts[fold],
+        "validation": folder.num_lists("validation"),
+        "test": counts[fold],
+    }
     splits = {split: {"lists": number} for split, number in lists.items()}
-    if validation is not None:
-        splits["validation"] = {"lists": validation}
     write_json(path / MANIFEST_FILE, {"splits": splits})
+    return path
 
 
 def _write_splits(
@@ -250,22 +225,21 @@ def _write_description(
 ) -> None:
     """Writes schema, statistics, vocabularies and manifest of the new data set."""
     folder.copy_description(out)
-    (out / SCHEMA_FILE).unlink()
     schema.save(out / SCHEMA_FILE)
     of_train = {name: value for name, value in counts["train"].items() if name != "lists"}
     statistics: dict[str, Any] = dict(folder.statistics)
     statistics["example"] = {**statistics.get("example", {}), SCORE: of_train}
     write_json(out / STATISTICS_FILE, statistics)
-    manifest: dict[str, Any] = {"format": 1}
-    if (folder.path / MANIFEST_FILE).is_file():
-        manifest = dict(folder.manifest)
-    manifest["splits"] = {
-        split: {"lists": of_split["lists"], "items": of_split["count"]}
-        for split, of_split in counts.items()
+    described = {
+        **(folder.manifest or {"format": 1}),
+        "splits": {
+            split: {"lists": of_split["lists"], "items": of_split["count"]}
+            for split, of_split in counts.items()
+        },
+        "initial_lists": {
+            "data": str(folder.path.resolve()),
+            "folds": folds,
+            "ranker": config.changed(),
+        },
     }
-    manifest["initial_lists"] = {
-        "data": str(folder.path.resolve()),
-        "folds": folds,
-        "ranker": config.changed(),
-    }
-    write_manifest(out / MANIFEST_FILE, manifest, [*description_files(out), *shard_files(out)])
+    write_manifest(out / MANIFEST_FILE, described, [*description_files(out), *shard_files(out)])
