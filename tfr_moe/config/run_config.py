@@ -30,6 +30,8 @@ _OLD_SETTINGS = (
     "jit_compile",
 )
 """Settings of version 0.1.0, whose files hold all of them."""
+_RETIRED: dict[str, Any] = {}
+"""Removed settings with their last default, as YAML has it: files that hold it still load."""
 
 
 class RunConfig(Groups):
@@ -243,6 +245,12 @@ def make_config(settings: Mapping[str, Any], where: str = "config") -> RunConfig
     for name in _OLD_SETTINGS:
         if name in settings:
             raise UserError(f"{where}: {name} is a setting of version 0.1.0 and was removed")
+    for name, default in _RETIRED.items():
+        if (value := settings.pop(name, default)) != default:
+            raise UserError(
+                f"{where}: {name} was removed; only its last default, {default!r}, is accepted, "
+                f"got {value!r}"
+            )
     preset = settings.pop("preset", None)
     if preset is not None:
         settings = {**preset_settings(str(preset), settings.get("model")), **settings}
