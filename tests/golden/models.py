@@ -57,10 +57,9 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "dnn, dropout": ("dnn", {"dropout": 0.3}),
     "dnn, levels": ("dnn", LEVELS),
     "context_aware, fixed places": ("context_aware", {"positional_encoding": "fixed"}),
-    "ple, groups": ("ple", {"category_groups": 2, "unknown_share": 0.3, "num_levels": 1}),
-    "star, groups": ("star", {"category_groups": 2, "unknown_share": 0.3, "domain_norm": False}),
+    "ple, one level": ("ple", {"unknown_share": 0.3, "num_levels": 1}),
+    "star, no norm": ("star", {"unknown_share": 0.3, "domain_norm": False}),
     "wide_deep, crosses": ("wide_deep", {"wide_crosses": (("top", "brand"),)}),
-    "mmoe, groups": ("mmoe", {"category_groups": 2}),
     "mmoe, attention": ("mmoe", {"trunk": "attention"}),
 }
 GIVEN = {"purchase": {"conditioned_on": "click"}, "click": {}}

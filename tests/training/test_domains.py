@@ -72,9 +72,8 @@ def test_the_export_has_the_moving_moments_of_the_run(runs):
     ("settings", "message"),
     [
         ({"model": "ple", "num_levels": 3}, "num_levels must be <= 2, the number of expert_hidden"),
-        ({"model": "star", "category_groups": 1}, "category_groups must be 2 groups or more"),
+        ({"model": "star", "category_groups": 4}, "category_groups was removed"),
         ({"model": "star", "tasks": ["a", "b"]}, "tasks is not used by model 'star'"),
-        ({"model": "dnn", "category_groups": 2}, "category_groups is not used by model 'dnn'"),
         ({"model": "star", "auxiliary_hidden_dims": (0,)}, "auxiliary_hidden_dims must be >= 1"),
         ({"model": "ple", "unknown_share": 1}, "unknown_share"),
     ],

@@ -92,21 +92,13 @@ def test_a_run_of_levels_is_exported_with_its_experts(ordinal_moe, tmp_path):
     assert (export_run(ordinal_moe, tmp_path / "shop", console=QUIET) / "saved_model.pb").is_file()
 
 
-@pytest.mark.parametrize(
-    "model", ["context_aware", "prm_base", "dlcm", "wide_deep", "click_model", "category_mmoe"]
-)
+@pytest.mark.parametrize("model", ["context_aware", "prm_base", "dlcm", "wide_deep", "click_model"])
 def test_other_models_have_an_output_for_each_level(model, data):
     settings = {"attention_blocks": 1, "attention_dim": 8, "attention_heads": 1, "state_dim": 8}
-    settings |= {"attention_hidden_dim": 8, "cross_buckets": 50, "category_groups": 2}
+    settings |= {"attention_hidden_dim": 8, "cross_buckets": 50}
     settings = applicable(model, {**settings, "num_experts": 3, "max_label": 3})
     scorer = make_scorer(DataFolder(data), config(model=model, loss="ordinal", **settings))
     assert scorer.build_model().output.shape[-1] == 3
-
-
-def test_groups_of_categories_learn_levels(data, tmp_path):
-    model, settings = "mmoe", {"category_groups": 2, "num_experts": 3, "num_epochs": 4}
-    result = train(data, tmp_path / "run", config(model=model, loss="ordinal", **settings), QUIET)
-    assert result["best"]["val_ndcg"] > 0.75  # 0.68 in random order
 
 
 def test_tasks_of_levels_are_scored_evaluated_and_exported(tmp_path):

@@ -28,7 +28,7 @@ _MIXTURE = (*_SINGLE, *_of("gate"), "shared_expert", "dispatch", "expert_capacit
 _HSC, _ADVERSARIAL = _of("hsc"), _of("adversarial")
 _TASKS = (
     *_TOWER,
-    *("tasks", "score_combination", "category_groups", "tower_hidden_dims"),
+    *("tasks", "score_combination", "tower_hidden_dims"),
 )
 _PLE = _of("domains", without=("auxiliary_hidden_dims", "domain_norm"))
 _STAR = ("unknown_share", "auxiliary_hidden_dims", "domain_norm")
@@ -137,12 +137,12 @@ MODELS: dict[str, ModelSpec] = {
     "adv_hsc_moe": _mixture("moe with HSC and AdvLoss", *_HSC, *_ADVERSARIAL),
     "ple": ModelSpec(
         "progressive layered extraction: experts of each domain beside shared ones",
-        (*_TOWER, *_PLE, "category_groups", "tower_hidden_dims"),
+        (*_TOWER, *_PLE, "tower_hidden_dims"),
         "tfr_moe.scorers.multi_domain:PLEScorer",
     ),
     "star": ModelSpec(
         "star topology: shared weights times weights of each domain",
-        (*_TOWER, *_STAR, "category_groups"),
+        (*_TOWER, *_STAR),
         "tfr_moe.scorers.multi_domain:StarScorer",
     ),
     "mlp": ModelSpec(

@@ -30,7 +30,7 @@ _OLD_SETTINGS = (
     "jit_compile",
 )
 """Settings of version 0.1.0, whose files hold all of them."""
-_RETIRED: dict[str, Any] = {}
+_RETIRED: dict[str, Any] = {"category_groups": None}
 """Removed settings with their last default, as YAML has it: files that hold it still load."""
 
 
@@ -134,7 +134,7 @@ class RunConfig(Groups):
 
     def _check_monitor(self) -> None:
         # Which tasks there are, only the data can tell where none are named.
-        open_tasks = self.spec.kind == "multi_task" and self.multi_task.category_groups is None
+        open_tasks = self.spec.kind == "multi_task"
         monitor, metrics = self.training.monitor, self.training.metrics
         if monitor != "loss" and monitor not in metrics and not open_tasks:
             raise ValueError(
@@ -193,7 +193,7 @@ class RunConfig(Groups):
         Raises:
             UserError: for a task that is not a label, or a monitor that no task has.
         """
-        if self.spec.kind != "multi_task" or self.multi_task.category_groups is not None:
+        if self.spec.kind != "multi_task":
             return ()
         monitor, metrics = self.training.monitor, self.training.metrics
         tasks = resolve_tasks(self.multi_task.tasks, schema, self.objective.loss, metrics)

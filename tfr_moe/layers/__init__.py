@@ -1,7 +1,7 @@
 """Keras layers: gates, experts, regularizers, mixtures, tasks, domains, attention, features."""
 
 from tfr_moe.layers.attention import EncoderBlock, PositionEncoding, SelfAttentionEncoder
-from tfr_moe.layers.categories import CategoryGroups, CategoryHead
+from tfr_moe.layers.categories import CategoryHead, UnknownDomains
 from tfr_moe.layers.category_mmoe import CategoryMMoE
 from tfr_moe.layers.crossed_weights import CrossedWeights
 from tfr_moe.layers.dlcm import DeepListwiseContext
@@ -30,7 +30,6 @@ from tfr_moe.layers.task_sharing import (
 __all__ = [
     "MULTITASK",
     "AdversarialExpertPenalty",
-    "CategoryGroups",
     "CategoryHead",
     "CategoryMMoE",
     "CategoryMixtureOfExperts",
@@ -66,6 +65,7 @@ __all__ = [
     "TaskTowers",
     "TensorFactorization",
     "TrainingMean",
+    "UnknownDomains",
     "dims_of_budget",
     "logits_of",
 ]

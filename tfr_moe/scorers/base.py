@@ -149,10 +149,6 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         Items of the encoded features are [B, L, input_width], `mask` is bool [B, L].
         """
 
-    def of_lists(self, context_features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Further inputs of `score`, [B, ...] by name, which its `features.context` will hold."""
-        return {}
-
     def left_out(self) -> tuple[str, ...]:
         """The features that are not part of X."""
         return tuple(self.ignored_features)
@@ -187,8 +183,7 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
             trunk = SelfAttentionEncoder(**{"seed": self.seed, **self.trunk}, name=TRUNK)
             items = trunk(items, mask=mask)
             width = items.shape[-1]
-        context = {**features.context, **self.of_lists(context_features)}
-        scores = self.score(EncodedFeatures(items, context), mask, width)
+        scores = self.score(features._replace(items=items), mask, width)
         logits = scores.logits
         if self.category_head:
             sizes = encoder.category_sizes()
@@ -260,9 +255,8 @@ def explanation_model(model: tf.keras.Model) -> tf.keras.Model | None:
         A model with the same inputs and variables. Its outputs are those of the model (a single one
         as `logits`, [B, L]), and `expert_ids` int32 and `expert_weights` float32, heaviest expert
         first: [B, K] for a gate per list, [B, L, K] for a gate per item. Where each task has a gate
-        they are named `expert_ids_<task>` and `expert_weights_<task>`; where tasks are groups of
-        categories, they are those of the list's group. `mmoe` has K = N; the gate of `ple` is that
-        of the last level, over the experts of the list's domain.
+        they are named `expert_ids_<task>` and `expert_weights_<task>`. `mmoe` has K = N; the gate
+        of `ple` is that of the last level, over the experts of the list's domain.
     """
     routed = find_layer(model, ROUTING)
     if routed is None:

@@ -1,34 +1,28 @@
-"""The multi-task models: a score per label, or a tower per group of categories."""
+"""The multi-task models: a score per label."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers.categories import CategoryGroups
 from tfr_moe.layers.category_mmoe import CategoryMMoE
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.outputs import Combination, CombinedScore, TaskScores
 from tfr_moe.layers.task_sharing import MULTITASK
-from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import (
     FEATURES,
     ROUTING,
     TRUNK,
     FeatureScorer,
-    Routing,
     Scores,
-    routing_of,
 )
 
 COMBINED = "combined_score"
 """Name of the layer that combines the scores of the tasks."""
-_LAYERS = (FEATURES, TRUNK, ROUTING, "task_scores", COMBINED, "category_groups")
-_GROUP = "group of the list"
+_LAYERS = (FEATURES, TRUNK, ROUTING, "task_scores", COMBINED)
 _SETTINGS = {
     "l2_constrained": ("l2_weight",),
     "cross_stitch": ("stitch_self_weight",),
@@ -44,63 +38,13 @@ SCORES = "scores"
 """Name of the combined score; the score of a task is `scores_<task>`."""
 
 
-def top_categories(schema: FeatureSchema, tables: FeatureTables) -> tuple[str, list[str]]:
-    """The feature of the parent category, and its vocabulary from most to least frequent."""
-    if schema.hierarchy is None:
-        raise UserError("category_groups: the schema has no `hierarchy` with a parent category")
-    parent = schema.hierarchy.parent
-    words = tables.vocabularies.get(parent)
-    if words is None:
-        raise UserError(
-            f"category_groups: feature {parent!r} must have a vocabulary, not hash_buckets"
-        )
-    if isinstance(words, str):
-        return parent, Path(words).read_text(encoding="utf-8").splitlines()
-    return parent, list(words)
-
-
-def groups_of_categories(
-    groups: int | Sequence[Sequence[str]], schema: FeatureSchema, tables: FeatureTables
-) -> tuple[tuple[str, ...], ...]:
-    """Groups of top categories, which are the tasks or domains of a model.
-
-    A number of groups assigns categories from the most to the least frequent in alternating
-    directions, which gives groups of about the same size.
-
-    Raises:
-        UserError: without a hierarchy or a vocabulary, for more groups than categories, and for a
-            name that is unknown or occurs twice.
-    """
-    parent, names = top_categories(schema, tables)
-    if isinstance(groups, int):
-        if groups > len(names):
-            raise UserError(
-                f"category_groups: {groups} groups, but there are {len(names)} categories"
-            )
-        balanced: list[list[str]] = [[] for _ in range(groups)]
-        for index, name in enumerate(names):
-            turn, offset = divmod(index, groups)
-            balanced[groups - 1 - offset if turn % 2 else offset].append(name)
-        return tuple(map(tuple, balanced))
-    grouped = [name for group in groups for name in group]
-    for name in grouped:
-        if name not in names:
-            raise UserError(
-                f"category_groups: {name!r} is not a value of {parent}; "
-                f"available: {', '.join(names)}"
-            )
-        if grouped.count(name) > 1:
-            raise UserError(f"category_groups: {name!r} occurs twice")
-    return tuple(map(tuple, groups))
-
-
 @dataclass(eq=False, kw_only=True)
 class MultiTaskScorer(FeatureScorer):
     """`single_task` to `mmoe`: one model with a score for each task.
 
     The model returns a dict of logits [B, L] by task, as TFR's MultiTaskPipeline and Keras' `fit`
-    expect it. With `category_groups`, and for a single task, it returns logits [B, L]. Logits of
-    tasks with several outputs, one per grade (`tfr_moe.layers.outputs`), are [B, L, M].
+    expect it, and for a single task logits [B, L]. Logits of tasks with several outputs, one per
+    grade (`tfr_moe.layers.outputs`), are [B, L, M].
 
     Args are those of `FeatureScorer` and of the layer of `network`, and:
 
@@ -108,21 +52,15 @@ class MultiTaskScorer(FeatureScorer):
         network: a name of `tfr_moe.layers.MULTITASK`.
         tasks: per label the task that it is conditioned on or None (see `TaskScores`); None takes
             all labels of the schema, without conditions.
-        category_groups: groups of top categories as tasks in place of labels: each list is scored
-            by the tower of its group. See `groups_of_categories`; a category of no group belongs to
-            the last. Xiao et al. 2021 (section II) set up MMoE for product search like this,
-            "treating different groups of major product categories as different tasks, within a
-            mini-batch".
         ordinal_tasks: tasks that keep all outputs if `num_outputs` is above 1; None for all of
             them. The others use the first.
 
     Raises:
-        UserError: for an unknown network or group, or a task with the name of a layer of the model.
+        UserError: for an unknown network, or a task with the name of a layer of the model.
     """
 
     network: str = "mmoe"
     tasks: Mapping[str, str | None] | None = None
-    category_groups: int | Sequence[Sequence[str]] | None = None
     tower_hidden_dims: tuple[int, ...] = (64,)
     ordinal_tasks: Sequence[str] | None = None
     num_experts: int = 8
@@ -131,7 +69,7 @@ class MultiTaskScorer(FeatureScorer):
     tensor_ranks: tuple[int, int, int] = (16, 16, 2)
 
     def __post_init__(self) -> None:
-        """Completes tasks and groups, and checks them."""
+        """Completes the tasks and checks them."""
         super().__post_init__()
         if self.network not in (*MULTITASK, "category_mmoe"):
             allowed = ", ".join(MULTITASK)
@@ -140,10 +78,6 @@ class MultiTaskScorer(FeatureScorer):
         for name in self.tasks:
             if name in (self.network, *_LAYERS):
                 raise UserError(f"tasks: {name!r} is a reserved name")
-        self.groups: tuple[tuple[str, ...], ...] = ()
-        if self.category_groups is not None:
-            self.groups = groups_of_categories(self.category_groups, self.schema, self.tables)
-            self.category_groups = self.groups
         if self.num_outputs == 1:
             self.ordinal_tasks = ()
         elif self.ordinal_tasks is None:
@@ -151,7 +85,7 @@ class MultiTaskScorer(FeatureScorer):
 
     def layer_arguments(self) -> dict[str, Any]:
         """The arguments of the layer."""
-        names = [f"group_{i}" for i in range(len(self.groups))] or list(self.tasks or ())
+        names = list(self.tasks or ())
         common = ("tower_hidden_dims", "num_outputs", "activation", "dropout", "seed")
         return {
             **self.arguments(*common, *_SETTINGS.get(self.network, ())),
@@ -161,15 +95,6 @@ class MultiTaskScorer(FeatureScorer):
             "name": self.network,
         }
 
-    def of_lists(self, context_features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the index of the lists' tasks, where tasks are groups of categories."""
-        if not self.groups or self.schema.hierarchy is None:
-            return {}
-        parents = context_features[self.schema.hierarchy.parent]
-        groups = CategoryGroups(self.groups, name="category_groups")(parents)
-        # Group 0, of all other categories, belongs to the last task.
-        return {_GROUP: tf.math.floormod(groups - 1, len(self.groups))}
-
     def outputs(
         self, features: EncodedFeatures, mask: tf.Tensor, input_width: int
     ) -> tuple[tf.Tensor | dict[str, tf.Tensor], int]:
@@ -178,18 +103,8 @@ class MultiTaskScorer(FeatureScorer):
         return layer(features.items, mask=mask), getattr(layer, "num_experts", 0)
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
-        """See `FeatureScorer`; logits [B, L, tasks], with groups of categories [B, L]."""
-        scores = Scores.of_layer(*self.outputs(features, mask, input_width))
-        if not self.groups:
-            return scores
-        task, routing = features.context[_GROUP], scores.routing
-        choices = routing_of(routing).values()
-        if len(choices) > 1:
-            parts = [tf.stack(part, axis=1) for part in zip(*choices, strict=True)]
-            own = [tf.gather(part, task, axis=1, batch_dims=1) for part in parts]
-            routing = Routing(*own)._asdict()
-        logits = tf.gather(scores.logits, task, axis=2, batch_dims=1)
-        return Scores(logits, routing, scores.num_experts)
+        """See `FeatureScorer`; logits [B, L, tasks]."""
+        return Scores.of_layer(*self.outputs(features, mask, input_width))
 
     def __call__(
         self,
@@ -200,8 +115,6 @@ class MultiTaskScorer(FeatureScorer):
         """Raw features and mask [B, L] -> logits [B, L], by task where there are several labels."""
         logits = super().__call__(context_features, example_features, mask)
         tasks = self.tasks or {}
-        if self.groups:
-            return logits
         if len(tasks) == 1:
             return logits[:, :, 0]
         named = TaskScores(tasks, self.ordinal_tasks or (), name="task_scores")

@@ -193,7 +193,7 @@ def train(
 
             source = WarmStart(start)
             folder = source.described(folder)
-            apply = functools.partial(source.apply, folder=folder, config=config)
+            apply = functools.partial(source.apply, folder=folder)
             make_pipeline = functools.partial(make_pipeline, initialize=apply)
         folder_of_run = (
             prepared(run, folder, config, None if start is None else Path(start))
@@ -226,10 +226,9 @@ def train(
 
 
 def warn_of_one_task(config: RunConfig, schema: FeatureSchema, console: Console) -> None:
-    """Warns of a model of several tasks on one label, without groups of categories as tasks."""
-    grouped = config.multi_task.category_groups is not None
-    if config.spec.kind == "multi_task" and len(schema.labels) == 1 and not grouped:
-        words = "add labels to the schema, set category_groups, or choose a model of one task"
+    """Warns of a model of several tasks on one label."""
+    if config.spec.kind == "multi_task" and len(schema.labels) == 1:
+        words = "add labels to the schema or choose a model of one task"
         warn(
             console,
             f"model {config.model} is for several tasks, and {schema.label} is the only label: "

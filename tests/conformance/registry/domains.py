@@ -30,10 +30,11 @@ def projected(layer: Any, x: dict[str, Any]) -> Any:
 
 LAYERS = [
     ModelCase(
-        "CategoryGroups",
-        lambda: layers.CategoryGroups([["a"], ["b", "c"]]),
-        {"categories": ids("B", 1, "a", "b", "c")},
+        "UnknownDomains",
+        lambda: layers.UnknownDomains(0.5),
+        {"domains": DOMAIN},
         {"output": "B"},
+        draws=True,
     ),
     ModelCase(
         "PartitionedNormalization",
@@ -89,10 +90,8 @@ SCORERS = [
         ),
         scorer("StarScorer", lambda: scorers.StarScorer(SCHEMA, FILE_TABLES, **DRAWN), draws=True),
         scorer(
-            "StarScorer of a group and several outputs",
-            lambda: scorers.StarScorer(
-                SCHEMA, TABLES, category_groups=[["b"]], **LEVEL_OUTPUTS, **STILL
-            ),
+            "StarScorer of several outputs",
+            lambda: scorers.StarScorer(SCHEMA, TABLES, **LEVEL_OUTPUTS, **STILL),
         ),
     )
 ]
