@@ -33,20 +33,6 @@ def made(name, num_tasks=3, width=6, **settings):
     return layer
 
 
-@every_model
-def test_an_output_of_several_is_that_of_a_model_with_its_last_weights_alone(name):
-    several = made(name, num_outputs=2)
-    found = logits_of(several(tf.constant(X), mask=tf.constant(MASK))).numpy()
-    assert found.shape == (4, 5, 3, 2)
-    for output in range(2):
-        single = made(name)
-        for one, both in zip(single.weights, several.weights, strict=True):
-            same = one.shape == both.shape
-            one.assign(both if same else both[..., output : output + 1])
-        np.testing.assert_allclose(found[..., output], logits_of(single(X, mask=MASK)), **CLOSE)
-    assert (found[~MASK] == 0).all()
-
-
 # --------------------------------------------------------------------------------- slow references
 
 

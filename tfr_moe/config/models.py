@@ -169,7 +169,7 @@ MODELS: dict[str, ModelSpec] = {
     ),
     "wide_deep": ModelSpec(
         "a linear model of crossed IDs beside a tower (Cheng et al.)",
-        (*_TOWER, "wide_crosses", "cross_buckets"),
+        (*_TOWER, "cross_buckets"),
         "tfr_moe.scorers.tower:WideDeepScorer",
     ),
     "click_model": ModelSpec(
@@ -214,6 +214,10 @@ MODELS: dict[str, ModelSpec] = {
 MODEL_NAMES: tuple[str, ...] = tuple(n for n, spec in MODELS.items() if spec.kind != "baseline")
 BASELINE_NAMES: tuple[str, ...] = tuple(n for n in MODELS if n not in MODEL_NAMES)
 MULTITASK_NAMES: tuple[str, ...] = tuple(n for n, s in MODELS.items() if s.kind == "multi_task")
+
+
+ORDINAL_MODELS = ("dnn", "wide_dnn", "mlp", "context_aware")
+"""Models that have an output for each grade, for the loss `ordinal`."""
 
 
 def applicable(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:

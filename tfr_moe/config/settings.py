@@ -193,12 +193,9 @@ class RerankerSettings(Group):
     num_comparisons: int = Field(
         8, ge=1, description="comparisons of an item with its list in dlcm"
     )
-    wide_crosses: tuple[tuple[str, str], ...] | None = Field(
-        None,
-        description="pairs of features that wide_deep crosses; null: each context ID with each "
-        "item ID",
+    cross_buckets: int = Field(
+        10_000, ge=1, description="weights of each pair of features in wide_deep"
     )
-    cross_buckets: int = Field(10_000, ge=1, description="weights of each pair in wide_deep")
 
 
 class FeatureSettings(Group):

@@ -10,7 +10,7 @@ from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
 from tfr_moe.layers.gating import ExpertUsage, GateMonitor, GateOutput, NoisyTopKGate, TrainingMean
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
 from tfr_moe.layers.multi_task import MMoE, OMoE, SharedBottom, SingleTask, TaskTowers, logits_of
-from tfr_moe.layers.outputs import CombinedScore, ListLogProbability, TaskScores
+from tfr_moe.layers.outputs import CombinedScore, TaskScores
 from tfr_moe.layers.ple import ProgressiveExtraction
 from tfr_moe.layers.position_bias import PositionBiasTower
 from tfr_moe.layers.regularizers import (
@@ -48,7 +48,6 @@ __all__ = [
     "HierarchicalSoftConstraint",
     "ItemTower",
     "L2Constrained",
-    "ListLogProbability",
     "MMoE",
     "NoisyTopKGate",
     "OMoE",

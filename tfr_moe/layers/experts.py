@@ -25,7 +25,7 @@ from tfr_moe.layers.dispatch import (
 
 Dispatch = Literal["auto", "sorted", "grouped"]
 TOWER = (
-    *("hidden_dims", "activation", "dropout", "num_outputs"),
+    *("hidden_dims", "activation", "dropout"),
     *("kernel_initializer", "bias_initializer", "kernel_regularizer", "bias_regularizer"),
 )
 """Arguments of `ExpertTowers` that layers with towers have too."""
@@ -314,8 +314,9 @@ class ItemTower(Configured, tf.keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.keep(locals())
+        names = (*TOWER, "num_outputs", "seed")
         self.tower = ExpertTowers(
-            1, **self.arguments(*TOWER), seed=seed, name="tower", dtype=self.dtype_policy
+            1, **self.arguments(*names), name="tower", dtype=self.dtype_policy
         )
 
     def call(

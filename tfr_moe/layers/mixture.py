@@ -26,13 +26,6 @@ from tfr_moe.layers.regularizers import (
 )
 
 
-def _outputs_as_items(logits: tf.Tensor) -> tf.Tensor:
-    """[B, L, S, n] -> [B, L n, S]."""
-    shape = tf.shape(logits)
-    by_output = tf.transpose(logits, [0, 1, 3, 2])
-    return tf.reshape(by_output, [shape[0], shape[1] * shape[3], logits.shape[2]])
-
-
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
     r"""Scores the items of a list by the experts of its category (Xiao et al., Fig. 2).
@@ -60,7 +53,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         adversarial_weight: lambda_2.
         importance_weight: w_I.
         gate_learning_rate_multiplier: see `NoisyTopKGate`; applies to all gates.
-        num_outputs: logits of an expert for each item; AdvLoss is then a mean over them.
         gate_residual: uses G^P(x^tc) + G^R(x^sc) as the logits of the inference gate: a gate of the
             parent category plus a residual that starts at 0. A category with little data stays with
             its parent. HSC compares the sum with the constraint gate.
@@ -93,7 +85,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         activation: Any = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
-        num_outputs: int = 1,
         gate_residual: bool = False,
         shared_expert: bool = False,
         dispatch: Dispatch = "auto",
@@ -183,7 +174,7 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             mask: bool [B, L], True at valid items; None takes every item as valid.
 
         Returns:
-            `logits` float32 [B, L], with several outputs [B, L, num_outputs], 0 at padded items;
+            `logits` float32 [B, L], 0 at padded items;
             `expert_ids` int32 and `expert_weights` float32, [B, K] or [B, L, K], best expert first;
             `gate_logits` of all experts without noise, [B, N] or [B, L, N].
         """
@@ -247,17 +238,12 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         )
 
     def mix(self, outputs: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        """Sums the experts' outputs, [B, L, K] or [B, L, K, num_outputs], by their weights."""
+        """Sums the experts' outputs [B, L, K] by their weights."""
         if len(weights.shape) == 2:
             weights = weights[:, tf.newaxis, :]
-        if self.num_outputs > 1:
-            weights = weights[..., tf.newaxis]
         return tf.reduce_sum(outputs * weights, axis=2)
 
     def _disagree(self, active: tf.Tensor, idle: tf.Tensor, mask: tf.Tensor) -> None:
-        if self.num_outputs > 1:
-            active, idle = _outputs_as_items(active), _outputs_as_items(idle)
-            mask = tf.repeat(mask, self.num_outputs, axis=1)
         disagreement = self.adversarial(active, idle, mask, training=True)
         self._record("adversarial", disagreement, mask)
         most = float(self.top_k * self.num_adversarial)

@@ -198,7 +198,6 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
         activation: str = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
-        num_outputs: int = 1,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -226,7 +225,6 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
             num_domains,
             tower_hidden_dims,
             seed=self.offset_seed(500),
-            num_outputs=num_outputs,
             name="towers",
             dtype=self.dtype_policy,
             **common,
@@ -258,9 +256,8 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
     ) -> dict[str, tf.Tensor]:
         """Scores the valid items [B, L, n] for the domain of their list, int32 [B].
 
-        Returns `logits` float32 [B, L], 0 at padded items; several outputs are the last axis.
-        `expert_ids` int32 and `expert_weights` float32 are of the last level, [B, L, m + s],
-        heaviest expert first.
+        Returns `logits` float32 [B, L], 0 at padded items. `expert_ids` int32 and `expert_weights`
+        float32 are of the last level, [B, L, m + s], heaviest expert first.
         """
         mask = full_mask(inputs, mask)
         own, shared = self._below_last_level(where_valid(inputs, mask), domains, mask, training)

@@ -234,7 +234,6 @@ class StarTopology(Configured, tf.keras.layers.Layer):
         activation: Any = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
-        num_outputs: int = 1,
         auxiliary_hidden_dims: Sequence[int] = (64,),
         domain_dim: int = 16,
         domain_norm: bool = True,
@@ -266,10 +265,7 @@ class StarTopology(Configured, tf.keras.layers.Layer):
         mask: tf.Tensor | None = None,
         training: bool = False,
     ) -> tf.Tensor:
-        """Items z [B, L, n] and domains int32 [B] -> float32 logits [B, L], 0 outside of `mask`.
-
-        With several outputs logits are [B, L, num_outputs].
-        """
+        """Items z [B, L, n] and domains int32 [B] -> float32 logits [B, L], 0 outside of `mask`."""
         check_items(inputs, mask)
         check_ids("domains", domains, inputs)
         vectors = inputs

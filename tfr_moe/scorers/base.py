@@ -105,7 +105,6 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         embedding_l2: see `FeatureEncoder`.
         expert_hidden_dims: widths of the tower's hidden layers.
         seed: seed of all initializers and random draws; None for a random seed.
-        num_outputs: logits for each item, such as one per grade (`tfr_moe.layers.outputs`).
         trunk: arguments of a `SelfAttentionEncoder` between the features and the scores, so that
             each item is scored in the context of its list; None for none.
         ignored_features: features that are left out of the items' vectors, for ablations.
@@ -125,7 +124,6 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
     activation: str = "relu"
     dropout: float = 0.0
     seed: int | None = None
-    num_outputs: int = 1
     trunk: Mapping[str, Any] | None = None
     ignored_features: Sequence[str] = ()
     list_relative: bool = False
@@ -138,9 +136,10 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         for name in self.ignored_features:
             self.schema.feature(name)
 
-    def arguments(self, *names: str) -> dict[str, Any]:
-        """Some of the arguments, for a layer that has them too."""
-        return {name: getattr(self, name) for name in names}
+    def arguments(self, layer: type[Configured]) -> dict[str, Any]:
+        """The arguments of the scorer that a kind of layer has too."""
+        shared = set(layer.argument_names())
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name in shared}
 
     @abc.abstractmethod
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
@@ -186,8 +185,8 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         scores = self.score(features._replace(items=items), mask, width)
         logits = scores.logits
         if self.category_head:
-            sizes = encoder.category_sizes()
-            head = CategoryHead(sizes[0], sizes[1], self.num_outputs, name=CATEGORY_HEAD)
+            outputs = logits.shape[2] if len(logits.shape) == 3 else 1
+            head = CategoryHead(*encoder.category_sizes(), outputs, name=CATEGORY_HEAD)
             logits += head(features.items, features.categories, mask=mask)
         if not scores.routing:
             return logits
@@ -196,20 +195,15 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, ready for JSON."""
-        names = [field.name for field in dataclasses.fields(self) if field.init]
-        return {
-            **{name: plain(name, getattr(self, name)) for name in names},
-            "schema": self.schema.as_dict(),
-            "tables": plain("tables", self.tables._asdict()),
-        }
+        config = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        config |= {"schema": self.schema.as_dict(), "tables": self.tables._asdict()}
+        return {name: plain(name, value) for name, value in config.items()}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> FeatureScorer:
         """The inverse of `get_config`."""
-        arguments = dict(config)
-        arguments["schema"] = FeatureSchema.model_validate(arguments["schema"])
-        arguments["tables"] = FeatureTables(**arguments["tables"])
-        return cls(**arguments)
+        schema = FeatureSchema.model_validate(config["schema"])
+        return cls(**{**config, "schema": schema, "tables": FeatureTables(**config["tables"])})
 
     def model_builder(self, name: str | None = None) -> tfr.keras.model.ModelBuilder:
         """A `tfr.keras.model.ModelBuilder` of this scorer, for the pipelines of TFR."""

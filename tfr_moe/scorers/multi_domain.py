@@ -68,11 +68,10 @@ class PLEScorer(DomainScorer):
 
     def network(self) -> ProgressiveExtraction:
         """See `DomainScorer`."""
-        own = ("tower_hidden_dims", "num_levels", "num_domain_experts", "num_shared_experts")
         return ProgressiveExtraction(
             self.num_domains,
             self.expert_hidden_dims,
-            **self.arguments(*own, "activation", "dropout", "seed", "num_outputs"),
+            **self.arguments(ProgressiveExtraction),
             name="ple",
         )
 
@@ -89,11 +88,10 @@ class StarScorer(DomainScorer):
 
     def network(self) -> StarTopology:
         """See `DomainScorer`."""
-        own = ("auxiliary_hidden_dims", "domain_norm")
         return StarTopology(
             self.num_domains,
             self.expert_hidden_dims,
-            **self.arguments(*own, "activation", "dropout", "seed", "num_outputs"),
+            **self.arguments(StarTopology),
             domain_dim=self.embedding_dim,
             name="star",
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,17 +23,6 @@ from tfr_moe.scorers.base import (
 COMBINED = "combined_score"
 """Name of the layer that combines the scores of the tasks."""
 _LAYERS = (FEATURES, TRUNK, ROUTING, "task_scores", COMBINED)
-_SETTINGS = {
-    "l2_constrained": ("l2_weight",),
-    "cross_stitch": ("stitch_self_weight",),
-    "tensor_factorization": ("tensor_ranks",),
-    "omoe": ("num_experts",),
-    "mmoe": ("num_experts",),
-    "category_mmoe": (
-        *("num_experts", "top_k", "hsc_weight", "gate_learning_rate_multiplier", "noisy_gate"),
-    ),
-}
-
 SCORES = "scores"
 """Name of the combined score; the score of a task is `scores_<task>`."""
 
@@ -43,8 +32,7 @@ class MultiTaskScorer(FeatureScorer):
     """`single_task` to `mmoe`: one model with a score for each task.
 
     The model returns a dict of logits [B, L] by task, as TFR's MultiTaskPipeline and Keras' `fit`
-    expect it, and for a single task logits [B, L]. Logits of tasks with several outputs, one per
-    grade (`tfr_moe.layers.outputs`), are [B, L, M].
+    expect it, and for a single task logits [B, L].
 
     Args are those of `FeatureScorer` and of the layer of `network`, and:
 
@@ -52,8 +40,6 @@ class MultiTaskScorer(FeatureScorer):
         network: a name of `tfr_moe.layers.MULTITASK`.
         tasks: per label the task that it is conditioned on or None (see `TaskScores`); None takes
             all labels of the schema, without conditions.
-        ordinal_tasks: tasks that keep all outputs if `num_outputs` is above 1; None for all of
-            them. The others use the first.
 
     Raises:
         UserError: for an unknown network, or a task with the name of a layer of the model.
@@ -62,7 +48,6 @@ class MultiTaskScorer(FeatureScorer):
     network: str = "mmoe"
     tasks: Mapping[str, str | None] | None = None
     tower_hidden_dims: tuple[int, ...] = (64,)
-    ordinal_tasks: Sequence[str] | None = None
     num_experts: int = 8
     l2_weight: float = 1e-3
     stitch_self_weight: float = 0.9
@@ -78,33 +63,24 @@ class MultiTaskScorer(FeatureScorer):
         for name in self.tasks:
             if name in (self.network, *_LAYERS):
                 raise UserError(f"tasks: {name!r} is a reserved name")
-        if self.num_outputs == 1:
-            self.ordinal_tasks = ()
-        elif self.ordinal_tasks is None:
-            self.ordinal_tasks = tuple(self.tasks)
-
-    def layer_arguments(self) -> dict[str, Any]:
-        """The arguments of the layer."""
-        names = list(self.tasks or ())
-        common = ("tower_hidden_dims", "num_outputs", "activation", "dropout", "seed")
-        return {
-            **self.arguments(*common, *_SETTINGS.get(self.network, ())),
-            "num_tasks": len(names),
-            "task_names": names,
-            "hidden_dims": self.expert_hidden_dims,
-            "name": self.network,
-        }
-
-    def outputs(
-        self, features: EncodedFeatures, mask: tf.Tensor, input_width: int
-    ) -> tuple[tf.Tensor | dict[str, tf.Tensor], int]:
-        """The outputs of a new layer, with logits [B, L, tasks], and its number of experts."""
-        layer = MULTITASK[self.network](**self.layer_arguments())
-        return layer(features.items, mask=mask), getattr(layer, "num_experts", 0)
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`; logits [B, L, tasks]."""
-        return Scores.of_layer(*self.outputs(features, mask, input_width))
+        kind = {**MULTITASK, "category_mmoe": CategoryMMoE}[self.network]
+        tasks = tuple(self.tasks or ())
+        layer = kind(
+            len(tasks),
+            self.expert_hidden_dims,
+            **self.arguments(kind),
+            task_names=tasks,
+            name=self.network,
+        )
+        outputs = layer(features.items, *self.gate_inputs(features), mask=mask)
+        return Scores.of_layer(outputs, getattr(layer, "num_experts", 0))
+
+    def gate_inputs(self, features: EncodedFeatures) -> tuple[tf.Tensor, ...]:
+        """Vectors of the lists [B, q] that the gates of the network read, beside the items."""
+        return ()
 
     def __call__(
         self,
@@ -117,7 +93,7 @@ class MultiTaskScorer(FeatureScorer):
         tasks = self.tasks or {}
         if len(tasks) == 1:
             return logits[:, :, 0]
-        named = TaskScores(tasks, self.ordinal_tasks or (), name="task_scores")
+        named = TaskScores(tasks, name="task_scores")
         scores = named(logits, mask=mask)
         # Keras names losses and metrics of an output after the layer that made it.
         return {
@@ -151,27 +127,17 @@ class CategoryMMoEScorer(MultiTaskScorer):
                 "schema: a mixture needs `hierarchy` with its child and parent category"
             )
 
-    def outputs(
-        self, features: EncodedFeatures, mask: tf.Tensor, input_width: int
-    ) -> tuple[dict[str, tf.Tensor], int]:
-        """See `MultiTaskScorer`."""
-        hierarchy = self.schema.hierarchy
-        assert hierarchy is not None
-        layer = CategoryMMoE(**self.layer_arguments())
-        outputs = layer(
-            features.items,
-            features.context[hierarchy.child],
-            features.context[hierarchy.parent],
-            mask=mask,
-        )
-        return outputs, layer.num_experts
+    def gate_inputs(self, features: EncodedFeatures) -> tuple[tf.Tensor, ...]:
+        """Returns those of the sub-category and the top category."""
+        tree = self.schema.hierarchy
+        assert tree is not None
+        return features.context[tree.child], features.context[tree.parent]
 
 
 def combined_model(
     model: tf.keras.Model,
     weights: Mapping[str, float],
     combination: Combination = "probability",
-    ordinal_tasks: Sequence[str] = (),
 ) -> tf.keras.Model:
     """Adds the combined score to a model of several tasks, for export and serving.
 
@@ -179,7 +145,7 @@ def combined_model(
     The result has the same inputs and variables and the outputs `scores`, combined, and
     `scores_<task>`, all [B, L].
     """
-    layer = CombinedScore(weights, combination, ordinal_tasks, name=COMBINED, dtype="float32")
+    layer = CombinedScore(weights, combination, name=COMBINED, dtype="float32")
     outputs = {SCORES: layer({name: model.output[name] for name in weights})}
     outputs |= {f"{SCORES}_{name}": model.output[name] for name in weights}
     return tf.keras.Model(model.input, outputs, name=model.name)

@@ -88,8 +88,7 @@ class LoadedRun(NamedTuple):
         if not self.tasks:
             return self.model
         weights = {task.name: task.score_weight for task in self.tasks}
-        grades = self.config.ordinal_tasks_over(self.schema)
-        return combined_model(self.model, weights, self.config.multi_task.score_combination, grades)
+        return combined_model(self.model, weights, self.config.multi_task.score_combination)
 
 
 def make_scorer(folder: DataFolder, config: RunConfig) -> FeatureScorer:
@@ -98,7 +97,6 @@ def make_scorer(folder: DataFolder, config: RunConfig) -> FeatureScorer:
     settings = {
         **config.model_dump(),
         "tasks": {task.name: task.conditioned_on for task in tasks} or None,
-        "ordinal_tasks": config.ordinal_tasks_over(folder.schema) if tasks else None,
         "num_outputs": config.num_outputs,
     }
     return create(config.model, folder.schema, folder.tables(), settings)

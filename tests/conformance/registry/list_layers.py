@@ -87,10 +87,4 @@ ROWS = [
         draws=True,
         ordered=True,
     ),
-    ModelCase(
-        "ListLogProbability",
-        layers.ListLogProbability,
-        {"logits": floats("BL", None), "mask": mask()},
-        {"output": "BL"},
-    ),
 ]

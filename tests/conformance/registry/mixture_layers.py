@@ -84,12 +84,6 @@ ROWS = [
         {"output": "BL"},
     ),
     ModelCase(
-        "CategoryMixtureOfExperts of several outputs",
-        lambda: mixture(noisy_gate=False, num_adversarial=N - K, **LEVEL_OUTPUTS),
-        MIXTURE,
-        MIXED,
-    ),
-    ModelCase(
         "HierarchicalSoftConstraint",
         lambda: layers.HierarchicalSoftConstraint(0.5),
         {
