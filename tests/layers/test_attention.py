@@ -105,7 +105,7 @@ def test_the_encoder_is_a_projection_and_its_blocks():
     inputs, mask = batch()
     encoder = encoder_of()
     encoder(inputs, mask=mask)
-    got, weights = shaken(encoder)(inputs, mask=mask), encoder.attention_weights(inputs, mask)
+    got, weights = shaken(encoder)(inputs, mask=mask, return_weights=True)
     for b, valid in enumerate(mask):
         hidden = slow_dense(encoder.projection, inputs[b][valid].astype(np.float64))
         for number, block in enumerate(encoder.blocks):
@@ -118,7 +118,7 @@ def test_the_encoder_is_a_projection_and_its_blocks():
 
 def test_no_weight_goes_to_a_padded_item():
     inputs, mask = batch()
-    weights = encoder_of().attention_weights(inputs, mask).numpy()
+    weights = encoder_of()(inputs, mask=mask, return_weights=True)[1].numpy()
     for b, valid in enumerate(mask):
         np.testing.assert_array_equal(weights[b][:, :, valid][..., ~valid], 0.0)
         np.testing.assert_allclose(weights[b][:, :, valid].sum(axis=-1), 1.0, rtol=1e-6)

@@ -308,8 +308,9 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
     ) -> Any:
         """Encodes the items of each list: [B, L, n] -> [B, L, dim], 0 outside of `mask` [B, L].
 
-        A positional encoding is of the order of the valid items. With `return_weights` also
-        `attention_weights`.
+        A positional encoding is of the order of the valid items. With `return_weights` also the
+        attention weights [B, N, H, L, L]: [b, k, h, i, j] is the weight of item j for item i in
+        head h of block k. Over the valid j they sum to 1 for every valid i.
         """
         check_items(inputs, mask)
         mask = full_mask(inputs, mask)
@@ -325,14 +326,6 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
             weights.append(of_block)
         hidden = tf.where(valid, hidden, 0)
         return (hidden, tf.stack(weights, axis=1)) if return_weights else hidden
-
-    def attention_weights(self, inputs: tf.Tensor, mask: Any = None) -> tf.Tensor:
-        """The attention weights of each item in inference, [B, N, H, L, L].
-
-        [b, k, h, i, j] is the weight of item j for item i in head h of block k. Over the valid j
-        they sum to 1 for every valid i.
-        """
-        return self.call(inputs, mask, return_weights=True)[1]
 
     def _add_positions(self, hidden: tf.Tensor, positions: tf.Tensor, here: bool) -> tf.Tensor:
         return self.positions(hidden, positions) if here and self.positions is not None else hidden
