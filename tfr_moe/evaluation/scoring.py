@@ -10,14 +10,8 @@ import numpy as np
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.metrics.per_list import Array, ListBatch
+from tfr_moe.metrics.per_list import ListBatch, strings
 from tfr_moe.schema import MASK, FeatureSchema
-
-
-def strings(tensor: Any) -> Array:
-    """[B, 1] string tensor -> [B] array of str."""
-    values = np.asarray(tensor).reshape(-1)
-    return np.array([value.decode("utf-8", errors="replace") for value in values], dtype=object)
 
 
 def score_dataset(
