@@ -117,16 +117,6 @@ def test_below_the_last_level_all_experts_learn_from_every_list():
     assert (np.abs(above).max(axis=1) > 0).tolist() == [False, False, True]
 
 
-def test_gates_that_decide_nothing_give_shared_experts_their_share():
-    layer = made(2, num_shared_experts=1)
-    assert np.isnan(layer.metrics[0].result())
-    layer.levels[-1].gate_kernel.assign(tf.zeros_like(layer.levels[-1].gate_kernel))
-    layer(X, DOMAINS, mask=tf.constant(MASK), training=True)
-    (metric,) = layer.metrics
-    assert metric.name == "shared_share"
-    assert float(metric.result()) == pytest.approx(1 / 3)
-
-
 def test_layers_are_dealt_to_levels_in_order():
     assert layers_of_levels([8, 7, 6, 5, 4], 3) == [(8, 7), (6, 5), (4,)]
     assert layers_of_levels([8, 7], 2) == [(8,), (7,)]

@@ -40,8 +40,8 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
     experts follow the policy.
 
     In training the layer updates these Keras metrics: `hsc`, `adversarial` (AdvLoss),
-    `adversarial_share` (AdvLoss over its maximum K D), `importance_cv2`, `gate_entropy` (nats, of
-    the K weights), `dead_experts` and `busiest_share` (see `ExpertUsage`).
+    `adversarial_share` (AdvLoss over its maximum K D), `gate_entropy` (nats, of the K weights),
+    `dead_experts` and `busiest_share` (see `ExpertUsage`).
 
     Arguments that are not listed are those of `ExpertTowers`.
 
@@ -147,7 +147,7 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             self.constraint_gate = ConstraintGate(
                 weight=hsc_weight, **gates, seed=self.offset_seed(1), name="constraint_gate"
             )
-        monitored = ["importance_cv2", "gate_entropy"]
+        monitored = ["gate_entropy"]
         if num_adversarial:
             self.adversarial = AdversarialExpertPenalty(
                 adversarial_weight, name="adversarial", dtype="float32"
@@ -175,8 +175,7 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
 
         Returns:
             `logits` float32 [B, L], 0 at padded items;
-            `expert_ids` int32 and `expert_weights` float32, [B, K] or [B, L, K], best expert first;
-            `gate_logits` of all experts without noise, [B, N] or [B, L, N].
+            `expert_ids` int32 and `expert_weights` float32, [B, K] or [B, L, K], best expert first.
         """
         check_items(inputs, mask)
         check_vectors("gate_inputs", gate_inputs, inputs, by_item=True)
@@ -214,12 +213,7 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             self._balance(gate, num_items)
             if self.num_adversarial:
                 self._disagree(active, outputs[:, :, self.top_k :], mask)
-        return {
-            "logits": logits,
-            "expert_ids": gate.indices,
-            "expert_weights": gate.weights,
-            "gate_logits": gate.logits,
-        }
+        return {"logits": logits, "expert_ids": gate.indices, "expert_weights": gate.weights}
 
     def decide(
         self,
@@ -251,11 +245,10 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
 
     def _balance(self, gate: GateOutput, num_items: tf.Tensor) -> None:
         importance = expert_importance(gate, num_items, self.num_experts)
-        # Over the global batch: balance within each replica would be a stronger demand.
-        variation = squared_variation(sum_over_replicas(importance))
         if self.importance_weight > 0:
+            # Over the global batch: balance within each replica would be a stronger demand.
+            variation = squared_variation(sum_over_replicas(importance))
             self.add_loss(self.importance_weight * variation)
-        self._record("importance_cv2", variation, 1.0)
         entropy = -tf.reduce_sum(tf.math.xlogy(gate.weights, gate.weights), axis=-1)
         self._record("gate_entropy", entropy, num_items)
         self._usage.update_state(importance)

@@ -10,7 +10,6 @@ from tfr_moe.layers.base import Configured, seeded_initializer
 from tfr_moe.layers.checks import check_counts, full_mask
 from tfr_moe.layers.dispatch import put_rows, take_experts, take_rows, where_valid
 from tfr_moe.layers.experts import ExpertTowers
-from tfr_moe.layers.gating import TrainingMean
 
 
 def layers_of_levels(hidden_dims: Sequence[int], num_levels: int) -> list[tuple[int, ...]]:
@@ -166,9 +165,6 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
     item. The levels below compute all D m + s experts, since the shared gate mixes them, so that
     the cost of one level alone does not grow with D.
 
-    Training records `shared_share`: the share of the last gates' weight on shared experts, s / (m +
-    s) for uniform gates.
-
     Args:
         num_domains: D, including domain 0 of unknown categories.
         hidden_dims: widths of the experts' hidden layers, distributed over the levels in order: an
@@ -229,7 +225,6 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
             dtype=self.dtype_policy,
             **common,
         )
-        self._shared_share = TrainingMean(name="shared_share")
 
     def build(self, input_shape: Any) -> None:
         """Builds the levels, each on the width that the level below extracts."""
@@ -263,9 +258,6 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
         own, shared = self._below_last_level(where_valid(inputs, mask), domains, mask, training)
         last = self.levels[-1]
         hidden, weights = last.domains_of_lists(own, shared, domains, mask, training)
-        if training:
-            share = tf.reduce_sum(weights[..., last.num_domain_experts :], axis=-1)
-            self._shared_share.update_state(tf.stop_gradient(share), tf.cast(mask, tf.float32))
         of_lists = domains[:, tf.newaxis]
         logits = self.towers(hidden, of_lists, mask=mask, training=training)
         weights *= tf.cast(mask[..., tf.newaxis], weights.dtype)

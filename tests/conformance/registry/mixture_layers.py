@@ -10,9 +10,9 @@ from tests.conformance.cases import ModelCase
 from tests.conformance.registry.settings import LEVEL_OUTPUTS, LISTS, MIXTURE, D, K, N
 from tfr_moe._compat import tf
 
-GATE = dict.fromkeys(("logits", "noisy_logits", "noise_stddev", "indices", "weights"), "B")
+GATE = dict.fromkeys(("logits", "indices", "weights"), "B")
 ITEM_GATE = dict.fromkeys(GATE, "BL")
-MIXED = {"logits": "BL", "expert_ids": "B", "expert_weights": "B", "gate_logits": "B"}
+MIXED = {"logits": "BL", "expert_ids": "B", "expert_weights": "B"}
 OF_LISTS = {**LISTS, "indices": experts("B", K, N)}
 
 
