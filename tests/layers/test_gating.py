@@ -108,14 +108,14 @@ def test_top_k_outside_1_to_n_is_rejected(top_k):
         NoisyTopKGate(num_experts=3, top_k=top_k)
 
 
-def output(logits, noisy, stddev, indices, weights):
-    return GateOutput(*(tf.constant(v) for v in (logits, noisy, stddev, indices, weights)))
+def output(logits, indices, weights):
+    return GateOutput(*(tf.constant(v) for v in (logits, indices, weights)))
 
 
 def test_importance_adds_up_weights_times_items():
     # List 1 with 3 items: experts 2 (0.75) and 0 (0.25); list 2 with 1 item: 0 (0.5) and 1 (0.5)
     zeros = np.zeros([2, 3], np.float32)
-    gate = output(zeros, zeros, zeros, [[2, 0], [0, 1]], [[0.75, 0.25], [0.5, 0.5]])
+    gate = output(zeros, [[2, 0], [0, 1]], [[0.75, 0.25], [0.5, 0.5]])
     importance = expert_importance(gate, tf.constant([3.0, 1.0]), 3)
     np.testing.assert_allclose(importance, [3 * 0.25 + 0.5, 0.5, 3 * 0.75])
 

@@ -135,9 +135,9 @@ def test_parameters_by_hand():
     [
         ({"num_levels": 4}, "num_levels must be from 1 to the number of hidden layers"),
         ({"num_levels": 0}, "num_levels must be from 1 to the number of hidden layers"),
-        ({"num_levels": 1, "num_domains": 0}, "num_domains must be >= 1"),
-        ({"num_levels": 1, "num_domain_experts": 0}, "num_domain_experts must be >= 1"),
-        ({"num_levels": 1, "num_shared_experts": 0}, "num_shared_experts must be >= 1"),
+        ({"num_levels": 1, "num_domains": 0}, "num_experts must be >= 1"),
+        ({"num_levels": 1, "num_domain_experts": 0}, "num_experts must be >= 1"),
+        ({"num_levels": 1, "num_shared_experts": 0}, "num_experts must be >= 1"),
     ],
 )
 def test_what_is_invalid_is_rejected(settings, message):

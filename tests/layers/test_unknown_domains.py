@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tfr_moe._compat import tf
-from tfr_moe.layers import UnknownDomains
+from tfr_moe.layers.categories import UnknownDomains
 
 
 def test_in_training_a_share_of_the_lists_is_of_the_unknown_domain():

@@ -9,7 +9,7 @@ from tfr_moe._compat import tf
 from tfr_moe.config import make_config
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK
-from tfr_moe.scorers import ClickModelScorer, WideDeepScorer, create, vector_model
+from tfr_moe.scorers import WideDeepScorer, create, vector_model
 
 
 def model_of(name, **settings):
@@ -51,8 +51,8 @@ def test_the_click_model_is_a_linear_score_of_its_vectors():
 
 def test_other_models_have_no_vectors_and_a_click_model_needs_a_layer():
     assert vector_model(model_of("dnn")) is None
-    with pytest.raises(UserError, match="click_model needs a hidden layer"):
-        ClickModelScorer(SCHEMA, TABLES, expert_hidden_dims=())
+    with pytest.raises(UserError, match="expert_hidden_dims must have a layer for click_model"):
+        make_config({"model": "click_model", "expert_hidden_dims": []})
 
 
 def test_ignored_features_are_not_part_of_the_input_vector():

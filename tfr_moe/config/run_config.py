@@ -126,7 +126,8 @@ class RunConfig(Groups):
             )
 
     def _check_tasks(self) -> None:
-        if self.spec.kind == "multi_task" and not self.experts.expert_hidden_dims:
+        needs_layer = self.spec.kind == "multi_task" or self.model == "click_model"
+        if needs_layer and not self.experts.expert_hidden_dims:
             raise ValueError(f"expert_hidden_dims must have a layer for {self.model}")
         tasks = self.multi_task.tasks or {}
         check_conditions({name: task.conditioned_on for name, task in tasks.items()})

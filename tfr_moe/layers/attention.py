@@ -243,7 +243,7 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
             eqs. 4 and 5 of PRM, and not to the projection.
 
     Raises:
-        ValueError: for no block, if H does not divide `dim`, or for inputs of the wrong shape.
+        ValueError: if H does not divide `dim`, or for inputs of the wrong shape.
 
     Example:
         >>> encoder = SelfAttentionEncoder(dim=8, num_blocks=1, hidden_dim=16)
@@ -270,10 +270,6 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        if num_blocks < 1:
-            raise ValueError(f"num_blocks must be >= 1. Received: num_blocks={num_blocks}")
-        if head_dim is None and dim % num_heads:
-            raise ValueError(f"num_heads must divide dim={dim}. Received: num_heads={num_heads}")
         self.keep(locals())
         dtype = self.dtype_policy
         weights = self.arguments("bias_initializer", "kernel_regularizer")

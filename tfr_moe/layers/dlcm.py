@@ -8,7 +8,7 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.layers.attention import positions_in_list
 from tfr_moe.layers.base import Configured
-from tfr_moe.layers.checks import check_counts, full_mask
+from tfr_moe.layers.checks import full_mask
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -30,9 +30,6 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
         num_comparisons: k.
         dropout: share of the GRU's outputs dropped in training.
 
-    Raises:
-        ValueError: if `state_dim` or `num_comparisons` is below 1.
-
     Example:
         >>> dlcm = DeepListwiseContext([8], state_dim=4)
         >>> dlcm(tf.ones([2, 3, 5]), mask=tf.ones([2, 3], tf.bool)).shape
@@ -50,7 +47,6 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.keep(locals())
-        check_counts(state_dim=state_dim, num_comparisons=num_comparisons)
         layers, dtype = tf.keras.layers, self.dtype_policy
 
         def dense(

@@ -47,8 +47,7 @@ class NoisyTopKGate(Configured, tf.keras.layers.Layer):
         learning_rate_multiplier: factor on the gate's step under Adam-like optimizers, > 0.
 
     Raises:
-        ValueError: if K is not in 1 .. N, the multiplier is not positive, or the gate input is not
-            a float tensor.
+        ValueError: if K is not in 1 .. N, or the gate input is not a float tensor.
 
     Example:
         >>> gate = NoisyTopKGate(num_experts=4, top_k=2)
@@ -73,11 +72,6 @@ class NoisyTopKGate(Configured, tf.keras.layers.Layer):
         if not 1 <= top_k <= num_experts:
             raise ValueError(
                 f"top_k must be in 1 .. num_experts = {num_experts}. Received: top_k={top_k}"
-            )
-        if learning_rate_multiplier <= 0:
-            raise ValueError(
-                "learning_rate_multiplier must be > 0. "
-                f"Received: learning_rate_multiplier={learning_rate_multiplier}"
             )
 
     def build(self, input_shape: Any) -> None:

@@ -100,15 +100,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         super().__init__(**kwargs)
         expert_hidden_dims = check_widths("expert_hidden_dims", expert_hidden_dims)
         self.keep(locals())
-        if top_k > num_experts:
-            raise ValueError(
-                f"top_k must be <= num_experts = {num_experts}. Received: top_k={top_k}"
-            )
-        if num_adversarial > num_experts - top_k:
-            raise ValueError(
-                f"num_adversarial must be <= num_experts - top_k = {num_experts - top_k}. "
-                f"Received: num_adversarial={num_adversarial}"
-            )
         gates: dict[str, Any] = {
             "num_experts": num_experts,
             "top_k": top_k,
@@ -121,6 +112,11 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         self.inference_gate = NoisyTopKGate(
             noisy=noisy_gate, **{**gates, **residual}, seed=seed, name="inference_gate"
         )
+        if num_adversarial > num_experts - top_k:
+            raise ValueError(
+                f"num_adversarial must be <= num_experts - top_k = {num_experts - top_k}. "
+                f"Received: num_adversarial={num_adversarial}"
+            )
         self.parent_gate: NoisyTopKGate | None = None
         if gate_residual:
             self.parent_gate = NoisyTopKGate(

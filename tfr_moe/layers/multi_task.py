@@ -15,7 +15,6 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured, seeded_initializer
-from tfr_moe.layers.checks import check_counts
 from tfr_moe.layers.dispatch import put_rows, take_rows
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.gating import GateMonitor
@@ -48,8 +47,7 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
         task_names: names of the tasks in metrics and routing; by default `task_0`, ...
 
     Raises:
-        ValueError: if `num_tasks` is below 1, `hidden_dims` is empty, or the number of `task_names`
-            is not `num_tasks`.
+        ValueError: if `hidden_dims` is empty, or the number of `task_names` is not `num_tasks`.
     """
 
     def __init__(
@@ -65,7 +63,6 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
     ):
         super().__init__(**kwargs)
         self.keep(locals())
-        check_counts(num_tasks=num_tasks)
         if not hidden_dims:
             raise ValueError("hidden_dims must have at least one width. Received: hidden_dims=()")
         if task_names is not None and len(task_names) != num_tasks:

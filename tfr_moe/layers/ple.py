@@ -7,7 +7,7 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured, seeded_initializer
-from tfr_moe.layers.checks import check_counts, full_mask
+from tfr_moe.layers.checks import full_mask
 from tfr_moe.layers.dispatch import put_rows, take_experts, take_rows, where_valid
 from tfr_moe.layers.experts import ExpertTowers
 
@@ -198,16 +198,12 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.keep(locals())
-        experts = {
-            "num_domain_experts": num_domain_experts,
-            "num_shared_experts": num_shared_experts,
-        }
-        check_counts(num_domains=num_domains, **experts)
         common: dict[str, Any] = {"activation": self.activation, "dropout": dropout}
         self.levels = [
             _Level(
                 num_domains,
-                **experts,
+                num_domain_experts,
+                num_shared_experts,
                 last=number == num_levels - 1,
                 hidden_dims=dims,
                 **common,

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured, seeded_initializer
-from tfr_moe.layers.checks import check_counts, check_ids, check_items, full_mask
+from tfr_moe.layers.checks import check_ids, check_items, full_mask
 from tfr_moe.layers.dispatch import Dense, take_experts, where_valid
 from tfr_moe.layers.experts import TOWER, ExpertTowers, ItemTower
 
@@ -50,7 +50,7 @@ class PartitionedNormalization(Configured, tf.keras.layers.Layer):
         num_domains: number of domains, including domain 0 of unknown ones.
 
     Raises:
-        ValueError: for no domain, or inputs or domains of the wrong shape.
+        ValueError: for inputs or domains of the wrong shape.
 
     Example:
         >>> norm = PartitionedNormalization(num_domains=2)
@@ -62,7 +62,6 @@ class PartitionedNormalization(Configured, tf.keras.layers.Layer):
     def __init__(self, num_domains: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.keep(locals())
-        check_counts(num_domains=num_domains)
 
     def build(self, input_shape: Any) -> None:
         """Creates scales and shifts, [n] of all and [domains, n], and the moving moments."""

@@ -38,8 +38,6 @@ class _GradedLoss(Configured):
 
     def __init__(self, max_label: int = 4, **kwargs: Any):
         super().__init__(**kwargs)
-        if max_label < 1:
-            raise ValueError(f"max_label must be >= 1. Received: max_label={max_label}")
         self.max_label = max_label
 
 

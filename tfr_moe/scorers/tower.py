@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfr_moe._compat import tf
-from tfr_moe.errors import UserError
 from tfr_moe.layers.crossed_weights import CrossedWeights
 from tfr_moe.layers.experts import ExpertTowers, ItemTower
 from tfr_moe.layers.features import EncodedFeatures
@@ -142,16 +141,7 @@ class ClickModelScorer(FeatureScorer):
     `sigmoid_cross_entropy`.
 
     Args are those of `FeatureScorer`.
-
-    Raises:
-        UserError: if `expert_hidden_dims` is empty.
     """
-
-    def __post_init__(self) -> None:
-        """Checks the arguments."""
-        super().__post_init__()
-        if not self.expert_hidden_dims:
-            raise UserError("expert_hidden_dims: click_model needs a hidden layer for its vectors")
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""

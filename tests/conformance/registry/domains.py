@@ -31,7 +31,7 @@ def projected(layer: Any, x: dict[str, Any]) -> Any:
 LAYERS = [
     ModelCase(
         "UnknownDomains",
-        lambda: layers.UnknownDomains(0.5),
+        lambda: layers.categories.UnknownDomains(0.5),
         {"domains": DOMAIN},
         {"output": "B"},
         draws=True,
@@ -52,7 +52,7 @@ LAYERS = [
     ),
     ModelCase(
         "StarTowers",
-        lambda: layers.StarTowers(D, [8, 4]),
+        lambda: layers.star.StarTowers(D, [8, 4]),
         {"inputs": floats("BL", 4), "mask": mask()},
         {"output": "BL"},
     ),

@@ -150,7 +150,7 @@ ROWS = [
     ),
     ModelCase(
         "GateMonitor",
-        lambda: layers.GateMonitor(N, gates=["click", "purchase"]),
+        lambda: layers.gating.GateMonitor(N, gates=["click", "purchase"]),
         {"inputs": floats("B", 2 * N)},
         {"output": "B"},
         call=lambda layer, x: layer(tf.nn.softmax(tf.reshape(x["inputs"], [-1, 2, N]))),
