@@ -14,8 +14,9 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.evaluation.results import CONFIDENCE, PerListResult, Policy
 from tfr_moe.evaluation.significance import alignment
-from tfr_moe.metrics.per_list import Array, Floats, strings
+from tfr_moe.metrics.per_list import Array, Floats
 from tfr_moe.schema import PAIR_SEPARATOR
+from tfr_moe.scorers.gate_maps import strings
 
 
 @dataclass(frozen=True)

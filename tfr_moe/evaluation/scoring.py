@@ -10,8 +10,9 @@ import numpy as np
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.metrics.per_list import ListBatch, strings
+from tfr_moe.metrics.per_list import ListBatch
 from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.scorers.gate_maps import strings
 
 
 def score_dataset(

@@ -77,7 +77,7 @@ class EncodedFeatures(NamedTuple):
 
     items: tf.Tensor
     context: dict[str, tf.Tensor]
-    categories: tf.Tensor | None = None
+    categories: tf.Tensor
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")

@@ -62,7 +62,9 @@ class _MeanOverLists(TrainingMean):
         """[B] finite values, and [B] bool: whether the metric is defined on the list."""
         raise NotImplementedError
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(  # type: ignore[override]
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+    ) -> None:
         """Adds lists to the mean.
 
         Args:

@@ -26,12 +26,6 @@ Array: TypeAlias = NDArray[Any]
 MAX_GRADE = 1000.0  # 2^y - 1 leaves float64 at 1024
 
 
-def strings(tensor: Any) -> Array:
-    """[B, 1] string tensor -> [B] array of str."""
-    values = np.asarray(tensor).reshape(-1)
-    return np.array([value.decode("utf-8", errors="replace") for value in values], dtype=object)
-
-
 @dataclass(frozen=True)
 class ListBatch:
     """B scored lists of up to L items.

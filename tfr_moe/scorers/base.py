@@ -152,20 +152,11 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         """The features that are not part of X."""
         return tuple(self.ignored_features)
 
-    def encoder(
-        self, schema: FeatureSchema, embedding_dim: int, name: str = FEATURES
-    ) -> FeatureEncoder:
-        """A new encoder of the features in the items' vectors."""
+    def encoder(self, name: str = FEATURES, **changes: Any) -> FeatureEncoder:
+        """A new encoder of the features in the items' vectors, with some arguments changed."""
+        arguments = {**self.arguments(FeatureEncoder), **changes}
         return FeatureEncoder(
-            schema,
-            self.tables.statistics,
-            self.tables.vocabularies,
-            embedding_dim,
-            self.embedding_l2,
-            self.seed,
-            self.left_out(),
-            self.list_relative,
-            name=name,
+            **arguments, **self.tables._asdict(), left_out=self.left_out(), name=name
         )
 
     def __call__(
@@ -175,7 +166,7 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         mask: tf.Tensor,
     ) -> Any:
         """Raw features, as `schema.feature_spec` parses them, and mask [B, L] -> logits [B, L]."""
-        encoder = self.encoder(self.schema, self.embedding_dim)
+        encoder = self.encoder()
         features = encoder(context_features, example_features, mask)
         items, width = features.items, encoder.output_width()
         if self.trunk is not None:
@@ -186,7 +177,8 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         logits = scores.logits
         if self.category_head:
             outputs = logits.shape[2] if len(logits.shape) == 3 else 1
-            head = CategoryHead(*encoder.category_sizes(), outputs, name=CATEGORY_HEAD)
+            parents, children = encoder.category_sizes()
+            head = CategoryHead(parents, children, outputs, name=CATEGORY_HEAD)
             logits += head(features.items, features.categories, mask=mask)
         if not scores.routing:
             return logits

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe._compat import tf
-from tfr_moe.metrics.per_list import strings
 from tfr_moe.schema import MASK, FeatureSchema
 from tfr_moe.scorers.base import explanation_model, num_experts, routing_in, routing_of
 
@@ -174,6 +173,12 @@ class GateMap:
 
 def _gate(parent: str, child: str, row: Array) -> CategoryGate:
     return CategoryGate(parent, child, int(row[-1]), (row[:-1] / row[-1]).tolist())
+
+
+def strings(tensor: Any) -> Array:
+    """[B, 1] string tensor -> [B] array of str."""
+    values = np.asarray(tensor).reshape(-1)
+    return np.array([value.decode("utf-8", errors="replace") for value in values], dtype=object)
 
 
 def gate_reports(

@@ -66,7 +66,8 @@ class MultiTaskScorer(FeatureScorer):
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`; logits [B, L, tasks]."""
-        kind = {**MULTITASK, "category_mmoe": CategoryMMoE}[self.network]
+        kinds: dict[str, Any] = {**MULTITASK, "category_mmoe": CategoryMMoE}
+        kind = kinds[self.network]
         tasks = tuple(self.tasks or ())
         layer = kind(
             len(tasks),

@@ -114,7 +114,7 @@ class WideDeepScorer(FeatureScorer):
                 )
             }
         )
-        weights = self.encoder(narrow, embedding_dim=1, name="wide_features")
+        weights = self.encoder("wide_features", schema=narrow, embedding_dim=1)
         wide = weights(context_features, example_features, mask)
         linear = ItemTower([], seed=self.seed, name="wide")(wide.items, mask=mask)
         kinds: tuple[Kind, ...] = ("categorical", "categorical_list")
