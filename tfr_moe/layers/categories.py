@@ -17,9 +17,7 @@ class CategoryHead(Configured, tf.keras.layers.Layer):
     $$ y = x^\top (w_{tc} + w_{sc}) $$
 
     All weights start at 0, and w_tc learns from the lists of all its sub-categories: one with few
-    lists stays near its parent, an unknown one has the parent's weights. Added to the logit of a
-    tower or a mixture, it learns what a category weighs differently; an item costs n
-    multiply-adds.
+    lists stays near its parent, an unknown one has the parent's weights.
 
     Args:
         num_parents: number of parent categories, unknown ones (0) included.

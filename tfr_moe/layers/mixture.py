@@ -39,9 +39,8 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
     training only. Gates, mixing and regularizers run in float32 under every precision policy; the
     experts follow the policy.
 
-    In training the layer updates these Keras metrics: `hsc`, `adversarial` (AdvLoss),
-    `adversarial_share` (AdvLoss over its maximum K D), `gate_entropy` (nats, of the K weights),
-    `dead_experts` and `busiest_share` (see `ExpertUsage`).
+    Training records the metrics `hsc`, `adversarial`, `adversarial_share`, `gate_entropy`,
+    `dead_experts` and `busiest_share`, which docs/library.md explains.
 
     Arguments that are not listed are those of `ExpertTowers`.
 

@@ -63,9 +63,7 @@ class TaskScores(Configured, tf.keras.layers.Layer):
     $$ p(\text{purchase}) = p(\text{click}) \; p(\text{purchase} \mid \text{click}) $$
 
     (ESMM: Ma et al. 2018, "Entire Space Multi-Task Model", eq. 1,
-    https://arxiv.org/abs/1804.07931). The label of the joint event is known for every impression,
-    so that the conversion rate is trained on whole lists and not on clicked items alone. Chains
-    such as click, cart, purchase multiply up.
+    https://arxiv.org/abs/1804.07931). Chains such as click, cart, purchase multiply up.
 
     Args:
         conditioned_on: per task, in the order of the logits, the task that it is conditioned on or

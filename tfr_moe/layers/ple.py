@@ -161,9 +161,7 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
     for Personalized Recommendations" (RecSys), https://doi.org/10.1145/3383313.3412236.
 
     The tasks of the paper are labels, each predicted for every item. Here each list gets the score
-    of its own domain: the last level and the towers compute that domain only, m + s experts per
-    item. The levels below compute all D m + s experts, since the shared gate mixes them, so that
-    the cost of one level alone does not grow with D.
+    of its own domain.
 
     Args:
         num_domains: D, including domain 0 of unknown categories.

@@ -42,9 +42,8 @@ class PartitionedNormalization(Configured, tf.keras.layers.Layer):
     its start; likewise the variance, including the variance between batches. A domain without an
     item in training uses the moments of domain 0, or leaves z unchanged if that has none either.
 
-    Columns that all items of a domain share, such as the embedding of a category that is the
-    domain, become 0. gamma_p is stored as its difference from 1, so that weight decay shrinks a
-    domain to what is shared. Computes in float32 whatever its policy.
+    gamma_p is stored as its difference from 1, so that weight decay shrinks a domain to what is
+    shared. Computes in float32 whatever its policy.
 
     Args:
         num_domains: number of domains, including domain 0 of unknown ones.
@@ -153,10 +152,6 @@ class StarTowers(ExpertTowers):
     the shared tower, and a domain without training lists stays it. W_p is stored as its difference
     from 1: weight decay shrinks a domain to what is shared, not to zero.
 
-    Towers are computed as those of experts: each item passes one. W_p^* costs a product for each
-    weight of each domain and step; for a single list, as in most requests, only those of its
-    domain. There are (domains + 1) times the parameters of one tower.
-
     Arguments are those of `ExpertTowers`; `num_experts` is the number of domains, and initializers
     are those of the shared tower.
 
@@ -204,9 +199,6 @@ class StarTopology(Configured, tf.keras.layers.Layer):
     domain of its list. f_p are the `StarTowers` over the vector normalized by
     `PartitionedNormalization`; g is the auxiliary network, a small tower shared by all domains that
     receives the domain as an embedding e_p.
-
-    The paper scores single items and draws each batch from one domain. Here a batch has lists of
-    all domains, and each list trains the weights of its own domain.
 
     Arguments that are not listed are those of `ExpertTowers`, for f and g.
 

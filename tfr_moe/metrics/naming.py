@@ -3,9 +3,7 @@
 A name is a family and, if the family has one, a cutoff k: `session_auc`, `ndcg_10`, `mrr`,
 `map_10`, `precision_5`. Names have no slash, so that each can be the objective of a tuner. `_k`
 keeps the k items *ranked first* by the model; `_shown_k` keeps the k positions *shown first* to the
-user, as AUC@10 and NDCG@10 in Table III of Adv & HSC-MoE. `prm_precision_k` and `prm_map_k` are
-eqs. 11 and 12 of the PRM paper, `precision_k` and `map_k` those of TREC: see
-`tfr_moe.metrics.per_list`. `ips_dcg` is for evaluation alone.
+user, as AUC@10 and NDCG@10 in Table III of Adv & HSC-MoE.
 """
 
 from __future__ import annotations
