@@ -83,7 +83,8 @@ def test_the_weights_are_the_mean_over_blocks_and_heads():
     model = model_of("adv_hsc_moe", trunk="attention", num_experts=4, top_k=2)
     vectors = tf.keras.Model(model.input, model.get_layer("features").output.items)(raw_batch())
     encoder = model.get_layer("trunk")
-    expected = encoder.attention_weights(vectors, raw_batch()[MASK]).numpy().mean(axis=(1, 2))
+    _, weights = encoder(vectors, mask=raw_batch()[MASK], return_weights=True)
+    expected = weights.numpy().mean(axis=(1, 2))
     found = attention_weights(model, encoder, DATASET.element_spec[0])(raw_batch())
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 

@@ -13,6 +13,7 @@ from tfr_moe.config import (
     RunConfig,
     load_config,
     make_config,
+    run_config,
 )
 from tfr_moe.config.settings import Activation, GateSettings
 from tfr_moe.errors import UserError
@@ -120,6 +121,17 @@ def test_rejected_in_one_line(pair):
     with pytest.raises(UserError, match=REFUSED[pair]) as caught:
         load_config(overrides=[pair])
     assert "\n" not in str(caught.value)
+
+
+def test_a_removed_setting_loads_at_its_last_default_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_config, "_RETIRED", {"bygone": [1, 2]})
+    path = tmp_path / "config.yaml"
+    path.write_text("model: moe\nbygone: [1, 2]\ntop_k: 3\n")
+    assert load_config(path) == make_config({"model": "moe", "top_k": 3})
+    path.write_text("model: moe\nbygone: 4\n")
+    message = r"config .*config\.yaml: bygone was removed; only its last default, \[1, 2\], is "
+    with pytest.raises(UserError, match=message + "accepted, got 4$"):
+        load_config(path)
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path):

@@ -49,7 +49,6 @@ MIXTURE: dict[str, dict[str, Any]] = {
     "dropout": {"dropout": 0.3},
     "gated by everything": {"gate_features": ("all",)},
     "gated by parent and child": {"gate_features": ("top", "sub")},
-    "levels": LEVELS,
     "ignored features": {"ignored_features": ("age", "brand"), "embedding_l2": 0.1},
 }
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -57,18 +56,14 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "dnn, dropout": ("dnn", {"dropout": 0.3}),
     "dnn, levels": ("dnn", LEVELS),
     "context_aware, fixed places": ("context_aware", {"positional_encoding": "fixed"}),
-    "ple, groups": ("ple", {"category_groups": 2, "unknown_share": 0.3, "num_levels": 1}),
-    "star, groups": ("star", {"category_groups": 2, "unknown_share": 0.3, "domain_norm": False}),
-    "wide_deep, crosses": ("wide_deep", {"wide_crosses": (("top", "brand"),)}),
-    "mmoe, groups": ("mmoe", {"category_groups": 2}),
+    "ple, one level": ("ple", {"unknown_share": 0.3, "num_levels": 1}),
+    "star, no norm": ("star", {"unknown_share": 0.3, "domain_norm": False}),
     "mmoe, attention": ("mmoe", {"trunk": "attention"}),
 }
 GIVEN = {"purchase": {"conditioned_on": "click"}, "click": {}}
-GRADED = {"purchase": {"loss": "ordinal"}, "click": {}}
 TWO_TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     **{f"{name}, tasks": (name, {}) for name in MULTITASK_NAMES},
     "mmoe, conversion": ("mmoe", {"tasks": GIVEN}),
-    "mmoe, graded task": ("mmoe", {"tasks": GRADED, "max_label": 4}),
 }
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -93,7 +88,6 @@ def build(case: str) -> tf.keras.Model:
     parameters = {
         **config.model_dump(),
         "tasks": {task.name: task.conditioned_on for task in tasks} or None,
-        "ordinal_tasks": config.ordinal_tasks_over(schema) if tasks else None,
         "num_outputs": config.num_outputs,
     }
     tf.keras.utils.set_random_seed(7)

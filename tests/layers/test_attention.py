@@ -105,7 +105,7 @@ def test_the_encoder_is_a_projection_and_its_blocks():
     inputs, mask = batch()
     encoder = encoder_of()
     encoder(inputs, mask=mask)
-    got, weights = shaken(encoder)(inputs, mask=mask), encoder.attention_weights(inputs, mask)
+    got, weights = shaken(encoder)(inputs, mask=mask, return_weights=True)
     for b, valid in enumerate(mask):
         hidden = slow_dense(encoder.projection, inputs[b][valid].astype(np.float64))
         for number, block in enumerate(encoder.blocks):
@@ -118,7 +118,7 @@ def test_the_encoder_is_a_projection_and_its_blocks():
 
 def test_no_weight_goes_to_a_padded_item():
     inputs, mask = batch()
-    weights = encoder_of().attention_weights(inputs, mask).numpy()
+    weights = encoder_of()(inputs, mask=mask, return_weights=True)[1].numpy()
     for b, valid in enumerate(mask):
         np.testing.assert_array_equal(weights[b][:, :, valid][..., ~valid], 0.0)
         np.testing.assert_allclose(weights[b][:, :, valid].sum(axis=-1), 1.0, rtol=1e-6)
@@ -185,12 +185,11 @@ def test_the_encoders_have_the_sizes_of_the_papers_table(
 
 
 def test_sizes_that_do_not_fit_are_rejected():
-    with pytest.raises(ValueError, match=r"num_heads must divide dim=128. Received: num_heads=3"):
-        SelfAttentionEncoder(128, num_heads=3)
+    message = r"num_heads must divide the width 128. Received: num_heads=3"
+    with pytest.raises(ValueError, match=message):
+        SelfAttentionEncoder(128, num_heads=3)(tf.ones([1, 2, 5]))
     with pytest.raises(ValueError, match="num_heads must divide the width 5"):
         EncoderBlock(num_heads=2)(tf.ones([1, 2, 5]))
-    with pytest.raises(ValueError, match=r"num_blocks must be >= 1. Received: num_blocks=0"):
-        SelfAttentionEncoder(num_blocks=0)
     # PRM's heads are as wide as the encoder, eq. 7, and any number of them fits.
     assert SelfAttentionEncoder(8, num_heads=3, head_dim=8)(tf.ones([1, 2, 5])).shape == (1, 2, 8)
 

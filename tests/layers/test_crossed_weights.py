@@ -48,8 +48,3 @@ def test_the_order_within_a_pair_counts_and_several_pairs_add_up():
     both(features, mask=tf.ones([1, 1], tf.bool))
     both.crossed.assign(tf.ones_like(both.crossed))
     assert float(both(features, mask=tf.ones([1, 1], tf.bool))[0, 0]) == 2.0
-
-
-def test_no_pair_is_rejected():
-    with pytest.raises(ValueError, match="crosses must name a pair of features"):
-        CrossedWeights([])

@@ -68,10 +68,3 @@ def test_the_order_of_the_items_is_the_initial_list():
     got = layer(inputs[:, order]).numpy()[0]
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
     assert np.abs(got - layer(inputs).numpy()[0][order]).max() > 1e-3
-
-
-def test_sizes_below_one_are_rejected():
-    with pytest.raises(
-        ValueError, match=r"num_comparisons must be >= 1. Received: num_comparisons=0"
-    ):
-        DeepListwiseContext(num_comparisons=0)

@@ -1,7 +1,6 @@
 """Normalization of items by domain, against hand-worked numbers and slow references."""
 
 import numpy as np
-import pytest
 
 from tfr_moe._compat import tf
 from tfr_moe.layers import PartitionedNormalization
@@ -108,8 +107,3 @@ def test_an_empty_batch_teaches_nothing():
     layer(column([9.0, 9.0]), tf.constant([1]), mask=nothing, training=True)
     for old, weight in zip(before, layer.weights, strict=True):
         np.testing.assert_array_equal(weight, old)
-
-
-def test_there_is_a_domain():
-    with pytest.raises(ValueError, match="num_domains must be >= 1"):
-        PartitionedNormalization(0)

@@ -25,7 +25,7 @@ def mixture(**settings):
 
 
 SETTINGS = {
-    "top_k must be <= num_experts = 4. Received: top_k=5": {"top_k": 5},
+    "top_k must be in 1 .. num_experts = 4. Received: top_k=5": {"top_k": 5},
     "expert_hidden_dims must be a sequence of positive integers, such as [64, 32]. "
     "Received: expert_hidden_dims=16": {"expert_hidden_dims": 16},
     "Received: expert_hidden_dims=[8, 0]": {"expert_hidden_dims": [8, 0]},

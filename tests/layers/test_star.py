@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tfr_moe._compat import tf
-from tfr_moe.layers import ItemTower, StarTopology, StarTowers
+from tfr_moe.layers import ItemTower, StarTopology
+from tfr_moe.layers.star import StarTowers
 
 D = 3
 RNG = np.random.default_rng(5)

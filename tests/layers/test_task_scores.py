@@ -77,32 +77,6 @@ def test_what_is_given_must_be_a_task_without_a_circle(given, message):
         TaskScores(given)
 
 
-def test_levels_keep_their_outputs_and_other_tasks_have_the_first():
-    logits = tf.reshape(tf.range(12.0), [2, 2, 3])  # two items, two tasks, three outputs
-    scores = TaskScores({"grade": None, "click": None}, ["grade"])(logits)
-    np.testing.assert_array_equal(scores["grade"], [[0, 1, 2], [6, 7, 8]])
-    np.testing.assert_array_equal(scores["click"], [3, 9])
-    masked = TaskScores({"grade": None, "click": None}, ["grade"])(
-        logits, mask=tf.constant([False, True])
-    )
-    np.testing.assert_array_equal(masked["grade"], [[0, 0, 0], [6, 7, 8]])
-    np.testing.assert_array_equal(masked["click"], [0, 9])
-
-
-@pytest.mark.parametrize("levels", ["click", "purchase"])
-def test_levels_are_no_events_to_multiply(levels):
-    with pytest.raises(
-        ValueError, match=rf"tasks\.purchase\.conditioned_on: '{levels}' has loss ordinal"
-    ):
-        TaskScores({"click": None, "purchase": "click"}, [levels])
-
-
-def test_an_expected_grade_is_combined_as_it_is():
-    scores = {"click": tf.constant([0.0]), "grade": tf.constant([1.5])}
-    layer = CombinedScore({"click": 1.0, "grade": 2.0}, ordinal_tasks=["grade"])
-    np.testing.assert_allclose(layer(scores), [0.5 + 3.0])
-
-
 def test_combinations_by_hand():
     scores = {"click": tf.constant([0.0, np.log(3)]), "purchase": tf.constant([0.0, -np.log(3)])}
     weights = {"click": 1.0, "purchase": 8.0}

@@ -14,7 +14,7 @@ from tfr_moe.metrics.per_list import ListBatch
 from tfr_moe.report.build import Report
 from tfr_moe.report.figures import learning_curves
 from tfr_moe.report.run_part import RunPart
-from tfr_moe.scorers.gate_maps import GateBatch, GateMap
+from tfr_moe.scorers.gate_maps import GateMap
 from tfr_moe.training.collapsed_gates import collapsed_gates
 
 TOPS = ["shoes", "books", "toys", "garden", "food", "music"]
@@ -58,7 +58,7 @@ def gate_report(num_experts=8, top_k=2, collapsed=False, dense=False, seed=3):
         first = np.array([0 if collapsed else TOPS.index(top) for top in tops])
         ids = np.stack([first, (first + 1) % num_experts], axis=1)
         weights = np.tile([0.7, 0.3], (240, 1))
-    gate.add(GateBatch(ids, weights, np.ones([240, 9], bool), tops, subs))
+    gate.add(ids, weights, np.ones([240, 9], bool), tops, subs)
     return gate.report()
 
 

@@ -14,7 +14,7 @@ from tfr_moe.analysis.drift_limits import DriftLimits
 from tfr_moe.report import figures, gate_view
 from tfr_moe.report.build import render_report
 from tfr_moe.report.drift import render_drift
-from tfr_moe.scorers.gate_maps import CategoryGate, GateBatch, GateMap
+from tfr_moe.scorers.gate_maps import CategoryGate, GateMap
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +184,7 @@ def gate_of(chosen):
     """The gate of three experts, of which each category, named by a letter, selects one."""
     gate = GateMap(3)
     ids, tops = np.array([[n] for n in chosen.values()]), np.array(list(chosen), object)
-    gate.add(GateBatch(ids, np.ones(ids.shape), np.ones([len(ids), 2], bool), tops, tops))
+    gate.add(ids, np.ones(ids.shape), np.ones([len(ids), 2], bool), tops, tops)
     return gate.report()
 
 

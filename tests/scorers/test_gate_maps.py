@@ -10,7 +10,7 @@ from tests.tiny import SCHEMA
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK
 from tfr_moe.scorers import create, explanation_model
-from tfr_moe.scorers.gate_maps import GateBatch, GateMap, gate_reports
+from tfr_moe.scorers.gate_maps import GateMap, gate_reports
 
 MASK_2 = np.array([[True, True, True], [True, False, False]])
 NAMES = np.array(["a", "a"], object), np.array(["x", "y"], object)
@@ -20,7 +20,7 @@ def by_list():
     """Three items with experts 0 and 1, one item with expert 0 alone."""
     gate = GateMap(4)
     weights = np.array([[0.5, 0.5], [1.0, 0.0]])
-    gate.add(GateBatch(np.array([[0, 1], [0, 2]]), weights, MASK_2, *NAMES))
+    gate.add(np.array([[0, 1], [0, 2]]), weights, MASK_2, *NAMES)
     return gate.report()
 
 
@@ -53,7 +53,7 @@ def test_similarities_are_means_over_all_pairs():
     children = np.array(list("stuvwxy"), object)
     gate = GateMap(3)
     ids = np.tile(np.arange(3), (7, 1))
-    gate.add(GateBatch(ids, weights, np.ones([7, 2], bool), parents, children))
+    gate.add(ids, weights, np.ones([7, 2], bool), parents, children)
     units = weights / np.linalg.norm(weights, axis=1, keepdims=True)
     pairs = [(i, j) for i in range(7) for j in range(i)]
     inside = [units[i] @ units[j] for i, j in pairs if parents[i] == parents[j]]
@@ -67,9 +67,9 @@ def test_a_choice_of_items_is_that_of_lists_where_all_items_choose_alike():
     weights = np.array([[0.6, 0.4], [0.9, 0.1]])
     ids = np.array([[1, 3], [0, 2]])
     one, other = GateMap(4), GateMap(4)
-    one.add(GateBatch(ids, weights, MASK_2, *NAMES))
+    one.add(ids, weights, MASK_2, *NAMES)
     wide = [np.repeat(part[:, np.newaxis], 3, axis=1) for part in (ids, weights)]
-    other.add(GateBatch(*wide, MASK_2, *NAMES))
+    other.add(*wide, MASK_2, *NAMES)
     for name, value in vars(one.report()).items():
         if isinstance(value, float | list) and "categories" not in name:
             assert vars(other.report())[name] == pytest.approx(value)
@@ -77,7 +77,7 @@ def test_a_choice_of_items_is_that_of_lists_where_all_items_choose_alike():
 
 def test_lists_without_items_are_no_lists():
     gate = GateMap(2)
-    gate.add(GateBatch(np.array([[0]]), np.ones([1, 1]), np.zeros([1, 2], bool), *[None] * 2))
+    gate.add(np.array([[0]]), np.ones([1, 1]), np.zeros([1, 2], bool))
     assert gate.report().lists == 0
 
 

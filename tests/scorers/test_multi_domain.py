@@ -29,36 +29,30 @@ def in_category(name):
 @BOTH
 def test_each_top_category_is_a_domain_and_unknown_ones_share_domain_zero(kind):
     scorer, model = scattered(kind)
-    assert scorer.category_groups == (("a",), ("b",))
     assert scorer.num_domains == 3
-    layer = model.get_layer("domains")
-    assert layer(tf.constant([["b"], ["zoo"], ["a"]])).numpy().tolist() == [2, 0, 1]
+    domains = tf.keras.Model(model.input, model.get_layer("domains").output)
+    named = {**raw_batch(), "top": tf.constant([["b"], ["zoo"], ["a"], [""], ["[UNK]"]])}
+    assert domains(named).numpy().tolist() == [2, 0, 1, 0, 0]
     never, zoo, known = (model(in_category(name)) for name in ("never", "zoo", "a"))
     np.testing.assert_array_equal(never, zoo)
     assert np.abs(known - zoo).max() > 0.01
 
 
 @BOTH
-def test_categories_may_be_grouped(kind):
-    assert kind(SCHEMA, TABLES, category_groups=[["a", "b"]]).num_domains == 2
-    assert kind(SCHEMA, TABLES, category_groups=2).category_groups == (("a",), ("b",))
-    with pytest.raises(
-        UserError, match="category_groups: 'zoo' is not a value of top; available: a, b"
-    ):
-        kind(SCHEMA, TABLES, category_groups=[["zoo"]])
-
-
-@BOTH
 def test_domains_need_a_category_tree(kind):
     with pytest.raises(UserError, match="domains need `hierarchy`"):
         kind(without_hierarchy(), TABLES)
+    features = tuple(
+        f.model_copy(update={"hash_buckets": 5}) if f.name == "top" else f for f in SCHEMA.features
+    )
+    with pytest.raises(UserError, match=r"parent category is the domain .* and has a vocabulary"):
+        kind(SCHEMA.model_copy(update={"features": features}), TABLES)
 
 
 @pytest.mark.parametrize("name", ["ple", "star"])
 def test_names_take_their_settings_from_a_run(name):
     settings = {
         **SMALL,
-        "category_groups": 2,
         "unknown_share": 0.25,
         "num_levels": 1,
         "num_domain_experts": 3,
@@ -72,7 +66,7 @@ def test_names_take_their_settings_from_a_run(name):
     of_ple = {"num_levels", "num_domain_experts", "num_shared_experts"}
     of_star = {"auxiliary_hidden_dims", "domain_norm"}
     assert settings.keys() - given - {"top_k"} == (of_star if name == "ple" else of_ple)
-    for setting in given - {"category_groups", "expert_hidden_dims", "auxiliary_hidden_dims"}:
+    for setting in given - {"expert_hidden_dims", "auxiliary_hidden_dims"}:
         assert config[setting] == settings[setting], setting
 
 

@@ -1,15 +1,14 @@
-"""Multi-task scorers: what their models return, groups of categories, budgets, errors."""
+"""Multi-task scorers: what their models return, budgets, errors."""
 
 import numpy as np
 import pytest
 
 from tests.scorers.batch import SMALL, TABLES, raw_batch, without_hierarchy
-from tests.tiny import SCHEMA, TASKS
+from tests.tiny import TASKS
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.schema import MASK, FeatureTables
+from tfr_moe.schema import MASK
 from tfr_moe.scorers import CategoryMMoEScorer, MultiTaskScorer, combined_model, create
-from tfr_moe.scorers.multitask import groups_of_categories
 
 
 def test_a_model_of_two_labels_gives_a_dict_whose_outputs_bear_their_names():
@@ -46,59 +45,6 @@ def test_the_combined_model_shares_the_variables_and_keeps_the_scores():
     np.testing.assert_allclose(
         found["scores"], 3 * scores["purchase"] + 0.5 * scores["click"], rtol=1e-5, atol=1e-6
     )
-
-
-def tables_of(*names):
-    return FeatureTables(TABLES.statistics, {**TABLES.vocabularies, "top": list(names)})
-
-
-def test_categories_are_dealt_to_and_fro():
-    tables = tables_of(*"abcdefg")
-    assert groups_of_categories(3, SCHEMA, tables) == (("a", "f", "g"), ("b", "e"), ("c", "d"))
-
-
-def test_groups_may_be_named_and_read_from_a_file(tmp_path):
-    path = tmp_path / "top.txt"
-    path.write_text("a\nb\nc\n")
-    tables = FeatureTables({}, {"top": str(path)})
-    assert groups_of_categories([["c"], ["a"]], SCHEMA, tables) == (("c",), ("a",))
-    assert groups_of_categories(2, SCHEMA, tables) == (("a",), ("b", "c"))
-
-
-@pytest.mark.parametrize(
-    ("groups", "schema", "tables", "message"),
-    [
-        (2, without_hierarchy(), TABLES, "the schema has no `hierarchy`"),
-        (2, SCHEMA, FeatureTables({}, {}), "feature 'top' must have a vocabulary"),
-        (3, SCHEMA, TABLES, "3 groups, but there are 2 categories"),
-        ([["a"], ["zoo"]], SCHEMA, TABLES, "'zoo' is not a value of top; available: a, b"),
-        ([["a"], ["a", "b"]], SCHEMA, TABLES, "'a' occurs twice"),
-    ],
-)
-def test_groups_that_cannot_be_made(groups, schema, tables, message):
-    with pytest.raises(UserError, match=message):
-        groups_of_categories(groups, schema, tables)
-
-
-def test_each_list_trains_the_gate_and_tower_of_its_group():
-    scorer = MultiTaskScorer(SCHEMA, TABLES, category_groups=[["a"], ["b"]], **SMALL)
-    model = scorer.build_model()
-    batch = {**raw_batch(), "top": tf.constant([["b"]] * 5)}
-    with tf.GradientTape() as tape:
-        total = tf.reduce_sum(model(batch))
-    layer = model.get_layer("mmoe")
-    tower, gate = tape.gradient(total, [layer.towers.kernels[0], layer.gate_kernel])
-    assert [bool(np.abs(g).max() > 0) for g in tower.numpy()] == [False, True]
-    assert [bool(np.abs(g).max() > 0) for g in gate.numpy()] == [False, True]
-
-
-def test_a_category_of_no_group_belongs_to_the_last():
-    model = MultiTaskScorer(SCHEMA, TABLES, category_groups=[["b"], ["a"]], **SMALL).build_model()
-    batch = {**raw_batch(), "sub": tf.constant([["x"]] * 5)}
-    towers = tf.keras.Model(model.input, model.get_layer("mmoe").output["logits"])
-    for name, task in (("b", 0), ("a", 1), ("never", 1)):
-        named = {**batch, "top": tf.constant([[name]] * 5)}
-        np.testing.assert_array_equal(model(named), towers(named)[..., task])
 
 
 def test_names_take_their_settings_from_a_run():

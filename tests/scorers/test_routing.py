@@ -105,24 +105,6 @@ def test_omoe_has_one_gate_for_all_tasks():
     )
 
 
-@pytest.mark.parametrize("name", ["mmoe", "category_mmoe"])
-def test_with_groups_of_categories_the_experts_are_those_of_the_lists_group(name):
-    ranker, found = multi_task(name, category_groups=[["a"], ["b"]])
-    encoded = ranker.get_layer("features").output
-    group = (raw_batch()["top"].numpy()[:, 0] == b"b").astype(int)
-    layer = ranker.get_layer(name)
-    if name == "category_mmoe":
-        vectors = tf.keras.Model(ranker.input, encoded.context["sub"])(raw_batch())
-        each = np.stack([gate(vectors).indices for gate in layer.gates], axis=1)
-        np.testing.assert_array_equal(found["expert_ids"], each[np.arange(5), group])
-    else:
-        mask = raw_batch()[MASK].numpy()
-        vectors = tf.keras.Model(ranker.input, encoded.items)(raw_batch())
-        gates = layer.gate(tf.boolean_mask(vectors, mask)).numpy()
-        own = gates[np.arange(len(gates)), np.repeat(group, mask.sum(1))]
-        np.testing.assert_allclose(found["expert_weights"][mask], -np.sort(-own, -1), rtol=1e-6)
-
-
 @pytest.mark.parametrize("num_levels", [1, 2])
 def test_the_explained_experts_of_ple_make_up_its_scores(num_levels):
     """Weighted outputs of the routed experts of the last level, scored by the domain's tower."""

@@ -9,7 +9,7 @@ from tfr_moe._compat import tf
 from tfr_moe.config import make_config
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK
-from tfr_moe.scorers import ClickModelScorer, create, vector_model
+from tfr_moe.scorers import WideDeepScorer, create, vector_model
 
 
 def model_of(name, **settings):
@@ -25,20 +25,16 @@ def test_wide_deep_is_the_sum_of_tower_linear_part_and_crosses():
     np.testing.assert_allclose(model(inputs), sum(outputs), rtol=1e-5, atol=1e-6)
 
 
-def test_each_id_of_the_list_is_crossed_with_each_of_the_items_unless_told():
-    crosses = model_of("wide_deep").get_layer("crosses").crosses
-    assert crosses == (("top", "brand"), ("sub", "brand"), ("clicked", "brand"))
-    told = model_of("wide_deep", wide_crosses=[["top", "sub"]], cross_buckets=7)
-    assert told.get_layer("crosses").crossed.shape == (1, 7)
-    names = [layer.name for layer in model_of("wide_deep", wide_crosses=[]).layers]
+def test_each_id_of_the_list_is_crossed_with_each_of_the_items():
+    crosses = model_of("wide_deep", cross_buckets=7).get_layer("crosses")
+    assert crosses.crosses == (("top", "brand"), ("sub", "brand"), ("clicked", "brand"))
+    assert crosses.crossed.shape == (3, 7)
+    numbers = tuple(f for f in SCHEMA.features if f.name != "brand")
+    schema = SCHEMA.model_copy(update={"features": numbers})
+    model = WideDeepScorer(schema, TABLES, expert_hidden_dims=(4,)).build_model()
+    names = [layer.name for layer in model.layers]
     assert "wide" in names
     assert "crosses" not in names
-
-
-def test_a_cross_of_a_number_is_rejected():
-    message = "wide_crosses: 'price' is not a categorical feature; available: top, sub, cl"
-    with pytest.raises(UserError, match=message):
-        model_of("wide_deep", wide_crosses=[["top", "price"]])
 
 
 def test_the_click_model_is_a_linear_score_of_its_vectors():
@@ -55,8 +51,8 @@ def test_the_click_model_is_a_linear_score_of_its_vectors():
 
 def test_other_models_have_no_vectors_and_a_click_model_needs_a_layer():
     assert vector_model(model_of("dnn")) is None
-    with pytest.raises(UserError, match="click_model needs a hidden layer"):
-        ClickModelScorer(SCHEMA, TABLES, expert_hidden_dims=())
+    with pytest.raises(UserError, match="expert_hidden_dims must have a layer for click_model"):
+        make_config({"model": "click_model", "expert_hidden_dims": []})
 
 
 def test_ignored_features_are_not_part_of_the_input_vector():

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from tfr_moe.config import make_config
-from tfr_moe.scorers.gate_maps import GateBatch, GateMap
+from tfr_moe.scorers.gate_maps import GateMap
 from tfr_moe.training.callbacks import gate_warnings
 from tfr_moe.training.collapsed_gates import collapsed_gates, same_experts, warn_of_gates
 
@@ -20,7 +20,7 @@ def report_of(experts, num_experts=4):
     ids = np.array(experts)
     gate = GateMap(num_experts)
     weights = np.full(ids.shape, 1 / ids.shape[1])
-    gate.add(GateBatch(ids, weights, np.ones([3, 2], bool), TOPS, SUBS))
+    gate.add(ids, weights, np.ones([3, 2], bool), TOPS, SUBS)
     return gate.report()
 
 
@@ -32,7 +32,7 @@ def test_a_gate_with_the_same_experts_for_all_top_categories_has_collapsed():
 def test_a_gate_over_all_experts_or_without_categories_cannot_collapse():
     assert same_experts(report_of([[1, 0], [0, 1], [1, 0]], num_experts=2)) == []
     gate = GateMap(2)
-    gate.add(GateBatch(np.array([[0]]), np.ones([1, 1]), np.ones([1, 2], bool), None, None))
+    gate.add(np.array([[0]]), np.ones([1, 1]), np.ones([1, 2], bool))
     assert same_experts(gate.report()) == []
 
 
@@ -100,7 +100,7 @@ def test_an_expert_of_a_domain_without_lists_is_no_problem():
 def test_a_gate_over_all_experts_collapses_to_one():
     gate = GateMap(4)
     weights = np.tile([0.97, 0.01, 0.01, 0.01], (3, 1))
-    gate.add(GateBatch(np.tile(np.arange(4), (3, 1)), weights, np.ones([3, 2], bool), TOPS, SUBS))
+    gate.add(np.tile(np.arange(4), (3, 1)), weights, np.ones([3, 2], bool), TOPS, SUBS)
     config = make_config({"model": "mmoe", "num_experts": 4})
     [message] = collapsed_gates({"click": gate.report()}, config)
     assert message.startswith("the gate of click has collapsed: one expert gets 97% of its weight;")

@@ -43,14 +43,6 @@ def test_domains_learn_what_sells_in_each_of_them(runs, name):
     assert np.abs(first - second).max() > 0.1
 
 
-def test_ple_shows_what_its_gates_leave_to_shared_experts(runs):
-    shown = [epoch["shared_share"] for epoch in epochs(runs / "ple")]
-    # 2 of 3 experts are shared, and gates start without a preference.
-    assert shown[0] == pytest.approx(2 / 3, abs=0.05)
-    assert all(0 < share < 1 for share in shown)
-    assert "shared_share" not in epochs(runs / "star")[0]
-
-
 def test_moving_moments_are_kept_with_the_best_epoch(runs):
     norm = load_run(runs / "star").model.get_layer("star").norm
     seen = norm.moving_items.numpy().ravel()
@@ -72,9 +64,8 @@ def test_the_export_has_the_moving_moments_of_the_run(runs):
     ("settings", "message"),
     [
         ({"model": "ple", "num_levels": 3}, "num_levels must be <= 2, the number of expert_hidden"),
-        ({"model": "star", "category_groups": 1}, "category_groups must be 2 groups or more"),
+        ({"model": "star", "category_groups": 4}, "category_groups was removed"),
         ({"model": "star", "tasks": ["a", "b"]}, "tasks is not used by model 'star'"),
-        ({"model": "dnn", "category_groups": 2}, "category_groups is not used by model 'dnn'"),
         ({"model": "star", "auxiliary_hidden_dims": (0,)}, "auxiliary_hidden_dims must be >= 1"),
         ({"model": "ple", "unknown_share": 1}, "unknown_share"),
     ],

@@ -60,81 +60,59 @@ def test_the_highest_grade_is_that_of_the_training_lists(data):
 
 
 @pytest.fixture(scope="module")
-def ordinal_moe(data, tmp_path_factory):
+def ordinal_run(data, tmp_path_factory):
     run = tmp_path_factory.mktemp("ordinal") / "run"
-    train(data, run, config(model="adv_hsc_moe", loss="ordinal", num_epochs=2), QUIET)
+    train(data, run, config(loss="ordinal", num_epochs=2), QUIET)
     return run
 
 
-def test_the_grade_that_was_found_is_written_down(ordinal_moe):
-    assert yaml.safe_load((ordinal_moe / "config.yaml").read_text())["max_label"] == 3
+def test_the_grade_that_was_found_is_written_down(ordinal_run):
+    assert yaml.safe_load((ordinal_run / "config.yaml").read_text())["max_label"] == 3
 
 
-def test_a_run_of_levels_scores_by_their_sum(ordinal_moe, data):
-    loaded = load_run(ordinal_moe)
+def test_a_run_of_levels_scores_by_their_sum(ordinal_run, data):
+    loaded = load_run(ordinal_run)
     features, *_ = next(iter(ElwcDatasetBuilder(DataFolder(data)).build_evaluation_dataset("test")))
-    levels = make_scorer(DataFolder(ordinal_moe), loaded.config).build_model()
-    weights = weights_path(ordinal_moe, loaded.metrics["best_epoch"])
+    levels = make_scorer(DataFolder(ordinal_run), loaded.config).build_model()
+    weights = weights_path(ordinal_run, loaded.metrics["best_epoch"])
     levels.load_weights(str(weights)).expect_partial()
     logits = levels(features)
     assert logits.shape[-1] == 3
     np.testing.assert_allclose(loaded.model(features), expected_grade(logits), rtol=1e-6)
 
 
-def test_validation_while_training_agrees_with_the_evaluation(ordinal_moe, data):
-    found = evaluate_runs(data, [ordinal_moe], split="validation", metrics=["ndcg"], console=QUIET)
-    best = load_run(ordinal_moe).metrics["best"]["val_ndcg"]
+def test_validation_while_training_agrees_with_the_evaluation(ordinal_run, data):
+    found = evaluate_runs(data, [ordinal_run], split="validation", metrics=["ndcg"], console=QUIET)
+    best = load_run(ordinal_run).metrics["best"]["val_ndcg"]
     np.testing.assert_allclose(found.models["run"]["ndcg"].mean, best, rtol=1e-4)
 
 
-def test_a_run_of_levels_is_exported_with_its_experts(ordinal_moe, tmp_path):
+def test_a_run_of_levels_is_exported(ordinal_run, tmp_path):
     # The export compares its scores with the model's in a fresh process.
-    assert (export_run(ordinal_moe, tmp_path / "shop", console=QUIET) / "saved_model.pb").is_file()
+    assert (export_run(ordinal_run, tmp_path / "shop", console=QUIET) / "saved_model.pb").is_file()
 
 
-@pytest.mark.parametrize(
-    "model", ["context_aware", "prm_base", "dlcm", "wide_deep", "click_model", "category_mmoe"]
-)
-def test_other_models_have_an_output_for_each_level(model, data):
-    settings = {"attention_blocks": 1, "attention_dim": 8, "attention_heads": 1, "state_dim": 8}
-    settings |= {"attention_hidden_dim": 8, "cross_buckets": 50, "category_groups": 2}
-    settings = applicable(model, {**settings, "num_experts": 3, "max_label": 3})
-    scorer = make_scorer(DataFolder(data), config(model=model, loss="ordinal", **settings))
+def test_a_context_aware_model_has_an_output_for_each_level(data):
+    settings = {"attention_blocks": 1, "attention_dim": 8, "attention_heads": 1, "max_label": 3}
+    settings = applicable("context_aware", {**settings, "attention_hidden_dim": 8})
+    loss = {"model": "context_aware", "loss": "ordinal"}
+    scorer = make_scorer(DataFolder(data), config(**loss, **settings))
     assert scorer.build_model().output.shape[-1] == 3
 
 
-def test_groups_of_categories_learn_levels(data, tmp_path):
-    model, settings = "mmoe", {"category_groups": 2, "num_experts": 3, "num_epochs": 4}
-    result = train(data, tmp_path / "run", config(model=model, loss="ordinal", **settings), QUIET)
-    assert result["best"]["val_ndcg"] > 0.75  # 0.68 in random order
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": "adv_hsc_moe", "loss": "ordinal"},
+        {"model": "mmoe", "tasks": {"a": {"loss": "ordinal"}, "b": {}}},
+    ],
+)
+def test_other_models_have_no_output_for_each_level(settings):
+    message = rf"loss ordinal is for dnn, wide_dnn, mlp, context_aware, not for {settings['model']}"
+    with pytest.raises(UserError, match=message):
+        config(**settings)
 
 
-def test_tasks_of_levels_are_scored_evaluated_and_exported(tmp_path):
-    data = tiny.write_data_folder(tmp_path / "set", schema=tiny.TASKS)
-    tasks = {"purchase": {"loss": "ordinal", "score_weight": 3.0}, "click": {}}
-    settings = {"model": "shared_bottom", "tasks": tasks, "max_label": 2, "num_epochs": 1}
-    train(data, tmp_path / "run", config(loss="softmax_loss", **settings), QUIET)
-    loaded = load_run(tmp_path / "run")
-    features, *_ = next(iter(ElwcDatasetBuilder(DataFolder(data)).build_evaluation_dataset("test")))
-    levels = make_scorer(DataFolder(data), loaded.config).build_model()
-    levels.load_weights(str(weights_path(tmp_path / "run", 1))).expect_partial()
-    logits, scores = levels(features), loaded.ranker()(features)
-    assert logits["purchase"].shape[-1] == 2
-    expected = tf.reduce_sum(tf.sigmoid(logits["purchase"]), axis=-1)
-    np.testing.assert_allclose(scores["scores_purchase"], expected, rtol=1e-6)
-    np.testing.assert_allclose(scores["scores_click"], logits["click"], rtol=1e-6)
-    combined = 3 * expected + tf.sigmoid(logits["click"])
-    np.testing.assert_allclose(scores["scores"], combined, rtol=1e-6)
-    evaluate_runs(data, [tmp_path / "run"], metrics=["ndcg"], console=QUIET)
-    served = export_run(tmp_path / "run", tmp_path / "shop", console=QUIET)
-    assert (served / "saved_model.pb").is_file()
-
-
-def test_what_an_ordinal_run_can_not_have_is_rejected(data, tmp_path):
-    tasks = {"click": {"loss": "ordinal"}, "purchase": {"conditioned_on": "click"}}
-    with pytest.raises(
-        UserError, match=r"tasks\.purchase\.conditioned_on: 'click' has loss ordinal"
-    ):
-        config(model="mmoe", tasks=tasks)
+def test_a_graded_loss_needs_the_highest_grade():
     with pytest.raises(UserError, match="loss 'rmse' needs max_label"):
         losses.get("rmse")

@@ -42,7 +42,6 @@ def data(tmp_path_factory):
     [
         ("mmoe", {}, TASKS, False),
         ("mmoe", {}, SCHEMA, True),
-        ("mmoe", {"category_groups": 2}, SCHEMA, False),
         ("moe", {}, SCHEMA, False),
     ],
 )
@@ -52,7 +51,7 @@ def test_a_model_of_tasks_on_a_single_label_is_warned_of(model, settings, schema
     warn_of_one_task(make_config({"model": model, **settings}), schema, console)
     line = (
         "warning: model mmoe is for several tasks, and purchase is the only label: add labels to "
-        "the schema, set category_groups, or choose a model of one task\n"
+        "the schema or choose a model of one task\n"
     )
     assert output.getvalue() == (line if warned else "")
 
@@ -209,9 +208,6 @@ def test_what_does_not_fit_the_data_is_rejected_before_training(data, tmp_path, 
         ),
         ({"tasks": {"a": {"wait": 1}, "c": {}}}, "tasks: a: wait: unknown key"),
         ({"model": "dnn", "tasks": ["a", "b"]}, "tasks is not used by model 'dnn'"),
-        ({"tasks": ["a", "b"], "category_groups": 2}, "cannot be combined"),
-        ({"category_groups": 1}, "category_groups must be 2 groups or more, got 1"),
-        ({"category_groups": 2, "monitor": "click_ndcg"}, "monitor must be loss or one of metrics"),
         ({"expert_hidden_dims": ()}, "expert_hidden_dims must have a layer for mmoe"),
     ],
 )
@@ -256,15 +252,6 @@ def test_warnings_name_the_gate_that_collapsed():
     )
     assert "3 of 4 experts" in found["dead_buy"]
     assert "the gate of view is near uniform over its 4 experts" in found["uniform_view"]
-
-
-def test_category_groups_train_one_score(data, tmp_path):
-    settings = {"category_groups": 2, "num_epochs": 1, "metrics": ["session_auc"]}
-    train(data, tmp_path / "run", config(**settings), QUIET)
-    loaded = load_run(tmp_path / "run")
-    assert loaded.tasks == ()
-    assert loaded.ranker() is loaded.model
-    assert "gate_entropy_group_0" in history(tmp_path / "run")[0]
 
 
 def test_a_run_of_tasks_is_one_of_tensorflow_rankings_multi_task_pipeline():

@@ -65,7 +65,7 @@ def without_position(features):
     [
         {"model": "adv_hsc_moe", "noisy_gate": False},
         {"model": "prm_base", "dropout": 0.0},
-        {"model": "mmoe", "category_groups": 2},
+        {"model": "star", "unknown_share": 0.0},
         {"model": "dnn", "loss": "ordinal", "max_label": 3},
     ],
     ids=lambda settings: "-".join(map(str, settings.values())),

@@ -69,7 +69,7 @@ def test_training_learns_and_leaves_a_whole_run(trained):
     history = json.loads((run / "history.json").read_text())
     assert history[-1]["val_session_auc"] > 0.75 > history[0]["val_session_auc"]
     assert result["best"]["val_session_auc"] == max(e["val_session_auc"] for e in history)
-    for name in ("hsc", "adversarial", "importance_cv2", "gate_entropy"):
+    for name in ("hsc", "adversarial", "gate_entropy", "busiest_share"):
         assert name in history[0], name
         assert f"val_{name}" not in history[0], name
     names = {path.name for path in run.iterdir()}

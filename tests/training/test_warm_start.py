@@ -54,7 +54,7 @@ def started(source, data, config):
     """The model of a run that has made no step yet, and its data set."""
     folder = source.described(DataFolder(data))
     model = make_scorer(folder, config).build_model(name=config.model)
-    source.apply(model, folder, config)
+    source.apply(model, folder)
     return model
 
 

@@ -134,7 +134,8 @@ def attention_weights(
 
     @tf.function(input_signature=[features_spec], autograph=False)
     def weights_of(features: Any) -> Any:
-        weights = encoder.attention_weights(inputs(features, training=False), features[MASK])
+        vectors = inputs(features, training=False)
+        _, weights = encoder(vectors, mask=features[MASK], return_weights=True)
         return tf.reduce_mean(tf.cast(weights, tf.float32), axis=[1, 2])
 
     return weights_of

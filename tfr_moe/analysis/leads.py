@@ -59,7 +59,7 @@ class ScoreTerms:
         if loaded.tasks:
             self.sum_of, self.names = "tasks", [task.name for task in loaded.tasks]
             self._combination = ranker.get_layer(COMBINED)
-        elif mixture is not None and mixture.num_outputs == 1:
+        elif mixture is not None:
             self.sum_of = "experts"
             self.names = [f"expert {i}" for i in range(num_experts(loaded.model))]
             self.names += [SHARED] if mixture.shared is not None else []

@@ -28,7 +28,7 @@ _MIXTURE = (*_SINGLE, *_of("gate"), "shared_expert", "dispatch", "expert_capacit
 _HSC, _ADVERSARIAL = _of("hsc"), _of("adversarial")
 _TASKS = (
     *_TOWER,
-    *("tasks", "score_combination", "category_groups", "tower_hidden_dims"),
+    *("tasks", "score_combination", "tower_hidden_dims"),
 )
 _PLE = _of("domains", without=("auxiliary_hidden_dims", "domain_norm"))
 _STAR = ("unknown_share", "auxiliary_hidden_dims", "domain_norm")
@@ -137,12 +137,12 @@ MODELS: dict[str, ModelSpec] = {
     "adv_hsc_moe": _mixture("moe with HSC and AdvLoss", *_HSC, *_ADVERSARIAL),
     "ple": ModelSpec(
         "progressive layered extraction: experts of each domain beside shared ones",
-        (*_TOWER, *_PLE, "category_groups", "tower_hidden_dims"),
+        (*_TOWER, *_PLE, "tower_hidden_dims"),
         "tfr_moe.scorers.multi_domain:PLEScorer",
     ),
     "star": ModelSpec(
         "star topology: shared weights times weights of each domain",
-        (*_TOWER, *_STAR, "category_groups"),
+        (*_TOWER, *_STAR),
         "tfr_moe.scorers.multi_domain:StarScorer",
     ),
     "mlp": ModelSpec(
@@ -169,7 +169,7 @@ MODELS: dict[str, ModelSpec] = {
     ),
     "wide_deep": ModelSpec(
         "a linear model of crossed IDs beside a tower (Cheng et al.)",
-        (*_TOWER, "wide_crosses", "cross_buckets"),
+        (*_TOWER, "cross_buckets"),
         "tfr_moe.scorers.tower:WideDeepScorer",
     ),
     "click_model": ModelSpec(
@@ -214,6 +214,10 @@ MODELS: dict[str, ModelSpec] = {
 MODEL_NAMES: tuple[str, ...] = tuple(n for n, spec in MODELS.items() if spec.kind != "baseline")
 BASELINE_NAMES: tuple[str, ...] = tuple(n for n in MODELS if n not in MODEL_NAMES)
 MULTITASK_NAMES: tuple[str, ...] = tuple(n for n, s in MODELS.items() if s.kind == "multi_task")
+
+
+ORDINAL_MODELS = ("dnn", "wide_dnn", "mlp", "context_aware")
+"""Models that have an output for each grade, for the loss `ordinal`."""
 
 
 def applicable(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:

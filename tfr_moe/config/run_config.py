@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from tfr_moe.config.models import MODELS, ModelSpec, preset_settings
+from tfr_moe.config.models import MODELS, ORDINAL_MODELS, ModelSpec, preset_settings
 from tfr_moe.config.settings import GROUPS, SETTINGS, Groups
 from tfr_moe.config.tasks import Task, check_conditions, resolve_tasks
 from tfr_moe.errors import UserError, describe, did_you_mean
@@ -30,6 +30,8 @@ _OLD_SETTINGS = (
     "jit_compile",
 )
 """Settings of version 0.1.0, whose files hold all of them."""
+_RETIRED: dict[str, Any] = {"category_groups": None, "wide_crosses": None}
+"""Removed settings with their last default, as YAML has it: files that hold it still load."""
 
 
 class RunConfig(Groups):
@@ -124,15 +126,20 @@ class RunConfig(Groups):
             )
 
     def _check_tasks(self) -> None:
-        if self.spec.kind == "multi_task" and not self.experts.expert_hidden_dims:
+        needs_layer = self.spec.kind == "multi_task" or self.model == "click_model"
+        if needs_layer and not self.experts.expert_hidden_dims:
             raise ValueError(f"expert_hidden_dims must have a layer for {self.model}")
-        tasks = (self.multi_task.tasks or {}).items()
-        ordinal = [name for name, task in tasks if (task.loss or self.objective.loss) == "ordinal"]
-        check_conditions({name: task.conditioned_on for name, task in tasks}, ordinal)
+        tasks = self.multi_task.tasks or {}
+        check_conditions({name: task.conditioned_on for name, task in tasks.items()})
+        losses = [self.objective.loss, *(task.loss for task in tasks.values())]
+        if "ordinal" in losses and self.model not in ORDINAL_MODELS:
+            raise ValueError(
+                f"loss ordinal is for {', '.join(ORDINAL_MODELS)}, not for {self.model}"
+            )
 
     def _check_monitor(self) -> None:
         # Which tasks there are, only the data can tell where none are named.
-        open_tasks = self.spec.kind == "multi_task" and self.multi_task.category_groups is None
+        open_tasks = self.spec.kind == "multi_task"
         monitor, metrics = self.training.monitor, self.training.metrics
         if monitor != "loss" and monitor not in metrics and not open_tasks:
             raise ValueError(
@@ -180,10 +187,8 @@ class RunConfig(Groups):
 
     @property
     def num_outputs(self) -> int:
-        """Number of logits of an item, or of its tasks: one for each grade under `ordinal`."""
-        loss = self.objective.loss
-        losses = [task.loss or loss for task in (self.multi_task.tasks or {}).values()] or [loss]
-        return self.objective.max_label or 1 if "ordinal" in losses else 1
+        """Number of logits of an item: one for each grade under `ordinal`."""
+        return self.objective.max_label or 1 if self.objective.loss == "ordinal" else 1
 
     def tasks_over(self, schema: FeatureSchema) -> tuple[Task, ...]:
         """The tasks of this run on data of that schema; none where the model has a single score.
@@ -191,7 +196,7 @@ class RunConfig(Groups):
         Raises:
             UserError: for a task that is not a label, or a monitor that no task has.
         """
-        if self.spec.kind != "multi_task" or self.multi_task.category_groups is not None:
+        if self.spec.kind != "multi_task":
             return ()
         monitor, metrics = self.training.monitor, self.training.metrics
         tasks = resolve_tasks(self.multi_task.tasks, schema, self.objective.loss, metrics)
@@ -202,12 +207,6 @@ class RunConfig(Groups):
         if monitor not in ("loss", *metrics):
             raise UserError(f"monitor must be loss or one of {', '.join(metrics)}, got {monitor!r}")
         return tasks
-
-    def ordinal_tasks_over(self, schema: FeatureSchema) -> list[str]:
-        """The tasks whose towers have an output for each grade (`tfr_moe.layers.outputs`)."""
-        if self.num_outputs == 1:
-            return []
-        return [task.name for task in self.tasks_over(schema) if task.loss == "ordinal"]
 
     def save(self, path: Path) -> None:
         """Writes the settings that the model uses as YAML; `load_config` reads them back equal."""
@@ -243,6 +242,12 @@ def make_config(settings: Mapping[str, Any], where: str = "config") -> RunConfig
     for name in _OLD_SETTINGS:
         if name in settings:
             raise UserError(f"{where}: {name} is a setting of version 0.1.0 and was removed")
+    for name, default in _RETIRED.items():
+        if (value := settings.pop(name, default)) != default:
+            raise UserError(
+                f"{where}: {name} was removed; only its last default, {default!r}, is accepted, "
+                f"got {value!r}"
+            )
     preset = settings.pop("preset", None)
     if preset is not None:
         settings = {**preset_settings(str(preset), settings.get("model")), **settings}

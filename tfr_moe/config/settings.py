@@ -132,7 +132,7 @@ class AttentionSettings(Group):
 
 
 class MultiTaskSettings(Group):
-    """Several labels, or groups of categories, as tasks of one model."""
+    """Several labels as tasks of one model."""
 
     tasks: dict[str, TaskSettings] | None = Field(
         None, description="labels to learn: a list of names, or settings per name; null: all"
@@ -140,11 +140,6 @@ class MultiTaskSettings(Group):
     score_combination: Literal["probability", "logit"] = Field(
         "probability",
         description="terms of the combined score: probabilities or logits of the tasks",
-    )
-    category_groups: int | tuple[tuple[str, ...], ...] | None = Field(
-        None,
-        description="groups of top categories as tasks (multi-task models) or domains (ple, star): "
-        "number of groups, or lists of names; null: labels as tasks, each category a domain",
     )
     tower_hidden_dims: Widths = Field(
         (64,), description="hidden layers of each task's or domain's tower"
@@ -169,11 +164,6 @@ class MultiTaskSettings(Group):
 
     @model_validator(mode="after")
     def _check(self) -> MultiTaskSettings:
-        groups = self.category_groups
-        if groups is not None and (groups if isinstance(groups, int) else len(groups)) < 2:
-            raise ValueError(f"category_groups must be 2 groups or more, got {groups}")
-        if self.tasks is not None and groups is not None:
-            raise ValueError("tasks and category_groups cannot be combined")
         if self.tasks is not None and len(self.tasks) < 2:
             raise ValueError(f"tasks must be 2 labels or more, got {', '.join(self.tasks)}")
         return self
@@ -204,12 +194,9 @@ class RerankerSettings(Group):
     num_comparisons: int = Field(
         8, ge=1, description="comparisons of an item with its list in dlcm"
     )
-    wide_crosses: tuple[tuple[str, str], ...] | None = Field(
-        None,
-        description="pairs of features that wide_deep crosses; null: each context ID with each "
-        "item ID",
+    cross_buckets: int = Field(
+        10_000, ge=1, description="weights of each pair of features in wide_deep"
     )
-    cross_buckets: int = Field(10_000, ge=1, description="weights of each pair in wide_deep")
 
 
 class FeatureSettings(Group):

@@ -78,13 +78,10 @@ def resolve_tasks(
     )
 
 
-def check_conditions(
-    conditioned_on: Mapping[str, str | None], ordinal_tasks: Sequence[str] = ()
-) -> None:
-    """Rejects tasks that are conditioned on a missing or ordinal task, or on each other.
+def check_conditions(conditioned_on: Mapping[str, str | None]) -> None:
+    """Rejects tasks that are conditioned on a missing task, or on each other.
 
-    `conditioned_on` has for each task the one that it presupposes, or None; `ordinal_tasks` have an
-    output for each grade, which are no events with a probability.
+    `conditioned_on` has for each task the one that it presupposes, or None.
     """
     for name in conditioned_on:
         seen = [name]
@@ -96,10 +93,4 @@ def check_conditions(
                 )
             if before in seen:
                 raise ValueError(f"tasks.{name}.conditioned_on: forms a cycle with {before!r}")
-            for task in (seen[-1], before):
-                if task in ordinal_tasks:
-                    raise ValueError(
-                        f"tasks.{seen[-1]}.conditioned_on: {task!r} has loss ordinal, whose "
-                        "grades are not probabilities"
-                    )
             seen.append(before)

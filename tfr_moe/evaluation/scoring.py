@@ -9,14 +9,9 @@ from typing import Any
 import numpy as np
 
 from tfr_moe._compat import tf
-from tfr_moe.metrics.per_list import Array, ListBatch
+from tfr_moe.metrics.per_list import ListBatch
 from tfr_moe.schema import MASK, PAIR_SEPARATOR, FeatureSchema
-
-
-def strings(tensor: Any) -> Array:
-    """[B, 1] string tensor -> [B] array of str."""
-    values = np.asarray(tensor).reshape(-1)
-    return np.array([value.decode("utf-8", errors="replace") for value in values], dtype=object)
+from tfr_moe.scorers.gate_maps import strings
 
 
 def score_dataset(

@@ -243,7 +243,7 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
             eqs. 4 and 5 of PRM, and not to the projection.
 
     Raises:
-        ValueError: for no block, if H does not divide `dim`, or for inputs of the wrong shape.
+        ValueError: if H does not divide `dim`, or for inputs of the wrong shape.
 
     Example:
         >>> encoder = SelfAttentionEncoder(dim=8, num_blocks=1, hidden_dim=16)
@@ -270,10 +270,6 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        if num_blocks < 1:
-            raise ValueError(f"num_blocks must be >= 1. Received: num_blocks={num_blocks}")
-        if head_dim is None and dim % num_heads:
-            raise ValueError(f"num_heads must divide dim={dim}. Received: num_heads={num_heads}")
         self.keep(locals())
         dtype = self.dtype_policy
         weights = self.arguments("bias_initializer", "kernel_regularizer")
@@ -308,8 +304,9 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
     ) -> Any:
         """Encodes the items of each list: [B, L, n] -> [B, L, dim], 0 outside of `mask` [B, L].
 
-        A positional encoding is of the order of the valid items. With `return_weights` also
-        `attention_weights`.
+        A positional encoding is of the order of the valid items. With `return_weights` also the
+        attention weights [B, N, H, L, L]: [b, k, h, i, j] is the weight of item j for item i in
+        head h of block k. Over the valid j they sum to 1 for every valid i.
         """
         check_items(inputs, mask)
         mask = full_mask(inputs, mask)
@@ -325,14 +322,6 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
             weights.append(of_block)
         hidden = tf.where(valid, hidden, 0)
         return (hidden, tf.stack(weights, axis=1)) if return_weights else hidden
-
-    def attention_weights(self, inputs: tf.Tensor, mask: Any = None) -> tf.Tensor:
-        """The attention weights of each item in inference, [B, N, H, L, L].
-
-        [b, k, h, i, j] is the weight of item j for item i in head h of block k. Over the valid j
-        they sum to 1 for every valid i.
-        """
-        return self.call(inputs, mask, return_weights=True)[1]
 
     def _add_positions(self, hidden: tf.Tensor, positions: tf.Tensor, here: bool) -> tf.Tensor:
         return self.positions(hidden, positions) if here and self.positions is not None else hidden

@@ -72,16 +72,20 @@ class Configured:
         """The seed of one part of the layer, different for each `offset`."""
         return None if self.seed is None else self.seed + offset  # type: ignore[attr-defined]
 
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments, those of base classes included."""
-        config: dict[str, Any] = super().get_config()  # type: ignore[misc]
-        classes = type(self).mro()
-        for kind in reversed(classes[: classes.index(Configured)]):
+    @classmethod
+    def argument_names(cls) -> list[str]:
+        """The constructor's arguments by name, those of base classes included."""
+        names: dict[str, None] = {}
+        for kind in reversed(cls.mro()[: cls.mro().index(Configured)]):
             if "__init__" in vars(kind):
                 signature = inspect.getfullargspec(vars(kind)["__init__"])
-                for name in (*signature.args[1:], *signature.kwonlyargs):
-                    config[name] = plain(name, getattr(self, name))
-        return config
+                names |= dict.fromkeys((*signature.args[1:], *signature.kwonlyargs))
+        return list(names)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        arguments = {name: plain(name, getattr(self, name)) for name in self.argument_names()}
+        return {**super().get_config(), **arguments}  # type: ignore[misc]
 
 
 def seeded_initializer(

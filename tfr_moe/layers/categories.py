@@ -1,8 +1,7 @@
-"""By the category of a list: a linear score beside any model, and the number of its group."""
+"""By the category of a list: a linear score beside any model, and the unknown domain."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
@@ -18,9 +17,7 @@ class CategoryHead(Configured, tf.keras.layers.Layer):
     $$ y = x^\top (w_{tc} + w_{sc}) $$
 
     All weights start at 0, and w_tc learns from the lists of all its sub-categories: one with few
-    lists stays near its parent, an unknown one has the parent's weights. Added to the logit of a
-    tower or a mixture, it learns what a category weighs differently; an item costs n
-    multiply-adds.
+    lists stays near its parent, an unknown one has the parent's weights.
 
     Args:
         num_parents: number of parent categories, unknown ones (0) included.
@@ -75,49 +72,27 @@ class CategoryHead(Configured, tf.keras.layers.Layer):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class CategoryGroups(Configured, tf.keras.layers.Layer):
-    """Maps the category of each list to the number of its group, which is a domain or a task.
+class UnknownDomains(Configured, tf.keras.layers.Layer):
+    """Counts a random share of the lists as domain 0 in training, drawn again in each step.
 
-    Entry i of `groups` is group i + 1. Group 0 holds all other names. Training may see none of
-    those, so that group 0 would learn nothing; with `unknown_share` a random share of the lists
-    counts as group 0 in training, drawn again in each step.
+    Domain 0 is that of unknown categories. Training may see none of those, so that domain 0 would
+    learn nothing.
 
     Args:
-        unknown_share: share of the lists that are of group 0 in training, whatever their category.
-
-    Raises:
-        ValueError: for a name that occurs twice, or a share outside [0, 1).
+        share: share of the lists, in [0, 1).
 
     Example:
-        >>> layer = CategoryGroups([["toys"], ["books", "food"]])
-        >>> layer(tf.constant([["food"], ["toys"], ["never seen"]])).numpy().tolist()
-        [2, 1, 0]
+        >>> UnknownDomains(0.5)(tf.constant([2, 1])).numpy().tolist()
+        [2, 1]
     """
 
-    def __init__(
-        self,
-        groups: Sequence[Sequence[str]],
-        unknown_share: float = 0.0,
-        seed: int | None = None,
-        **kwargs: Any,
-    ):
+    def __init__(self, share: float = 0.0, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         self.keep(locals())
-        if not 0 <= unknown_share < 1:
-            raise ValueError(
-                f"unknown_share must be in [0, 1). Received: unknown_share={unknown_share}"
-            )
-        names = [name for group in self.groups for name in group]
-        if len(set(names)) < len(names):
-            raise ValueError(f"groups must name each category once. Received: groups={groups}")
-        # A lookup needs an entry; a blank can't occur, since values are stripped.
-        self.lookup = tf.keras.layers.StringLookup(vocabulary=names or [" "], name="names")
 
-    def call(self, categories: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Names, string [B, 1] -> numbers of the groups, int32 [B]."""
-        of_names = [n for n, group in enumerate(self.groups, start=1) for _ in group] or [0]
-        groups = tf.gather(tf.constant([0, *of_names]), self.lookup(categories[:, 0]))
-        if not training or self.unknown_share == 0:
-            return groups
-        draw = tf.random.uniform(tf.shape(groups), seed=seed_of_replica(self.seed))
-        return tf.where(draw < self.unknown_share, 0, groups)
+    def call(self, domains: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Domains of the lists, int [B] -> int [B]."""
+        if not training or self.share == 0:
+            return domains
+        draw = tf.random.uniform(tf.shape(domains), seed=seed_of_replica(self.seed))
+        return tf.where(draw < self.share, tf.zeros_like(domains), domains)

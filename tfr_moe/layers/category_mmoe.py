@@ -95,9 +95,8 @@ class CategoryMMoE(MultiTaskLayer):
 
         Items are X [B, L, n], gate inputs x^sc [B, q], constraint inputs x^tc [B, q'], which are
         required unless `hsc_weight` is None. Training adds noise, losses and metrics. Returns
-        `logits` float32 [B, L, tasks], 0 at padded items, several outputs being the last axis; for
-        each task `expert_ids_<task>` int32 and `expert_weights_<task>` float32, [B, K], heaviest
-        expert first.
+        `logits` float32 [B, L, tasks], 0 at padded items; for each task `expert_ids_<task>` int32
+        and `expert_weights_<task>` float32, [B, K], heaviest expert first.
         """
         mask = full_mask(inputs, mask)
         num_items = tf.reduce_sum(tf.cast(mask, tf.float32), axis=-1)

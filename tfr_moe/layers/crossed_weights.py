@@ -22,7 +22,7 @@ class CrossedWeights(Configured, tf.keras.layers.Layer):
     IDs into the buckets of its pair of features; an empty ID counts as missing.
 
     Args:
-        crosses: pairs of feature names; at least one, or a `ValueError` is raised.
+        crosses: pairs of feature names, at least one.
         num_buckets: buckets for each pair of features.
 
     Example:
@@ -42,8 +42,6 @@ class CrossedWeights(Configured, tf.keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        if not crosses:
-            raise ValueError("crosses must name a pair of features. Received: crosses=()")
         crosses = [(first, second) for first, second in crosses]
         self.keep(locals())
 

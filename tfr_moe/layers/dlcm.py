@@ -8,7 +8,7 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.layers.attention import positions_in_list
 from tfr_moe.layers.base import Configured
-from tfr_moe.layers.checks import check_counts, full_mask
+from tfr_moe.layers.checks import full_mask
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -29,10 +29,6 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
         state_dim: a, the width of the GRU.
         num_comparisons: k.
         dropout: share of the GRU's outputs dropped in training.
-        num_outputs: logits for each item; V has a row for each.
-
-    Raises:
-        ValueError: if `state_dim`, `num_comparisons` or `num_outputs` is below 1.
 
     Example:
         >>> dlcm = DeepListwiseContext([8], state_dim=4)
@@ -47,12 +43,10 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
         num_comparisons: int = 8,
         dropout: float = 0.0,
         seed: int | None = None,
-        num_outputs: int = 1,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.keep(locals())
-        check_counts(state_dim=state_dim, num_comparisons=num_comparisons, num_outputs=num_outputs)
         layers, dtype = tf.keras.layers, self.dtype_policy
 
         def dense(
@@ -77,13 +71,13 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
             dtype=dtype,
         )
         self.views = dense(num_comparisons * state_dim, "tanh", 52, "views")
-        self.output_layer = dense(num_outputs, None, 53, "output")
+        self.output_layer = dense(1, None, 53, "output")
         self.drop = layers.Dropout(dropout, seed=self.offset_seed(54), name="drop", dtype=dtype)
 
     def call(
         self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
     ) -> tf.Tensor:
-        """Scores the items of each list: [B, L, n] -> float32 [B, L] or [B, L, num_outputs].
+        """Scores the items of each list: [B, L, n] -> float32 [B, L].
 
         The initial list is the order of the items. Logits are 0 outside of `mask`, bool [B, L].
         """
@@ -91,8 +85,7 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
         # Padded items go to the end, which the mask hides from the GRU.
         positions = tf.where(mask, positions_in_list(mask), -1)
         last_first = tf.argsort(positions, direction="DESCENDING", stable=True)
-        valid = mask[..., tf.newaxis]
-        vectors = tf.where(valid, tf.cast(inputs, self.compute_dtype), 0)
+        vectors = tf.where(mask[..., tf.newaxis], tf.cast(inputs, self.compute_dtype), 0)
         hidden = vectors = tf.gather(vectors, last_first, batch_dims=1)
         for layer in self.abstract:
             hidden = layer(hidden)
@@ -104,7 +97,6 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
         outputs = self.drop(outputs, training=training)
         of_list = tf.reshape(self.views(state), [-1, self.num_comparisons, self.state_dim])
         comparisons = tf.matmul(outputs, of_list, transpose_b=True)  # [B, L, k]
-        logits = tf.cast(self.output_layer(comparisons), tf.float32)
+        logits = tf.cast(tf.squeeze(self.output_layer(comparisons), axis=-1), tf.float32)
         original_order = tf.argsort(last_first)
-        logits = tf.where(valid, tf.gather(logits, original_order, batch_dims=1), 0.0)
-        return tf.squeeze(logits, axis=-1) if self.num_outputs == 1 else logits
+        return tf.where(mask, tf.gather(logits, original_order, batch_dims=1), 0.0)

@@ -25,7 +25,7 @@ from tfr_moe.layers.dispatch import (
 
 Dispatch = Literal["auto", "sorted", "grouped"]
 TOWER = (
-    *("hidden_dims", "activation", "dropout", "num_outputs"),
+    *("hidden_dims", "activation", "dropout"),
     *("kernel_initializer", "bias_initializer", "kernel_regularizer", "bias_regularizer"),
 )
 """Arguments of `ExpertTowers` that layers with towers have too."""
@@ -45,17 +45,14 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
     with activation a after every hidden layer and a single linear output ("3 ReLU layers of sizes
     [1024, 512, 256] each", Xiao et al., section III-B). Weights are stacked in variables [N, in,
     out]. The cost is that of the selected experts on valid items, whatever N and the padding. A
-    single list, as in most requests, passes through the weights of its experts directly; for a
-    batch there are three ways, with the same results and gradients:
+    single list, as in most requests, passes through the weights of its experts directly. A batch is
+    dispatched with the same results and gradients by
 
-    * `dispatch="sorted"`: pairs of item and expert are sorted by expert, and each expert runs once
-      as a plain network over its segment. The sizes of segments depend on the gate, so XLA cannot
-      compile them, and a GPU waits until the host knows them.
-    * `dispatch="grouped"`: all shapes follow from those of the inputs. Items are put into groups of
-      `capacity` slots of one expert each, which pass through the towers as batched products. No
-      item is dropped; unused groups are computed in vain.
-    * `dispatch="auto"`: sorted, but groups of the valid items alone where TensorFlow sees a GPU,
-      which then waits for the host once, for their number.
+    * `dispatch="sorted"`: each expert runs once, over its pairs of item and expert; the sizes
+      depend on the gate, so XLA cannot compile them;
+    * `dispatch="grouped"`: batched products over groups of `capacity` slots of one expert each;
+      all shapes follow from those of the inputs, and unused slots are computed in vain;
+    * `dispatch="auto"`: sorted, but groups of the valid items where TensorFlow sees a GPU.
 
     Called without `indices` the layer computes all N experts by batched products, and a single one
     as a plain network.
@@ -314,8 +311,9 @@ class ItemTower(Configured, tf.keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.keep(locals())
+        names = (*TOWER, "num_outputs", "seed")
         self.tower = ExpertTowers(
-            1, **self.arguments(*TOWER), seed=seed, name="tower", dtype=self.dtype_policy
+            1, **self.arguments(*names), name="tower", dtype=self.dtype_policy
         )
 
     def call(

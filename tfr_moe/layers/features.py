@@ -77,7 +77,7 @@ class EncodedFeatures(NamedTuple):
 
     items: tf.Tensor
     context: dict[str, tf.Tensor]
-    categories: tf.Tensor | None = None
+    categories: tf.Tensor
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -146,17 +146,18 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
             raise UserError("left_out: must not contain all features")
 
     def _check_statistics(self) -> None:
-        scopes: tuple[Scope, ...] = ("context", "example")
-        for scope in scopes:
-            for column in self.schema.packed_columns(scope):
-                if not {"mean", "std"} <= set(self.statistics.get(scope, {}).get(column, {})):
-                    raise UserError(f"statistics: no mean and std of {scope} column {column!r}")
         for feature in self.schema.features:
-            needed = ["median"] * (feature.missing == "median")
+            needed = ["mean", "std"] * (feature.kind == "numeric")
+            needed += ["median"] * (feature.missing == "median")
             needed += ["quantiles"] * (feature.transform == "quantile")
-            for column in feature.columns if needed else []:
-                for name in set(needed) - set(self.statistics[feature.scope][column]):
-                    raise UserError(f"statistics: no {name} of {feature.scope} column {column!r}")
+            known = self.statistics.get(feature.scope, {})
+            for column in feature.columns:
+                missing = [name for name in needed if name not in known.get(column, {})]
+                if missing:
+                    raise UserError(
+                        f"statistics: no {' and '.join(missing)} of {feature.scope} column "
+                        f"{column!r}"
+                    )
 
     def _embedding(self, feature: Feature, offset: int) -> Any:
         size = feature.hash_buckets or self.lookups[feature.name].vocabulary_size()

@@ -15,15 +15,11 @@ class GateOutput(NamedTuple):
 
     Attributes:
         logits: [..., N] clean logits G, without noise.
-        noisy_logits: [..., N], those that experts are selected by; `logits` outside training.
-        noise_stddev: [..., N] standard deviation of the noise; zeros outside training.
         indices: int32 [..., K], the selected experts, best first.
         weights: [..., K], their softmax weights; they sum to 1.
     """
 
     logits: tf.Tensor
-    noisy_logits: tf.Tensor
-    noise_stddev: tf.Tensor
     indices: tf.Tensor
     weights: tf.Tensor
 
@@ -51,8 +47,7 @@ class NoisyTopKGate(Configured, tf.keras.layers.Layer):
         learning_rate_multiplier: factor on the gate's step under Adam-like optimizers, > 0.
 
     Raises:
-        ValueError: if K is not in 1 .. N, the multiplier is not positive, or the gate input is not
-            a float tensor.
+        ValueError: if K is not in 1 .. N, or the gate input is not a float tensor.
 
     Example:
         >>> gate = NoisyTopKGate(num_experts=4, top_k=2)
@@ -77,11 +72,6 @@ class NoisyTopKGate(Configured, tf.keras.layers.Layer):
         if not 1 <= top_k <= num_experts:
             raise ValueError(
                 f"top_k must be in 1 .. num_experts = {num_experts}. Received: top_k={top_k}"
-            )
-        if learning_rate_multiplier <= 0:
-            raise ValueError(
-                "learning_rate_multiplier must be > 0. "
-                f"Received: learning_rate_multiplier={learning_rate_multiplier}"
             )
 
     def build(self, input_shape: Any) -> None:
@@ -114,7 +104,6 @@ class NoisyTopKGate(Configured, tf.keras.layers.Layer):
         logits = tf.matmul(scaled, tf.cast(self.kernel, inputs.dtype))
         if offset is not None:
             logits += tf.cast(offset, logits.dtype)
-        stddev = tf.zeros_like(logits)
         noisy_logits = logits
         if training and self.noisy:
             stddev = tf.nn.softplus(tf.matmul(scaled, tf.cast(self.noise_kernel, inputs.dtype)))
@@ -122,7 +111,7 @@ class NoisyTopKGate(Configured, tf.keras.layers.Layer):
             noise = tf.random.normal(tf.shape(logits), dtype=logits.dtype, seed=seed)
             noisy_logits = logits + stddev * noise
         top, indices = tf.math.top_k(noisy_logits, k=self.top_k)
-        return GateOutput(logits, noisy_logits, stddev, indices, tf.nn.softmax(top))
+        return GateOutput(logits, indices, tf.nn.softmax(top))
 
 
 def expert_importance(gate: GateOutput, num_items: tf.Tensor, num_experts: int) -> tf.Tensor:
@@ -147,7 +136,8 @@ def squared_variation(loads: tf.Tensor) -> tf.Tensor:
 class TrainingMean(tf.keras.metrics.Mean):
     """A running mean, NaN instead of 0 before anything is recorded.
 
-    The regularizers exist in training only. In an evaluation their metrics have no value.
+    The regularizers exist in training only. In an evaluation their metrics have no value. The
+    update takes a fraction of the time to trace of that of Keras, which checks for broadcasting.
 
     Example:
         >>> float(TrainingMean().result())

@@ -26,13 +26,6 @@ from tfr_moe.layers.regularizers import (
 )
 
 
-def _outputs_as_items(logits: tf.Tensor) -> tf.Tensor:
-    """[B, L, S, n] -> [B, L n, S]."""
-    shape = tf.shape(logits)
-    by_output = tf.transpose(logits, [0, 1, 3, 2])
-    return tf.reshape(by_output, [shape[0], shape[1] * shape[3], logits.shape[2]])
-
-
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
     r"""Scores the items of a list by the experts of its category (Xiao et al., Fig. 2).
@@ -46,9 +39,8 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
     training only. Gates, mixing and regularizers run in float32 under every precision policy; the
     experts follow the policy.
 
-    In training the layer updates these Keras metrics: `hsc`, `adversarial` (AdvLoss),
-    `adversarial_share` (AdvLoss over its maximum K D), `importance_cv2`, `gate_entropy` (nats, of
-    the K weights), `dead_experts` and `busiest_share` (see `ExpertUsage`).
+    Training records the metrics `hsc`, `adversarial`, `adversarial_share`, `gate_entropy`,
+    `dead_experts` and `busiest_share`, which docs/library.md explains.
 
     Arguments that are not listed are those of `ExpertTowers`.
 
@@ -60,7 +52,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         adversarial_weight: lambda_2.
         importance_weight: w_I.
         gate_learning_rate_multiplier: see `NoisyTopKGate`; applies to all gates.
-        num_outputs: logits of an expert for each item; AdvLoss is then a mean over them.
         gate_residual: uses G^P(x^tc) + G^R(x^sc) as the logits of the inference gate: a gate of the
             parent category plus a residual that starts at 0. A category with little data stays with
             its parent. HSC compares the sum with the constraint gate.
@@ -93,7 +84,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         activation: Any = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
-        num_outputs: int = 1,
         gate_residual: bool = False,
         shared_expert: bool = False,
         dispatch: Dispatch = "auto",
@@ -109,15 +99,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         super().__init__(**kwargs)
         expert_hidden_dims = check_widths("expert_hidden_dims", expert_hidden_dims)
         self.keep(locals())
-        if top_k > num_experts:
-            raise ValueError(
-                f"top_k must be <= num_experts = {num_experts}. Received: top_k={top_k}"
-            )
-        if num_adversarial > num_experts - top_k:
-            raise ValueError(
-                f"num_adversarial must be <= num_experts - top_k = {num_experts - top_k}. "
-                f"Received: num_adversarial={num_adversarial}"
-            )
         gates: dict[str, Any] = {
             "num_experts": num_experts,
             "top_k": top_k,
@@ -130,6 +111,11 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         self.inference_gate = NoisyTopKGate(
             noisy=noisy_gate, **{**gates, **residual}, seed=seed, name="inference_gate"
         )
+        if num_adversarial > num_experts - top_k:
+            raise ValueError(
+                f"num_adversarial must be <= num_experts - top_k = {num_experts - top_k}. "
+                f"Received: num_adversarial={num_adversarial}"
+            )
         self.parent_gate: NoisyTopKGate | None = None
         if gate_residual:
             self.parent_gate = NoisyTopKGate(
@@ -156,7 +142,7 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             self.constraint_gate = ConstraintGate(
                 weight=hsc_weight, **gates, seed=self.offset_seed(1), name="constraint_gate"
             )
-        monitored = ["importance_cv2", "gate_entropy"]
+        monitored = ["gate_entropy"]
         if num_adversarial:
             self.adversarial = AdversarialExpertPenalty(
                 adversarial_weight, name="adversarial", dtype="float32"
@@ -183,9 +169,8 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             mask: bool [B, L], True at valid items; None takes every item as valid.
 
         Returns:
-            `logits` float32 [B, L], with several outputs [B, L, num_outputs], 0 at padded items;
-            `expert_ids` int32 and `expert_weights` float32, [B, K] or [B, L, K], best expert first;
-            `gate_logits` of all experts without noise, [B, N] or [B, L, N].
+            `logits` float32 [B, L], 0 at padded items;
+            `expert_ids` int32 and `expert_weights` float32, [B, K] or [B, L, K], best expert first.
         """
         check_items(inputs, mask)
         check_vectors("gate_inputs", gate_inputs, inputs, by_item=True)
@@ -223,12 +208,7 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             self._balance(gate, num_items)
             if self.num_adversarial:
                 self._disagree(active, outputs[:, :, self.top_k :], mask)
-        return {
-            "logits": logits,
-            "expert_ids": gate.indices,
-            "expert_weights": gate.weights,
-            "gate_logits": gate.logits,
-        }
+        return {"logits": logits, "expert_ids": gate.indices, "expert_weights": gate.weights}
 
     def decide(
         self,
@@ -247,17 +227,12 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         )
 
     def mix(self, outputs: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        """Sums the experts' outputs, [B, L, K] or [B, L, K, num_outputs], by their weights."""
+        """Sums the experts' outputs [B, L, K] by their weights."""
         if len(weights.shape) == 2:
             weights = weights[:, tf.newaxis, :]
-        if self.num_outputs > 1:
-            weights = weights[..., tf.newaxis]
         return tf.reduce_sum(outputs * weights, axis=2)
 
     def _disagree(self, active: tf.Tensor, idle: tf.Tensor, mask: tf.Tensor) -> None:
-        if self.num_outputs > 1:
-            active, idle = _outputs_as_items(active), _outputs_as_items(idle)
-            mask = tf.repeat(mask, self.num_outputs, axis=1)
         disagreement = self.adversarial(active, idle, mask, training=True)
         self._record("adversarial", disagreement, mask)
         most = float(self.top_k * self.num_adversarial)
@@ -265,11 +240,10 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
 
     def _balance(self, gate: GateOutput, num_items: tf.Tensor) -> None:
         importance = expert_importance(gate, num_items, self.num_experts)
-        # Over the global batch: balance within each replica would be a stronger demand.
-        variation = squared_variation(sum_over_replicas(importance))
         if self.importance_weight > 0:
+            # Over the global batch: balance within each replica would be a stronger demand.
+            variation = squared_variation(sum_over_replicas(importance))
             self.add_loss(self.importance_weight * variation)
-        self._record("importance_cv2", variation, 1.0)
         entropy = -tf.reduce_sum(tf.math.xlogy(gate.weights, gate.weights), axis=-1)
         self._record("gate_entropy", entropy, num_items)
         self._usage.update_state(importance)

@@ -15,7 +15,6 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured, seeded_initializer
-from tfr_moe.layers.checks import check_counts
 from tfr_moe.layers.dispatch import put_rows, take_rows
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.gating import GateMonitor
@@ -46,11 +45,9 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
         hidden_dims: widths of the layers below the towers: of the bottom, or of each expert.
         tower_hidden_dims: hidden layers of each task's tower; empty for a linear tower.
         task_names: names of the tasks in metrics and routing; by default `task_0`, ...
-        num_outputs: logits of a tower for each item, such as one per grade of ordinal labels.
 
     Raises:
-        ValueError: if `num_tasks` or `num_outputs` is below 1, `hidden_dims` is empty, or the
-            number of `task_names` is not `num_tasks`.
+        ValueError: if `hidden_dims` is empty, or the number of `task_names` is not `num_tasks`.
     """
 
     def __init__(
@@ -62,12 +59,10 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
         dropout: float = 0.0,
         seed: int | None = None,
         task_names: Sequence[str] | None = None,
-        num_outputs: int = 1,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.keep(locals())
-        check_counts(num_tasks=num_tasks, num_outputs=num_outputs)
         if not hidden_dims:
             raise ValueError("hidden_dims must have at least one width. Received: hidden_dims=()")
         if task_names is not None and len(task_names) != num_tasks:
@@ -82,9 +77,9 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
     ) -> tf.Tensor | dict[str, tf.Tensor]:
         """Scores the valid items of inputs [B, n] or, for lists, [B, L, n] for every task.
 
-        Returns float32 logits [B, tasks] or [B, L, tasks], 0 at padded items; several outputs are
-        the last axis. Models with gates return a dict that holds them as `logits`, see `logits_of`.
-        In training dropout, added losses and metrics are active.
+        Returns float32 logits [B, tasks] or [B, L, tasks], 0 at padded items. Models with gates
+        return a dict that holds them as `logits`, see `logits_of`. In training dropout, added
+        losses and metrics are active.
         """
 
     def _experts(self, count: int, name: str) -> ExpertTowers:
@@ -108,7 +103,6 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
             self.dropout,
             self.offset_seed(seed_offset),
             hidden_output=hidden,
-            num_outputs=1 if hidden else self.num_outputs,
             name=name,
             dtype=self.dtype_policy,
         )
@@ -122,7 +116,7 @@ class RowwiseMultiTask(MultiTaskLayer, metaclass=abc.ABCMeta):
 
     @abc.abstractmethod
     def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
-        """Rows [T, n] -> logits [T, tasks] or [T, tasks, num_outputs]."""
+        """Rows [T, n] -> logits [T, tasks]."""
 
     def call(
         self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False

@@ -7,10 +7,9 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured, seeded_initializer
-from tfr_moe.layers.checks import check_counts, full_mask
+from tfr_moe.layers.checks import full_mask
 from tfr_moe.layers.dispatch import put_rows, take_experts, take_rows, where_valid
 from tfr_moe.layers.experts import ExpertTowers
-from tfr_moe.layers.gating import TrainingMean
 
 
 def layers_of_levels(hidden_dims: Sequence[int], num_levels: int) -> list[tuple[int, ...]]:
@@ -162,12 +161,7 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
     for Personalized Recommendations" (RecSys), https://doi.org/10.1145/3383313.3412236.
 
     The tasks of the paper are labels, each predicted for every item. Here each list gets the score
-    of its own domain: the last level and the towers compute that domain only, m + s experts per
-    item. The levels below compute all D m + s experts, since the shared gate mixes them, so that
-    the cost of one level alone does not grow with D.
-
-    Training records `shared_share`: the share of the last gates' weight on shared experts, s / (m +
-    s) for uniform gates.
+    of its own domain.
 
     Args:
         num_domains: D, including domain 0 of unknown categories.
@@ -198,21 +192,16 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
         activation: str = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
-        num_outputs: int = 1,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.keep(locals())
-        experts = {
-            "num_domain_experts": num_domain_experts,
-            "num_shared_experts": num_shared_experts,
-        }
-        check_counts(num_domains=num_domains, **experts)
         common: dict[str, Any] = {"activation": self.activation, "dropout": dropout}
         self.levels = [
             _Level(
                 num_domains,
-                **experts,
+                num_domain_experts,
+                num_shared_experts,
                 last=number == num_levels - 1,
                 hidden_dims=dims,
                 **common,
@@ -226,12 +215,10 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
             num_domains,
             tower_hidden_dims,
             seed=self.offset_seed(500),
-            num_outputs=num_outputs,
             name="towers",
             dtype=self.dtype_policy,
             **common,
         )
-        self._shared_share = TrainingMean(name="shared_share")
 
     def build(self, input_shape: Any) -> None:
         """Builds the levels, each on the width that the level below extracts."""
@@ -258,17 +245,13 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
     ) -> dict[str, tf.Tensor]:
         """Scores the valid items [B, L, n] for the domain of their list, int32 [B].
 
-        Returns `logits` float32 [B, L], 0 at padded items; several outputs are the last axis.
-        `expert_ids` int32 and `expert_weights` float32 are of the last level, [B, L, m + s],
-        heaviest expert first.
+        Returns `logits` float32 [B, L], 0 at padded items. `expert_ids` int32 and `expert_weights`
+        float32 are of the last level, [B, L, m + s], heaviest expert first.
         """
         mask = full_mask(inputs, mask)
         own, shared = self._below_last_level(where_valid(inputs, mask), domains, mask, training)
         last = self.levels[-1]
         hidden, weights = last.domains_of_lists(own, shared, domains, mask, training)
-        if training:
-            share = tf.reduce_sum(weights[..., last.num_domain_experts :], axis=-1)
-            self._shared_share.update_state(tf.stop_gradient(share), tf.cast(mask, tf.float32))
         of_lists = domains[:, tf.newaxis]
         logits = self.towers(hidden, of_lists, mask=mask, training=training)
         weights *= tf.cast(mask[..., tf.newaxis], weights.dtype)

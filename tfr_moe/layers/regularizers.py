@@ -16,8 +16,6 @@ class _WeightedPenalty(Configured, tf.keras.layers.Layer):
     def __init__(self, weight: float = 1e-3, **kwargs: Any):
         super().__init__(**kwargs)
         self.keep(locals())
-        if weight < 0:
-            raise ValueError(f"weight must be >= 0. Received: weight={weight}")
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -118,15 +116,9 @@ def sample_idle_experts(
 ) -> tf.Tensor:
     """Draws D experts uniformly without replacement from those that are not selected.
 
-    `indices` are the selected experts, int32 [..., K]. Returns int32 [..., D], drawn anew at each
-    call and for each list (or item).
+    `indices` are the selected experts, int32 [..., K], with K + D <= N. Returns int32 [..., D],
+    drawn anew at each call and for each list (or item).
     """
-    top_k = int(indices.shape[-1])
-    if num_adversarial > num_experts - top_k:
-        raise ValueError(
-            f"num_adversarial must be <= num_experts - top_k = {num_experts - top_k}. "
-            f"Received: num_adversarial={num_adversarial}"
-        )
     active = tf.reduce_max(tf.one_hot(indices, num_experts), axis=-2)
     # The D largest of independent uniform numbers are a uniform draw; active experts rank last.
     draw = tf.random.uniform(tf.shape(active), seed=seed_of_replica(seed)) - 2.0 * active

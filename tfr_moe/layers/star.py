@@ -8,7 +8,7 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured, seeded_initializer
-from tfr_moe.layers.checks import check_counts, check_ids, check_items, full_mask
+from tfr_moe.layers.checks import check_ids, check_items, full_mask
 from tfr_moe.layers.dispatch import Dense, take_experts, where_valid
 from tfr_moe.layers.experts import TOWER, ExpertTowers, ItemTower
 
@@ -42,15 +42,14 @@ class PartitionedNormalization(Configured, tf.keras.layers.Layer):
     its start; likewise the variance, including the variance between batches. A domain without an
     item in training uses the moments of domain 0, or leaves z unchanged if that has none either.
 
-    Columns that all items of a domain share, such as the embedding of a category that is the
-    domain, become 0. gamma_p is stored as its difference from 1, so that weight decay shrinks a
-    domain to what is shared. Computes in float32 whatever its policy.
+    gamma_p is stored as its difference from 1, so that weight decay shrinks a domain to what is
+    shared. Computes in float32 whatever its policy.
 
     Args:
         num_domains: number of domains, including domain 0 of unknown ones.
 
     Raises:
-        ValueError: for no domain, or inputs or domains of the wrong shape.
+        ValueError: for inputs or domains of the wrong shape.
 
     Example:
         >>> norm = PartitionedNormalization(num_domains=2)
@@ -62,7 +61,6 @@ class PartitionedNormalization(Configured, tf.keras.layers.Layer):
     def __init__(self, num_domains: int, **kwargs: Any):
         super().__init__(**kwargs)
         self.keep(locals())
-        check_counts(num_domains=num_domains)
 
     def build(self, input_shape: Any) -> None:
         """Creates scales and shifts, [n] of all and [domains, n], and the moving moments."""
@@ -154,10 +152,6 @@ class StarTowers(ExpertTowers):
     the shared tower, and a domain without training lists stays it. W_p is stored as its difference
     from 1: weight decay shrinks a domain to what is shared, not to zero.
 
-    Towers are computed as those of experts: each item passes one. W_p^* costs a product for each
-    weight of each domain and step; for a single list, as in most requests, only those of its
-    domain. There are (domains + 1) times the parameters of one tower.
-
     Arguments are those of `ExpertTowers`; `num_experts` is the number of domains, and initializers
     are those of the shared tower.
 
@@ -206,9 +200,6 @@ class StarTopology(Configured, tf.keras.layers.Layer):
     `PartitionedNormalization`; g is the auxiliary network, a small tower shared by all domains that
     receives the domain as an embedding e_p.
 
-    The paper scores single items and draws each batch from one domain. Here a batch has lists of
-    all domains, and each list trains the weights of its own domain.
-
     Arguments that are not listed are those of `ExpertTowers`, for f and g.
 
     Args:
@@ -234,7 +225,6 @@ class StarTopology(Configured, tf.keras.layers.Layer):
         activation: Any = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
-        num_outputs: int = 1,
         auxiliary_hidden_dims: Sequence[int] = (64,),
         domain_dim: int = 16,
         domain_norm: bool = True,
@@ -266,10 +256,7 @@ class StarTopology(Configured, tf.keras.layers.Layer):
         mask: tf.Tensor | None = None,
         training: bool = False,
     ) -> tf.Tensor:
-        """Items z [B, L, n] and domains int32 [B] -> float32 logits [B, L], 0 outside of `mask`.
-
-        With several outputs logits are [B, L, num_outputs].
-        """
+        """Items z [B, L, n] and domains int32 [B] -> float32 logits [B, L], 0 outside of `mask`."""
         check_items(inputs, mask)
         check_ids("domains", domains, inputs)
         vectors = inputs

@@ -45,8 +45,6 @@ class L2Constrained(SingleTask):
     def __init__(self, num_tasks: int, *args: Any, l2_weight: float = 1e-3, **kwargs: Any):
         super().__init__(num_tasks, *args, **kwargs)
         self.keep(locals())
-        if l2_weight < 0:
-            raise ValueError(f"l2_weight must be >= 0. Received: l2_weight={l2_weight}")
 
     def distance(self) -> tf.Tensor:
         """The squared distance of the parameters, summed over the pairs of tasks."""
@@ -89,11 +87,6 @@ class CrossStitch(RowwiseMultiTask):
     def __init__(self, num_tasks: int, *args: Any, stitch_self_weight: float = 0.9, **kwargs: Any):
         super().__init__(num_tasks, *args, **kwargs)
         self.keep(locals())
-        if not 0 <= stitch_self_weight <= 1:
-            raise ValueError(
-                "stitch_self_weight must be from 0 to 1. "
-                f"Received: stitch_self_weight={stitch_self_weight}"
-            )
         self.bottoms = [
             self._task_networks([width], f"bottom_{depth}", seed_offset=depth, hidden=True)
             for depth, width in enumerate(self.hidden_dims)
@@ -148,10 +141,6 @@ class TensorFactorization(RowwiseMultiTask):
     ):
         super().__init__(num_tasks, *args, **kwargs)
         self.keep(locals())
-        if len(tensor_ranks) != 3 or min(tensor_ranks) < 1:
-            raise ValueError(
-                f"tensor_ranks must be three numbers >= 1. Received: tensor_ranks={tensor_ranks}"
-            )
         self.towers = self._towers()
 
     def build(self, input_shape: Any) -> None:

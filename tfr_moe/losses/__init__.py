@@ -1,9 +1,4 @@
-"""Losses by name: those of the papers by their formulas, and TensorFlow Ranking's keys.
-
-The losses of this package share one rule for weights and reduction (`tfr_moe.losses.base`) and
-ignore padding. A key of TensorFlow Ranking returns its loss unchanged, which averages over all
-slots of a batch, padding included.
-"""
+"""Losses by name: those of the papers by their formulas, and TensorFlow Ranking's keys."""
 
 from __future__ import annotations
 

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 from tfr_moe._compat import tf
 from tfr_moe.layers.distribute import mean_over_items
 
-_REDUCTIONS = ("auto", "sum_over_batch_size", "sum", "none")
-
 
 class Lists(NamedTuple):
     """A batch as a loss sees it; all are float32 but `valid`, and 0 at padded items.
@@ -68,14 +66,6 @@ class _Loss(tf.keras.losses.Loss, metaclass=abc.ABCMeta):
     for the weighted sum of this replica, or `none` for the weighted values, [B] by list or [B, L]
     by item.
     """
-
-    def __init__(self, name: str | None = None, reduction: str = "auto"):
-        if reduction not in _REDUCTIONS:
-            raise ValueError(
-                f"reduction must be one of {', '.join(_REDUCTIONS)}. "
-                f"Received: reduction={reduction!r}"
-            )
-        super().__init__(reduction=reduction, name=name)
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
         """Computes the loss of labels [B, L] (negative: padding) and logits of any float type.

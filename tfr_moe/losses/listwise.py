@@ -17,8 +17,7 @@ class ListNetLoss(ListLoss):
     $$ \ell = - \sum_j \text{softmax}(y)_j \log \text{softmax}(s)_j $$
 
     (Cao et al. 2007; Pobrotyn et al. 2020, https://arxiv.org/abs/2005.10084, section 5.2.4), then
-    the mean over lists. TensorFlow Ranking's `softmax_loss` uses the labels themselves instead of
-    their softmax.
+    the mean over lists.
 
     Example:
         >>> loss = ListNetLoss()
@@ -74,8 +73,7 @@ class ListMLELoss(Configured, ListLoss):
 
     with y(i) the item at position i of the order by descending label (Xia et al. 2008; Pobrotyn et
     al. 2020, section 5.2.4), then the mean over lists. Items of equal label are ordered at random,
-    anew at each call. TensorFlow Ranking's `list_mle_loss` gives padded items a logit of -23 and a
-    term of their own, and drops the tail of lists whose logits differ by more than 88.
+    anew at each call.
 
     Args:
         seed: of the order of equal labels, combined with TensorFlow's global seed.

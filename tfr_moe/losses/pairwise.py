@@ -135,9 +135,7 @@ class RankNetLoss(_PairwiseLoss):
     $$ \ell = \sum_{y_i > y_j} \log_2 \left( 1 + e^{-(s_i - s_j)} \right) $$
 
     (Burges et al. 2005; Pobrotyn et al. 2020, https://arxiv.org/abs/2005.10084, section 5.2.3),
-    then the mean over lists; a list without such a pair counts with 0. TensorFlow Ranking's
-    `pairwise_logistic_loss` uses the natural logarithm and divides by all slots of the batch,
-    padding included.
+    then the mean over lists; a list without such a pair counts with 0.
 
     Example:
         >>> loss = RankNetLoss()
@@ -159,8 +157,7 @@ class LambdaRankLoss(_PairwiseLoss):
        \rho_{ij} = \left| \frac{1}{D_i} - \frac{1}{D_j} \right|, \quad D_i = \log_2(1 + i) $$
 
     with i and j also the ranks by the current scores (Burges et al. 2007; Pobrotyn et al. 2020,
-    section 5.2.3), then the mean over lists. TensorFlow Ranking's NDCG weights are these times the
-    list size, padding included.
+    section 5.2.3), then the mean over lists.
 
     Example:
         >>> loss = LambdaRankLoss()
@@ -196,8 +193,6 @@ class NDCGLoss2PPLoss(Configured, _PairwiseLoss):
 
     def __init__(self, mu: float = 10.0, **kwargs: Any):
         super().__init__(**kwargs)
-        if mu < 0:
-            raise ValueError(f"mu must be >= 0. Received: mu={mu}")
         self.mu = mu
 
     def pair_weight(self, better: Items, worse: Items) -> tf.Tensor:

@@ -18,9 +18,7 @@ class SigmoidCrossEntropyLoss(ItemLoss):
                   {\sum_i w_i} $$
 
     (eqs. 12 and 13 of Xiao et al.) with i over items with a label >= 0. Grades above 1 count as 1,
-    since the paper's label is whether the item was purchased. TensorFlow Ranking averages over all
-    slots of a batch, padding included, so that its loss of the same items is lower in a wider
-    batch.
+    since the paper's label is whether the item was purchased.
 
     Example:
         >>> loss = SigmoidCrossEntropyLoss()
@@ -38,8 +36,6 @@ class _GradedLoss(Configured):
 
     def __init__(self, max_label: int = 4, **kwargs: Any):
         super().__init__(**kwargs)
-        if max_label < 1:
-            raise ValueError(f"max_label must be >= 1. Received: max_label={max_label}")
         self.max_label = max_label
 
 
@@ -50,8 +46,7 @@ class RMSELoss(_GradedLoss, ListLoss):
     $$ \ell = \sqrt{\sum_i \left( y_i - y_{\max} \, \sigma(s_i) \right)^2} $$
 
     per list, then the mean over lists (Pobrotyn et al. 2020, https://arxiv.org/abs/2005.10084,
-    section 5.2.1, whose formula has the sum and not the mean under the root). TensorFlow Ranking's
-    `mean_squared_loss` has neither root nor sigmoid. The logits rank as the scaled sigmoid does.
+    section 5.2.1, whose formula has the sum and not the mean under the root).
 
     Args:
         max_label: the highest grade, y_max; higher labels count as this.
@@ -80,8 +75,7 @@ class OrdinalLoss(_GradedLoss, ItemLoss):
 
     over the M = max_label outputs of an item, then the mean over valid items (Pobrotyn et al. 2020,
     section 5.2.2). The score of an item is the sum of its M sigmoids, see `expected_grade` in
-    `tfr_moe.layers.outputs`. The entropies are those of TensorFlow Ranking's OrdinalLoss, which
-    sums them and averages over padding too.
+    `tfr_moe.layers.outputs`.
 
     Args:
         max_label: the highest grade, M; higher labels count as this.

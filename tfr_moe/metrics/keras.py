@@ -19,6 +19,7 @@ from typing import Any
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
+from tfr_moe.layers.gating import TrainingMean
 from tfr_moe.layers.outputs import expected_grade
 from tfr_moe.metrics import naming
 
@@ -41,7 +42,7 @@ def _rank_scores(scores: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     return -tf.cast(ranks, tf.float32)
 
 
-class _MeanOverLists(tf.keras.metrics.Mean):
+class _MeanOverLists(TrainingMean):
     """Averages per-list values over the lists on which they are defined."""
 
     _family: str
@@ -61,7 +62,9 @@ class _MeanOverLists(tf.keras.metrics.Mean):
         """[B] finite values, and [B] bool: whether the metric is defined on the list."""
         raise NotImplementedError
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(  # type: ignore[override]
+        self, y_true: Any, y_pred: Any, sample_weight: Any = None
+    ) -> None:
         """Adds lists to the mean.
 
         Args:
@@ -81,15 +84,7 @@ class _MeanOverLists(tf.keras.metrics.Mean):
         count = tf.reduce_sum(tf.cast(valid, tf.float32), axis=1)
         weight = tf.reduce_sum(tf.where(valid, weights, 0.0), axis=1)
         weight = tf.math.divide_no_nan(weight, count)
-        weight = tf.cast(tf.where(defined, weight, 0.0), self.total.dtype)
-        # Keras' own update takes several times as long to trace: it checks for broadcasting.
-        self.total.assign_add(tf.reduce_sum(weight * tf.cast(values, weight.dtype)))
-        self.count.assign_add(tf.reduce_sum(weight))
-
-    def result(self) -> tf.Tensor:
-        """The mean; NaN if the metric was defined on no list."""
-        mean = tf.math.divide_no_nan(self.total, self.count)
-        return tf.where(self.count > 0, mean, tf.constant(float("nan"), mean.dtype))
+        super().update_state(values, tf.where(defined, weight, 0.0))
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor."""

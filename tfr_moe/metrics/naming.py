@@ -3,9 +3,7 @@
 A name is a family and, if the family has one, a cutoff k: `session_auc`, `ndcg_10`, `mrr`,
 `map_10`, `precision_5`. Names have no slash, so that each can be the objective of a tuner. `_k`
 keeps the k items *ranked first* by the model; `_shown_k` keeps the k positions *shown first* to the
-user, as AUC@10 and NDCG@10 in Table III of Adv & HSC-MoE. `prm_precision_k` and `prm_map_k` are
-eqs. 11 and 12 of the PRM paper, `precision_k` and `map_k` those of TREC: see
-`tfr_moe.metrics.per_list`. `ips_dcg` is for evaluation alone.
+user, as AUC@10 and NDCG@10 in Table III of Adv & HSC-MoE.
 """
 
 from __future__ import annotations
@@ -69,38 +67,22 @@ class MetricName:
     ranked: int | None = None
 
 
-def split(name: str) -> tuple[str, int | None]:
-    """Splits a name into family and cutoff: `hits_10` -> `hits`, 10."""
-    match = _PATTERN.fullmatch(name)
-    if match is None:
-        return name, None
-    return match[1], int(match[2]) if match[2] else None
-
-
 def parse(name: str) -> MetricName | None:
     """Parses a name; None if there is no such metric."""
-    family, cutoff = split(name)
+    match = _PATTERN.fullmatch(name)
+    family, cutoff = match.groups() if match else (name, None)
     invalid = "required" if cutoff is None else "none"
     if FAMILIES.get(family, invalid) == invalid:
         return None
+    count = None if cutoff is None else int(cutoff)
     if family.endswith("_shown"):
-        return MetricName(family.removesuffix("_shown"), shown=cutoff)
-    return MetricName(family, ranked=cutoff)
-
-
-def forms() -> list[str]:
-    """The forms of names, in the order of the families: `session_auc`, ..., `precision_k`."""
-    suffixes = {"none": "", "optional": "[_k]", "required": "_k"}
-    return [f"{family}{suffixes[cutoff]}" for family, cutoff in FAMILIES.items()]
+        return MetricName(family.removesuffix("_shown"), shown=count)
+    return MetricName(family, ranked=count)
 
 
 def unknown(name: str) -> UserError:
-    """The error for an unknown name, with the allowed forms or the present name of an old one."""
-    family, cutoff = split(name)
-    renamed = {"ranked_ndcg": f"ndcg_{cutoff}", "session_auc": f"session_auc_shown_{cutoff}"}
-    if family in renamed and cutoff is not None:
-        return UserError(f"metric {name!r} was renamed: use {renamed[family]!r}")
-    allowed = ", ".join(forms())
+    """The error for an unknown name, with the allowed forms."""
+    allowed = ", ".join(SUMMARIES)
     return UserError(f"metric {name!r} is unknown; allowed: {allowed}, where k is an integer >= 1")
 
 

@@ -105,7 +105,6 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         embedding_l2: see `FeatureEncoder`.
         expert_hidden_dims: widths of the tower's hidden layers.
         seed: seed of all initializers and random draws; None for a random seed.
-        num_outputs: logits for each item, such as one per grade (`tfr_moe.layers.outputs`).
         trunk: arguments of a `SelfAttentionEncoder` between the features and the scores, so that
             each item is scored in the context of its list; None for none.
         ignored_features: features that are left out of the items' vectors, for ablations.
@@ -125,7 +124,6 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
     activation: str = "relu"
     dropout: float = 0.0
     seed: int | None = None
-    num_outputs: int = 1
     trunk: Mapping[str, Any] | None = None
     ignored_features: Sequence[str] = ()
     list_relative: bool = False
@@ -138,9 +136,10 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         for name in self.ignored_features:
             self.schema.feature(name)
 
-    def arguments(self, *names: str) -> dict[str, Any]:
-        """Some of the arguments, for a layer that has them too."""
-        return {name: getattr(self, name) for name in names}
+    def arguments(self, layer: type[Configured]) -> dict[str, Any]:
+        """The arguments of the scorer that a kind of layer has too."""
+        shared = set(layer.argument_names())
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name in shared}
 
     @abc.abstractmethod
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
@@ -149,28 +148,15 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         Items of the encoded features are [B, L, input_width], `mask` is bool [B, L].
         """
 
-    def of_lists(self, context_features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Further inputs of `score`, [B, ...] by name, which its `features.context` will hold."""
-        return {}
-
     def left_out(self) -> tuple[str, ...]:
         """The features that are not part of X."""
         return tuple(self.ignored_features)
 
-    def encoder(
-        self, schema: FeatureSchema, embedding_dim: int, name: str = FEATURES
-    ) -> FeatureEncoder:
-        """A new encoder of the features in the items' vectors."""
+    def encoder(self, name: str = FEATURES, **changes: Any) -> FeatureEncoder:
+        """A new encoder of the features in the items' vectors, with some arguments changed."""
+        arguments = {**self.arguments(FeatureEncoder), **changes}
         return FeatureEncoder(
-            schema,
-            self.tables.statistics,
-            self.tables.vocabularies,
-            embedding_dim,
-            self.embedding_l2,
-            self.seed,
-            self.left_out(),
-            self.list_relative,
-            name=name,
+            **arguments, **self.tables._asdict(), left_out=self.left_out(), name=name
         )
 
     def __call__(
@@ -180,19 +166,19 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         mask: tf.Tensor,
     ) -> Any:
         """Raw features, as `schema.feature_spec` parses them, and mask [B, L] -> logits [B, L]."""
-        encoder = self.encoder(self.schema, self.embedding_dim)
+        encoder = self.encoder()
         features = encoder(context_features, example_features, mask)
         items, width = features.items, encoder.output_width()
         if self.trunk is not None:
             trunk = SelfAttentionEncoder(**{"seed": self.seed, **self.trunk}, name=TRUNK)
             items = trunk(items, mask=mask)
             width = items.shape[-1]
-        context = {**features.context, **self.of_lists(context_features)}
-        scores = self.score(EncodedFeatures(items, context), mask, width)
+        scores = self.score(features._replace(items=items), mask, width)
         logits = scores.logits
         if self.category_head:
-            sizes = encoder.category_sizes()
-            head = CategoryHead(sizes[0], sizes[1], self.num_outputs, name=CATEGORY_HEAD)
+            outputs = logits.shape[2] if len(logits.shape) == 3 else 1
+            parents, children = encoder.category_sizes()
+            head = CategoryHead(parents, children, outputs, name=CATEGORY_HEAD)
             logits += head(features.items, features.categories, mask=mask)
         if not scores.routing:
             return logits
@@ -201,20 +187,15 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, ready for JSON."""
-        names = [field.name for field in dataclasses.fields(self) if field.init]
-        return {
-            **{name: plain(name, getattr(self, name)) for name in names},
-            "schema": self.schema.as_dict(),
-            "tables": plain("tables", self.tables._asdict()),
-        }
+        config = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
+        config |= {"schema": self.schema.as_dict(), "tables": self.tables._asdict()}
+        return {name: plain(name, value) for name, value in config.items()}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> FeatureScorer:
         """The inverse of `get_config`."""
-        arguments = dict(config)
-        arguments["schema"] = FeatureSchema.model_validate(arguments["schema"])
-        arguments["tables"] = FeatureTables(**arguments["tables"])
-        return cls(**arguments)
+        schema = FeatureSchema.model_validate(config["schema"])
+        return cls(**{**config, "schema": schema, "tables": FeatureTables(**config["tables"])})
 
     def model_builder(self, name: str | None = None) -> tfr.keras.model.ModelBuilder:
         """A `tfr.keras.model.ModelBuilder` of this scorer, for the pipelines of TFR."""
@@ -260,9 +241,8 @@ def explanation_model(model: tf.keras.Model) -> tf.keras.Model | None:
         A model with the same inputs and variables. Its outputs are those of the model (a single one
         as `logits`, [B, L]), and `expert_ids` int32 and `expert_weights` float32, heaviest expert
         first: [B, K] for a gate per list, [B, L, K] for a gate per item. Where each task has a gate
-        they are named `expert_ids_<task>` and `expert_weights_<task>`; where tasks are groups of
-        categories, they are those of the list's group. `mmoe` has K = N; the gate of `ple` is that
-        of the last level, over the experts of the list's domain.
+        they are named `expert_ids_<task>` and `expert_weights_<task>`. `mmoe` has K = N; the gate
+        of `ple` is that of the last level, over the experts of the list's domain.
     """
     routed = find_layer(model, ROUTING)
     if routed is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +16,6 @@ Array = NDArray[Any]
 
 DEAD_SHARE = 0.01
 """An expert below this part of a uniform share is dead, as in the training metrics."""
-
-
-class GateBatch(NamedTuple):
-    """The choices [B, K] of one gate for some lists, or [B, L, K] for a gate per item.
-
-    `mask` is bool [B, L]; `parents` and `children` are the categories [B], None without a
-    hierarchy.
-    """
-
-    ids: Array
-    weights: Array
-    mask: Array
-    parents: Array | None
-    children: Array | None
 
 
 @dataclass(frozen=True)
@@ -99,30 +85,37 @@ class GateMap:
         self._weight, self._chosen = np.zeros(num_experts), np.zeros(num_experts)
         self._gates: dict[tuple[str, str], Array] = {}
 
-    def add(self, batch: GateBatch) -> None:
-        """Adds a batch."""
-        nonempty = batch.mask.any(axis=1)
-        mask, dense = batch.mask[nonempty].astype(np.float64), self._dense(batch)[nonempty]
+    def add(
+        self,
+        ids: Array,
+        weights: Array,
+        mask: Array,
+        parents: Array | None = None,
+        children: Array | None = None,
+    ) -> None:
+        """Adds the choices [B, K] of the gate for some lists, or [B, L, K] for a gate per item.
+
+        `mask` is bool [B, L]; `parents` and `children` are the categories [B], None without a
+        hierarchy.
+        """
+        dense = np.zeros([*ids.shape[:-1], self._num_experts])
+        np.put_along_axis(dense, ids.astype(np.int64), weights, axis=-1)
+        nonempty = mask.any(axis=1)
+        mask, dense = mask[nonempty].astype(np.float64), dense[nonempty]
         items = mask.sum(axis=1)
         # A choice for a list counts once per item.
         mass = (items if dense.ndim == 2 else mask)[..., np.newaxis]
         axes = tuple(range(dense.ndim - 1))
-        self._top_k = batch.ids.shape[-1]
+        self._top_k = ids.shape[-1]
         self._lists += len(items)
         self._items += int(items.sum())
         self._weight += (dense * mass).sum(axis=axes)
         self._chosen += ((dense > 0) * mass).sum(axis=axes)
         logs = np.log(np.where(dense > 0, dense, 1.0))
         self._entropy -= float((dense * logs * mass).sum())
-        if batch.parents is not None and batch.children is not None:
+        if parents is not None and children is not None:
             means = dense if dense.ndim == 2 else (dense * mass).sum(axis=1) / items[:, np.newaxis]
-            self._add_categories(means, batch.parents[nonempty], batch.children[nonempty])
-
-    def _dense(self, batch: GateBatch) -> Array:
-        """Weights over all experts, [B, N] or [B, L, N]."""
-        dense = np.zeros([*batch.ids.shape[:-1], self._num_experts])
-        np.put_along_axis(dense, batch.ids.astype(np.int64), batch.weights, axis=-1)
-        return dense
+            self._add_categories(means, parents[nonempty], children[nonempty])
 
     def _add_categories(self, gates: Array, parents: Array, children: Array) -> None:
         pairs = [f"{p}\0{c}" for p, c in zip(parents, children, strict=True)]
@@ -182,9 +175,9 @@ def _gate(parent: str, child: str, row: Array) -> CategoryGate:
     return CategoryGate(parent, child, int(row[-1]), (row[:-1] / row[-1]).tolist())
 
 
-def _names(tensor: tf.Tensor) -> Array:
-    """[B, 1] strings -> [B] str."""
-    values = tensor.numpy().reshape(-1)
+def strings(tensor: Any) -> Array:
+    """[B, 1] string tensor -> [B] array of str."""
+    values = np.asarray(tensor).reshape(-1)
     return np.array([value.decode("utf-8", errors="replace") for value in values], dtype=object)
 
 
@@ -208,10 +201,10 @@ def gate_reports(
     maps = {task: GateMap(num_experts(model)) for task in routing_of(explained.output)}
     tree = schema.hierarchy
     for features, *_ in dataset:
-        parents = None if tree is None else _names(features[tree.parent])
-        children = None if tree is None else _names(features[tree.child])
+        parents = None if tree is None else strings(features[tree.parent])
+        children = None if tree is None else strings(features[tree.child])
         mask = features[MASK].numpy()
         for task, (ids, weights) in routing_of(route(features)).items():
             exact = weights.numpy().astype(np.float64)
-            maps[task].add(GateBatch(ids.numpy(), exact, mask, parents, children))
+            maps[task].add(ids.numpy(), exact, mask, parents, children)
     return {task: gate.report() for task, gate in maps.items()}

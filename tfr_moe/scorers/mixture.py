@@ -16,13 +16,6 @@ from tfr_moe.scorers.base import FeatureScorer, Scores
 ALL_FEATURES = "all"
 MIXTURE = "mixture"
 """Name of the layer that mixes the experts."""
-_OF_LAYER = (
-    *("num_experts", "top_k", "num_adversarial", "hsc_weight", "adversarial_weight"),
-    *("importance_weight", "gate_learning_rate_multiplier", "noisy_gate"),
-    *("gate_residual", "shared_expert", "dispatch", "expert_capacity"),
-    *("expert_hidden_dims", "activation", "dropout", "seed", "num_outputs"),
-)
-"""Arguments that are those of `CategoryMixtureOfExperts`."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -77,7 +70,8 @@ class MixtureScorer(FeatureScorer):
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""
-        mixture = CategoryMixtureOfExperts(**self.arguments(*_OF_LAYER), name=MIXTURE)
+        arguments = self.arguments(CategoryMixtureOfExperts)
+        mixture = CategoryMixtureOfExperts(**arguments, name=MIXTURE)
         hierarchy = self.schema.hierarchy
         outputs = mixture(
             features.items,

@@ -3,68 +3,50 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers.categories import CategoryGroups
-from tfr_moe.layers.features import EncodedFeatures
+from tfr_moe.layers.categories import UnknownDomains
+from tfr_moe.layers.features import EncodedFeatures, id_lookup
 from tfr_moe.layers.ple import ProgressiveExtraction
 from tfr_moe.layers.star import StarTopology
 from tfr_moe.scorers.base import FeatureScorer, Scores
-from tfr_moe.scorers.multitask import groups_of_categories, top_categories
-
-_DOMAIN = "domain of the list"
 
 
 @dataclass(eq=False, kw_only=True)
 class DomainScorer(FeatureScorer, metaclass=abc.ABCMeta):
-    """A scorer whose lists belong to domains: top categories, or groups of them.
+    """A scorer whose lists belong to domains: their top categories, 0 for unknown ones.
 
-    Domain 0 holds the categories that are neither in the vocabulary nor in a group. Args are those
-    of `FeatureScorer`, `unknown_share` of `CategoryGroups`, and:
+    Args are those of `FeatureScorer`, and:
 
     Args:
-        category_groups: the groups or their number, see `groups_of_categories`; None makes each top
-            category a domain.
+        unknown_share: share of the training lists that count as domain 0, see `UnknownDomains`.
 
     Raises:
-        UserError: if the schema has no hierarchy, or for groups that `groups_of_categories`
-            rejects.
+        UserError: if the schema has no hierarchy whose parent category has a vocabulary.
     """
 
-    category_groups: int | Sequence[Sequence[str]] | None = None
     unknown_share: float = 0.05
 
     def __post_init__(self) -> None:
         """Checks the arguments against the schema."""
         super().__post_init__()
-        if self.schema.hierarchy is None:
+        tree = self.schema.hierarchy
+        if tree is None or not self.schema.feature(tree.parent).has_vocabulary:
             raise UserError(
-                "schema: domains need `hierarchy`, whose parent category is the domain of a list"
+                "schema: domains need `hierarchy`, whose parent category is the domain of a list "
+                "and has a vocabulary"
             )
-        self.parent, names = top_categories(self.schema, self.tables)
-        groups: Any = [(name,) for name in names]
-        if self.category_groups is not None:
-            groups = groups_of_categories(self.category_groups, self.schema, self.tables)
-        self.category_groups = self._groups = tuple(groups)
-
-    @property
-    def num_domains(self) -> int:
-        """Number of domains, including that of unknown categories."""
-        return len(self._groups) + 1
-
-    def of_lists(self, context_features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the numbers of the domains."""
-        layer = CategoryGroups(self._groups, self.unknown_share, self.seed, name="domains")
-        return {_DOMAIN: layer(context_features[self.parent])}
+        lookup = id_lookup(self.schema.feature(tree.parent), self.tables.vocabularies)
+        self.num_domains = lookup.vocabulary_size()
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""
         network = self.network()
-        outputs = network(features.items, features.context[_DOMAIN], mask=mask)
+        unknown = UnknownDomains(self.unknown_share, self.seed, name="domains")
+        domains = unknown(tf.cast(features.categories[:, 0], tf.int32))
+        outputs = network(features.items, domains, mask=mask)
         return Scores.of_layer(outputs, getattr(network, "num_experts", 0))
 
     @abc.abstractmethod
@@ -86,11 +68,10 @@ class PLEScorer(DomainScorer):
 
     def network(self) -> ProgressiveExtraction:
         """See `DomainScorer`."""
-        own = ("tower_hidden_dims", "num_levels", "num_domain_experts", "num_shared_experts")
         return ProgressiveExtraction(
             self.num_domains,
             self.expert_hidden_dims,
-            **self.arguments(*own, "activation", "dropout", "seed", "num_outputs"),
+            **self.arguments(ProgressiveExtraction),
             name="ple",
         )
 
@@ -107,11 +88,10 @@ class StarScorer(DomainScorer):
 
     def network(self) -> StarTopology:
         """See `DomainScorer`."""
-        own = ("auxiliary_hidden_dims", "domain_norm")
         return StarTopology(
             self.num_domains,
             self.expert_hidden_dims,
-            **self.arguments(*own, "activation", "dropout", "seed", "num_outputs"),
+            **self.arguments(StarTopology),
             domain_dim=self.embedding_dim,
             name="star",
         )

@@ -1,97 +1,30 @@
-"""The multi-task models: a score per label, or a tower per group of categories."""
+"""The multi-task models: a score per label."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers.categories import CategoryGroups
 from tfr_moe.layers.category_mmoe import CategoryMMoE
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.outputs import Combination, CombinedScore, TaskScores
 from tfr_moe.layers.task_sharing import MULTITASK
-from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import (
     FEATURES,
     ROUTING,
     TRUNK,
     FeatureScorer,
-    Routing,
     Scores,
-    routing_of,
 )
 
 COMBINED = "combined_score"
 """Name of the layer that combines the scores of the tasks."""
-_LAYERS = (FEATURES, TRUNK, ROUTING, "task_scores", COMBINED, "category_groups")
-_GROUP = "group of the list"
-_SETTINGS = {
-    "l2_constrained": ("l2_weight",),
-    "cross_stitch": ("stitch_self_weight",),
-    "tensor_factorization": ("tensor_ranks",),
-    "omoe": ("num_experts",),
-    "mmoe": ("num_experts",),
-    "category_mmoe": (
-        *("num_experts", "top_k", "hsc_weight", "gate_learning_rate_multiplier", "noisy_gate"),
-    ),
-}
-
+_LAYERS = (FEATURES, TRUNK, ROUTING, "task_scores", COMBINED)
 SCORES = "scores"
 """Name of the combined score; the score of a task is `scores_<task>`."""
-
-
-def top_categories(schema: FeatureSchema, tables: FeatureTables) -> tuple[str, list[str]]:
-    """The feature of the parent category, and its vocabulary from most to least frequent."""
-    if schema.hierarchy is None:
-        raise UserError("category_groups: the schema has no `hierarchy` with a parent category")
-    parent = schema.hierarchy.parent
-    words = tables.vocabularies.get(parent)
-    if words is None:
-        raise UserError(
-            f"category_groups: feature {parent!r} must have a vocabulary, not hash_buckets"
-        )
-    if isinstance(words, str):
-        return parent, Path(words).read_text(encoding="utf-8").splitlines()
-    return parent, list(words)
-
-
-def groups_of_categories(
-    groups: int | Sequence[Sequence[str]], schema: FeatureSchema, tables: FeatureTables
-) -> tuple[tuple[str, ...], ...]:
-    """Groups of top categories, which are the tasks or domains of a model.
-
-    A number of groups assigns categories from the most to the least frequent in alternating
-    directions, which gives groups of about the same size.
-
-    Raises:
-        UserError: without a hierarchy or a vocabulary, for more groups than categories, and for a
-            name that is unknown or occurs twice.
-    """
-    parent, names = top_categories(schema, tables)
-    if isinstance(groups, int):
-        if groups > len(names):
-            raise UserError(
-                f"category_groups: {groups} groups, but there are {len(names)} categories"
-            )
-        balanced: list[list[str]] = [[] for _ in range(groups)]
-        for index, name in enumerate(names):
-            turn, offset = divmod(index, groups)
-            balanced[groups - 1 - offset if turn % 2 else offset].append(name)
-        return tuple(map(tuple, balanced))
-    grouped = [name for group in groups for name in group]
-    for name in grouped:
-        if name not in names:
-            raise UserError(
-                f"category_groups: {name!r} is not a value of {parent}; "
-                f"available: {', '.join(names)}"
-            )
-        if grouped.count(name) > 1:
-            raise UserError(f"category_groups: {name!r} occurs twice")
-    return tuple(map(tuple, groups))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -99,8 +32,7 @@ class MultiTaskScorer(FeatureScorer):
     """`single_task` to `mmoe`: one model with a score for each task.
 
     The model returns a dict of logits [B, L] by task, as TFR's MultiTaskPipeline and Keras' `fit`
-    expect it. With `category_groups`, and for a single task, it returns logits [B, L]. Logits of
-    tasks with several outputs, one per grade (`tfr_moe.layers.outputs`), are [B, L, M].
+    expect it, and for a single task logits [B, L].
 
     Args are those of `FeatureScorer` and of the layer of `network`, and:
 
@@ -108,30 +40,21 @@ class MultiTaskScorer(FeatureScorer):
         network: a name of `tfr_moe.layers.MULTITASK`.
         tasks: per label the task that it is conditioned on or None (see `TaskScores`); None takes
             all labels of the schema, without conditions.
-        category_groups: groups of top categories as tasks in place of labels: each list is scored
-            by the tower of its group. See `groups_of_categories`; a category of no group belongs to
-            the last. Xiao et al. 2021 (section II) set up MMoE for product search like this,
-            "treating different groups of major product categories as different tasks, within a
-            mini-batch".
-        ordinal_tasks: tasks that keep all outputs if `num_outputs` is above 1; None for all of
-            them. The others use the first.
 
     Raises:
-        UserError: for an unknown network or group, or a task with the name of a layer of the model.
+        UserError: for an unknown network, or a task with the name of a layer of the model.
     """
 
     network: str = "mmoe"
     tasks: Mapping[str, str | None] | None = None
-    category_groups: int | Sequence[Sequence[str]] | None = None
     tower_hidden_dims: tuple[int, ...] = (64,)
-    ordinal_tasks: Sequence[str] | None = None
     num_experts: int = 8
     l2_weight: float = 1e-3
     stitch_self_weight: float = 0.9
     tensor_ranks: tuple[int, int, int] = (16, 16, 2)
 
     def __post_init__(self) -> None:
-        """Completes tasks and groups, and checks them."""
+        """Completes the tasks and checks them."""
         super().__post_init__()
         if self.network not in (*MULTITASK, "category_mmoe"):
             allowed = ", ".join(MULTITASK)
@@ -140,56 +63,25 @@ class MultiTaskScorer(FeatureScorer):
         for name in self.tasks:
             if name in (self.network, *_LAYERS):
                 raise UserError(f"tasks: {name!r} is a reserved name")
-        self.groups: tuple[tuple[str, ...], ...] = ()
-        if self.category_groups is not None:
-            self.groups = groups_of_categories(self.category_groups, self.schema, self.tables)
-            self.category_groups = self.groups
-        if self.num_outputs == 1:
-            self.ordinal_tasks = ()
-        elif self.ordinal_tasks is None:
-            self.ordinal_tasks = tuple(self.tasks)
-
-    def layer_arguments(self) -> dict[str, Any]:
-        """The arguments of the layer."""
-        names = [f"group_{i}" for i in range(len(self.groups))] or list(self.tasks or ())
-        common = ("tower_hidden_dims", "num_outputs", "activation", "dropout", "seed")
-        return {
-            **self.arguments(*common, *_SETTINGS.get(self.network, ())),
-            "num_tasks": len(names),
-            "task_names": names,
-            "hidden_dims": self.expert_hidden_dims,
-            "name": self.network,
-        }
-
-    def of_lists(self, context_features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the index of the lists' tasks, where tasks are groups of categories."""
-        if not self.groups or self.schema.hierarchy is None:
-            return {}
-        parents = context_features[self.schema.hierarchy.parent]
-        groups = CategoryGroups(self.groups, name="category_groups")(parents)
-        # Group 0, of all other categories, belongs to the last task.
-        return {_GROUP: tf.math.floormod(groups - 1, len(self.groups))}
-
-    def outputs(
-        self, features: EncodedFeatures, mask: tf.Tensor, input_width: int
-    ) -> tuple[tf.Tensor | dict[str, tf.Tensor], int]:
-        """The outputs of a new layer, with logits [B, L, tasks], and its number of experts."""
-        layer = MULTITASK[self.network](**self.layer_arguments())
-        return layer(features.items, mask=mask), getattr(layer, "num_experts", 0)
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
-        """See `FeatureScorer`; logits [B, L, tasks], with groups of categories [B, L]."""
-        scores = Scores.of_layer(*self.outputs(features, mask, input_width))
-        if not self.groups:
-            return scores
-        task, routing = features.context[_GROUP], scores.routing
-        choices = routing_of(routing).values()
-        if len(choices) > 1:
-            parts = [tf.stack(part, axis=1) for part in zip(*choices, strict=True)]
-            own = [tf.gather(part, task, axis=1, batch_dims=1) for part in parts]
-            routing = Routing(*own)._asdict()
-        logits = tf.gather(scores.logits, task, axis=2, batch_dims=1)
-        return Scores(logits, routing, scores.num_experts)
+        """See `FeatureScorer`; logits [B, L, tasks]."""
+        kinds: dict[str, Any] = {**MULTITASK, "category_mmoe": CategoryMMoE}
+        kind = kinds[self.network]
+        tasks = tuple(self.tasks or ())
+        layer = kind(
+            len(tasks),
+            self.expert_hidden_dims,
+            **self.arguments(kind),
+            task_names=tasks,
+            name=self.network,
+        )
+        outputs = layer(features.items, *self.gate_inputs(features), mask=mask)
+        return Scores.of_layer(outputs, getattr(layer, "num_experts", 0))
+
+    def gate_inputs(self, features: EncodedFeatures) -> tuple[tf.Tensor, ...]:
+        """Vectors of the lists [B, q] that the gates of the network read, beside the items."""
+        return ()
 
     def __call__(
         self,
@@ -200,11 +92,9 @@ class MultiTaskScorer(FeatureScorer):
         """Raw features and mask [B, L] -> logits [B, L], by task where there are several labels."""
         logits = super().__call__(context_features, example_features, mask)
         tasks = self.tasks or {}
-        if self.groups:
-            return logits
         if len(tasks) == 1:
             return logits[:, :, 0]
-        named = TaskScores(tasks, self.ordinal_tasks or (), name="task_scores")
+        named = TaskScores(tasks, name="task_scores")
         scores = named(logits, mask=mask)
         # Keras names losses and metrics of an output after the layer that made it.
         return {
@@ -238,27 +128,17 @@ class CategoryMMoEScorer(MultiTaskScorer):
                 "schema: a mixture needs `hierarchy` with its child and parent category"
             )
 
-    def outputs(
-        self, features: EncodedFeatures, mask: tf.Tensor, input_width: int
-    ) -> tuple[dict[str, tf.Tensor], int]:
-        """See `MultiTaskScorer`."""
-        hierarchy = self.schema.hierarchy
-        assert hierarchy is not None
-        layer = CategoryMMoE(**self.layer_arguments())
-        outputs = layer(
-            features.items,
-            features.context[hierarchy.child],
-            features.context[hierarchy.parent],
-            mask=mask,
-        )
-        return outputs, layer.num_experts
+    def gate_inputs(self, features: EncodedFeatures) -> tuple[tf.Tensor, ...]:
+        """Returns those of the sub-category and the top category."""
+        tree = self.schema.hierarchy
+        assert tree is not None
+        return features.context[tree.child], features.context[tree.parent]
 
 
 def combined_model(
     model: tf.keras.Model,
     weights: Mapping[str, float],
     combination: Combination = "probability",
-    ordinal_tasks: Sequence[str] = (),
 ) -> tf.keras.Model:
     """Adds the combined score to a model of several tasks, for export and serving.
 
@@ -266,7 +146,7 @@ def combined_model(
     The result has the same inputs and variables and the outputs `scores`, combined, and
     `scores_<task>`, all [B, L].
     """
-    layer = CombinedScore(weights, combination, ordinal_tasks, name=COMBINED, dtype="float32")
+    layer = CombinedScore(weights, combination, name=COMBINED, dtype="float32")
     outputs = {SCORES: layer({name: model.output[name] for name in weights})}
     outputs |= {f"{SCORES}_{name}": model.output[name] for name in weights}
     return tf.keras.Model(model.input, outputs, name=model.name)

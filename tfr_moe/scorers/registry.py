@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from tfr_moe.config import GROUPS, MODELS
+from tfr_moe.config import MODELS
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema, FeatureTables
 from tfr_moe.scorers.base import FeatureScorer
@@ -22,14 +23,6 @@ _ENCODER = {
     "dropout": "dropout",
 }
 """Settings of a run -> arguments of `SelfAttentionEncoder`."""
-_NOT_OF_SCORERS = {
-    "score_combination",
-    *(
-        name
-        for group in ("attention", "bias", "objective", "optimization", "data", "training")
-        for name in GROUPS[group].model_fields
-    ),
-}
 
 
 def create(
@@ -39,8 +32,8 @@ def create(
 
     Args:
         model: a name of `tfr_moe.config.MODELS` that is not a baseline.
-        parameters: settings by their flat names (`RunConfig.flat`), `num_outputs`, and for several
-            tasks `ordinal_tasks`. Those that the model does not use are ignored.
+        parameters: settings by their flat names (`RunConfig.flat`), and `num_outputs`. Those that
+            are not arguments of the scorer are ignored.
 
     Raises:
         UserError: for an unknown name.
@@ -49,14 +42,12 @@ def create(
     if model not in scorers:
         raise UserError(f"model {model!r} is unknown; allowed: {', '.join(scorers)}")
     spec = scorers[model]
-    names = {"seed", "num_outputs", *spec.settings} - _NOT_OF_SCORERS
-    if spec.kind == "multi_task":
-        names.add("ordinal_tasks")
-    arguments = {name: parameters[name] for name in names if name in parameters}
+    module, _, name = str(spec.scorer).partition(":")
+    scorer = getattr(importlib.import_module(module), name)
+    names = {field.name for field in dataclasses.fields(scorer)} - {"trunk"}
+    arguments = {name: value for name, value in parameters.items() if name in names}
     if spec.attention or parameters.get("trunk") == "attention":
         arguments["trunk"] = {
             argument: parameters[name] for name, argument in _ENCODER.items() if name in parameters
         }
-    module, _, name = str(spec.scorer).partition(":")
-    scorer = getattr(importlib.import_module(module), name)
     return scorer(schema, tables, **{**arguments, **spec.fixed})

@@ -12,7 +12,7 @@ from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.layers.dlcm import DeepListwiseContext
 from tfr_moe.layers.features import EncodedFeatures
-from tfr_moe.layers.outputs import ListLogProbability
+from tfr_moe.layers.outputs import log_softmax
 from tfr_moe.scorers.base import FeatureScorer, Scores
 
 
@@ -24,9 +24,9 @@ class PRMScorer(FeatureScorer):
        Score(i) = \text{softmax}(F^{(N_x)} W^F + b^F)_i $$
 
     (eqs. 3 to 5 and 8, https://arxiv.org/abs/1904.06813), F being the output of N_x encoder blocks
-    whose heads are as wide as the encoder (eq. 7). The scores are log Score(i), see
-    `ListLogProbability`. Several outputs, one per grade, are logits that are not normalized over
-    the list.
+    whose heads are as wide as the encoder (eq. 7). The scores are log Score(i): the order is the
+    same, no probability underflows, and the loss of eq. 9, -sum_i y_i log P(y_i), is the softmax
+    loss of these scores as of the logits.
 
     Args are those of `FeatureScorer`, with learned positions in `trunk` by default, and:
 
@@ -70,14 +70,9 @@ class PRMScorer(FeatureScorer):
         """See `FeatureScorer`."""
         initializer = tf.keras.initializers.GlorotUniform(self.seed)
         output = tf.keras.layers.Dense(
-            self.num_outputs, kernel_initializer=initializer, name="output", dtype="float32"
+            1, kernel_initializer=initializer, name="output", dtype="float32"
         )
-        logits = output(features.items)
-        if self.num_outputs > 1:
-            return Scores(tf.where(tf.expand_dims(mask, -1), logits, 0.0))
-        logits = tf.squeeze(logits, axis=-1)
-        probability = ListLogProbability(name="probability", dtype="float32")
-        return Scores(probability(logits, mask=mask))
+        return Scores(log_softmax(tf.squeeze(output(features.items), axis=-1), mask))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -92,6 +87,6 @@ class DLCMScorer(FeatureScorer):
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""
-        names = ("state_dim", "num_comparisons", "dropout", "seed", "num_outputs")
-        dlcm = DeepListwiseContext(self.expert_hidden_dims, **self.arguments(*names), name="dlcm")
+        arguments = self.arguments(DeepListwiseContext)
+        dlcm = DeepListwiseContext(self.expert_hidden_dims, **arguments, name="dlcm")
         return Scores(dlcm(features.items, mask=mask))

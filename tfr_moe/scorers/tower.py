@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tfr_moe._compat import tf
-from tfr_moe.errors import UserError
 from tfr_moe.layers.crossed_weights import CrossedWeights
 from tfr_moe.layers.experts import ExpertTowers, ItemTower
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.task_sharing import dims_of_budget
-from tfr_moe.schema import FeatureSchema, Kind
+from tfr_moe.schema import Kind
 from tfr_moe.scorers.base import FeatureScorer, Scores, find_layer
 
 VECTORS = "vectors"
@@ -30,13 +29,22 @@ def widened_dims(input_width: int, hidden_dims: Sequence[int], parameters: int) 
     return dims_of_budget(hidden_dims, parameters, lambda dims: tower_parameters(input_width, dims))
 
 
+@dataclass(eq=False, kw_only=True)
 class TowerScorer(FeatureScorer):
-    """`dnn`: one tower over the input vector of each item; see `FeatureScorer`."""
+    """`dnn`: one tower over the input vector of each item.
+
+    Args are those of `FeatureScorer`, and:
+
+    Args:
+        num_outputs: logits for each item, such as one per grade (`tfr_moe.layers.outputs`).
+    """
+
+    num_outputs: int = 1
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""
-        names = ("activation", "dropout", "seed", "num_outputs")
-        tower = ItemTower(self.hidden_dims(input_width), **self.arguments(*names), name="tower")
+        dims = self.hidden_dims(input_width)
+        tower = ItemTower(dims, **self.arguments(ItemTower), name="tower")
         return Scores(tower(features.items, mask=mask))
 
     def hidden_dims(self, input_width: int) -> tuple[int, ...]:
@@ -49,7 +57,7 @@ class WideTowerScorer(TowerScorer):
     """`wide_dnn`: one tower with the active parameters of a mixture: K towers and its gate.
 
     It tells whether the gain of a mixture over `dnn` comes from its capacity or from its gates.
-    Args are those of `FeatureScorer`, and:
+    Args are those of `TowerScorer`, and:
 
     Args:
         num_experts: N of that mixture.
@@ -66,51 +74,28 @@ class WideTowerScorer(TowerScorer):
         return widened_dims(input_width, self.expert_hidden_dims, active)
 
 
-def default_crosses(schema: FeatureSchema) -> tuple[tuple[str, str], ...]:
-    """All pairs of a categorical feature of the list and one of the items."""
-    kinds: tuple[Kind, ...] = ("categorical", "categorical_list")
-    of_list = [feature.name for feature in schema.select("context", *kinds)]
-    of_items = [feature.name for feature in schema.select("example", *kinds)]
-    return tuple(itertools.product(of_list, of_items))
-
-
 @dataclass(eq=False, kw_only=True)
-class WideDeepScorer(TowerScorer):
+class WideDeepScorer(FeatureScorer):
     r"""`wide_deep`: the sum of a linear model and a tower, trained jointly.
 
     $$ \hat{y} = w^T [x, \phi(x)] + E(X) + b $$
 
-    x has a weight for each id and each numeric, phi(x) one for each pair of ids that occur together
-    (see `CrossedWeights`), and E is the tower of `dnn`. With several outputs, one per grade, the
-    linear model adds the same value to all of them.
+    x has a weight for each id and each numeric, phi(x) one for each pair of an id of the list and
+    an id of the item (see `CrossedWeights`), and E is the tower of `dnn`.
 
     Cheng et al. 2016, "Wide & Deep Learning for Recommender Systems",
     https://arxiv.org/abs/1606.07792. Args are those of `FeatureScorer`, and:
 
     Args:
-        wide_crosses: pairs of features whose ids are crossed; None takes `default_crosses`, an
-            empty sequence leaves out phi.
         cross_buckets: see `CrossedWeights`.
-
-    Raises:
-        UserError: if a feature of `wide_crosses` is not categorical.
     """
 
-    wide_crosses: Sequence[Sequence[str]] | None = None
     cross_buckets: int = 10_000
 
-    def __post_init__(self) -> None:
-        """Checks the arguments against the schema."""
-        super().__post_init__()
-        if self.wide_crosses is None:
-            self.wide_crosses = default_crosses(self.schema)
-        known = [feature.name for feature in self.schema.features if feature.kind != "numeric"]
-        for name in itertools.chain(*self.wide_crosses):
-            if name not in known:
-                raise UserError(
-                    f"wide_crosses: {name!r} is not a categorical feature; "
-                    f"available: {', '.join(known) or 'none'}"
-                )
+    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
+        """See `FeatureScorer`; the tower alone."""
+        tower = ItemTower(self.expert_hidden_dims, **self.arguments(ItemTower), name="tower")
+        return Scores(tower(features.items, mask=mask))
 
     def __call__(
         self,
@@ -118,8 +103,7 @@ class WideDeepScorer(TowerScorer):
         example_features: Mapping[str, tf.Tensor],
         mask: tf.Tensor,
     ) -> tf.Tensor:
-        """Raw features and mask [B, L] -> logits [B, L] or [B, L, num_outputs]."""
-        raw = {**context_features, **example_features}
+        """Raw features and mask [B, L] -> logits [B, L]."""
         logits = super().__call__(context_features, example_features, mask)
         # Embeddings of width 1 are weights of ids.
         narrow = self.schema.model_copy(
@@ -130,16 +114,20 @@ class WideDeepScorer(TowerScorer):
                 )
             }
         )
-        weights = self.encoder(narrow, embedding_dim=1, name="wide_features")
+        weights = self.encoder("wide_features", schema=narrow, embedding_dim=1)
         wide = weights(context_features, example_features, mask)
         linear = ItemTower([], seed=self.seed, name="wide")(wide.items, mask=mask)
-        if self.wide_crosses:
+        kinds: tuple[Kind, ...] = ("categorical", "categorical_list")
+        of_list = [feature.name for feature in self.schema.select("context", *kinds)]
+        of_items = [feature.name for feature in self.schema.select("example", *kinds)]
+        if of_list and of_items:
+            pairs = tuple(itertools.product(of_list, of_items))
             crossed = CrossedWeights(
-                self.wide_crosses, self.cross_buckets, self.seed, name="crosses", dtype="float32"
+                pairs, self.cross_buckets, self.seed, name="crosses", dtype="float32"
             )
-            ids = {name: raw[name] for name in itertools.chain(*self.wide_crosses)}
-            linear += crossed(ids, mask=mask)
-        return logits + (linear if self.num_outputs == 1 else tf.expand_dims(linear, -1))
+            raw = {**context_features, **example_features}
+            linear += crossed({name: raw[name] for name in (*of_list, *of_items)}, mask=mask)
+        return logits + linear
 
 
 class ClickModelScorer(FeatureScorer):
@@ -153,29 +141,19 @@ class ClickModelScorer(FeatureScorer):
     `sigmoid_cross_entropy`.
 
     Args are those of `FeatureScorer`.
-
-    Raises:
-        UserError: if `expert_hidden_dims` is empty.
     """
-
-    def __post_init__(self) -> None:
-        """Checks the arguments."""
-        super().__post_init__()
-        if not self.expert_hidden_dims:
-            raise UserError("expert_hidden_dims: click_model needs a hidden layer for its vectors")
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`."""
-        names = ("activation", "dropout", "seed")
         hidden = ExpertTowers(
             1,
             self.expert_hidden_dims,
-            **self.arguments(*names),
+            **self.arguments(ExpertTowers),
             hidden_output=True,
             name=VECTORS,
         )
         vectors = tf.squeeze(hidden(features.items, mask=mask), axis=2)
-        click = ItemTower([], seed=self.seed, num_outputs=self.num_outputs, name="click")
+        click = ItemTower([], seed=self.seed, name="click")
         return Scores(click(vectors, mask=mask))
 
 

@@ -82,8 +82,7 @@ class LoadedRun(NamedTuple):
         if not self.tasks:
             return self.model
         weights = {task.name: task.score_weight for task in self.tasks}
-        grades = self.config.ordinal_tasks_over(self.schema)
-        return combined_model(self.model, weights, self.config.multi_task.score_combination, grades)
+        return combined_model(self.model, weights, self.config.multi_task.score_combination)
 
 
 def make_scorer(folder: DataFolder, config: RunConfig) -> FeatureScorer:
@@ -92,7 +91,6 @@ def make_scorer(folder: DataFolder, config: RunConfig) -> FeatureScorer:
     settings = {
         **config.model_dump(),
         "tasks": {task.name: task.conditioned_on for task in tasks} or None,
-        "ordinal_tasks": config.ordinal_tasks_over(folder.schema) if tasks else None,
         "num_outputs": config.num_outputs,
     }
     return create(config.model, folder.schema, folder.tables(), settings)
@@ -184,7 +182,7 @@ def train(
 
             source = WarmStart(start)
             folder = source.described(folder)
-            apply = functools.partial(source.apply, folder=folder, config=config)
+            apply = functools.partial(source.apply, folder=folder)
             make_pipeline = functools.partial(make_pipeline, initialize=apply)
         folder_of_run = (
             prepared(run, folder, config, None if start is None else Path(start))
@@ -217,10 +215,9 @@ def train(
 
 
 def warn_of_one_task(config: RunConfig, schema: FeatureSchema, console: Console) -> None:
-    """Warns of a model of several tasks on one label, without groups of categories as tasks."""
-    grouped = config.multi_task.category_groups is not None
-    if config.spec.kind == "multi_task" and len(schema.labels) == 1 and not grouped:
-        words = "add labels to the schema, set category_groups, or choose a model of one task"
+    """Warns of a model of several tasks on one label."""
+    if config.spec.kind == "multi_task" and len(schema.labels) == 1:
+        words = "add labels to the schema or choose a model of one task"
         warn(
             console,
             f"model {config.model} is for several tasks, and {schema.label} is the only label: "

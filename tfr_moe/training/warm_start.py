@@ -11,16 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe._compat import tf
-from tfr_moe.config import RunConfig
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.layers.features import FeatureEncoder
 from tfr_moe.schema import PAIR_SEPARATOR, FeatureSchema, Scope
 from tfr_moe.scorers.base import CATEGORY_HEAD, FEATURES, find_layer
-from tfr_moe.training.run import load_run, make_scorer
+from tfr_moe.training.run import load_run
 
 Array = NDArray[Any]
-Groups = Sequence[Sequence[str]]
 
 _NEW = -1
 _SAME = (
@@ -78,9 +76,7 @@ class WarmStart:
         self.path = Path(run)
         source = load_run(self.path)
         self._schema = source.schema
-        folder = DataFolder(self.path)
-        self._statistics = folder.statistics
-        self._groups = _groups_of(folder, source.config)
+        self._statistics = DataFolder(self.path).statistics
         self._variables = {variable.name: variable for variable in source.model.variables}
         self._encoders = _encoders_of(source.model)
         self._head = find_layer(source.model, CATEGORY_HEAD)
@@ -122,7 +118,7 @@ class WarmStart:
             if getattr(schema, name) != getattr(self._schema, name):
                 raise UserError(f"{where}: {name} differs from that of {run}")
 
-    def apply(self, model: tf.keras.Model, folder: DataFolder, config: RunConfig) -> None:
+    def apply(self, model: tf.keras.Model, folder: DataFolder) -> None:
         """Sets the weights of a model that was built for a data set of `described`.
 
         Raises a UserError for a variable that only one of the two models has, or whose shape is not
@@ -142,7 +138,7 @@ class WarmStart:
             )
         rows, widths = self._of_encoders(encoders, f"data {folder.path}")
         rows.update(self._of_head(find_layer(model, CATEGORY_HEAD), encoders))
-        domains = self._domains(folder, config)
+        domains = _domain_names(encoders[FEATURES])
         for name, variable in variables.items():
             value = rows.get(name)
             if value is None:
@@ -177,27 +173,18 @@ class WarmStart:
                 rows[new.embeddings.name] = _moved(old.embeddings.numpy(), name, before, now)
         return rows
 
-    def _domains(self, folder: DataFolder, config: RunConfig) -> Array | None:
-        """The old domain of each new one, 0 for new ones; None if they are the same, or none."""
-        now, before = _groups_of(folder, config), self._groups
-        if now == before:
-            return None
-        if any(len(group) != 1 for group in (*now, *before)) or config.spec.kind == "multi_task":
-            raise UserError(
-                f"category_groups: data {folder.path} gives other groups than run {self.path}; "
-                "name the groups in the settings of both"
-            )
-        number = {group[0]: index for index, group in enumerate(before, start=1)}
-        return np.array([0, *(number.get(group[0], 0) for group in now)])
-
-    def _by_domain(self, name: str, value: Array, domains: Array | None) -> Array:
+    def _by_domain(self, name: str, value: Array, domains: Sequence[str]) -> Array:
+        """The value with slots for the domains of those names, new ones as the unknown one."""
+        before = _domain_names(self._encoders[FEATURES])
         last = _LAST_OF_DOMAINS.match(name) is not None
-        if domains is None or not (last or _OF_DOMAINS.match(name)):
+        if domains == before or not (last or _OF_DOMAINS.match(name)):
             return value
         slots = self._domain_experts if last or "domain_experts" in name else 1
         axis = value.ndim - 1 if last else 0
-        index = (domains[:, np.newaxis] * slots + np.arange(slots)).ravel()
-        rest = np.arange((len(self._groups) + 1) * slots, value.shape[axis])
+        number = {name: index for index, name in enumerate(before)}
+        first = np.array([number.get(name, 0) for name in domains])[:, np.newaxis] * slots
+        index = (first + np.arange(slots)).ravel()
+        rest = np.arange(len(before) * slots, value.shape[axis])
         return np.take(value, np.concatenate([index, rest]), axis=axis)
 
     def _widened(self, variable: Any, value: Array, widths: Sequence[_Width]) -> Array:
@@ -233,9 +220,12 @@ def _encoders_of(model: tf.keras.Model) -> dict[str, FeatureEncoder]:
     return {layer.name: layer for layer in model.layers if isinstance(layer, FeatureEncoder)}
 
 
-def _groups_of(folder: DataFolder, config: RunConfig) -> Groups:
-    """The groups of categories that are the domains or tasks of a model; none for most models."""
-    return getattr(make_scorer(folder, config), "category_groups", None) or ()
+def _domain_names(encoder: FeatureEncoder) -> list[str]:
+    """The vocabulary of the top categories, which are the domains of `ple` and `star`."""
+    tree = encoder.schema.hierarchy
+    if tree is None or not encoder.schema.feature(tree.parent).has_vocabulary:
+        return []
+    return list(encoder.lookups[tree.parent].get_vocabulary())
 
 
 def _moved(table: Array, name: str, before: FeatureEncoder, now: FeatureEncoder) -> Array:

@@ -12,7 +12,7 @@ import tfr_moe.scorers as scorers
 from tests.conformance.arrays import Array, floats, ids, mask
 from tests.conformance.cases import ModelCase, call_layer
 from tests.conformance.registry.scorers import scorer
-from tests.conformance.registry.settings import FILE_TABLES, LEVEL_OUTPUTS, RAW, SMALL, TABLES, D
+from tests.conformance.registry.settings import FILE_TABLES, RAW, SMALL, TABLES, D
 from tests.tiny import SCHEMA
 from tfr_moe._compat import tf
 
@@ -30,10 +30,11 @@ def projected(layer: Any, x: dict[str, Any]) -> Any:
 
 LAYERS = [
     ModelCase(
-        "CategoryGroups",
-        lambda: layers.CategoryGroups([["a"], ["b", "c"]]),
-        {"categories": ids("B", 1, "a", "b", "c")},
+        "UnknownDomains",
+        lambda: layers.categories.UnknownDomains(0.5),
+        {"domains": DOMAIN},
         {"output": "B"},
+        draws=True,
     ),
     ModelCase(
         "PartitionedNormalization",
@@ -51,7 +52,7 @@ LAYERS = [
     ),
     ModelCase(
         "StarTowers",
-        lambda: layers.StarTowers(D, [8, 4]),
+        lambda: layers.star.StarTowers(D, [8, 4]),
         {"inputs": floats("BL", 4), "mask": mask()},
         {"output": "BL"},
     ),
@@ -84,15 +85,13 @@ SCORERS = [
     for row in (
         scorer("PLEScorer", lambda: scorers.PLEScorer(SCHEMA, FILE_TABLES, **DRAWN), draws=True),
         scorer(
-            "PLEScorer of one level and several outputs",
-            lambda: scorers.PLEScorer(SCHEMA, TABLES, num_levels=1, **LEVEL_OUTPUTS, **STILL),
+            "PLEScorer of one level",
+            lambda: scorers.PLEScorer(SCHEMA, TABLES, num_levels=1, **STILL),
         ),
         scorer("StarScorer", lambda: scorers.StarScorer(SCHEMA, FILE_TABLES, **DRAWN), draws=True),
         scorer(
-            "StarScorer of a group and several outputs",
-            lambda: scorers.StarScorer(
-                SCHEMA, TABLES, category_groups=[["b"]], **LEVEL_OUTPUTS, **STILL
-            ),
+            "StarScorer without a norm",
+            lambda: scorers.StarScorer(SCHEMA, TABLES, domain_norm=False, **STILL),
         ),
     )
 ]

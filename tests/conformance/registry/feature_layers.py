@@ -36,7 +36,9 @@ ROWS = [
     ),
     ModelCase(
         "CrossedWeights",
-        lambda: layers.CrossedWeights([("clicked", "brand"), ("sub", "top")], num_buckets=30),
+        lambda: layers.crossed_weights.CrossedWeights(
+            [("clicked", "brand"), ("sub", "top")], num_buckets=30
+        ),
         {**{name: {**CONTEXT, **EXAMPLE}[name] for name in IDS}, "mask": mask()},
         {"output": "BL"},
         call=lambda layer, x: layer({name: x[name] for name in IDS}, mask=x["mask"]),

@@ -14,13 +14,13 @@ from tests.conformance.registry.settings import ENCODER, LISTS
 ROWS = [
     ModelCase(
         "PositionEncoding, learned",
-        lambda: layers.PositionEncoding("learned", max_positions=3),
+        lambda: layers.attention.PositionEncoding("learned", max_positions=3),
         {"inputs": floats("BL", 5), "positions": places(3)},
         {"output": "BL"},
     ),
     ModelCase(
         "PositionEncoding, fixed",
-        lambda: layers.PositionEncoding("fixed"),
+        lambda: layers.attention.PositionEncoding("fixed"),
         {"inputs": floats("BL", 5), "positions": places(100)},
         {"output": "BL"},
     ),
@@ -86,11 +86,5 @@ ROWS = [
         {"output": "BL"},
         draws=True,
         ordered=True,
-    ),
-    ModelCase(
-        "ListLogProbability",
-        layers.ListLogProbability,
-        {"logits": floats("BL", None), "mask": mask()},
-        {"output": "BL"},
     ),
 ]

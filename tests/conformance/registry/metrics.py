@@ -31,13 +31,13 @@ ROWS = [
     ),
     MetricCase(
         "TrainingMean",
-        layers.TrainingMean,
+        layers.gating.TrainingMean,
         {"values": floats("B", None)},
         lambda metric, values: metric.update_state(values["values"]),
     ),
     MetricCase(
         "ExpertUsage",
-        lambda: layers.ExpertUsage(N, K),
+        lambda: layers.gating.ExpertUsage(N, K),
         {
             "importance": floats("B", N, scale=0.0)._replace(
                 draw=lambda rng, shape: rng.random(shape).astype("float32")

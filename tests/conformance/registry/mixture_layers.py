@@ -10,9 +10,9 @@ from tests.conformance.cases import ModelCase
 from tests.conformance.registry.settings import LEVEL_OUTPUTS, LISTS, MIXTURE, D, K, N
 from tfr_moe._compat import tf
 
-GATE = dict.fromkeys(("logits", "noisy_logits", "noise_stddev", "indices", "weights"), "B")
+GATE = dict.fromkeys(("logits", "indices", "weights"), "B")
 ITEM_GATE = dict.fromkeys(GATE, "BL")
-MIXED = {"logits": "BL", "expert_ids": "B", "expert_weights": "B", "gate_logits": "B"}
+MIXED = {"logits": "BL", "expert_ids": "B", "expert_weights": "B"}
 OF_LISTS = {**LISTS, "indices": experts("B", K, N)}
 
 
@@ -84,12 +84,6 @@ ROWS = [
         {"output": "BL"},
     ),
     ModelCase(
-        "CategoryMixtureOfExperts of several outputs",
-        lambda: mixture(noisy_gate=False, num_adversarial=N - K, **LEVEL_OUTPUTS),
-        MIXTURE,
-        MIXED,
-    ),
-    ModelCase(
         "HierarchicalSoftConstraint",
         lambda: layers.HierarchicalSoftConstraint(0.5),
         {
@@ -156,7 +150,7 @@ ROWS = [
     ),
     ModelCase(
         "GateMonitor",
-        lambda: layers.GateMonitor(N, gates=["click", "purchase"]),
+        lambda: layers.gating.GateMonitor(N, gates=["click", "purchase"]),
         {"inputs": floats("B", 2 * N)},
         {"output": "B"},
         call=lambda layer, x: layer(tf.nn.softmax(tf.reshape(x["inputs"], [-1, 2, N]))),

@@ -53,11 +53,6 @@ ROWS = [
         ),
     ),
     scorer(
-        "MixtureScorer of several outputs",
-        lambda: scorers.MixtureScorer(SCHEMA, TABLES, **GATED, **LEVEL_OUTPUTS),
-        draws=True,
-    ),
-    scorer(
         "MixtureScorer gated by all of X",
         lambda: scorers.MixtureScorer(
             SCHEMA,
@@ -104,18 +99,5 @@ ROWS = [
     scorer(
         "ClickModelScorer",
         lambda: scorers.ClickModelScorer(SCHEMA, TABLES, ignored_features=("age",), **SMALL),
-    ),
-    *(
-        scorer(
-            f"{family.__name__} of several outputs",
-            functools.partial(family, SCHEMA, TABLES, **LEVEL_OUTPUTS, **settings),
-            ordered=family in (scorers.PRMScorer, scorers.DLCMScorer),
-        )
-        for family, settings in (
-            (scorers.PRMScorer, {**WITHOUT_TOWERS, "trunk": {**ENCODER, "num_blocks": 1}}),
-            (scorers.DLCMScorer, {**SMALL, "state_dim": 3, "num_comparisons": 2}),
-            (scorers.WideDeepScorer, {**SMALL, "cross_buckets": 30}),
-            (scorers.ClickModelScorer, SMALL),
-        )
     ),
 ]

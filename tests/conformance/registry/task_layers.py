@@ -47,7 +47,7 @@ ROWS = [
     ),
     ModelCase(
         "TaskTowers",
-        lambda: layers.TaskTowers(D, [8]),
+        lambda: layers.multi_task.TaskTowers(D, [8]),
         {"inputs": floats("B", D * 4)},
         {"output": "B"},
         call=lambda layer, x: layer(tf.reshape(x["inputs"], [-1, D, 4])),

@@ -29,10 +29,6 @@ ROWS = [
         BY_TASK,
     ),
     scorer(
-        "MultiTaskScorer of category groups",
-        lambda: scorers.MultiTaskScorer(SCHEMA, TABLES, category_groups=2, **SMALL),
-    ),
-    scorer(
         "MultiTaskScorer of one task",
         lambda: scorers.MultiTaskScorer(SCHEMA, TABLES, network="omoe", **SMALL),
     ),
