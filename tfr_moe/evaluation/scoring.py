@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tfr_moe._compat import tf
-from tfr_moe.metrics.per_list import ListBatch
+from tfr_moe.metrics.per_list import Array, ListBatch
 from tfr_moe.schema import MASK, PAIR_SEPARATOR, FeatureSchema
 from tfr_moe.scorers.gate_maps import strings
 
