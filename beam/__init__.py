@@ -36,6 +36,6 @@ def _load_beam() -> None:
 _load_beam()
 
 from tfr_moe.beam.build import BuildOptions, build  # noqa: E402
-from tfr_moe.beam.predict import PredictOptions, predict  # noqa: E402
+from tfr_moe.beam.predict import predict  # noqa: E402
 
-__all__ = ["BuildOptions", "PredictOptions", "build", "predict"]
+__all__ = ["BuildOptions", "build", "predict"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -29,13 +28,7 @@ from tfr_moe.beam.runner import advance, reporting, running
 from tfr_moe.beam.score_files import ScoredList, ScoreFiles, concatenate
 from tfr_moe.beam.sorted_groups import UseGroups
 from tfr_moe.beam.sources.files import ReadFiles, columns, match, read_batches
-from tfr_moe.beam.sources.registry import (
-    Input,
-    check_columns,
-    get_source,
-    load_source_modules,
-    parse_options,
-)
+from tfr_moe.beam.sources.registry import Input, check_columns
 from tfr_moe.beam.transforms.make_lists import (
     CombineList,
     RankedList,
@@ -53,63 +46,50 @@ from tfr_moe.utils.digests import check_model_files
 from tfr_moe.utils.failures import load_saved_model, reason_of
 from tfr_moe.utils.io import check_free_file, working_directory
 
-__all__ = ["PredictOptions", "predict"]
+__all__ = ["predict"]
 
+MAX_LIST_SIZE = 1000
+"""Longer lists keep the items shown first."""
 _PARTS = 16
 
 Request = tuple[tuple[str, tuple[str, ...]], bytes]
 """((list ID, item IDs), serialized list)."""
 
 
-@dataclass(frozen=True)
-class PredictOptions:
-    """Options of `predict`.
+def predict(
+    model: str | Path | Callable[[], Any],
+    input_pattern: str,
+    schema: FeatureSchema,
+    out: str | Path,
+    item_id: str,
+    *,
+    vectors: str | None = None,
+    tasks: tuple[str, ...] = (),
+    batch_size: int = 128,
+    overwrite: bool = False,
+    beam_args: tuple[str, ...] = (),
+    progress: ProgressCallback | None = None,
+) -> dict[str, Any]:
+    """Scores all lists of a table and writes `out`, which appears only when it is complete.
 
-    Attributes:
+    A file of vectors can be joined to a log, see `join` of the source `search-logs`. Invalid rows
+    go to `<out>.rejects.jsonl` with file, line and reason. The same input gives the same file on
+    any runner.
+
+    Args:
         model: folder of a SavedModel whose default signature takes serialized lists, or a function
             that each worker calls for what takes them, strings [B], and returns outputs by name.
-        input: path or pattern of the table, which the source turns into rows.
+        input_pattern: path or pattern of files with one row per item: CSV, TSV, JSON lines or
+            Parquet.
         schema: of the rows. Labels, weight and time may be missing.
         out: file to create; its ending is one of `score_files.FORMATS`.
         item_id: column that identifies an item.
         vectors: column for the vectors of a model that returns `vectors` [B, L, d], instead of its
             scores.
         tasks: tasks that the model returns `scores_<task>` for, beside `scores`.
-        source: name of a source; None for a table with one row per item, as `search-logs`.
-        settings: options of another source, `key=value`.
-        source_modules: modules to import first, which register sources.
         batch_size: lists scored per call.
-        max_list_size: longer lists keep the items shown first.
         overwrite: replace `out` if it exists.
         beam_args: arguments for Beam.
-    """
-
-    model: str | Path | Callable[[], Any]
-    input: str
-    schema: FeatureSchema
-    out: str | Path
-    item_id: str
-    vectors: str | None = None
-    tasks: tuple[str, ...] = ()
-    source: str | None = None
-    settings: tuple[str, ...] = ()
-    source_modules: tuple[str, ...] = ()
-    batch_size: int = 128
-    max_list_size: int = 1000
-    overwrite: bool = False
-    beam_args: tuple[str, ...] = ()
-
-
-def predict(options: PredictOptions, progress: ProgressCallback | None = None) -> dict[str, Any]:
-    """Scores all lists and writes `options.out`, which appears only when it is complete.
-
-    A file of vectors can be joined to a log, see `join` of the source `search-logs`.
-
-    Invalid rows go to `<out>.rejects.jsonl` with file, line and reason. The same input gives the
-    same file on any runner.
-
-    Args:
-        options: model, input, schema and output.
         progress: as for `build`.
 
     Returns:
@@ -119,18 +99,28 @@ def predict(options: PredictOptions, progress: ProgressCallback | None = None) -
     Raises:
         UserError: for invalid input, in one line.
     """
-    load_source_modules(options.source_modules)
-    out = Path(os.path.abspath(options.out))
-    files = ScoreFiles(out, options.vectors, options.tasks)
-    check_free_file(out, options.overwrite)
+    out = Path(os.path.abspath(out))
+    files = ScoreFiles(out, vectors, tasks)
+    check_free_file(out, overwrite)
+    outputs = ("vectors",) if vectors else ("scores", *(f"scores_{task}" for task in tasks))
+    score = _ScoreLists(model, outputs)
     with working_directory(out) as folder:
-        table = _table(options)
+        table = _table(input_pattern, schema, item_id)
         with (
             reporting(progress, table.total_bytes, _PARTS),
-            running(options.beam_args, folder) as pipeline,
+            running(beam_args, folder) as pipeline,
         ):
-            _assemble(pipeline, options, table, folder, files)
-        totals = _totals(options, take_counts(folder))
+            made, counts = _read_lists(pipeline, table, schema, item_id, folder)
+            scored = (
+                made
+                | "Record" >> beam.Map(_request, list_id=schema.list_id)
+                | "Batch" >> beam.BatchElements(batch_size, batch_size)
+                | "Score" >> beam.ParDo(score).with_outputs(COUNTS, main="scored")
+            )
+            write = partial(_write_part, files=files, folder=folder)
+            _ = scored.scored | "Write" >> UseGroups(write, lambda entry: (entry[0], entry[1][0]))
+            _ = (*counts, scored[COUNTS]) | "WriteCounts" >> write_counts(folder)
+        totals = _totals(input_pattern, take_counts(folder))
         rejects = sorted(folder.glob("rejects-*"))
         if rejects:
             with open(folder / "rejects", "wb") as whole:
@@ -140,45 +130,32 @@ def predict(options: PredictOptions, progress: ProgressCallback | None = None) -
     return totals
 
 
-def _assemble(
-    pipeline: beam.Pipeline,
-    options: PredictOptions,
-    table: Input,
-    folder: Path,
-    files: ScoreFiles,
-) -> None:
-    schema, combine = options.schema, CombineList(options.max_list_size)
-    encoder = partial(
-        value_encoder, column=options.item_id, scope="example", read=_item_id, labelled=False
-    )
+def _read_lists(
+    pipeline: beam.Pipeline, table: Input, schema: FeatureSchema, item_id: str, folder: Path
+) -> tuple[beam.PCollection, tuple[beam.PCollection, ...]]:
+    """Returns the lists of a table, whose items have their ID last, and counts."""
+    combine = CombineList(MAX_LIST_SIZE)
+    encoder = partial(value_encoder, column=item_id, scope="example", read=_item_id, labelled=False)
     rows = pipeline | "Read" >> table.rows
     groups, rejects, read = rows | "GroupRows" >> group_rows(schema, combine, encoder)
     made = groups | "MakeLists" >> make_lists(schema, combine)
-    scores = ("scores", *(f"scores_{task}" for task in options.tasks))
-    outputs = ("vectors",) if options.vectors else scores
-    score, batch_size = _ScoreLists(options.model, outputs), options.batch_size
-    scored = (
-        made.lists
-        | "Record" >> beam.Map(_request, list_id=schema.list_id)
-        | "Batch" >> beam.BatchElements(batch_size, batch_size)
-        | "Score" >> beam.ParDo(score).with_outputs(COUNTS, main="scored")
-    )
-
-    def write(part: int, lists: Iterable[tuple[int, ScoredList]]) -> None:
-        files.write_part(folder / f"part-{part:05d}", map(itemgetter(1), lists))
-        advance(1, "write")
-
-    _ = scored.scored | "Write" >> UseGroups(write, lambda scored: (scored[0], scored[1][0]))
     _ = rejects | "WriteRejects" >> write_rejects(table.files, folder)
-    _ = (read, made[COUNTS], scored[COUNTS]) | "WriteCounts" >> write_counts(folder)
+    return made.lists, (read, made[COUNTS])
 
 
-def _totals(options: PredictOptions, counts: Counts) -> dict[str, Any]:
+def _write_part(
+    part: int, lists: Iterable[tuple[int, ScoredList]], files: ScoreFiles, folder: Path
+) -> None:
+    files.write_part(folder / f"part-{part:05d}", map(itemgetter(1), lists))
+    advance(1, "write")
+
+
+def _totals(input_pattern: str, counts: Counts) -> dict[str, Any]:
     rows, rejects = rows_of(counts), named(counts, "rejects")
     if not rows["read"]:
-        raise UserError(f"input {options.input}: there are no rows")
+        raise UserError(f"input {input_pattern}: there are no rows")
     if not rows["written"]:
-        raise UserError(f"input {options.input}: no row matches the schema ({'; '.join(rejects)})")
+        raise UserError(f"input {input_pattern}: no row matches the schema ({'; '.join(rejects)})")
     return {**rows, "lists": counts["lists",], "rejects": rejects}
 
 
@@ -196,7 +173,7 @@ class _ScoreLists(CountingDoFn):
     """Batches of `Request` -> (part, (hash, `ScoredList`)).
 
     The model takes strings [B] and returns [B, L] or [B, L, d] for each output, L the length of the
-    longest list of the batch. One without `scores` may call its only output otherwise.
+    longest list of the batch.
     """
 
     def __init__(self, model: str | Path | Callable[[], Any], outputs: Sequence[str]):
@@ -229,30 +206,16 @@ class _ScoreLists(CountingDoFn):
             outputs: Mapping[str, Any] = self._function(tf.constant(records, tf.string))
         except tf.errors.OpError as error:
             raise UserError(f"{self._name} rejects a list: {reason_of(error)}") from None
-        names = self._outputs
-        if names == ("scores",) and len(outputs) == 1 and "vectors" not in outputs:
-            names = tuple(outputs)
-        if missing := [name for name in names if name not in outputs]:
+        if missing := [name for name in self._outputs if name not in outputs]:
             available = ", ".join(sorted(outputs))
             raise UserError(f"{self._name} returns no {missing[0]}, but {available}")
-        return [outputs[name].numpy().tolist() for name in names]
+        return [outputs[name].numpy().tolist() for name in self._outputs]
 
 
-def _table(options: PredictOptions) -> Input:
-    """Returns the rows of the source, or those of a table whose columns are checked here."""
-    schema = options.schema
-    if options.source not in (None, "search-logs"):
-        source = get_source(options.source or "")
-        settings = parse_options(source.options, options.settings, source.name)
-        return source(options.input, schema, settings)
-    if options.settings:
-        name = options.settings[0].partition("=")[0]
-        raise UserError(
-            f"setting {name!r}: does not apply to predict, which reads the rows of a table as they "
-            "are; apply it when the table is made, or name another source"
-        )
-    sizes = match(options.input)
-    needed = [schema.list_id, options.item_id, *(feature.name for feature in schema.log_features)]
+def _table(input_pattern: str, schema: FeatureSchema, item_id: str) -> Input:
+    """Returns the rows of a table, whose columns are checked here."""
+    sizes = match(input_pattern)
+    needed = [schema.list_id, item_id, *(feature.name for feature in schema.log_features)]
     for path in sizes:
         check_columns(path, columns(path), list(dict.fromkeys(needed)))
     return Input(ReadFiles(sizes, read_batches, in_batches=True), list(sizes), sum(sizes.values()))

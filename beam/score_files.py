@@ -1,4 +1,4 @@
-"""Files of scores or vectors: CSV, JSON lines or Parquet with one row per item."""
+"""Files of scores or vectors: CSV or Parquet with one row per item."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import itertools
-import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -19,7 +18,7 @@ from pyarrow import parquet
 from tfr_moe.elwc.values import LIST_SEPARATOR
 from tfr_moe.errors import UserError
 
-FORMATS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".parquet")
+FORMATS = (".csv", ".csv.gz", ".parquet")
 _ROWS = 1 << 16
 
 
@@ -62,12 +61,7 @@ class ScoreFiles:
         with open(path, "wb") as raw, _compressed(raw, self._ending) as file:
             text = io.TextIOWrapper(file, "utf-8", newline="")
             writer = csv.writer(text, lineterminator="\n")
-            for row in rows:
-                if self._ending.startswith(".csv"):
-                    writer.writerow(map(_as_text, row))
-                else:
-                    named = dict(zip(self._columns, map(_as_json, row), strict=True))
-                    text.write(json.dumps(named, ensure_ascii=False) + "\n")
+            writer.writerows(map(_as_text, row) for row in rows)
             text.detach()
 
     def _rows(self, scored: ScoredList) -> Iterator[tuple[Any, ...]]:
@@ -85,9 +79,8 @@ class ScoreFiles:
             self._join_parquet(parts, path)
             return path
         with open(path, "wb") as out:
-            if self._ending.startswith(".csv"):
-                with _compressed(out, self._ending) as file:
-                    file.write((",".join(self._columns) + "\n").encode())
+            with _compressed(out, self._ending) as file:
+                file.write((",".join(self._columns) + "\n").encode())
             concatenate(parts, out)
         return path
 
@@ -128,9 +121,3 @@ def _as_text(value: Any) -> Any:
     if isinstance(value, float):
         return f"{value:.9g}"
     return LIST_SEPARATOR.join(map(_as_text, value)) if isinstance(value, list) else value
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(_as_text(value))
-    return [*map(_as_json, value)] if isinstance(value, list) else value

@@ -7,6 +7,7 @@ import errno
 import os
 import resource
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,13 +16,12 @@ import pytest
 
 from tests.robustness.test_data_identity import SCHEMA, write_log
 from tests.tiny import small_config, write_data_folder
-from tfr_moe.beam import BuildOptions, PredictOptions, build, predict
+from tfr_moe.beam import BuildOptions, build
 from tfr_moe.beam.runner import running
 from tfr_moe.beam.sources.files import match
 from tfr_moe.cli import main
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
-from tfr_moe.schema import FeatureSchema
 from tfr_moe.training.run_folder import prepared
 from tfr_moe.utils.failures import file_errors, file_failure
 
@@ -30,11 +30,14 @@ from tfr_moe.utils.failures import file_errors, file_failure
 def files_of_at_most(size: int) -> Iterator[None]:
     """Lets writes fail as on a full disk, with another number of the error."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    cached = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # Python would keep what it could write of a compiled module
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        sys.dont_write_bytecode = cached
 
 
 @pytest.fixture
@@ -151,18 +154,3 @@ def test_defects_keep_their_traceback():
 )
 def test_errors_of_the_system_have_one_line(error, line):
     assert file_failure(error) == line
-
-
-@pytest.mark.parametrize("source", [None, "search-logs"])
-def test_settings_that_predict_would_ignore_are_rejected_by_name(tmp_path, source):
-    (tmp_path / "schema.yaml").write_text(SCHEMA)
-    write_log(tmp_path / "log.csv")
-    schema = FeatureSchema.load(tmp_path / "schema.yaml")
-    out = tmp_path / "scores.csv"
-    settings = ("grades=click:1",)
-    options = PredictOptions(
-        "none", str(tmp_path / "log.csv"), schema, out, "item", source=source, settings=settings
-    )
-    with pytest.raises(UserError, match="setting 'grades': does not apply to predict"):
-        predict(options)
-    assert not out.exists()

@@ -94,10 +94,9 @@ def predict(
 ) -> dict[str, Any]:
     """Scores all lists of the input and writes them to `out`, by a run or an exported model.
 
-    `item_id` is by default a feature with a usual name; `options` are others of `PredictOptions`.
-    Returns what `tfr_moe.beam.predict` returns.
+    `item_id` is by default a feature with a usual name; `options` are others of
+    `tfr_moe.beam.predict`, whose result is returned.
     """
-    from tfr_moe.beam import PredictOptions
     from tfr_moe.beam import predict as run_predict
 
     if (run is None) == (model is None):
@@ -108,14 +107,14 @@ def predict(
         assert model is not None
         scorer = _exported_model(model)
     schema = FeatureSchema.load(scorer.schema)
-    complete = PredictOptions(
-        model=scorer.model,
-        input=input_pattern,
-        schema=schema,
-        out=out,
-        item_id=_item_id_of(schema, item_id),
+    return run_predict(
+        scorer.model,
+        input_pattern,
+        schema,
+        out,
+        _item_id_of(schema, item_id),
         vectors=vectors,
         tasks=scorer.tasks,
+        progress=progress,
         **options,
     )
-    return run_predict(complete, progress)

@@ -18,8 +18,6 @@ from tfr_moe.cli.options import (
     Overwrite,
     Run,
     Seed,
-    SourceModules,
-    SourceSettings,
     flag,
     note,
     stderr,
@@ -220,17 +218,12 @@ def predict(
     input_pattern: Annotated[
         str, flag("a table with one row per item: file or pattern", "--input")
     ],
-    out: Annotated[Path, flag("output file: .csv, .jsonl, either .gz, or .parquet")],
+    out: Annotated[Path, flag("output file: .csv, .csv.gz or .parquet")],
     run: Annotated[Path | None, flag("a finished run")] = None,
     model: Annotated[Path | None, flag("an exported model: MODELS/NAME")] = None,
     item_id: Annotated[
         str | None, flag("column with the item ID; default: item_id, product_id, ...")
     ] = None,
-    source: Annotated[
-        str | None, flag("source of the input, as for build; default: a table")
-    ] = None,
-    settings: SourceSettings = None,
-    source_modules: SourceModules = None,
     vectors: Annotated[
         str | None,
         flag("write the vectors of a `click_model` to this column, instead of scores"),
@@ -260,9 +253,6 @@ def predict(
             item_id,
             vectors,
             progress,
-            source=source,
-            settings=tuple(settings or ()),
-            source_modules=tuple(source_modules or ()),
             batch_size=batch_size,
             overwrite=overwrite,
             beam_args=tuple(context.args),
