@@ -103,7 +103,6 @@ class BuildOptions:
         validation_fraction: fraction of lists for validation.
         test_fraction: fraction of lists for the test.
         max_list_size: longer lists keep the items shown first; between 1 and 1000.
-        min_list_size: shorter lists are dropped. 1 keeps every list.
         max_lost: the build stops where more than this share of the rows is rejected, of the lists
             has rows that disagree about the context, or of the positives is cut by
             `max_list_size`.
@@ -133,7 +132,6 @@ class BuildOptions:
     validation_fraction: float = 0.1
     test_fraction: float = 0.1
     max_list_size: int = 200
-    min_list_size: int = 1
     max_lost: float = 0.05
     num_shards: int | None = None
     seed: int = 0
@@ -149,7 +147,6 @@ class BuildOptions:
             ("validation_fraction", 0, 0.5),
             ("test_fraction", 0, 0.5),
             ("max_list_size", 1, 1000),
-            ("min_list_size", 1, self.max_list_size),
             ("max_lost", 0, 1),
             ("num_shards", 1, 99999),
         ):
@@ -301,7 +298,7 @@ def _assemble(
     folder: Path,
 ) -> None:
     combine = CombineList(options.max_list_size, Labels(schema))
-    lists_of = partial(make_lists, schema, combine, options.min_list_size)
+    lists_of = partial(make_lists, schema, combine)
     encoder: EncoderFactory = RowEncoder
     if split == "column":
         encoder = partial(
@@ -311,7 +308,7 @@ def _assemble(
     groups, rejects, read = rows | "GroupRows" >> group_rows(schema, combine, encoder)
     bounds = clicks = None
     if split == "time":
-        times = groups | "Times" >> list_times(schema, combine, options.min_list_size)
+        times = groups | "Times" >> list_times(schema, combine)
         fractions = TimeBounds(options.validation_fraction, options.test_fraction)
         bounds = times | "TimeBounds" >> beam.CombineGlobally(fractions)
         _ = bounds | "WriteBounds" >> beam.Map(
@@ -372,7 +369,4 @@ def _check_not_empty(options: BuildOptions, folder: Path, counts: Counts) -> Non
             f"{first['file']}, line {first['line']}: {first['reason']}; "
             f"no row is left for training, {counts['rows', 'read']} were read"
         )
-    raise UserError(
-        f"input {options.input}: no list is left for training, "
-        f"min_list_size is {options.min_list_size}"
-    )
+    raise UserError(f"input {options.input}: no list is left for training")

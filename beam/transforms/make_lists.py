@@ -247,7 +247,6 @@ def make_lists(
     grouped: beam.PCollection,
     schema: FeatureSchema,
     combine: CombineList,
-    min_list_size: int = 1,
     after: beam.PCollection | None = None,
 ) -> beam.pvalue.DoOutputsTuple:
     """Groups of `group_rows` -> `RankedList`s, tagged `lists`, and `counts`.
@@ -259,7 +258,6 @@ def make_lists(
         grouped: the groups.
         schema: of the lists.
         combine: as for `group_rows`.
-        min_list_size: shorter lists are dropped and counted.
         after: a collection of one value for which a later step waits: lists made before it would
             wait in memory.
     """
@@ -272,33 +270,31 @@ def make_lists(
     if is_embedded(grouped.pipeline):
         waits = [] if after is None else [beam.pvalue.AsSingleton(after)]
         grouped = grouped | "Merge" >> beam.FlatMap(merge, *waits)
-    finish = beam.ParDo(_FinishLists(min_list_size, schema))
+    finish = beam.ParDo(_FinishLists(schema))
     return grouped | finish.with_outputs(COUNTS, main="lists")
 
 
 @beam.ptransform_fn
 def list_times(
-    grouped: beam.PCollection, schema: FeatureSchema, combine: CombineList, min_list_size: int
+    grouped: beam.PCollection, schema: FeatureSchema, combine: CombineList
 ) -> beam.PCollection:
     """Groups of `group_rows` -> the time of each list of `make_lists`."""
 
     def times(runs: list[str]) -> Iterator[float | None]:
         for _, group in groups(runs, _LIST_ID):
-            parts = list(group)
-            if sum(size for _, size, _ in parts) >= min_list_size:
-                yield min(time for time, _, _ in parts)
+            yield min(time for time, _, _ in group)
 
     if is_embedded(grouped.pipeline):
         return grouped | "Times" >> beam.FlatMap(times)
-    lists = grouped | "Lists" >> make_lists(schema, combine, min_list_size)
+    lists = grouped | "Lists" >> make_lists(schema, combine)
     return lists.lists | "Times" >> beam.Map(lambda ranked: ranked.time)
 
 
 class _FinishLists(CountingDoFn):
-    """(list ID, combined `PartialList`) -> `RankedList`, without lists that are too short."""
+    """(list ID, combined `PartialList`) -> `RankedList`."""
 
-    def __init__(self, min_list_size: int, schema: FeatureSchema):
-        self._min_list_size, self._schema = min_list_size, schema
+    def __init__(self, schema: FeatureSchema):
+        self._schema = schema
 
     def process(self, keyed: tuple[str, PartialList]) -> Iterator[RankedList]:
         list_id, part = keyed
@@ -306,9 +302,6 @@ class _FinishLists(CountingDoFn):
         if part.cut:
             self.tally["cut", "list too long"] += part.cut
             self.tally["cut_positives",] += part.cut_positives
-        if len(part.items) < self._min_list_size:
-            self.tally["cut", "list too short"] += len(part.items)
-            return
         if part.conflict is not None:
             self.tally["context_conflicts",] += 1
             (one, _), (other, _) = part.conflict

@@ -231,7 +231,7 @@ def test_longer_lists_keep_the_items_shown_first_and_count_the_others(tmp_path):
         for p in range(500, 0, -1)
     ]
     logs.write_csv(tmp_path / "log.csv", rows)
-    manifest, folder = logs.run(tmp_path, tmp_path / "log.csv", max_list_size=5, min_list_size=2)
+    manifest, folder = logs.run(tmp_path, tmp_path / "log.csv", max_list_size=5)
     assert manifest["rows"] == {"read": 530, "written": 35, "rejected": 0, "cut": 495}
     assert manifest["cut"] == {"list too long": 495}
     assert manifest["list_length"]["max"] == 5
@@ -245,14 +245,6 @@ def _items(record):
 
     proto = input_pb2.ExampleListWithContext.FromString(record)
     return b"".join(e.features.feature["item"].bytes_list.value[0] + b"\n" for e in proto.examples)
-
-
-def test_lists_that_are_too_short_are_cut_and_counted(tmp_path):
-    rows = [*logs.log_rows(10, 3), {**logs.log_rows(1, 1)[0], "session": "short"}]
-    logs.write_csv(tmp_path / "log.csv", rows)
-    manifest, _ = logs.run(tmp_path, tmp_path / "log.csv", min_list_size=2)
-    assert manifest["cut"] == {"list too short": 1}
-    assert manifest["rows"]["written"] == 30
 
 
 def test_lists_without_a_positive_are_kept(tmp_path):

@@ -79,7 +79,6 @@ def test_files_are_named_by_part_and_nothing_else_is_left(tmp_path):
         "logs-00000-of-00002.csv.gz",
         "logs-00001-of-00002.csv.gz",
         "schema.yaml",
-        "truth.json",
     ]
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
 

@@ -249,7 +249,6 @@ def build(
     validation_fraction: Annotated[float, flag("fraction of lists for validation")] = 0.1,
     test_fraction: Annotated[float, flag("fraction of lists for test")] = 0.1,
     max_list_size: Annotated[int, flag("cut and count longer lists")] = 200,
-    min_list_size: Annotated[int, flag("drop and count shorter lists")] = 1,
     max_lost: Annotated[
         float,
         flag("maximum share of rejected rows, inconsistent lists and cut positives"),
@@ -284,7 +283,6 @@ def build(
         validation_fraction=validation_fraction,
         test_fraction=test_fraction,
         max_list_size=max_list_size,
-        min_list_size=min_list_size,
         max_lost=max_lost,
         num_shards=num_shards,
         seed=seed,

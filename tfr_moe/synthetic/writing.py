@@ -1,4 +1,4 @@
-"""Writes a synthetic log: gzip files, their schema, and the parameters that generated them."""
+"""Writes a synthetic log: gzip files and their schema."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import gzip
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 from tfr_moe.elwc.values import LIST_SEPARATOR
 from tfr_moe.utils.console import ProgressCallback
-from tfr_moe.utils.io import atomic_directory, write_json, write_text
+from tfr_moe.utils.io import atomic_directory, write_text
 
 from .options import SearchLogOptions
 from .sessions import HISTORY_LENGTH, Chunk, SessionGenerator
-from .world import COMPONENTS, Words, World, build_world
+from .world import Words, World, build_world
 
 # Gzip at level 3 is about three times as fast as the default and a tenth larger.
 _GZIP_LEVEL = 3
@@ -59,7 +58,7 @@ features:
 def generate(
     out: str | Path, options: SearchLogOptions, progress: ProgressCallback | None = None
 ) -> None:
-    """Writes `logs-*.csv.gz`, `schema.yaml` and `truth.json` to `out`, a new or empty folder.
+    """Writes `logs-*.csv.gz` and `schema.yaml` to `out`, a new or empty folder.
 
     The log is streamed: memory does not depend on the number of sessions. The same options give the
     same bytes. `progress` is called with the number of sessions done and of all.
@@ -80,7 +79,6 @@ def generate(
                     if progress is not None:
                         progress(done, options.sessions)
         write_text(folder / "schema.yaml", _SCHEMA)
-        write_json(folder / "truth.json", _truth(options, world))
 
 
 @contextmanager
@@ -106,21 +104,3 @@ def _lists(chunk: Chunk, world: World, words: Words) -> dict[str, list[Any]]:
     history = [LIST_SEPARATOR.join(map(words.product, ids)) for ids in chunk.history]
     lists["click_history"] = [history[index] for index in lists["click_history"]]
     return lists
-
-
-def _truth(options: SearchLogOptions, world: World) -> dict[str, Any]:
-    return {
-        "options": asdict(options),
-        "components": list(COMPONENTS),
-        "common_weights": world.common.tolist(),
-        "categories": [
-            {
-                "parent": world.top_names[world.parent[c]],
-                "name": name,
-                "traffic": float(world.traffic[c]),
-                "price_level": float(world.price_level[c]),
-                "weights": world.weights[c].tolist(),
-            }
-            for c, name in enumerate(world.sub_names)
-        ],
-    }
