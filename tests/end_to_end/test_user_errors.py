@@ -5,8 +5,10 @@ import json
 import socket
 
 import pytest
+from rich.console import Console
 
-from tests.tiny import write_data_folder
+from tests.tiny import small_config, write_data_folder
+from tfr_moe.baselines import train_baseline
 from tfr_moe.cli import main
 
 SCHEMA = """
@@ -146,7 +148,9 @@ def test_a_folder_of_runs_names_them(capsys, tmp_path):
 
 
 def test_unknown_metric_policy_and_split(capsys, folder, tmp_path):
-    base = ["evaluate", "--data", folder / "data", "--run", tmp_path / "none"]
+    config = small_config({}, model="svm_rank")
+    train_baseline(folder / "data", tmp_path / "run", config, Console(quiet=True))
+    base = ["evaluate", "--data", folder / "data", "--run", tmp_path / "run"]
     assert "foo" in user_error(capsys, *base, "--metric", "foo")
     assert "policy 'half' is unknown; allowed: skip, zero, one" in user_error(
         capsys, *base, "--policy", "half"
