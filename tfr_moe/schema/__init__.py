@@ -11,7 +11,7 @@ from tfr_moe.schema.feature import (
     Scope,
     Transform,
 )
-from tfr_moe.schema.feature_schema import FeatureSchema, FeatureTables, SchemaError, Statistics
+from tfr_moe.schema.feature_schema import FeatureSchema, FeatureTables, Statistics
 from tfr_moe.schema.folders import (
     DAYS_FOLDER,
     MANIFEST_FILE,
@@ -54,7 +54,6 @@ __all__ = [
     "Hierarchy",
     "Kind",
     "QueryCategories",
-    "SchemaError",
     "Scope",
     "Statistics",
     "Transform",

@@ -43,10 +43,6 @@ from tfr_moe.schema.feature import (
 from tfr_moe.utils.settings import read_yaml
 
 
-class SchemaError(UserError):
-    """An inconsistent schema; the message names the feature."""
-
-
 class FeatureSchema(BaseModel):
     """The description of one data set.
 
@@ -168,19 +164,16 @@ class FeatureSchema(BaseModel):
         """Reads a schema from YAML or JSON.
 
         Raises:
-            SchemaError: naming the file and the invalid feature.
+            UserError: naming the file and the invalid feature.
         """
         path = Path(path)
-        try:
-            data = read_yaml(path, "schema")
-        except UserError as error:
-            raise SchemaError(str(error)) from error
+        data = read_yaml(path, "schema")
         if not isinstance(data, dict):
-            raise SchemaError(f"schema {path}: must be a mapping with list_id, labels and features")
+            raise UserError(f"schema {path}: must be a mapping with list_id, labels and features")
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise SchemaError(f"schema {path}: {describe(error, data)}") from error
+            raise UserError(f"schema {path}: {describe(error, data)}") from error
 
     @classmethod
     def infer(cls, frame: Any, **roles: Any) -> FeatureSchema:
@@ -218,13 +211,13 @@ class FeatureSchema(BaseModel):
         """Returns the feature of that name.
 
         Raises:
-            SchemaError: if there is none; the message lists the available ones.
+            UserError: if there is none; the message lists the available ones.
         """
         for feature in self.features:
             if feature.name == name:
                 return feature
         names = ", ".join(f.name for f in self.features)
-        raise SchemaError(f"feature {name!r} is not in the schema; allowed: {names}")
+        raise UserError(f"feature {name!r} is not in the schema; allowed: {names}")
 
     def select(self, scope: Scope, *kinds: Kind) -> Iterator[Feature]:
         """Returns the features of a scope, of all kinds or some, in the order of the schema."""
