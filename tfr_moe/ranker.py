@@ -315,22 +315,13 @@ class Ranker:
             data: a labelled frame of lists that the model was not trained on, or a data-set folder.
             split: split of a data-set folder.
             **settings: `metric`, `max_lists`, `repeats` and `seed`, see
-                `tfr_moe.analysis.importance`.
-
-        Returns:
-            A row for each feature over all lists (category ""), then by category: the columns are
-            those of `ImportanceRow`; `attrs` has the `findings`.
+                `tfr_moe.analysis.importance`, whose `Importance.frame` is returned.
         """
-        import pandas as pd
-
         from tfr_moe.analysis.importance import feature_importance
 
         folder, split = self._labelled(data, split)
         with progress_bar(Console(stderr=True), "importance of features") as move:
-            importance = feature_importance(self.run, folder, split, **settings, move=move)
-        frame = pd.DataFrame(importance.rows)
-        frame.attrs["findings"] = importance.findings()
-        return frame
+            return feature_importance(self.run, folder, split, **settings, move=move).frame()
 
     def _labelled(self, data: Any, split: str) -> tuple[DataFolder, str]:
         """A data-set folder or labelled frame, and the name of its split."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -98,6 +99,12 @@ class Importance:
         """The largest absolute end of the intervals over all lists."""
         ends = [abs(end) for row in self.of() for end in (row.drop, row.low, row.high)]
         return max(end for end in [0.0, *ends] if not np.isnan(end))
+
+    def frame(self) -> pd.DataFrame:
+        """The rows, `category` "" for all lists, as a data frame whose `attrs` have `findings`."""
+        frame = pd.DataFrame(self.rows)
+        frame.attrs["findings"] = self.findings()
+        return frame
 
     def findings(self) -> list[str]:
         """Says in sentences what matters, and whether categories differ in it."""
