@@ -204,14 +204,13 @@ class _ParseRows(CountingDoFn):
         yield from map(_packed, lists.items()) if self._packs else lists.items()
 
 
-_Packed = tuple[float | None, int, bytes]
-"""Time and number of rows of a `PartialList`, and itself: the times are read without the rows."""
+_Packed = tuple[float | None, bytes]
+"""The time of a `PartialList`, and itself: the times are read without the rows."""
 
 
 def _packed(entry: tuple[str, PartialList]) -> tuple[str, _Packed]:
     list_id, part = entry
-    size = len(part.items) + part.cut
-    return list_id, (part.time, size, pickle.dumps(part, pickle.HIGHEST_PROTOCOL))
+    return list_id, (part.time, pickle.dumps(part, pickle.HIGHEST_PROTOCOL))
 
 
 def _kind_of(reason: str) -> str:
@@ -264,7 +263,7 @@ def make_lists(
 
     def merge(runs: list[str], _after: Any = None) -> Iterator[tuple[str, PartialList]]:
         for list_id, group in groups(runs, _LIST_ID):
-            parts = (pickle.loads(packed) for _, _, packed in group)
+            parts = (pickle.loads(packed) for _, packed in group)
             yield list_id, combine.extract_output(combine.merge_accumulators(parts))
 
     if is_embedded(grouped.pipeline):
@@ -282,7 +281,7 @@ def list_times(
 
     def times(runs: list[str]) -> Iterator[float | None]:
         for _, group in groups(runs, _LIST_ID):
-            yield min(time for time, _, _ in group)
+            yield min(time for time, _ in group)
 
     if is_embedded(grouped.pipeline):
         return grouped | "Times" >> beam.FlatMap(times)
