@@ -5,6 +5,7 @@ from tfr_moe.schema.feature import (
     PACKED,
     PAIR_SEPARATOR,
     Feature,
+    Hierarchy,
     Kind,
     Scope,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "Feature",
     "FeatureSchema",
     "FeatureTables",
+    "Hierarchy",
     "Kind",
     "QueryCategories",
     "Scope",
