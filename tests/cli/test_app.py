@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shlex
 from typing import Any, NoReturn
 
@@ -10,6 +11,7 @@ import pytest
 import typer
 from rich.console import Console
 
+from tests.beam import logs
 from tests.tiny import shop_log, write_data_folder
 from tfr_moe import __version__
 from tfr_moe.cli import daily, demo, main
@@ -159,6 +161,9 @@ def test_names_of_former_commands_are_unknown(old, capsys):
         ("report --sweep s --out r.html", "--out cannot be combined with --sweep"),
         ("report --run r --out r.html", "--data and --run, or --sweep, are required"),
         ("report --data d --run r", "--out is required"),
+        ("build search-logs --input a.csv b.csv --out d", "unexpected argument 'b.csv': put a pat"),
+        ("predict --input a.csv b.csv --out o.csv", "unexpected argument 'b.csv': put a pattern"),
+        ("demo --out d --sessions 0", "sessions must be between 1 and 1e+12. Received: 0"),
         ("synth --out o --set mean_length=1", "'mean_length=1': unknown key; allowed: sessions"),
     ],
 )
@@ -170,3 +175,20 @@ def test_options_that_do_not_go_together_are_refused_in_one_line(
     assert (code, out) == (2, "")
     assert err.startswith("error: ") and message in err and err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("source", [[], ["search-logs"]])
+def test_an_input_given_twice_is_read_with_both_and_words_after_dashes_are_for_beam(
+    source, tmp_path, monkeypatch, capsys
+):
+    rows = logs.log_rows(sessions=20, items=4)
+    files = [logs.write_csv(tmp_path / f"{n}.csv", rows[n::2]) for n in range(2)]
+    schema = logs.write_schema(tmp_path)
+    words = ["build", *source, "--schema", schema, "--out", tmp_path / "data"]
+    for file in files:
+        words += ["--input", file]
+    code, _, err = ended(capsys, *words, "--", "--direct_num_workers=1")
+    assert code == 0, err
+    manifest = json.loads((tmp_path / "data" / "manifest.json").read_text())
+    assert manifest["rows"]["read"] == len(rows) == 80
+    assert "unknown argument" not in err.lower() and "--direct" not in err

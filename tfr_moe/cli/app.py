@@ -14,7 +14,7 @@ import typer
 from tfr_moe import __version__
 from tfr_moe._compat import hide_while_loading
 from tfr_moe.cli import daily, data, models, reports, serving
-from tfr_moe.cli.options import Seed, flag
+from tfr_moe.cli.options import BeamCommand, Seed, flag
 from tfr_moe.errors import EXIT_INTERRUPTED, EXIT_USAGE, UserError, error_line
 from tfr_moe.utils.failures import file_failure
 
@@ -58,11 +58,8 @@ def demo(
     run_demo(out, sessions, seed)
 
 
-# Commands that pass the options that they don't know on to Apache Beam.
-_OPEN = {"allow_extra_args": True, "ignore_unknown_options": False}
-
 app.command()(data.synth)
-app.command(cls=data.BuildCommand, context_settings=_OPEN)(data.build)
+app.command(cls=data.BuildCommand)(data.build)
 app.command()(data.join_days)
 app.command()(daily.check)
 app.command()(daily.drift)
@@ -76,7 +73,7 @@ app.command()(reports.explain)
 app.command()(serving.export)
 app.command()(serving.serve)
 app.command()(serving.rank)
-app.command(context_settings=_OPEN)(serving.predict)
+app.command(cls=BeamCommand)(serving.predict)
 app.command()(serving.load_test)
 app.command()(daily.publish)
 app.command()(data.rerank_data)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import typer.core
 import yaml
 
 from tfr_moe.cli.options import (
+    BeamCommand,
     Config,
     Data,
     NewData,
@@ -23,6 +23,7 @@ from tfr_moe.cli.options import (
     Settings,
     SourceModules,
     SourceSettings,
+    beam_args,
     flag,
     note,
     stderr,
@@ -167,7 +168,7 @@ def _usual(option: str, usual: Sequence[str], names: Sequence[str]) -> str:
     raise UserError(f"{option} is required: no column is called {', '.join(usual)}")
 
 
-class BuildCommand(typer.core.TyperCommand):
+class BuildCommand(BeamCommand):
     """Appends the options of a source to `build SOURCE --help`, all sources to `build --help`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -229,7 +230,9 @@ def _default_text(default: Any) -> str:
 
 def build(
     context: typer.Context,
-    input_pattern: Annotated[str, flag("file or pattern: 'logs/*.csv.gz'", "--input")],
+    input_patterns: Annotated[
+        list[str], flag("file or pattern: 'logs/*.csv.gz'; repeatable", "--input")
+    ],
     out: NewData,
     source: Annotated[str, typer.Argument(help="name of a source")] = "search-logs",
     schema: Annotated[
@@ -274,7 +277,7 @@ def build(
 
     options = BuildOptions(
         source=source,
-        input=input_pattern,
+        input=",".join(input_patterns),
         schema=schema,
         out=out,
         split=split,
@@ -290,7 +293,7 @@ def build(
         append=append,
         settings=tuple(settings or ()),
         source_modules=tuple(source_modules or ()),
-        beam_args=tuple(context.args),
+        beam_args=beam_args(context),
     )
     with progress_bar(stderr(), "building") as progress:
         manifest = run_build(options, progress)

@@ -17,6 +17,7 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError
+from tfr_moe.evaluation.evaluate import plain
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.serving.export import export_run
 from tfr_moe.synthetic import SearchLogOptions, generate
@@ -62,11 +63,13 @@ def run_demo(out: str | Path, sessions: int = 24_000, seed: int = 0) -> None:
     """
     out = Path(out)
     console = Console(stderr=True)
+    world = _shop(sessions, seed)
     claim(out, "demo.json", {"sessions": sessions, "seed": seed}, "demo")
     logs, data, models = (out / name for name in ("logs", "data", "models"))
     if not logs.exists():
-        with _step(console, f"1/5 search logs of {sessions} sessions"):
-            _make_logs(logs, sessions, seed, console)
+        step = _step(console, f"1/5 search logs of {sessions} sessions")
+        with step, progress_bar(console, "sessions") as progress:
+            generate(logs, world, progress)
     if not data.exists():
         with _step(console, "2/5 logs to a data set, with Apache Beam"):
             _build_data(logs, data, console)
@@ -94,13 +97,11 @@ def run_demo(out: str | Path, sessions: int = 24_000, seed: int = 0) -> None:
     _farewell(out, best.model, runs)
 
 
-def _make_logs(logs: Path, sessions: int, seed: int, console: Console) -> None:
-    """Makes a shop whose top categories weigh features, and products of features, differently."""
-    world = SearchLogOptions(
+def _shop(sessions: int, seed: int) -> SearchLogOptions:
+    """A shop whose top categories weigh features, and products of features, differently."""
+    return SearchLogOptions(
         sessions=sessions, seed=seed, noise=0.3, combinations=0.5, traffic_exponent=0.5
     )
-    with progress_bar(console, "sessions") as progress:
-        generate(logs, world, progress)
 
 
 def _build_data(logs: Path, data: Path, console: Console) -> None:
@@ -132,7 +133,7 @@ def _query(data: Path, models: Path, served: str, request_file: Path) -> None:
     from tfr_moe.serving.client.request import load_request
     from tfr_moe.serving.dev_server import DevServer
 
-    write_json(request_file, example_request(DataFolder(data)))
+    write_json(request_file, plain(example_request(DataFolder(data))))
     request = load_request(request_file, FeatureSchema.load(data / "schema.json"))
     with (
         DevServer(models, port=0) as server,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 from rich.console import Console
 
 from tfr_moe.errors import UserError
@@ -17,6 +18,8 @@ def flag(help_text: str, *names: str, **options: Any) -> Any:
     """An option of a command; without `names` it is called as its parameter."""
     return typer.Option(*names, help=help_text, **options)
 
+
+_BEAM = "beam_args"
 
 Data = Annotated[Path, flag("data-set folder made by `tfr-moe build`", "--data")]
 Run = Annotated[Path, flag("a finished run", "--run")]
@@ -39,6 +42,29 @@ SourceModules = Annotated[
     flag("module to import that registers a source; repeatable", "--source-module"),
 ]
 JsonFile = Annotated[Path | None, flag("also write the numbers as JSON", "--json")]
+
+
+class BeamCommand(typer.core.TyperCommand):
+    """A command with an input pattern, whose words after -- are for Apache Beam."""
+
+    allow_extra_args = True
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keeps the words for Beam; others than options are files of a pattern without quotes."""
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta[_BEAM] = tuple(args[end + 1 :])
+        rest = super().parse_args(ctx, args[:end])
+        if ctx.args:
+            raise UserError(
+                f"unexpected argument {ctx.args[0]!r}: put a pattern in quotes, "
+                "--input 'logs/*.csv', and options of Beam after --"
+            )
+        return rest
+
+
+def beam_args(context: typer.Context) -> tuple[str, ...]:
+    """The words after -- of a `BeamCommand`."""
+    return tuple(context.meta[_BEAM])
 
 
 def stderr() -> Console:

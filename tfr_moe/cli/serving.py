@@ -18,6 +18,7 @@ from tfr_moe.cli.options import (
     Overwrite,
     Run,
     Seed,
+    beam_args,
     flag,
     note,
     stderr,
@@ -69,7 +70,9 @@ def rank(
     request: Annotated[Path, flag('JSON: {"context": ..., "items": [...]}')],
     schema: Annotated[Path | None, flag("schema.json of the data; default: the server's")] = None,
     timeout: Annotated[float, flag("deadline in seconds; inf: none")] = 5.0,
-    version: Annotated[int | None, flag("version of the model; default: the newest", min=0)] = None,
+    version: Annotated[
+        int | None, flag("version of the model; default: the newest", min=0, max=2**63 - 1)
+    ] = None,
     label: Annotated[str | None, flag("label of the version, instead of --version")] = None,
     header: Annotated[list[str] | None, flag("metadata to send, key=value; repeatable")] = None,
     as_json: Annotated[bool, flag("print JSON instead of a table", "--json")] = False,
@@ -215,8 +218,8 @@ def load_test(
 
 def predict(
     context: typer.Context,
-    input_pattern: Annotated[
-        str, flag("a table with one row per item: file or pattern", "--input")
+    input_patterns: Annotated[
+        list[str], flag("a table with one row per item: file or pattern; repeatable", "--input")
     ],
     out: Annotated[Path, flag("output file: .csv, .csv.gz or .parquet")],
     run: Annotated[Path | None, flag("a finished run")] = None,
@@ -248,14 +251,14 @@ def predict(
         rows = run_predict(
             run,
             model,
-            input_pattern,
+            ",".join(input_patterns),
             out,
             item_id,
             vectors,
             progress,
             batch_size=batch_size,
             overwrite=overwrite,
-            beam_args=tuple(context.args),
+            beam_args=beam_args(context),
         )
     text = f"wrote {out}: {rows['written']} of {rows['read']} rows in {rows['lists']} lists"
     if rows["rejected"] or rows["cut"]:
