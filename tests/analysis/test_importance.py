@@ -92,6 +92,19 @@ def test_importance_differs_between_categories_whose_weights_differ(run_of, fold
     assert "price (b +0.0000 to a" in differs and "the reason for a gate" in differs
 
 
+def without_category(count, seed):
+    for number, (list_id, context, items) in enumerate(lists(count, seed)):
+        yield list_id, context if number % 4 else {**context, "top": "", "sub": ""}, items
+
+
+def test_lists_without_a_category_are_a_group_beside_all_lists(run_of, tmp_path):
+    folder = DataFolder(write_data_folder(tmp_path, 2, 120, 2, lists=without_category))
+    found = feature_importance(run_of(lambda c: c["sales"]), folder, repeats=1)
+    rows = {row.category: row.lists for row in found.rows}
+    assert rows.pop("") == 120 and rows.pop("(none)") == 30
+    assert set(rows) == {"a", "b"} and sum(rows.values()) == 90
+
+
 def test_one_shuffle_is_that_of_loops_over_lists(run_of, folder):
     sample = _Sample(run_of(lambda c: c["price"] + c["age"]), folder, "validation", "ndcg", 75, 32)
     whole = read(folder)[:75]
@@ -146,6 +159,7 @@ def test_a_metric_names_its_task():
     assert split_metric("ndcg_10", ()) == ("", "ndcg_10")
     assert split_metric("ndcg_10", tasks) == ("purchase", "ndcg_10")
     assert split_metric("click_mrr", tasks) == ("click", "mrr")
+    assert split_metric("click_7d_mrr", ("click", "click_7d")) == ("click_7d", "mrr")
 
 
 def test_the_page_shows_intervals_and_categories():

@@ -20,6 +20,7 @@ from tfr_moe.baselines import BaselineRun
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
+from tfr_moe.evaluation.breakdown import NO_CATEGORY
 from tfr_moe.evaluation.evaluate import check_schema, scorer_of, split_metric, task_names
 from tfr_moe.evaluation.results import t_interval
 from tfr_moe.evaluation.scoring import inference_function, list_batch
@@ -302,7 +303,7 @@ def feature_importance(
         names, counts = np.unique(sample.categories[evaluated], return_counts=True)
         for i in np.argsort(-counts, kind="stable"):
             if counts[i] >= MIN_LISTS:
-                selected[str(names[i])] = evaluated & (sample.categories == names[i])
+                selected[str(names[i]) or NO_CATEGORY] = evaluated & (sample.categories == names[i])
     p_values = np.full(len(groups), np.nan)
     if len(selected) > 2:
         _, *of_categories = selected.values()

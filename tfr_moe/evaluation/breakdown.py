@@ -13,6 +13,9 @@ from scipy.special import stdtr, stdtrit
 from tfr_moe.evaluation.results import CONFIDENCE, PerListResult, Policy
 from tfr_moe.evaluation.significance import alignment
 
+NO_CATEGORY = "(none)"
+"""How pages and tables call the lists without a category."""
+
 
 @dataclass(frozen=True)
 class CategoryRow:
@@ -37,6 +40,11 @@ class CategoryRow:
     differences: dict[str, float]
     intervals: dict[str, tuple[float, float]]
     significant: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The category, as pages and tables show it."""
+        return self.category or NO_CATEGORY
 
 
 def _differences(groups: Any) -> dict[str, dict[str, Any]]:

@@ -67,7 +67,7 @@ def task_names(loaded: LoadedRun | BaselineRun) -> tuple[str, ...]:
 def split_metric(metric: str, tasks: Sequence[str]) -> tuple[str, str]:
     """The task of a metric, by default the first, and its name without it; "" without tasks."""
     named = [task for task in tasks if metric.startswith(f"{task}_")]
-    task = next(iter([*named, *tasks]), "")
+    task = max(named, key=len, default=next(iter(tasks), ""))
     return task, metric.removeprefix(f"{task}_")
 
 

@@ -79,7 +79,7 @@ def category_table(report: EvaluationReport, width: int | None = None) -> Table:
     rows = report.categories[:_MOST_CATEGORIES]
     return fitted_table(
         [
-            Column("category", [row.category or "(none)" for row in rows], numeric=False),
+            Column("category", [row.title for row in rows], numeric=False),
             Column("evaluated", [f"{row.evaluated:,}" for row in rows]),
             *(Column(model, [_mean_cell(row, model) for row in rows]) for model in report.models),
             Column("lists", [f"{row.lists:,}" for row in rows]),

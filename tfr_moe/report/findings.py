@@ -145,12 +145,12 @@ def where(report: Report) -> str:
         known = [row for row in rows if not math.isnan(row.means[name])] or rows[:1]
         worst, best = (f(known, key=lambda row: row.means[name]) for f in (min, max))
         return (
-            f"{metric} is lowest in {worst.category} ({worst.means[name]:.4f}) and highest in "
-            f"{best.category} ({best.means[name]:.4f})."
+            f"{metric} is lowest in {worst.title} ({worst.means[name]:.4f}) and highest in "
+            f"{best.title} ({best.means[name]:.4f})."
         )
     sure = [row for row in rows if name in row.significant]
-    better = [row.category for row in sure if row.differences[name] > 0]
-    worse = [row.category for row in sure if row.differences[name] < 0]
+    better = [row.title for row in sure if row.differences[name] > 0]
+    worse = [row.title for row in sure if row.differences[name] < 0]
     if not sure:
         return (
             f"{name} differs significantly from {baseline} in none of {len(rows)} top categories."

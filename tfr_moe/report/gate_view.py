@@ -10,6 +10,7 @@ import numpy as np
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.optimize import linear_sum_assignment
 
+from tfr_moe.evaluation.breakdown import NO_CATEGORY
 from tfr_moe.report.figures import Cell, HeatMap, label
 from tfr_moe.scorers.gate_maps import CategoryGate, GateReport
 from tfr_moe.utils.formats import percent
@@ -20,7 +21,7 @@ _LEAST_SHARE = 0.1  # of an expert's weight, for a category that is named
 
 def name_of(gate: CategoryGate) -> str:
     """The name of a category; a sub-category with its top category."""
-    return (f"{gate.parent} > {gate.child}" if gate.child else gate.parent) or "(none)"
+    return (f"{gate.parent} > {gate.child}" if gate.child else gate.parent) or NO_CATEGORY
 
 
 def dead_share(report: GateReport) -> float:
