@@ -121,11 +121,13 @@ def predict(
             _ = scored.scored | "Write" >> UseGroups(write, lambda entry: (entry[0], entry[1][0]))
             _ = (*counts, scored[COUNTS]) | "WriteCounts" >> write_counts(folder)
         totals = _totals(input_pattern, take_counts(folder))
-        rejects = sorted(folder.glob("rejects-*"))
+        rejects, beside = sorted(folder.glob("rejects-*")), Path(f"{out}.rejects.jsonl")
         if rejects:
             with open(folder / "rejects", "wb") as whole:
                 concatenate(rejects, whole)
-            Path(whole.name).replace(f"{out}.rejects.jsonl")
+            Path(whole.name).replace(beside)
+        else:
+            beside.unlink(missing_ok=True)  # those of the file that is replaced
         files.join(sorted(folder.glob("part-*")), folder / "whole").replace(out)
     return totals
 

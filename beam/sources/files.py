@@ -191,7 +191,8 @@ def columns(path: str, kind: str | None = None) -> set[str]:
     with open_file(path) as file:
         if kind == "parquet":
             with _parquet_errors(path):
-                return set(parquet.ParquetFile(file).schema_arrow.names)
+                names = parquet.ParquetFile(file).schema_arrow.names
+            return _distinct(path, names)
         return set(_header(path, CsvReader(text_of(file), _DELIMITERS[kind])))
 
 
@@ -220,10 +221,14 @@ def _header(path: str, rows: Iterator[CsvRow]) -> list[str]:
         raise UserError(f"{path}: the file is empty; expected a header with the column names")
     if error is not None:
         raise UserError(f"{path}, line {line}: header: {error}")
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise UserError(f"{path}: column {twice[0]!r} occurs twice in the header")
+    _distinct(path, header)
     return header
+
+
+def _distinct(path: str, names: list[str]) -> set[str]:
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"{path}: column {twice[0]!r} occurs twice in the header")
+    return set(names)
 
 
 def read(path: str, index: int, kind: str | None = None) -> Iterator[RawRow]:

@@ -106,17 +106,19 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
     used = [column for column in schema_columns(schema) if column not in made]
     used += [column for column, _ in options.grade_columns()]
     needed = [*(column for column in used if column not in joined), *left_on]
+    # Other columns of the table stay out of the rows.
+    wanted = sorted(joined.intersection(used))
     reader: Reader = partial(_read_nested, items=options.items) if options.items else read
     for path in sizes:
         if options.items and file_format(path) != "jsonl":
             raise UserError(f"{path}: items needs JSON lines, .jsonl, .ndjson or .json")
         present = columns_of_rows(path, reader(path, 0)) if options.items else columns(path)
         check_columns(path, present, list(dict.fromkeys(needed)))
+        if both := [column for column in wanted if column in present]:
+            raise UserError(f"{path}: column {both[0]!r} is also in the table of join; rename one")
     by_column = not (options.items or options.grades or options.join)
     rows: beam.PTransform = ReadFiles(sizes, read_batches if by_column else reader, 0, by_column)
     if options.grades or options.join:
-        # Other columns of the table stay out of the rows.
-        wanted = sorted(joined.intersection(used))
         rows = _transformed(rows, ReadFiles(table, read, len(sizes)), schema, options, wanted)
     notes = {"negatives": options.negatives} if options.negatives else {}
     return Input(rows, [*sizes, *table], sum(sizes.values()) + sum(table.values()), notes)

@@ -108,6 +108,16 @@ def test_scores_of_a_table_are_those_of_evaluate(run, expected, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "s.csv"]
 
 
+def test_no_rejects_of_an_earlier_table_stay_beside_the_scores(run, tmp_path):
+    good, out = table_rows(), tmp_path / "s.csv"
+    table = write_table(tmp_path / "rows.csv", [*good, {**good[0], "price": "dear"}])
+    predict(run, None, str(table), out, item_id="sku")
+    assert (tmp_path / "s.csv.rejects.jsonl").read_text().count("\n") == 1
+    write_table(table, good)
+    predict(run, None, str(table), out, item_id="sku", overwrite=True)
+    assert not (tmp_path / "s.csv.rejects.jsonl").exists()
+
+
 def test_trees_score_a_table_as_their_library(data, tmp_path):
     run, out = tmp_path / "run", tmp_path / "s.csv"
     parameters = {"num_iterations": 10, "min_data_in_leaf": 5, "num_leaves": 7}

@@ -1,6 +1,8 @@
 import gzip
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from tfr_moe.beam.rows import RawRow
 from tfr_moe.beam.runner import reporting
@@ -98,6 +100,13 @@ def test_a_quote_that_is_never_closed_costs_one_line_of_a_long_file(tmp_path):
     assert [line for line, error in found if isinstance(error, str)] == [2]
 
 
+def test_a_field_beyond_the_limit_of_the_csv_module_costs_its_row(tmp_path):
+    rows = f'a,x\nb,"{"y" * 140_000}"\nc,z\n'
+    (first, second, third) = rows_and_errors(tmp_path, f"q,item\n{rows}")
+    assert (first, third) == ((2, ["a", "x"]), (4, ["c", "z"]))
+    assert second == (3, "not a CSV row (field larger than field limit (131072))")
+
+
 def test_json_that_has_no_single_meaning_is_rejected(tmp_path):
     path = tmp_path / "log.jsonl"
     deep = '{"a": ' + "[" * 20000 + "]" * 20000 + "}"
@@ -140,10 +149,14 @@ def test_columns_of_json_lines_are_those_of_all_the_first_rows(tmp_path):
     assert files.columns(str(path)) == {"a", "b"}
 
 
-def test_a_parquet_file_that_breaks_off_is_rejected(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
+def test_a_column_that_a_parquet_file_has_twice_is_rejected(tmp_path):
+    path = tmp_path / "log.parquet"
+    parquet.write_table(pa.table([[1], ["x"], [2.0]], names=["q", "item", "item"]), path)
+    with pytest.raises(UserError, match=r"log.parquet: column 'item' occurs twice in the header"):
+        files.columns(str(path))
 
+
+def test_a_parquet_file_that_breaks_off_is_rejected(tmp_path):
     path = tmp_path / "log.parquet"
     parquet.write_table(pa.table({"a": list(range(1000))}), path)
     path.write_bytes(path.read_bytes()[:-100])

@@ -196,11 +196,19 @@ def test_columns_of_another_table_are_joined_by_their_key(tmp_path):
             "log.csv: missing column 'rank'",
         ),
         (["join=nowhere.csv", "join_by=search"], "join nowhere.csv: no file matches"),
+        (
+            ["join=GRADES", "join_by=item"],
+            "log.csv: column 'grade' is also in the table of join; rename one",
+        ),
     ],
 )
 def test_a_table_that_cant_be_joined_is_rejected(tmp_path, settings, message):
     path = logs.write_csv(tmp_path / "log.csv", [{**row, "grade": 0} for row in log(tmp_path)])
-    settings = [text.replace("SCORES", str(scored(tmp_path))) for text in settings]
+    grades = logs.write_csv(tmp_path / "grades.csv", [{"item": "a", "grade": 3}])
+    settings = [
+        text.replace("SCORES", str(scored(tmp_path))).replace("GRADES", str(grades))
+        for text in settings
+    ]
     with pytest.raises(UserError) as caught:
         rows_of(tmp_path, "search-logs", path, SCHEMA, *settings)
     assert message in str(caught.value)
