@@ -7,6 +7,7 @@ charged for all requests that were due meanwhile, which waiting clients would hi
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -74,7 +75,7 @@ class LoadResult:
 
 def arrivals(rate: float, seconds: float, seed: int) -> NDArray[np.float64]:
     """The times at which requests are due, in seconds from the start: a Poisson process."""
-    if not (rate > 0 and seconds > 0):
+    if not (0 < rate < math.inf and 0 < seconds < math.inf):
         raise UserError(f"rate and seconds must be above 0, got {rate:g} and {seconds:g}")
     rng = np.random.default_rng(seed)
     due = np.cumsum(rng.exponential(1 / rate, int(rate * seconds * 1.5) + 50))
@@ -86,12 +87,14 @@ def arrivals(rate: float, seconds: float, seed: int) -> NDArray[np.float64]:
     return due
 
 
-def prepare(target: str, model: str, requests: Sequence[Request]) -> list[bytes]:
-    """Sends the first requests one by one; returns all as serialized `PredictRequest`s."""
-    with RankingClient(target, model) as client:
+def prepare(
+    target: str, model: str, requests: Sequence[Request], timeout: float = 5.0
+) -> list[bytes]:
+    """Ranks the first requests one by one; returns all as serialized `PredictRequest`s."""
+    with RankingClient(target, model, timeout=timeout) as client:
         encoder = RequestEncoder(client.schema)
         for request in requests[:_WARMUP]:
-            client.predict(*request)
+            client.rank(*request)
     return [
         predict_request(model, "rank", [encoder.encode(*request)]).SerializeToString()
         for request in requests
@@ -169,7 +172,7 @@ def run_load_test(
     """
     limit = seconds_or_none(timeout)
     due = {rate: arrivals(rate, seconds, seed) for rate in rates}
-    messages = prepare(target, model, requests)
+    messages = prepare(target, model, requests, timeout)
     results = []
     with open_channel(target, retries=False) as channel:
         for rate, times in due.items():

@@ -161,12 +161,17 @@ def publish(
         if live is not None:
             add(size_check(candidate, to / str(live), max_ratio))
             both = served, ServedModel(name, to / str(live))
-            add(latency_check(*both, sample_lists(folder, split), max_ratio))
-            now, before = (evaluate_served(m, folder, split, labels, metric) for m in both)
-            for label in labels:
-                of_label = f"{label}_{metric}"
-                for check in quality_checks(now, before, of_label, margin, category_margin):
-                    add(check)
+            try:
+                add(latency_check(*both, sample_lists(folder, split), max_ratio))
+                now, before = (evaluate_served(m, folder, split, labels, metric) for m in both)
+            except RejectedError as error:
+                text = f"a version cannot read the lists of {folder.path}: {reason_of(error)}"
+                add(Check("comparison", False, text))
+            else:
+                for label in labels:
+                    of_label = f"{label}_{metric}"
+                    for check in quality_checks(now, before, of_label, margin, category_margin):
+                        add(check)
         decision = Decision(
             all(check.passed for check in checks),
             version,
@@ -206,13 +211,19 @@ def roll_back(to: str | Path) -> tuple[int, int]:
         UserError: if there are not two versions, or another process publishes.
     """
     to = Path(to)
+    _newest_two(to)
+    with working_directory(to.resolve()):
+        newest, before = _newest_two(to)  # another process may have published one
+        make_folder(to / _RETIRED, f"publish {to}")
+        os.rename(to / str(newest), to / _RETIRED / str(newest))
+    return newest, before
+
+
+def _newest_two(to: Path) -> tuple[int, int]:
     versions = versions_of(to)
     if len(versions) < 2:
         has = f"version {versions[0]} only" if versions else "no version"
         raise UserError(f"publish {to}: there is no version to roll back to, it has {has}")
-    with working_directory(to.resolve()):
-        make_folder(to / _RETIRED, f"publish {to}")
-        os.rename(to / str(versions[-1]), to / _RETIRED / str(versions[-1]))
     return versions[-1], versions[-2]
 
 

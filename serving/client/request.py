@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfr_moe.elwc.encoder import Encoded, ScopeEncoder
-from tfr_moe.elwc.values import RowError, to_id
+from tfr_moe.elwc.values import RowError, is_missing, to_id
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
@@ -61,8 +61,9 @@ class RequestEncoder:
         self._check_names("context", context, {self._list_id: None, **self._context})
         for position, item in enumerate(items):
             self._check_names(f"items[{position}]", item, self._example)
+        given = context.get(self._list_id)
         try:
-            list_id = to_id(self._list_id, context.get(self._list_id, ""))
+            list_id = to_id(self._list_id, "" if is_missing(given) else given)
         except RowError as error:
             raise _named("context", error) from error
         shared = _bodies("context", self._encode_context([context]))[0]
@@ -140,6 +141,8 @@ def load_request(path: str | Path, schema: FeatureSchema | None = None) -> Reque
         reason = "not UTF-8 text"
     except json.JSONDecodeError as error:
         reason = f"not valid JSON (line {error.lineno}: {error.msg})"
+    except (ValueError, RecursionError) as error:
+        reason = f"not valid JSON ({error})"
     except UserError as error:
         reason = str(error)
     raise UserError(f"request {path}: {reason}")

@@ -18,6 +18,7 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError
+from tfr_moe.evaluation.evaluate import plain
 from tfr_moe.schema import SCHEMA_FILE, FeatureSchema, QueryCategories, Scope
 from tfr_moe.scorers import explanation_model
 from tfr_moe.utils.digests import write_model_manifest
@@ -92,7 +93,8 @@ def write_golden(
     (folder / "list.pb").write_bytes(serialized)
     (folder / "request.pb").write_bytes(request.SerializeToString(deterministic=True))
     (folder / "response.pb").write_bytes(response.SerializeToString(deterministic=True))
-    write_json(folder / "list.json", {"context": context, "items": items})
+    # A missing number is null, since JSON has no NaN.
+    write_json(folder / "list.json", plain({"context": context, "items": items}))
     inputs = {INPUT: [{"b64": base64.b64encode(serialized).decode("ascii")}]}
     write_json(folder / "request.json", {"signature_name": RANK, "inputs": inputs})
     write_json(folder / "response.json", {"outputs": {k: v.tolist() for k, v in answer.items()}})

@@ -22,9 +22,10 @@ from tfr_moe.errors import UserError
 from tfr_moe.evaluation import scorer_of
 from tfr_moe.schema import SPLITS, FeatureSchema, query_categories, shard_files
 from tfr_moe.training import LoadedRun
+from tfr_moe.utils.failures import reason_of
 
 from ..client.ranking import outputs_of
-from ..model_store import ServedModel
+from ..model_store import RejectedError, ServedModel
 from ..versions import read_log
 from .parsing import RequestParser
 from .signatures import DEFAULT, INPUT, PREDICT, RANK, SCORES
@@ -108,10 +109,20 @@ def _answered(logs: Iterable[Any], served: ServedModel) -> Iterator[_List]:
     for log in logs:
         if lists := _lists_of(log.request):
             recorded = SCORES in log.response.outputs
-            outputs = outputs_of(log.response if recorded else served.predict(log.request))
+            outputs = outputs_of(log.response if recorded else _answer(log.request, served))
             if "order" in outputs:
                 outputs = in_request_order(outputs)
             yield from zip(lists, outputs[SCORES], strict=False)
+
+
+def _answer(request: Any, served: ServedModel) -> Any:
+    try:
+        return served.predict(request)
+    except RejectedError as error:
+        raise UserError(
+            f"requests: {served.name} version {served.version} cannot answer one of them: "
+            f"{reason_of(error)}"
+        ) from error
 
 
 def _score_row(lists: Sequence[_List], run: LoadedRun | BaselineRun) -> SkewRow:

@@ -50,7 +50,9 @@ def test_the_same_seed_gives_the_same_times():
     assert arrivals(20.0, 2.0, 1).tolist() != arrivals(20.0, 2.0, 2).tolist()
 
 
-@pytest.mark.parametrize(("rate", "seconds"), [(0, 1), (1, 0), (1e-6, 1e-3)])
+@pytest.mark.parametrize(
+    ("rate", "seconds"), [(0, 1), (1, 0), (np.inf, 1), (1, np.inf), (1e-6, 1e-3)]
+)
 def test_a_load_without_requests_is_rejected(rate: float, seconds: float):
     with pytest.raises(UserError, match=r"above 0|no requests at"):
         arrivals(rate, seconds, 0)

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.tiny import SMALL, lists, small_config, write_data_folder
+from tests.tiny import SCHEMA, SMALL, lists, small_config, write_data_folder
 from tfr_moe.baselines import train_baseline
 from tfr_moe.cli import main
 from tfr_moe.config import make_config
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import PerListResult
+from tfr_moe.schema import FeatureSchema
 from tfr_moe.serving.export import export_run
 from tfr_moe.serving.publish import publish, quality_checks, roll_back
 from tfr_moe.serving.versions import models_of, versions_of
@@ -153,6 +154,22 @@ def test_a_bad_run_is_not_published_and_an_equal_one_is(
     )  # fmt: skip
     assert {c.name for c in decision.checks if not c.passed} == {"drift", "size", "latency"}
     assert decision.version == 3  # no number is used twice
+
+
+def test_a_live_version_that_cannot_read_the_newest_lists_holds_the_candidate_back(
+    exported, tmp_path
+):
+    features = [f.model_dump(exclude_unset=True) for f in SCHEMA.features if f.name != "sales"]
+    schema = FeatureSchema(**{**SCHEMA.model_dump(exclude={"features"}), "features": features})
+    data = write_data_folder(tmp_path / "data", 40, 10, 10, schema)
+    run, to = tmp_path / "run", tmp_path / "shop"
+    train(data, run, small_config({**SMALL, "model": "dnn", "num_epochs": 1}), QUIET)
+    shutil.copytree(exported, to / "1")
+    decision = publish(run, to, data, console=QUIET)
+    assert versions_of(to) == [1] and decisions(to)[0]["published"] is False
+    failed = {check.name: check.text for check in decision.checks if not check.passed}
+    assert set(failed) == {"golden requests", "comparison"}
+    assert failed["comparison"].startswith(f"a version cannot read the lists of {data}: ")
 
 
 def publish_package():

@@ -333,7 +333,8 @@ def stored_ids(feature: Feature, value: str | list[str]) -> list[str]:
 def decode_list(schema: FeatureSchema, serialized: bytes) -> tuple[Values, list[Values]]:
     """Returns the features of a serialized list and of its items.
 
-    Numerics are float32, IDs text; the padding of a `categorical_list` is removed.
+    Numerics are float32, IDs text; the padding of a `categorical_list` is removed. What a request
+    leaves out is missing: the defaults of the schema.
     """
     from tensorflow_serving.apis import input_pb2
 
@@ -350,10 +351,14 @@ def _decode(schema: FeatureSchema, scope: Scope, example: Any) -> Values:
         if feature.kind == "numeric":
             entry, part = schema.stored_at(name)
             numbers = list(stored[entry].float_list.value[part])
+            numbers = numbers or [feature.missing_number] * feature.width
             values[name] = numbers[0] if feature.width == 1 else numbers
         else:
             texts = [t.decode("utf-8") for t in stored[name].bytes_list.value]
-            values[name] = texts[0] if feature.kind == "categorical" else [t for t in texts if t]
+            if feature.kind == "categorical":
+                values[name] = texts[0] if texts else feature.default or ""
+            else:
+                values[name] = [t for t in texts if t]
     return values
 
 

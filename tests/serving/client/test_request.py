@@ -59,6 +59,8 @@ def test_a_file_is_read_back(file: Path):
     ("text", "message"),
     [
         ('{"context": {}', "not valid JSON (line 1: "),
+        ("[" * 100_000, "not valid JSON (maximum recursion depth exceeded"),
+        ('{"context": {"n": ' + "9" * 5000 + "}}", "not valid JSON (Exceeds the limit"),
         ("[]", "must be an object with the keys context and items"),
         ('{"context": {}}', "'items' is missing; the keys are: context, items"),
         ('{"context": {}, "items": [], "model": 1}', "unknown key 'model'"),

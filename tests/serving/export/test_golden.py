@@ -11,7 +11,9 @@ from tensorflow_serving.apis import input_pb2, predict_pb2
 
 from tests.serving.models import SHOP
 from tfr_moe._compat import tf
+from tfr_moe.schema import FeatureSchema
 from tfr_moe.serving.client.request import RequestEncoder, load_request
+from tfr_moe.serving.export.export import write_golden
 
 
 @pytest.fixture(scope="module", params=["plain", "mixture", "itemwise"])
@@ -52,3 +54,16 @@ def test_the_bodies_for_rest_say_the_same(golden):
     assert set(outputs) == set(answer.outputs)
     for name, values in outputs.items():
         np.testing.assert_array_equal(values, tf.make_ndarray(answer.outputs[name]).tolist())
+
+
+def test_a_missing_number_is_null_in_json_of_any_language(tmp_path):
+    price = {"name": "price", "scope": "example", "kind": "numeric"}
+    schema = FeatureSchema(list_id="query", labels=["click"], features=[price])
+    record = RequestEncoder(schema).encode({}, [{"price": 2}, {}])
+    answer = lambda inputs: {"scores": tf.zeros([1, 2])}  # noqa: E731
+    write_golden(tmp_path / "golden", "shop", 1, schema, [record], answer)
+    text = (tmp_path / "golden" / "list.json").read_text()
+    assert "NaN" not in text
+    assert json.loads(text)["items"] == [{"price": 2.0}, {"price": None}]
+    again = load_request(tmp_path / "golden" / "list.json", schema)
+    assert RequestEncoder(schema).encode(again.context, again.items) == record

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from rich.console import Console
-from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+from tensorflow_serving.apis import input_pb2, predict_pb2, prediction_log_pb2
 
 from tests.tiny import SCHEMA, SMALL, lists, small_config, write_data_folder
 from tfr_moe._compat import tf
@@ -123,11 +123,34 @@ def test_an_export_with_another_vocabulary_scores_differently(data, run, version
     assert f"of {COUNT} differ; request" in printed.splitlines()[-1]
 
 
+def test_a_feature_that_a_request_leaves_out_is_its_default(data, run, version, tmp_path):
+    log = record_requests(tmp_path / "log", version, answered=False)
+    records = []
+    for record in tf.data.TFRecordDataset(str(log)).as_numpy_iterator():
+        entry = prediction_log_pb2.PredictionLog.FromString(record)
+        tensor = entry.predict_log.request.inputs["inputs"]
+        sent = input_pb2.ExampleListWithContext.FromString(tensor.string_val[0])
+        for example in sent.examples:
+            del example.features.feature["brand"]
+        tensor.string_val[0] = sent.SerializeToString()
+        records.append(entry.SerializeToString())
+    rows = measure_skew(version, write_log(tmp_path / "short", records), run, data)
+    assert different(rows) == {"brand": COUNT}  # the model reads its default in both
+
+
 def test_errors_are_one_line(data, run, version, tmp_path, capsys):
     write_log(tmp_path / "empty", [])
     with pytest.raises(UserError, match=r"empty: has no lists for tensorflow/serving/predict"):
         measure_skew(version, tmp_path / "empty", run)
     log = record_requests(tmp_path / "log", version)
+    served = tmp_path / "served" / "1"
+    shutil.copytree(version, served)
+    broken = predict_request("shop", "", [b"no list"]).SerializeToString()
+    entry = prediction_log_pb2.PredictionLog()
+    entry.predict_log.request.CopyFrom(predict_pb2.PredictRequest.FromString(broken))
+    write_log(tmp_path / "broken", [entry.SerializeToString()])
+    with pytest.raises(UserError, match=r"requests: served version 1 cannot answer one of them: "):
+        measure_skew(served, tmp_path / "broken", run)
     other = write_data_folder(tmp_path / "other", 2, 2, 2, lists=other_ids)
     with pytest.raises(UserError, match="has no list with the ID of a request"):
         measure_skew(version, log, run, other)
