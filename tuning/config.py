@@ -60,10 +60,12 @@ class SweepConfig(BaseModel):
         if not isinstance(settings, dict):
             return settings
         settings = dict(settings)
-        base = settings.get("base", {})
+        base = settings.get("base") or {}
         if isinstance(base, dict):
-            settings["base"] = make_config(base, "base")
-        first = settings["base"].seed
+            base = make_config(base, "base")
+        if not isinstance(base, RunConfig):
+            return settings
+        settings["base"], first = base, base.seed
         count = settings.get("seeds", 1)
         if isinstance(count, int) and not isinstance(count, bool):
             if count < 1:

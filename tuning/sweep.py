@@ -80,8 +80,7 @@ def tune(
             f"sweep {sweep}: stopped after {len(failures)} failed trials in a row; the last: "
             f"{error}; re-run the same command to continue with the next trial"
         )
-    for path in (sweep / WORK_FOLDER, *sweep.glob(".*.partial-*")):
-        shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(sweep / WORK_FOLDER, ignore_errors=True)
     return trials
 
 

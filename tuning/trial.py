@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter
 from rich.console import Console
@@ -43,6 +44,7 @@ from .sweep_folder import (
 
 MAX_ATTEMPTS = 3
 _RESULT = "result.json"
+_JOB = "job.json"
 _SEED: TypeAdapter[SeedResult] = TypeAdapter(SeedResult)
 Log = Callable[[str], None]
 
@@ -130,6 +132,8 @@ def _one_line(error: Exception) -> str:
 
 def _run_seed(context: SweepContext, job: TrialJob, seed: int) -> SeedResult:
     run = context.run_folder(job.trial_id, seed)
+    if read_json(run / _JOB) != _settings(job):
+        shutil.rmtree(run, ignore_errors=True)
     known = read_json(run / _RESULT)
     if known is not None:
         return _SEED.validate_python(known)
@@ -144,6 +148,10 @@ def _run_seed(context: SweepContext, job: TrialJob, seed: int) -> SeedResult:
     return result
 
 
+def _settings(job: TrialJob) -> dict[str, Any]:
+    return {"hyperparameters": job.hyperparameters, "budget": job.budget}
+
+
 def _make_run_folder(context: SweepContext, run: Path, job: TrialJob, seed: int) -> None:
     """Makes the folder; a trial that continues another one starts from a copy of its state."""
     if run.is_dir():
@@ -153,8 +161,9 @@ def _make_run_folder(context: SweepContext, run: Path, job: TrialJob, seed: int)
     with atomic_directory(run) as partial:
         # If the earlier state is gone, all epochs are trained.
         if source is not None and source.is_dir():
-            skip = shutil.ignore_patterns(_RESULT)
+            skip = shutil.ignore_patterns(_RESULT, _JOB)
             shutil.copytree(source, partial, dirs_exist_ok=True, ignore=skip)
+        write_json(partial / _JOB, _settings(job))
 
 
 def _train(folder: DataFolder, config: RunConfig, run: Path) -> SeedResult:

@@ -32,11 +32,17 @@ def test_pairs_go_before_the_file_and_dots_go_down(tmp_path):
     assert (config.space, config.seeds) == ({"hsc_weight": [0.1]}, (7, 8))
 
 
+def test_an_empty_base_is_the_defaults():
+    sweep = make_sweep_config({"base": None, "space": {"hsc_weight": [0.1]}})
+    assert sweep.base == make_sweep_config({"space": {"hsc_weight": [0.1]}}).base
+
+
 REJECTED = {
     "an unknown key": ({"spce": 1}, r"unknown key 'spce'; did you mean 'space'\?"),
     "a run's setting": ({"top_k": 1}, "'top_k'; it is a setting of runs: set it in base"),
     "an unknown setting": ({"base": {"topk": 1}}, r"base: unknown key 'topk'; did you mean 'top_k"),
     "a bad setting": ({"base": {"top_k": 21}}, "base: top_k must be <= num_experts = 20, got 21"),
+    "a base that is none": ({"base": 3}, "base: Input should be a valid dictionary"),
     "no space": ({}, "space: Field required"),
     "an algorithm": ({"algorithm": "grit"}, "algorithm: Input should be 'grid', 'random'"),
     "no limit": ({"algorithm": "random"}, "max_trials is needed by algorithm 'random'"),
