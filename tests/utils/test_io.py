@@ -124,6 +124,10 @@ def test_a_folder_whose_replacement_was_killed_half_way_comes_back(tmp_path, ful
     with pytest.raises(ZeroDivisionError), atomic_directory(full, overwrite="old.txt"):
         raise ZeroDivisionError
     assert names(full) == ["old.txt"]
+    full.rename(tmp_path / ".full.old")
+    with pytest.raises(UserError, match="full: exists already"), atomic_directory(full):
+        raise AssertionError("the work must not begin")
+    assert names(full) == ["old.txt"]
 
 
 def test_a_link_leads_to_the_folder_that_is_made(tmp_path):

@@ -63,7 +63,7 @@ class SearchLogOptions:
     users: int = _between(1, 10**12, 2000)
     mean_list_length: float = _between(2, MAX_LIST_LENGTH, 12.0)
     off_category: float = _between(0, 1, 0.1)
-    days: int = _between(1, 10**12, 14)
+    days: int = _between(1, 10**4, 14)
     category_strength: float = _between(0, 1, 1.0)
     sub_category_deviation: float = _between(0, 10, 0.2)
     combinations: float = _between(0, 1, 0.0)

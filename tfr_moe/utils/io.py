@@ -42,6 +42,7 @@ def atomic_directory(out: str | Path, overwrite: str | None = None) -> Iterator[
     with working_directory(out) as partial:
         if old.is_dir() and not out.exists():
             old.rename(out)
+            check_free(out, overwrite)
         shutil.rmtree(old, ignore_errors=True)
         yield partial
         if out.exists():
