@@ -15,7 +15,7 @@ from tfr_moe.evaluation.evaluate import evaluate_runs
 from tfr_moe.layers.outputs import expected_grade
 from tfr_moe.serving.export import export_run
 from tfr_moe.training import load_run, train
-from tfr_moe.training.run import highest_label, make_scorer, weights_path
+from tfr_moe.training.run import highest_label, make_scorer, weights_path, with_max_label
 
 QUIET = Console(quiet=True)
 
@@ -57,6 +57,14 @@ def test_a_model_learns_grades(loss, data, tmp_path):
 
 def test_the_highest_grade_is_that_of_the_training_lists(data):
     assert highest_label(DataFolder(data), ["purchase"]) == 3
+
+
+def test_a_warm_start_keeps_the_highest_grade_of_its_run(data, ordinal_run, tmp_path):
+    lower = tiny.write_data_folder(tmp_path / "set", 8, 4, 4)
+    assert highest_label(DataFolder(lower), ["purchase"]) == 1
+    found = with_max_label(DataFolder(lower), config(loss="ordinal"), ordinal_run)
+    assert found.objective.max_label == 3
+    assert with_max_label(DataFolder(lower), config(loss="ordinal")).objective.max_label == 1
 
 
 @pytest.fixture(scope="module")

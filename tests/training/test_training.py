@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.training import load_run, train
-from tfr_moe.training.callbacks import EpochProgress, best_epoch, gate_warnings
+from tfr_moe.training.callbacks import EpochProgress, RunHistory, best_epoch, gate_warnings
 from tfr_moe.training.run import fit, make_builder, warn_of_last_epoch
 from tfr_moe.tuning.trial import TrialPipeline
 
@@ -164,6 +165,42 @@ def test_a_killed_run_resumes_where_it_was(data, tmp_path):
     assert after[: len(before) - 1] == before[:-1]
     # The optimizer's state came back: the loss goes on falling from where it was.
     assert after[-1]["loss"] < before[0]["loss"]
+
+
+def test_the_best_weights_stay_until_the_next_epoch_begins(tmp_path):
+    class Model:
+        stop_training = False
+
+        def save_weights(self, path):
+            Path(path).parent.mkdir(parents=True)
+
+    def kept():
+        return sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+
+    history = RunHistory(tmp_path, "val_ndcg", True, 0)
+    history.model = Model()
+    for epoch, value in enumerate((0.5, 0.6)):
+        history.on_epoch_begin(epoch)
+        history.on_epoch_end(epoch, {"val_ndcg": value})
+    # A process that is killed now repeats the second epoch.
+    assert kept() == ["epoch-0001", "epoch-0002"]
+    again = RunHistory(tmp_path, "val_ndcg", True, 0)
+    again.model = Model()
+    again.on_epoch_begin(1)
+    assert kept() == ["epoch-0001"]
+    again.on_epoch_end(1, {"val_ndcg": 0.7})
+    again.on_train_end()
+    assert kept() == ["epoch-0002"]
+
+
+def test_training_leaves_the_random_numbers_of_the_caller_alone(data, tmp_path):
+    random.seed(5)
+    np.random.seed(5)
+    expected = random.random(), np.random.random()
+    random.seed(5)
+    np.random.seed(5)
+    train(data, tmp_path / "run", light(num_epochs=1), QUIET)
+    assert (random.random(), np.random.random()) == expected
 
 
 def test_a_run_begins_in_an_empty_folder_and_is_not_trained_again_or_with_others(data, tmp_path):

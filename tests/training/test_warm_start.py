@@ -15,6 +15,7 @@ from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers.base import FEATURES
 from tfr_moe.training import LoadedRun, WarmStart, load_run, make_scorer, train, warm_start
 from tfr_moe.training.run_folder import check_same_data
+from tfr_moe.training.warm_start import _rows
 
 QUIET = Console(quiet=True)
 LISTS = {"train": 40, "validation": 20, "test": 20}
@@ -102,7 +103,7 @@ def test_new_entries_start_as_unknown_ones_and_sub_categories_as_their_siblings(
         return table[encoder.lookups[name].get_vocabulary().index(word)]
 
     for name, word in (("brand", "brand9"), ("top", "c"), ("sub", "c > q")):
-        np.testing.assert_array_equal(row(new, name, word), row(old, name, "[UNK]"))
+        np.testing.assert_array_equal(row(new, name, word), row(old, name, "\n"))
     siblings = (row(old, "sub", "a > x") + row(old, "sub", "a > y")) / 2
     np.testing.assert_allclose(row(new, "sub", "a > w"), siblings, atol=1e-7)
     np.testing.assert_array_equal(row(new, "brand", "brand1"), row(old, "brand", "brand1"))
@@ -203,3 +204,13 @@ def test_the_command_starts_from_the_run_with_its_settings(run, loaded, data, tm
     check_same_data(out, DataFolder(data), run)
     with pytest.raises(UserError, match=r"was started from .*monday, not from random weights"):
         check_same_data(out, DataFolder(data))
+
+
+def test_siblings_are_found_where_categories_have_the_separator_in_their_names():
+    old = ["", "Apparel > Shoes > Boots", "Apparel > Hats > Caps"]
+    new = [*old, "Apparel > Shoes > Sandals"]
+    rows = np.array([[0.0], [1.0], [100.0]])
+    found = _rows(rows, old, new, {"Apparel > Shoes", "Apparel > Hats"})
+    assert found.tolist() == [[0.0], [1.0], [100.0], [1.0]]
+    plain = _rows(rows, ["", "a > x", "b > x"], ["", "b > y"], {"a", "b"})
+    assert plain.tolist() == [[0.0], [100.0]]

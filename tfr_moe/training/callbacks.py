@@ -83,10 +83,15 @@ class RunHistory(tf.keras.callbacks.Callback):
         self._is_first_epoch = True
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Drops the entries of epochs that a resumed run trains again."""
+        """Drops the entries of epochs that a resumed run trains again, and all but the best."""
         if self._is_first_epoch:
             self.epochs = [entry for entry in self.epochs if entry["epoch"] < epoch + 1]
             self._is_first_epoch = False
+        self._keep_best()
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Removes the weights of all epochs but the best."""
+        self._keep_best()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Records the epoch."""
@@ -96,13 +101,17 @@ class RunHistory(tf.keras.callbacks.Callback):
         if best is self.epochs[-1]:
             self.model.save_weights(str(weights_path(self._out, epoch + 1)))
         write_json(self._out / HISTORY_FILE, self.epochs)
-        if best is not None:
-            kept = weights_path(self._out, best["epoch"]).parent
-            for folder in (self._out / "checkpoints").glob("epoch-*"):
-                if folder != kept:
-                    shutil.rmtree(folder, ignore_errors=True)
         if self.exhausted:
             self.model.stop_training = True
+
+    def _keep_best(self) -> None:
+        """Not before the state of the epoch is saved: without it, the best one may be repeated."""
+        if (best := self.best) is None:
+            return
+        kept = weights_path(self._out, best["epoch"]).parent
+        for folder in (self._out / "checkpoints").glob("epoch-*"):
+            if folder != kept:
+                shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def best(self) -> dict[str, Any] | None:

@@ -6,12 +6,14 @@ import contextlib
 import functools
 import logging
 import math
+import random
 import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.console import Console
 
 from tfr_moe import losses, metrics
@@ -126,15 +128,21 @@ def highest_label(folder: DataFolder, labels: Sequence[str]) -> int:
     return grade
 
 
-def with_max_label(folder: DataFolder, config: RunConfig) -> RunConfig:
-    """Sets `max_label` from the training data, if a loss needs it and it is not set."""
+def with_max_label(
+    folder: DataFolder, config: RunConfig, start: str | Path | None = None
+) -> RunConfig:
+    """Sets `max_label` from the training data, if a loss needs it and it is not set.
+
+    It is at least that of the run `start`, whose grades the weights stand for.
+    """
     tasks = config.tasks_over(folder.schema)
     losses_of = {task.name: task.loss for task in tasks}
     losses_of = losses_of or {folder.schema.label: config.objective.loss}
     labels = [name for name, loss in losses_of.items() if loss in losses.GRADED]
     if not labels or config.objective.max_label is not None:
         return config
-    return config.replace(max_label=highest_label(folder, labels))
+    known = None if start is None else load_config(config_of(Path(start))).objective.max_label
+    return config.replace(max_label=max(highest_label(folder, labels), known or 0))
 
 
 def train(
@@ -174,7 +182,7 @@ def train(
     context = join_cluster(config.training.strategy)
     started = time.monotonic()
     with file_errors(f"run {run}"):
-        config = with_max_label(folder, config)
+        config = with_max_label(folder, config, start)
         check_names(config, folder.schema)
         make_pipeline = functools.partial(RankingPipeline, callbacks=callbacks)
         if start is not None:
@@ -272,6 +280,7 @@ def fit(
     """
     # Keras warns about its file format on every save.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    states = random.getstate(), np.random.get_state()
     tf.keras.utils.set_random_seed(config.seed)
     if config.training.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -285,6 +294,8 @@ def fit(
         pipeline.train_and_validate()
     finally:
         tf.keras.mixed_precision.set_global_policy(policy)
+        random.setstate(states[0])
+        np.random.set_state(states[1])
     return pipeline
 
 

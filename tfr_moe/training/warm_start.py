@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -232,21 +232,35 @@ def _moved(table: Array, name: str, before: FeatureEncoder, now: FeatureEncoder)
     """The rows of a feature's old table in the order of its new vocabulary."""
     tree = now.schema.hierarchy
     old, new = (encoder.lookups[name].get_vocabulary() for encoder in (before, now))
-    return _rows(table, old, new, is_child=tree is not None and tree.child == name)
+    is_child = tree is not None and tree.child == name
+    parents = {*_domain_names(before), *_domain_names(now)} if is_child else None
+    return _rows(table, old, new, parents)
 
 
-def _rows(before: Array, old: Sequence[str], new: Sequence[str], is_child: bool) -> Array:
-    """The rows of the entries of a new vocabulary, the first of each being out of vocabulary."""
+def _parent_of(word: str, parents: Collection[str]) -> str:
+    """The parent of an entry `parent > child`, the longest of `parents` that it begins with."""
+    parts = word.split(PAIR_SEPARATOR)
+    prefixes = [PAIR_SEPARATOR.join(parts[:n]) for n in range(len(parts) - 1, 0, -1)]
+    return next((prefix for prefix in prefixes if prefix in parents), parts[0])
+
+
+def _rows(
+    before: Array, old: Sequence[str], new: Sequence[str], parents: Collection[str] | None = None
+) -> Array:
+    """The rows of the entries of a new vocabulary, the first of each being out of vocabulary.
+
+    `parents` are the parent categories, for entries that are pairs.
+    """
     number = {word: row for row, word in enumerate(old)}
     rows = np.array([number.get(word, _NEW) for word in new])
     rows[0] = 0
     result = before[np.maximum(rows, 0)]
-    if is_child and (rows == _NEW).any():
-        parents: dict[str, list[int]] = {}
+    if parents is not None and (rows == _NEW).any():
+        families: dict[str, list[int]] = {}
         for row, word in enumerate(old[1:], start=1):
-            parents.setdefault(word.partition(PAIR_SEPARATOR)[0], []).append(row)
+            families.setdefault(_parent_of(word, parents), []).append(row)
         for row in np.flatnonzero(rows == _NEW):
-            siblings = parents.get(new[row].partition(PAIR_SEPARATOR)[0])
+            siblings = families.get(_parent_of(new[row], parents))
             if siblings:
                 result[row] = before[siblings].mean(axis=0)
     return result
