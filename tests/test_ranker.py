@@ -1,5 +1,8 @@
 """Ranker: the same numbers as the command line, one way to use all models."""
 
+import copy
+import pickle
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -264,6 +267,11 @@ ROLES = {"list_id": "query_id", "label": "purchase"}
             "callbacks: model 'xgboost' is not trained by Keras",
         ),
         (lambda f: Ranker.load("nowhere"), "run nowhere: no such run"),
+        (
+            lambda f: Ranker("dnn").fit(f, list_id="query_id", label=["purchase", "purchase"]),
+            "schema: column 'purchase' is used twice",
+        ),
+        (lambda f: Ranker("dnn").fit(f, schema={"list_id": "q"}), "schema: labels: Field required"),
     ],
 )
 def test_user_errors_are_one_line(frame, call, message):
@@ -285,7 +293,25 @@ def test_importance_of_a_frame_and_of_a_folder(command, ranker, frame):
         ranker.importance(latest, metric="accuracy")
 
 
-def test_requests_and_tasks_are_checked(ranker):
+def test_a_fitted_ranker_is_saved_and_not_pickled(ranker):
+    with pytest.raises(UserError, match=r"use save and Ranker\.load"):
+        pickle.dumps(ranker)
+    with pytest.raises(UserError, match=r"use save and Ranker\.load"):
+        copy.deepcopy(ranker)
+    again = pickle.loads(pickle.dumps(Ranker("dnn", seed=3)))
+    assert again.get_params() == Ranker("dnn", seed=3).get_params()
+
+
+def test_lists_that_disagree_are_scored_by_their_first_row(ranker, frame, capfd):
+    other = frame.copy()
+    other["age"] += other.groupby("query_id").cumcount()
+    assert len(ranker.predict(other)) == len(frame)
+    assert "several values of the context feature 'age'" in capfd.readouterr().err
+
+
+def test_requests_and_tasks_are_checked(ranker, frame):
+    with pytest.raises(UserError, match=r"batch_size must be >= 1. Received: 0"):
+        ranker.predict(frame, batch_size=0)
     with pytest.raises(UserError, match=r"items\[0\]: unknown feature 'prize'"):
         ranker.rank(CONTEXT, [{"prize": 1.0}])
     with pytest.raises(UserError, match="task 'click': must be one of none"):

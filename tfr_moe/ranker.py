@@ -38,6 +38,7 @@ from tfr_moe.evaluation import (
 from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.schema import MASK, FeatureSchema, shard_file
 from tfr_moe.scorers.multitask import SCORES
+from tfr_moe.tables.arrow import names_of
 from tfr_moe.training import LoadedRun
 from tfr_moe.training.callbacks import keras_history
 from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE, write_metrics
@@ -97,6 +98,12 @@ class Ranker:
         self._run: LoadedRun | BaselineRun | None = None
         self._score: Callable[..., Any] | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The state of a ranker that is not fitted; the run of another one is a folder."""
+        if self._run is not None:
+            raise UserError("a fitted ranker is not pickled or copied: use save and Ranker.load")
+        return self.__dict__
+
     def _configure(self, params: dict[str, Any], warm_start: bool) -> None:
         self.config: RunConfig = make_config(params, "Ranker")
         self._params, self.warm_start = params, warm_start
@@ -110,11 +117,7 @@ class Ranker:
         return {**self._params, "warm_start": self.warm_start}
 
     def set_params(self, **params: Any) -> Ranker:
-        """Changes the model or settings for the next `fit`.
-
-        Raises:
-            UserError: as the constructor.
-        """
+        """Changes the model or settings for the next `fit`; a UserError as the constructor."""
         params = {**self.get_params(), **params}
         self._configure(params, params.pop("warm_start"))
         return self
@@ -124,14 +127,14 @@ class Ranker:
         train: Any,
         validation: Any = None,
         *,
-        schema: FeatureSchema | str | Path | None = None,
+        schema: FeatureSchema | Mapping[str, Any] | str | Path | None = None,
         list_id: str | None = None,
         label: str | Sequence[str] | None = None,
         time: str | None = None,
         position: str | None = None,
         weight: str | None = None,
         hierarchy: Mapping[str, str] | None = None,
-        ignore: Iterable[str] = (),
+        ignore: str | Iterable[str] = (),
         validation_fraction: float = 0.1,
         max_list_size: int = MAX_LIST_SIZE,
         max_lost: float = MAX_LOST,
@@ -145,8 +148,8 @@ class Ranker:
                 folder of `tfr-moe build`.
             validation: a frame of the same columns; None takes lists from `train`: the latest ones
                 where `time` is given, else by a hash of the list ID.
-            schema: a `FeatureSchema` or its file; None infers it from `train` and these columns, or
-                with `warm_start` keeps that of the fitted model.
+            schema: a `FeatureSchema`, a mapping or a file of one; None infers it from `train` and
+                these columns, or with `warm_start` keeps that of the fitted model.
             list_id: column with the ID of the list.
             label: column with the relevance, >= 0; a list of columns for a multi-task model.
             time: column with the time of the list.
@@ -167,15 +170,9 @@ class Ranker:
             UserError: in one line, for data or settings that do not fit.
         """
         console = Console(stderr=True, quiet=not verbose)
-        roles: dict[str, Any] = {
-            "list_id": list_id,
-            "label": label,
-            "time": time,
-            "position": position,
-            "weight": weight,
-            "hierarchy": hierarchy,
-            "ignore": tuple(ignore) or None,
-        }
+        roles: dict[str, Any] = {"list_id": list_id, "label": label, "time": time}
+        roles |= {"position": position, "weight": weight, "hierarchy": hierarchy}
+        roles["ignore"] = names_of(ignore) or None
         named = {role: column for role, column in roles.items() if column is not None}
         folder = tempfile.TemporaryDirectory(prefix="tfr_moe-")
         run = Path(folder.name) / "run"
@@ -375,7 +372,9 @@ class Ranker:
             UserError: if there is no finished run in the folder.
         """
         run = open_run(path)
-        ranker = cls(**load_config(run.path / CONFIG_FILE).changed())
+        settings = load_config(run.path / CONFIG_FILE).changed()
+        settings.pop("max_label", None)  # of the data of that run
+        ranker = cls(**settings)
         ranker._open(run.path)
         return ranker
 

@@ -359,3 +359,47 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     ]:
         with pytest.raises(UserError, match=message):
             read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.cut(pd.Series(np.arange(ROWS)), 5),
+        pd.Series(pd.period_range("2024-01-01", periods=ROWS, freq="D")),
+        [[["a"]]] * ROWS,
+        [{"a": 1}] * ROWS,
+        [b"a"] * ROWS,
+    ],
+    ids=["intervals", "periods", "nested", "objects", "bytes"],
+)
+def test_a_type_without_ids_or_numbers_is_left_out(values):
+    decisions, _ = inferred(frame(extra=values))
+    assert decisions["extra"].outcome == "ignored"
+    assert decisions["extra"].reason.startswith("has type ")
+
+
+def test_a_role_of_such_a_type_is_an_error():
+    with pytest.raises(
+        UserError, match=r"list_id 'q': has type list.*, expected one value per row"
+    ):
+        inferred(frame(q=[[n] for n in range(ROWS)]))
+    with pytest.raises(UserError, match=r"label 'buy': has type struct.*, which is not supported"):
+        inferred(frame(buy=[{"a": 1}] * ROWS))
+    with pytest.raises(UserError, match="column 'big': has integers of more than 64 bits"):
+        inferred(frame(big=[2**70] * ROWS))
+    with pytest.raises(UserError, match="a data frame must be of pandas, polars or pyarrow"):
+        inferred(frame()["price"])
+
+
+def test_ids_that_are_floats_because_one_is_missing_stay_ids():
+    rows = frame()
+    rows["brand_id"] = rows["brand_id"].where(rows.index != 3)
+    assert rows["brand_id"].dtype == float
+    _, schema = inferred(rows)
+    assert schema.feature("brand_id").kind == "categorical"
+    rows["brand_id"] += 0.5
+    assert inferred(rows)[1].feature("brand_id").kind == "numeric"
+
+
+def test_a_single_name_to_ignore_is_one_column():
+    assert inferred(frame(), ignore="price")[0]["price"].outcome == "ignored"

@@ -113,7 +113,7 @@ def schema(
             ignore=ignore or (),
             keep=keep or (),
         )
-    made = FeatureSchema.model_validate(inference.schema)
+    made = FeatureSchema.of(inference.schema)
     out.write_text(schema_yaml(inference, input_file.name), encoding="utf-8")
     for decision in inference.warnings:
         reason = re.sub("as `(time|position)`", r"as --\1", decision.reason)

@@ -112,6 +112,8 @@ def compare(
         frames = {"test": test, "validation": validation, "schema": schema}
         folder = _open(data, Path(scratch) / "data", frames, roles, console)
         _check(models, metric, folder)
+        if not learning_rates:
+            raise UserError("learning_rates must not be empty")
         options = {
             "data": folder.fingerprint,
             "settings": plain(dict(settings or {})),

@@ -13,6 +13,7 @@ import numpy as np
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.data.folder import DataFolder
+from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK, FeatureSchema, Scope
 from tfr_moe.utils.failures import GRAPH_ERROR
 
@@ -116,6 +117,11 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
     seed: int | None = None
     tasks: Sequence[str] = ()
     with_position: bool = False
+
+    def __post_init__(self) -> None:
+        """Checks the size of the batches."""
+        if self.batch_size < 1:
+            raise UserError(f"batch_size must be >= 1. Received: {self.batch_size}")
 
     @property
     def schema(self) -> FeatureSchema:

@@ -129,7 +129,7 @@ class FrameData(DataFolder):
 
 def schema_of_frame(
     frame: Any,
-    schema: FeatureSchema | str | Path | None,
+    schema: FeatureSchema | Mapping[str, Any] | str | Path | None,
     roles: Mapping[str, Any],
     log: Log,
 ) -> FeatureSchema:
@@ -140,6 +140,8 @@ def schema_of_frame(
     if schema is not None:
         for role in roles:
             raise UserError(f"{role}: is part of the schema. Received: schema and {role}")
+        if isinstance(schema, Mapping):
+            return FeatureSchema.of(schema)
         return schema if isinstance(schema, FeatureSchema) else FeatureSchema.load(schema)
     for role in ("list_id", "label"):
         if role not in roles:
@@ -149,7 +151,7 @@ def schema_of_frame(
         if decision.outcome == "ignored" and decision.column not in roles.get("ignore", ()):
             prefix = "warning: " if decision.warning else ""
             log(f"{prefix}column {decision.column!r} is ignored: {decision.reason}")
-    return FeatureSchema.model_validate(inference.schema)
+    return FeatureSchema.of(inference.schema)
 
 
 def training_data(
@@ -227,11 +229,12 @@ def scoring_data(
 ) -> tuple[FrameData, Lists]:
     """Makes a data set of one split to evaluate or score, and its lists.
 
-    Labels, position and weight are read only if it is `labelled`.
+    Labels, position and weight are read only if it is `labelled`. Of lists whose rows disagree
+    about a context feature the first row wins, however many there are; `log` has their number.
     """
     table = to_table(frame, frame_columns(schema, labelled))
     lists = group(table, schema, labelled)
-    splits = parse(table, schema, {split: lists}, labelled, Limits(log=log))
+    splits = parse(table, schema, {split: lists}, labelled, Limits(max_lost=1.0, log=log))
     if schema.item_categories:
         clicks = clicks_of_table(categories or {}) if by_clicks(schema) else None
         _add_categories(schema, splits, clicks, log)

@@ -170,10 +170,15 @@ class FeatureSchema(BaseModel):
         data = read_yaml(path, "schema")
         if not isinstance(data, dict):
             raise UserError(f"schema {path}: must be a mapping with list_id, labels and features")
+        return cls.of(data, f"schema {path}")
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], where: str = "schema") -> FeatureSchema:
+        """Makes a schema of a mapping; a UserError names `where` and the invalid feature."""
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise UserError(f"schema {path}: {describe(error, data)}") from error
+            raise UserError(f"{where}: {describe(error, data)}") from error
 
     @classmethod
     def infer(cls, frame: Any, **roles: Any) -> FeatureSchema:
@@ -188,7 +193,7 @@ class FeatureSchema(BaseModel):
         """
         from tfr_moe.tables import infer_schema
 
-        return cls.model_validate(infer_schema(frame, **roles).schema)
+        return cls.of(infer_schema(frame, **roles).schema)
 
     def to_json(self) -> str:
         """Returns the schema as JSON text, without default values."""

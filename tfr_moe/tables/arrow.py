@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import importlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -84,7 +85,8 @@ def to_table(frame: Any, columns: Sequence[str] | None = None) -> pa.Table:
     if isinstance(frame, pa.RecordBatch):
         frame = pa.Table.from_batches([frame])
     elif not isinstance(frame, pa.Table) and hasattr(frame, "__arrow_c_stream__"):
-        frame = pa.table(frame)
+        with suppress(pa.ArrowException):  # a single column
+            frame = pa.table(frame)
     if not isinstance(frame, pa.Table):
         raise UserError(
             "a data frame must be of pandas, polars or pyarrow. "
@@ -104,6 +106,8 @@ def _from_pandas(frame: Any, wanted: list[str] | None) -> pa.Table:
         values = frame.iloc[:, names.index(name)]
         try:
             arrays.append(pa.Array.from_pandas(values))
+        except OverflowError as error:
+            raise UserError(f"column {name!r}: has integers of more than 64 bits") from error
         except pa.ArrowException as error:
             raise UserError(
                 f"column {name!r}: has values of several types ({' '.join(str(error).split())})"
@@ -132,7 +136,24 @@ def column_of(table: pa.Table, name: str, role: str = "column") -> pa.ChunkedArr
             raise UserError(f"{role} {name!r} is in the index of the frame; call reset_index()")
         text = f"{role} {name!r} is missing; there are: {listed or 'no columns'}"
         raise UserError(f"{text}; {hint}" if hint else text)
-    return _without_views(table.column(name))
+    column = _without_views(table.column(name))
+    if is_list(column.type) and role not in ("column", "feature"):
+        raise UserError(f"{role} {name!r}: has type {column.type}, expected one value per row")
+    if role != "column" and not is_supported(column.type):
+        raise UserError(f"{role} {name!r}: has type {column.type}, which is not supported")
+    return column
+
+
+def is_supported(kind: pa.DataType) -> bool:
+    """Whether values of a type, or the entries of its arrays, are numbers, texts or times."""
+    pa = arrow()
+    inner = kind.value_type if is_list(kind) or pa.types.is_dictionary(kind) else kind
+    return not (pa.types.is_nested(inner) or isinstance(inner, pa.BaseExtensionType))
+
+
+def names_of(names: str | Iterable[str]) -> list[str]:
+    """One name or several as a list."""
+    return [names] if isinstance(names, str) else list(names)
 
 
 def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,8 @@ from tfr_moe.tables.arrow import (
     column_of,
     encode,
     is_list,
+    is_supported,
+    names_of,
     to_table,
 )
 from tfr_moe.tables.relations import (
@@ -84,7 +87,7 @@ def infer_schema(
     position: str | None = None,
     weight: str | None = None,
     hierarchy: Mapping[str, str] | None = None,
-    ignore: Iterable[str] = (),
+    ignore: str | Iterable[str] = (),
     keep: Iterable[str] = (),
 ) -> Inference:
     """Infers the schema of a data frame.
@@ -96,7 +99,7 @@ def infer_schema(
 
     Args:
         frame: a pandas, polars or pyarrow data frame, one row per item.
-        list_id: column that tells which rows form one list.
+        list_id: column that identifies the list of each row.
         label: column or columns with the relevance.
         time: column with the time of the list.
         position: column with the display position.
@@ -109,7 +112,7 @@ def infer_schema(
     Raises:
         UserError: for a missing column, lists of one row only, or no feature at all.
     """
-    labels = [label] if isinstance(label, str) else list(label)
+    labels, ignore = names_of(label), names_of(ignore)
     roles = {"list_id": list_id, "time": time, "position": position, "weight": weight}
     named = {name: role for role, name in roles.items() if name} | dict.fromkeys(labels, "label")
     table = to_table(frame)
@@ -236,13 +239,16 @@ class _Scan:
             raise UserError("has no values")
         if types.is_temporal(kind):
             raise UserError(_TIME)
-        if types.is_struct(kind) or types.is_map(kind) or types.is_binary(kind):
+        if types.is_binary(kind) or not is_supported(kind):
             raise UserError(f"has type {kind}, which is not supported")
         if is_list(kind):
             return self._array(name, column)
         numbers = as_numbers(column)
-        if numbers is None or (types.is_integer(kind) and _is_id(name)):
-            return self._ids(name, column)
+        if numbers is None or _is_id(name):
+            # Integers become floats where one is missing.
+            with suppress(arrow().ArrowInvalid):
+                return self._ids(name, column if numbers is None else column.cast("int64"))
+        assert numbers is not None
         return self._numeric(name, numbers)
 
     def _numeric(self, name: str, numbers: NDArray[np.float64]) -> tuple[dict[str, Any], str]:
