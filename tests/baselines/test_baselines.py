@@ -8,9 +8,11 @@ import pytest
 from rich.console import Console
 
 from tests import tiny
+from tfr_moe._compat import tf
 from tfr_moe.baselines import load_baseline, rows, train_baseline
-from tfr_moe.baselines.rows import Rows, write_rows
+from tfr_moe.baselines.rows import Column, Rows, write_rows
 from tfr_moe.baselines.run import MODULES
+from tfr_moe.baselines.svm_rank import LinearRanker
 from tfr_moe.cli import main
 from tfr_moe.config import BASELINE_NAMES, make_config
 from tfr_moe.config.settings import FeatureSettings
@@ -203,9 +205,13 @@ def test_unknown_parameters_are_rejected_before_training(model, message, data, t
     assert not (tmp_path / "run").exists()
 
 
-def test_aliases_of_parameters_are_allowed():
-    settings = MODULES["lambdamart"].settings_of({"eta": 0.3, "subsample": 0.5}, 1)
-    assert settings["eta"] == 0.3
+def test_aliases_of_parameters_replace_the_defaults():
+    given = {"eta": 0.3, "max_leaves": 3, "subsample": 0.5}
+    settings = MODULES["lambdamart"].settings_of(given, 1)
+    assert (settings["learning_rate"], settings["num_leaves"]) == (0.3, 3)
+    assert settings.keys().isdisjoint({"eta", "max_leaves"}) and settings["subsample"] == 0.5
+    with pytest.raises(UserError, match="'eta' is another name of 'learning_rate'"):
+        MODULES["lambdamart"].settings_of({"eta": 0.3, "learning_rate": 0.1}, 1)
     assert MODULES["xgboost"].settings_of({"lambda": 2.0, "subsample": 0.5}, 1)["lambda"] == 2.0
 
 
@@ -219,7 +225,7 @@ def test_a_baseline_is_not_taken_for_a_neural_model(runs):
         load_run(runs / "svm_rank")
 
 
-def test_an_interrupted_training_leaves_no_rows_and_begins_afresh(data, tmp_path, monkeypatch):
+def test_an_interrupted_training_leaves_no_rows(data, tmp_path, monkeypatch):
     run = tmp_path / "run"
     monkeypatch.setattr(MODULES["svm_rank"], "fit", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -227,9 +233,29 @@ def test_an_interrupted_training_leaves_no_rows_and_begins_afresh(data, tmp_path
     with pytest.raises(UserError, match="is not finished"):
         load_baseline(run)
     assert not list(run.glob(".rows-*"))
+
+
+def test_a_training_begins_afresh_without_the_rows_of_a_killed_one(data, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(MODULES["svm_rank"], "fit", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train_baseline(data, run, config("svm_rank"), QUIET)
+    (run / ".rows-killed").mkdir()
     monkeypatch.undo()
     train_baseline(data, run, config("svm_rank"), QUIET)
+    assert not list(run.glob(".rows-*"))
     load_baseline(run)
+
+
+def test_a_linear_ranker_of_ids_alone_is_the_same_as_operations():
+    ranker = LinearRanker([Column("brand", 3, 0.0, 1.0)], np.array([0.5, -1.0, 2.0]))
+    rows_of_ids = np.array([[2.0], [0.0], [1.0]], np.float32)
+    np.testing.assert_array_equal(ranker.graph()(tf.constant(rows_of_ids)), [2.0, 0.5, -1.0])
+    np.testing.assert_array_equal(ranker.predict(rows_of_ids), [2.0, 0.5, -1.0])
 
 
 def test_pairs_are_of_one_list_and_have_unequal_labels():

@@ -116,7 +116,13 @@ def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
         raise UserError(f"LightGBM: {' '.join(str(error).split())}") from error
     finally:
         lightgbm.register_logger(logging.getLogger("lightgbm"))
-    reject_unknown(re.findall(r"Unknown parameter: (\S+)", "\n".join(messages)), "LightGBM")
+    text = "\n".join(messages)
+    reject_unknown(re.findall(r"Unknown parameter: (\S+)", text), "LightGBM")
+    # An alias of a default would lose against it.
+    for name, alias in re.findall(r"(\w+) is set=\S+ (\w+)=\S+ will be ignored", text):
+        if name in parameters:
+            raise UserError(f"library_parameters: {alias!r} is another name of {name!r}")
+        settings[name] = settings.pop(alias)
     return settings
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -36,6 +38,7 @@ MODULES: dict[str, ModuleType] = {
     "xgboost": boosting,
     "svm_rank": svm_rank,
 }
+_ROWS = ".rows-"
 
 
 METRIC = "ndcg_10"
@@ -110,6 +113,15 @@ def _rows(folder: DataFolder, split: str, out: Path, config: RunConfig, console:
         return write_rows(folder, split, out, move, config.features, with_positions)
 
 
+@contextlib.contextmanager
+def _scratch(run: Path) -> Iterator[str]:
+    """Yields a temporary folder in a run, without those that killed processes left there."""
+    for left in run.glob(f"{_ROWS}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_ROWS, dir=run) as scratch:
+        yield scratch
+
+
 def train_baseline(
     data: str | Path | DataFolder,
     run: str | Path,
@@ -130,11 +142,7 @@ def train_baseline(
     module = MODULES[config.model]
     settings = module.settings_of(config.baseline.library_parameters, config.seed)
     started = time.monotonic()
-    with (
-        file_errors(f"run {run}"),
-        prepared(run, folder, config),
-        tempfile.TemporaryDirectory(prefix=".rows-", dir=run) as scratch,
-    ):
+    with file_errors(f"run {run}"), prepared(run, folder, config), _scratch(run) as scratch:
         train, validation = (
             _rows(folder, split, Path(scratch), config, console)
             for split in ("train", "validation")

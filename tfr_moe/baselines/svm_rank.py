@@ -78,7 +78,7 @@ class LinearRanker:
 
 def _linear(design: Design, weights: NDArray[np.float64], rows: tf.Tensor) -> tf.Tensor:
     """Rows [T, columns] -> scores [T]."""
-    numbers = tf.gather(tf.cast(rows, tf.float64), design.numeric, axis=1)
+    numbers = tf.gather(tf.cast(rows, tf.float64), tf.constant(design.numeric, tf.int32), axis=1)
     numbers = tf.clip_by_value((numbers - design.means) / design.stds, -_LIMIT, _LIMIT)
     scores = tf.linalg.matvec(numbers, weights[: len(design.numeric)])
     first = len(design.numeric)
