@@ -114,18 +114,18 @@ def test_items_may_have_lists_of_ids_too():
 
 
 def test_a_vocabulary_in_a_file_is_that_of_a_list(tmp_path):
-    words = ["zen", "acme", "señor"]
+    words = ["[UNK]", "zen", "acme", "señor"]  # a shop may have Keras' own word
     path = tmp_path / "brand.txt"
     path.write_text("\n".join(words) + "\n", encoding="utf-8")
-    brands = {"brand": strings([["señor"], ["zen"], ["acme"], ["?"]])}
+    brands = {"brand": strings([["señor"], ["zen"], ["acme"], ["?"], ["[UNK]"]])}
     outputs = []
     for vocabulary in (words, str(path)):
         encoder = encoder_of(
             schema_of(example("brand")), vocabularies={"brand": vocabulary}, embedding_dim=1
         )
-        set_table(encoder, "brand", [[0.0], [1.0], [2.0], [3.0]])
-        outputs.append(encoder({}, brands, tf.ones([1, 4], tf.bool)).items)
-    np.testing.assert_array_equal(outputs[0], [[[3.0], [1.0], [2.0], [0.0]]])
+        set_table(encoder, "brand", [[0.0], [5.0], [1.0], [2.0], [3.0]])
+        outputs.append(encoder({}, brands, tf.ones([1, 5], tf.bool)).items)
+    np.testing.assert_array_equal(outputs[0], [[[3.0], [1.0], [2.0], [0.0], [5.0]]])
     np.testing.assert_array_equal(outputs[1], outputs[0])
 
 

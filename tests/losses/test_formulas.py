@@ -211,3 +211,13 @@ def test_listmle_of_tensorflow_ranking_sees_padding():
     assert float(theirs(labels, logits)) == pytest.approx(expected, rel=1e-5)
     padded = float(theirs([[*labels[0], -1.0, -1.0]], [[*logits[0], 0.0, 0.0]]))
     assert padded == pytest.approx(expected + math.log(2.0), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["lambdarank", "ndcg_loss_2pp"])
+def test_gains_of_high_labels_are_those_of_labels_with_the_same_distance(name):
+    # 2^y - 1 is 2^y for these labels, and a factor leaves the normalized gain as it is.
+    logits = np.array([[0.3, -0.2, 1.0]], np.float32)
+    value, gradient = value_and_gradient(name, np.float32([[130, 129, 128]]), logits)
+    expected, slope = value_and_gradient(name, np.float32([[30, 29, 28]]), logits)
+    assert value == pytest.approx(expected, rel=1e-6)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-5)

@@ -103,6 +103,12 @@ def test_ndcg_worked_out_by_hand():
     assert result_of(metrics.get("ndcg"), y_true, y_pred) == pytest.approx(expected, rel=1e-6)
 
 
+def test_ndcg_of_labels_beyond_float32_is_that_of_labels_with_the_same_distance():
+    y_pred = [[2.0, 1.0, 3.0]]
+    high = result_of(metrics.get("ndcg"), [[130.0, 129.0, 128.0]], y_pred)
+    assert high == pytest.approx(result_of(metrics.get("ndcg"), [[30.0, 29.0, 28.0]], y_pred))
+
+
 @pytest.mark.parametrize("name", OURS)
 @pytest.mark.parametrize("label", [0.0, -1.0])
 def test_the_result_is_undefined_on_lists_without_relevant_items(name, label):

@@ -79,3 +79,7 @@ def test_what_does_not_fit_is_rejected():
     named = TASKS.model_copy(update={"labels": ("purchase", "features")})
     with pytest.raises(UserError, match="'features' is a reserved name"):
         MultiTaskScorer(named, TABLES)
+    for name in ("add to cart", "köpt", "_buy"):
+        named = TASKS.model_copy(update={"labels": ("purchase", name)})
+        with pytest.raises(UserError, match=f"tasks: '{name}' must have ASCII letters"):
+            MultiTaskScorer(named, TABLES)

@@ -50,9 +50,9 @@ def id_lookup(feature: Feature, vocabularies: Mapping[str, Sequence[str] | str])
         if not path.is_file():
             raise UserError(f"feature {feature.name!r}: no vocabulary file {vocabulary}")
         vocabulary = _name_of_content(path) if path.stat().st_size else []
-    # A lookup needs an entry; a blank cannot occur, since values are stripped.
+    # A lookup needs an entry; a blank and a line break cannot occur, since values are stripped.
     return tf.keras.layers.StringLookup(
-        vocabulary=vocabulary or [" "], name=f"{feature.name}_lookup"
+        vocabulary=vocabulary or [" "], oov_token="\n", name=f"{feature.name}_lookup"
     )
 
 

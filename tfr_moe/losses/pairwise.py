@@ -101,9 +101,16 @@ def ranks_by_logit(logits: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.argsort(order, axis=1), tf.float32) + 1.0
 
 
+def scaled_gains(labels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    """[B, L] gains (2^y - 1) / 2^max(y), finite for any label; 0 at padding."""
+    labels = tf.where(valid, labels, 0.0)
+    top = tf.reduce_max(labels, axis=1, keepdims=True)
+    return tf.where(valid, tf.pow(2.0, labels - top) - tf.pow(2.0, -top), 0.0)
+
+
 def normalized_gains(labels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     """[B, L] gains G = (2^y - 1) / maxDCG; 0 at padding and in lists without a relevant item."""
-    gains = tf.where(valid, tf.pow(2.0, labels) - 1.0, 0.0)
+    gains = scaled_gains(labels, valid)
     ranks = tf.range(1.0, tf.cast(tf.shape(gains)[1], tf.float32) + 1.0)
     best = tf.sort(gains, axis=1, direction="DESCENDING") * _discount(ranks)
     return tf.math.divide_no_nan(gains, tf.reduce_sum(best, axis=1, keepdims=True))

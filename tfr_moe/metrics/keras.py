@@ -14,6 +14,7 @@ which are those shown first, because the data pipeline writes lists in display o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
 from tfr_moe.layers.gating import TrainingMean
 from tfr_moe.layers.outputs import expected_grade
+from tfr_moe.losses.pairwise import scaled_gains
 from tfr_moe.metrics import naming
 
 
@@ -147,14 +149,17 @@ class _RankedMetric(_MeanOverLists):
     """
 
     _tfr_class: Callable[..., Any]
-    _graded = False
+
+    def _gains(self, labels: tf.Tensor, relevant: tf.Tensor, items: tf.Tensor) -> tf.Tensor:
+        """The labels for TFR's metric, [B, L]."""
+        return tf.cast(relevant, tf.float32)
 
     def _per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         items = _first_items(valid, self.shown)
         relevant = items & (labels > 0.0)
-        labels = labels if self._graded else tf.cast(relevant, tf.float32)
+        labels = self._gains(labels, relevant, items)
         metric = type(self)._tfr_class(name=self._family, topn=self.k)
         values, _ = metric.compute(labels, _rank_scores(scores, items), mask=items)
         return tf.squeeze(values, axis=1), tf.reduce_any(relevant, axis=1)
@@ -181,8 +186,10 @@ class NDCG(_RankedMetric):
 
     _arguments = ("k", "shown")
     _family = "ndcg"
-    _graded = True
-    _tfr_class = tfr.python.metrics_impl.NDCGMetric
+    _tfr_class = functools.partial(tfr.python.metrics_impl.NDCGMetric, gain_fn=tf.identity)
+
+    def _gains(self, labels: tf.Tensor, relevant: tf.Tensor, items: tf.Tensor) -> tf.Tensor:
+        return scaled_gains(labels, items)
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ from tfr_moe.scorers.base import (
 
 COMBINED = "combined_score"
 """Name of the layer that combines the scores of the tasks."""
+_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")  # of TensorFlow's scopes
 _LAYERS = (FEATURES, TRUNK, ROUTING, "task_scores", COMBINED)
 SCORES = "scores"
 """Name of the combined score; the score of a task is `scores_<task>`."""
@@ -63,6 +65,11 @@ class MultiTaskScorer(FeatureScorer):
         for name in self.tasks:
             if name in (self.network, *_LAYERS):
                 raise UserError(f"tasks: {name!r} is a reserved name")
+            if not _NAME.fullmatch(name):
+                raise UserError(
+                    f"tasks: {name!r} must have ASCII letters, digits, _, - and . only, and not "
+                    "begin with _ or -; rename the label"
+                )
 
     def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
         """See `FeatureScorer`; logits [B, L, tasks]."""
