@@ -110,7 +110,7 @@ class DevServer:
         models: the folder with NAME/<version>/ below it.
         host: the address to listen on; the default is reachable from this machine only.
         port: 0 picks a free port, see `target`.
-        poll_seconds: time between two looks at the folder.
+        poll_seconds: time between two polls of the folder.
         notify: receives a line for each version that is loaded, fails to load or is unloaded.
 
     Raises:

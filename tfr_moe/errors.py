@@ -25,7 +25,7 @@ EXIT_INTERRUPTED = 130
 class UserError(Exception):
     """An error of the user in a file, a row, a field or an argument.
 
-    The message is one line that says what is wrong, where, and what is allowed.
+    The message is one line that states what is wrong, where, and what is allowed.
     """
 
 

@@ -1,4 +1,4 @@
-"""Rows of CSV text, of which no line gets lost behind a stray quote."""
+"""Parses CSV text; a quote that is not closed rejects one line only."""
 
 from __future__ import annotations
 

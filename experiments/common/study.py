@@ -40,8 +40,8 @@ STUDIES: dict[str, tuple[str, str]] = {
     "month": ("experiments.studies.month.study", "daily training on logs that change"),
     "position-bias": ("experiments.studies.position_bias", "clicks with known examination"),
     "complete-journey": ("experiments.studies.comparisons", "towers of equal cost on real lists"),
-    "journey-ways": ("experiments.studies.ways.study", "what else categories could change"),
-    "category-tastes": ("experiments.studies.comparisons", "the same where categories differ"),
+    "journey-ways": ("experiments.studies.ways.study", "34 towers and mixtures on real lists"),
+    "category-tastes": ("experiments.studies.comparisons", "towers of equal cost on generated logs"),
 }
 """Name -> module that has it in `STUDIES`, and one line on what it shows."""
 

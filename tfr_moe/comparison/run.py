@@ -82,7 +82,7 @@ def compare(
     console: Console | None = None,
     **roles: Any,
 ) -> Leaderboard:
-    """Trains models on a data set and says which to ship; the same call resumes.
+    """Trains and compares models, and recommends one; the same call resumes.
 
     Each model selects its learning rate on the validation split, is trained with several seeds, and
     is evaluated once on the test split. The folder then holds `runs/`, `leaderboard.json` and

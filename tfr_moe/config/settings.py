@@ -80,13 +80,13 @@ class ExpertSettings(Group):
     )
     category_head: bool = Field(
         False,
-        description="add a linear score whose weights are those of the parent category and a "
-        "difference of the child's",
+        description="add a linear score: weights of the parent category plus a difference for the "
+        "child",
     )
     dispatch: Literal["auto", "sorted", "grouped"] = Field(
         "auto",
-        description="dispatch of items to experts, with equal results; grouped has shapes that do "
-        "not depend on the gate, for XLA; auto: sorted, on a GPU grouped over valid items",
+        description="dispatch of items to experts, with equal results: sorted; grouped, whose "
+        "shapes do not depend on the gate, for XLA; auto: sorted, on a GPU grouped over valid items",
     )
     expert_capacity: int = Field(
         256, ge=1, description="number of items of a group, for dispatch: grouped"
@@ -195,7 +195,7 @@ class RerankerSettings(Group):
         8, ge=1, description="comparisons of an item with its list in dlcm"
     )
     cross_buckets: int = Field(
-        10_000, ge=1, description="weights of each pair of features in wide_deep"
+        10_000, ge=1, description="hash buckets for each pair of features in wide_deep"
     )
 
 
@@ -205,7 +205,7 @@ class FeatureSettings(Group):
     embedding_dim: int = Field(
         16, ge=1, le=65_536, description="width of embeddings without a width in the schema"
     )
-    embedding_l2: float = Field(0.0, ge=0, description="decay of the embeddings in use")
+    embedding_l2: float = Field(0.0, ge=0, description="weight of an L2 penalty on the embeddings in use")
     ignored_features: tuple[str, ...] = Field(
         (), description="features excluded from the input vector"
     )

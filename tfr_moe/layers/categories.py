@@ -1,4 +1,4 @@
-"""By the category of a list: a linear score beside any model, and the unknown domain."""
+"""Layers that read the category of a list: a linear score, and the unknown domain."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class CategoryHead(Configured, tf.keras.layers.Layer):
         check_ids("categories", categories, inputs, by_list=False)
         weights = tf.add_n([t(categories[:, level]) for level, t in enumerate(self.tables)])
         weights = tf.reshape(weights, [-1, inputs.shape[-1], self.num_outputs])
-        # What stands at padded places must reach neither the logits nor a gradient.
+        # Values at padded positions must not affect logits or gradients.
         valid = tf.where(full_mask(inputs, mask)[..., tf.newaxis], inputs, 0.0)
         logits = tf.cast(tf.matmul(valid, weights), tf.float32)
         return logits if self.num_outputs > 1 else tf.squeeze(logits, axis=-1)

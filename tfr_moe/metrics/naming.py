@@ -39,7 +39,7 @@ DEFAULT_NAMES = ("session_auc", "ndcg", "ndcg_10", "mrr", "map_10", "precision_5
 SUMMARIES: dict[str, str] = {
     "session_auc": "share of (relevant, irrelevant) pairs of a list in the right order",
     "session_auc_shown_k": "session AUC of the k positions shown first",
-    "ndcg": "normalised discounted cumulative gain of the whole list",
+    "ndcg": "normalized discounted cumulative gain of the whole list",
     "ndcg_k": "NDCG of the k items ranked first against the best k of the list",
     "ndcg_shown_k": "NDCG of the k positions shown first, re-ranked",
     "mrr[_k]": "reciprocal rank of the first relevant item, 0 beyond rank k",
@@ -47,7 +47,7 @@ SUMMARIES: dict[str, str] = {
     "precision_k": "share of relevant items among the k ranked first",
     "prm_precision_k": "precision_k over all lists (PRM, eq. 11)",
     "prm_map_k": "average precision divided by k, over all lists (PRM, eq. 12)",
-    "ips_dcg[_k]": "DCG of clicks weighted by inverse propensities, not normalised, over all lists",
+    "ips_dcg[_k]": "DCG of clicks weighted by inverse propensities, not normalized, over all lists",
 }
 """Form of the name -> what it measures. A larger value is better."""
 

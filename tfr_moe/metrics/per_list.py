@@ -214,7 +214,7 @@ def ips_dcg(
     $$ \sum_{r \le k} \frac{w_r \, [y_r > 0]}{\log_2(1 + r)} $$
 
     With w = 1 / p of the position that the item was shown at, its mean over lists is unbiased by
-    examination (Joachims et al. 2017, https://arxiv.org/abs/1608.04468). Lists are not normalised:
+    examination (Joachims et al. 2017, https://arxiv.org/abs/1608.04468). Lists are not normalized:
     in a list with a single click its weight would cancel.
     """
     gains = np.where(_relevant(labels, mask), weights, 0.0).astype(np.float64)

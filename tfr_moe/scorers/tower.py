@@ -56,7 +56,7 @@ class TowerScorer(FeatureScorer):
 class WideTowerScorer(TowerScorer):
     """`wide_dnn`: one tower with the active parameters of a mixture: K towers and its gate.
 
-    It tells whether the gain of a mixture over `dnn` comes from its capacity or from its gates.
+    It separates the gain of a mixture by capacity from its gain by gates.
     Args are those of `TowerScorer`, and:
 
     Args:
