@@ -74,10 +74,10 @@ def test_the_pipelines_leave_an_export_and_the_best_epoch(names):
 
 
 def test_models_of_one_layer_learn_gate_and_come_back(names):
-    own, batch = names["own"], names["batch"]
-    np.testing.assert_array_equal(names["again"](batch), own(batch))
+    custom, batch = names["custom"], names["batch"]
+    np.testing.assert_array_equal(names["loaded"](batch), custom(batch))
     padded = ~batch["valid"].numpy()
-    assert (own(batch).numpy()[padded] == 0).all()
+    assert (custom(batch).numpy()[padded] == 0).all()
     scored = names["by_user"]([batch["items"], batch["sub"], tf.ones([256, 16]), batch["valid"]])
     assert scored["expert_ids"].shape == [256, 2]
     assert names["logits"].shape == names["mixed"].shape == [256, 12]

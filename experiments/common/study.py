@@ -41,7 +41,10 @@ STUDIES: dict[str, tuple[str, str]] = {
     "position-bias": ("experiments.studies.position_bias", "clicks with known examination"),
     "complete-journey": ("experiments.studies.comparisons", "towers of equal cost on real lists"),
     "journey-ways": ("experiments.studies.ways.study", "34 towers and mixtures on real lists"),
-    "category-tastes": ("experiments.studies.comparisons", "towers of equal cost on generated logs"),
+    "category-tastes": (
+        "experiments.studies.comparisons",
+        "towers of equal cost on generated logs",
+    ),
 }
 """Name -> module that has it in `STUDIES`, and one line on what it shows."""
 

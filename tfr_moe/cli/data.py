@@ -349,7 +349,10 @@ def loss_lines(what: str, reasons: dict[str, int]) -> list[str]:
 def rerank_data(
     data: Data,
     out: NewData,
-    model: Annotated[str | None, flag("the initial ranker, see `tfr-moe models`; default: adv_hsc_moe, or that of --config")] = None,
+    model: Annotated[
+        str | None,
+        flag("the initial ranker, see `tfr-moe models`; default: adv_hsc_moe, or that of --config"),
+    ] = None,
     config: Config = None,
     settings: Settings = None,
     folds: Annotated[int, flag("number of folds of the training lists", min=2)] = 5,

@@ -86,7 +86,7 @@ class ExpertSettings(Group):
     dispatch: Literal["auto", "sorted", "grouped"] = Field(
         "auto",
         description="dispatch of items to experts, with equal results: sorted; grouped, whose "
-        "shapes do not depend on the gate, for XLA; auto: sorted, on a GPU grouped over valid items",
+        "shapes do not depend on the gate, for XLA; auto: sorted, or grouped on a GPU",
     )
     expert_capacity: int = Field(
         256, ge=1, description="number of items of a group, for dispatch: grouped"
@@ -205,7 +205,9 @@ class FeatureSettings(Group):
     embedding_dim: int = Field(
         16, ge=1, le=65_536, description="width of embeddings without a width in the schema"
     )
-    embedding_l2: float = Field(0.0, ge=0, description="weight of an L2 penalty on the embeddings in use")
+    embedding_l2: float = Field(
+        0.0, ge=0, description="weight of an L2 penalty on the embeddings in use"
+    )
     ignored_features: tuple[str, ...] = Field(
         (), description="features excluded from the input vector"
     )

@@ -28,6 +28,13 @@ def expected_grade(logits: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.sigmoid(tf.cast(logits, tf.float32)), axis=-1)
 
 
+def scaled_gains(labels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    """[B, L] gains (2^y - 1) / 2^max(y), finite for any label; 0 at padding."""
+    labels = tf.where(valid, labels, 0.0)
+    top = tf.reduce_max(labels, axis=1, keepdims=True)
+    return tf.where(valid, tf.pow(2.0, labels - top) - tf.pow(2.0, -top), 0.0)
+
+
 def single_score(model: tf.keras.Model) -> tf.keras.Model:
     """A functional model over the same variables with one score for each item."""
     logits = model.output

@@ -13,6 +13,7 @@ import numpy as np
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
+from tfr_moe.layers.outputs import scaled_gains
 from tfr_moe.losses.base import ListLoss, Lists
 
 PAIRS_AT_A_TIME = 2**21
@@ -99,13 +100,6 @@ def ranks_by_logit(logits: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     padded = tf.gather(tf.cast(~valid, tf.int32), by_logit, batch_dims=1)
     order = tf.gather(by_logit, tf.argsort(padded, axis=1, stable=True), batch_dims=1)
     return tf.cast(tf.argsort(order, axis=1), tf.float32) + 1.0
-
-
-def scaled_gains(labels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """[B, L] gains (2^y - 1) / 2^max(y), finite for any label; 0 at padding."""
-    labels = tf.where(valid, labels, 0.0)
-    top = tf.reduce_max(labels, axis=1, keepdims=True)
-    return tf.where(valid, tf.pow(2.0, labels - top) - tf.pow(2.0, -top), 0.0)
 
 
 def normalized_gains(labels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:

@@ -21,8 +21,7 @@ from typing import Any
 from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
 from tfr_moe.layers.gating import TrainingMean
-from tfr_moe.layers.outputs import expected_grade
-from tfr_moe.losses.pairwise import scaled_gains
+from tfr_moe.layers.outputs import expected_grade, scaled_gains
 from tfr_moe.metrics import naming
 
 
