@@ -66,7 +66,8 @@ def _matched(pattern: str, argument: str) -> dict[str, int]:
     if os.path.isfile(pattern):
         return {pattern: os.path.getsize(pattern)}
     folder, name = os.path.split(pattern)
-    if glob.escape(folder) != folder and os.path.isdir(folder):
+    # Beam finds no pattern without a folder, nor below one whose name has special characters.
+    if not folder or (glob.escape(folder) != folder and os.path.isdir(folder)):
         paths = glob.glob(os.path.join(glob.escape(folder), name))
         return {path: os.path.getsize(path) for path in paths if os.path.isfile(path)}
     try:

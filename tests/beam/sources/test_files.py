@@ -143,6 +143,15 @@ def test_the_format_follows_from_the_name(name, kind):
     assert files.file_format(name) == kind
 
 
+def test_a_pattern_without_a_folder_is_of_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("log 1.csv", "log 2.csv", "other.csv"):
+        (tmp_path / name).write_text("a,b\n")
+    assert files.match("log*.csv") == {"log 1.csv": 4, "log 2.csv": 4}
+    with pytest.raises(UserError, match=r"input \*\.tsv: no file matches"):
+        files.match("*.tsv")
+
+
 def test_columns_of_json_lines_are_those_of_all_the_first_rows(tmp_path):
     path = tmp_path / "log.jsonl"
     path.write_text('{"a": 1}\n{"b": 2}\n')
