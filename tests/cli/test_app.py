@@ -162,6 +162,7 @@ def test_names_of_former_commands_are_unknown(old, capsys):
         ("report --run r --out r.html", "--data and --run, or --sweep, are required"),
         ("report --data d --run r", "--out is required"),
         ("build search-logs --input a.csv b.csv --out d", "unexpected argument 'b.csv': put a pat"),
+        (f"build --input a.csv {__file__} --out d", f"unexpected argument {__file__!r}: put a pat"),
         ("predict --input a.csv b.csv --out o.csv", "unexpected argument 'b.csv': put a pattern"),
         ("demo --out d --sessions 0", "sessions must be between 1 and 1e+12. Received: 0"),
         ("synth --out o --set mean_length=1", "'mean_length=1': unknown key; allowed: sessions"),

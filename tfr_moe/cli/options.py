@@ -54,9 +54,11 @@ class BeamCommand(typer.core.TyperCommand):
         end = args.index("--") if "--" in args else len(args)
         ctx.meta[_BEAM] = tuple(args[end + 1 :])
         rest = super().parse_args(ctx, args[:end])
-        if ctx.args:
+        source = ctx.params.get("source")
+        words = [source, *ctx.args] if source and Path(source).is_file() else ctx.args
+        if words:
             raise UserError(
-                f"unexpected argument {ctx.args[0]!r}: put a pattern in quotes, "
+                f"unexpected argument {words[0]!r}: put a pattern in quotes, "
                 "--input 'logs/*.csv', and options of Beam after --"
             )
         return rest

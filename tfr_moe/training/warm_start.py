@@ -59,7 +59,8 @@ class WarmStart:
 
     Numerics are normalized by the statistics of the earlier run, for which its weights were
     trained, and only new features by those of the data. A model that has seen no step yet therefore
-    scores lists as the earlier one does, but for new sub-categories. The optimizer starts afresh.
+    scores lists as the earlier one does, but for new sub-categories, and for all lists if a new top
+    category adds an expert to `ple` of two levels and more. The optimizer starts afresh.
 
     Args:
         run: folder of a finished run of a neural model.
