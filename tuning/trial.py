@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pydantic import TypeAdapter
 from rich.console import Console
@@ -25,6 +24,7 @@ from tfr_moe.evaluation import evaluate_run, summarize
 from tfr_moe.training.callbacks import EpochProgress, GateWarnings
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run import fit, make_builder
+from tfr_moe.training.run_folder import METRICS_FILE
 from tfr_moe.utils.io import atomic_directory, read_json, write_json
 
 from .config import SweepConfig, load_sweep_config
@@ -75,9 +75,13 @@ class SweepContext:
         check_same_data(path, config.data_fingerprint, folder.fingerprint)
         return cls(path, config, RankingHyperModel(folder, config.base, config.space))
 
+    def work_folder(self, trial_id: str) -> Path:
+        """Where the unfinished runs of a trial are."""
+        return self.path / WORK_FOLDER / trial_id
+
     def run_folder(self, trial_id: str, seed: int) -> Path:
         """Where the unfinished run of a seed is."""
-        return self.path / WORK_FOLDER / trial_id / f"seed-{seed}"
+        return self.work_folder(trial_id) / f"seed-{seed}"
 
     def load_cache(self) -> None:
         """Parses the data into memory, once for all trials of this process."""
@@ -109,6 +113,7 @@ def run_job(context: SweepContext, job: TrialJob, log: Log) -> Trial:
         if job.attempts > MAX_ATTEMPTS:
             raise UserError(f"crashed {MAX_ATTEMPTS} workers; possibly out of memory")
         context.load_cache()
+        _remove_work_of_others(context.work_folder(job.trial_id), job)
         seeds = [_run_seed(context, job, seed) for seed in context.config.seeds]
         trial = ended_trial(job, context.config.objective, seeds)
     except Exception as error:
@@ -121,7 +126,7 @@ def run_job(context: SweepContext, job: TrialJob, log: Log) -> Trial:
             gc.freeze()
     write_trial(context.path, trial)
     if context.config.algorithm != "hyperband":
-        shutil.rmtree(context.path / WORK_FOLDER / job.trial_id, ignore_errors=True)
+        shutil.rmtree(context.work_folder(job.trial_id), ignore_errors=True)
     return trial
 
 
@@ -132,8 +137,6 @@ def _one_line(error: Exception) -> str:
 
 def _run_seed(context: SweepContext, job: TrialJob, seed: int) -> SeedResult:
     run = context.run_folder(job.trial_id, seed)
-    if read_json(run / _JOB) != _settings(job):
-        shutil.rmtree(run, ignore_errors=True)
     known = read_json(run / _RESULT)
     if known is not None:
         return _SEED.validate_python(known)
@@ -148,8 +151,13 @@ def _run_seed(context: SweepContext, job: TrialJob, seed: int) -> SeedResult:
     return result
 
 
-def _settings(job: TrialJob) -> dict[str, Any]:
-    return {"hyperparameters": job.hyperparameters, "budget": job.budget}
+def _remove_work_of_others(folder: Path, job: TrialJob) -> None:
+    """Removes what a killed worker left of a trial of that number with other settings."""
+    settings = {"hyperparameters": job.hyperparameters, "budget": job.budget}
+    if read_json(folder / _JOB) != settings:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        write_json(folder / _JOB, settings)
 
 
 def _make_run_folder(context: SweepContext, run: Path, job: TrialJob, seed: int) -> None:
@@ -161,9 +169,8 @@ def _make_run_folder(context: SweepContext, run: Path, job: TrialJob, seed: int)
     with atomic_directory(run) as partial:
         # If the earlier state is gone, all epochs are trained.
         if source is not None and source.is_dir():
-            skip = shutil.ignore_patterns(_RESULT, _JOB)
+            skip = shutil.ignore_patterns(_RESULT)
             shutil.copytree(source, partial, dirs_exist_ok=True, ignore=skip)
-        write_json(partial / _JOB, _settings(job))
 
 
 def _train(folder: DataFolder, config: RunConfig, run: Path) -> SeedResult:
@@ -189,7 +196,9 @@ def _train(folder: DataFolder, config: RunConfig, run: Path) -> SeedResult:
 
 def _train_baseline(folder: DataFolder, config: RunConfig, run: Path) -> SeedResult:
     """Trains LightGBM, XGBoost or a linear ranker; its rounds count as epochs, without history."""
-    outcome = train_baseline(folder, run, config, Console(quiet=True))
+    # A worker may have been killed between training and evaluation.
+    trained = read_json(run / METRICS_FILE)
+    outcome = trained or train_baseline(folder, run, config, Console(quiet=True))
     result = evaluate_run(folder, run, "validation", config.training.metrics)
     metrics = {name: float(summary.mean) for name, summary in summarize(result).items()}
     return SeedResult(config.seed, metrics, outcome["best_epoch"], outcome["epochs"])

@@ -9,10 +9,13 @@ from tfr_moe.config import RunConfig
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import evaluate_run, summarize
+from tfr_moe.tuning import trial
 from tfr_moe.tuning.config import make_sweep_config
 from tfr_moe.tuning.results import best_config, summarize_sweep
 from tfr_moe.tuning.space import settings_above
-from tfr_moe.tuning.sweep import tune
+from tfr_moe.tuning.sweep import resolve, tune
+from tfr_moe.tuning.sweep_folder import TrialJob
+from tfr_moe.tuning.trial import SweepContext
 
 QUIET = Console(quiet=True)
 SPACE = {"library_parameters.num_leaves": [2, 8], "library_parameters.learning_rate": [0.1, 0.3]}
@@ -33,11 +36,11 @@ def sweep(tmp_path_factory):
 
 def test_each_point_of_a_librarys_parameters_is_a_trial_evaluated_on_validation(sweep):
     _, path, trials = sweep
-    assert len(trials) == 4 and not any(trial.failed for trial in trials)
-    shown = {tuple(trial.hyperparameters.values()) for trial in trials}
+    assert len(trials) == 4 and not any(each.failed for each in trials)
+    shown = {tuple(each.hyperparameters.values()) for each in trials}
     assert shown == {(2, 0.1), (2, 0.3), (8, 0.1), (8, 0.3)}
-    assert all(set(trial.seeds[0].metrics) == {"session_auc", "ndcg"} for trial in trials)
-    best = max(trials, key=lambda trial: trial.seeds[0].metrics["ndcg"])
+    assert all(set(each.seeds[0].metrics) == {"session_auc", "ndcg"} for each in trials)
+    best = max(trials, key=lambda each: each.seeds[0].metrics["ndcg"])
     assert summarize_sweep(path).best.trial.trial_id == best.trial_id
 
 
@@ -55,6 +58,23 @@ def test_the_best_configuration_trains_to_the_result_of_its_trial(sweep):
     # LightGBM draws nothing at these settings: another seed is the same model.
     found = summarize(evaluate_run(DataFolder(data), run, "validation", ["ndcg"]))["ndcg"]
     assert found.mean == pytest.approx(summary.best.value, abs=1e-6)
+
+
+def test_a_trial_that_was_killed_after_training_is_evaluated(sweep, tmp_path, monkeypatch):
+    data, _, trials = sweep
+    resolve(sweep_config(), DataFolder(data)).save(tmp_path / "sweep.yaml")
+    context = SweepContext.open(tmp_path, data)
+    job = TrialJob("0000", trials[0].hyperparameters)
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trial, "evaluate_run", killed)
+        with pytest.raises(KeyboardInterrupt):
+            trial.run_job(context, job, print)
+    again = trial.run_job(context, job, print)
+    assert again.error is None and again.mean == trials[0].mean
 
 
 def test_options_that_a_baseline_lacks_are_rejected_before_anything_is_trained(tmp_path):

@@ -282,7 +282,7 @@ def test_what_a_killed_worker_left_of_other_hyper_parameters_is_not_taken(data, 
     for rate, expected in ((0.01, 0.99), (0.001, None)):
         write_json(make_folder_of(seed) / "result.json", left)
         settings = {"hyperparameters": {"learning_rate": 0.01}, "budget": {}}
-        write_json(seed / "job.json", settings)
+        write_json(seed.parent / "job.json", settings)
         trial = run_job(context, TrialJob("0000", {"learning_rate": rate}), lambda line: None)
         assert (trial.mean == 0.99) == (expected is not None)
         shutil.rmtree(tmp_path / "trials")
