@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 
+from tfr_moe._compat import light_import
 from tfr_moe.errors import UserError
 
 
@@ -21,8 +22,9 @@ def _load_beam() -> None:
 
     root.addFilter(wanted)
     try:
-        importlib.import_module("apache_beam")
-        importlib.import_module("apache_beam.runners.portability.fn_api_runner")
+        with light_import():
+            importlib.import_module("apache_beam")
+            importlib.import_module("apache_beam.runners.portability.fn_api_runner")
     except ImportError as error:
         raise UserError(
             "building data sets needs Apache Beam: pip install 'tfr_moe[beam]'"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from scipy import stats
+from scipy.special import stdtrit
 from tensorflow_serving.apis import predict_pb2
 
 from tfr_moe._compat import tf
@@ -295,7 +295,7 @@ def _bounds(differences: np.ndarray) -> tuple[float, float, int]:
     mean, error, *_ = t_interval(differences)
     if count < 2:
         return mean, float("inf"), count
-    return mean, float(stats.t.ppf(LEVEL, count - 1)) * error, count
+    return mean, float(stdtrit(count - 1, LEVEL)) * error, count
 
 
 def quality_checks(

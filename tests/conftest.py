@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import gc
 import os
@@ -18,12 +19,16 @@ import pytest
 # Collecting after every 700 objects takes a fifth of the time of tests that build Keras models.
 RARELY = (50_000, 20, 50)
 gc.set_threshold(*RARELY)
+atexit.register(gc.freeze)
 MUCH = 1_000_000  # kilobytes
 _collected_at = 0
 # Each test process and those that it starts have one core; more threads of TensorFlow only wait.
 # Those of OpenMP, in LightGBM, XGBoost and scikit-learn, use a core while they wait.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# For a process of TensorFlow: searches for garbage are rare, and the last one is left out.
+_QUICKER = f"import atexit, gc; gc.set_threshold{RARELY}; atexit.register(gc.freeze)"
 
 ROOT = Path(__file__).resolve().parent.parent
 LONG = 5000  # characters of a text that a failure does not print
@@ -186,7 +191,7 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
         set_by_import = {"TF_USE_LEGACY_KERAS", "TF_CPP_MIN_LOG_LEVEL"}
         inherited = {k: v for k, v in os.environ.items() if k not in set_by_import}
         return subprocess.run(
-            [sys.executable, "-c", f"import gc; gc.set_threshold{RARELY}\n{source}"],
+            [sys.executable, "-c", f"{_QUICKER}\n{source}"],
             env={**inherited, **environment},
             capture_output=True,
             text=True,

@@ -32,6 +32,7 @@ __all__ = [
     "hide_while_loading",
     "import_keras_tuner",
     "lazy_names",
+    "light_import",
     "needs_legacy_keras",
     "tf",
     "tfr",
@@ -107,15 +108,16 @@ def hide_while_loading(*modules: str) -> None:
     """Has the frameworks load as if optional modules were not installed.
 
     Keras imports pandas and scipy.ndimage, for data frames and images, where it finds them: a fifth
-    of the import of TensorFlow. Modules that are imported already are not hidden.
+    of the import of TensorFlow. So does Beam with pandas. Modules that are imported already are not
+    hidden.
     """
     global _hidden
     _hidden = modules
 
 
 @contextlib.contextmanager
-def _light_import() -> Iterator[None]:
-    """Hides optional modules and suspends the garbage collector.
+def light_import() -> Iterator[None]:
+    """Hides optional modules and suspends the garbage collector while a framework is imported.
 
     An import makes many objects and hardly any garbage; the search for it takes a fifth of the
     import of the frameworks.
@@ -135,7 +137,7 @@ def _light_import() -> Iterator[None]:
 
 
 def _load_tensorflow() -> types.ModuleType:
-    with _light_import():
+    with light_import():
         tensorflow: Any = importlib.import_module("tensorflow")
     if not needs_legacy_keras():
         atexit.register(_leave_quietly)
@@ -153,7 +155,7 @@ def _load_tensorflow() -> types.ModuleType:
 
 def _load_ranking() -> types.ModuleType:
     _load_tensorflow()
-    with _light_import():
+    with light_import():
         return importlib.import_module("tensorflow_ranking")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from scipy import stats
+from scipy.special import stdtrit
 
 from tfr_moe.config import RunConfig, make_config
 from tfr_moe.errors import UserError
@@ -64,7 +64,7 @@ class SeedNoise:
         t(0.975, degrees) std sqrt(1/n + 1/m). It holds for one pair that was not selected; the best
         of many trials is selected, and exceeds it by chance more often than one time in twenty.
         """
-        quantile = float(stats.t.ppf(0.5 + CONFIDENCE / 2, self.degrees))
+        quantile = float(stdtrit(self.degrees, 0.5 + CONFIDENCE / 2))
         return quantile * self.std * math.sqrt(1 / seeds + 1 / other_seeds)
 
 

@@ -1,6 +1,9 @@
 """Exports trained models as versions that TensorFlow Serving runs; replays their requests."""
 
-from .export import export_model, export_run
-from .skew import SkewRow, measure_skew
+from tfr_moe._compat import lazy_names
 
-__all__ = ["SkewRow", "export_model", "export_run", "measure_skew"]
+# `predict` needs the parsing of requests alone.
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__,
+    {"export": ("export_model", "export_run"), "skew": ("SkewRow", "measure_skew")},
+)

@@ -57,6 +57,7 @@ foreign = sorted(name for name in sys.modules if name.split(".")[0] in ours)
 if foreign:
     sys.exit("imported " + ", ".join(foreign))
 np.savez(answers, **out)
+gc.freeze()
 """
 
 Arrays = dict[str, np.ndarray]

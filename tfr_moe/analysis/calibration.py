@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import binomtest
 
 from tfr_moe.metrics.per_list import ListBatch
 
@@ -55,6 +54,8 @@ class CalibrationCounter:
 
     def result(self) -> Calibration | None:
         """The calibration over all batches; None without items."""
+        from scipy.stats import binomtest  # takes long to load
+
         total = self._sums[0].sum()
         if not total:
             return None

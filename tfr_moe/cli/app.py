@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -95,6 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     hide_while_loading("pandas", "scipy.ndimage")
     # Frameworks make a million objects that stay; to search them for garbage takes half a second.
     gc.set_threshold(100_000, *gc.get_threshold()[1:])
+    # The search at the exit takes longer still, and finds only what the system frees anyway.
+    atexit.register(gc.freeze)
     command = typer.main.get_command(app)
     args = list(sys.argv[1:] if arguments is None else arguments)
     try:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import pandas as pd
 from scipy.special import stdtr, stdtrit
 
 from tfr_moe.evaluation.results import CONFIDENCE, PerListResult, Policy
@@ -49,7 +48,8 @@ class CategoryRow:
 
 def _differences(groups: Any) -> dict[str, dict[str, Any]]:
     """Category -> mean, ends of its interval, and whether it is significant, of grouped values."""
-    from scipy import stats  # takes long to load
+    import pandas as pd  # both take long to load
+    from scipy import stats
 
     means, errors = groups.mean(), groups.sem()
     freedom = np.maximum(groups.count() - 1, 1)
@@ -77,6 +77,8 @@ def per_category(
     Raises:
         UserError: if the results are of different lists.
     """
+    import pandas as pd
+
     first = next(iter(results.values()))
     categories = first.categories if level == "top" else first.sub_categories
     if categories is None:
