@@ -229,7 +229,10 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         batches = numbers.batch(self.batch_size).map(
             lambda lists: then(gather(lists)), num_parallel_calls=tf.data.AUTOTUNE
         )
-        return batches.prefetch(tf.data.AUTOTUNE)
+        # Its stages are parallel already; a rewrite costs each of many short trials time again.
+        options = tf.data.Options()
+        options.experimental_optimization.apply_default_optimizations = False
+        return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
 
     def _split(self, parsed: dict[str, Any]) -> tuple[dict[str, Any], Any, dict[str, Any]]:
         schema = self.schema
