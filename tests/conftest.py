@@ -20,7 +20,7 @@ import pytest
 RARELY = (50_000, 20, 50)
 gc.set_threshold(*RARELY)
 atexit.register(gc.freeze)
-MUCH = 1_000_000  # kilobytes
+MUCH = 2_000_000  # kilobytes
 _collected_at = 0
 # Each test process and those that it starts have one core; more threads of TensorFlow only wait.
 # Those of OpenMP, in LightGBM, XGBoost and scikit-learn, use a core while they wait.
