@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-# Collecting after every 700 objects takes a fifth of the time of tests that build Keras models.
+# Collecting after every 700 objects takes a fifth of the time of tests that build Keras models; the
+# last search, at the exit, takes up to a second.
 RARELY = (50_000, 20, 50)
 gc.set_threshold(*RARELY)
 atexit.register(gc.freeze)
@@ -27,7 +28,7 @@ _collected_at = 0
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# For a process of TensorFlow: searches for garbage are rare, and the last one is left out.
+# The garbage collector of the processes of `run_python`, as above.
 _QUICKER = f"import atexit, gc; gc.set_threshold{RARELY}; atexit.register(gc.freeze)"
 
 ROOT = Path(__file__).resolve().parent.parent

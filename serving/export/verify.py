@@ -36,8 +36,9 @@ from .signatures import (
 )
 
 _BATCH_SIZE = 16
-# Without the garbage collector, which takes a fifth of so short a process, and without what takes
-# another fifth to import: an export needs neither Keras nor the libraries that Keras looks for.
+# Without the garbage collector, which takes a fifth of so short a process and would run at its exit
+# too, and without what takes another fifth to import: an export needs neither Keras nor the
+# libraries that Keras looks for.
 _SCRIPT = """
 import gc, sys
 gc.disable()

@@ -10,8 +10,6 @@ import numpy as np
 from tfr_moe._compat import tf
 cpus = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
-# TensorFlow's optimizer of graphs takes a quarter of so short a training.
-tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 from pathlib import Path
 from rich.console import Console
 from tests.tiny import SMALL, TASKS, write_data_folder, small_config

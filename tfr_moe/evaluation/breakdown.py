@@ -48,16 +48,15 @@ class CategoryRow:
 
 def _differences(groups: Any) -> dict[str, dict[str, Any]]:
     """Category -> mean, ends of its interval, and whether it is significant, of grouped values."""
-    import pandas as pd  # both take long to load
-    from scipy import stats
+    from scipy import stats  # takes long to load
 
     means, errors = groups.mean(), groups.sem()
     freedom = np.maximum(groups.count() - 1, 1)
     half_widths = stdtrit(freedom, (1 + CONFIDENCE) / 2) * errors
     p_values = (2 * stdtr(freedom, -means.abs() / errors)).fillna(1.0)
     significant = stats.false_discovery_control(p_values) < 1 - CONFIDENCE
-    columns = {"mean": means, "low": means - half_widths, "high": means + half_widths}
-    return pd.DataFrame({**columns, "significant": significant}).to_dict("index")
+    columns = {"low": means - half_widths, "high": means + half_widths}
+    return means.to_frame("mean").assign(**columns, significant=significant).to_dict("index")
 
 
 def per_category(
@@ -77,7 +76,7 @@ def per_category(
     Raises:
         UserError: if the results are of different lists.
     """
-    import pandas as pd
+    import pandas as pd  # takes long to load
 
     first = next(iter(results.values()))
     categories = first.categories if level == "top" else first.sub_categories
