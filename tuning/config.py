@@ -14,34 +14,18 @@ from tfr_moe.errors import UserError, describe, did_you_mean
 from tfr_moe.utils.io import write_text
 from tfr_moe.utils.settings import parse_pair, read_yaml
 
-Algorithm = Literal["grid", "random", "hyperband", "bayesian"]
-UNLIMITED = ("grid", "hyperband")
-
 
 class SweepConfig(BaseModel):
-    """The settings of a sweep.
+    """The settings of a sweep; the table of docs/tuning.md describes each.
 
-    Attributes:
-        base: `RunConfig` settings of all trials: the model, the number of epochs, ...
-        space: what varies; see `tfr_moe.tuning.space.make_space`.
-        objective: the validation metric to optimise, or `loss`.
-        seeds: number of seeds per trial, counted from that of `base`, or a list of seeds.
-        max_trials: required by random and bayesian, None for a whole grid, not for hyperband.
-        hyperband_factor: Hyperband continues one in this many trials in the next round.
-        hyperband_iterations: number of times that Hyperband runs in full.
-        initial_points: random trials before the Bayesian search fits a model; None for three per
-            hyper-parameter.
-        max_failures: number of failed trials in a row that stops the sweep.
-        cache: parse the data once, into the memory of each process. False parses it in each epoch,
-            for data larger than memory.
-        data_fingerprint: identifies the data set; filled in when the sweep starts.
+    `data` and `data_fingerprint` are filled in when the sweep starts.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
     base: RunConfig
     space: dict[str, Any]
-    algorithm: Algorithm = "grid"
+    algorithm: Literal["grid", "random", "hyperband", "bayesian"] = "grid"
     objective: str = "session_auc"
     seeds: tuple[int, ...] = ()
     max_trials: int | None = Field(None, ge=1)
@@ -79,7 +63,7 @@ class SweepConfig(BaseModel):
             raise ValueError(f"seeds must be different numbers >= 0, got {list(self.seeds)}")
         if self.algorithm == "hyperband" and self.max_trials is not None:
             raise ValueError("max_trials is not for hyperband: it follows from base.num_epochs")
-        if self.algorithm not in UNLIMITED and self.max_trials is None:
+        if self.algorithm in ("random", "bayesian") and self.max_trials is None:
             raise ValueError(f"max_trials is needed by algorithm {self.algorithm!r}")
         if self.algorithm != "bayesian" and self.initial_points is not None:
             raise ValueError("initial_points is for algorithm 'bayesian'")
@@ -107,7 +91,10 @@ def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig
         raise UserError(f"{where}: must be a mapping with a space")
     for key in settings:
         if key not in SweepConfig.model_fields:
-            hint = did_you_mean(key, SweepConfig.model_fields) or _below_base(str(key))
+            hint = f"allowed: {', '.join(SweepConfig.model_fields)}"
+            if key in ("model", *SETTINGS):
+                hint = "it is a setting of runs: set it in base"
+            hint = did_you_mean(key, SweepConfig.model_fields) or hint
             raise UserError(f"{where}: unknown key {key!r}; {hint}")
     try:
         return SweepConfig.model_validate(settings)
@@ -115,12 +102,6 @@ def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig
         raise UserError(f"{where}: {error}") from error
     except ValidationError as error:
         raise UserError(f"{where}: {describe(error, settings)}") from error
-
-
-def _below_base(key: str) -> str:
-    if key in ("model", *SETTINGS):
-        return "it is a setting of runs: set it in base"
-    return f"allowed: {', '.join(SweepConfig.model_fields)}"
 
 
 def _override(settings: dict[str, Any], pair: str) -> None:

@@ -236,9 +236,6 @@ def _csv_row(
     return row
 
 
-# ------------------------------------------------------------------------------------ the terminal
-
-
 def symbol(name: str) -> str:
     """The symbol of a hyper-parameter in the first paper, else its name."""
     return _SYMBOLS.get(name, name)

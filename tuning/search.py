@@ -28,10 +28,10 @@ from .config import SweepConfig
 from .sweep_folder import (
     LOCK_FILE,
     STATE_FILE,
+    WORK_FOLDER,
     TrialJob,
     locked,
     trial_file,
-    trial_lock,
     try_lock,
 )
 from .trial import Log, SweepContext
@@ -48,9 +48,6 @@ _BUDGET = {
     "tuner/round": "round",
     "tuner/trial_id": "continues",
 }
-
-
-# --------------------------------------------------------------------------------------- algorithms
 
 
 def _draw(populate_space: Callable[[str], dict[str, Any]], trial_id: str) -> dict[str, Any]:
@@ -137,19 +134,12 @@ def make_oracle(config: SweepConfig, step: int) -> Any:
     return BayesianOracle(num_initial_points=config.initial_points, **common)
 
 
-# -------------------------------------------------------------------------------------------- state
-
-
 class Search:
     """The search of a sweep, shared by all its processes and machines through the sweep's folder.
 
     Each step locks the state file, loads it, takes KerasTuner's step, and replaces the file. A
     worker holds a lock on its trial; the kernel releases it when the process dies, and the next
     worker that asks takes the trial over.
-
-    Args:
-        context: the sweep.
-        log: receives lines for the user.
 
     Raises:
         UserError: if the state file is not valid.
@@ -241,7 +231,7 @@ class Search:
 
     def _job(self, trial: Any, worker: str, held: ExitStack) -> TrialJob | None:
         """Locks a trial for a worker until `held` is left; None if another one holds it."""
-        attempts = try_lock(trial_lock(self._sweep, trial.trial_id), held, worker)
+        attempts = try_lock(self._sweep / WORK_FOLDER / f"{trial.trial_id}.lock", held, worker)
         if not attempts:
             return None
         hp = trial.hyperparameters

@@ -56,12 +56,6 @@ class Range(BaseModel):
             raise ValueError(f"step is a ratio > 1 for log sampling, got {self.step:g}")
         return self
 
-    def suggest(self, name: str, hp: Any) -> int | float:
-        """The number of the setting `name` in `hp`; whole limits give whole numbers."""
-        make = hp.Int if isinstance(self.min, int) else hp.Float
-        number: int | float = make(name, self.min, self.max, self.step, self.sampling)
-        return number
-
 
 @dataclass(frozen=True)
 class SearchSpace:
@@ -88,11 +82,13 @@ class SearchSpace:
     def suggest(self, hp: Any) -> dict[str, Any]:
         """Run settings for the values in `hp`, which also registers all hyper-parameters."""
         settings: dict[str, Any] = {}
-        for name, dimension in self.dimensions.items():
-            if isinstance(dimension, Range):
-                settings[name] = dimension.suggest(name, hp)
+        for name, values in self.dimensions.items():
+            if isinstance(values, Range):
+                # Whole limits give whole numbers.
+                number = hp.Int if isinstance(values.min, int) else hp.Float
+                settings[name] = number(name, values.min, values.max, values.step, values.sampling)
             else:
-                settings |= dimension[hp.Choice(name, list(dimension))]
+                settings |= values[hp.Choice(name, list(values))]
         return settings
 
 
@@ -106,11 +102,7 @@ def settings_above(base: RunConfig, *overrides: Mapping[str, Any]) -> dict[str, 
 
 
 def make_space(description: Mapping[str, Any], base: RunConfig) -> SearchSpace:
-    """Makes the space that a configuration describes.
-
-    Args:
-        description: settings with lists of values or ranges `{min, max, step, sampling}`.
-        base: the settings that all trials share.
+    """Makes the space of settings with lists of values or ranges `{min, max, step, sampling}`.
 
     Raises:
         UserError: if it does not fit the model.

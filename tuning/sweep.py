@@ -18,7 +18,7 @@ from rich.console import Console
 
 from tfr_moe.config import BASELINE_NAMES, RunConfig
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.errors import EXIT_INTERRUPTED, EXIT_USAGE, UserError, error_line
+from tfr_moe.errors import EXIT_USAGE, UserError, error_line
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.training.run import check_names, make_scorer
 from tfr_moe.utils.console import make_log
@@ -145,9 +145,6 @@ def _check_objective(objective: str, base: RunConfig, schema: FeatureSchema) -> 
         )
 
 
-# ------------------------------------------------------------------------------------------ workers
-
-
 def worker_name(number: int) -> str:
     """The name of a worker and, after `@`, of the command that started it."""
     return f"worker-{number}@{socket.gethostname()}:{os.getpid()}"
@@ -222,8 +219,6 @@ if __name__ == "__main__":
     except UserError as error:
         print(error_line(error), file=sys.stderr)
         code = EXIT_USAGE
-    except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
     sys.stderr.flush()
     # The thread of `exit_with_parent` would delay a normal exit.
     os._exit(code)

@@ -40,9 +40,6 @@ LOCK_FILE = ".lock"
 _EXECUTION = {"data", "cache", "max_failures"}
 
 
-# ------------------------------------------------------------------------------------------ records
-
-
 @dataclass(frozen=True)
 class TrialJob:
     """A trial to run; `hyperparameters` and `budget` are those of its `Trial`.
@@ -121,11 +118,6 @@ def trial_file(sweep: Path, trial_id: str) -> Path:
     return sweep / TRIALS_FOLDER / trial_id / TRIAL_FILE
 
 
-def trial_lock(sweep: Path, trial_id: str) -> Path:
-    """Path of the file that the worker of a trial locks."""
-    return sweep / WORK_FOLDER / f"{trial_id}.lock"
-
-
 def write_trial(sweep: Path, trial: Trial) -> None:
     """Records a trial that has ended."""
     path = trial_file(sweep, trial.trial_id)
@@ -151,9 +143,6 @@ def load_trials(sweep: str | Path) -> list[Trial]:
     if not (sweep / SWEEP_FILE).is_file():
         raise UserError(f"sweep {sweep}: no such sweep ({SWEEP_FILE} is missing)")
     return [read_trial(path) for path in sorted((sweep / TRIALS_FOLDER).glob(f"*/{TRIAL_FILE}"))]
-
-
-# ------------------------------------------------------------------------------------------- folder
 
 
 def _check_same_config(sweep: Path, config: SweepConfig) -> None:

@@ -25,6 +25,7 @@ from tfr_moe.training.callbacks import EpochProgress, GateWarnings
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.run import fit, make_builder
 from tfr_moe.training.run_folder import METRICS_FILE
+from tfr_moe.utils.failures import reason_of
 from tfr_moe.utils.io import atomic_directory, read_json, write_json
 
 from .config import SweepConfig, load_sweep_config
@@ -51,13 +52,7 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class SweepContext:
-    """What every process of a sweep knows.
-
-    Attributes:
-        path: the sweep's folder.
-        config: its resolved configuration.
-        hypermodel: the search space, and how its points become runs.
-    """
+    """What every process of a sweep knows: its folder, resolved configuration and search space."""
 
     path: Path
     config: SweepConfig
@@ -116,8 +111,11 @@ def run_job(context: SweepContext, job: TrialJob, log: Log) -> Trial:
         _remove_work_of_others(context.work_folder(job.trial_id), job)
         seeds = [_run_seed(context, job, seed) for seed in context.config.seeds]
         trial = ended_trial(job, context.config.objective, seeds)
+    except UserError as error:
+        trial = ended_trial(job, context.config.objective, [], str(error))
     except Exception as error:
-        trial = ended_trial(job, context.config.objective, [], _one_line(error))
+        reason = f"{type(error).__name__}: {reason_of(error)}"
+        trial = ended_trial(job, context.config.objective, [], reason)
     finally:
         tf.keras.backend.clear_session()
         gc.collect()
@@ -128,11 +126,6 @@ def run_job(context: SweepContext, job: TrialJob, log: Log) -> Trial:
     if context.config.algorithm != "hyperband":
         shutil.rmtree(context.work_folder(job.trial_id), ignore_errors=True)
     return trial
-
-
-def _one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if isinstance(error, UserError) else f"{type(error).__name__}: {text}"[:2000]
 
 
 def _run_seed(context: SweepContext, job: TrialJob, seed: int) -> SeedResult:
