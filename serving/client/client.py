@@ -11,7 +11,6 @@ from typing import Any
 import grpc
 
 from tfr_moe.elwc.tfrecord import framed
-from tfr_moe.elwc.wire import varint
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
@@ -24,12 +23,10 @@ from .protos import (
     PredictResponse,
 )
 from .ranking import Ranking, RequestError, VersionStatus, outputs_of, ranking_of
-from .request import RequestEncoder, predict_request
+from .request import RequestEncoder, predict_request, prediction_log
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
-_PREDICT_LOG = b"\x32"  # field 6 of PredictionLog, bytes
-_REQUEST, _RESPONSE = b"\x0a", b"\x12"  # fields 1 and 2 of PredictLog
 _NO_DEADLINE = 1e9  # gRPC cannot represent an infinite one; this is 30 years
 
 Items = Sequence[Mapping[str, Any]]
@@ -260,14 +257,8 @@ class RequestRecorder:
         with self._lock:
             if random.random() >= self._share:
                 return
-            parts = [(_REQUEST, request), (_RESPONSE, response)]
-            log = b"".join(_field(tag, part.SerializeToString()) for tag, part in parts)
             try:
                 with open(self._path, "ab", buffering=0) as file:
-                    file.write(framed(_field(_PREDICT_LOG, log)))
+                    file.write(framed(prediction_log(request, response)))
             except OSError as error:
                 raise UserError(f"{self._path}: cannot be written ({error.strerror})") from error
-
-
-def _field(tag: bytes, content: bytes) -> bytes:
-    return tag + varint(len(content)) + content

@@ -41,15 +41,11 @@ def _message(name: str) -> Any:
 PredictRequest = _message("PredictRequest")
 PredictResponse = _message("PredictResponse")
 GetModelStatusRequest = _message("GetModelStatusRequest")
+PredictionLog = _message("PredictionLog")
+PredictLog = _message("PredictLog")
 GetModelStatusResponse = _message("GetModelStatusResponse")
 
-
-STATES = {
-    number: value.name
-    for number, value in POOL.FindEnumTypeByName(
-        f"{_PACKAGE}.ModelVersionStatus.State"
-    ).values_by_number.items()
-}
+STATES = {number: name for name, number in _message("ModelVersionStatus").State.items()}
 """The states of a version by their number in `ModelVersionStatus`."""
 
 

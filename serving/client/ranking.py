@@ -148,10 +148,7 @@ def _experts(
     """The experts of the list and of each item; the gate fills one of the two."""
     ids, weights = outputs[name], outputs[name.replace("_ids", "_weights", 1)]
     if ids.ndim == 1:
-        return (_heaviest_first(ids, weights) if valid else ()), [()] * valid
-    return (), [_heaviest_first(ids[i], weights[i]) for i in range(valid)]
-
-
-def _heaviest_first(ids: np.ndarray, weights: np.ndarray) -> tuple[Expert, ...]:
-    order = np.argsort(-weights, kind="stable")
-    return tuple(Expert(int(ids[k]), float(weights[k])) for k in order)
+        whole = tuple(map(Expert, ids.tolist(), weights.tolist()))
+        return (whole if valid else ()), [()] * valid
+    rows = zip(ids[:valid].tolist(), weights[:valid].tolist(), strict=True)
+    return (), [tuple(map(Expert, *row)) for row in rows]

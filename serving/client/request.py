@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
 
 from tfr_moe.elwc.encoder import Encoded, ScopeEncoder
 from tfr_moe.elwc.values import RowError, is_missing, to_id
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
+from tfr_moe.utils.io import read_json
 
-from .protos import PredictRequest
+from .protos import PredictionLog, PredictLog, PredictRequest
 
 _STRING = 7  # DT_STRING
-_KEYS = ("context", "items")
 
 
 class Request(NamedTuple):
@@ -24,6 +25,15 @@ class Request(NamedTuple):
 
     context: Mapping[str, Any]
     items: Sequence[Mapping[str, Any]]
+
+
+class RequestFile(BaseModel):
+    """The entries of a request file; `_check_types` checks their types."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    context: Any
+    items: Any
 
 
 class RequestEncoder:
@@ -116,33 +126,25 @@ def predict_request(model: str, signature: str, lists: Sequence[bytes]) -> Any:
     return request
 
 
+def prediction_log(request: Any, response: Any = None) -> bytes:
+    """The `PredictionLog` of a `PredictRequest` and perhaps its `PredictResponse`, serialized."""
+    log = PredictLog(request=request, response=response)
+    return PredictionLog(predict_log=log).SerializeToString()
+
+
 def load_request(path: str | Path, schema: FeatureSchema | None = None) -> Request:
     """Reads a request from a JSON file: `{"context": {...}, "items": [{...}, ...]}`.
 
     A schema checks its values too. Raises a UserError that names the file and what is wrong.
     """
+    data = read_json(Path(path), RequestFile)
+    if data is None:
+        raise UserError(f"{path}: no such file")
+    request = Request(**data)
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-        if not isinstance(data, dict):
-            raise UserError("must be an object with the keys context and items")
-        for key in _KEYS:
-            if key not in data:
-                raise UserError(f"{key!r} is missing; the keys are: {', '.join(_KEYS)}")
-        if unknown := sorted(data.keys() - set(_KEYS)):
-            raise UserError(f"unknown key {unknown[0]!r}; allowed: {', '.join(_KEYS)}")
-        request = Request(data["context"], data["items"])
         _check_types(*request)
         if schema is not None:
             RequestEncoder(schema).encode(*request)
-        return request
-    except OSError as error:
-        reason = f"cannot be read ({error.strerror})"
-    except UnicodeDecodeError:
-        reason = "not UTF-8 text"
-    except json.JSONDecodeError as error:
-        reason = f"not valid JSON (line {error.lineno}: {error.msg})"
-    except (ValueError, RecursionError) as error:
-        reason = f"not valid JSON ({error})"
     except UserError as error:
-        reason = str(error)
-    raise UserError(f"request {path}: {reason}")
+        raise UserError(f"{path}: {error}") from error
+    return request

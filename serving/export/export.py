@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from tfr_moe.utils.digests import write_model_manifest
 from tfr_moe.utils.io import atomic_directory, write_json
 
 from ..client.protos import PredictResponse, fill_tensor
-from ..client.request import RequestEncoder, predict_request
+from ..client.request import RequestEncoder, predict_request, prediction_log
 from ..versions import EXTRA, MAX_VERSION, WARMUP_FILE, versions_of
 from .parsing import Features
 from .signatures import INPUT, PREDICT, RANK, Tensors, build
@@ -41,28 +41,18 @@ _TOLERANCE = 1e-5
 _ROUNDING = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 
 
-def write_warmup(path: Path, name: str, signatures: Sequence[str], lists: Iterable[bytes]) -> int:
-    """Writes one record for each list and signature, at most `MAX_RECORDS`; returns their number.
+def write_warmup(path: Path, name: str, signatures: Sequence[str], lists: Sequence[bytes]) -> None:
+    """Writes one record for each list and signature.
 
     TensorFlow Serving runs these requests before it makes a version available. Without them the
     first callers wait for what TensorFlow does at first use, and a broken version replaces the one
     that serves.
     """
-    from tensorflow_serving.apis import prediction_log_pb2
-
-    written = 0
     # No compression: TensorFlow Serving reads plain TFRecords only.
     with tf.io.TFRecordWriter(str(path)) as writer:
         for serialized in lists:
-            if written + len(signatures) > MAX_RECORDS:
-                break
             for signature in signatures:
-                log = prediction_log_pb2.PredictionLog()
-                request = predict_request(name, signature, [serialized])
-                log.predict_log.request.ParseFromString(request.SerializeToString())
-                writer.write(log.SerializeToString())
-                written += 1
-    return written
+                writer.write(prediction_log(predict_request(name, signature, [serialized])))
 
 
 def write_golden(
@@ -199,7 +189,8 @@ def export_model(
             `scores_<task>` for each task.
         schema: describes the requests; its `feature_spec`s are the model's inputs.
         out: the model's folder, `MODELS/NAME`; clients request NAME.
-        explanation: a model of scores and experts; with it `rank` returns the experts too.
+        explanation: a model of scores and experts, heaviest first; with it `rank` returns the
+            experts too.
         reference: the scores that the export must agree with, if not those of `model`.
         warmup: serialized lists, ideally real ones of several sizes; at most 500 are used. Without
             any, lists of defaults are used.
@@ -242,7 +233,7 @@ def export_model(
     return final
 
 
-def free_version(out: Path, version: int | None = None) -> int:
+def free_version(out: Path, version: int | None) -> int:
     """The number of a new version in `MODELS/NAME`: `version`, or one more than the newest."""
     if out.exists() and not out.is_dir():
         raise UserError(f"export {out}: is a file, must be a folder")

@@ -59,8 +59,8 @@ def build(
             items are ranked by, and `scores_<task>`.
         schema: describes the requests.
         explanation: a model with the same inputs and scores that also returns `expert_ids` and
-            `expert_weights` ([B, K], or [B, L, K] for item-level gates), with `_<task>` after
-            their names where each task has its own; `rank` then returns experts too.
+            `expert_weights` ([B, K], or [B, L, K] for item-level gates), heaviest first, with
+            `_<task>` after their names where each task has its own; `rank` then returns them too.
         categories: of the queries, where the schema needs them.
     """
     parser, text = RequestParser(schema, categories), schema.to_json()

@@ -186,7 +186,7 @@ def test_closed_port(capsys, folder, tmp_path):
 
 
 def test_requests_that_do_not_fit(capsys, folder, tmp_path):
-    assert "cannot be read" in rank(capsys, folder, tmp_path / "none.json")
+    assert "none.json: no such file" in rank(capsys, folder, tmp_path / "none.json")
     (tmp_path / "broken.json").write_text("{")
     assert "not valid JSON" in rank(capsys, folder, tmp_path / "broken.json")
     item = {"brand": "b", "price": "cheap", "sales": 1}

@@ -16,6 +16,7 @@ from tensorflow_serving.apis import (
     get_model_status_pb2,
     input_pb2,
     predict_pb2,
+    prediction_log_pb2,
 )
 
 from tfr_moe._compat import tf
@@ -37,6 +38,7 @@ ORIGINALS = [
     get_model_status_pb2.GetModelStatusRequest,
     get_model_status_pb2.GetModelStatusResponse,
     input_pb2.ExampleListWithContext,
+    prediction_log_pb2.PredictionLog,
 ]
 
 _ENUM_OR_INT = {FieldDescriptor.TYPE_ENUM: FieldDescriptor.TYPE_INT32}  # the same on the wire

@@ -39,12 +39,12 @@ def test_padding_of_a_wider_batch_is_stripped():
     assert [(item.index, item.score) for item in ranking.items] == [(1, 2), (0, 1)]
 
 
-def test_the_experts_of_each_task_come_heaviest_first():
+def test_the_experts_of_each_task_come_as_they_are_sent():
     """Of one task the gate chose for the list, of the other for each item."""
     answer = ranked([2.0, 1.0])
     for task, ids, weights in (
-        ("click", [[3, 1]], [[0.25, 0.75]]),
-        ("buy", [[[0, 2], [4, 5]]], [[[0.9, 0.1], [0.4, 0.6]]]),
+        ("click", [[1, 3]], [[0.75, 0.25]]),
+        ("buy", [[[0, 2], [5, 4]]], [[[0.9, 0.1], [0.6, 0.4]]]),
     ):
         fill_tensor(answer.outputs[f"expert_ids_{task}"], np.array(ids, np.int32))
         fill_tensor(answer.outputs[f"expert_weights_{task}"], np.array(weights, np.float32))

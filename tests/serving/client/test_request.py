@@ -58,12 +58,12 @@ def test_a_file_is_read_back(file: Path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"context": {}', "not valid JSON (line 1: "),
-        ("[" * 100_000, "not valid JSON (maximum recursion depth exceeded"),
-        ('{"context": {"n": ' + "9" * 5000 + "}}", "not valid JSON (Exceeds the limit"),
-        ("[]", "must be an object with the keys context and items"),
-        ('{"context": {}}', "'items' is missing; the keys are: context, items"),
-        ('{"context": {}, "items": [], "model": 1}', "unknown key 'model'"),
+        ('{"context": {}', "not valid JSON: Expecting ',' delimiter: line 1"),
+        ("[" * 100_000, "not valid JSON: maximum recursion depth exceeded"),
+        ('{"context": {"n": ' + "9" * 5000 + "}}", "not valid JSON: Exceeds the limit"),
+        ("[]", "Input should be a valid dictionary"),
+        ('{"context": {}}', "items: Field required"),
+        ('{"context": {}, "items": [], "model": 1}', "model: unknown key"),
         ('{"context": [], "items": []}', "context: must map features to values, got list"),
         ('{"context": {}, "items": {}}', "items: must be a list of mappings, got dict"),
         ('{"context": {}, "items": [{}, 3]}', "items[1]: must map features to values, got int"),
@@ -77,17 +77,17 @@ def test_an_invalid_file_is_rejected_in_one_line(file: Path, text: str, message:
     file.write_text(text)
     with pytest.raises(UserError) as caught:
         load_request(file, SHOP)
-    assert str(caught.value).startswith(f"request {file}: ")
+    assert str(caught.value).startswith(f"{file}: ")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_missing_file_is_named(file: Path):
-    with pytest.raises(UserError, match=r"request\.json: cannot be read \(No such file"):
+    with pytest.raises(UserError, match=r"request\.json: no such file"):
         load_request(file)
 
 
 def test_a_file_that_is_no_text_is_named(file: Path):
     file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match="not UTF-8"):
+    with pytest.raises(UserError, match="not valid JSON: 'utf-8' codec"):
         load_request(file)

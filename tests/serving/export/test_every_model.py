@@ -90,6 +90,15 @@ def assert_same_scores(version: Path, folder: DataFolder, expected: dict[str, di
     assert compared == sum(len(outputs) for outputs in expected.values()) >= 40
 
 
+def assert_heaviest_first(version: Path, folder: DataFolder):
+    """The experts of `rank`, which clients show in this order."""
+    rank = tf.saved_model.load(str(version)).signatures["rank"]
+    for serialized in ElwcDatasetBuilder(folder).serialized_lists("test").batch(7):
+        for output, values in rank(inputs=serialized).items():
+            if output.startswith("expert_weights"):
+                assert (np.diff(values, axis=-1) <= 0).all(), output
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_what_only_training_needs_is_gone_and_scores_are_evaluates(name, folders, tmp_path):
     several = name in MULTITASK_NAMES
@@ -113,6 +122,7 @@ def test_what_only_training_needs_is_gone_and_scores_are_evaluates(name, folders
         parts = found.lower().split("/")
         assert not [part for part in parts if part.startswith(TRAINING_ONLY)], found
     assert_same_scores(version, folder, evaluated(ranker, folder, tasks))
+    assert_heaviest_first(version, folder)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.serving.export import export_model
-from tfr_moe.serving.export.export import example_lists, write_warmup
+from tfr_moe.serving.export.export import example_lists
 from tfr_moe.serving.versions import read_log
 
 
@@ -84,9 +84,9 @@ def test_the_warm_up_file_holds_plain_predict_logs_of_both_signatures(models: Pa
 
 
 def test_a_warm_up_file_has_at_most_1000_records(tmp_path: Path):
-    written = write_warmup(tmp_path / "w", "shop", ("a", "b", "c"), iter([elwc([])] * 5000))
-    assert written == 999
-    assert len(list(read_log(tmp_path / "w"))) == 999
+    version = export_model(scorer(), SHOP, tmp_path / "shop", warmup=[WARMUP[0]] * 501)
+    path = version / "assets.extra" / "tf_serving_warmup_requests"
+    assert len(list(read_log(path))) == 1000
 
 
 def test_an_unreadable_warm_up_file_is_named(tmp_path: Path):
