@@ -7,6 +7,7 @@ Keras model reads the lists by the schema's plain parsing specs, not by the expo
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -40,24 +41,26 @@ _BATCH_SIZE = 16
 # too, and without what takes another fifth to import: an export needs neither Keras nor the
 # libraries that Keras looks for.
 _SCRIPT = """
-import gc, sys
+import gc, pickle, sys
 gc.disable()
 sys.modules.update(dict.fromkeys(("keras", "tf_keras", "pandas", "scipy")))
-import numpy as np
 import tensorflow as tf
 
 folder, batches, answers, *signatures = sys.argv[1:]
 loaded = tf.saved_model.load(folder)
-out = {}
-for number, lists in np.load(batches, allow_pickle=True).items():
-    for signature in signatures:
-        outputs = loaded.signatures[signature](inputs=tf.constant(lists.tolist(), tf.string))
-        out |= {f"{number}:{signature}:{name}": value.numpy() for name, value in outputs.items()}
+
+def outputs(signature, lists):
+    tensors = loaded.signatures[signature](inputs=tf.constant(lists, tf.string))
+    return {name: tensor.numpy() for name, tensor in tensors.items()}
+
+with open(batches, "rb") as file:
+    found = [{name: outputs(name, lists) for name in signatures} for lists in pickle.load(file)]
 ours = ("tfr_moe", "tensorflow_ranking")
 foreign = sorted(name for name in sys.modules if name.split(".")[0] in ours)
 if foreign:
     sys.exit("imported " + ", ".join(foreign))
-np.savez(answers, **out)
+with open(answers, "wb") as file:
+    pickle.dump(found, file)
 gc.freeze()
 """
 
@@ -69,9 +72,9 @@ def _answers_in_fresh_process(
 ) -> list[dict[str, Arrays]]:
     """Runs an export on the CPU; returns the outputs of each batch by signature and name."""
     with tempfile.TemporaryDirectory() as scratch:
-        inputs, outputs = Path(scratch) / "batches.npz", Path(scratch) / "answers.npz"
-        # The pickle is written here and read by the script above alone.
-        np.savez(inputs, **{str(n): np.array(lists, object) for n, lists in enumerate(batches)})
+        inputs, outputs = Path(scratch) / "batches", Path(scratch) / "answers"
+        # This function and the script above alone write and read the pickles.
+        inputs.write_bytes(pickle.dumps(batches))
         files = map(str, (folder.resolve(), inputs, outputs))
         run = subprocess.run(
             [sys.executable, "-c", _SCRIPT, *files, *signatures],
@@ -85,11 +88,7 @@ def _answers_in_fresh_process(
             lines = run.stderr.strip().splitlines() or [f"exit code {run.returncode}"]
             reason = ([line for line in lines if "Error" in line] or lines)[-1].strip()
             raise UserError(f"the export does not run in a fresh process: {reason}")
-        answers: list[dict[str, Arrays]] = [{name: {} for name in signatures} for _ in batches]
-        with np.load(outputs, allow_pickle=True) as saved:
-            for key, value in saved.items():
-                number, signature, name = key.split(":")
-                answers[int(number)][signature][name] = value
+        answers: list[dict[str, Arrays]] = pickle.loads(outputs.read_bytes())
     return answers
 
 
@@ -153,21 +152,30 @@ def verify(
 ) -> float:
     """Runs every signature of an export in a fresh process and compares all outputs.
 
-    Differences up to `tolerance`, absolute and relative, are allowed; another one is a UserError.
-    Returns the largest one of a score.
+    Differences up to `tolerance`, absolute and relative, are allowed, of whole numbers none;
+    another one is a UserError. Returns the largest one.
     """
     lists = [batch.lists for batch in batches]
     answers = _answers_in_fresh_process(folder, lists, (DEFAULT, RANK, SCHEMA))
     largest = 0.0
     for batch, answer in zip(batches, answers, strict=True):
-        check = _Check(batch, tolerance)
-        scores = {n: v for n, v in batch.outputs.items() if not names_experts(n)}
-        check.outputs(DEFAULT, answer[DEFAULT], scores)
-        check.order(answer[RANK])
-        check.outputs(RANK, in_request_order(answer[RANK]), batch.outputs)
+        for where, exported, expected in _pairs(batch, answer):
+            if exported.shape != expected.shape:
+                raise UserError(
+                    f"{where}: the export returns shape {exported.shape}, "
+                    f"the model {expected.shape}"
+                )
+            allowed = tolerance if exported.dtype.kind == "f" else 0
+            for row, (theirs, ours) in enumerate(zip(exported, expected, strict=True)):
+                gap = float(np.max(np.abs(theirs - ours), initial=0))
+                if not np.allclose(theirs, ours, rtol=allowed, atol=allowed):
+                    raise UserError(
+                        f"warm-up list {batch.first + row}: {where}: the export's and the model's "
+                        f"differ by {gap:.2g} (allowed: {allowed:g})"
+                    )
+                largest = max(largest, gap)
         if any(text != schema.to_json().encode() for text in answer[SCHEMA][SCHEMA].tolist()):
             raise UserError(f"the export's signature {SCHEMA!r} returns another schema")
-        largest = max(largest, check.largest)
     return largest
 
 
@@ -185,74 +193,55 @@ def in_request_order(outputs: Arrays) -> Arrays:
     return restored
 
 
-class _Check:
-    """Compares the answers for one batch; `largest` is the largest difference of a score so far."""
+def _pairs(
+    batch: ReferenceBatch, answer: dict[str, Arrays]
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yields a name, what the export returns and what is expected, each with a row per list.
 
-    def __init__(self, batch: ReferenceBatch, tolerance: float):
-        self.largest = 0.0
-        self._first = batch.first
-        self._tolerance = tolerance
-        self._sizes = batch.mask.sum(axis=1)
-        self._mask = batch.mask[:, : int(self._sizes.max())]
+    The shapes of a pair may differ; those after it assume that they do not.
+    """
+    sizes = batch.mask.sum(axis=1)
+    width = int(sizes.max())
+    mask = batch.mask[:, :width]
+    ranked = answer[RANK]
+    order, slots = ranked["order"], np.arange(width)
+    yield f"{RANK} valid", ranked["valid"], sizes
+    # Each item once, best first, and the padding last, since its score is the lowest.
+    found = np.sort(np.where(order < 0, width, order), axis=1)
+    yield f"{RANK} order", found, np.where(mask, slots, width)
+    best_first = np.argsort(-ranked[SCORES], axis=1, kind="stable")
+    yield f"{RANK} sorted {SCORES}", best_first, np.broadcast_to(slots, mask.shape)
+    scores = {n: v for n, v in batch.outputs.items() if not names_experts(n)}
+    yield from _output_pairs(DEFAULT, answer[DEFAULT], scores, mask)
+    yield from _output_pairs(RANK, in_request_order(ranked), batch.outputs, mask)
 
-    def order(self, answer: Arrays) -> None:
-        """Checks that `rank` orders all items of each list by their scores, padding last."""
-        order, scores, width = answer["order"], answer[SCORES], self._mask.shape[1]
-        self._check_shape(f"{RANK} order", order, self._mask)
-        slots = np.where(self._mask, np.arange(width), width)
-        consistent = (np.sort(np.where(order < 0, width, order), axis=1) == slots).all(axis=1)
-        consistent &= ((order < 0) == ~self._mask).all(axis=1) & (answer["valid"] == self._sizes)
-        consistent &= (np.diff(scores, axis=1) <= 0).all(axis=1)
-        if not consistent.all():
-            number = self._first + int(np.argmin(consistent))
-            raise UserError(f"warm-up list {number}: {RANK}: order, valid and scores disagree")
 
-    def outputs(self, signature: str, exported: Arrays, expected: Arrays) -> None:
-        """Compares the outputs of a signature in the order of the request."""
-        if set(exported) != set(expected):
-            raise UserError(
-                f"the export's signature {signature!r} returns {', '.join(sorted(exported))}; "
-                f"expected: {', '.join(sorted(expected))}"
-            )
-        for name, values in expected.items():
+def _output_pairs(
+    signature: str, exported: Arrays, expected: Arrays, mask: np.ndarray
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """The pairs of the outputs of a signature, in the order of the request."""
+    if set(exported) != set(expected):
+        raise UserError(
+            f"the export's signature {signature!r} returns {', '.join(sorted(exported))}; "
+            f"expected: {', '.join(sorted(expected))}"
+        )
+    width = mask.shape[1]
+    for name, values in expected.items():
+        if not names_experts(name):
             where = f"{signature} {name}"
-            if name.startswith(EXPERT_IDS):
-                weights = name.replace(EXPERT_IDS, EXPERT_WEIGHTS)
-                # Weights by expert, since equal weights have no order.
-                num_experts = 1 + max(int(a[name].max(initial=0)) for a in (exported, expected))
-                theirs, ours = (
-                    _by_expert(a[name], a[weights], num_experts) for a in (exported, expected)
-                )
-                if ours.ndim == 3:
-                    ours = np.where(self._mask[..., np.newaxis], self._cut(ours), 0)
-                self._compare(f"{signature} {weights}", theirs, ours)
-            elif not names_experts(name):
-                ours = np.where(self._mask, self._cut(values), LOWEST)
-                self._compare(where, exported[name], ours)
-                if (exported[name][~self._mask] != LOWEST).any():
-                    raise UserError(f"{where}: padding is not the lowest float")
-                gap = np.abs(exported[name] - ours).max(initial=0.0)
-                self.largest = max(self.largest, float(gap))
-
-    def _cut(self, values: np.ndarray) -> np.ndarray:
-        return values[:, : self._mask.shape[1]]
-
-    def _compare(self, where: str, exported: np.ndarray, expected: np.ndarray) -> None:
-        """Compares list by list; an error has the largest difference of the first wrong list."""
-        self._check_shape(where, exported, expected)
-        for number, (theirs, ours) in enumerate(zip(exported, expected, strict=True), self._first):
-            if not np.allclose(theirs, ours, rtol=self._tolerance, atol=self._tolerance):
-                raise UserError(
-                    f"warm-up list {number}: {where}: the export's and the model's differ by "
-                    f"{np.abs(theirs - ours).max():.2g} (allowed: {self._tolerance:g})"
-                )
-
-    @staticmethod
-    def _check_shape(where: str, exported: np.ndarray, expected: np.ndarray) -> None:
-        if exported.shape != expected.shape:
-            raise UserError(
-                f"{where}: the export returns shape {exported.shape}, the model {expected.shape}"
+            yield where, exported[name], np.where(mask, values[:, :width], LOWEST)
+            padding = np.where(mask, 0, exported[name] - LOWEST)
+            yield f"{where} at padding", padding, np.zeros(mask.shape)
+        elif name.startswith(EXPERT_IDS):
+            weights = name.replace(EXPERT_IDS, EXPERT_WEIGHTS)
+            # Weights by expert, since equal weights have no order.
+            num_experts = 1 + max(int(a[name].max(initial=0)) for a in (exported, expected))
+            theirs, ours = (
+                _by_expert(a[name], a[weights], num_experts) for a in (exported, expected)
             )
+            if ours.ndim == 3:
+                ours = np.where(mask[..., np.newaxis], ours[:, :width], 0)
+            yield f"{signature} {weights}", theirs, ours
 
 
 def _by_expert(ids: np.ndarray, weights: np.ndarray, num_experts: int) -> np.ndarray:
