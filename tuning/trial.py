@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter
 from rich.console import Console
 
 from tfr_moe._compat import tf
@@ -46,7 +45,6 @@ from .sweep_folder import (
 MAX_ATTEMPTS = 3
 _RESULT = "result.json"
 _JOB = "job.json"
-_SEED: TypeAdapter[SeedResult] = TypeAdapter(SeedResult)
 Log = Callable[[str], None]
 
 
@@ -132,7 +130,7 @@ def _run_seed(context: SweepContext, job: TrialJob, seed: int) -> SeedResult:
     run = context.run_folder(job.trial_id, seed)
     known = read_json(run / _RESULT)
     if known is not None:
-        return _SEED.validate_python(known)
+        return SeedResult(**known)
     epochs = job.budget.get("epochs", context.config.base.training.num_epochs)
     config = context.hypermodel.make_config(job.hyperparameters, seed=seed, num_epochs=epochs)
     _make_run_folder(context, run, job, seed)
