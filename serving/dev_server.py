@@ -32,7 +32,7 @@ from tfr_moe.errors import UserError
 from .client.channel import MESSAGE_LIMITS
 from .model_store import ModelStore, RejectedError, reject_argument
 
-GRACE_SECONDS = 5.0
+_GRACE_SECONDS = 5.0
 _THREADS = 64
 _SERVICES = ("tensorflow.serving.PredictionService", "tensorflow.serving.ModelService")
 _METADATA_FIELD = "signature_def"
@@ -164,13 +164,13 @@ class DevServer:
         self._poller.start()
         return self
 
-    def stop(self, grace: float = GRACE_SECONDS) -> None:
-        """Rejects new requests and gives running ones `grace` seconds to finish."""
+    def stop(self) -> None:
+        """Rejects new requests and gives running ones a few seconds to finish."""
         self._stopped.set()
         self._health.enter_graceful_shutdown()
-        self._server.stop(grace).wait()
+        self._server.stop(_GRACE_SECONDS).wait()
         if self._poller.is_alive():
-            self._poller.join(grace)
+            self._poller.join(_GRACE_SECONDS)
 
     def __enter__(self) -> DevServer:
         return self.start()

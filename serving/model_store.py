@@ -18,15 +18,7 @@ from tfr_moe.utils.digests import check_model_files
 from tfr_moe.utils.failures import load_saved_model, reason_of
 
 from .client.protos import fill_tensor
-from .versions import (
-    EXTRA,
-    WARMUP_FILE,
-    load_meta_graph,
-    models_of,
-    read_log,
-    signatures_of,
-    versions_of,
-)
+from .versions import EXTRA, WARMUP_FILE, read_log, signatures_of, versions_of
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -54,7 +46,7 @@ class ServedModel:
         self.name = name
         self.version = int(folder.name)
         check_model_files(folder)
-        self.signatures = signatures_of(load_meta_graph(folder))
+        self.signatures = signatures_of(folder)
         self._loaded = load_saved_model(folder)
         warmup = folder / EXTRA / WARMUP_FILE
         for one in read_log(warmup, "warm-up file") if warmup.is_file() else []:
@@ -155,12 +147,19 @@ class ModelStore:
     """
 
     def __init__(self, root: Path, notify: Callable[[str], None] = log.info):
-        models_of(root)
+        if not root.is_dir():
+            raise UserError(f"models folder {root}: does not exist")
+        if versions_of(root):
+            raise UserError(
+                f"models folder {root}: is the folder of one model; give its parent, {root.parent}"
+            )
         self._root = root
         self._notify = notify
         self._loaded: dict[tuple[str, int], ServedModel] = {}
         self._states: dict[tuple[str, int], VersionState] = {}
         self.refresh()
+        if not self._states:
+            raise UserError(f"models folder {root}: has no model; a model is NAME/<version>/")
         if not self._loaded:
             reasons = "; ".join(f"{n}/{v}: {s.error}" for (n, v), s in self._states.items())
             raise UserError(f"models folder {root}: no version could be loaded ({reasons})")

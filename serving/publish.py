@@ -49,19 +49,11 @@ _RETIRED = "retired"
 _TOLERANCE = 1e-5
 _BATCH_SIZE = 128
 _ROUNDS = 20
-_SERIALIZED = "serialized list"
 
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of one check.
-
-    Attributes:
-        name: of the check.
-        passed: whether it was passed.
-        text: what was measured and what is allowed, in one line.
-        numbers: the same as numbers.
-    """
+    """The outcome of a check: what was measured and what is allowed, as a line and as numbers."""
 
     name: str
     passed: bool
@@ -71,16 +63,10 @@ class Check:
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a candidate was published, and why.
+    """Whether a candidate passed all checks and was published.
 
-    Attributes:
-        published: whether all checks passed.
-        version: number of the version.
-        live: number of the version that it was compared with; None for the first one.
-        run: folder of the run.
-        data: folder and fingerprint of the data set.
-        created: time of the decision, ISO 8601.
-        checks: the checks, in order.
+    `live` is the version that it was compared with, None for the first one; `data` has the folder
+    and fingerprint of the data set; `created` is the time of the decision, ISO 8601.
     """
 
     published: bool
@@ -274,18 +260,13 @@ def evaluate_served(
     """Evaluates the signature `predict` on a split: `<label>_<metric>` of each label."""
     builder = ElwcDatasetBuilder(data, _BATCH_SIZE, tasks=tuple(labels))
     parsed = builder.build_evaluation_dataset(split)
-    records = builder.serialized_lists(split).batch(_BATCH_SIZE)
+    # `score_tasks` calls the function below once per batch, in order.
+    records = iter(builder.serialized_lists(split).batch(_BATCH_SIZE))
 
-    @tf.autograph.experimental.do_not_convert
-    def with_record(element: Any, record: Any) -> Any:
-        features, by_label, extras = element
-        return {**features, _SERIALIZED: record}, by_label, extras
+    def score(features: dict[str, tf.Tensor]) -> tf.Tensor:
+        return model.run(PREDICT, {INPUT: next(records)})[SCORES]
 
-    def score(features: dict[str, Any]) -> Any:
-        return model.run(PREDICT, {INPUT: features[_SERIALIZED]})[SCORES]
-
-    dataset = tf.data.Dataset.zip((parsed, records)).map(with_record)
-    batches = score_tasks(score, dataset, data.schema, dict.fromkeys(labels))
+    batches = score_tasks(score, parsed, data.schema, dict.fromkeys(labels))
     return evaluate_tasks(batches, labels, [metric])
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tfr_moe.errors import UserError
 from tfr_moe.utils.failures import reading
 
 SAVED_MODEL = "saved_model.pb"
@@ -39,21 +38,6 @@ def _log_too_large(path: Path) -> None:
     log.warning("%s: ignored; a version must be below 2^63", path)
 
 
-def models_of(root: Path) -> dict[str, list[int]]:
-    """The versions of the models below `root`, by name; a UserError if there are none."""
-    if not root.is_dir():
-        raise UserError(f"models folder {root}: does not exist")
-    if versions_of(root):
-        raise UserError(
-            f"models folder {root}: is the folder of one model; give its parent, {root.parent}"
-        )
-    paths = sorted(root.iterdir())
-    models = {path.name: versions for path in paths if (versions := versions_of(path))}
-    if not models:
-        raise UserError(f"models folder {root}: has no model; a model is NAME/<version>/")
-    return models
-
-
 def load_meta_graph(path: Path) -> Any:
     """The `MetaGraphDef` of the SavedModel in the folder `path`."""
     from tensorflow.core.protobuf import saved_model_pb2
@@ -64,9 +48,9 @@ def load_meta_graph(path: Path) -> Any:
         return saved.meta_graphs[0]
 
 
-def signatures_of(meta_graph: Any) -> dict[str, Any]:
-    """The `SignatureDef`s by name, without those that TensorFlow uses to initialize a model."""
-    named = meta_graph.signature_def.items()
+def signatures_of(path: Path) -> dict[str, Any]:
+    """The `SignatureDef`s of a SavedModel, without those that TensorFlow initializes it with."""
+    named = load_meta_graph(path).signature_def.items()
     return {name: value for name, value in named if not name.startswith("__saved_model")}
 
 

@@ -58,14 +58,7 @@ def recorded_batches(requests: str | Path, data: DataFolder) -> Iterator[Arrays]
 
 
 class SkewRow(NamedTuple):
-    """What was compared.
-
-    Attributes:
-        name: `scores` or a feature.
-        compared: number of lists.
-        different: how many of them differ.
-        example: the first difference.
-    """
+    """How many of the compared lists differ in `name`, `scores` or a feature; `example` is one."""
 
     name: str
     compared: int
@@ -109,20 +102,17 @@ def _answered(logs: Iterable[Any], served: ServedModel) -> Iterator[_List]:
     for log in logs:
         if lists := _lists_of(log.request):
             recorded = SCORES in log.response.outputs
-            outputs = outputs_of(log.response if recorded else _answer(log.request, served))
+            try:
+                answer = log.response if recorded else served.predict(log.request)
+            except RejectedError as error:
+                raise UserError(
+                    f"requests: {served.name} version {served.version} cannot answer one of them: "
+                    f"{reason_of(error)}"
+                ) from error
+            outputs = outputs_of(answer)
             if "order" in outputs:
                 outputs = in_request_order(outputs)
             yield from zip(lists, outputs[SCORES], strict=False)
-
-
-def _answer(request: Any, served: ServedModel) -> Any:
-    try:
-        return served.predict(request)
-    except RejectedError as error:
-        raise UserError(
-            f"requests: {served.name} version {served.version} cannot answer one of them: "
-            f"{reason_of(error)}"
-        ) from error
 
 
 def _score_row(lists: Sequence[_List], run: LoadedRun | BaselineRun) -> SkewRow:

@@ -10,13 +10,7 @@ from typing import Any, NamedTuple
 from tfr_moe.config import load_config
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SCHEMA_FILE, FeatureSchema
-from tfr_moe.serving.versions import (
-    EXTRA,
-    SAVED_MODEL,
-    load_meta_graph,
-    signatures_of,
-    versions_of,
-)
+from tfr_moe.serving.versions import EXTRA, SAVED_MODEL, signatures_of, versions_of
 from tfr_moe.training.run_folder import check_run_files, config_of, read_metrics
 from tfr_moe.utils.console import ProgressCallback
 
@@ -65,7 +59,7 @@ def _exported_model(model: Path) -> _Model:
         if not versions:
             raise UserError(f"--model {model}: not an exported model; give MODELS/NAME")
         folder = model / str(versions[-1])
-    outputs = signatures_of(load_meta_graph(folder))["serving_default"].outputs
+    outputs = signatures_of(folder)["serving_default"].outputs
     tasks = sorted(n.removeprefix("scores_") for n in outputs if n.startswith("scores_"))
     return _Model(folder.resolve(), folder / EXTRA / SCHEMA_FILE, tuple(tasks))
 
