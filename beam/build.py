@@ -62,19 +62,15 @@ from tfr_moe.elwc.splits import hash_bounds
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     MANIFEST_FILE,
+    QUERY_CATEGORIES_FILE,
     SCHEMA_FILE,
     SPLITS,
     FeatureSchema,
-    by_clicks,
-    check_same_schema,
-    counts_files,
-    day_folder,
-    days_of,
     description_files,
     query_categories,
     shard_files,
-    write_query_categories,
 )
+from tfr_moe.schema.folders import check_same_schema, day_folder, days_of
 from tfr_moe.utils.console import ProgressCallback
 from tfr_moe.utils.digests import write_manifest
 from tfr_moe.utils.io import atomic_directory, read_json, write_json
@@ -237,7 +233,8 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
         result = manifest(options, split, source_input, shards, counts, bounds)
         check_losses(result, options.max_lost, folder)
         schema.save(folder / SCHEMA_FILE)
-        names = [*description_files(folder), *shard_files(folder), *counts_files(folder)]
+        names = [*description_files(folder), *shard_files(folder)]
+        names += [f"counts/{path.name}" for path in folder.glob("counts/*")]  # of a day
         return write_manifest(folder / MANIFEST_FILE, result, names)
 
 
@@ -253,7 +250,7 @@ def _check_days(options: BuildOptions, schema: FeatureSchema) -> None:
     """Raises `UserError` where the schema is not that of the other days, or reads all of them."""
     if options.append is None:
         return
-    if by_clicks(schema):
+    if schema.by_clicks:
         raise UserError(
             "append: hierarchy `from: clicked_in_training` counts the clicks of all days, which "
             "days alone do not have; take `from: majority`, or build all days at once"
@@ -316,14 +313,14 @@ def _assemble(
         )
     limits = hash_bounds(options.validation_fraction, options.test_fraction)
     assign = assigner(split, source_input.split_of, limits, options.seed, bounds)
-    if by_clicks(schema) and options.like is not None:
+    if schema.by_clicks and options.like is not None:
         known = clicks_of_table(query_categories(options.like, schema))
         clicks = pipeline | "KnownClicks" >> beam.Create([known])
-    elif by_clicks(schema):
+    elif schema.by_clicks:
         lists = (groups | "ListsForClicks" >> lists_of(after=bounds)).lists
         clicks = lists | "SplitForClicks" >> assign | "Clicks" >> count_clicks(schema)
         _ = clicks | "WriteClicks" >> beam.Map(
-            lambda clicks: write_query_categories(folder, table_of(clicks))
+            lambda clicks: write_json(folder / QUERY_CATEGORIES_FILE, table_of(clicks))
         )
     made = groups | "MakeLists" >> lists_of(after=bounds if clicks is None else clicks)
     assigned = made.lists | "Split" >> assign

@@ -155,7 +155,7 @@ def compare(columns: int, arguments: Any, work: Path) -> dict[str, Any]:
     passes["scalar"] = pass_over(lambda: usual(folders[False]))
     rounds = run_rounds(passes, arguments.rounds, arguments.seed, warm_up=1)
     schema = folders[True].schema
-    packed_spec = {**schema.feature_spec("example"), **schema.label_spec()}
+    packed_spec = {**schema.feature_spec("example"), **schema.role_spec("example")}
     parsed = run_rounds(
         {
             "packed": parsing(folders[True], packed_spec),

@@ -168,16 +168,11 @@ def test_a_scope_without_numerics_has_no_packed_feature():
     assert PACKED["example"] not in schema(features=ids).feature_spec("example")
 
 
-def test_labels_read_as_padding_where_there_is_no_item():
-    assert shapes(schema().label_spec()) == {
+def test_roles_have_specs_and_labels_read_as_padding_where_there_is_no_item():
+    assert shapes(schema().role_spec("context")) == {"session": ("string", [1], [""])}
+    assert shapes(schema().role_spec("example")) == {
         "click": ("float32", [1], [-1.0]),
         "buy": ("float32", [1], [-1.0]),
-    }
-
-
-def test_bookkeeping_specs():
-    assert shapes(schema().bookkeeping_spec("context")) == {"session": ("string", [1], [""])}
-    assert shapes(schema().bookkeeping_spec("example")) == {
         "place": ("float32", [1], [0.0]),
         "importance": ("float32", [1], [1.0]),
     }

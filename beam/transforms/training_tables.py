@@ -17,15 +17,14 @@ from tfr_moe.elwc.encoder import counted_ids, scope_floats
 from tfr_moe.elwc.statistics import ColumnStatistics, Moments, as_json, merge, statistics_of
 from tfr_moe.elwc.vocabularies import vocabulary_of, write_counts, write_vocabulary
 from tfr_moe.schema import (
-    MOMENTS_FILE,
     SPLITS,
     STATISTICS_FILE,
     Feature,
     FeatureSchema,
     Scope,
-    counts_file,
     vocabulary_file,
 )
+from tfr_moe.schema.folders import MOMENTS_FILE, counts_file
 from tfr_moe.utils.io import write_json
 
 _BATCH = 4096

@@ -12,14 +12,7 @@ import math
 from collections.abc import Iterator
 
 from tfr_moe._compat import tf, tfr
-from tfr_moe.schema import (
-    MASK,
-    Feature,
-    FeatureSchema,
-    QueryCategories,
-    Scope,
-    by_clicks,
-)
+from tfr_moe.schema import MASK, Feature, FeatureSchema, QueryCategories, Scope
 
 Features = dict[str, tf.Tensor]
 
@@ -153,7 +146,7 @@ class ListCategories:
     def __init__(self, schema: FeatureSchema, table: QueryCategories | None = None):
         self._schema = schema
         self.resources: list[tf.lookup.StaticHashTable] = []
-        if by_clicks(schema):
+        if schema.by_clicks:
             entries = table or {"\0": ("", "")}  # a lookup needs an entry; no query is this one
             queries = tf.constant(list(entries), tf.string)
             rows = tf.range(len(entries), dtype=tf.int64)

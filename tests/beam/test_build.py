@@ -144,12 +144,11 @@ def test_records_read_back_by_tensorflow_ranking_are_the_rows(tmp_path):
         serialized,
         context_feature_spec={
             **schema.feature_spec("context"),
-            **schema.bookkeeping_spec("context"),
+            **schema.role_spec("context"),
         },
         example_feature_spec={
             **schema.feature_spec("example"),
-            **schema.bookkeeping_spec("example"),
-            **schema.label_spec(),
+            **schema.role_spec("example"),
         },
         list_size=4,
         mask_feature_name="mask",

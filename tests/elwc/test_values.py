@@ -266,11 +266,10 @@ def test_a_request_needs_no_label():
 def parse(s: FeatureSchema, record: bytes) -> dict[str, np.ndarray]:
     parsed = tfr.data.parse_from_example_list(
         [record],
-        context_feature_spec={**s.feature_spec("context"), **s.bookkeeping_spec("context")},
+        context_feature_spec={**s.feature_spec("context"), **s.role_spec("context")},
         example_feature_spec={
             **s.feature_spec("example"),
-            **s.label_spec(),
-            **s.bookkeeping_spec("example"),
+            **s.role_spec("example"),
         },
     )
     return {name: tensor.numpy()[0] for name, tensor in parsed.items()}
@@ -343,7 +342,7 @@ def test_padded_items_read_defaults_and_the_padding_label():
     parsed = tfr.data.parse_from_example_list(
         records,
         context_feature_spec=s.feature_spec("context"),
-        example_feature_spec={**s.feature_spec("example"), **s.label_spec()},
+        example_feature_spec={**s.feature_spec("example"), **s.role_spec("example")},
         mask_feature_name="example_list_mask",
     )
     assert parsed["example_list_mask"].numpy().tolist() == [[True, False], [True, True]]

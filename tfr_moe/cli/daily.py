@@ -38,7 +38,7 @@ def check(
     for option, value in {"--run": run, "--data": data}.items():
         if value is not None:
             raise UserError(f"{option}: needs --requests")
-    from tfr_moe.schema import MANIFEST_FILE, days_of
+    from tfr_moe.schema.folders import MANIFEST_FILE, days_of
 
     if not path.is_dir():
         raise UserError(f"{path}: no such folder")

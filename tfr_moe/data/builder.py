@@ -49,12 +49,8 @@ class ParsedSplit(NamedTuple):
 
 def column_specs(schema: FeatureSchema) -> tuple[dict[str, Any], dict[str, Any]]:
     """The parsing specs of all context and example columns of the records."""
-    context = {**schema.feature_spec("context"), **schema.bookkeeping_spec("context")}
-    example = {
-        **schema.feature_spec("example"),
-        **schema.label_spec(),
-        **schema.bookkeeping_spec("example"),
-    }
+    context = {**schema.feature_spec("context"), **schema.role_spec("context")}
+    example = {**schema.feature_spec("example"), **schema.role_spec("example")}
     return context, example
 
 

@@ -12,13 +12,13 @@ from typing import Any
 from tfr_moe.elwc.statistics import from_json, merge, statistics_of
 from tfr_moe.elwc.vocabularies import merged_counts, vocabulary_of, write_vocabulary
 from tfr_moe.errors import UserError
-from tfr_moe.schema import (
+from tfr_moe.schema import FeatureSchema
+from tfr_moe.schema.folders import (
     MANIFEST_FILE,
     MOMENTS_FILE,
     SCHEMA_FILE,
     SPLITS,
     STATISTICS_FILE,
-    FeatureSchema,
     check_same_schema,
     counts_file,
     days_of,

@@ -15,8 +15,8 @@ from pydantic import BaseModel, FiniteFloat, NonNegativeInt
 
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
-    DAYS_FOLDER,
     MANIFEST_FILE,
+    QUERY_CATEGORIES_FILE,
     SCHEMA_FILE,
     SPLITS,
     STATISTICS_FILE,
@@ -24,13 +24,12 @@ from tfr_moe.schema import (
     FeatureSchema,
     FeatureTables,
     Statistics,
-    by_clicks,
     description_files,
     query_categories,
     shard_files,
     vocabulary_file,
-    write_query_categories,
 )
+from tfr_moe.schema.folders import DAYS_FOLDER
 from tfr_moe.utils.digests import ManifestForm, check_files, digest_files, fingerprint
 from tfr_moe.utils.failures import reading
 from tfr_moe.utils.io import read_json, write_json
@@ -204,8 +203,9 @@ class DataFolder:
             shutil.copyfile(self.path / name, target / name)
         if read_json(self.path / STATISTICS_FILE) != self.statistics:  # `with_statistics`
             write_json(target / STATISTICS_FILE, self.statistics)
-        if by_clicks(self.schema):
-            write_query_categories(target, query_categories(self.path, self.schema))
+        if self.schema.by_clicks:
+            categories = query_categories(self.path, self.schema)
+            write_json(target / QUERY_CATEGORIES_FILE, categories)
         for path in self.tables().vocabularies.values():
             (target / "vocabulary").mkdir(exist_ok=True)
             shutil.copy(str(path), target / "vocabulary")

@@ -40,17 +40,16 @@ from tfr_moe.elwc.vocabularies import write_vocabulary
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     MANIFEST_FILE,
+    QUERY_CATEGORIES_FILE,
     SCHEMA_FILE,
     STATISTICS_FILE,
     FeatureSchema,
     FeatureTables,
     QueryCategories,
-    by_clicks,
     description_files,
     shard_file,
     shard_files,
     vocabulary_file,
-    write_query_categories,
 )
 from tfr_moe.tables import infer_schema
 from tfr_moe.tables.arrow import to_table
@@ -119,8 +118,8 @@ class FrameData(DataFolder):
         (target / "vocabulary").mkdir(parents=True, exist_ok=True)
         self.schema.save(target / SCHEMA_FILE)
         write_json(target / STATISTICS_FILE, self.statistics)
-        if by_clicks(self.schema):
-            write_query_categories(target, self.categories)
+        if self.schema.by_clicks:
+            write_json(target / QUERY_CATEGORIES_FILE, self.categories)
         for name, words in self._vocabularies.items():
             write_vocabulary(target / vocabulary_file(name), words)
         if self._samples:
@@ -197,7 +196,7 @@ def training_data(
         except UserError as error:
             raise UserError(f"validation: {error}") from error
     clicks: Clicks | None = None
-    if by_clicks(schema):
+    if schema.by_clicks:
         clicks = ItemCategories(schema, splits["train"]).clicks()
     if schema.item_categories:
         _add_categories(schema, splits, clicks, limits.log)
@@ -236,7 +235,7 @@ def scoring_data(
     lists = group(table, schema, labelled)
     splits = parse(table, schema, {split: lists}, labelled, Limits(max_lost=1.0, log=log))
     if schema.item_categories:
-        clicks = clicks_of_table(categories or {}) if by_clicks(schema) else None
+        clicks = clicks_of_table(categories or {}) if schema.by_clicks else None
         _add_categories(schema, splits, clicks, log)
     return FrameData(schema, splits, FeatureTables({}, {}), ""), lists
 

@@ -154,6 +154,11 @@ class FeatureSchema(BaseModel):
         return tree.parent.removeprefix(OF_ITEMS), tree.child.removeprefix(OF_ITEMS)
 
     @property
+    def by_clicks(self) -> bool:
+        """Whether the categories of lists come from clicks."""
+        return self.hierarchy is not None and self.hierarchy.query is not None
+
+    @property
     def log_features(self) -> list[Feature]:
         """The features that a log must have: without categories that come from the items."""
         made = [f"{OF_ITEMS}{name}" for name in self.item_categories]
@@ -274,26 +279,21 @@ class FeatureSchema(BaseModel):
             spec[f.name] = tf.io.FixedLenFeature([length], tf.string, [default] * length)
         return spec
 
-    def label_spec(self) -> dict[str, Any]:
-        """Returns specs of the labels: float32 of shape [1], -1 at padded items."""
-        from tfr_moe._compat import tf
+    def role_spec(self, scope: Scope) -> dict[str, Any]:
+        """Returns specs of the `role_columns` of one scope, of shape [1], with their padding.
 
-        return {
-            name: tf.io.FixedLenFeature([1], tf.float32, [PADDING_LABEL]) for name in self.labels
-        }
-
-    def bookkeeping_spec(self, scope: Scope) -> dict[str, Any]:
-        """Returns specs of what only evaluation reads: the list ID, or position and weight."""
+        The context has the list ID; examples have labels, position and weight as float32.
+        """
         from tfr_moe._compat import tf
 
         if scope == "context":
             return {self.list_id: tf.io.FixedLenFeature([1], tf.string, [""])}
-        spec: dict[str, Any] = {}
+        padding = dict.fromkeys(self.labels, PADDING_LABEL)
         if self.position:
-            spec[self.position] = tf.io.FixedLenFeature([1], tf.float32, [0.0])
+            padding[self.position] = 0.0
         if self.weight:
-            spec[self.weight] = tf.io.FixedLenFeature([1], tf.float32, [1.0])
-        return spec
+            padding[self.weight] = 1.0
+        return {n: tf.io.FixedLenFeature([1], tf.float32, [p]) for n, p in padding.items()}
 
 
 Statistics: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Any]]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from datetime import date, timedelta
 from functools import lru_cache
@@ -11,7 +10,7 @@ from typing import Any, TypeAlias
 
 from tfr_moe.errors import UserError
 from tfr_moe.schema.feature_schema import FeatureSchema
-from tfr_moe.utils.io import read_json, write_json
+from tfr_moe.utils.io import read_json
 
 SCHEMA_FILE = "schema.json"
 MANIFEST_FILE = "manifest.json"
@@ -50,11 +49,6 @@ def description_files(folder: Path) -> list[str]:
 def shard_files(folder: Path, split: str = "*") -> list[str]:
     """The sorted names of the TFRecord files of a split, or of all splits, in a folder."""
     return sorted(path.name for path in folder.glob(f"{split}-*-of-*.tfrecord.gz"))
-
-
-def counts_files(folder: Path) -> list[str]:
-    """The paths of the files of a day that merge with those of others; none in other data sets."""
-    return sorted(f"counts/{path.name}" for path in folder.glob("counts/*"))
 
 
 QueryCategories: TypeAlias = Mapping[str, tuple[str, str]]
@@ -119,7 +113,7 @@ def check_same_schema(days: dict[str, Path], schema: FeatureSchema, name: str) -
     for day, path in days.items():
         other = FeatureSchema.load(path / SCHEMA_FILE)
         if other != schema:
-            what = _difference(json.loads(schema.to_json()), json.loads(other.to_json()))
+            what = _difference(schema.as_dict(), other.as_dict())
             raise UserError(
                 f"schema of {name}: {what} differs from that of {day}; all days have one schema"
             )
@@ -135,19 +129,9 @@ def _difference(one: dict[str, Any], other: dict[str, Any]) -> str:
     return next((repr(n) for n in names if n != "features" and one.get(n) != other.get(n)), "order")
 
 
-def by_clicks(schema: FeatureSchema) -> bool:
-    """Whether the categories of lists come from clicks."""
-    return schema.hierarchy is not None and schema.hierarchy.query is not None
-
-
-def write_query_categories(folder: str | Path, table: QueryCategories) -> None:
-    """Writes the table into a data-set folder."""
-    write_json(Path(folder, QUERY_CATEGORIES_FILE), table)
-
-
 def query_categories(folder: str | Path, schema: FeatureSchema) -> QueryCategories:
     """Returns the table of a data set or run; an empty one where the schema needs none."""
-    if not by_clicks(schema):
+    if not schema.by_clicks:
         return {}
     path = Path(folder, QUERY_CATEGORIES_FILE)
     if not path.is_file():

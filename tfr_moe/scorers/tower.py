@@ -11,7 +11,7 @@ from tfr_moe.layers.crossed_weights import CrossedWeights
 from tfr_moe.layers.experts import ExpertTowers, ItemTower
 from tfr_moe.layers.features import EncodedFeatures
 from tfr_moe.layers.task_sharing import dims_of_budget
-from tfr_moe.schema import Kind
+from tfr_moe.schema.feature import Kind
 from tfr_moe.scorers.base import FeatureScorer, Scores, find_layer
 
 VECTORS = "vectors"
