@@ -39,8 +39,9 @@ def test_defaults_are_the_recommended_settings():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_setting_that_the_model_does_not_use_is_rejected_by_name(name):
+    defaults = RunConfig(model=name).flat()
     for setting in set(SETTINGS) - set(MODELS[name].settings):
-        default = MODELS[name].default(setting)
+        default = defaults[setting]
         other = {"bool": not default, "str": "other"}.get(type(default).__name__, 7)
         for value in (default, other):
             with pytest.raises(UserError, match=rf"^config: {setting} is not used by model "):
@@ -104,13 +105,14 @@ REFUSED = {
     "zzz=1": r"unknown key 'zzz'; allowed: model, ",
     "monitor=mrr": r"monitor must be loss or one of metrics \(session_auc, ndcg\), got 'mrr'",
     "model=bert": r"model must be one of dnn, wide_dnn, .*, got 'bert'",
+    "model=[1]": r"model must be one of dnn, wide_dnn, .*, got \[1\]",
     "learning_rate=fast": r"learning_rate: Input should be a valid number",
     "dropout=1": r"dropout: Input should be less than 1",
-    "expert_hidden_dims=[8, 0]": r"expert_hidden_dims must be >= 1",
+    "expert_hidden_dims=[8, 0]": r"expert_hidden_dims\[1\]: Input should be greater than 0",
     "expert_hidden_dims=64,32": r"expert_hidden_dims: must be a list, such as \[64, 32\]\. Rec",
     "seed=4294967296": r"seed: Input should be less than 4294967296",
     "gate=3": r"gate must be a mapping of setting to value, got 3",
-    "hsc_on=logits": r"hsc_on is a setting of version 0.1.0 and was removed",
+    "hsc_on=logits": r"unknown key 'hsc_on'; allowed: model, ",
     "dispatch=capacity": r"dispatch: Input should be 'auto', 'sorted' or 'grouped'",
     "nonsense": r"setting 'nonsense': must be key=value",
 }

@@ -66,7 +66,10 @@ def test_the_export_has_the_moving_moments_of_the_run(runs):
         ({"model": "ple", "num_levels": 3}, "num_levels must be <= 2, the number of expert_hidden"),
         ({"model": "star", "category_groups": 4}, "category_groups was removed"),
         ({"model": "star", "tasks": ["a", "b"]}, "tasks is not used by model 'star'"),
-        ({"model": "star", "auxiliary_hidden_dims": (0,)}, "auxiliary_hidden_dims must be >= 1"),
+        (
+            {"model": "star", "auxiliary_hidden_dims": (0,)},
+            r"auxiliary_hidden_dims\[0\]: Input should be greater than 0",
+        ),
         ({"model": "ple", "unknown_share": 1}, "unknown_share"),
     ],
 )

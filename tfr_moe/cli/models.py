@@ -190,15 +190,16 @@ def settings(
 
     Example: tfr-moe settings adv_hsc_moe
     """
-    from tfr_moe.config import MODELS, SETTINGS
+    from tfr_moe.config import MODELS, SETTINGS, RunConfig
 
     if model is not None and model not in MODELS:
         raise UserError(f"model {model!r} is unknown; allowed: {', '.join(MODELS)}")
-    spec = MODELS[model or "adv_hsc_moe"]
-    names = SETTINGS if model is None else [n for n in SETTINGS if n in spec.settings]
+    config = RunConfig(model=model or "adv_hsc_moe")
+    names = [n for n in SETTINGS if model is None or n in config.spec.settings]
+    defaults = config.flat()
     _print(
         ("setting", "default", "what it is"),
-        ((n, _text(spec.default(n)), SETTINGS[n].field.description or "") for n in names),
+        ((n, _text(defaults[n]), SETTINGS[n].field.description or "") for n in names),
     )
 
 

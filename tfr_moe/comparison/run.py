@@ -228,8 +228,8 @@ def _evaluate(
 
 
 def _rate(run: Path) -> float | None:
-    flat = load_config(run / CONFIG_FILE).flat(used=True)
-    return flat.get("learning_rate") or flat["library_parameters"].get("learning_rate")
+    settings = load_config(run / CONFIG_FILE).model_dump()
+    return settings.get("learning_rate") or settings["library_parameters"].get("learning_rate")
 
 
 def _report(plan: Plan, board: Leaderboard, console: Console) -> None:

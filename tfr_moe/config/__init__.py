@@ -9,11 +9,10 @@ from tfr_moe.config.models import (
     applicable,
 )
 from tfr_moe.config.run_config import RunConfig, load_config, make_config
-from tfr_moe.config.settings import GROUPS, SETTINGS
+from tfr_moe.config.settings import SETTINGS
 
 __all__ = [
     "BASELINE_NAMES",
-    "GROUPS",
     "MODELS",
     "MODEL_NAMES",
     "MULTITASK_NAMES",

@@ -15,9 +15,9 @@ from tfr_moe.errors import UserError
 Kind = Literal["ranker", "multi_task", "baseline"]
 
 
-def _of(*groups: str, without: tuple[str, ...] = ()) -> tuple[str, ...]:
+def _of(*groups: str) -> tuple[str, ...]:
     """The settings of some groups."""
-    return tuple(n for group in groups for n in GROUPS[group].model_fields if n not in without)
+    return tuple(name for group in groups for name in GROUPS[group].model_fields)
 
 
 _RUN = _of("objective", "optimization", "data", "training")
@@ -26,16 +26,10 @@ _TOWER = (*_COMMON, "expert_hidden_dims", "activation")
 _SINGLE = (*_TOWER, "category_head")
 _MIXTURE = (*_SINGLE, *_of("gate"), "shared_expert", "dispatch", "expert_capacity")
 _HSC, _ADVERSARIAL = _of("hsc"), _of("adversarial")
-_TASKS = (
-    *_TOWER,
-    *("tasks", "score_combination", "tower_hidden_dims"),
-)
-_PLE = _of("domains", without=("auxiliary_hidden_dims", "domain_norm"))
+_TASKS = (*_TOWER, "tasks", "score_combination", "tower_hidden_dims")
+_PLE = ("unknown_share", "num_levels", "num_domain_experts", "num_shared_experts")
 _STAR = ("unknown_share", "auxiliary_hidden_dims", "domain_norm")
-_CATEGORY_GATES = (
-    *("num_experts", "top_k", "noisy_gate", "gate_learning_rate_multiplier"),
-    *_HSC,
-)
+_CATEGORY_GATES = ("num_experts", "top_k", "noisy_gate", "gate_learning_rate_multiplier", *_HSC)
 _BASELINE = (
     *("library_parameters", "ignored_features", "list_relative"),
     *("batch_size", "monitor", "metrics"),
@@ -68,12 +62,6 @@ class ModelSpec:
     attention: bool = False
     wide_heads: bool = False
     dense_gate: bool = False
-
-    def default(self, setting: str) -> Any:
-        """The default of a setting for this model."""
-        if setting in self.defaults:
-            return self.defaults[setting]
-        return SETTINGS[setting].field.get_default(call_default_factory=True)
 
 
 def _mixture(summary: str, *settings: str, **fixed: Any) -> ModelSpec:

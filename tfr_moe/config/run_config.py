@@ -23,13 +23,6 @@ from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.io import write_text
 from tfr_moe.utils.settings import parse_pairs, read_yaml
 
-_OLD_SETTINGS = (
-    *("gate_init_scale", "gate_bias_rate", "shared_weights", "hsc_fixed_side", "hsc_on"),
-    *("hsc_warmup_steps", "adversarial_margin", "adversarial_centred", "adversarial_warmup_steps"),
-    *("attention_points", "load_weight", "parameter_budget", "profile", "own_share", "num_views"),
-    "jit_compile",
-)
-"""Settings of version 0.1.0, whose files hold all of them."""
 _RETIRED: dict[str, Any] = {"category_groups": None, "wide_crosses": None}
 """Removed settings with their last default, as YAML has it: files that hold it still load."""
 
@@ -63,7 +56,7 @@ class RunConfig(Groups):
             return data
         settings = {**data}
         name = settings.pop("model", "adv_hsc_moe")
-        if name not in MODELS:
+        if not isinstance(name, str) or name not in MODELS:
             if hint := did_you_mean(name, MODELS):
                 raise ValueError(f"model {name!r} is unknown; {hint}")
             raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}")
@@ -151,19 +144,18 @@ class RunConfig(Groups):
         """What the model is, and which settings it uses."""
         return MODELS[self.model]
 
-    def flat(self, used: bool = False) -> dict[str, Any]:
-        """All settings by their flat names, or those `used` by the model."""
+    def flat(self) -> dict[str, Any]:
+        """All settings by their flat names, also those that the model does not use."""
         flat = {"model": self.model, "seed": self.seed}
         for group in GROUPS:
-            values = getattr(self, group)
-            flat |= {name: getattr(values, name) for name in type(values).model_fields}
-        keep = {"model", "seed", *self.spec.settings}
-        return {name: value for name, value in flat.items() if not used or name in keep}
+            flat |= dict(getattr(self, group))
+        return flat
 
     @model_serializer
     def _serialize(self) -> dict[str, Any]:
-        # Flat, as files and the command line have the settings.
-        return self.flat(used=True)
+        """The settings that the model uses, flat as files and the command line have them."""
+        used = {"model", "seed", *self.spec.settings}
+        return {name: value for name, value in self.flat().items() if name in used}
 
     def changed(self) -> dict[str, Any]:
         """The settings that differ from the model's defaults, and the model, as JSON values.
@@ -183,7 +175,7 @@ class RunConfig(Groups):
             >>> RunConfig().replace(top_k=3).gate.top_k
             3
         """
-        return RunConfig.model_validate({**self.flat(used=True), **changes})
+        return RunConfig.model_validate({**self.model_dump(), **changes})
 
     @property
     def num_outputs(self) -> int:
@@ -239,9 +231,6 @@ def make_config(settings: Mapping[str, Any], where: str = "config") -> RunConfig
         UserError: in one line, with the setting and, for an unknown one, the nearest known.
     """
     settings = dict(settings)
-    for name in _OLD_SETTINGS:
-        if name in settings:
-            raise UserError(f"{where}: {name} is a setting of version 0.1.0 and was removed")
     for name, default in _RETIRED.items():
         if (value := settings.pop(name, default)) != default:
             raise UserError(

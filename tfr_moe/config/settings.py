@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationInfo,
+    PositiveInt,
     field_validator,
     model_validator,
 )
@@ -37,14 +36,8 @@ class Group(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _positive(values: Any, info: ValidationInfo) -> Any:
-    if min(values, default=1) < 1:
-        raise ValueError(f"{info.field_name} must be >= 1")
-    return values
-
-
-Widths = Annotated[tuple[int, ...], AfterValidator(_positive)]
-"""Widths of layers, each at least 1."""
+Widths = tuple[PositiveInt, ...]
+"""Widths of layers."""
 
 
 class GateSettings(Group):
@@ -151,7 +144,7 @@ class MultiTaskSettings(Group):
         le=1,
         description="initial weight of a task on its own activations in cross_stitch",
     )
-    tensor_ranks: Annotated[tuple[int, int, int], AfterValidator(_positive)] = Field(
+    tensor_ranks: tuple[PositiveInt, PositiveInt, PositiveInt] = Field(
         (16, 16, 2), description="the three ranks of tensor_factorization"
     )
 
