@@ -4,7 +4,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tfr_moe.elwc.values import RowError
-from tfr_moe.errors import UserError, describe, did_you_mean, error_line, named
+from tfr_moe.errors import UserError, describe, did_you_mean, error_line, named, validated
 
 
 class Part(BaseModel):
@@ -31,6 +31,15 @@ def line_for(data: dict) -> str:
     with pytest.raises(ValidationError) as caught:
         Whole.model_validate(data)
     return describe(caught.value, data)
+
+
+def test_what_is_validated_has_its_type_or_the_error_says_where():
+    assert validated(Part, {"name": "a", "size": "2"}, "file") == Part(name="a", size=2)
+    assert validated(dict[str, int], {"a": "1"}, "file") == {"a": 1}
+    with pytest.raises(UserError, match=r"^file: size: Input should be greater than or equal"):
+        validated(Part, {"name": "a", "size": 0}, "file")
+    with pytest.raises(UserError, match=r"^file: Input should be greater than or equal"):
+        validated(Part, {"name": "a", "size": 0}, "file", hidden=("size",))
 
 
 def test_errors_of_rows_are_user_errors():

@@ -301,7 +301,7 @@ def test_a_saved_schema_loads_equal(tmp_path: Path):
     ("text", "says"),
     [
         (None, "cannot be read (No such file"),
-        ("", "mapping"),
+        ("", "list_id: Field required"),
         ("- a\n- b\n", "mapping"),
         ("a: [1\n", "YAML"),
         ("list_id: q\nlist_id: r\nlabels: [c]\n", "key 'list_id' occurs twice, again in line 2"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Container, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
+
+_Form = TypeVar("_Form")
 
 EXIT_USAGE = 2
 """Exit code after a user error."""
@@ -76,6 +78,19 @@ def named(location: Sequence[int | str], data: Any) -> str:
         else:
             words.append(str(step))
     return ": ".join(words)
+
+
+def validated(form: type[_Form], data: Any, where: str, hidden: Container[int | str] = ()) -> _Form:
+    """Returns `data` as the type `form`, by pydantic's rules.
+
+    A UserError starts with `where`, both of data that does not fit and of a validator.
+    """
+    try:
+        return TypeAdapter(form).validate_python(data)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+    except ValidationError as error:
+        raise UserError(f"{where}: {describe(error, data, hidden)}") from error
 
 
 def describe(error: ValidationError, data: Any, hidden: Container[int | str] = ()) -> str:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tfr_moe.config import SETTINGS, RunConfig, make_config
-from tfr_moe.errors import UserError, describe, did_you_mean
+from tfr_moe.errors import UserError, did_you_mean, validated
 from tfr_moe.utils.io import write_text
-from tfr_moe.utils.settings import parse_pair, read_yaml
+from tfr_moe.utils.settings import parse_pair, read_mapping
 
 
 class SweepConfig(BaseModel):
@@ -79,7 +79,7 @@ class SweepConfig(BaseModel):
         write_text(path, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
 
 
-def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig:
+def make_sweep_config(settings: dict[str, Any], where: str = "sweep config") -> SweepConfig:
     """A SweepConfig from a mapping; a `UserError` names the invalid key.
 
     Example:
@@ -87,8 +87,6 @@ def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig
         >>> config.seeds, config.objective
         ((1, 2), 'session_auc')
     """
-    if not isinstance(settings, dict):
-        raise UserError(f"{where}: must be a mapping with a space")
     for key in settings:
         if key not in SweepConfig.model_fields:
             hint = f"allowed: {', '.join(SweepConfig.model_fields)}"
@@ -96,12 +94,7 @@ def make_sweep_config(settings: Any, where: str = "sweep config") -> SweepConfig
                 hint = "it is a setting of runs: set it in base"
             hint = did_you_mean(key, SweepConfig.model_fields) or hint
             raise UserError(f"{where}: unknown key {key!r}; {hint}")
-    try:
-        return SweepConfig.model_validate(settings)
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from error
-    except ValidationError as error:
-        raise UserError(f"{where}: {describe(error, settings)}") from error
+    return validated(SweepConfig, settings, where)
 
 
 def _override(settings: dict[str, Any], pair: str) -> None:
@@ -117,10 +110,7 @@ def _override(settings: dict[str, Any], pair: str) -> None:
 
 def load_sweep_config(path: str | Path, overrides: Sequence[str] = ()) -> SweepConfig:
     """Reads a sweep's YAML and applies `key=value` overrides such as `base.top_k=2`."""
-    path = Path(path)
-    data = read_yaml(path, "sweep config")
-    data = {} if data is None else data
-    if isinstance(data, dict):
-        for pair in overrides:
-            _override(data, pair)
-    return make_sweep_config(data, f"sweep config {path}")
+    settings = read_mapping(Path(path), "sweep config")
+    for pair in overrides:
+        _override(settings, pair)
+    return make_sweep_config(settings, f"sweep config {path}")

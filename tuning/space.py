@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from tfr_moe.config import MODELS, SETTINGS, RunConfig, applicable, make_config
-from tfr_moe.errors import UserError, describe, did_you_mean
+from tfr_moe.errors import UserError, describe, did_you_mean, validated
 
 EXPERTS = ("num_experts", "top_k", "num_adversarial")
 BUDGET = (
@@ -189,10 +189,7 @@ def _experts(values: Mapping[str, Sequence[Any]], base: RunConfig) -> Options:
 
 def number_range(name: str, data: Mapping[str, Any]) -> Range:
     """A range of one numeric setting from `{min, max, step, sampling}`."""
-    try:
-        limits = Range.model_validate(dict(data))
-    except ValidationError as error:
-        raise UserError(f"space: {name}: {describe(error, data)}") from error
+    limits = validated(Range, dict(data), f"space: {name}")
     low, high, step = _parse(name, limits.min), _parse(name, limits.max), limits.step
     if type(low) not in (int, float):
         raise UserError(f"space: {name}: is not a number; list its values")

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
-from pydantic import ValidationError
 
 from tfr_moe.beam.rows import SourceOptions
-from tfr_moe.errors import UserError, describe, did_you_mean
+from tfr_moe.errors import UserError, did_you_mean, validated
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.settings import split_pair
 
@@ -181,7 +180,4 @@ def parse_options(
                 f"available: {', '.join(fields) or 'none'}"
             )
         values[key] = text
-    try:
-        return model(**values)
-    except ValidationError as error:
-        raise UserError(f"source {source}: {describe(error, values)}") from None
+    return validated(model, values, f"source {source}")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from tfr_moe.errors import UserError, describe
+from tfr_moe.errors import UserError, validated
 from tfr_moe.utils import make_folder, parse_pair, read_json, write_json
 
 STUDY_FILE = "study.json"
@@ -52,10 +52,7 @@ def choose(kind: type[Chosen], size: str, pairs: Sequence[str] = (), **values: A
                 f"--set {pair!r}: unknown key; must be one of {', '.join(kind.model_fields)}"
             )
         chosen[key] = value
-    try:
-        return kind.model_validate(chosen)
-    except ValidationError as error:
-        raise UserError(f"settings: {describe(error, chosen)}") from error
+    return validated(kind, chosen, "settings")
 
 
 def open_folder(out: Path, study: str, settings: StudySettings) -> None:

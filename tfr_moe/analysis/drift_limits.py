@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from tfr_moe.errors import UserError, describe
-from tfr_moe.utils.settings import read_yaml
+from tfr_moe.errors import UserError, validated
+from tfr_moe.utils.settings import read_mapping
 
 
 class Limits(BaseModel):
@@ -49,11 +49,7 @@ class DriftLimits(Limits):
     @classmethod
     def load(cls, path: str | Path) -> DriftLimits:
         """Reads limits from YAML; a `UserError` names the invalid entry."""
-        data = read_yaml(Path(path), "limits") or {}
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            raise UserError(f"limits {path}: {describe(error, data)}") from error
+        return validated(cls, read_mapping(Path(path), "limits"), f"limits {path}")
 
     def of(self, column: str) -> Limits:
         """The limits of a column; `a` is also that of `a[0]`, `a[1]`, ..."""

@@ -10,7 +10,6 @@ import yaml
 from pydantic import (
     BaseModel,
     Field,
-    ValidationError,
     model_serializer,
     model_validator,
 )
@@ -18,10 +17,10 @@ from pydantic import (
 from tfr_moe.config.models import MODELS, ORDINAL_MODELS, ModelSpec, preset_settings
 from tfr_moe.config.settings import GROUPS, SETTINGS, Groups
 from tfr_moe.config.tasks import Task, check_conditions, resolve_tasks
-from tfr_moe.errors import UserError, describe, did_you_mean
+from tfr_moe.errors import UserError, did_you_mean, validated
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.io import write_text
-from tfr_moe.utils.settings import parse_pairs, read_yaml
+from tfr_moe.utils.settings import parse_pairs, read_mapping
 
 _RETIRED: dict[str, Any] = {"category_groups": None, "wide_crosses": None}
 """Removed settings with their last default, as YAML has it: files that hold it still load."""
@@ -211,15 +210,6 @@ def _unknown(key: str) -> str:
     return f"unknown key {key!r}; {hint}"
 
 
-def _read(path: Path) -> dict[str, Any]:
-    data = read_yaml(path, "config")
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
-        raise UserError(f"config {path}: must be a mapping of setting to value")
-    return data
-
-
 def make_config(settings: Mapping[str, Any], where: str = "config") -> RunConfig:
     """A RunConfig from a mapping.
 
@@ -240,10 +230,7 @@ def make_config(settings: Mapping[str, Any], where: str = "config") -> RunConfig
     preset = settings.pop("preset", None)
     if preset is not None:
         settings = {**preset_settings(str(preset), settings.get("model")), **settings}
-    try:
-        return RunConfig.model_validate(settings)
-    except ValidationError as error:
-        raise UserError(f"{where}: {describe(error, settings, hidden=GROUPS)}") from error
+    return validated(RunConfig, settings, where, hidden=GROUPS)
 
 
 def load_config(
@@ -259,7 +246,7 @@ def load_config(
         >>> config.experts.expert_hidden_dims
         (64, 32)
     """
-    data = _read(Path(path)) if path else {}
+    data = read_mapping(Path(path), "config") if path else {}
     data.update(settings)
     data.update(parse_pairs(overrides))
     return make_config(data, f"config {path}" if path else "config")

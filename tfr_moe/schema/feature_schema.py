@@ -24,9 +24,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tfr_moe.errors import UserError, describe
+from tfr_moe.errors import UserError, validated
 from tfr_moe.schema.feature import (
     ITEM,
     MASK,
@@ -40,7 +40,7 @@ from tfr_moe.schema.feature import (
     Scope,
     list_category,
 )
-from tfr_moe.utils.settings import read_yaml
+from tfr_moe.utils.settings import read_mapping
 
 
 class FeatureSchema(BaseModel):
@@ -171,19 +171,12 @@ class FeatureSchema(BaseModel):
         Raises:
             UserError: naming the file and the invalid feature.
         """
-        path = Path(path)
-        data = read_yaml(path, "schema")
-        if not isinstance(data, dict):
-            raise UserError(f"schema {path}: must be a mapping with list_id, labels and features")
-        return cls.of(data, f"schema {path}")
+        return cls.of(read_mapping(Path(path), "schema"), f"schema {path}")
 
     @classmethod
     def of(cls, data: Mapping[str, Any], where: str = "schema") -> FeatureSchema:
         """Makes a schema of a mapping; a UserError names `where` and the invalid feature."""
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            raise UserError(f"{where}: {describe(error, data)}") from error
+        return validated(cls, data, where)
 
     @classmethod
     def infer(cls, frame: Any, **roles: Any) -> FeatureSchema:

@@ -12,9 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from tfr_moe.errors import UserError, describe
+from tfr_moe.errors import UserError, validated
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
@@ -157,10 +155,8 @@ def read_json(path: Path, form: Any = dict[str, Any]) -> Any:
         return None
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        TypeAdapter(form).validate_python(data)
-    except ValidationError as error:
-        raise UserError(f"{path}: {describe(error, data)}") from error
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or f"not valid JSON: {error}"
         raise UserError(f"{path}: cannot be read ({reason})") from error
+    validated(form, data, str(path))
     return data

@@ -41,6 +41,16 @@ def read_yaml(path: Path, kind: str) -> Any:
         raise UserError(f"{kind} {path}: not valid YAML or JSON ({line})") from error
 
 
+def read_mapping(path: Path, kind: str) -> dict[str, Any]:
+    """As `read_yaml`, of a file that holds a mapping; an empty file holds an empty one."""
+    data = read_yaml(path, kind)
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise UserError(f"{kind} {path}: must be a mapping of keys to values")
+    return data
+
+
 def _expanded_size(node: yaml.Node, sizes: dict[int, int | None]) -> int:
     """Number of values below a node, with a copy for each alias."""
     if isinstance(node, yaml.ScalarNode):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import apache_beam as beam
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from experiments.datasets.interactions.joins import JoinHistory, row_time
 from tfr_moe.beam.sources import (
@@ -31,7 +31,7 @@ from tfr_moe.beam.sources import (
     join_key,
 )
 from tfr_moe.elwc import RowError, is_missing, to_id, to_number
-from tfr_moe.errors import UserError, describe
+from tfr_moe.errors import UserError, validated
 from tfr_moe.utils import read_yaml
 
 _DAY = 86400.0
@@ -113,10 +113,7 @@ def load_features(path: str) -> list[HistoryFeature]:
         UserError: naming the file and the invalid feature.
     """
     data = read_yaml(Path(path), "history_features")
-    try:
-        features = TypeAdapter(list[HistoryFeature]).validate_python(data)
-    except ValidationError as error:
-        raise UserError(f"history_features {path}: {describe(error, data)}") from error
+    features = validated(list[HistoryFeature], data, f"history_features {path}")
     names = [feature.name for feature in features]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
