@@ -35,7 +35,6 @@ from tfr_moe.beam.sources.registry import (
     SourceOptions,
     get_source,
     load_source_modules,
-    parse_options,
 )
 from tfr_moe.beam.transforms.list_categories import AddCategories, count_clicks
 from tfr_moe.beam.transforms.make_lists import (
@@ -74,6 +73,7 @@ from tfr_moe.schema.folders import check_same_schema, day_folder, days_of
 from tfr_moe.utils.console import ProgressCallback
 from tfr_moe.utils.digests import write_manifest
 from tfr_moe.utils.io import atomic_directory, read_json, write_json
+from tfr_moe.utils.settings import parse_options
 
 __all__ = ["BuildOptions", "build"]
 
@@ -209,7 +209,9 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
     """
     load_source_modules(options.source_modules)
     source = get_source(options.source)
-    settings = parse_options(source.options, options.settings, source.name, seed=options.seed)
+    settings = parse_options(
+        source.options, options.settings, f"source {source.name}", seed=options.seed
+    )
     schema = _schema(options, source, settings)
     source_input = source(options.input, schema, settings)
     split = _split_kind(options, schema, source_input)

@@ -30,7 +30,6 @@ from tfr_moe.beam.sources.registry import (
     check_columns,
     get_source,
     load_source_modules,
-    parse_options,
     register,
     schema_columns,
     sources,
@@ -38,6 +37,7 @@ from tfr_moe.beam.sources.registry import (
 from tfr_moe.beam.transforms.joins import JoinColumns, ReadTable, join_key
 from tfr_moe.beam.transforms.shards import TimeBounds
 from tfr_moe.elwc.splits import list_hash
+from tfr_moe.utils.settings import parse_options
 
 __all__ = [
     "COUNTS",

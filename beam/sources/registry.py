@@ -8,16 +8,13 @@ import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 
 from tfr_moe.beam.rows import SourceOptions
-from tfr_moe.errors import UserError, did_you_mean, validated
+from tfr_moe.errors import UserError, did_you_mean
 from tfr_moe.schema import FeatureSchema
-from tfr_moe.utils.settings import split_pair
-
-Options = TypeVar("Options", bound="SourceOptions")
 
 
 class Input(NamedTuple):
@@ -147,37 +144,3 @@ def get_source(name: str) -> Source:
     if name not in found:
         raise UserError(f"unknown source {name!r}; available: {', '.join(found)}")
     return found[name]
-
-
-def parse_options(
-    model: type[Options], pairs: Sequence[str], source: str, **defaults: Any
-) -> Options:
-    """Returns options read from `key=value` texts; a list is `a,b`.
-
-    Args:
-        model: of the options.
-        pairs: the texts.
-        source: name of the source, for messages.
-        defaults: values of fields that `pairs` lacks; ignored where the model has no such field.
-
-    Raises:
-        UserError: for an unknown key, a missing or an invalid value.
-
-    Example:
-        >>> class Example(SourceOptions):
-        ...     columns: tuple[str, ...] = ()
-        ...     number: int = 5
-        >>> parse_options(Example, ["columns=a,b", "number=7"], "example")
-        Example(columns=('a', 'b'), number=7)
-    """
-    fields = model.model_fields
-    values = {key: value for key, value in defaults.items() if key in fields}
-    for pair in pairs:
-        key, text = split_pair(pair)
-        if key not in fields:
-            raise UserError(
-                f"setting {pair!r}: source {source} has no such option; "
-                f"available: {', '.join(fields) or 'none'}"
-            )
-        values[key] = text
-    return validated(model, values, f"source {source}")

@@ -22,6 +22,7 @@ from experiments.common.runs import Job, Result
 from experiments.common.settings import StudySettings
 from experiments.common.study import Study, StudyContext
 from tfr_moe import FeatureSchema, Ranker
+from tfr_moe.errors import validated
 from tfr_moe.evaluation import examination_curve, seed_interval
 from tfr_moe.report import Line, chart, write_figure
 from tfr_moe.synthetic import SearchLogOptions, SessionGenerator, build_world, thresholds
@@ -89,19 +90,20 @@ class PositionBiasSettings(StudySettings):
 
 def log_options(settings: PositionBiasSettings, strength: float, seed: int) -> SearchLogOptions:
     """Options of the log of a seed."""
-    return SearchLogOptions(
-        sessions=settings.sessions + settings.test_sessions,
-        seed=seed,
-        num_files=1,
-        top_categories=4,
-        sub_categories=8,
-        shared_names=0,
-        production_quality=settings.production_quality,
-        position_bias=strength,
-        click_rate=0.1,
-        cart_rate=0.06,
-        purchase_rate=0.04,
-    )
+    options = {
+        "sessions": settings.sessions + settings.test_sessions,
+        "seed": seed,
+        "num_files": 1,
+        "top_categories": 4,
+        "sub_categories": 8,
+        "shared_names": 0,
+        "production_quality": settings.production_quality,
+        "position_bias": strength,
+        "click_rate": 0.1,
+        "cart_rate": 0.06,
+        "purchase_rate": 0.04,
+    }
+    return validated(SearchLogOptions, options, "log")
 
 
 def generated_frame(options: SearchLogOptions) -> pd.DataFrame:

@@ -32,7 +32,7 @@ def _load(path):
 def rows_of(tmp_path, source, pattern, schema, *settings):
     """(rows in the order of file, line and place; counts; rejects) of a source."""
     chosen = get_source(source)
-    options = parse_options(chosen.options, settings, source)
+    options = parse_options(chosen.options, settings, f"source {source}")
     if schema is None:
         schema = chosen.schema(str(pattern), options)
     elif isinstance(schema, dict):

@@ -198,5 +198,7 @@ def test_requests_that_do_not_fit(capsys, folder, tmp_path):
 def test_options_of_the_generator(capsys, tmp_path):
     out = ["synth", "--out", tmp_path / "logs"]
     assert "category_strength" in user_error(capsys, *out, "--category-strength", "2")
-    assert "unknown key; allowed: sessions" in user_error(capsys, *out, "--set", "foo=1")
-    assert "must be of type int" in user_error(capsys, *out, "--set", "days=many")
+    assert "synth has no such option; available: sessions" in user_error(
+        capsys, *out, "--set", "foo=1"
+    )
+    assert "days: Input should be a valid integer" in user_error(capsys, *out, "--set", "days=many")

@@ -1,8 +1,6 @@
 import csv
-import dataclasses
 import gzip
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -16,10 +14,10 @@ from tfr_moe.synthetic import (
     SessionGenerator,
     build_world,
     generate,
-    parse_options,
     world,
 )
 from tfr_moe.synthetic.world import Words
+from tfr_moe.utils.settings import parse_options
 
 SMALL = SearchLogOptions(sessions=60, num_files=2, top_categories=3, sub_categories=9)
 
@@ -67,7 +65,7 @@ def feature_importance(options, names, groups):
 
 def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path):
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
-        generate(tmp_path / name, dataclasses.replace(SMALL, seed=seed))
+        generate(tmp_path / name, SMALL.model_copy(update={"seed": seed}))
     first, again, other = (contents(tmp_path / name) for name in "abc")
     assert first == again
     assert all(first[name] != other[name] for name in first if name != "schema.yaml")
@@ -113,7 +111,7 @@ def test_positions_count_from_one_and_items_of_a_list_are_distinct():
 
 
 def test_an_item_has_the_same_attributes_wherever_it_is_shown():
-    options = dataclasses.replace(SMALL, sessions=300, items_per_category=5)
+    options = SMALL.model_copy(update={"sessions": 300, "items_per_category": 5})
     columns = ("item_id", "price", "brand", "sales_volume", "item_sub_category")
     *values, _, _ = drawn(options, *columns)
     by_item = {}
@@ -171,7 +169,7 @@ def test_purchases_fall_with_position_at_equal_utility():
     biased = SearchLogOptions(sessions=4000, num_files=1, position_bias=0.7, mean_list_length=10)
     for options, expected in (
         (biased, 8**-0.7),
-        (dataclasses.replace(biased, position_bias=0.0), 1),
+        (biased.model_copy(update={"position_bias": 0.0}), 1),
     ):
         position, purchase, utility, _ = drawn(options, "position", "purchase")
         high = utility > 1.5
@@ -252,28 +250,25 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changes, message",
+    "pairs, message",
     [
-        ({"category_strength": 1.5}, "category_strength must be between 0 and 1. Received: 1.5"),
-        ({"sessions": 0}, "sessions must be between 1"),
-        ({"sub_categories": 3}, "sub_categories must be between 8"),
-        ({"purchase_rate": 0.5}, "purchase_rate must be between 0.001 and 0.15"),
-        ({"noise": math.nan}, "noise must be between"),
+        (["category_strength=1.5"], "category_strength: Input should be less than or equal to 1$"),
+        (["sessions=0"], "sessions: Input should be greater than or equal to 1$"),
+        (["seed=first"], "seed: Input should be a valid integer"),
+        (["sub_categories=3"], r"sub_categories must be between 8 and 1e\+07, got 3$"),
+        (["purchase_rate=0.5"], "purchase_rate must be between 0.001 and 0.15, got 0.5$"),
+        (["noise=nan"], "noise: Input should be less than or equal to 10$"),
+        (["colour=red"], "setting 'colour=red': synth has no such option; available: sessions, "),
     ],
 )
-def test_options_out_of_range_are_refused_by_name(changes, message):
+def test_unknown_options_and_values_out_of_range_are_rejected_by_name(pairs, message):
     with pytest.raises(UserError, match=message):
-        SearchLogOptions(**changes)
+        parse_options(SearchLogOptions, pairs, "synth")
 
 
 def test_options_as_text_get_the_types_of_their_fields():
-    options = parse_options(["num_files=3", "noise=0.5"], sessions=50)
+    options = parse_options(SearchLogOptions, ["num_files=3", "noise=0.5"], "synth", sessions=50)
     assert options == SearchLogOptions(sessions=50, num_files=3, noise=0.5)
-
-
-def test_an_unknown_option_is_refused_by_name():
-    with pytest.raises(UserError, match="colour"):
-        parse_options(["colour=red"])
 
 
 def test_combinations_keep_the_variance_and_follow_the_strength():

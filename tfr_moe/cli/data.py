@@ -53,12 +53,12 @@ def synth(
 
     Example: tfr-moe synth --out logs --sessions 4000
     """
-    from tfr_moe.synthetic import generate, parse_options
+    from tfr_moe.synthetic import SearchLogOptions, generate
     from tfr_moe.utils.console import progress_bar
+    from tfr_moe.utils.settings import parse_options
 
-    options = parse_options(
-        settings or [], seed=seed, sessions=sessions, category_strength=category_strength
-    )
+    values = {"seed": seed, "sessions": sessions, "category_strength": category_strength}
+    options = parse_options(SearchLogOptions, settings or [], "synth", **values)
     with progress_bar(stderr(), "sessions") as progress:
         generate(out, options, progress)
     note(f"wrote {out}: logs of {options.sessions} sessions and schema.yaml")

@@ -16,7 +16,7 @@ from tfr_moe.comparison import claim, compare
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import decode_list
-from tfr_moe.errors import UserError
+from tfr_moe.errors import UserError, validated
 from tfr_moe.evaluation.evaluate import plain
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.serving.export import export_run
@@ -63,8 +63,11 @@ def run_demo(out: str | Path, sessions: int = 24_000, seed: int = 0) -> None:
     """
     out = Path(out)
     console = Console(stderr=True)
-    world = _shop(sessions, seed)
-    claim(out, "demo.json", {"sessions": sessions, "seed": seed}, "demo")
+    size = {"sessions": sessions, "seed": seed}
+    # Its top categories weigh features, and products of features, differently.
+    shop = {"noise": 0.3, "combinations": 0.5, "traffic_exponent": 0.5}
+    world = validated(SearchLogOptions, {**size, **shop}, "demo")
+    claim(out, "demo.json", size, "demo")
     logs, data, models = (out / name for name in ("logs", "data", "models"))
     if not logs.exists():
         step = _step(console, f"1/5 search logs of {sessions} sessions")
@@ -95,13 +98,6 @@ def run_demo(out: str | Path, sessions: int = 24_000, seed: int = 0) -> None:
     print(f"\n{board.verdict}")
     print(f"{best.model} is served: the best by validation {board.metric}.")
     _farewell(out, best.model, runs)
-
-
-def _shop(sessions: int, seed: int) -> SearchLogOptions:
-    """A shop whose top categories weigh features, and products of features, differently."""
-    return SearchLogOptions(
-        sessions=sessions, seed=seed, noise=0.3, combinations=0.5, traffic_exponent=0.5
-    )
 
 
 def _build_data(logs: Path, data: Path, console: Console) -> None:

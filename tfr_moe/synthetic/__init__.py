@@ -8,19 +8,16 @@ brand, can be learned from the brand's ID only. The equations are in `docs/data.
 
 from __future__ import annotations
 
-from .options import SearchLogOptions, parse_options
-from .sessions import Chunk, SessionGenerator, thresholds
-from .world import COMPONENTS, World, build_world
+from .options import SearchLogOptions
+from .sessions import SessionGenerator, thresholds
+from .world import COMPONENTS, build_world
 from .writing import generate
 
 __all__ = [
     "COMPONENTS",
-    "Chunk",
     "SearchLogOptions",
     "SessionGenerator",
-    "World",
     "build_world",
     "generate",
-    "parse_options",
     "thresholds",
 ]

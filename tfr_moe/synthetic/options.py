@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
-
-from tfr_moe.errors import UserError
-from tfr_moe.utils.settings import split_pair
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 MAX_LIST_LENGTH = 40
 
 
-def _between(low: float, high: float, default: Any) -> Any:
-    return field(default=default, metadata={"between": (low, high)})
-
-
-@dataclass(frozen=True)
-class SearchLogOptions:
+class SearchLogOptions(BaseModel):
     """Sizes and strengths of a synthetic search log. The equations are in `docs/data.md`.
 
     Attributes:
@@ -51,64 +41,50 @@ class SearchLogOptions:
         click_rate: expected share of shown items that are clicked.
     """
 
-    sessions: int = _between(1, 10**12, 4000)
-    seed: int = _between(0, 2**63 - 1, 0)
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sessions: int = Field(4000, ge=1, le=10**12)
+    seed: int = Field(0, ge=0, le=2**63 - 1)
     num_files: int = 4
-    top_categories: int = _between(1, 10**12, 8)
+    top_categories: int = Field(8, ge=1, le=10**12)
     sub_categories: int = 60
     shared_names: int = 2
-    traffic_exponent: float = _between(0, 5, 1.0)
-    queries_per_category: int = _between(1, 10**12, 50)
-    items_per_category: int = _between(1, 10**12, 200)
-    users: int = _between(1, 10**12, 2000)
-    mean_list_length: float = _between(2, MAX_LIST_LENGTH, 12.0)
-    off_category: float = _between(0, 1, 0.1)
-    days: int = _between(1, 10**4, 14)
-    category_strength: float = _between(0, 1, 1.0)
-    sub_category_deviation: float = _between(0, 10, 0.2)
-    combinations: float = _between(0, 1, 0.0)
-    interactions: float = _between(0, 1, 0.1)
-    noise: float = _between(0.01, 10, 0.6)
-    production_quality: float = _between(0, 1, 0.3)
-    position_bias: float = _between(0, 5, 0.3)
+    traffic_exponent: float = Field(1.0, ge=0, le=5)
+    queries_per_category: int = Field(50, ge=1, le=10**12)
+    items_per_category: int = Field(200, ge=1, le=10**12)
+    users: int = Field(2000, ge=1, le=10**12)
+    mean_list_length: float = Field(12.0, ge=2, le=MAX_LIST_LENGTH)
+    off_category: float = Field(0.1, ge=0, le=1)
+    days: int = Field(14, ge=1, le=10**4)
+    category_strength: float = Field(1.0, ge=0, le=1)
+    sub_category_deviation: float = Field(0.2, ge=0, le=10)
+    combinations: float = Field(0.0, ge=0, le=1)
+    interactions: float = Field(0.1, ge=0, le=1)
+    noise: float = Field(0.6, ge=0.01, le=10)
+    production_quality: float = Field(0.3, ge=0, le=1)
+    position_bias: float = Field(0.3, ge=0, le=5)
     purchase_rate: float = 0.09
     cart_rate: float = 0.15
     click_rate: float = 0.25
 
-    def __post_init__(self) -> None:
-        """Checks the ranges of all values."""
-        for option in fields(self):
-            if option.metadata:
-                _check(self, option.name, *option.metadata["between"])
-        _check(self, "sub_categories", self.top_categories, 10**7)
-        _check(self, "shared_names", 0, self.sub_categories // 2 if self.top_categories > 1 else 0)
-        _check(self, "num_files", 1, min(self.sessions, 99999))
-        _check(self, "cart_rate", 0.001, self.click_rate)
-        _check(self, "purchase_rate", 0.001, self.cart_rate)
-        _check(self, "click_rate", 0.001, 0.9 * self.mean_examination)
+    @model_validator(mode="after")
+    def _check(self) -> SearchLogOptions:
+        most_shared = self.sub_categories // 2 if self.top_categories > 1 else 0
+        limits = {
+            "sub_categories": (self.top_categories, 10**7),
+            "shared_names": (0, most_shared),
+            "num_files": (1, min(self.sessions, 99999)),
+            "cart_rate": (0.001, self.click_rate),
+            "purchase_rate": (0.001, self.cart_rate),
+            "click_rate": (0.001, 0.9 * self.mean_examination),
+        }
+        for name, (low, high) in limits.items():
+            if not low <= (value := getattr(self, name)) <= high:
+                raise ValueError(f"{name} must be between {low:g} and {high:g}, got {value}")
+        return self
 
     @property
     def mean_examination(self) -> float:
         """The mean probability that an item of a list of mean length is seen."""
         length = int(self.mean_list_length)
         return sum(p**-self.position_bias for p in range(1, length + 1)) / length
-
-
-def _check(options: SearchLogOptions, name: str, low: float, high: float) -> None:
-    value = getattr(options, name)
-    if not low <= value <= high:
-        raise UserError(f"{name} must be between {low:g} and {high:g}. Received: {value}")
-
-
-def parse_options(pairs: Sequence[str], **options: Any) -> SearchLogOptions:
-    """Makes options from keyword arguments and `key=value` strings."""
-    types: dict[str, Any] = {o.name: type(o.default) for o in fields(SearchLogOptions)}
-    for pair in pairs:
-        key, text = split_pair(pair)
-        if key not in types:
-            raise UserError(f"option {pair!r}: unknown key; allowed: {', '.join(types)}")
-        try:
-            options[key] = types[key](text)
-        except ValueError:
-            raise UserError(f"option {pair!r}: must be of type {types[key].__name__}") from None
-    return SearchLogOptions(**options)

@@ -22,25 +22,12 @@ _POPULARITY = 0.8  # Zipf exponent of queries, items, brands and users
 TASTE_BONUS = 0.2
 HISTORY_BONUS = 0.3
 START = 1_704_067_200  # 2024-01-01 UTC
-# Each attribute has its own hash.
-_ATTRIBUTES = [
-    "ctr",
-    "cvr",
-    "price",
-    "sales",
-    "comments",
-    "relevance",
-    "brand",
-    "quality",
-    "age",
-    "power",
-    "activeness",
-    "taste",
-    "history",
-    "history_length",
-    "history_category",
-]
-_SALT = {name: salt for salt, name in enumerate(_ATTRIBUTES, start=1)}
+# Each attribute has its own hash, by its position.
+_ATTRIBUTES = (
+    "ctr cvr price sales comments relevance brand quality age power activeness taste history "
+    "history_length history_category"
+)
+_SALT = {name: salt for salt, name in enumerate(_ATTRIBUTES.split(), start=1)}
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from tfr_moe.elwc.values import LIST_SEPARATOR
 from tfr_moe.utils.console import ProgressCallback
@@ -68,7 +66,12 @@ def generate(
     with atomic_directory(out) as folder:
         for part in range(options.num_files):
             name = f"logs-{part:05d}-of-{options.num_files:05d}.csv.gz"
-            with _open_gzip(folder / name) as file:
+            with (
+                open(folder / name, "wb") as raw,
+                # No name and no time in the header, so that the same rows give the same bytes.
+                gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0) as zipped,
+                io.TextIOWrapper(zipped, encoding="utf-8", newline="") as file,
+            ):
                 writer = csv.writer(file, lineterminator="\n")
                 for number, chunk in enumerate(generator.chunks(part)):
                     lists = _lists(chunk, world, words)
@@ -79,17 +82,6 @@ def generate(
                     if progress is not None:
                         progress(done, options.sessions)
         write_text(folder / "schema.yaml", _SCHEMA)
-
-
-@contextmanager
-def _open_gzip(path: Path) -> Iterator[TextIO]:
-    # No name and no time in the header, so that the same rows give the same bytes.
-    with (
-        open(path, "wb") as raw,
-        gzip.GzipFile("", "wb", _GZIP_LEVEL, raw, mtime=0) as zipped,
-        io.TextIOWrapper(zipped, encoding="utf-8", newline="") as text,
-    ):
-        yield text
 
 
 def _lists(chunk: Chunk, world: World, words: Words) -> dict[str, list[Any]]:

@@ -6,11 +6,14 @@ import itertools
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
+from pydantic import BaseModel
 
-from tfr_moe.errors import UserError
+from tfr_moe.errors import UserError, validated
+
+_Options = TypeVar("_Options", bound=BaseModel)
 
 MAX_YAML_VALUES = 1_000_000
 
@@ -99,6 +102,40 @@ def parse_pair(pair: str) -> tuple[str, Any]:
 def parse_pairs(pairs: Iterable[str]) -> dict[str, Any]:
     """Reads several `key=value` texts; of one key given twice the last value wins."""
     return dict(map(parse_pair, pairs))
+
+
+def parse_options(
+    model: type[_Options], pairs: Iterable[str], owner: str, **defaults: Any
+) -> _Options:
+    """Returns options read from `key=value` texts, by the types of the model's fields.
+
+    Args:
+        model: of the options.
+        pairs: the texts.
+        owner: whose options they are, for messages, such as `source search-logs`.
+        defaults: values of fields that `pairs` lacks; ignored where the model has no such field.
+
+    Raises:
+        UserError: for an unknown key, a missing or an invalid value.
+
+    Example:
+        >>> class Example(BaseModel):
+        ...     name: str = ""
+        ...     number: int = 5
+        >>> parse_options(Example, ["number=7"], "example", name="a", size=3)
+        Example(name='a', number=7)
+    """
+    fields = model.model_fields
+    values = {key: value for key, value in defaults.items() if key in fields}
+    for pair in pairs:
+        key, text = split_pair(pair)
+        if key not in fields:
+            raise UserError(
+                f"setting {pair!r}: {owner} has no such option; "
+                f"available: {', '.join(fields) or 'none'}"
+            )
+        values[key] = text
+    return validated(model, values, owner)
 
 
 def seconds_of(duration: str | float) -> float:
