@@ -27,14 +27,15 @@ class RequestError(UserError):
         self.code = code
 
 
-class Expert(NamedTuple):
+# Not frozen, which would take three times as long to create; an answer has one per item or more.
+@dataclass(slots=True)
+class Expert:
     """An expert and its gate weight; the weights of a score sum to 1."""
 
     id: int
     weight: float
 
 
-# Not frozen, which would take three times as long to create; an answer has one per item.
 @dataclass(slots=True)
 class RankedItem:
     """One item of an answer.

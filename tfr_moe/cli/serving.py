@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -134,34 +135,17 @@ def ranking_table(
 
 
 def ranking_json(ranking: Ranking, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The answer as plain data: model, version, items best first with their scores, and experts."""
-
-    def as_json(experts: Sequence[Expert]) -> list[dict[str, Any]]:
-        return [expert._asdict() for expert in experts]
-
-    def by_task(task_experts: Mapping[str, Sequence[Expert]]) -> dict[str, Any]:
-        return {task: as_json(experts) for task, experts in task_experts.items()}
-
-    ranked = []
-    for position, item in enumerate(ranking.items, start=1):
-        entry: dict[str, Any] = {"rank": position, "index": item.index, "score": item.score}
-        if item.tasks:
-            entry["tasks"] = dict(item.tasks)
-        entry["item"] = dict(items[item.index])
-        if item.experts:
-            entry["experts"] = as_json(item.experts)
-        if item.task_experts:
-            entry["task_experts"] = by_task(item.task_experts)
-        ranked.append(entry)
-    data = {
-        "model": ranking.model,
-        "version": ranking.version,
-        "items": ranked,
-        "experts": as_json(ranking.experts),
-    }
-    if ranking.task_experts:
-        data["task_experts"] = by_task(ranking.task_experts)
-    return data
+    """The answer as plain data; its items have their rank, their fields, and no empty entries."""
+    answer = asdict(ranking)
+    answer["items"] = [
+        {
+            "rank": rank,
+            **{name: value for name, value in item.items() if value not in ((), {})},
+            "item": dict(items[item["index"]]),
+        }
+        for rank, item in enumerate(answer["items"], start=1)
+    ]
+    return answer
 
 
 def _expert_list(experts: Sequence[Expert]) -> str:
