@@ -9,18 +9,21 @@ import time
 import pytest
 
 from tfr_moe.errors import UserError
-from tfr_moe.utils.processes import ChildCommand, Supervisor
+from tfr_moe.utils.processes import supervise
 
 WAITING = "from tfr_moe.utils.processes import exit_with_parent; exit_with_parent(); import time; "
 
 
-def python(name, source):
-    return ChildCommand(name, [sys.executable, "-c", source])
+def appending(path, then=""):
+    """A command that adds a letter to a file at each start."""
+    return [sys.executable, "-c", f"import os; open({str(path)!r}, 'a').write('x'); {then}"]
 
 
-def appending(name, path, then=""):
-    """Adds a letter to a file at each start."""
-    return python(name, f"import os, time; open({str(path)!r}, 'a').write('x'); {then}")
+def run(progress=lambda: None, **commands):
+    """The lines that are logged while commands run."""
+    lines = []
+    supervise(commands, {}, progress, lines.append)
+    return lines
 
 
 def alive(pid):
@@ -40,41 +43,30 @@ def wait_until(happened, seconds=60):
 
 def test_a_command_that_fails_is_restarted_alone(tmp_path):
     fails_twice = f"raise SystemExit(len(open({str(tmp_path / 'bad')!r}).read()) < 3)"
-    commands = [
-        appending("good", tmp_path / "good"),
-        appending("bad", tmp_path / "bad", fails_twice),
-    ]
-    lines = []
-    with Supervisor(commands, log=lines.append) as supervisor:
-        supervisor.run()
+    lines = run(good=appending(tmp_path / "good"), bad=appending(tmp_path / "bad", fails_twice))
     assert (tmp_path / "good").read_text() == "x"
     assert lines[0] == "bad ended with exit code 1; restart 1 of 3"
 
 
 def test_a_command_that_always_fails_is_named(tmp_path):
-    bad = appending("bad", tmp_path / "bad", "os.kill(os.getpid(), 9)")
-    with (
-        pytest.raises(
-            UserError, match=r"^bad ended with signal 9 after 3 restarts without progress"
-        ),
-        Supervisor([bad]) as supervisor,
-    ):
-        supervisor.run()
+    bad = appending(tmp_path / "bad", "os.kill(os.getpid(), 9)")
+    message = "^bad ended with signal 9 after 3 restarts without progress; re-run the same command"
+    with pytest.raises(UserError, match=message):
+        run(bad=bad)
     assert (tmp_path / "bad").read_text() == "xxxx"
 
 
 def test_restarts_are_counted_since_the_last_progress(tmp_path):
     path = tmp_path / "bad"
-    bad = appending("bad", path, f"raise SystemExit(len(open({str(path)!r}).read()) < 6)")
-    with Supervisor([bad], progress=lambda: len(path.read_text()) // 2) as supervisor:
-        supervisor.run()
+    bad = appending(path, f"raise SystemExit(len(open({str(path)!r}).read()) < 6)")
+    run(progress=lambda: len(path.read_text()) // 2, bad=bad)
     assert path.read_text() == "xxxxxx"
 
 
 def test_a_user_error_is_not_retried(tmp_path):
-    bad = appending("bad", tmp_path / "bad", "raise SystemExit(2)")
-    with pytest.raises(UserError, match=r"^bad ended with exit code 2$"), Supervisor([bad]) as one:
-        one.run()
+    bad = appending(tmp_path / "bad", "raise SystemExit(2)")
+    with pytest.raises(UserError, match=r"^bad ended with exit code 2$"):
+        run(bad=bad)
     assert (tmp_path / "bad").read_text() == "x"
 
 
@@ -96,13 +88,13 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path):
 
 def supervising(source, folder):
     """A process that supervises two children, which write their ids into a folder."""
-    supervise = (
+    program = (
         # A process started in the background may have inherited that SIGINT is ignored.
         "import signal, sys\nfrom tfr_moe.utils.processes import *\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"commands = [ChildCommand(n, [sys.executable, '-c', {source!r}]) for n in 'ab']\n"
-        "with Supervisor(commands) as both: both.run()"
+        f"commands = {{name: [sys.executable, '-c', {source!r}] for name in 'ab'}}\n"
+        "supervise(commands, {}, lambda: None, print)"
     )
-    parent = subprocess.Popen([sys.executable, "-c", supervise], stderr=subprocess.DEVNULL)
+    parent = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
     wait_until(lambda: len(list(folder.iterdir())) == 2)
     return parent, [int(path.name) for path in folder.iterdir()]

@@ -8,8 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from tfr_moe.errors import EXIT_INTERRUPTED, EXIT_USAGE, UserError
@@ -23,7 +23,7 @@ _STOP_SECONDS = 5.0
 def exit_with_parent() -> None:
     """Ends this process when its parent dies, however the parent dies.
 
-    For commands that a `Supervisor` starts: the kernel closes their standard input with the parent.
+    For commands that `supervise` starts: the kernel closes their standard input with the parent.
     """
 
     def wait() -> None:
@@ -55,84 +55,68 @@ def share_of_cores(num_processes: int) -> dict[str, str]:
     return {name: os.environ.get(name, value) for name, value in shared.items()}
 
 
-@dataclass(frozen=True)
-class ChildCommand:
-    """A command line to run as a child process; its program calls `exit_with_parent`.
+def supervise(
+    commands: Mapping[str, Sequence[str]],
+    environment: Mapping[str, str],
+    progress: Callable[[], Hashable],
+    log: Callable[[str], None],
+) -> None:
+    """Runs commands as child processes until all are done, and restarts those that fail.
 
-    The name is unique among the commands of a supervisor.
-    """
-
-    name: str
-    arguments: Sequence[str]
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-class Supervisor:
-    """Runs commands as child processes and restarts each one that fails, up to three times.
-
-    A user error (exit code 2) and Ctrl-C (130) are not retried. Leaving the `with` block, also by
-    Ctrl-C, stops all children; they end too if this process is killed.
+    A command is restarted up to three times without progress. A user error (exit code 2) and Ctrl-C
+    (130) are not retried. All children are stopped at the end, also by Ctrl-C; they end too if this
+    process is killed.
 
     Args:
-        commands: what to run.
+        commands: name -> command line, of programs that call `exit_with_parent`.
+        environment: variables that the children have in addition.
         progress: returns a value that changes when work gets done, from which restarts are counted.
         log: receives a line for each restart.
+
+    Raises:
+        UserError: naming a command that failed too often.
     """
+    running: dict[str, subprocess.Popen[str]] = {}
+    failures: Counter[tuple[str, Hashable]] = Counter()
 
-    def __init__(
-        self,
-        commands: Sequence[ChildCommand],
-        progress: Callable[[], object] = lambda: None,
-        log: Callable[[str], None] = lambda line: None,
-    ):
-        self._commands = {command.name: command for command in commands}
-        self._progress = progress
-        self._log = log
-        self._running: dict[str, subprocess.Popen[str]] = {}
-        self._failures: dict[str, list[object]] = {}
-
-    def __enter__(self) -> Supervisor:
-        for name in self._commands:
-            self._start(name)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        for child in self._running.values():
-            _stop(child)
-
-    def run(self) -> None:
-        """Waits until all commands are done; a UserError names a command that failed too often."""
-        while self._running:
-            for name, child in list(self._running.items()):
-                code = child.poll()
-                if code is None:
-                    continue
-                _stop(child)
-                del self._running[name]
-                if code != 0:
-                    self._count_failure(name, code)
-                    self._start(name)
-            time.sleep(_POLL_SECONDS)
-
-    def _start(self, name: str) -> None:
-        command = self._commands[name]
-        self._running[name] = subprocess.Popen(
-            list(command.arguments),
+    def start(name: str) -> None:
+        running[name] = subprocess.Popen(
+            list(commands[name]),
             stdin=subprocess.PIPE,
-            env={**os.environ, **command.environment},
+            env={**os.environ, **environment},
             text=True,
             # Ctrl-C reaches this process alone.
             start_new_session=True,
         )
 
-    def _count_failure(self, name: str, code: int) -> None:
-        cause = f"{name} ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
-        if code in _FINAL_CODES:
-            raise UserError(cause)
-        progress = self._progress()
-        failures = [each for each in self._failures.get(name, []) if each == progress]
-        self._failures[name] = [*failures, progress]
-        if len(failures) >= _MAX_RESTARTS:
-            times = f" after {len(failures)} restarts without progress" if failures else ""
-            raise UserError(f"{cause}{times}; re-run the same command to resume")
-        self._log(f"{cause}; restart {len(failures) + 1} of {_MAX_RESTARTS}")
+    try:
+        for name in commands:
+            start(name)
+        while running:
+            for name, child in list(running.items()):
+                code = child.poll()
+                if code is None:
+                    continue
+                _stop(child)
+                del running[name]
+                if code != 0:
+                    state = name, progress()
+                    log(_restart(name, code, failures[state]))
+                    failures[state] += 1
+                    start(name)
+            time.sleep(_POLL_SECONDS)
+    finally:
+        for child in running.values():
+            _stop(child)
+
+
+def _restart(name: str, code: int, restarts: int) -> str:
+    """Describes a failure after `restarts`; raises a UserError if it is the last."""
+    cause = f"{name} ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
+    if code in _FINAL_CODES:
+        raise UserError(cause)
+    if restarts == _MAX_RESTARTS:
+        raise UserError(
+            f"{cause} after {restarts} restarts without progress; re-run the same command to resume"
+        )
+    return f"{cause}; restart {restarts + 1} of {_MAX_RESTARTS}"
