@@ -14,7 +14,7 @@ from tensorflow_serving.apis import predict_pb2
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.utils.digests import check_model_files
+from tfr_moe.utils.digests import MODEL_MANIFEST, check_recorded
 from tfr_moe.utils.failures import load_saved_model, reason_of
 
 from .client.protos import fill_tensor
@@ -45,7 +45,7 @@ class ServedModel:
     def __init__(self, name: str, folder: Path):
         self.name = name
         self.version = int(folder.name)
-        check_model_files(folder)
+        check_recorded(folder, MODEL_MANIFEST, "model")
         self.signatures = signatures_of(folder)
         self._loaded = load_saved_model(folder)
         warmup = folder / EXTRA / WARMUP_FILE

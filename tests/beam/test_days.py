@@ -16,6 +16,7 @@ from tfr_moe.cli import main
 from tfr_moe.data import DataFolder, join_days
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SPLITS, description_files
+from tfr_moe.utils.digests import check_files
 from tfr_moe.utils.io import working_directory
 
 DAYS = ["2024-06-01", "2024-06-02", "2024-06-03"]
@@ -83,7 +84,7 @@ def test_three_days_are_one_build_of_their_rows(three_days, tmp_path):
     fingerprints = {d: DataFolder(three_days / "days/days" / d).fingerprint for d in DAYS}
     assert manifest["days"] == fingerprints
     data = DataFolder(tmp_path / "joined")
-    data.check()
+    check_files(data.path, data.manifest["files"], "data", data.manifest["files"])
     assert data.num_lists("train") == sum(
         DataFolder(three_days / "days/days" / day).num_lists("train") for day in DAYS
     )
@@ -206,3 +207,8 @@ def test_check_reads_every_day(three_days, tmp_path, capsys):
         main(["check", str(copy)])
     message = capsys.readouterr().err
     assert ended.value.code == 2 and DAYS[1] in message and shard.name in message
+    moments = copy / "days" / DAYS[0] / "counts" / "moments.json"
+    moments.write_bytes(moments.read_bytes()[:-1] + b" ")
+    with pytest.raises(SystemExit):
+        main(["check", str(copy)])
+    assert "counts/moments.json has been changed" in capsys.readouterr().err

@@ -231,7 +231,7 @@ def test_what_can_not_work_is_rejected_in_one_line_and_leaves_nothing(run, tmp_p
         ("must end in .csv, .csv.gz, .parquet", {"out": tmp_path / "s.jsonl"}),
         ("exists already", {"out": tmp_path / "there.csv"}),
         ("missing column 'nope'", {"item_id": "nope"}),
-        ("--item-id is required.*brand", {"item_id": None}),
+        (r"--item-id is required: none of .*\(item_id, .*\) is among .*brand", {"item_id": None}),
         ("no file matches", {"input_pattern": str(tmp_path / "*.jsonl")}),
         ("Beam arguments", {"beam_args": ["--runner=Nope"]}),
     ):

@@ -17,6 +17,8 @@ from tfr_moe import __version__
 from tfr_moe.cli import daily, demo, main
 from tfr_moe.cli import data as cli_data
 from tfr_moe.cli.app import app
+from tfr_moe.cli.options import usual
+from tfr_moe.errors import UserError
 from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.schema import description_files, shard_files
 from tfr_moe.utils.digests import write_manifest
@@ -151,6 +153,13 @@ def test_names_of_former_commands_are_unknown(old, capsys):
     code, out, err = ended(capsys, old)
     assert (code, out) == (2, "")
     assert err.startswith(f"error: No such command '{old}'") and err.count("\n") == 1
+
+
+def test_the_first_usual_name_among_the_columns_is_taken():
+    assert usual("--label", ["label", "click"], ["q", "click", "label"]) == "label"
+    message = r"^--label is required: none of the usual names \(label, click\) is among q, price$"
+    with pytest.raises(UserError, match=message):
+        usual("--label", ["label", "click"], ["q", "price"])
 
 
 @pytest.mark.parametrize(

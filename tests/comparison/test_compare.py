@@ -13,6 +13,7 @@ from tfr_moe.comparison import run, training
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.schema import SPLITS
+from tfr_moe.utils.digests import check_files
 
 QUIET = Console(quiet=True)
 
@@ -65,7 +66,7 @@ def test_data_frames_are_compared_as_the_folder_of_the_same_lists(tmp_path):
     }
     board = tfr_moe.compare(train, tmp_path / "out", **arguments)
     folder = DataFolder(tmp_path / "out" / "data")
-    folder.check()
+    check_files(folder.path, folder.manifest["files"], "data", folder.manifest["files"])
     assert [folder.num_lists(split) for split in SPLITS] == [60, 20, 20]
     assert tfr_moe.compare(train, tmp_path / "out", **arguments) == board
     (entry,) = board.entries

@@ -21,16 +21,11 @@ from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import ListBatch, resolve
-from tfr_moe.schema import MASK, FeatureSchema, QueryCategories, query_categories
+from tfr_moe.schema import MANIFEST_FILE, MASK, FeatureSchema, QueryCategories, query_categories
 from tfr_moe.training.run import LoadedRun, check_names, load_run, train, warn_of_constants
-from tfr_moe.training.run_folder import (
-    CONFIG_FILE,
-    check_run_files,
-    finish,
-    prepared,
-    read_metrics,
-)
+from tfr_moe.training.run_folder import CONFIG_FILE, finish, prepared, read_metrics
 from tfr_moe.utils.console import progress_bar
+from tfr_moe.utils.digests import check_recorded
 from tfr_moe.utils.failures import file_errors, reading
 
 MODULES: dict[str, ModuleType] = {
@@ -207,7 +202,7 @@ def load_baseline(path: str | Path) -> BaselineRun:
     """Loads the finished run of a baseline."""
     path = Path(path)
     result = read_metrics(path)
-    check_run_files(path)
+    check_recorded(path, MANIFEST_FILE, "run")
     config = load_config(path / CONFIG_FILE)
     module, folder = MODULES[config.model], DataFolder(path)
     encoder = tabular_encoder(folder, config.features)

@@ -70,9 +70,8 @@ def _check_folder(path: Path) -> None:
         if kind == "data":
             from tfr_moe.data import DataFolder
 
-            DataFolder(path).check()
-        else:
-            check_files(path, digests, kind, digests)
+            DataFolder(path)  # finds record files that the manifest lacks
+        check_files(path, digests, kind, digests)
     size = sum(digest["bytes"] for digest in digests.values())
     print(f"{path}: {len(digests)} files, {size:,} bytes, as recorded")
     print(f"fingerprint {manifest['fingerprint']}")

@@ -6,7 +6,6 @@ import inspect
 import math
 import re
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +26,7 @@ from tfr_moe.cli.options import (
     flag,
     note,
     stderr,
+    usual,
 )
 from tfr_moe.errors import UserError
 
@@ -104,8 +104,8 @@ def schema(
         names = table.column_names
         inference = infer_schema(
             table,
-            list_id=list_id or _usual("--list-id", _LIST_IDS, names),
-            label=label or [_usual("--label", _LABELS, names)],
+            list_id=list_id or usual("--list-id", _LIST_IDS, names),
+            label=label or [usual("--label", _LABELS, names)],
             time=time,
             position=position,
             weight=weight,
@@ -158,14 +158,6 @@ def _flow(value: Any) -> str:
         [value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
     )
     return text.strip()[1:-1]
-
-
-def _usual(option: str, usual: Sequence[str], names: Sequence[str]) -> str:
-    """The first column with a usual name; without one the option is required."""
-    for name in usual:
-        if name in names:
-            return name
-    raise UserError(f"{option} is required: no column is called {', '.join(usual)}")
 
 
 class BuildCommand(BeamCommand):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -84,3 +84,14 @@ def reject_with(option: str, others: Mapping[str, Any]) -> None:
     for other, value in others.items():
         if not (value is None or value is False or value == []):
             raise UserError(f"{other} cannot be combined with {option}")
+
+
+def usual(option: str, names: Sequence[str], columns: Sequence[str]) -> str:
+    """The first of usual names that is a column; without one the option is required."""
+    for name in names:
+        if name in columns:
+            return name
+    raise UserError(
+        f"{option} is required: none of the usual names ({', '.join(names)}) is among "
+        f"{', '.join(columns) or 'no columns'}"
+    )

@@ -5,38 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
+from tfr_moe.cli.options import usual
 from tfr_moe.config import load_config
 from tfr_moe.errors import UserError
-from tfr_moe.schema import SCHEMA_FILE, FeatureSchema
+from tfr_moe.schema import MANIFEST_FILE, SCHEMA_FILE, FeatureSchema
 from tfr_moe.serving.versions import EXTRA, SAVED_MODEL, signatures_of, versions_of
-from tfr_moe.training.run_folder import check_run_files, config_of, read_metrics
+from tfr_moe.training.run_folder import config_of, read_metrics
 from tfr_moe.utils.console import ProgressCallback
+from tfr_moe.utils.digests import check_recorded
 
 ITEM_IDS = ("item_id", "product_id", "doc_id", "document_id", "asin", "item", "product")
 """Names of features that are used as the item's ID by default."""
 
 
-class _Model(NamedTuple):
-    """A SavedModel or a function that loads what scores, the file of its schema, and its tasks."""
-
-    model: Path | Callable[[], Any]
-    schema: Path
-    tasks: tuple[str, ...]
+_Model: TypeAlias = tuple[Path | Callable[[], Any], FeatureSchema, tuple[str, ...]]
+"""A SavedModel or a function that loads what scores, its schema, and its tasks."""
 
 
 def _model_of_run(run: Path, vectors: bool) -> _Model:
-    path, config = run / SCHEMA_FILE, load_config(config_of(run))
+    config = load_config(config_of(run))
     if vectors and config.model != "click_model":
         raise UserError(
             f"--vectors: model {config.model} of {run} has none; train one with --model click_model"
         )
-    tasks = config.tasks_over(FeatureSchema.load(path))
+    schema = FeatureSchema.load(run / SCHEMA_FILE)
+    tasks = tuple(sorted(task.name for task in config.tasks_over(schema)))
     read_metrics(run)
-    check_run_files(run)
-    names = tuple(sorted(task.name for task in tasks))
-    return _Model(partial(_load_run, run.resolve(), vectors), path, names)
+    check_recorded(run, MANIFEST_FILE, "run")
+    return partial(_load_run, run.resolve(), vectors), schema, tasks
 
 
 def _load_run(run: Path, vectors: bool) -> Any:
@@ -61,19 +59,7 @@ def _exported_model(model: Path) -> _Model:
         folder = model / str(versions[-1])
     outputs = signatures_of(folder)["serving_default"].outputs
     tasks = sorted(n.removeprefix("scores_") for n in outputs if n.startswith("scores_"))
-    return _Model(folder.resolve(), folder / EXTRA / SCHEMA_FILE, tuple(tasks))
-
-
-def _item_id_of(schema: FeatureSchema, given: str | None) -> str:
-    """The column with the item's ID: the given one, or the feature with a usual name."""
-    if given is not None:
-        return given
-    names = [feature.name for feature in schema.select("example", "categorical")]
-    usual = [name for name in ITEM_IDS if name in names]
-    if not usual:
-        allowed = ", ".join(names) or "none"
-        raise UserError(f"--item-id is required; ID features of the items: {allowed}")
-    return usual[0]
+    return folder.resolve(), FeatureSchema.load(folder / EXTRA / SCHEMA_FILE), tuple(tasks)
 
 
 def predict(
@@ -96,19 +82,19 @@ def predict(
     if (run is None) == (model is None):
         raise UserError("give either --run or --model")
     if run is not None:
-        scorer = _model_of_run(run, vectors is not None)
+        scorer, schema, tasks = _model_of_run(run, vectors is not None)
     else:
         assert model is not None
-        scorer = _exported_model(model)
-    schema = FeatureSchema.load(scorer.schema)
+        scorer, schema, tasks = _exported_model(model)
+    ids = [feature.name for feature in schema.select("example", "categorical")]
     return run_predict(
-        scorer.model,
+        scorer,
         input_pattern,
         schema,
         out,
-        _item_id_of(schema, item_id),
+        item_id or usual("--item-id", ITEM_IDS, ids),
         vectors=vectors,
-        tasks=scorer.tasks,
+        tasks=tasks,
         progress=progress,
         **options,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -146,9 +145,9 @@ def report(
     from tfr_moe.evaluation.evaluate import plain
     from tfr_moe.report.build import build_report, render_report
     from tfr_moe.report.html import write_page
+    from tfr_moe.utils.formats import command
     from tfr_moe.utils.io import write_json
 
-    command = shlex.join(["tfr-moe", *sys.argv[1:]])
     content = build_report(
         data,
         run,
@@ -157,7 +156,7 @@ def report(
         metric=metric,
         attention_by=by or (),
         importance=importance,
-        command=command,
+        command=command(*sys.argv[1:]),
         console=stderr(),
     )
     write_page(render_report(content, svg), out)

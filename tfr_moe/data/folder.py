@@ -84,12 +84,6 @@ class DataFolder:
             if name not in digests:
                 raise UserError(f"data {self.path}: {name} is not in {MANIFEST_FILE}; remove it")
 
-    def check(self) -> None:
-        """Compares all files with the digests of the manifest."""
-        if self.manifest.get("files") is None:
-            raise UserError(f"data {self.path}: {MANIFEST_FILE} has no digests; build it again")
-        self._check_files(shard_files(self.path))
-
     @cached_property
     def fingerprint(self) -> str:
         """Identifies the content of the data set, wherever it is.

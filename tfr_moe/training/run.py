@@ -26,7 +26,7 @@ from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
 from tfr_moe.layers.outputs import single_score
 from tfr_moe.metrics.naming import check_columns
-from tfr_moe.schema import FeatureSchema, QueryCategories, query_categories
+from tfr_moe.schema import MANIFEST_FILE, FeatureSchema, QueryCategories, query_categories
 from tfr_moe.scorers import FeatureScorer, combined_model, create
 from tfr_moe.scorers.gate_maps import gate_reports
 from tfr_moe.training.callbacks import weights_path
@@ -36,7 +36,6 @@ from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.position_bias import bias_by_position, check_position_bias, log_variation
 from tfr_moe.training.run_folder import (
     check_not_finished,
-    check_run_files,
     check_same_settings,
     config_of,
     finish,
@@ -44,6 +43,7 @@ from tfr_moe.training.run_folder import (
     read_metrics,
 )
 from tfr_moe.utils.console import warn
+from tfr_moe.utils.digests import check_recorded
 from tfr_moe.utils.failures import file_errors, reading
 
 _CHECKED_BATCHES = 200  # of validation lists, for the check of the gates
@@ -334,7 +334,7 @@ def load_run(path: str | Path) -> LoadedRun:
     path = Path(path)
     config_file = config_of(path)
     result = read_metrics(path)
-    check_run_files(path)
+    check_recorded(path, MANIFEST_FILE, "run")
     config = load_config(config_file)
     if config.model in BASELINE_NAMES:
         raise UserError(f"run {path}: {config.model} is not a neural model")

@@ -16,13 +16,7 @@ from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import LostWorkersError, UserError
 from tfr_moe.schema import MANIFEST_FILE, description_files, shard_files
 from tfr_moe.training.callbacks import HISTORY_FILE
-from tfr_moe.utils.digests import (
-    ManifestForm,
-    check_files,
-    digest_files,
-    recorded_files,
-    write_manifest,
-)
+from tfr_moe.utils.digests import ManifestForm, digest_files, write_manifest
 from tfr_moe.utils.io import atomic_directory, make_folder, read_json, write_json
 
 CONFIG_FILE = "config.yaml"
@@ -164,12 +158,6 @@ def _write_manifest(
     values = {"format": 1, "data": data, **({"start": start} if start else {})}
     described = [*description_files(run), *shard_files(run)]
     write_manifest(run / MANIFEST_FILE, values, [*described, *names])
-
-
-def check_run_files(run: Path) -> None:
-    """Raises a UserError if files of a run have changed; those of 0.1.0 have no digests."""
-    digests = recorded_files(run / MANIFEST_FILE)
-    check_files(run, digests, "run", digests)
 
 
 class _Metrics(BaseModel):

@@ -85,15 +85,10 @@ def write_model_manifest(folder: Path) -> None:
     write_manifest(folder / MODEL_MANIFEST, {"format": 1}, names, folder)
 
 
-def check_model_files(folder: Path) -> None:
-    """Compares all files of an exported model with its manifest, if it has one."""
-    digests = recorded_files(folder / MODEL_MANIFEST)
-    check_files(folder, digests, "model", digests)
-
-
-def recorded_files(manifest: Path) -> FileDigests:
-    """The digests of a manifest; empty if it is not there or has none."""
-    return (read_json(manifest, ManifestForm) or {}).get("files") or {}
+def check_recorded(folder: Path, manifest: str, kind: str) -> None:
+    """Compares all files of a folder with its manifest, if it has one with digests."""
+    digests = (read_json(folder / manifest, ManifestForm) or {}).get("files") or {}
+    check_files(folder, digests, kind, digests)
 
 
 def _problem(path: Path, digest: Mapping[str, Any], contents: bool) -> str | None:
