@@ -92,7 +92,7 @@ def predict(
         input_pattern,
         schema,
         out,
-        item_id or usual("--item-id", ITEM_IDS, ids),
+        usual("--item-id", ITEM_IDS, ids) if item_id is None else item_id,
         vectors=vectors,
         tasks=tasks,
         progress=progress,
