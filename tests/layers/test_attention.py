@@ -8,7 +8,6 @@ import pytest
 from tfr_moe._compat import tf
 from tfr_moe.layers.attention import (
     EncoderBlock,
-    PositionEncoding,
     SelfAttentionEncoder,
     positions_in_list,
     sinusoidal_encoding,
@@ -213,13 +212,19 @@ def test_the_fixed_encoding_by_its_formula(width):
 
 
 def test_places_beyond_the_last_share_its_learned_vector():
-    layer = PositionEncoding("learned", max_positions=3)
-    got = layer(tf.zeros([1, 5, 2]), tf.constant([[0, 1, 2, 3, 900]])).numpy()[0]
-    np.testing.assert_array_equal(got[:3], layer.embeddings.numpy())
+    encoder = encoder_of(num_blocks=0, positional_encoding="learned", max_positions=3)
+    got = encoder(tf.zeros([1, 5, 2])).numpy()[0]
+    table = encoder.positions.embeddings
+    assert table.name.endswith("/positions/embeddings:0")  # its path in checkpoints
+    np.testing.assert_array_equal(got[:3], table.numpy())
     np.testing.assert_array_equal(got[3:], [got[2], got[2]])
     assert len(np.unique(got[:3, 0])) == 3
 
 
-def test_an_unknown_kind_is_rejected():
-    with pytest.raises(ValueError, match=r"kind must be fixed or learned. Received: kind='other'"):
-        PositionEncoding("other")
+def test_an_unknown_positional_encoding_is_rejected():
+    message = (
+        r"positional_encoding must be one of \('none', 'fixed', 'learned'\)\. "
+        "Received: positional_encoding='other'"
+    )
+    with pytest.raises(ValueError, match=message):
+        SelfAttentionEncoder(positional_encoding="other")

@@ -33,64 +33,10 @@ def sinusoidal_encoding(positions: tf.Tensor, width: int) -> tf.Tensor:
     return tf.ensure_shape(tf.reshape(both, shape)[..., :width], [*positions.shape, width])
 
 
-@tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class PositionEncoding(Configured, tf.keras.layers.Layer):
-    """Adds to each item's vector an encoding of its position in the initial list.
-
-    Args:
-        kind: `fixed` for `sinusoidal_encoding`, `learned` for an embedding of each position.
-        max_positions: number of positions with a learned embedding; later ones share the last.
-
-    Raises:
-        ValueError: for another kind.
-
-    Example:
-        >>> encoding = PositionEncoding("learned")
-        >>> encoding(tf.ones([2, 3, 5]), tf.constant([[0, 1, 2], [2, 0, 1]])).shape
-        TensorShape([2, 3, 5])
-    """
-
-    def __init__(
-        self,
-        kind: PositionalEncoding = "fixed",
-        max_positions: int = 200,
-        seed: int | None = None,
-        embeddings_initializer: Any = "uniform",
-        embeddings_regularizer: Any = None,
-        **kwargs: Any,
-    ):
-        super().__init__(**kwargs)
-        kinds = get_args(PositionalEncoding)[1:]
-        if kind not in kinds:
-            raise ValueError(f"kind must be {' or '.join(kinds)}. Received: kind={kind!r}")
-        self.keep(locals())
-
-    def build(self, input_shape: Any) -> None:
-        """Creates the learned embeddings [max_positions, n]."""
-        if self.kind == "learned":
-            self.embeddings = self.add_weight(
-                "embeddings",
-                [self.max_positions, int(input_shape[-1])],
-                initializer=seeded_initializer(self.embeddings_initializer, self.seed),
-                regularizer=self.embeddings_regularizer,
-            )
-        super().build(input_shape)
-
-    def call(self, inputs: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-        """Vectors [B, L, n] and positions, int [B, L] from 0 -> [B, L, n]."""
-        if self.kind == "fixed":
-            encoding = sinusoidal_encoding(positions, inputs.shape[-1])
-        else:
-            known = tf.clip_by_value(positions, 0, self.max_positions - 1)
-            encoding = tf.gather(self.embeddings, known)
-        return inputs + tf.cast(encoding, inputs.dtype)
-
-
 def _distinct(initializer: Any, seed: int | None) -> Any:
-    """An initializer whose copies each draw different numbers.
+    """An initializer whose copies, as MultiHeadAttention makes them, each draw different numbers.
 
-    MultiHeadAttention copies its initializer for queries, keys, values and output. Copies with the
-    same seed would start from the same numbers, and every item would attend to itself.
+    With the same queries and keys every item would attend to itself.
     """
     kind, config, seeds = type(initializer), initializer.get_config(), itertools.count(seed or 0)
     if seed is None or config.get("seed", seed) is not None:
@@ -238,12 +184,15 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
         dim: width d_fc of the projection and of the result.
         num_blocks: N.
         head_dim: None for d_fc / H. PRM (Pei et al. 2019, eq. 7) has d_fc.
-        positional_encoding: `none`, or `fixed` or `learned` as in `PositionEncoding`.
+        positional_encoding: `none`, `fixed` for `sinusoidal_encoding`, or `learned` for a vector of
+            each position.
+        max_positions: number of positions with a learned vector; later ones share the last.
         encode_inputs: whether the encoding is added to the inputs, before the projection, as in
             eqs. 4 and 5 of PRM, and not to the projection.
 
     Raises:
-        ValueError: if H does not divide `dim`, or for inputs of the wrong shape.
+        ValueError: for another encoding, if H does not divide `dim`, or for inputs of the wrong
+            shape.
 
     Example:
         >>> encoder = SelfAttentionEncoder(dim=8, num_blocks=1, hidden_dim=16)
@@ -271,6 +220,11 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.keep(locals())
+        if positional_encoding not in get_args(PositionalEncoding):
+            raise ValueError(
+                f"positional_encoding must be one of {get_args(PositionalEncoding)}. "
+                f"Received: positional_encoding={positional_encoding!r}"
+            )
         dtype = self.dtype_policy
         weights = self.arguments("bias_initializer", "kernel_regularizer")
         block = ("num_heads", "head_dim", "hidden_dim", "dropout", "residual", "kernel_initializer")
@@ -289,11 +243,18 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
         self.projection = tf.keras.layers.Dense(
             dim, kernel_initializer=start, **weights, name="projection", dtype=dtype
         )
-        self.positions: PositionEncoding | None = None
-        if positional_encoding != "none":
-            self.positions = PositionEncoding(
-                positional_encoding, max_positions, seed, name="positions", dtype=dtype
+
+    def build(self, input_shape: Any) -> None:
+        """Makes the table of learned positions, as wide as the vectors that they are added to."""
+        if self.positional_encoding == "learned":
+            self.positions = tf.keras.layers.Embedding(
+                self.max_positions,
+                int(input_shape[-1]) if self.encode_inputs else self.dim,
+                tf.keras.initializers.RandomUniform(seed=self.seed),
+                name="positions",
+                dtype=self.dtype_policy,
             )
+        super().build(input_shape)
 
     def call(
         self,
@@ -324,4 +285,10 @@ class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
         return (hidden, tf.stack(weights, axis=1)) if return_weights else hidden
 
     def _add_positions(self, hidden: tf.Tensor, positions: tf.Tensor, here: bool) -> tf.Tensor:
-        return self.positions(hidden, positions) if here and self.positions is not None else hidden
+        if not here or self.positional_encoding == "none":
+            return hidden
+        if self.positional_encoding == "fixed":
+            encoding = sinusoidal_encoding(positions, hidden.shape[-1])
+        else:
+            encoding = self.positions(tf.clip_by_value(positions, 0, self.max_positions - 1))
+        return hidden + tf.cast(encoding, hidden.dtype)

@@ -13,18 +13,6 @@ from tests.conformance.registry.settings import ENCODER, LISTS
 
 ROWS = [
     ModelCase(
-        "PositionEncoding, learned",
-        lambda: layers.attention.PositionEncoding("learned", max_positions=3),
-        {"inputs": floats("BL", 5), "positions": places(3)},
-        {"output": "BL"},
-    ),
-    ModelCase(
-        "PositionEncoding, fixed",
-        lambda: layers.attention.PositionEncoding("fixed"),
-        {"inputs": floats("BL", 5), "positions": places(100)},
-        {"output": "BL"},
-    ),
-    ModelCase(
         "PositionBiasTower",
         # At zero, as by default, nothing would depend on anything.
         lambda: layers.PositionBiasTower(2, 3, dropout=0.2, output_initializer="uniform"),
