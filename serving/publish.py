@@ -29,7 +29,6 @@ from tfr_moe.evaluation import PerListResult, evaluate_tasks, plain, score_tasks
 from tfr_moe.evaluation.results import t_interval
 from tfr_moe.evaluation.significance import aligned_values
 from tfr_moe.metrics.naming import check_columns
-from tfr_moe.metrics.per_list import resolve
 from tfr_moe.training.run_folder import config_of
 from tfr_moe.utils.console import make_log
 from tfr_moe.utils.failures import file_errors, reason_of
@@ -121,7 +120,6 @@ def publish(
     to, folder = Path(to), DataFolder(data)
     tasks = load_config(config_of(Path(run))).tasks_over(folder.schema)
     labels = [task.name for task in tasks] or [folder.schema.label]
-    resolve(metric)
     check_columns([metric], folder.schema.position, folder.schema.weight)
     folder.check_lists(split)
     name = to.resolve().name

@@ -20,12 +20,9 @@ LOSSES = tuple(losses.names())
 POLICIES = ("skip", "zero", "one")
 METRICS = tuple(
     name
-    for family, cutoff in metric_names.FAMILIES.items()
+    for family, has_cutoff in sorted(metric_names.FORMS)
     if family != "ips_dcg"  # needs weights
-    for name in (
-        *((family,) if cutoff != "required" else ()),
-        *((f"{family}_3", f"{family}_10") if cutoff != "none" else ()),
-    )
+    for name in ((f"{family}_3", f"{family}_10") if has_cutoff else (family,))
 )
 KERAS_METRICS = tuple(dict.fromkeys((*METRICS, *metrics.names())))
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from tfr_moe import losses, metrics
 from tfr_moe._compat import tf
-from tfr_moe.layers.outputs import expected_grade, log_softmax, single_score
+from tfr_moe.layers.outputs import expected_grade, log_softmax, ranks_by_score, single_score
 
 
 def test_the_score_is_the_sum_of_the_sigmoids():
@@ -35,6 +35,12 @@ def test_a_metric_ranks_levels_by_their_score():
     mrr = metrics.get("mrr")
     mrr.update_state([[1.0, 0.0, 0.0]], levels)
     np.testing.assert_allclose(mrr.result(), 1 / 3, rtol=1e-6)
+
+
+def test_ranks_put_padding_last_and_keep_the_order_of_ties():
+    scores = tf.constant([[-3e38, 0.0, 1.0, 1.0]])
+    valid = tf.constant([[True, False, True, True]])
+    np.testing.assert_array_equal(ranks_by_score(scores, valid), [[3, 4, 1, 2]])
 
 
 def test_scores_are_logs_of_probabilities_over_the_valid_items():

@@ -136,14 +136,6 @@ def test_pairs_in_blocks_are_all_pairs(name, pairs_at_a_time, monkeypatch):
     np.testing.assert_allclose(gradient, slope, rtol=1e-5, atol=1e-7)
 
 
-def test_ranks_put_padding_last_and_keep_the_order_of_ties():
-    from tfr_moe.losses.pairwise import ranks_by_logit
-
-    logits = tf.constant([[-3e38, 0.0, 1.0, 1.0]])
-    valid = tf.constant([[True, False, True, True]])
-    np.testing.assert_array_equal(ranks_by_logit(logits, valid), [[3, 4, 1, 2]])
-
-
 def test_listmle_draws_the_order_of_equal_labels():
     """Its mean over draws is the mean over all orders, here of three equal labels."""
     scores = [1.5, 0.0, -1.0]

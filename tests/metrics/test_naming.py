@@ -32,25 +32,25 @@ def test_a_name_is_a_family_and_a_cutoff(name, expected):
         "ndcg_0",
         "ndcg_01",
         "mrr_",
+        "ndcg_k",
+        "mrr[_k]",
+        "",
     ],
 )
-def test_what_is_no_name_is_not_parsed(name):
-    assert naming.parse(name) is None
+def test_the_error_for_another_name_lists_the_forms(name):
+    with pytest.raises(UserError) as caught:
+        naming.parse(name)
+    assert str(caught.value) == (
+        f"metric {name!r} is unknown; allowed: session_auc, session_auc_shown_k, ndcg, "
+        "ndcg_k, ndcg_shown_k, mrr[_k], map[_k], precision_k, prm_precision_k, prm_map_k, "
+        "ips_dcg[_k], where k is an integer >= 1"
+    )
 
 
 def test_every_default_name_parses_and_has_no_slash():
     for name in naming.DEFAULT_NAMES:
-        assert naming.parse(name) is not None
+        assert naming.parse(name).family in name
         assert "/" not in name
-
-
-def test_the_error_lists_the_forms():
-    message = str(naming.unknown("accuracy"))
-    assert message == (
-        "metric 'accuracy' is unknown; allowed: session_auc, session_auc_shown_k, ndcg, "
-        "ndcg_k, ndcg_shown_k, mrr[_k], map[_k], precision_k, prm_precision_k, prm_map_k, "
-        "ips_dcg[_k], where k is an integer >= 1"
-    )
 
 
 def test_metrics_of_shown_positions_need_positions():
@@ -65,8 +65,15 @@ def test_metrics_of_weighted_clicks_need_weights():
         naming.check_columns(["ndcg_10", "ips_dcg_10"], "rank", None)
 
 
-def test_every_form_has_a_summary():
-    forms = {part for form in naming.SUMMARIES for part in (form, form.replace("[_k]", "_k"))}
-    for family, cutoff in naming.FAMILIES.items():
-        assert cutoff == "none" or f"{family}_k" in forms
-        assert cutoff == "required" or any(form.split("[")[0] == family for form in forms)
+def test_the_forms_of_the_summaries_are_the_allowed_ones():
+    for form in naming.SUMMARIES:
+        names = {form.replace("[_k]", cutoff).replace("_k", "_7") for cutoff in ("", "_7")}
+        for name in names:
+            parsed = naming.parse(name)
+            assert (parsed.shown or parsed.ranked) == (7 if name.endswith("_7") else None)
+    assert len(naming.FORMS) == 14
+
+
+def test_an_unknown_metric_has_no_columns():
+    with pytest.raises(UserError, match="metric 'auc' is unknown"):
+        naming.check_columns(["ndcg", "auc"], "rank", "propensity")

@@ -29,7 +29,6 @@ from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.metrics.naming import check_columns
-from tfr_moe.metrics.per_list import resolve
 from tfr_moe.schema import SPLITS, FeatureSchema
 from tfr_moe.training.run import make_scorer
 from tfr_moe.training.run_folder import CONFIG_FILE
@@ -184,7 +183,6 @@ def _check(models: Sequence[str], metric: str, folder: DataFolder) -> None:
     for model in models:
         if model not in allowed:
             raise UserError(f"model {model!r}: must be one of {', '.join(allowed)}")
-    resolve(metric)
     check_columns([metric], folder.schema.position, folder.schema.weight)
 
 

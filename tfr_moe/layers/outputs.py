@@ -1,4 +1,4 @@
-"""From logits to scores: expected grades, log-probabilities of a list, scores of tasks.
+"""From logits to scores: expected grades, ranks and log-probabilities of a list, scores of tasks.
 
 The ordinal loss trains an output per grade: is the item's grade at least this? Only the loss sees
 these outputs; metrics, evaluation, export and serving use their expected grade.
@@ -33,6 +33,13 @@ def scaled_gains(labels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     labels = tf.where(valid, labels, 0.0)
     top = tf.reduce_max(labels, axis=1, keepdims=True)
     return tf.where(valid, tf.pow(2.0, labels - top) - tf.pow(2.0, -top), 0.0)
+
+
+def ranks_by_score(scores: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
+    """[B, L] float32 ranks from 1 by descending score; ties in input order, padding last."""
+    scores = tf.where(valid, scores, float("-inf"))
+    order = tf.argsort(scores, axis=1, direction="DESCENDING", stable=True)
+    return tf.cast(tf.argsort(order, axis=1), tf.float32) + 1.0
 
 
 def single_score(model: tf.keras.Model) -> tf.keras.Model:

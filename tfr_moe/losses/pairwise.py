@@ -13,7 +13,7 @@ import numpy as np
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
-from tfr_moe.layers.outputs import scaled_gains
+from tfr_moe.layers.outputs import ranks_by_score, scaled_gains
 from tfr_moe.losses.base import ListLoss, Lists
 
 PAIRS_AT_A_TIME = 2**21
@@ -93,15 +93,6 @@ def _discount(ranks: tf.Tensor) -> tf.Tensor:
     return tf.math.log(2.0) / tf.math.log1p(ranks)
 
 
-def ranks_by_logit(logits: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """[B, L] float32 ranks from 1 by descending logit; ties in input order, padding last."""
-    # Padding is sorted separately, since a real logit may be as low as any number.
-    by_logit = tf.argsort(logits, axis=1, direction="DESCENDING", stable=True)
-    padded = tf.gather(tf.cast(~valid, tf.int32), by_logit, batch_dims=1)
-    order = tf.gather(by_logit, tf.argsort(padded, axis=1, stable=True), batch_dims=1)
-    return tf.cast(tf.argsort(order, axis=1), tf.float32) + 1.0
-
-
 def normalized_gains(labels: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
     """[B, L] gains G = (2^y - 1) / maxDCG; 0 at padding and in lists without a relevant item."""
     gains = scaled_gains(labels, valid)
@@ -124,7 +115,7 @@ class _PairwiseLoss(ListLoss):
             tf.where(lists.valid, lists.labels, -1.0),
             lists.shares,
             normalized_gains(lists.labels, lists.valid),
-            ranks_by_logit(lists.logits, lists.valid),
+            ranks_by_score(lists.logits, lists.valid),
         )
         return logistic_loss_of_pairs(items, self.pair_weight)
 

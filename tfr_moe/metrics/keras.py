@@ -21,7 +21,7 @@ from typing import Any
 from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
 from tfr_moe.layers.gating import TrainingMean
-from tfr_moe.layers.outputs import expected_grade, scaled_gains
+from tfr_moe.layers.outputs import expected_grade, ranks_by_score, scaled_gains
 from tfr_moe.metrics import naming
 
 
@@ -30,17 +30,6 @@ def _first_items(valid: tf.Tensor, count: int | None) -> tf.Tensor:
     if count is None:
         return valid
     return valid & (tf.cumsum(tf.cast(valid, tf.int32), axis=1) <= count)
-
-
-def _rank_scores(scores: tf.Tensor, valid: tf.Tensor) -> tf.Tensor:
-    """[B, L] distinct scores in the order of the given ones, ties in record order.
-
-    TFR shuffles ties, so that its result is deterministic without them only.
-    """
-    scores = tf.where(valid, scores, scores.dtype.min)
-    order = tf.argsort(scores, axis=1, direction="DESCENDING", stable=True)
-    ranks = tf.argsort(order, axis=1)
-    return -tf.cast(ranks, tf.float32)
 
 
 class _MeanOverLists(TrainingMean):
@@ -160,7 +149,8 @@ class _RankedMetric(_MeanOverLists):
         relevant = items & (labels > 0.0)
         labels = self._gains(labels, relevant, items)
         metric = type(self)._tfr_class(name=self._family, topn=self.k)
-        values, _ = metric.compute(labels, _rank_scores(scores, items), mask=items)
+        # TFR shuffles equal scores; negated ranks are all different.
+        values, _ = metric.compute(labels, -ranks_by_score(scores, items), mask=items)
         return tf.squeeze(values, axis=1), tf.reduce_any(relevant, axis=1)
 
 
@@ -229,28 +219,8 @@ class MAP(_RankedMetric):
         super().__init__(k, name, dtype)
 
 
-@tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class Precision(_RankedMetric):
-    """Number of relevant items among the k ranked first, over k, in shorter lists too."""
-
-    _family = "precision"
-    _tfr_class = tfr.python.metrics_impl.PrecisionMetric
-
-    def __init__(self, k: int = 5, name: str | None = None, dtype: Any = None) -> None:
-        super().__init__(k, name, dtype)
-
-    def _per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        values, defined = super()._per_list(labels, scores, valid)
-        # TFR divides by the length of a list that is shorter than the cutoff.
-        cutoff = tf.cast(self.k, tf.float32)
-        length = tf.reduce_sum(tf.cast(valid, tf.float32), axis=1)
-        return values * (tf.minimum(length, cutoff) / cutoff), defined
-
-
-class _OverAllLists(_MeanOverLists):
-    """A metric of PRM ([Pei et al. 2019](https://arxiv.org/abs/1904.06813)), over all lists."""
+class _OverCutoff(_MeanOverLists):
+    """A sum over the relevant items among the k ranked first, over k, in shorter lists too."""
 
     def __init__(self, k: int, name: str | None = None, dtype: Any = None) -> None:
         super().__init__(k, name, dtype)
@@ -261,21 +231,35 @@ class _OverAllLists(_MeanOverLists):
     def _per_list(
         self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        order = tf.argsort(_rank_scores(scores, valid), axis=1, direction="DESCENDING")
-        relevant = tf.cast(valid & (labels > 0.0), tf.float32)
-        hits = tf.gather(relevant, order, batch_dims=1)[:, : self.k]
-        return tf.reduce_sum(self._gains(hits), axis=1) / self.k, tf.reduce_any(valid, axis=1)
+        relevant = valid & (labels > 0.0)
+        order = tf.argsort(ranks_by_score(scores, valid), axis=1)
+        hits = tf.gather(tf.cast(relevant, tf.float32), order, batch_dims=1)[:, : self.k]
+        needed = valid if self._family in naming.OVER_ALL_LISTS else relevant
+        return tf.reduce_sum(self._gains(hits), axis=1) / self.k, tf.reduce_any(needed, axis=1)
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class PRMPrecision(_OverAllLists):
-    """Precision@k of PRM (eq. 11): 0 in lists without a relevant item."""
+class Precision(_OverCutoff):
+    """Number of relevant items among the k ranked first, over k, in shorter lists too."""
+
+    _family = "precision"
+
+    def __init__(self, k: int = 5, name: str | None = None, dtype: Any = None) -> None:
+        super().__init__(k, name, dtype)
+
+
+@tf.keras.utils.register_keras_serializable(package="tfr_moe")
+class PRMPrecision(_OverCutoff):
+    """Precision@k of PRM (Pei et al. 2019, https://arxiv.org/abs/1904.06813, eq. 11).
+
+    It is 0 in lists without a relevant item.
+    """
 
     _family = "prm_precision"
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class PRMMAP(_OverAllLists):
+class PRMMAP(_OverCutoff):
     """MAP@k of PRM (eq. 12), divided by k: 0 in lists without a relevant item.
 
     Example:
@@ -293,12 +277,7 @@ class PRMMAP(_OverAllLists):
 
 
 _CLASSES: dict[str, Any] = {
-    "ndcg": NDCG,
-    "mrr": MRR,
-    "map": MAP,
-    "precision": Precision,
-    "prm_precision": PRMPrecision,
-    "prm_map": PRMMAP,
+    kind._family: kind for kind in (NDCG, MRR, MAP, Precision, PRMPrecision, PRMMAP)
 }
 
 
@@ -318,8 +297,6 @@ def get(name: str) -> tf.keras.metrics.Metric:
         'ndcg_10'
     """
     parsed = naming.parse(name)
-    if parsed is None:
-        raise naming.unknown(name)
     if parsed.family == "ips_dcg":
         raise UserError(f"metric {name!r} is for evaluation: training metrics are not weighted")
     if parsed.family == "session_auc":

@@ -11,25 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from tfr_moe.errors import UserError
-
-Cutoff = Literal["none", "optional", "required"]
-
-FAMILIES: dict[str, Cutoff] = {
-    "session_auc": "none",
-    "session_auc_shown": "required",
-    "ndcg": "optional",
-    "ndcg_shown": "required",
-    "mrr": "optional",
-    "map": "optional",
-    "precision": "required",
-    "prm_precision": "required",
-    "prm_map": "required",
-    "ips_dcg": "optional",
-}
-"""Families with or without a cutoff."""
 
 OVER_ALL_LISTS = ("prm_precision", "prm_map", "ips_dcg")
 """Families defined on every list: 0 without a relevant item, whatever the policy."""
@@ -51,6 +34,13 @@ SUMMARIES: dict[str, str] = {
 }
 """Form of the name -> what it measures. A larger value is better."""
 
+FORMS = frozenset(
+    (form.replace("[_k]", "").removesuffix("_k"), has_cutoff)
+    for form in SUMMARIES
+    for has_cutoff in ((False, True) if "[_k]" in form else (form.endswith("_k"),))
+)
+"""Allowed names: a family, and whether a cutoff follows."""
+
 _PATTERN = re.compile(r"([a-z_]+?)(?:_([1-9][0-9]*))?")
 
 
@@ -67,23 +57,19 @@ class MetricName:
     ranked: int | None = None
 
 
-def parse(name: str) -> MetricName | None:
-    """Parses a name; None if there is no such metric."""
+def parse(name: str) -> MetricName:
+    """Parses a name; a `UserError` lists the allowed forms if there is no such metric."""
     match = _PATTERN.fullmatch(name)
     family, cutoff = match.groups() if match else (name, None)
-    invalid = "required" if cutoff is None else "none"
-    if FAMILIES.get(family, invalid) == invalid:
-        return None
+    if (family, cutoff is not None) not in FORMS:
+        raise UserError(
+            f"metric {name!r} is unknown; allowed: {', '.join(SUMMARIES)}, "
+            "where k is an integer >= 1"
+        )
     count = None if cutoff is None else int(cutoff)
     if family.endswith("_shown"):
         return MetricName(family.removesuffix("_shown"), shown=count)
     return MetricName(family, ranked=count)
-
-
-def unknown(name: str) -> UserError:
-    """The error for an unknown name, with the allowed forms."""
-    allowed = ", ".join(SUMMARIES)
-    return UserError(f"metric {name!r} is unknown; allowed: {allowed}, where k is an integer >= 1")
 
 
 def undefined(name: str, needed: str, role: str) -> UserError:
@@ -92,11 +78,9 @@ def undefined(name: str, needed: str, role: str) -> UserError:
 
 
 def check_columns(names: Iterable[str], position: str | None, weight: str | None) -> None:
-    """Raises a `UserError` for a metric that needs a position or a weight that the schema lacks."""
+    """Raises a `UserError` for a metric that is unknown, or needs a role that the schema lacks."""
     for name in names:
         parsed = parse(name)
-        if parsed is None:
-            continue
         if parsed.shown is not None and position is None:
             raise undefined(name, "display positions", "position")
         if parsed.family == "ips_dcg" and weight is None:

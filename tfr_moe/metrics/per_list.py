@@ -278,7 +278,4 @@ def resolve(name: str) -> PerListMetric:
         >>> metric.parsed.shown
         10
     """
-    parsed = naming.parse(name)
-    if parsed is None:
-        raise naming.unknown(name)
-    return PerListMetric(name, parsed)
+    return PerListMetric(name, naming.parse(name))
