@@ -55,40 +55,41 @@ CALLS = {
     "Received: mask of type float32 and shape (2, 3)": (
         lambda: mixture()(ITEMS, LISTS, LISTS, mask=tf.ones([2, 3]))
     ),
-    "gate_inputs must have shape (2, None) or (2, 3, None) for inputs of shape (2, 3, 5). "
-    "Received: gate_inputs of shape (3, 4)": (lambda: mixture()(ITEMS, tf.ones([3, 4]), LISTS)),
-    "Received: gate_inputs of shape (2, 4, 4)": (
+    "gate_inputs must be float vectors of shape (2, None) or (2, 3, None). "
+    "Received: gate_inputs of type float32 and shape (3, 4)": (
+        lambda: mixture()(ITEMS, tf.ones([3, 4]), LISTS)
+    ),
+    "Received: gate_inputs of type float32 and shape (2, 4, 4)": (
         lambda: mixture()(ITEMS, tf.ones([2, 4, 4]), LISTS)
     ),
-    "gate_inputs must be float vectors, such as embeddings of category IDs. "
+    "gate_inputs must be float vectors of shape (2, None) or (2, 3, None). "
     "Received: gate_inputs of type int32 and shape (2,)": (
         lambda: mixture()(ITEMS, DOMAINS, LISTS)
     ),
-    "gate_inputs must be float vectors, such as embeddings of category IDs. "
+    "gate_inputs must be float vectors of shape (2, None) or (2, 3, None). "
     "Received: gate_inputs of type int64 and shape (2, 1)": (
         lambda: mixture()(ITEMS, np.array([[1], [2]]), LISTS)
     ),
     "constraint_inputs are required unless hsc_weight is None and gate_residual is False. "
     "Received: constraint_inputs=None": (lambda: mixture()(ITEMS, LISTS)),
-    "constraint_inputs must have shape (2, None) for inputs of shape (2, 3, 5). "
-    "Received: constraint_inputs of shape (2, 3, 4)": (
+    "constraint_inputs must be float vectors of shape (2, None). "
+    "Received: constraint_inputs of type float32 and shape (2, 3, 4)": (
         lambda: mixture()(ITEMS, LISTS, tf.ones([2, 3, 4]))
     ),
-    "inputs must be float vectors, such as embeddings of category IDs. "
+    "inputs must be float vectors of shape (None, 2) or (None, None, 2). "
     "Received: inputs of type int32 and shape (2,)": (lambda: NoisyTopKGate(4, 2)(DOMAINS)),
     "inputs must have shape [batch, features] or [batch, list, features]. "
     "Received: inputs of shape (2, 3, 5, 1)": (
         lambda: ExpertTowers(4, [4])(ITEMS[..., tf.newaxis])
     ),
-    "indices must be integers of shape (2, None) or (2, 3, None) for inputs of shape (2, 3, 5). "
+    "indices must be integers of shape (2, None) or (2, 3, None). "
     "Received: indices of type float32 and shape (2, 4)": (
         lambda: ExpertTowers(4, [4])(ITEMS, LISTS)
     ),
     "indices must be integers of shape (2, None) or (2, 3, None)": (
         lambda: ExpertTowers(4, [4])(ITEMS, tf.constant([0, 1]))
     ),
-    "domains must be integers of shape (2,) for inputs of shape (2, 3, 5). "
-    "Received: domains of type int32 and shape (2, 1)": (
+    "domains must be integers of shape (2,). Received: domains of type int32 and shape (2, 1)": (
         lambda: StarTopology(2, [4])(ITEMS, DOMAINS[:, tf.newaxis])
     ),
     "Received: domains of type float32 and shape (2, 4)": (

@@ -6,7 +6,7 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
-from tfr_moe.layers.checks import check_ids, check_items, full_mask
+from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.distribute import seed_of_replica
 
 
@@ -62,7 +62,7 @@ class CategoryHead(Configured, tf.keras.layers.Layer):
         parent and the child category of each list, and the mask bool [B, L].
         """
         check_items(inputs, mask)
-        check_ids("categories", categories, inputs, by_list=False)
+        check_argument("categories", categories, "integers", [inputs.shape[0], 2])
         weights = tf.add_n([t(categories[:, level]) for level, t in enumerate(self.tables)])
         weights = tf.reshape(weights, [-1, inputs.shape[-1], self.num_outputs])
         # Values at padded positions must not affect logits or gradients.

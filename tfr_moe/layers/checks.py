@@ -5,9 +5,12 @@ Only what is known of a shape is compared, so that batches and lists of unknown 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from tfr_moe._compat import tf
+
+Kind = Literal["float vectors", "integers"]
 
 
 def check_widths(name: str, widths: Any) -> tuple[int, ...]:
@@ -19,13 +22,6 @@ def check_widths(name: str, widths: Any) -> tuple[int, ...]:
             f"Received: {name}={widths!r}"
         )
     return tuple(int(dim) for dim in dims)
-
-
-def check_counts(**counts: int) -> None:
-    """Raises a ValueError for the first argument, by its name, that is below 1."""
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name} must be >= 1. Received: {name}={count}")
 
 
 def check_items(inputs: Any, mask: Any = None, ranks: tuple[int, ...] = (3,)) -> None:
@@ -56,38 +52,18 @@ def full_mask(inputs: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
     return tf.ones(tf.shape(inputs)[:-1], tf.bool) if mask is None else mask
 
 
-def check_vectors(name: str, vectors: Any, inputs: Any, by_item: bool = False) -> None:
-    """Raises a ValueError unless `vectors` are float, one for each list of `inputs`, [batch, n].
-
-    With `by_item` there may be one for each item, [batch, list, n].
-    """
-    shape, items = _shape(vectors), _shape(inputs)
-    wanted = [[items[0], None]] + ([[*items[:2], None]] if by_item else [])
-    if not tf.as_dtype(vectors.dtype).is_floating:
-        raise ValueError(
-            f"{name} must be float vectors, such as embeddings of category IDs. "
-            f"Received: {name} of type {_type(vectors)} and shape {shape}"
-        )
-    if not any(shape.is_compatible_with(one) for one in wanted):
-        raise ValueError(
-            f"{name} must have shape {' or '.join(str(tf.TensorShape(one)) for one in wanted)} "
-            f"for inputs of shape {items}. Received: {name} of shape {shape}"
-        )
-
-
-def check_ids(name: str, ids: Any, inputs: Any, by_list: bool = True) -> None:
-    """Raises a ValueError unless `ids` are integers, one for each list of `inputs`: [batch].
-
-    Without `by_list` there are S for each list, [batch, S], or for each item.
-    """
-    shape, items = _shape(ids), _shape(inputs)
-    wanted = [[items[0]]] if by_list else [[items[0], None], [*items[:-1], None]]
-    if tf.as_dtype(ids.dtype).is_integer and any(shape.is_compatible_with(w) for w in wanted):
+def check_argument(
+    name: str, value: Any, kind: Kind, *shapes: Sequence[int | None] | tf.TensorShape
+) -> None:
+    """Raises a ValueError unless `value` is of the kind, and compatible with one of the shapes."""
+    dtype = tf.as_dtype(value.dtype)
+    of_kind = dtype.is_integer if kind == "integers" else dtype.is_floating
+    if of_kind and any(_shape(value).is_compatible_with(shape) for shape in shapes):
         return
-    shapes = " or ".join(dict.fromkeys(str(tf.TensorShape(one)) for one in wanted))
+    allowed = " or ".join(dict.fromkeys(str(tf.TensorShape(shape)) for shape in shapes))
     raise ValueError(
-        f"{name} must be integers of shape {shapes} for inputs of shape {items}. "
-        f"Received: {name} of type {_type(ids)} and shape {shape}"
+        f"{name} must be {kind} of shape {allowed}. "
+        f"Received: {name} of type {_type(value)} and shape {_shape(value)}"
     )
 
 

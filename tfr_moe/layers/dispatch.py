@@ -31,13 +31,6 @@ def put_rows(values: tf.Tensor, positions: Any, inputs: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(tf.scatter_nd(positions, values, shape), static)
 
 
-def selection_of_rows(indices: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
-    """The experts selected for rows, from those of lists [B, S] or items [B, L, S] -> [T, S]."""
-    if len(indices.shape) == 2:
-        return tf.gather(indices, positions[:, 0])
-    return tf.gather_nd(indices, positions)
-
-
 def densely(values: tf.Tensor) -> tf.Tensor:
     """Values whose gradient by `tf.gather` is a tensor, not slices, because they are reshaped.
 

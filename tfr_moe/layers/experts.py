@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured, seeded_initializer
-from tfr_moe.layers.checks import check_counts, check_ids, check_items, check_widths, full_mask
+from tfr_moe.layers.checks import check_argument, check_items, check_widths, full_mask
 from tfr_moe.layers.dispatch import (
     DEFAULT_CAPACITY,
     Dense,
@@ -17,7 +17,6 @@ from tfr_moe.layers.dispatch import (
     put_in_order,
     put_rows,
     select_weights,
-    selection_of_rows,
     take_experts,
     take_rows,
     where_valid,
@@ -31,11 +30,6 @@ TOWER = (
 """Arguments of `ExpertTowers` that layers with towers have too."""
 
 
-def has_gpu() -> bool:
-    """Whether TensorFlow has a GPU to compute on."""
-    return bool(tf.config.get_visible_devices("GPU"))
-
-
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class ExpertTowers(Configured, tf.keras.layers.Layer):
     r"""N towers of the same shape; each item passes through the S towers selected for it.
@@ -46,13 +40,9 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
     [1024, 512, 256] each", Xiao et al., section III-B). Weights are stacked in variables [N, in,
     out]. The cost is that of the selected experts on valid items, whatever N and the padding. A
     single list, as in most requests, passes through the weights of its experts directly. A batch is
-    dispatched with the same results and gradients by
-
-    * `dispatch="sorted"`: each expert runs once, over its pairs of item and expert; the sizes
-      depend on the gate, so XLA cannot compile them;
-    * `dispatch="grouped"`: batched products over groups of `capacity` slots of one expert each;
-      all shapes follow from those of the inputs, and unused slots are computed in vain;
-    * `dispatch="auto"`: sorted, but groups of the valid items where TensorFlow sees a GPU.
+    dispatched `sorted` by expert, `grouped` in fixed shapes, as XLA needs, or, with `auto`, by what
+    suits the machine; see docs/performance.md#dispatch-xla-and-gpus. Results and gradients are the
+    same.
 
     Called without `indices` the layer computes all N experts by batched products, and a single one
     as a plain network.
@@ -103,7 +93,9 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
             raise ValueError(
                 f"dispatch must be one of {get_args(Dispatch)}. Received: dispatch={dispatch!r}"
             )
-        check_counts(capacity=capacity, num_experts=num_experts, num_outputs=num_outputs)
+        for name in ("capacity", "num_experts", "num_outputs"):
+            if (count := getattr(self, name)) < 1:
+                raise ValueError(f"{name} must be >= 1. Received: {name}={count}")
         if hidden_output and not hidden_dims:
             raise ValueError("hidden_output needs a hidden layer. Received: hidden_dims=()")
 
@@ -158,7 +150,8 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         if indices is None:
             rows, positions = take_rows(inputs, mask)
             return put_rows(self._logits(self.all_experts(rows, training)), positions, inputs)
-        check_ids("indices", indices, inputs, by_list=False)
+        of_lists, of_items = [inputs.shape[0], None], [*inputs.shape[:-1], None]
+        check_argument("indices", indices, "integers", of_lists, of_items)
         mask = full_mask(inputs, mask)
         of_any = self._of_groups if self.dispatch == "grouped" else self._of_rows
         if training or len(indices.shape) == 3:
@@ -186,9 +179,10 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
     ) -> tf.Tensor:
         """Valid items of any number of lists, sorted by expert, or grouped on a GPU."""
         rows, positions = take_rows(inputs, mask)
-        grouped = self.dispatch == "auto" and has_gpu()
+        grouped = self.dispatch == "auto" and tf.config.get_visible_devices("GPU")
         compute = self._grouped if grouped else self._sorted
-        values = compute(rows, selection_of_rows(indices, positions), training)
+        selected = tf.gather_nd(indices, positions[:, : len(indices.shape) - 1])
+        values = compute(rows, selected, training)
         return put_rows(self._logits(values), positions, inputs)
 
     def _of_groups(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured, seeded_initializer
+from tfr_moe.layers.checks import check_argument
 from tfr_moe.layers.distribute import seed_of_replica
 
 
@@ -95,11 +96,8 @@ class NoisyTopKGate(Configured, tf.keras.layers.Layer):
 
         `offset` [..., N], logits of another gate, such as a parent's, is added to the clean logits.
         """
-        if not tf.as_dtype(inputs.dtype).is_floating:
-            raise ValueError(
-                "inputs must be float vectors, such as embeddings of category IDs. "
-                f"Received: inputs of type {inputs.dtype.name} and shape {inputs.shape}"
-            )
+        width = self.kernel.shape[0]
+        check_argument("inputs", inputs, "float vectors", [None, width], [None, None, width])
         scaled = inputs * tf.cast(self.learning_rate_multiplier, inputs.dtype)
         logits = tf.matmul(scaled, tf.cast(self.kernel, inputs.dtype))
         if offset is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
-from tfr_moe.layers.checks import check_items, check_vectors, check_widths, full_mask
+from tfr_moe.layers.checks import check_argument, check_items, check_widths, full_mask
 from tfr_moe.layers.dispatch import DEFAULT_CAPACITY
 from tfr_moe.layers.distribute import sum_over_replicas
 from tfr_moe.layers.experts import TOWER, Dispatch, ExpertTowers, ItemTower
@@ -173,10 +173,11 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             `expert_ids` int32 and `expert_weights` float32, [B, K] or [B, L, K], best expert first.
         """
         check_items(inputs, mask)
-        check_vectors("gate_inputs", gate_inputs, inputs, by_item=True)
+        of_lists, of_items = [inputs.shape[0], None], [*inputs.shape[:2], None]
+        check_argument("gate_inputs", gate_inputs, "float vectors", of_lists, of_items)
         needs_constraint = self.constraint_gate is not None or self.parent_gate is not None
         if constraint_inputs is not None:
-            check_vectors("constraint_inputs", constraint_inputs, inputs)
+            check_argument("constraint_inputs", constraint_inputs, "float vectors", of_lists)
         elif needs_constraint:
             raise ValueError(
                 "constraint_inputs are required unless hsc_weight is None and gate_residual is "
@@ -184,7 +185,8 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             )
         mask = full_mask(inputs, mask)
         gate_inputs = tf.cast(gate_inputs, tf.float32)
-        if len(gate_inputs.shape) == 3:
+        by_item = len(gate_inputs.shape) == 3
+        if by_item:
             # Values of padded items must reach neither the balance of experts nor a gradient.
             gate_inputs = tf.where(mask[..., tf.newaxis], gate_inputs, 0.0)
         gate = self.decide(gate_inputs, constraint_inputs, training)
@@ -196,11 +198,12 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             experts = tf.concat([gate.indices, idle], axis=-1)
         outputs = tf.cast(self.towers(inputs, experts, mask=mask, training=training), tf.float32)
         active = outputs[:, :, : self.top_k]
-        logits = self.mix(active, gate.weights)
+        weights = gate.weights if by_item else gate.weights[:, tf.newaxis]
+        logits = tf.reduce_sum(active * weights, axis=2)
         if self.shared is not None:
             logits += self.shared(inputs, mask=mask, training=training)
         num_items = tf.cast(mask, tf.float32)
-        if len(gate.indices.shape) == 2:
+        if not by_item:
             num_items = tf.reduce_sum(num_items, axis=-1)
         if self.constraint_gate is not None:
             self.constraint_gate.constrain(gate, constraint_inputs, num_items, training)
@@ -225,12 +228,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         return self.inference_gate(
             tf.cast(gate_inputs, tf.float32), offset=offset, training=training
         )
-
-    def mix(self, outputs: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        """Sums the experts' outputs [B, L, K] by their weights."""
-        if len(weights.shape) == 2:
-            weights = weights[:, tf.newaxis, :]
-        return tf.reduce_sum(outputs * weights, axis=2)
 
     def _disagree(self, active: tf.Tensor, idle: tf.Tensor, mask: tf.Tensor) -> None:
         disagreement = self.adversarial(active, idle, mask, training=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured, seeded_initializer
-from tfr_moe.layers.checks import check_ids, check_items, full_mask
+from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.dispatch import Dense, take_experts, where_valid
 from tfr_moe.layers.experts import TOWER, ExpertTowers, ItemTower
 
@@ -89,7 +89,7 @@ class PartitionedNormalization(Configured, tf.keras.layers.Layer):
         and update the moving ones.
         """
         check_items(inputs, mask)
-        check_ids("domains", domains, inputs)
+        check_argument("domains", domains, "integers", inputs.shape[:1])
         values = tf.cast(inputs, tf.float32)
         mask = full_mask(inputs, mask)
         # First of all, since padded items may hold NaN.
@@ -258,7 +258,7 @@ class StarTopology(Configured, tf.keras.layers.Layer):
     ) -> tf.Tensor:
         """Items z [B, L, n] and domains int32 [B] -> float32 logits [B, L], 0 outside of `mask`."""
         check_items(inputs, mask)
-        check_ids("domains", domains, inputs)
+        check_argument("domains", domains, "integers", inputs.shape[:1])
         vectors = inputs
         if self.domain_norm:
             vectors = self.norm(inputs, domains, mask=mask, training=training)
