@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
@@ -35,13 +35,6 @@ def _kept(name: str, value: Any) -> Any:
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
-def without_autograph(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A `call` that Keras traces as it is; Keras reads its arguments from the signature."""
-    plain: Any = tf.autograph.experimental.do_not_convert(call)
-    plain.__signature__ = inspect.signature(call)
-    return plain
-
-
 class Configured:
     """A mix-in for Keras layers, losses and metrics: `get_config` is the constructor's arguments.
 
@@ -52,8 +45,11 @@ class Configured:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "call" in vars(cls):
-            cls.call = without_autograph(vars(cls)["call"])  # type: ignore[attr-defined]
+        if call := vars(cls).get("call"):
+            plain: Any = tf.autograph.experimental.do_not_convert(call)
+            # Keras reads the arguments of a call from its signature.
+            plain.__signature__ = inspect.signature(call)
+            cls.call = plain  # type: ignore[attr-defined]
 
     def keep(self, arguments: Mapping[str, Any]) -> None:
         """Sets the arguments of a constructor, its `locals()`, as attributes of their kind.

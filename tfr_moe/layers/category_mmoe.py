@@ -134,7 +134,4 @@ class CategoryMMoE(MultiTaskLayer):
         """The experts that any task selected: ids [B, S] or -1, and weights [B, tasks, S]."""
         slots = min(self.num_experts, self.num_tasks * self.top_k)
         top, ids = tf.math.top_k(tf.reduce_max(weights, axis=1), k=slots)
-        of_slots = tf.gather(
-            weights, tf.repeat(ids[:, tf.newaxis], self.num_tasks, 1), batch_dims=2
-        )
-        return tf.where(top > 0, ids, -1), of_slots
+        return tf.where(top > 0, ids, -1), tf.gather(weights, ids, axis=2, batch_dims=1)

@@ -185,7 +185,10 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         `schema.feature_spec`; `mask` is bool [B, L]. Training adds the penalty on embeddings.
         """
         features = {**context, **example}
-        rows = {name: self._rows_of(name, features) for name in self.lookups}
+        rows = {
+            name: lookup(paired_ids(self.schema, name, features))
+            for name, lookup in self.lookups.items()
+        }
         of_list = {
             name: tf.cast(block, self.compute_dtype)
             for name, block in self._blocks_of_list(context, rows).items()
@@ -274,10 +277,6 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         if not names:
             return tf.zeros([tf.shape(mask)[0], 0], tf.int64)
         return tf.concat([rows[name] for name in names], axis=1)
-
-    def _rows_of(self, name: str, features: Mapping[str, Any]) -> Any:
-        """The rows of a feature's IDs in its embedding table."""
-        return self.lookups[name](paired_ids(self.schema, name, features))
 
     def _embed(self, feature: Feature, rows: Any, features: Mapping[str, Any]) -> Any:
         vectors = self.embeddings[feature.name](rows)

@@ -122,14 +122,9 @@ class _Level(Configured, tf.keras.layers.Layer):
         IDs count the experts of domain 0, those of domain 1, ..., then the shared ones.
         """
         m, s = self.num_domain_experts, self.num_shared_experts
-        of_domain = domains[..., tf.newaxis] * m + tf.range(m)
-        leading = tf.shape(of_domain)[:-1]
-        shared = tf.range(self.num_experts - s, self.num_experts)
-        shared = tf.broadcast_to(shared, tf.concat([leading, [s]], axis=0))
-        ids = tf.broadcast_to(tf.concat([of_domain, shared], axis=-1), tf.shape(weights))
         top, order = tf.math.top_k(weights, k=m + s)
-        ids = tf.gather(ids, order, batch_dims=len(weights.shape) - 1)
-        return {"expert_ids": tf.ensure_shape(ids, weights.shape), "expert_weights": top}
+        others = tf.where(order < m, domains[..., tf.newaxis], self.num_domains - 1) * m
+        return {"expert_ids": others + order, "expert_weights": top}
 
     @staticmethod
     def _all_experts(experts: ExpertTowers, rows: tf.Tensor, training: bool) -> tf.Tensor:
@@ -270,7 +265,6 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
         own, shared = rows, rows
         for level in self.levels[:-1]:
             own, shared = level.all_domains(own, shared, training)
-        of_items = tf.repeat(domains[:, tf.newaxis], tf.shape(inputs)[1], axis=1)
-        of_rows, _ = take_rows(of_items[..., tf.newaxis], mask)
-        own = tf.gather(own, of_rows[:, 0], axis=1, batch_dims=1)
+        of_rows = tf.gather(domains, positions[:, 0])
+        own = tf.gather(own, of_rows, axis=1, batch_dims=1)
         return put_rows(own, positions, inputs), put_rows(shared, positions, inputs)

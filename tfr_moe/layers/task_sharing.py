@@ -6,6 +6,7 @@ They are baselines of Ma et al. 2018 (KDD, section 5.1), https://doi.org/10.1145
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -210,20 +211,17 @@ def dims_of_budget(
         (17, 8)
     """
 
-    def scaled(factor: float) -> tuple[int, ...]:
-        return tuple(max(1, round(width * factor)) for width in hidden_dims)
+    # Steps of the factor are 2 ** -20.
+    def scaled(step: int) -> tuple[int, ...]:
+        return tuple(max(1, round(width * step / 2**20)) for width in hidden_dims)
 
     if not hidden_dims:
         return ()
     # Counting may build the network, and most steps of the search round to widths seen before.
     parameters = functools.cache(parameters)
-    low, high = 0.0, 1.0
-    while parameters(scaled(high)) < budget:
-        low, high = high, 2 * high
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        if parameters(scaled(middle)) < budget:
-            low = middle
-        else:
-            high = middle
-    return min(scaled(low), scaled(high), key=lambda dims: abs(parameters(dims) - budget))
+    end = 2**20
+    while parameters(scaled(end)) < budget:
+        end *= 2
+    step = bisect.bisect_left(range(end), budget, key=lambda n: parameters(scaled(n)))
+    nearest = scaled(step - 1), scaled(step)
+    return min(nearest, key=lambda dims: abs(parameters(dims) - budget))
