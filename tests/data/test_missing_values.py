@@ -68,7 +68,6 @@ def test_a_served_request_reads_what_training_reads(changes, expected):
     np.testing.assert_allclose(found[0, 1, 0], -2.0, atol=1e-6)
     assert not found[0, 1, 1:-2].any()
     np.testing.assert_allclose(numbers(absent)[0, 0], wanted[0], atol=1e-6)
-    assert encode.output_width() == len(wanted[0])
     rows = TabularEncoder(schema, FeatureTables(STATISTICS, {}))
     unscaled = [expected[0] * 0.5 + 2.0, *expected[1:], 30.0, 1.0]
     np.testing.assert_allclose(rows(served, served[MASK])[0], unscaled, rtol=1e-6)

@@ -8,7 +8,7 @@ from tests.tiny import SCHEMA
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK
 from tfr_moe.scorers import MixtureScorer, TowerScorer, WideTowerScorer
-from tfr_moe.scorers.tower import tower_parameters, widened_dims
+from tfr_moe.scorers.tower import tower_parameters
 
 
 @pytest.mark.smoke
@@ -90,11 +90,12 @@ def test_the_active_parameters_are_those_of_the_built_mixture():
 
 
 def test_all_hidden_layers_widen_by_one_factor():
-    wide = widened_dims(300, [1024, 512, 256], 4 * tower_parameters(300, [1024, 512, 256]))
+    scorer = WideTowerScorer(SCHEMA, TABLES, num_experts=10, top_k=4)
+    wide = scorer.hidden_dims(300)
     factors = [w / n for w, n in zip(wide, [1024, 512, 256], strict=True)]
     assert max(factors) / min(factors) == pytest.approx(1.0, abs=0.01)
     assert factors[0] > 1.8
 
 
 def test_a_linear_tower_stays_as_it_is():
-    assert widened_dims(10, [], 44) == ()
+    assert WideTowerScorer(SCHEMA, TABLES, expert_hidden_dims=()).hidden_dims(10) == ()

@@ -76,7 +76,7 @@ def test_the_defaults_are_the_papers_models_for_shop_logs(name, thousands):
     config = make_config({"model": name})
     scorer = create(name, SCHEMA, TABLES, config.model_dump())
     model = scorer.build_model()
-    width = model.get_layer("features").output_width()
+    width = model.get_layer("features").output.items.shape[-1]
     counted = [w for w in model.trainable_weights if "features" not in w.name]
     count = sum(int(np.prod(w.shape)) for w in counted)
     first = 256 if name == "mlp" else 128

@@ -304,10 +304,3 @@ class FeatureEncoder(Configured, tf.keras.layers.Layer):
         """The constructor's arguments."""
         schema = self.schema.as_dict()
         return {**super().get_config(), "schema": schema}
-
-    def output_width(self) -> int:
-        """The width n of X."""
-        widths = {name: layer.output_dim for name, layer in self.embeddings.items()}
-        parts = (f for f in self.schema.features if f.name not in self.left_out)
-        width = sum(widths.get(f.name, len(f.inputs)) for f in parts)
-        return width + sum(feature.width for feature in self.ranked_features())

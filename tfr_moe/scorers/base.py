@@ -142,10 +142,10 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name in shared}
 
     @abc.abstractmethod
-    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
+    def score(self, features: EncodedFeatures, mask: tf.Tensor) -> Scores:
         """Computes the logits, and the routing where there are experts.
 
-        Items of the encoded features are [B, L, input_width], `mask` is bool [B, L].
+        Items of the encoded features are [B, L, n] with n static, `mask` is bool [B, L].
         """
 
     def left_out(self) -> tuple[str, ...]:
@@ -168,12 +168,11 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
         """Raw features, as `schema.feature_spec` parses them, and mask [B, L] -> logits [B, L]."""
         encoder = self.encoder()
         features = encoder(context_features, example_features, mask)
-        items, width = features.items, encoder.output_width()
+        items = features.items
         if self.trunk is not None:
             trunk = SelfAttentionEncoder(**{"seed": self.seed, **self.trunk}, name=TRUNK)
             items = trunk(items, mask=mask)
-            width = items.shape[-1]
-        scores = self.score(features._replace(items=items), mask, width)
+        scores = self.score(features._replace(items=items), mask)
         logits = scores.logits
         if self.category_head:
             outputs = logits.shape[2] if len(logits.shape) == 3 else 1

@@ -68,7 +68,7 @@ class MixtureScorer(FeatureScorer):
             if name not in known and self.gate_features != (ALL_FEATURES,):
                 raise UserError(f"gate_features: {name!r} is not a context feature; {allowed}")
 
-    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
+    def score(self, features: EncodedFeatures, mask: tf.Tensor) -> Scores:
         """See `FeatureScorer`."""
         arguments = self.arguments(CategoryMixtureOfExperts)
         mixture = CategoryMixtureOfExperts(**arguments, name=MIXTURE)

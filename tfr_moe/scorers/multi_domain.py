@@ -41,7 +41,7 @@ class DomainScorer(FeatureScorer, metaclass=abc.ABCMeta):
         lookup = id_lookup(self.schema.feature(tree.parent), self.tables.vocabularies)
         self.num_domains = lookup.vocabulary_size()
 
-    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
+    def score(self, features: EncodedFeatures, mask: tf.Tensor) -> Scores:
         """See `FeatureScorer`."""
         network = self.network()
         unknown = UnknownDomains(self.unknown_share, self.seed, name="domains")

@@ -71,7 +71,7 @@ class MultiTaskScorer(FeatureScorer):
                     "begin with _ or -; rename the label"
                 )
 
-    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
+    def score(self, features: EncodedFeatures, mask: tf.Tensor) -> Scores:
         """See `FeatureScorer`; logits [B, L, tasks]."""
         kinds: dict[str, Any] = {**MULTITASK, "category_mmoe": CategoryMMoE}
         kind = kinds[self.network]

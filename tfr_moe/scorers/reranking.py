@@ -66,7 +66,7 @@ class PRMScorer(FeatureScorer):
         vector = () if self.personalized else {self.personal_vector} & known
         return (*super().left_out(), *vector)
 
-    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
+    def score(self, features: EncodedFeatures, mask: tf.Tensor) -> Scores:
         """See `FeatureScorer`."""
         initializer = tf.keras.initializers.GlorotUniform(self.seed)
         output = tf.keras.layers.Dense(
@@ -85,7 +85,7 @@ class DLCMScorer(FeatureScorer):
     state_dim: int = 64
     num_comparisons: int = 8
 
-    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
+    def score(self, features: EncodedFeatures, mask: tf.Tensor) -> Scores:
         """See `FeatureScorer`."""
         arguments = self.arguments(DeepListwiseContext)
         dlcm = DeepListwiseContext(self.expert_hidden_dims, **arguments, name="dlcm")

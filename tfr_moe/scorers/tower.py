@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,11 +25,6 @@ def tower_parameters(input_width: int, hidden_dims: Sequence[int]) -> int:
     return sum((a + 1) * b for a, b in itertools.pairwise(widths))
 
 
-def widened_dims(input_width: int, hidden_dims: Sequence[int], parameters: int) -> tuple[int, ...]:
-    """Widens all hidden layers of a tower by one factor to reach about `parameters` parameters."""
-    return dims_of_budget(hidden_dims, parameters, lambda dims: tower_parameters(input_width, dims))
-
-
 @dataclass(eq=False, kw_only=True)
 class TowerScorer(FeatureScorer):
     """`dnn`: one tower over the input vector of each item.
@@ -41,9 +37,9 @@ class TowerScorer(FeatureScorer):
 
     num_outputs: int = 1
 
-    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
+    def score(self, features: EncodedFeatures, mask: tf.Tensor) -> Scores:
         """See `FeatureScorer`."""
-        dims = self.hidden_dims(input_width)
+        dims = self.hidden_dims(features.items.shape[-1])
         tower = ItemTower(dims, **self.arguments(ItemTower), name="tower")
         return Scores(tower(features.items, mask=mask))
 
@@ -69,9 +65,10 @@ class WideTowerScorer(TowerScorer):
 
     def hidden_dims(self, input_width: int) -> tuple[int, ...]:
         """The widened layers over an input of `input_width`."""
-        towers = self.top_k * tower_parameters(input_width, self.expert_hidden_dims)
-        active = towers + self.embedding_dim * self.num_experts
-        return widened_dims(input_width, self.expert_hidden_dims, active)
+        count = functools.partial(tower_parameters, input_width)
+        gate = self.embedding_dim * self.num_experts
+        active = self.top_k * count(self.expert_hidden_dims) + gate
+        return dims_of_budget(self.expert_hidden_dims, active, count)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -92,7 +89,7 @@ class WideDeepScorer(FeatureScorer):
 
     cross_buckets: int = 10_000
 
-    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
+    def score(self, features: EncodedFeatures, mask: tf.Tensor) -> Scores:
         """See `FeatureScorer`; the tower alone."""
         tower = ItemTower(self.expert_hidden_dims, **self.arguments(ItemTower), name="tower")
         return Scores(tower(features.items, mask=mask))
@@ -143,7 +140,7 @@ class ClickModelScorer(FeatureScorer):
     Args are those of `FeatureScorer`.
     """
 
-    def score(self, features: EncodedFeatures, mask: tf.Tensor, input_width: int) -> Scores:
+    def score(self, features: EncodedFeatures, mask: tf.Tensor) -> Scores:
         """See `FeatureScorer`."""
         hidden = ExpertTowers(
             1,
