@@ -231,9 +231,9 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
 
     def _disagree(self, active: tf.Tensor, idle: tf.Tensor, mask: tf.Tensor) -> None:
         disagreement = self.adversarial(active, idle, mask, training=True)
-        self._record("adversarial", disagreement, mask)
+        self._monitors["adversarial"].update_state(disagreement, mask)
         most = float(self.top_k * self.num_adversarial)
-        self._record("adversarial_share", disagreement / most, mask)
+        self._monitors["adversarial_share"].update_state(disagreement / most, mask)
 
     def _balance(self, gate: GateOutput, num_items: tf.Tensor) -> None:
         importance = expert_importance(gate, num_items, self.num_experts)
@@ -242,8 +242,5 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             variation = squared_variation(sum_over_replicas(importance))
             self.add_loss(self.importance_weight * variation)
         entropy = -tf.reduce_sum(tf.math.xlogy(gate.weights, gate.weights), axis=-1)
-        self._record("gate_entropy", entropy, num_items)
+        self._monitors["gate_entropy"].update_state(entropy, num_items)
         self._usage.update_state(importance)
-
-    def _record(self, name: str, values: Any, weights: Any) -> None:
-        self._monitors[name].update_state(values, tf.cast(weights, tf.float32))

@@ -68,11 +68,7 @@ class _Loss(tf.keras.losses.Loss, metaclass=abc.ABCMeta):
     """
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-        """Computes the loss of labels [B, L] (negative: padding) and logits of any float type.
-
-        Weights are [B], [B, 1] or [B, L]; see the module. Returns a float32 scalar, 0 for a batch
-        of padding only; with `reduction="none"` [B] or [B, L].
-        """
+        """Computes the loss in float32, whatever the type of the logits; 0 for padding only."""
         values, weights = self.terms(lists_of(y_true, y_pred, sample_weight))
         if self.reduction not in ("sum", "none"):
             return mean_over_items(values, weights)
