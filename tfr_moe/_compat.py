@@ -38,26 +38,19 @@ __all__ = [
     "tfr",
 ]
 
-_DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-macos", "tf-nightly")
 _ORDER = (
     "import tfr_moe before anything touches tf.keras, or set the environment variable "
     "TF_USE_LEGACY_KERAS=1 before Python starts"
 )
 
 
-def _tensorflow_version() -> tuple[int, int]:
-    for name in _DISTRIBUTIONS:
-        try:
-            major, minor = metadata.version(name).split(".")[:2]
-        except metadata.PackageNotFoundError:
-            continue
-        return int(major), int(minor)
-    raise ImportError("tfr_moe needs TensorFlow: pip install tensorflow")
-
-
 def needs_legacy_keras() -> bool:
     """Whether the installed TensorFlow has Keras 3 as `tf.keras` and no `tf.estimator`."""
-    return _tensorflow_version() >= (2, 16)
+    try:
+        major, minor = metadata.version("tensorflow").split(".")[:2]
+    except metadata.PackageNotFoundError as error:
+        raise ImportError("tfr_moe needs TensorFlow: pip install tensorflow") from error
+    return (int(major), int(minor)) >= (2, 16)
 
 
 def _estimator_stand_in() -> types.ModuleType:
