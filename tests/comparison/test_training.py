@@ -28,9 +28,8 @@ def finished(tmp_path):
                 run = plan.run(model, rate, seed)
                 run.mkdir(parents=True)
                 best = {"val_ndcg": 0.5 + (rate or 0)}
-                write_json(
-                    run / "metrics.json", {"monitor": "val_ndcg", "best": best, "seconds": 10.0}
-                )
+                result = {"monitor": "val_ndcg", "best_epoch": 1, "best": best, "seconds": 10.0}
+                write_json(run / "metrics.json", result)
     return tmp_path
 
 

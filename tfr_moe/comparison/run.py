@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from tfr_moe.baselines import open_run
-from tfr_moe.comparison.training import LEARNING_RATES, Plan, train_models, trained
+from tfr_moe.comparison.training import LEARNING_RATES, Plan, train_models
 from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES, load_config
 from tfr_moe.config import MODELS as ALL_MODELS
 from tfr_moe.data.folder import DataFolder, open_data
@@ -31,7 +31,7 @@ from tfr_moe.evaluation.scoring import inference_function
 from tfr_moe.metrics.naming import check_columns
 from tfr_moe.schema import SPLITS, FeatureSchema
 from tfr_moe.training.run import make_scorer
-from tfr_moe.training.run_folder import CONFIG_FILE
+from tfr_moe.training.run_folder import CONFIG_FILE, read_metrics
 from tfr_moe.utils.console import make_log, progress_bar
 from tfr_moe.utils.io import atomic_directory, make_folder, read_json, write_json
 from tfr_moe.utils.settings import seconds_of
@@ -189,7 +189,7 @@ def _check(models: Sequence[str], metric: str, folder: DataFolder) -> None:
 def _leaderboard(plan: Plan, runs: Mapping[str, Sequence[Path]], console: Console) -> Leaderboard:
     results = _evaluate(plan, runs, console)
     finished = {
-        model: {str(run.relative_to(plan.out / "runs")): trained(run) for run in of_model}
+        model: {str(run.relative_to(plan.out / "runs")): read_metrics(run) for run in of_model}
         for model, of_model in runs.items()
     }
     rates = {model: _rate(of_model[0]) for model, of_model in runs.items()}

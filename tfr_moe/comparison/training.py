@@ -18,8 +18,7 @@ from tfr_moe.config import BASELINE_NAMES, MODELS, SETTINGS, RunConfig, applicab
 from tfr_moe.config.models import PRESET_MODELS
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.training.run_folder import METRICS_FILE
-from tfr_moe.utils.io import read_json
+from tfr_moe.training.run_folder import METRICS_FILE, read_metrics
 
 LEARNING_RATES = (1e-3, 3e-4, 3e-3)
 TREE_RATES = (0.1, 0.03)
@@ -102,11 +101,6 @@ class Plan:
         return self.out / "runs" / model / f"{prefix}seed-{seed}"
 
 
-def trained(run: Path) -> dict[str, Any]:
-    """The content of `metrics.json` of a finished run."""
-    return read_json(run / METRICS_FILE) or {}
-
-
 def train_run(plan: Plan, model: str, rate: float | None, seed: int, console: Console) -> Path:
     """Trains a run of a comparison, unless it is finished, and returns its folder.
 
@@ -131,7 +125,7 @@ def train_run(plan: Plan, model: str, rate: float | None, seed: int, console: Co
 
 def _value(run: Path) -> float:
     """The validation metric by which a finished run chose its best epoch."""
-    result = trained(run)
+    result = read_metrics(run)
     return float(result["best"][result["monitor"]])
 
 
@@ -144,13 +138,12 @@ def train_models(plan: Plan, console: Console) -> dict[str, list[Path]]:
     """
     rates, searched = best_rates(plan, console)
     runs: dict[str, list[Path]] = {model: [] for model in plan.models}
-    for seed in itertools.count(plan.seed):
-        number = seed - plan.seed
+    for number in range(MAX_SEEDS):
         if number >= MIN_SEEDS and not _another_seed(plan, searched, runs, number):
-            return runs
+            break
         for model, rate in rates.items():
-            runs[model].append(train_run(plan, model, rate, seed, console))
-    raise AssertionError
+            runs[model].append(train_run(plan, model, rate, plan.seed + number, console))
+    return runs
 
 
 def best_rates(plan: Plan, console: Console) -> tuple[dict[str, float | None], list[Path]]:
@@ -184,7 +177,7 @@ def best_rates(plan: Plan, console: Console) -> tuple[dict[str, float | None], l
 
 
 def _seconds(runs: Iterable[Path]) -> float:
-    return sum(trained(run).get("seconds", 0.0) for run in runs)
+    return sum(read_metrics(run).get("seconds", 0.0) for run in runs)
 
 
 def _another_rate(plan: Plan, found: Mapping[str, Mapping[float | None, Path]], model: str) -> bool:
@@ -204,4 +197,4 @@ def _another_seed(
         return number < DEFAULT_SEEDS
     of_seeds = list(itertools.chain(*runs.values()))
     spent = _seconds({*searched, *of_seeds})
-    return number < MAX_SEEDS and spent + _seconds(of_seeds) / number <= plan.budget
+    return spent + _seconds(of_seeds) / number <= plan.budget
