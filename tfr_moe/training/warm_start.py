@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +34,6 @@ _OF_DOMAINS = re.compile(
 _LAST_OF_DOMAINS = re.compile(r"ple/level_\d+/shared_gate_kernel")
 _LINEAR = re.compile(r"kernel|factor1")
 """Weights that multiply features: 0 for a new feature leaves the scores as they were."""
-
-
-class _Width(NamedTuple):
-    """The input vector of an encoder: its old width, and the old column of each new one."""
-
-    before: int
-    columns: Array
 
 
 class WarmStart:
@@ -148,8 +141,8 @@ class WarmStart:
 
     def _of_encoders(
         self, encoders: Mapping[str, FeatureEncoder], where: str
-    ) -> tuple[dict[str, Array], list[_Width]]:
-        """The embeddings by the names of their variables, and the changes of the input vectors."""
+    ) -> tuple[dict[str, Array], list[tuple[int, Array]]]:
+        """The embeddings by the names of their variables, and `_columns` of the encoders."""
         rows, widths = {}, []
         for layer, encoder in encoders.items():
             before = self._encoders[layer]
@@ -158,7 +151,7 @@ class WarmStart:
                     table = before.embeddings[name].embeddings.numpy()
                     rows[embedding.embeddings.name] = _moved(table, name, before, encoder)
             widths.append(_columns(before, encoder, where))
-        return rows, sorted(widths, key=lambda width: -width.before)
+        return rows, sorted(widths, key=lambda change: -change[0])
 
     def _of_head(self, head: Any, encoders: Mapping[str, FeatureEncoder]) -> dict[str, Array]:
         """The rows of a `CategoryHead` by the names of their variables; none without a head."""
@@ -188,22 +181,21 @@ class WarmStart:
         rest = np.arange(len(before) * slots, value.shape[axis])
         return np.take(value, np.concatenate([index, rest]), axis=axis)
 
-    def _widened(self, variable: Any, value: Array, widths: Sequence[_Width]) -> Array:
+    def _widened(self, variable: Any, value: Array, widths: Sequence[tuple[int, Array]]) -> Array:
         """The value with slots for new features along the axis of the input vector."""
         shape = tuple(variable.shape)
         axes = [a for a, (n, o) in enumerate(zip(shape, value.shape, strict=True)) if n != o]
         if not axes:
             return value
-        for width in widths:
-            more, axis = len(width.columns) - width.before, axes[0]
+        for width, columns in widths:
+            more, axis = len(columns) - width, axes[0]
             if (
                 more > 0
                 and len(axes) == 1
                 and shape[axis] - value.shape[axis] == more
-                and value.shape[axis] >= width.before
+                and value.shape[axis] >= width
             ):
-                tail = np.arange(width.before, value.shape[axis])
-                columns = np.concatenate([width.columns, tail])
+                columns = np.concatenate([columns, np.arange(width, value.shape[axis])])
                 start = variable.numpy()
                 if _LINEAR.search(variable.name):
                     start = np.zeros_like(start)
@@ -284,8 +276,8 @@ def _layout(encoder: FeatureEncoder) -> list[tuple[str, int]]:
     return blocks
 
 
-def _columns(before: FeatureEncoder, now: FeatureEncoder, where: str) -> _Width:
-    """The old column of each column of the input vector."""
+def _columns(before: FeatureEncoder, now: FeatureEncoder, where: str) -> tuple[int, Array]:
+    """The old width of the input vector, and the old column of each new one."""
     first, total = {}, 0
     for name, width in _layout(before):
         first[name] = total, width
@@ -303,4 +295,4 @@ def _columns(before: FeatureEncoder, now: FeatureEncoder, where: str) -> _Width:
     known = index[index != _NEW]
     if not np.array_equal(known, np.arange(total)):
         raise UserError(f"{where}: its features are in another order than in the run")
-    return _Width(total, index)
+    return total, index
