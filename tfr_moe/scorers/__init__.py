@@ -1,6 +1,6 @@
 """TFR scorers, one per model family, and the registry of model names."""
 
-from tfr_moe.scorers.base import FeatureScorer, Routing, Scores, explanation_model, num_experts
+from tfr_moe.scorers.base import FeatureScorer, Scores, explanation_model, num_experts
 from tfr_moe.scorers.mixture import MixtureScorer
 from tfr_moe.scorers.multi_domain import DomainScorer, PLEScorer, StarScorer
 from tfr_moe.scorers.multitask import CategoryMMoEScorer, MultiTaskScorer, combined_model
@@ -24,7 +24,6 @@ __all__ = [
     "MultiTaskScorer",
     "PLEScorer",
     "PRMScorer",
-    "Routing",
     "Scores",
     "StarScorer",
     "TowerScorer",

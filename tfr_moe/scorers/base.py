@@ -24,18 +24,7 @@ CATEGORY_HEAD = "category_head"
 """Name of the linear scores by category, in a model that has them."""
 ROUTING = "routing"
 """Name of the layer that holds the gates' choices, in a model with experts."""
-
-
-class Routing(NamedTuple):
-    """The experts that a gate selected, heaviest first.
-
-    Attributes:
-        expert_ids: int32 [B, K] for a gate per list, [B, L, K] for a gate per item.
-        expert_weights: float32, of the same shape.
-    """
-
-    expert_ids: tf.Tensor
-    expert_weights: tf.Tensor
+_IDS, _WEIGHTS = "expert_ids", "expert_weights"
 
 
 class Scores(NamedTuple):
@@ -59,20 +48,21 @@ class Scores(NamedTuple):
         return cls(outputs["logits"], routing_in(outputs), num_experts)
 
 
-def routing_of(outputs: Mapping[str, Any]) -> dict[str, Routing]:
-    """The choices in the outputs of a layer or a model, by task; "" for one gate of all tasks."""
-    suffixes = [n.removeprefix("expert_ids") for n in outputs if n.startswith("expert_ids")]
+def routing_of(outputs: Mapping[str, Any]) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
+    """The ids and weights of the selected experts by task, see `explanation_model`.
+
+    `outputs` are those of a layer or a model; the task of a gate of all tasks is "".
+    """
     return {
-        suffix.removeprefix("_"): Routing(
-            outputs[f"expert_ids{suffix}"], outputs[f"expert_weights{suffix}"]
-        )
-        for suffix in suffixes
+        name.removeprefix(_IDS).removeprefix("_"): (ids, outputs[name.replace(_IDS, _WEIGHTS, 1)])
+        for name, ids in outputs.items()
+        if name.startswith(_IDS)
     }
 
 
 def routing_in(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """`expert_ids[_<task>]` and `expert_weights[_<task>]` in the outputs of a layer or a model."""
-    return {n: v for n, v in outputs.items() if n.startswith(Routing._fields)}
+    return {n: v for n, v in outputs.items() if n.startswith((_IDS, _WEIGHTS))}
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
