@@ -18,7 +18,7 @@ from tfr_moe.evaluation.results import evaluate_lists
 from tfr_moe.metrics.per_list import ListBatch
 from tfr_moe.schema import MASK
 from tfr_moe.training import RankingPipeline, load_run, train
-from tfr_moe.training.callbacks import TaskMeans, gate_warnings
+from tfr_moe.training.callbacks import DefinedLogs, gate_warnings
 from tfr_moe.training.run import warn_of_one_task
 
 QUIET = Console(quiet=True)
@@ -224,12 +224,15 @@ def test_tasks_survive_a_file_and_may_be_a_list_of_names(tmp_path):
     assert list(named.multi_task.tasks or ()) == ["click", "purchase"]
 
 
-def test_means_over_tasks_leave_out_what_is_no_number():
+def test_logs_have_means_over_tasks_and_nothing_that_is_no_number():
     tasks = config(tasks=["purchase", "click"], metrics=("ndcg",), monitor="loss").tasks_over(TASKS)
-    logs = {"val_click_ndcg": 0.5, "val_purchase_ndcg": math.nan}
-    TaskMeans(tasks).on_epoch_end(0, logs)
-    assert logs["val_ndcg"] == 0.5
-    assert math.isnan(logs["ndcg"])
+    logs = {"val_click_ndcg": 0.5, "val_purchase_ndcg": math.nan, "val_hsc": math.nan}
+    DefinedLogs(tasks).on_epoch_end(0, logs)
+    assert logs == {"val_click_ndcg": 0.5, "val_ndcg": 0.5}
+    logs = {"loss": math.nan, "click_ndcg": 0.25, "purchase_ndcg": 0.75}
+    DefinedLogs(tasks).on_epoch_end(1, logs)
+    assert math.isnan(logs.pop("loss"))
+    assert logs == {"click_ndcg": 0.25, "purchase_ndcg": 0.75, "ndcg": 0.5}
 
 
 def test_warnings_name_the_gate_that_collapsed():

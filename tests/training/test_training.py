@@ -22,7 +22,7 @@ from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.training import load_run, train
-from tfr_moe.training.callbacks import EpochProgress, RunHistory, best_epoch, gate_warnings
+from tfr_moe.training.callbacks import EpochProgress, RunHistory, gate_warnings
 from tfr_moe.training.run import fit, make_builder, warn_of_last_epoch
 from tfr_moe.tuning.trial import TrialPipeline
 
@@ -177,14 +177,14 @@ def test_the_best_weights_stay_until_the_next_epoch_begins(tmp_path):
     def kept():
         return sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
 
-    history = RunHistory(tmp_path, "val_ndcg", True, 0)
+    history = RunHistory(tmp_path, "val_ndcg", 0)
     history.model = Model()
     for epoch, value in enumerate((0.5, 0.6)):
         history.on_epoch_begin(epoch)
         history.on_epoch_end(epoch, {"val_ndcg": value})
     # A process that is killed now repeats the second epoch.
     assert kept() == ["epoch-0001", "epoch-0002"]
-    again = RunHistory(tmp_path, "val_ndcg", True, 0)
+    again = RunHistory(tmp_path, "val_ndcg", 0)
     again.model = Model()
     again.on_epoch_begin(1)
     assert kept() == ["epoch-0001"]
@@ -262,11 +262,15 @@ def test_mixed_precision_trains_and_leaves_the_policy_as_it_was(data, tmp_path, 
     assert tf.keras.mixed_precision.global_policy().name == "float32"
 
 
-def test_best_epoch_is_the_first_of_equals_and_skips_what_is_no_number():
-    epochs = [{"epoch": 1, "m": 0.5}, {"epoch": 2, "m": float("nan")}, {"epoch": 3, "m": 0.5}]
-    assert best_epoch(epochs, "m", higher=True)["epoch"] == 1
-    assert best_epoch(epochs[1:2], "m", higher=True) is None
-    assert best_epoch([{"epoch": 1, "m": 2.0}, {"epoch": 2, "m": 1.0}], "m", False)["epoch"] == 2
+def test_best_epoch_is_the_first_of_equals_and_skips_what_is_no_number(tmp_path):
+    def best_of(monitor, *values):
+        history = RunHistory(tmp_path, monitor, 0)
+        history.epochs = [{"epoch": i + 1, monitor: value} for i, value in enumerate(values)]
+        return history.best
+
+    assert best_of("val_ndcg", 0.5, float("nan"), 0.5)["epoch"] == 1
+    assert best_of("val_ndcg", float("nan")) is None
+    assert best_of("val_loss", 2.0, 1.0)["epoch"] == 2
 
 
 @pytest.mark.parametrize("model", ["dnn", "lambdamart"])

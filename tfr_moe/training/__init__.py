@@ -6,7 +6,7 @@ from tfr_moe._compat import lazy_names
 __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "callbacks": ("best_epoch", "gate_warnings", "weights_path"),
+        "callbacks": ("gate_warnings", "weights_path"),
         "distribute": ("ProcessContext", "join_cluster"),
         "optimizers": ("FusedAdamW", "make_optimizer"),
         "pipeline": ("RankingPipeline",),

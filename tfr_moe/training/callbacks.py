@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import shutil
 import time
@@ -25,14 +26,6 @@ HISTORY_FILE = "history.json"
 _ENTROPY = "gate_entropy"
 _DIVERGED = 1e6
 """No loss of the library comes near it while scores have the size of logits."""
-
-
-def best_epoch(epochs: list[dict[str, Any]], monitor: str, higher: bool) -> dict[str, Any] | None:
-    """The entry with the best value of `monitor`, the earliest of ties; None if there is none."""
-    candidates = [entry for entry in epochs if not math.isnan(entry.get(monitor, math.nan))]
-    if not candidates:
-        return None
-    return (max if higher else min)(candidates, key=lambda entry: entry[monitor])
 
 
 def weights_path(run: Path, epoch: int) -> Path:
@@ -71,13 +64,10 @@ class RunHistory(tf.keras.callbacks.Callback):
     `out`, by default the folder of the run.
     """
 
-    def __init__(
-        self, run: Path, monitor: str, higher: bool, patience: int, out: Path | None = None
-    ):
+    def __init__(self, run: Path, monitor: str, patience: int, out: Path | None = None):
         super().__init__()
         self._out = run if out is None else out
         self._monitor = monitor
-        self._higher = higher
         self._patience = patience
         self.epochs = read_history(run)
         self._is_first_epoch = True
@@ -115,8 +105,11 @@ class RunHistory(tf.keras.callbacks.Callback):
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The entry of the best epoch so far."""
-        return best_epoch(self.epochs, self._monitor, self._higher)
+        """The entry of the best epoch so far, the earliest of ties; None if all are undefined."""
+        monitor = self._monitor
+        defined = [entry for entry in self.epochs if not math.isnan(entry.get(monitor, math.nan))]
+        choose = min if monitor == "val_loss" else max
+        return choose(defined, key=lambda entry: entry[monitor], default=None)
 
     @property
     def exhausted(self) -> bool:
@@ -127,10 +120,11 @@ class RunHistory(tf.keras.callbacks.Callback):
         return self.epochs[-1]["epoch"] - best["epoch"] >= self._patience
 
 
-class TaskMeans(tf.keras.callbacks.Callback):
-    """Adds the mean over tasks of each metric to the logs: `val_ndcg` from `val_click_ndcg`, ...
+class DefinedLogs(tf.keras.callbacks.Callback):
+    """Removes NaN from the logs, and adds the mean over tasks of each metric.
 
-    Tasks whose metric is undefined (NaN) are not in the mean; without tasks nothing is added.
+    Metrics of regularisers have no value in validation. `val_ndcg` is the mean of `val_click_ndcg`
+    and those of the other tasks for which it is defined.
     """
 
     def __init__(self, tasks: Sequence[Task]):
@@ -138,27 +132,16 @@ class TaskMeans(tf.keras.callbacks.Callback):
         self._tasks = tuple(tasks)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Adds to the logs in place."""
-        if logs is None:
-            return
-        for prefix in ("", "val_"):
-            by_metric: dict[str, list[float]] = {}
-            for task in self._tasks:
-                for metric in task.metrics:
-                    value = logs.get(f"{prefix}{task.name}_{metric}", math.nan)
+        """Changes the logs in place."""
+        logs = {} if logs is None else logs
+        for name in [n for n, value in logs.items() if n != "loss" and math.isnan(value)]:
+            del logs[name]
+        by_metric: dict[str, list[float]] = {}
+        for prefix, task in itertools.product(("", "val_"), self._tasks):
+            for metric in task.metrics:
+                if (value := logs.get(f"{prefix}{task.name}_{metric}")) is not None:
                     by_metric.setdefault(f"{prefix}{metric}", []).append(value)
-            for name, values in by_metric.items():
-                numbers = [value for value in values if not math.isnan(value)]
-                logs[name] = sum(numbers) / len(numbers) if numbers else math.nan
-
-
-class DropMissing(tf.keras.callbacks.Callback):
-    """Removes NaN from the logs: metrics of regularisers have no value in validation."""
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Filters the logs in place."""
-        for name in [n for n, value in (logs or {}).items() if n != "loss" and math.isnan(value)]:
-            del logs[name]  # type: ignore[union-attr]
+        logs.update({name: sum(values) / len(values) for name, values in by_metric.items()})
 
 
 class EpochProgress(tf.keras.callbacks.Callback):

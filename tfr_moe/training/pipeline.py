@@ -12,13 +12,7 @@ from tfr_moe import losses, metrics
 from tfr_moe._compat import tf, tfr
 from tfr_moe.config import RunConfig
 from tfr_moe.errors import UserError
-from tfr_moe.training.callbacks import (
-    DropMissing,
-    EpochProgress,
-    GateWarnings,
-    RunHistory,
-    TaskMeans,
-)
+from tfr_moe.training.callbacks import DefinedLogs, EpochProgress, GateWarnings, RunHistory
 from tfr_moe.training.distribute import ProcessContext, join_cluster, shard_batches
 from tfr_moe.training.optimizers import learning_rate_drop, make_optimizer
 from tfr_moe.training.position_bias import with_position_bias
@@ -59,11 +53,9 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         self._context = join_cluster(config.training.strategy) if context is None else context
         self.tasks = config.tasks_over(dataset_builder.schema)
         self.monitor = f"val_{config.training.monitor}"
-        self.higher = config.training.monitor != "loss"
         self.history = RunHistory(
             run,
             self.monitor,
-            self.higher,
             config.training.early_stopping_patience,
             self._context.run_folder(run),
         )
@@ -90,7 +82,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         self._console = console or Console(stderr=True)
         self._steps = config.training.steps_per_epoch or steps
         self._move_bar: Callable[..., None] = lambda *_: None
-        self.model: tf.keras.Model | None = None
+        self.model: tf.keras.Model  # of `train_and_validate`
 
     def compiled_model(self) -> tf.keras.Model:
         """The model, compiled as `train_and_validate` compiles it, for a custom `fit`."""
@@ -128,13 +120,9 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
             return {task.name: [metrics.get(m) for m in task.metrics] for task in self.tasks}
         return [metrics.get(name) for name in self._config.training.metrics]
 
-    def build_weighted_metrics(self) -> list[Any]:
-        """None: weights apply to the loss only."""
-        return []
-
     def build_callbacks(self) -> list[tf.keras.callbacks.Callback]:
         """All callbacks; the history precedes the backup, so that it has every backed-up epoch."""
-        callbacks = [TaskMeans(self.tasks), DropMissing()]
+        callbacks = [DefinedLogs(self.tasks)]
         if self._context.is_leader:
             callbacks += [
                 EpochProgress(

@@ -309,7 +309,6 @@ def _result(
             f"{pipeline.monitor} is undefined in every epoch: {config.training.monitor} is "
             "defined on no list of the validation split, or training diverged"
         )
-    model = pipeline.model
     lists = folder.num_lists("train")
     return {
         "model": config.model,
@@ -318,7 +317,7 @@ def _result(
         "best_epoch": best["epoch"],
         "epochs": len(epochs),
         "best": {k: v for k, v in best.items() if k != "epoch"},
-        "parameters": None if model is None else model.count_params(),
+        "parameters": pipeline.model.count_params(),
         "seconds": round(seconds, 1),
         "train_lists": lists,
         "versions": {"tensorflow": tf.__version__, "tensorflow_ranking": tfr.__version__},
