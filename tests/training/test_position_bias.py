@@ -153,7 +153,7 @@ def test_the_curve_is_the_mean_of_the_terms(data):
     layer = model.bias.get_layer("position_bias_tower")
     layer.embeddings.assign(np.outer([9.0, 1.0, 2.0, 4.0], np.ones(16)))
     layer.output_kernel.assign(np.full([16, 1], -0.5))
-    curve = bias_by_position(model, None, data)[""]
+    curve = bias_by_position(model, data)[""]
     # -8 e_p relative to the first position; later ones share the last embedding.
     assert (curve["position"], curve["bias"]) == ([1, 2, 3], [0.0, -8.0, -24.0])
 

@@ -22,7 +22,7 @@ from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.training import load_run, train
-from tfr_moe.training.callbacks import EpochProgress, RunHistory, gate_warnings
+from tfr_moe.training.callbacks import DefinedLogs, EpochProgress, RunHistory, gate_warnings
 from tfr_moe.training.run import fit, make_builder, warn_of_last_epoch
 from tfr_moe.tuning.trial import TrialPipeline
 
@@ -78,6 +78,24 @@ def test_training_learns_and_leaves_a_whole_run(trained):
         "checkpoints", "config.yaml", "history.json", "manifest.json", "metrics.json",
         "schema.json", "statistics.json", "tensorboard", "vocabulary",
     }  # fmt: skip
+
+
+def test_the_gates_of_the_best_epoch_are_checked(data, tmp_path, monkeypatch):
+    checked = []
+
+    def record(model, *_):
+        checked.extend(model.get_weights())
+        return {}
+
+    def worsen(self, epoch, logs):
+        logs["val_ndcg"] = -epoch
+
+    monkeypatch.setattr("tfr_moe.training.run.gate_reports", record)
+    monkeypatch.setattr(DefinedLogs, "on_epoch_end", worsen)
+    result = train(data, tmp_path / "run", light(num_epochs=2), QUIET)
+    assert result["best_epoch"] == 1
+    best = load_run(tmp_path / "run").model.get_weights()
+    assert all(map(np.array_equal, checked, best)) and len(checked) == len(best)
 
 
 def test_the_loaded_model_is_that_of_the_best_epoch(data, trained):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -213,16 +212,13 @@ def log_variation(folder: DataFolder, config: RunConfig, console: Console) -> No
 
 
 def bias_by_position(
-    model: tf.keras.Model, weights: Path | None, folder: DataFolder
+    model: tf.keras.Model, folder: DataFolder
 ) -> dict[str, dict[str, list[float]]]:
     """The mean bias of the first training lists by position, relative to the first position.
 
-    `weights` is a checkpoint to load, None for the weights as they are. Returns by task, "" for a
-    single one, `position`, `bias` and the number of `items`. The exponential of a bias is the odds
-    of a click at that position over those at the first.
+    Returns by task, "" for a single one, `position`, `bias` and the number of `items`. The
+    exponential of a bias is the odds of a click at that position over those at the first.
     """
-    if weights is not None:
-        model.load_weights(str(weights))
     tasks = sorted(model.output) if isinstance(model.output, Mapping) else [""]
     last = model.bias.get_layer(_TOWER).max_positions
     sums, counts = np.zeros([last + 1, len(tasks)]), np.zeros(last + 1)

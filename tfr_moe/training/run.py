@@ -210,8 +210,9 @@ def train(
     result = _result(pipeline, config, folder, time.monotonic() - started)
     if context.is_leader:
         weights = weights_path(run, result["best_epoch"])
+        pipeline.model.load_weights(str(weights))
         if config.bias.position_bias:
-            result["position_bias"] = bias_by_position(pipeline.model, weights, folder)
+            result["position_bias"] = bias_by_position(pipeline.model, folder)
         dataset = builder.build_evaluation_dataset("validation").take(_CHECKED_BATCHES)
         warn_of_gates(gate_reports(pipeline.model, dataset, folder.schema), config, console)
         warn_of_last_epoch(result["best_epoch"], config, console)
