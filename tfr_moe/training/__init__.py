@@ -6,19 +6,9 @@ from tfr_moe._compat import lazy_names
 __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "callbacks": ("gate_warnings", "weights_path"),
-        "distribute": ("ProcessContext", "join_cluster"),
         "optimizers": ("FusedAdamW", "make_optimizer"),
         "pipeline": ("RankingPipeline",),
-        "run": (
-            "LoadedRun",
-            "check_names",
-            "fit",
-            "load_run",
-            "make_builder",
-            "make_scorer",
-            "train",
-        ),
+        "run": ("LoadedRun", "load_run", "make_scorer", "train"),
         "warm_start": ("WarmStart",),
     },
 )
