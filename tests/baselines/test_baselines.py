@@ -84,7 +84,7 @@ def test_a_run_read_again_scores_as_its_ranker_and_leaves_padding_at_zero(model,
         iter(ElwcDatasetBuilder(DataFolder(data), 16).build_evaluation_dataset("test"))
     )
     scores, mask = loaded.score(features).numpy(), features[MASK].numpy()
-    rows = loaded.encoder(dict(features), features[MASK])
+    rows = loaded.encoder(features, features[MASK]).numpy()
     np.testing.assert_allclose(scores[mask], loaded.ranker.predict(rows), rtol=1e-6)
     np.testing.assert_array_equal(scores[~mask], 0.0)
     assert len(np.unique(scores[mask])) > 10
@@ -100,7 +100,7 @@ def test_a_finished_run_reports_rounds_and_the_validation_metric_of_evaluate(mod
     expected = splits.models[model]["ndcg_10"].mean
     assert found["best"] == {"val_ndcg_10": pytest.approx(expected, abs=1e-6)}
     assert found["train_lists"] == 200
-    assert not list((runs / model).glob(".rows-*"))
+    assert not list((runs / model).glob(".rows*"))
 
 
 def test_the_other_objective_of_xgboost_is_another_model(runs, data, tmp_path):
@@ -171,7 +171,8 @@ def test_rows_are_the_valid_items_in_the_order_of_the_lists(data, tmp_path):
 def test_blocks_are_whole_lists():
     one = np.ones(12, np.float32)
     rows = Rows(one[:, None], one, one, np.array([5, 1, 4, 2]), [], one)
-    assert [(at.start, at.stop) for at in rows.blocks(5)] == [(0, 5), (5, 10), (10, 12)]
+    blocks = [(at.start, at.stop, sizes.tolist()) for at, sizes in rows.blocks(5)]
+    assert blocks == [(0, 5, [5]), (5, 10, [1, 4]), (10, 12, [2])]
 
 
 def test_mistakes_are_named(data, tmp_path, monkeypatch):
@@ -232,7 +233,7 @@ def test_an_interrupted_training_leaves_no_rows(data, tmp_path, monkeypatch):
         train_baseline(data, run, config("svm_rank"), QUIET)
     with pytest.raises(UserError, match="is not finished"):
         load_baseline(run)
-    assert not list(run.glob(".rows-*"))
+    assert not list(run.glob(".rows*"))
 
 
 def test_a_training_begins_afresh_without_the_rows_of_a_killed_one(data, tmp_path, monkeypatch):
@@ -244,10 +245,12 @@ def test_a_training_begins_afresh_without_the_rows_of_a_killed_one(data, tmp_pat
     monkeypatch.setattr(MODULES["svm_rank"], "fit", stop)
     with pytest.raises(KeyboardInterrupt):
         train_baseline(data, run, config("svm_rank"), QUIET)
-    (run / ".rows-killed").mkdir()
+    left = run / ".rows.partial"
+    left.mkdir()
+    (left / "train.values").write_bytes(b"1234")
     monkeypatch.undo()
     train_baseline(data, run, config("svm_rank"), QUIET)
-    assert not list(run.glob(".rows-*"))
+    assert not list(run.glob(".rows*"))
     load_baseline(run)
 
 
@@ -256,6 +259,16 @@ def test_a_linear_ranker_of_ids_alone_is_the_same_as_operations():
     rows_of_ids = np.array([[2.0], [0.0], [1.0]], np.float32)
     np.testing.assert_array_equal(ranker.graph()(tf.constant(rows_of_ids)), [2.0, 0.5, -1.0])
     np.testing.assert_array_equal(ranker.predict(rows_of_ids), [2.0, 0.5, -1.0])
+
+
+def test_a_linear_ranker_of_earlier_versions_loads(tmp_path):
+    columns = [Column("price", None, 2.0, 4.0), Column("brand", 3)]
+    ranker = LinearRanker(columns, np.array([1.0, 0.5, -1.0, 2.0]))
+    old = {"names": ["price", "brand"], "sizes": [-1, 3], "means": [2.0, 0.0], "stds": [4.0, 1.0]}
+    np.savez(tmp_path / "model.npz", weights=ranker.weights, **old)
+    loaded = MODULES["svm_rank"].load(tmp_path / "model.npz", columns)
+    values = np.array([[4.0, 2.0], [0.0, 1.0]], np.float32)
+    np.testing.assert_array_equal(loaded.predict(values), ranker.predict(values))
 
 
 def test_pairs_are_of_one_list_and_have_unequal_labels():

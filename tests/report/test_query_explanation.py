@@ -125,7 +125,7 @@ def test_shares_of_trees_of_one_split_are_those_of_lightgbm(root, tmp_path):
         "clicked": tf.constant([["item1", "", ""]]),
         **{name: tf.constant([[CONTEXT[name]]]) for name in ("top", "sub")},
     }
-    rows = loaded.encoder(features, tf.constant([[True] * 3]))
+    rows = loaded.encoder(features, tf.constant([[True] * 3])).numpy()
     booster = lightgbm.Booster(model_file=str(tmp_path / "run" / "model.txt"))
     names = [column.name for column in loaded.encoder.columns]
     by_item = booster.predict(rows, pred_contrib=True)

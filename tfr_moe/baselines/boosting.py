@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tfr_moe.baselines.forest import Forest, Node
 from tfr_moe.baselines.rows import (
+    Column,
     Fitted,
     Log,
     Rows,
@@ -82,7 +83,7 @@ def _node(form: dict[str, Any]) -> Node:
     return Node(0.0, children, column, threshold, missing_left=missing_left)
 
 
-def load(path: Path) -> XGBoostRanker:
+def load(path: Path, columns: Sequence[Column]) -> XGBoostRanker:
     """Reads a file of `XGBoostRanker.save`."""
     booster = library("xgboost", "XGBoost").Booster()
     booster.load_model(str(path))
@@ -133,7 +134,7 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
             self.reset()
 
         def next(self, input_data: Any) -> bool:
-            block = next(self._blocks, None)
+            block, _ = next(self._blocks, (None, None))
             if block is None:
                 return False
             lists = self.list_of_row[block]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tfr_moe.baselines.forest import Forest, Node
 from tfr_moe.baselines.rows import (
+    Column,
     Fitted,
     Log,
     Rows,
@@ -61,7 +62,7 @@ class LambdaMART:
         self._booster.save_model(str(path), num_iteration=self._booster.best_iteration)
 
 
-def load(path: Path) -> LambdaMART:
+def load(path: Path, columns: Sequence[Column]) -> LambdaMART:
     """Reads a file of `LambdaMART.save`; a ValueError if it is truncated, which LightGBM misses."""
     if "end of parameters" not in path.read_text(encoding="utf-8"):
         raise ValueError("the file is truncated")
@@ -157,7 +158,7 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
             label=whole_grades(rows.labels, _MAX_GRADE, "lambdamart"),
             weight=rows.weights if rows.weighted else None,
             group=rows.sizes,
-            position=rows.positions.astype(np.int32) if rows.positioned else None,
+            position=rows.positions.astype(np.int32) if rows.positions.any() else None,
             reference=reference,
             feature_name=[f"column_{i}" for i in range(len(rows.columns))],
             categorical_feature=[i for i, c in enumerate(rows.columns) if c.size is not None],

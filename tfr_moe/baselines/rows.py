@@ -41,7 +41,7 @@ class RowRanker(Protocol):
         """The same function as TensorFlow operations, which do not need the library."""
 
     def save(self, path: Path) -> None:
-        """Writes the ranker to a file, which the module's `load` reads."""
+        """Writes the ranker to a file, which `load` of its module reads with the rows' columns."""
 
 
 class Fitted(NamedTuple):
@@ -153,7 +153,7 @@ class TabularEncoder:
             if list_relative and f.kind == "numeric" and not f.bucketize
         ]
         self._statistics = tables.statistics
-        self._lookups = {
+        self.lookups = {
             f.name: id_lookup(f, tables.vocabularies) for f in self._features if f.kind != "numeric"
         }
         self.columns: list[Column] = []
@@ -166,17 +166,8 @@ class TabularEncoder:
                 names = [column for feature in self._compared for column in feature.columns]
                 self.columns += [Column(f"{n} (rank)", None, 0.5, 12**-0.5) for n in names]
 
-    @property
-    def lookups(self) -> list[tf.keras.layers.Layer]:
-        """The layers that turn IDs into indices."""
-        return list(self._lookups.values())
-
-    def __call__(self, parsed: dict[str, Any], mask: Any) -> NDArray[np.float32]:
+    def __call__(self, parsed: Mapping[str, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
         """Features as parsed by `schema.feature_spec`, and mask [B, L] -> [T, columns]."""
-        return self.rows(parsed, mask).numpy()
-
-    def rows(self, parsed: Mapping[str, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
-        """The same as a tensor."""
         blocks = [
             tf.boolean_mask(block, mask)
             for feature in self._select("example")
@@ -201,7 +192,7 @@ class TabularEncoder:
         if feature.kind == "numeric":
             return [self._numbers(feature, scope, parsed)]
         ids = paired_ids(self.schema, feature.name, parsed)
-        first = tf.cast(self._lookups[feature.name](ids[..., :1]), tf.float32)
+        first = tf.cast(self.lookups[feature.name](ids[..., :1]), tf.float32)
         if feature.kind == "categorical":
             return [first]
         present = tf.cast(tf.strings.length(ids) > 0, tf.float32)
@@ -221,7 +212,7 @@ class TabularEncoder:
                 Column(name, None, float(of.get("mean", 0.0)), float(of.get("std", 1.0)) or 1.0)
                 for name, of in of_column
             ]
-        size = feature.hash_buckets or self._lookups[feature.name].vocabulary_size()
+        size = feature.hash_buckets or self.lookups[feature.name].vocabulary_size()
         if feature.kind == "categorical":
             return [Column(feature.name, size)]
         return [
@@ -250,28 +241,19 @@ class Rows(NamedTuple):
     positions: NDArray[np.float32]
 
     @property
-    def positioned(self) -> bool:
-        """Whether the rows have positions."""
-        return bool(self.positions.any())
-
-    @property
     def weighted(self) -> bool:
         """Whether any weight differs from 1."""
         return bool((self.weights != 1.0).any())
 
-    def sizes_in(self, block: slice) -> NDArray[np.int64]:
-        """Numbers of items of the lists of a slice of `blocks`."""
+    def blocks(self, rows: int = 1 << 16) -> Iterator[tuple[slice, NDArray[np.int64]]]:
+        """Yields slices of whole lists with about `rows` rows each, and the sizes of the lists."""
         ends = np.cumsum(self.sizes)
-        return self.sizes[(ends > block.start) & (ends <= block.stop)]
-
-    def blocks(self, rows: int = 1 << 16) -> Iterator[slice]:
-        """Yields slices of whole lists with about `rows` rows each."""
-        ends = np.cumsum(self.sizes)
-        start = 0
+        start = first = 0
         while start < len(self.labels):
-            at = min(int(np.searchsorted(ends, start + rows)), len(ends) - 1)
-            yield slice(start, int(ends[at]))
-            start = int(ends[at])
+            last = min(int(np.searchsorted(ends, start + rows)), len(ends) - 1)
+            end = int(ends[last])
+            yield slice(start, end), self.sizes[first : last + 1]
+            start, first = end, last + 1
 
 
 def tabular_encoder(folder: DataFolder, features: FeatureSettings) -> TabularEncoder:
@@ -295,7 +277,7 @@ def write_rows(
     parts: list[dict[str, Any]] = []
     with path.open("wb") as file:
         for parsed in ElwcDatasetBuilder(folder, _BATCH_SIZE).build_parsed_dataset(split):
-            encoder(parsed, parsed[MASK]).tofile(file)
+            encoder(parsed, parsed[MASK]).numpy().tofile(file)
             parts.append(_arrays(folder.schema, parsed, with_positions))
             done += int(parsed[MASK].shape[0])
             move(done, folder.num_lists(split))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -27,14 +24,13 @@ from tfr_moe.training.run_folder import CONFIG_FILE, finish, prepared, read_metr
 from tfr_moe.utils.console import progress_bar
 from tfr_moe.utils.digests import check_recorded
 from tfr_moe.utils.failures import file_errors, reading
+from tfr_moe.utils.io import working_directory
 
 MODULES: dict[str, ModuleType] = {
     "lambdamart": lambdamart,
     "xgboost": boosting,
     "svm_rank": svm_rank,
 }
-_ROWS = ".rows-"
-
 
 METRIC = "ndcg_10"
 """The metric of the validation lists in `metrics.json`."""
@@ -58,7 +54,7 @@ class BaselineRun(NamedTuple):
     def score(self, features: Mapping[str, Any]) -> Any:
         """Features by name, with the mask [B, L] -> scores, float32 [B, L], 0 for padded items."""
         mask = features[MASK]
-        values = self.ranker.predict(self.encoder(dict(features), mask))
+        values = self.ranker.predict(self.encoder(features, mask).numpy())
         return _padded(tf.constant(values, tf.float32), mask)
 
     def model(self) -> tf.keras.Model:
@@ -72,11 +68,12 @@ class _RowModel(tf.keras.Model):
     def __init__(self, score: Callable[[tf.Tensor], tf.Tensor], encoder: TabularEncoder):
         super().__init__()
         self._score, self._encoder = score, encoder
-        self.lookups = encoder.lookups  # Keras saves the tables of layers that are attributes.
+        # Keras saves the tables of layers that are attributes.
+        self.lookups = list(encoder.lookups.values())
 
     def call(self, features: Mapping[str, tf.Tensor]) -> tf.Tensor:
         mask = features[MASK]
-        return _padded(self._score(self._encoder.rows(features, mask)), mask)
+        return _padded(self._score(self._encoder(features, mask)), mask)
 
 
 def _padded(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -84,19 +81,18 @@ def _padded(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.scatter_nd(tf.where(mask), scores, tf.shape(mask, tf.int64))
 
 
-def mean_metric(ranker: RowRanker, rows: Rows, name: str = METRIC) -> float:
-    """The mean of a metric over the lists of `rows` on which it is defined, as `evaluate` has it.
+def mean_metric(ranker: RowRanker, rows: Rows) -> float:
+    """The mean of `METRIC` over the lists of `rows` on which it is defined, as `evaluate` has it.
 
     NaN if it is defined on no list. The libraries' own numbers count lists without a relevant item.
     """
-    values = []
-    for block in rows.blocks():
-        sizes = rows.sizes_in(block)
+    metric, values = resolve(METRIC), []
+    for block, sizes in rows.blocks():
         mask = np.arange(sizes.max()) < sizes[:, np.newaxis]
         scores, labels = np.zeros(mask.shape), np.zeros(mask.shape)
         scores[mask] = ranker.predict(np.asarray(rows.values[block]))
         labels[mask] = rows.labels[block]
-        values.append(resolve(name)(ListBatch(scores, labels, mask, np.array([""] * len(sizes)))))
+        values.append(metric(ListBatch(scores, labels, mask, np.array([""] * len(sizes)))))
     defined = np.concatenate(values)
     defined = defined[~np.isnan(defined)]
     return float(defined.mean()) if len(defined) else float("nan")
@@ -106,15 +102,6 @@ def _rows(folder: DataFolder, split: str, out: Path, config: RunConfig, console:
     with progress_bar(console, f"reading {split}") as move:
         with_positions = split == "train" and bool(config.bias.position_bias)
         return write_rows(folder, split, out, move, config.features, with_positions)
-
-
-@contextlib.contextmanager
-def _scratch(run: Path) -> Iterator[str]:
-    """Yields a temporary folder in a run, without those that killed processes left there."""
-    for left in run.glob(f"{_ROWS}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=_ROWS, dir=run) as scratch:
-        yield scratch
 
 
 def train_baseline(
@@ -137,10 +124,13 @@ def train_baseline(
     module = MODULES[config.model]
     settings = module.settings_of(config.baseline.library_parameters, config.seed)
     started = time.monotonic()
-    with file_errors(f"run {run}"), prepared(run, folder, config), _scratch(run) as scratch:
+    with (
+        file_errors(f"run {run}"),
+        prepared(run, folder, config),
+        working_directory(run / "rows") as out,
+    ):
         train, validation = (
-            _rows(folder, split, Path(scratch), config, console)
-            for split in ("train", "validation")
+            _rows(folder, split, out, config, console) for split in ("train", "validation")
         )
         fitted = module.fit(
             train,
@@ -207,5 +197,5 @@ def load_baseline(path: str | Path) -> BaselineRun:
     module, folder = MODULES[config.model], DataFolder(path)
     encoder = tabular_encoder(folder, config.features)
     with reading(f"run {path}: {module.FILE}"):
-        ranker = module.load(path / module.FILE)
+        ranker = module.load(path / module.FILE, encoder.columns)
     return BaselineRun(path, config, folder.schema, ranker, encoder, result)

@@ -51,7 +51,6 @@ class LinearRanker:
     """w^T x, with weights [width of the `Design`]. See `tfr_moe.baselines.rows.RowRanker`."""
 
     def __init__(self, columns: Sequence[Column], weights: NDArray[np.float64]):
-        self._columns = list(columns)
         self.weights = weights
         self._design = Design(columns)
 
@@ -64,16 +63,8 @@ class LinearRanker:
         return functools.partial(_linear, self._design, self.weights)
 
     def save(self, path: Path) -> None:
-        """Writes weights and columns as a NumPy archive."""
-        names, sizes, means, stds = zip(*self._columns, strict=True)
-        np.savez(
-            path,
-            weights=self.weights,
-            names=names,
-            sizes=[-1 if size is None else size for size in sizes],
-            means=means,
-            stds=stds,
-        )
+        """Writes the weights as a NumPy archive."""
+        np.savez(path, weights=self.weights)
 
 
 def _linear(design: Design, weights: NDArray[np.float64], rows: tf.Tensor) -> tf.Tensor:
@@ -88,15 +79,9 @@ def _linear(design: Design, weights: NDArray[np.float64], rows: tf.Tensor) -> tf
     return tf.cast(scores, tf.float32)
 
 
-def load(path: Path) -> LinearRanker:
+def load(path: Path, columns: Sequence[Column]) -> LinearRanker:
     """Reads a file of `LinearRanker.save`."""
     with np.load(path) as stored:
-        columns = [
-            Column(str(name), None if size < 0 else int(size), float(mean), float(std))
-            for name, size, mean, std in zip(
-                *(stored[key] for key in ("names", "sizes", "means", "stds")), strict=True
-            )
-        ]
         return LinearRanker(columns, stored["weights"])
 
 
@@ -122,8 +107,8 @@ def _blocks(
     rows: Rows, design: Design, maximum: int, rng: np.random.Generator
 ) -> Iterator[tuple[Any, NDArray[np.float32]]]:
     """Yields blocks of differences better - worse, and the weights of the better items."""
-    for block in rows.blocks(1 << 13):
-        better, worse = pairs_of(rows.labels[block], rows.sizes_in(block), maximum, rng)
+    for block, sizes in rows.blocks(1 << 13):
+        better, worse = pairs_of(rows.labels[block], sizes, maximum, rng)
         if len(better):
             x = design(np.asarray(rows.values[block]))
             yield x[better] - x[worse], np.asarray(rows.weights[block])[better]
