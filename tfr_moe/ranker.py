@@ -15,7 +15,7 @@ from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines import BaselineRun, train_any
-from tfr_moe.config import RunConfig, load_config, make_config
+from tfr_moe.config import RunConfig, make_config
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.data.frames import (
@@ -41,9 +41,9 @@ from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.tables.arrow import names_of
 from tfr_moe.training import LoadedRun
 from tfr_moe.training.callbacks import keras_history
-from tfr_moe.training.run_folder import CONFIG_FILE, METRICS_FILE, write_metrics
+from tfr_moe.training.run_folder import CONFIG_FILE, write_metrics
 from tfr_moe.utils.console import make_log, progress_bar
-from tfr_moe.utils.io import atomic_directory, read_json
+from tfr_moe.utils.io import atomic_directory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -356,8 +356,7 @@ class Ranker:
         with atomic_directory(path, CONFIG_FILE if overwrite else None) as partial:
             shutil.copytree(run, partial, dirs_exist_ok=True)
             if self._sampled():
-                result = read_json(run / METRICS_FILE)
-                write_metrics(partial, {**result, "data": str(path.resolve())})
+                write_metrics(partial, {**self.run.metrics, "data": str(path.resolve())})
         self._open(path)
 
     def _sampled(self) -> bool:
@@ -372,7 +371,7 @@ class Ranker:
             UserError: if there is no finished run in the folder.
         """
         run = open_run(path)
-        settings = load_config(run.path / CONFIG_FILE).changed()
+        settings = run.config.changed()
         settings.pop("max_label", None)  # of the data of that run
         ranker = cls(**settings)
         ranker._open(run.path)
