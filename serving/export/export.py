@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from tfr_moe._compat import tf
-from tfr_moe.baselines import BaselineRun, keras_model, open_run
+from tfr_moe.baselines import BaselineRun, open_run
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import decode_list
@@ -124,7 +124,7 @@ def export_run(
     """
     console = console or Console(stderr=True)
     loaded = open_run(run)
-    ranker = keras_model(loaded)
+    ranker = loaded.served_model()
     folder: DataFolder | None = None
     lists: list[bytes] = []
     try:

@@ -50,7 +50,7 @@ def run_of(folder):
 
     def make(function):
         ranker = HandMade(function, encoder.columns)
-        return BaselineRun(folder.path, config, folder.schema, ranker, encoder, {})
+        return BaselineRun(folder.path, config, folder.schema, {}, ranker, encoder)
 
     return make
 

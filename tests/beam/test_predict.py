@@ -147,7 +147,7 @@ def test_a_run_of_tasks_is_ranked_by_their_combination_with_a_column_per_task(tm
     scores = defaultdict(dict)
     dataset = ElwcDatasetBuilder(DataFolder(data), 7).build_evaluation_dataset("test")
     for features, _, extras in dataset:
-        outputs = loaded.ranker()(features)
+        outputs = loaded.served_model()(features)
         for at, name in enumerate(extras["query_id"].numpy()[:, 0]):
             for output, values in outputs.items():
                 scores[name.decode()][output] = values.numpy()[at]

@@ -14,7 +14,7 @@ from tests.report.conftest import REQUEST
 from tests.tiny import SCHEMA, SMALL, TASKS, small_config
 from tfr_moe import Ranker
 from tfr_moe._compat import tf
-from tfr_moe.baselines import load_baseline, train_baseline
+from tfr_moe.baselines import open_run, train_baseline
 from tfr_moe.cli import main
 from tfr_moe.errors import UserError
 from tfr_moe.layers.outputs import single_score
@@ -37,7 +37,7 @@ def untrained(model, path, schema=SCHEMA, **settings):
         weight.assign(
             2 * tf.random.stateless_normal(weight.shape, [1, 2]) / weight.shape[-1] ** 0.5
         )
-    return LoadedRun(path, config, schema, single_score(built), {})
+    return LoadedRun(path, config, schema, {}, single_score(built))
 
 
 def check_sums(found):
@@ -117,7 +117,7 @@ def test_shares_of_trees_of_one_split_are_those_of_lightgbm(root, tmp_path):
     config = small_config({}, model="lambdamart", library_parameters=parameters)
     train_baseline(root / "data", tmp_path / "run", config, Console(quiet=True))
     found = explain_request(tmp_path / "run", root / "request.json")
-    loaded = load_baseline(tmp_path / "run")
+    loaded = open_run(tmp_path / "run")
     features = {
         "example_numeric": tf.constant([[[i["price"], i["sales"]] for i in ITEMS]]),
         "brand": tf.constant([[[i["brand"]] for i in ITEMS]]),

@@ -16,7 +16,7 @@ import pytest
 from tests.records import encode_list
 from tests.tiny import SCHEMA, small_config, write_data_folder
 from tfr_moe._compat import tf
-from tfr_moe.baselines import load_baseline, open_run, train_baseline
+from tfr_moe.baselines import open_run, train_baseline
 from tfr_moe.baselines.run import MODULES
 from tfr_moe.cli import main
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
@@ -187,11 +187,11 @@ def test_a_broken_baseline_is_named(data, tmp_path, model):
     few = {} if model == "svm_rank" else {"library_parameters": {"num_boost_round": 2}}
     train_baseline(data, run, small_config({"model": model}, **few))
     (run / "manifest.json").unlink()
-    load_baseline(run)
+    open_run(run)
     for spoil in (cut, empty, Path.unlink):
         spoil(run / name)
         with pytest.raises(UserError, match=f"{re.escape(name)} cannot be read") as raised:
-            load_baseline(run)
+            open_run(run)
         one_line(raised)
 
 

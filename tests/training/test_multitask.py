@@ -106,7 +106,7 @@ def test_a_loaded_run_gives_one_score_per_task_and_a_combined_one(run, data):
     features, _, _ = next(
         iter(ElwcDatasetBuilder(DataFolder(data)).build_evaluation_dataset("test"))
     )
-    scores, ranked = loaded.model(features), loaded.ranker()(features)
+    scores, ranked = loaded.model(features), loaded.served_model()(features)
     expected = 5 * tf.sigmoid(scores["purchase"]) + tf.sigmoid(scores["click"])
     np.testing.assert_allclose(ranked["scores"], expected, rtol=1e-5)
     valid = features[MASK].numpy()

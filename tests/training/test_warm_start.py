@@ -145,7 +145,7 @@ def test_a_new_feature_and_new_domains_keep_the_scores(model, settings, tmp_path
     for variable in before.variables:
         variable.assign(np.abs(rng.normal(0.1, 0.3, variable.shape)))
     folder.copy_description(tmp_path / "run")
-    monkeypatch.setattr(warm_start, "load_run", lambda p: LoadedRun(p, config, schema, before, {}))
+    monkeypatch.setattr(warm_start, "load_run", lambda p: LoadedRun(p, config, schema, {}, before))
     after = started(WarmStart(tmp_path / "run"), other, config)
     dataset = ElwcDatasetBuilder(folder).build_evaluation_dataset("test")
     features = next(iter(dataset))[0]

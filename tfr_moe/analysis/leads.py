@@ -48,7 +48,7 @@ class ScoreTerms:
         self._loaded = loaded
         if isinstance(loaded, BaselineRun):
             return
-        ranker = loaded.ranker()
+        ranker = loaded.served_model()
         outputs = (
             dict(ranker.output) if isinstance(ranker.output, dict) else {SCORES: ranker.output}
         )

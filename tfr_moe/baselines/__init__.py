@@ -4,22 +4,8 @@
 `tfr_moe[baselines]`.
 """
 
-from tfr_moe.baselines.run import (
-    MODULES,
-    BaselineRun,
-    keras_model,
-    load_baseline,
-    open_run,
-    train_any,
-    train_baseline,
-)
+from tfr_moe._compat import lazy_names
 
-__all__ = [
-    "MODULES",
-    "BaselineRun",
-    "keras_model",
-    "load_baseline",
-    "open_run",
-    "train_any",
-    "train_baseline",
-]
+__all__, __getattr__, __dir__ = lazy_names(
+    __name__, {"run": ("BaselineRun", "open_run", "train_any", "train_baseline")}
+)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -14,15 +15,14 @@ from rich.console import Console
 from tfr_moe._compat import tf
 from tfr_moe.baselines import boosting, lambdamart, svm_rank
 from tfr_moe.baselines.rows import RowRanker, Rows, TabularEncoder, tabular_encoder, write_rows
-from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
+from tfr_moe.config import BASELINE_NAMES, RunConfig
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import ListBatch, resolve
-from tfr_moe.schema import MANIFEST_FILE, MASK, FeatureSchema, QueryCategories, query_categories
-from tfr_moe.training.run import LoadedRun, check_names, load_run, train, warn_of_constants
-from tfr_moe.training.run_folder import CONFIG_FILE, finish, prepared, read_metrics
+from tfr_moe.schema import MASK
+from tfr_moe.training.run import LoadedRun, check_names, train, warn_of_constants, with_model
+from tfr_moe.training.run_folder import FinishedRun, finish, finished_run, prepared
 from tfr_moe.utils.console import progress_bar
-from tfr_moe.utils.digests import check_recorded
 from tfr_moe.utils.failures import file_errors, reading
 from tfr_moe.utils.io import working_directory
 
@@ -36,20 +36,12 @@ METRIC = "ndcg_10"
 """The metric of the validation lists in `metrics.json`."""
 
 
-class BaselineRun(NamedTuple):
-    """A trained baseline: as `LoadedRun`, with a ranker of rows and the encoder that makes them."""
+@dataclass(frozen=True)
+class BaselineRun(FinishedRun):
+    """A finished run of a baseline, with its ranker of rows and the encoder that makes them."""
 
-    path: Path
-    config: RunConfig
-    schema: FeatureSchema
     ranker: RowRanker
     encoder: TabularEncoder
-    metrics: dict[str, Any]
-
-    @property
-    def categories(self) -> QueryCategories:
-        """The categories of queries; empty where the schema needs none."""
-        return query_categories(self.path, self.schema)
 
     def score(self, features: Mapping[str, Any]) -> Any:
         """Features by name, with the mask [B, L] -> scores, float32 [B, L], 0 for padded items."""
@@ -57,7 +49,7 @@ class BaselineRun(NamedTuple):
         values = self.ranker.predict(self.encoder(features, mask).numpy())
         return _padded(tf.constant(values, tf.float32), mask)
 
-    def model(self) -> tf.keras.Model:
+    def served_model(self) -> tf.keras.Model:
         """The same function as a Keras model, whose graph does not need the library."""
         return _RowModel(self.ranker.graph(), self.encoder)
 
@@ -176,26 +168,12 @@ def train_any(
 
 
 def open_run(run: str | Path) -> LoadedRun | BaselineRun:
-    """Loads a finished run of any model."""
-    path = Path(run)
-    if (path / CONFIG_FILE).is_file() and load_config(path / CONFIG_FILE).model in BASELINE_NAMES:
-        return load_baseline(path)
-    return load_run(path)
-
-
-def keras_model(run: LoadedRun | BaselineRun) -> tf.keras.Model:
-    """The function from features to scores of a run, as it is exported."""
-    return run.model() if isinstance(run, BaselineRun) else run.ranker()
-
-
-def load_baseline(path: str | Path) -> BaselineRun:
-    """Loads the finished run of a baseline."""
-    path = Path(path)
-    result = read_metrics(path)
-    check_recorded(path, MANIFEST_FILE, "run")
-    config = load_config(path / CONFIG_FILE)
-    module, folder = MODULES[config.model], DataFolder(path)
-    encoder = tabular_encoder(folder, config.features)
+    """Loads a finished run of any model; a UserError if there is none in the folder."""
+    finished = finished_run(run)
+    path, config = finished.path, finished.config
+    if config.model not in BASELINE_NAMES:
+        return with_model(finished)
+    module, encoder = MODULES[config.model], tabular_encoder(DataFolder(path), config.features)
     with reading(f"run {path}: {module.FILE}"):
         ranker = module.load(path / module.FILE, encoder.columns)
-    return BaselineRun(path, config, folder.schema, ranker, encoder, result)
+    return BaselineRun(**vars(finished), ranker=ranker, encoder=encoder)

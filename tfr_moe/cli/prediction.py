@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tfr_moe.cli.options import usual
-from tfr_moe.config import load_config
 from tfr_moe.errors import UserError
-from tfr_moe.schema import MANIFEST_FILE, SCHEMA_FILE, FeatureSchema
+from tfr_moe.schema import SCHEMA_FILE, FeatureSchema
 from tfr_moe.serving.versions import EXTRA, SAVED_MODEL, signatures_of, versions_of
-from tfr_moe.training.run_folder import config_of, read_metrics
+from tfr_moe.training.run_folder import finished_run
 from tfr_moe.utils.console import ProgressCallback
-from tfr_moe.utils.digests import check_recorded
 
 ITEM_IDS = ("item_id", "product_id", "doc_id", "document_id", "asin", "item", "product")
 """Names of features that are used as the item's ID by default."""
@@ -25,27 +23,24 @@ _Model: TypeAlias = tuple[Path | Callable[[], Any], FeatureSchema, tuple[str, ..
 
 
 def _model_of_run(run: Path, vectors: bool) -> _Model:
-    config = load_config(config_of(run))
-    if vectors and config.model != "click_model":
+    finished = finished_run(run)
+    if vectors and (model := finished.config.model) != "click_model":
         raise UserError(
-            f"--vectors: model {config.model} of {run} has none; train one with --model click_model"
+            f"--vectors: model {model} of {run} has none; train one with --model click_model"
         )
-    schema = FeatureSchema.load(run / SCHEMA_FILE)
-    tasks = tuple(sorted(task.name for task in config.tasks_over(schema)))
-    read_metrics(run)
-    check_recorded(run, MANIFEST_FILE, "run")
-    return partial(_load_run, run.resolve(), vectors), schema, tasks
+    tasks = tuple(sorted(task.name for task in finished.tasks))
+    return partial(_load_run, run.resolve(), vectors), finished.schema, tasks
 
 
 def _load_run(run: Path, vectors: bool) -> Any:
     """Serialized lists [B] -> outputs by name, for the workers of a pipeline."""
-    from tfr_moe.baselines import keras_model, open_run
+    from tfr_moe.baselines import open_run
     from tfr_moe.scorers import vector_model
     from tfr_moe.serving.export.parsing import RequestParser
     from tfr_moe.serving.export.signatures import lists_function
 
     loaded = open_run(run)
-    model, parser = keras_model(loaded), RequestParser(loaded.schema, loaded.categories)
+    model, parser = loaded.served_model(), RequestParser(loaded.schema, loaded.categories)
     return lists_function(vector_model(model) if vectors else model, parser, vectors)
 
 

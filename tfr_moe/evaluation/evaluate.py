@@ -36,7 +36,7 @@ from tfr_moe.metrics.naming import DEFAULT_NAMES, check_columns
 from tfr_moe.metrics.per_list import ListBatch
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
-from tfr_moe.training.run_folder import config_of
+from tfr_moe.training.run_folder import FinishedRun, config_of
 from tfr_moe.utils.console import ProgressCallback, progress_bar
 from tfr_moe.utils.failures import file_errors
 
@@ -56,12 +56,12 @@ def run_names(runs: Sequence[Path]) -> dict[str, Path]:
 
 def scorer_of(loaded: LoadedRun | BaselineRun) -> Callable[..., Any]:
     """The function from features to scores [B, L] of a run, or with tasks to a dict of them."""
-    return loaded.score if isinstance(loaded, BaselineRun) else loaded.ranker()
+    return loaded.score if isinstance(loaded, BaselineRun) else loaded.served_model()
 
 
-def task_names(loaded: LoadedRun | BaselineRun) -> tuple[str, ...]:
+def task_names(loaded: FinishedRun) -> tuple[str, ...]:
     """The names of the tasks of a run; empty if its model has a single score."""
-    return () if isinstance(loaded, BaselineRun) else tuple(task.name for task in loaded.tasks)
+    return tuple(task.name for task in loaded.tasks)
 
 
 def split_metric(metric: str, tasks: Sequence[str]) -> tuple[str, str]:
@@ -71,7 +71,7 @@ def split_metric(metric: str, tasks: Sequence[str]) -> tuple[str, str]:
     return task, metric.removeprefix(f"{task}_")
 
 
-def check_schema(loaded: LoadedRun | BaselineRun, data: DataFolder) -> None:
+def check_schema(loaded: FinishedRun, data: DataFolder) -> None:
     """Raises a UserError for a run that was trained with another schema than that of the data."""
     if loaded.schema != data.schema:
         of_run, of_data = loaded.schema.model_dump(), data.schema.model_dump()

@@ -10,8 +10,9 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -19,14 +20,13 @@ from rich.console import Console
 from tfr_moe import losses, metrics
 from tfr_moe._compat import tf, tfr
 from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
-from tfr_moe.config.tasks import Task
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.cache import SPLITS, cached
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
 from tfr_moe.layers.outputs import single_score
 from tfr_moe.metrics.naming import check_columns
-from tfr_moe.schema import MANIFEST_FILE, FeatureSchema, QueryCategories, query_categories
+from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers import FeatureScorer, combined_model, create
 from tfr_moe.scorers.gate_maps import gate_reports
 from tfr_moe.training.callbacks import weights_path
@@ -35,48 +35,31 @@ from tfr_moe.training.distribute import ProcessContext, join_cluster, translate_
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.position_bias import bias_by_position, check_position_bias, log_variation
 from tfr_moe.training.run_folder import (
+    FinishedRun,
     check_not_finished,
     check_same_settings,
     config_of,
     finish,
+    finished_run,
     prepared,
-    read_metrics,
 )
 from tfr_moe.utils.console import warn
-from tfr_moe.utils.digests import check_recorded
 from tfr_moe.utils.failures import file_errors, reading
 
 _CHECKED_BATCHES = 200  # of validation lists, for the check of the gates
 
 
-class LoadedRun(NamedTuple):
-    """A finished run.
+@dataclass(frozen=True)
+class LoadedRun(FinishedRun):
+    """A finished run of a neural model.
 
     Attributes:
-        path: its folder.
-        config: its configuration.
-        schema: the schema of its data.
         model: the Keras model with the weights of the best epoch.
-        metrics: the content of `metrics.json`.
     """
 
-    path: Path
-    config: RunConfig
-    schema: FeatureSchema
     model: Any
-    metrics: dict[str, Any]
 
-    @property
-    def categories(self) -> QueryCategories:
-        """The categories of queries; empty where the schema needs none."""
-        return query_categories(self.path, self.schema)
-
-    @property
-    def tasks(self) -> tuple[Task, ...]:
-        """The tasks of the run; empty if its model has a single score."""
-        return self.config.tasks_over(self.schema)
-
-    def ranker(self) -> tf.keras.Model:
+    def served_model(self) -> tf.keras.Model:
         """The model as it is served: logits [B, L], or with tasks a dict.
 
         The dict has `scores`, the tasks combined by their weights, and `scores_<task>`.
@@ -184,14 +167,16 @@ def train(
     with file_errors(f"run {run}"):
         config = with_max_label(folder, config, start)
         check_names(config, folder.schema)
-        make_pipeline = functools.partial(RankingPipeline, callbacks=callbacks)
+        initialize = None
         if start is not None:
             from tfr_moe.training.warm_start import WarmStart  # reads runs by this module
 
             source = WarmStart(start)
             folder = source.described(folder)
-            apply = functools.partial(source.apply, folder=folder)
-            make_pipeline = functools.partial(make_pipeline, initialize=apply)
+            initialize = functools.partial(source.apply, folder=folder)
+        make_pipeline = functools.partial(
+            RankingPipeline, callbacks=callbacks, initialize=initialize
+        )
         folder_of_run = (
             prepared(run, folder, config, None if start is None else Path(start))
             if context.is_leader
@@ -201,8 +186,8 @@ def train(
             if context.is_leader:
                 warn_of_one_task(config, folder.schema, console)
                 warn_of_constants(config, folder, console)
-            if config.bias.position_bias and context.is_leader:
-                log_variation(folder, config, console)
+                if config.bias.position_bias:
+                    log_variation(folder, config, console)
             context.barrier()
             check_same_settings(run, config)
             builder = make_builder(folder, config)
@@ -331,23 +316,24 @@ def load_run(path: str | Path) -> LoadedRun:
     Raises:
         UserError: if there is no finished run in the folder.
     """
-    path = Path(path)
-    config_file = config_of(path)
-    result = read_metrics(path)
-    check_recorded(path, MANIFEST_FILE, "run")
-    config = load_config(config_file)
-    if config.model in BASELINE_NAMES:
-        raise UserError(f"run {path}: {config.model} is not a neural model")
-    folder = DataFolder(path)
+    run = finished_run(path)
+    if run.config.model in BASELINE_NAMES:
+        raise UserError(f"run {path}: {run.config.model} is not a neural model")
+    return with_model(run)
+
+
+def with_model(run: FinishedRun) -> LoadedRun:
+    """Adds the model of a neural run, with the weights of its best epoch."""
+    config = run.config
     policy = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(config.training.precision)
     try:
-        model = make_scorer(folder, config).build_model(name=config.model)
+        model = make_scorer(DataFolder(run.path), config).build_model(name=config.model)
     finally:
         tf.keras.mixed_precision.set_global_policy(policy)
-    weights = weights_path(path, result["best_epoch"])
-    with reading(f"run {path}: the checkpoint {weights.relative_to(path)}"):
+    weights = weights_path(run.path, run.metrics["best_epoch"])
+    with reading(f"run {run.path}: the checkpoint {weights.relative_to(run.path)}"):
         status = model.load_weights(str(weights))
         status.expect_partial()
         status.assert_existing_objects_matched()
-    return LoadedRun(path, config, folder.schema, single_score(model), result)
+    return LoadedRun(**vars(run), model=single_score(model))

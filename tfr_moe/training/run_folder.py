@@ -6,17 +6,27 @@ import contextlib
 import glob
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, PositiveInt
 
 from tfr_moe.config import RunConfig, load_config
+from tfr_moe.config.tasks import Task
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import LostWorkersError, UserError
-from tfr_moe.schema import MANIFEST_FILE, description_files, shard_files
+from tfr_moe.schema import (
+    MANIFEST_FILE,
+    SCHEMA_FILE,
+    FeatureSchema,
+    QueryCategories,
+    description_files,
+    query_categories,
+    shard_files,
+)
 from tfr_moe.training.callbacks import HISTORY_FILE
-from tfr_moe.utils.digests import ManifestForm, digest_files, write_manifest
+from tfr_moe.utils.digests import ManifestForm, check_recorded, digest_files, write_manifest
 from tfr_moe.utils.io import atomic_directory, make_folder, read_json, write_json
 
 CONFIG_FILE = "config.yaml"
@@ -173,3 +183,40 @@ def read_metrics(run: Path) -> dict[str, Any]:
             f"run {run}: is not finished; re-run the same training command to resume it"
         )
     return result
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run.
+
+    Attributes:
+        path: its folder.
+        config: its configuration.
+        schema: the schema of its data.
+        metrics: the content of `metrics.json`.
+    """
+
+    path: Path
+    config: RunConfig
+    schema: FeatureSchema
+    metrics: dict[str, Any]
+
+    @property
+    def categories(self) -> QueryCategories:
+        """The categories of queries; empty where the schema needs none."""
+        return query_categories(self.path, self.schema)
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks of the run; empty if its model has a single score."""
+        return self.config.tasks_over(self.schema)
+
+
+def finished_run(path: str | Path) -> FinishedRun:
+    """Reads a run without its model; a UserError if there is no finished run in the folder."""
+    path = Path(path)
+    config_file = config_of(path)
+    metrics = read_metrics(path)
+    check_recorded(path, MANIFEST_FILE, "run")
+    schema = FeatureSchema.load(path / SCHEMA_FILE)
+    return FinishedRun(path, load_config(config_file), schema, metrics)

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from tests import tiny
 from tfr_moe._compat import tf
-from tfr_moe.baselines import load_baseline, train_baseline
+from tfr_moe.baselines import open_run, train_baseline
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.schema import MASK
@@ -44,7 +44,7 @@ def version(run, data, tmp_path_factory):
 
 
 def test_the_export_scores_and_ranks_as_the_library(data, run, version):
-    loaded, builder = load_baseline(run), ElwcDatasetBuilder(DataFolder(data), 8)
+    loaded, builder = open_run(run), ElwcDatasetBuilder(DataFolder(data), 8)
     signatures = tf.saved_model.load(str(version)).signatures
     seen = set()
     records = builder.serialized_lists("test").batch(8)

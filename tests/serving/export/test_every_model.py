@@ -132,7 +132,7 @@ def test_the_export_of_a_run_scores_as_evaluate_does(folders, tmp_path):
     train(folder.path, tmp_path / "run", small_config(settings))
     version = export_run(tmp_path / "run", tmp_path / "shop")
     run = load_run(tmp_path / "run")
-    expected = evaluated(run.ranker(), folder, [task.name for task in run.tasks])
+    expected = evaluated(run.served_model(), folder, [task.name for task in run.tasks])
     assert_same_scores(version, folder, expected)
     details = json.loads((version / "assets.extra" / "details.json").read_text())
     assert details["config"]["model"] == name
