@@ -101,25 +101,17 @@ class Substitutions:
         `donors` [H, features] are the items that each of `names` is taken from. Returns the values
         [H, V] of the changed items, and the scores [H] of the rivals in the same lists.
         """
-        size = len(self.values)
+        each, size = np.arange(len(items)), len(self.values)
         changed: dict[str, Array] = {name: rows[items] for name, rows in self._items.items()}
         for column, (tensor, part) in enumerate(self._at.values()):
             changed[tensor][..., part] = self._items[tensor][donors[:, column], ..., part]
         if self.pointwise:
-            return self._alone(changed), self.values[rivals, 0]
-        rows = np.tile(np.arange(size), (len(items), 1))
+            return self._scored(changed, each[:, np.newaxis])[:, 0], self.values[rivals, 0]
+        rows = np.tile(np.arange(size), (len(each), 1))
+        rows[each, items] = size + each
         pool = {n: np.concatenate([self._items[n][:size], changed[n]]) for n in changed}
-        rows[np.arange(len(items)), items] = size + np.arange(len(items))
         lists = self._scored(pool, rows)
-        each = np.arange(len(items))
         return lists[each, items], lists[each, rivals, 0]
-
-    def _alone(self, items: Mapping[str, Array]) -> Floats:
-        """[H, V] of items whose scores do not depend on others."""
-        count = len(next(iter(items.values())))
-        starts = range(0, count, _CHUNK)
-        parts = [np.arange(start, min(start + _CHUNK, count)) for start in starts]
-        return np.concatenate([self._scored(items, part[np.newaxis])[0] for part in parts])
 
     def _scored(self, items: Mapping[str, Array], rows: Ints) -> Floats:
         """Lists of rows of `items`, [H, L] -> [H, L, V]."""
