@@ -71,7 +71,7 @@ def calibration(shift):
     return counter.result()
 
 
-def run_part(name, model, gates=None, shift=None, lists=None, attention=None):
+def run_part(name, model, gates=None, shift=None, attention=None):
     config = make_config({"model": model})
     rng = np.random.default_rng(7)
     history = [
@@ -91,21 +91,23 @@ def run_part(name, model, gates=None, shift=None, lists=None, attention=None):
         path=f"comparison/runs/{name}/lr-0.001-seed-1",
         model=model,
         settings={"learning_rate": 0.001},
-        parameters=SIZES[model],
-        best_epoch=6,
-        epochs=8,
-        seconds=seconds,
+        metrics={
+            "data": "data/shop",
+            "monitor": "val_session_auc",
+            "best_epoch": 6,
+            "epochs": 8,
+            "parameters": SIZES[model],
+            "seconds": seconds,
+            "versions": {"tensorflow": "2.15.1"},
+        },
         milliseconds=seconds / 200,
-        versions={"tensorflow": "2.15.1"},
         command=f"tfr-moe train --data data/shop --config {name}/config.yaml --out RUN",
-        monitor="val_session_auc",
         curves={} if model == "lambdamart" else learning_curves(history),
         gates=gates or {},
         warnings=collapsed_gates(gates or {}, config),
         calibration=None if shift is None else calibration(shift),
         attention={"position": attention} if attention else {},
         attention_lists=2000 if attention else 0,
-        lists=lists or {},
     )
 
 
@@ -151,10 +153,9 @@ def make(gains, gates=None, metrics=METRICS, seeds=3, baseline=None, notes=None,
         ours, theirs = (results[m].values[metric] for m in (subject, base))
         counts = {"better": int((ours > theirs).sum()), "equal": int((ours == theirs).sum()),
                   "worse": int((ours < theirs).sum())}  # fmt: skip
-    shown = shown_lists(list(results))
     parts = [
         run_part(m, models[m], (gates or {}).get(m), 0.5 if m == subject else None,
-                 shown if m == subject else None, ATTENTION if m == "dnn" else None)
+                 ATTENTION if m == "dnn" else None)
         for m in results
     ]  # fmt: skip
     return Report(
@@ -178,6 +179,8 @@ def make(gains, gates=None, metrics=METRICS, seeds=3, baseline=None, notes=None,
         runs=parts,
         leaderboard=board,
         subject=subject,
+        lists=shown_lists(list(results)),
+        importance=None,
         list_counts=counts,
     )  # fmt: skip
 

@@ -23,11 +23,10 @@ from tfr_moe.errors import UserError
 from tfr_moe.evaluation.breakdown import NO_CATEGORY
 from tfr_moe.evaluation.evaluate import check_schema, scorer_of, split_metric, task_names
 from tfr_moe.evaluation.results import t_interval
-from tfr_moe.evaluation.scoring import inference_function, list_batch
+from tfr_moe.evaluation.scoring import inference_function, list_batch, of_task
 from tfr_moe.metrics.naming import check_columns
 from tfr_moe.metrics.per_list import Array, Floats, ListBatch, resolve
 from tfr_moe.schema import FeatureSchema, Scope
-from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
 from tfr_moe.utils.console import ProgressCallback
 
@@ -191,9 +190,7 @@ class _Sample:
         check_columns([bare], schema.position, schema.weight)
         builder = ElwcDatasetBuilder(folder, batch_size, tasks=(task,) if task else ())
         dataset = builder.build_evaluation_dataset(split)
-        infer = inference_function(scorer_of(run), dataset.element_spec[0])
-        output = f"{SCORES}_{task}" if task else None
-        self._infer = infer if output is None else lambda features: infer(features)[output]
+        self._infer = of_task(inference_function(scorer_of(run), dataset.element_spec[0]), task)
         self._features: list[dict[str, Any]] = []
         self._batches: list[ListBatch] = []
         left = max_lists

@@ -13,6 +13,11 @@ from tfr_moe._compat import tf
 from tfr_moe.metrics.per_list import Array, Floats
 from tfr_moe.schema import MASK, FeatureSchema
 
+Score = Callable[[Any], Any]
+"""From features to scores [B, L]."""
+
+MOST_LISTS = 4
+"""Number of worst, best, lost and gained lists."""
 MOST_ITEMS = 12
 
 
@@ -35,16 +40,52 @@ class ShownList:
     """A list with its items, best first; long lists are cut to the top and the relevant items.
 
     Attributes:
-        values: per model the metric on this list, None where it is not defined.
+        values: per model the metric on this list, NaN where it is not defined.
         context: the columns of the list by name.
         num_items: number of items before the cut.
     """
 
     list_id: str
-    values: dict[str, float | None]
+    values: dict[str, float]
     context: dict[str, str | float]
     items: list[ShownItem]
     num_items: int
+
+
+def example_lists(
+    dataset: tf.data.Dataset,
+    values: Mapping[str, Floats],
+    sizes: Array,
+    subject: str,
+    baseline: str | None,
+    score: Score,
+    schema: FeatureSchema,
+    label: str,
+) -> dict[str, list[ShownList]]:
+    """Lists of a data set by kind, as a model ranks them.
+
+    The kinds are `worst` and `best` by a metric, and `lost` and `gained` furthest below and above
+    the baseline.
+
+    Args:
+        values: model -> the metric of each list, in the order of the data set.
+        sizes: number of items of each list.
+        subject: the model, `baseline` the one that it is compared with; the only one has none.
+        score: the scores of the subject.
+        label: the label to show of several.
+    """
+    worst, best = extremes(values[subject], sizes, MOST_LISTS)
+    kinds: dict[str, list[int]] = {"worst": worst, "best": best, "lost": [], "gained": []}
+    if baseline is not None:
+        gaps = values[subject] - values[baseline]
+        lost, gained = extremes(gaps, sizes, MOST_LISTS)
+        kinds["lost"] = [i for i in lost if gaps[i] < 0]
+        kinds["gained"] = [i for i in gained if gaps[i] > 0]
+    shown = {}
+    for number, element in fetch(dataset, itertools.chain(*kinds.values())):
+        of_list = {model: float(of[number]) for model, of in values.items()}
+        shown[number] = show_list(element, score, schema, label, of_list)
+    return {kind: [shown[number] for number in numbers] for kind, numbers in kinds.items()}
 
 
 def extremes(values: Floats, sizes: Array, count: int) -> tuple[list[int], list[int]]:
@@ -99,10 +140,10 @@ def _columns(features: Mapping[str, Array], schema: FeatureSchema, scope: Any) -
 
 def show_list(
     element: Any,
-    score: Callable[[Any], Any],
+    score: Score,
     schema: FeatureSchema,
     label: str,
-    values: Mapping[str, float | None],
+    values: Mapping[str, float],
     most_items: int = MOST_ITEMS,
 ) -> ShownList:
     """Scores a list `(features, labels, extras)` of `fetch` and makes it readable.

@@ -12,6 +12,7 @@ from tfr_moe._compat import tf
 from tfr_moe.metrics.per_list import Array, ListBatch
 from tfr_moe.schema import MASK, PAIR_SEPARATOR, FeatureSchema
 from tfr_moe.scorers.gate_maps import strings
+from tfr_moe.scorers.multitask import SCORES
 
 
 def score_dataset(
@@ -82,6 +83,11 @@ def inference_function(
     # A concrete function: TensorFlow warns about `tf.function` objects created in a loop.
     traced = graph.get_concrete_function()
     return lambda features: traced({name: features[name] for name in features_spec})
+
+
+def of_task(scorer: Callable[..., Any], task: str) -> Callable[..., Any]:
+    """The scores of one task of a scorer of several; "" for a scorer with one output."""
+    return (lambda features: scorer(features)[f"{SCORES}_{task}"]) if task else scorer
 
 
 def list_batch(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -12,7 +11,9 @@ from typing import Any
 from rich.console import Console
 
 from tfr_moe.analysis.calibration import CalibrationCounter
-from tfr_moe.analysis.importance import feature_importance
+from tfr_moe.analysis.importance import Importance, feature_importance
+from tfr_moe.analysis.list_examples import ShownList, example_lists
+from tfr_moe.baselines import BaselineRun
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.evaluation.breakdown import CategoryRow, per_category
 from tfr_moe.evaluation.evaluate import (
@@ -30,17 +31,13 @@ from tfr_moe.evaluation.evaluate import (
 )
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
-from tfr_moe.evaluation.scoring import inference_function
-from tfr_moe.evaluation.significance import aligned_values
+from tfr_moe.evaluation.scoring import inference_function, of_task
 from tfr_moe.metrics.naming import DEFAULT_NAMES
+from tfr_moe.metrics.per_list import Floats
 from tfr_moe.report import findings
 from tfr_moe.report.html import render
-from tfr_moe.report.run_part import (
-    BATCH_SIZE,
-    EvaluatedRuns,
-    RunPart,
-    run_part,
-)
+from tfr_moe.report.run_part import BATCH_SIZE, RunPart, run_part
+from tfr_moe.training import LoadedRun
 from tfr_moe.utils.console import progress_bar
 
 
@@ -58,6 +55,8 @@ class Report:
             aggregated.
         subject: the run that categories, gate and lists are shown of: the best one but the
             baseline.
+        lists: of the subject, see `example_lists`.
+        importance: of the features for the subject; None if it was not asked for.
         list_counts: number of lists that the subject ranks `better` and `worse` than the baseline,
             and `equal`; empty without a baseline.
     """
@@ -72,6 +71,8 @@ class Report:
     runs: list[RunPart]
     leaderboard: Leaderboard
     subject: str
+    lists: dict[str, list[ShownList]]
+    importance: Importance | None
     list_counts: dict[str, int]
 
     @property
@@ -137,20 +138,24 @@ def build_report(
                 scorer=scorers[name],
             )
     base = next(iter(opened)) if len(opened) > 1 else None
-    evaluated = EvaluatedRuns(opened, results, base, tasks, metric, dataset, scorers)
-    board = leaderboard or leaderboard_of(evaluated, split)
-    subject = _subject(board, evaluated)
-    parts = {}
+    board = leaderboard or leaderboard_of(opened, results, metric, split)
+    subject = _subject(board, list(opened), base)
+    scores = {
+        name: of_task(scorers[name], task if task_names(run) else "")
+        for name, run in opened.items()
+    }
+    parts = []
     with progress_bar(console, "analysing") as move:
-        for number, name in enumerate(opened):
+        for number, (name, run) in enumerate(opened.items()):
             move(number, len(opened), f"analysing {name}")
-            parts[name] = run_part(
-                folder, evaluated, name, attention_by, counters[name], name == subject
-            )
+            part = run_part(name, run, scores[name], dataset, attention_by, counters[name])
+            parts.append(part)
+    found = None
     if importance:
         with progress_bar(console, f"importance of features for {subject}") as move:
             found = feature_importance(opened[subject], folder, max_lists=importance, move=move)
-        parts[subject] = dataclasses.replace(parts[subject], importance=found)
+    values = {name: result.metric(metric) for name, result in results.items()}
+    sizes = results[subject].num_items
     return Report(
         command=command,
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -159,10 +164,14 @@ def build_report(
         data=_data_part(folder, split),
         evaluation=compare_results(results, base, category_metric=metric),
         sub_categories=per_category(results, metric, base, level="sub"),
-        runs=list(parts.values()),
+        runs=parts,
         leaderboard=board,
         subject=subject,
-        list_counts=_list_counts(evaluated, subject),
+        lists=example_lists(
+            dataset, values, sizes, subject, base, scores[subject], folder.schema, task
+        ),
+        importance=found,
+        list_counts={} if base is None else _list_counts(values[subject], values[base]),
     )
 
 
@@ -171,11 +180,7 @@ def render_report(report: Report, svg: Path | None = None) -> str:
     return render("report.html", svg, report=report, findings=findings)
 
 
-def _list_counts(evaluated: EvaluatedRuns, subject: str) -> dict[str, int]:
-    if evaluated.baseline is None:
-        return {}
-    results = [evaluated.results[name] for name in (subject, evaluated.baseline)]
-    ours, theirs = aligned_values(results, evaluated.metric)
+def _list_counts(ours: Floats, theirs: Floats) -> dict[str, int]:
     return {
         "better": int((ours > theirs).sum()),
         "equal": int((ours == theirs).sum()),
@@ -183,10 +188,10 @@ def _list_counts(evaluated: EvaluatedRuns, subject: str) -> dict[str, int]:
     }
 
 
-def _subject(board: Leaderboard, evaluated: EvaluatedRuns) -> str:
+def _subject(board: Leaderboard, runs: Sequence[str], baseline: str | None) -> str:
     """The best run that is not the baseline, or the only one."""
-    runs = [e.model if e.model in evaluated.opened else e.best_run for e in board.entries]
-    return next((run for run in [*runs, *evaluated.opened] if run != evaluated.baseline), runs[0])
+    ranked = [e.model if e.model in runs else e.best_run for e in board.entries]
+    return next((run for run in [*ranked, *runs] if run != baseline), ranked[0])
 
 
 def _data_part(folder: DataFolder, split: str) -> dict[str, Any]:
@@ -224,22 +229,27 @@ def _period(manifest: Mapping[str, Any], split: str) -> str | None:
     return f"from {dates[split]}{until}"
 
 
-def leaderboard_of(evaluated: EvaluatedRuns, split: str) -> Leaderboard:
+def leaderboard_of(
+    opened: Mapping[str, LoadedRun | BaselineRun],
+    results: Mapping[str, PerListResult],
+    metric: str,
+    split: str,
+) -> Leaderboard:
     """The leaderboard of runs as given: those that differ in their seed only are one model."""
     groups: dict[str, list[str]] = {}
-    for name, run in evaluated.opened.items():
+    for name, run in opened.items():
         settings = {**run.config.model_dump(mode="json"), "seed": None}
         groups.setdefault(repr(settings), []).append(name)
     named = {
         runs[0] if len(runs) == 1 else f"{runs[0]} and {len(runs) - 1} more": runs
         for runs in groups.values()
     }
-    results = {model: [evaluated.results[run] for run in runs] for model, runs in named.items()}
+    by_model = {model: [results[run] for run in runs] for model, runs in named.items()}
     return make_leaderboard(
-        evaluated.metric,
-        results,
-        results,
-        {m: {run: evaluated.opened[run].metrics for run in runs} for m, runs in named.items()},
+        metric,
+        by_model,
+        by_model,
+        {m: {run: opened[run].metrics for run in runs} for m, runs in named.items()},
         dict.fromkeys(named),
         split,
         next(iter(named)) if len(named) > 1 else None,

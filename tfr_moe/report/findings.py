@@ -17,7 +17,7 @@ from tfr_moe.report.figures import HeatMap
 from tfr_moe.report.gate_view import gate_change
 from tfr_moe.report.run_part import RunPart
 from tfr_moe.scorers.gate_maps import GateReport
-from tfr_moe.utils.formats import DASH, command, count, percent
+from tfr_moe.utils.formats import command, count, percent
 
 if TYPE_CHECKING:
     from tfr_moe.report.build import Report
@@ -114,11 +114,6 @@ def run_of(report: Report, model: str) -> RunPart:
     """The part of the run that is shown of a model of the leaderboard."""
     entry = next(entry for entry in report.leaderboard.entries if entry.model == model)
     return next(run for run in report.runs if run.name in (model, entry.best_run))
-
-
-def milliseconds(run: RunPart) -> str:
-    """The scoring time of a run."""
-    return DASH if math.isnan(run.milliseconds) else f"{run.milliseconds:.1f} ms"
 
 
 def widest(board: Leaderboard) -> float:
@@ -284,9 +279,7 @@ def method(report: Report) -> str:
 
 def training(run: RunPart) -> str:
     """How a run trained."""
+    best, of = run.metrics["best_epoch"], run.metrics["epochs"]
     if not run.curves:
-        iterations = f"best iteration {run.best_epoch} of {run.epochs}" if run.epochs else "trained"
-        return f"{run.model}, {iterations}, not by epochs."
-    last = run.best_epoch == run.epochs
-    advice = ": it may improve with more epochs" if last and run.epochs > 1 else ""
-    return f"{run.model}, best after epoch {run.best_epoch} of {run.epochs}{advice}."
+        return f"{run.model}, best iteration {best} of {of}, not by epochs."
+    return f"{run.model}, best after epoch {best} of {of}."
