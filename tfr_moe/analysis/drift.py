@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 from scipy import stats
 
@@ -19,11 +18,10 @@ from tfr_moe.analysis.drift_values import LENGTH, values_of
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
+from tfr_moe.metrics.per_list import Array
 from tfr_moe.schema import MASK, SPLITS, FeatureSchema, Statistics, shard_files
 from tfr_moe.utils.console import Column, fitted_table
 from tfr_moe.utils.formats import DASH, percent
-
-Array = NDArray[Any]
 
 MEASURES = {
     "psi": "PSI",
@@ -173,17 +171,11 @@ def _batches(folder: DataFolder) -> Iterator[dict[str, Array]]:
 
 
 class _Counts(NamedTuple):
-    """What is counted of a data set, by group of lists.
+    """What is counted of a data set, by group of lists and by column that the data has."""
 
-    Attributes:
-        lists: [groups], number of lists.
-        bins: column -> [groups, bins], number of values; only of columns that the data has.
-        sums: column -> [3, groups], sums of numbers, their squares, and the numbers as stored.
-    """
-
-    lists: Array
-    bins: dict[str, Array]
-    sums: dict[str, Array]
+    lists: Array  # [groups], number of lists
+    bins: dict[str, Array]  # [groups, bins], number of values
+    sums: dict[str, Array]  # [3, groups], of numbers, their squares, and the numbers as stored
 
 
 def _count(
@@ -299,10 +291,6 @@ def _current(
     return now.schema, f"data {now.path}", _batches(now)
 
 
-def _share(part: int, of: int) -> float:
-    return part / of if of else 0.0
-
-
 def _row(
     column: str,
     category: str,
@@ -315,10 +303,10 @@ def _row(
     counts = [side.bins[column][index].sum(axis=0) for side in (old, new)]
     lists = [int(side.lists[index].sum()) for side in (old, new)]
     noise = sum(1.0 / max(n, 1) for n in lists)
-    missing = [_share(c[0], c.sum()) for c in counts]
+    missing = [c[0] / max(c.sum(), 1) for c in counts]
     unknown: list[float | None] = [None, None]
     if bins.has_vocabulary:
-        unknown = [_share(c[-1], c[1:].sum()) for c in counts]
+        unknown = [c[-1] / max(c[1:].sum(), 1) for c in counts]
     shift: float | None = None
     stored: list[float | None] = [None, None]
     if bins.of_numbers:

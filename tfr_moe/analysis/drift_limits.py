@@ -53,10 +53,8 @@ class DriftLimits(Limits):
 
     def of(self, column: str) -> Limits:
         """The limits of a column; `a` is also that of `a[0]`, `a[1]`, ..."""
-        name = column.partition("[")[0]
-        special = self.columns.get(name)
-        explicit = {} if special is None else special.model_dump(exclude_unset=True)
-        return Limits(**{**{n: getattr(self, n) for n in Limits.model_fields}, **explicit})
+        special = self.columns.get(column.partition("[")[0], Limits())
+        return self.model_copy(update=special.model_dump(exclude_unset=True))
 
     def check_names(self, names: Collection[str]) -> None:
         """Raises a `UserError` for a column with limits that does not exist."""

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tfr_moe.elwc.statistics import ratio_of, transformed
+from tfr_moe.metrics.per_list import Array
 from tfr_moe.schema import MASK, PAIR_SEPARATOR, FeatureSchema, Scope, Statistics
-
-Array = NDArray[Any]
 
 LENGTH = "list length"
 

@@ -30,9 +30,6 @@ from tfr_moe.schema import FeatureSchema, Scope
 from tfr_moe.training import LoadedRun
 from tfr_moe.utils.console import ProgressCallback
 
-METRIC = "ndcg_10"
-MAX_LISTS = 2000
-REPEATS = 3
 SIGNIFICANCE = 0.05
 MIN_LISTS = 20
 """Evaluated lists of a category that is shown and compared."""
@@ -259,9 +256,9 @@ def feature_importance(
     run: LoadedRun | BaselineRun,
     folder: DataFolder,
     split: str = "validation",
-    metric: str = METRIC,
-    max_lists: int = MAX_LISTS,
-    repeats: int = REPEATS,
+    metric: str = "ndcg_10",
+    max_lists: int = 2000,
+    repeats: int = 3,
     seed: int = 0,
     batch_size: int = 128,
     move: ProgressCallback | None = None,

@@ -15,13 +15,13 @@ from tfr_moe.baselines import open_run
 from tfr_moe.comparison.training import LEARNING_RATES, Plan, train_models
 from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES, load_config
 from tfr_moe.config import MODELS as ALL_MODELS
+from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.data.frames import schema_of_frame, write_frames
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import (
     counted,
     evaluate_run,
-    evaluation_dataset,
     plain,
     scorer_of,
 )
@@ -201,7 +201,8 @@ def _evaluate(
 ) -> dict[str, dict[str, list[PerListResult]]]:
     """By split and model the results of its runs, each of which is loaded and traced once."""
     splits = ("validation", "test")
-    datasets = {split: evaluation_dataset(plan.data, split) for split in splits}
+    builder = ElwcDatasetBuilder(plan.data)
+    datasets = {split: builder.build_evaluation_dataset(split) for split in splits}
     results: dict[str, dict[str, list[PerListResult]]] = {
         split: {model: [] for model in runs} for split in splits
     }

@@ -101,7 +101,7 @@ def evaluate_run(
             score of that task, any other by its single score. Default: the tasks of the run.
         combined: whether a multi-task run is evaluated by its combined score only.
         callbacks: called with each scored batch by task, "" without tasks.
-        dataset: the split as `evaluation_dataset` makes it; saves making it for every run.
+        dataset: the split of `build_evaluation_dataset`; saves making it for every run.
         scorer: the function of the run if it is traced already, see `inference_function`.
 
     Raises:
@@ -119,7 +119,8 @@ def evaluate_run(
             f"run {loaded.path}: has no task {missing[0]!r}; tasks: {', '.join(of_run)}"
         )
     if dataset is None:
-        dataset = evaluation_dataset(data, split, batch_size, tasks)
+        builder = ElwcDatasetBuilder(data, batch_size, tasks=tasks)
+        dataset = builder.build_evaluation_dataset(split)
     scorer = scorer or scorer_of(loaded)
     outputs: dict[str, str | None] = dict.fromkeys(tasks or ("",))
     if of_run and tasks:
@@ -133,13 +134,6 @@ def evaluate_run(
 
     with file_errors(f"data {data.path}"):
         return evaluate_tasks(watched(), list(outputs), metrics)
-
-
-def evaluation_dataset(
-    data: DataFolder, split: str, batch_size: int = 128, tasks: Sequence[str] = ()
-) -> tf.data.Dataset:
-    """The lists of a split, see `ElwcDatasetBuilder.build_evaluation_dataset`."""
-    return ElwcDatasetBuilder(data, batch_size, tasks=tasks).build_evaluation_dataset(split)
 
 
 def _count_order(order: OrderSums, by_task: Mapping[str, ListBatch]) -> None:
@@ -198,14 +192,14 @@ def evaluate_runs(
         for name, config in configs.items()
     }
     labels = next(filter(None, tasks.values()), ())
-    dataset = evaluation_dataset(folder, split, batch_size, labels)
+    builder = ElwcDatasetBuilder(folder, batch_size, tasks=labels)
     evaluate_each = partial(
         evaluate_run,
         folder,
         split=split,
         metrics=metrics or DEFAULT_NAMES,
         tasks=labels,
-        dataset=dataset,
+        dataset=builder.build_evaluation_dataset(split),
     )
     results: dict[str, PerListResult] = {}
     passes = len(named) + sum(map(bool, tasks.values()))

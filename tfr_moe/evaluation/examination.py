@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
 from tfr_moe.errors import UserError
-
-Floats = NDArray[np.float64]
+from tfr_moe.metrics.per_list import Bools, Floats
 
 
 class ExaminationCurve(NamedTuple):
@@ -108,7 +107,7 @@ def examination_curve(
     return ExaminationCurve(curve, low, high, shape[0])
 
 
-def _solve(rates: Floats, shown: NDArray[np.bool_]) -> Floats:
+def _solve(rates: Floats, shown: Bools) -> Floats:
     """Examination [P] from click rates [pairs, P] where pairs were shown."""
     sums = rates.T @ shown.astype(np.float64)  # [k, k']: at k, of the pairs shown at both
     first, second = np.nonzero(np.triu((sums > 0) & (sums.T > 0), 1))

@@ -103,28 +103,18 @@ def _seeds(entry: Entry) -> str:
     return f"{len(entry.runs)} seed{'s' if len(entry.runs) > 1 else ''} each"
 
 
-def excludes_zero(difference: Comparison) -> bool:
-    """Whether the 95 % interval excludes 0, be it over seeds and lists or over lists only."""
-    return difference.low > 0 or difference.high < 0
-
-
-def significant(difference: Comparison) -> bool:
-    """Whether the 95 % interval over seeds and lists excludes 0; False without several seeds."""
-    return difference.includes_seeds and excludes_zero(difference)
-
-
 def _short(difference: Comparison | None) -> str:
     if difference is None:
         return "-"
     half_width = (difference.high - difference.low) / 2
-    star = "*" if significant(difference) else " "
+    star = "*" if difference.significant else " "
     return f"{difference.difference:+.4f} ±{half_width:.4f}{star}"
 
 
 def difference_text(difference: Comparison) -> str:
     """A difference with its interval, and whether it is significant."""
     interval = f"[{difference.low:+.4f}, {difference.high:+.4f}]"
-    said = "significant" if significant(difference) else "not significant"
+    said = "significant" if difference.significant else "not significant"
     if not difference.includes_seeds:
         said = "over lists only"
     return f"{difference.difference:+.4f} {interval} ({said})"
@@ -200,7 +190,7 @@ def _verdict(
         return headline, f"{headline}: {mean}, {_seeds(best)}."
     against = {name: what for name, what in named.items() if name != best.model}
     against = against or {others[0].model: "the second"}
-    level = [e for e in others if not significant(e.differences[best.model])]
+    level = [e for e in others if not e.differences[best.model].significant]
     above = [e.model for e in others if e not in level and e.differences[best.model].low > 0]
     headline = _headline(best, others, [e.model for e in level], above)
     differences = ", and ".join(

@@ -58,6 +58,16 @@ class Comparison:
     evaluated: int
     policy: Policy
 
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval excludes 0, be it over seeds and lists or over lists only."""
+        return self.low > 0 or self.high < 0
+
+    @property
+    def significant(self) -> bool:
+        """Whether the interval over seeds and lists excludes 0; False without several seeds."""
+        return self.includes_seeds and self.excludes_zero
+
 
 @dataclass(frozen=True)
 class SeedInterval:
@@ -161,7 +171,7 @@ def difference_interval(values_a: Floats, values_b: Floats) -> DifferenceInterva
     differences = values_a.mean(axis=0) - values_b.mean(axis=0)
     difference = float(differences.mean())
     of_lists = float(np.var(differences, ddof=1)) / lists
-    parts: list[tuple[float, float]] = [(of_lists, lists - 1)]
+    parts = [(of_lists, lists - 1)]
     if includes_seeds:
         (of_a, residual_a), (of_b, residual_b) = _seed_variance(values_a), _seed_variance(values_b)
         parts = [
@@ -184,17 +194,13 @@ def difference_interval(values_a: Floats, values_b: Floats) -> DifferenceInterva
     return DifferenceInterval(low, high, p_value, includes_seeds)
 
 
-Part = tuple[float, float]
-"""A variance and its degrees of freedom."""
-
-
-def _satterthwaite(parts: Sequence[Part]) -> tuple[float, float]:
+def _satterthwaite(parts: Sequence[tuple[float, int]]) -> tuple[float, float]:
     """Standard deviation of a sum, and the degrees of freedom of Welch and Satterthwaite."""
     variance = sum(part for part, _ in parts)
     return variance**0.5, variance**2 / sum(part**2 / freedom for part, freedom in parts)
 
 
-def _half_width_of_one_side(parts: Sequence[Part], alpha: float) -> float:
+def _half_width_of_one_side(parts: Sequence[tuple[float, int]], alpha: float) -> float:
     """Half-width of level 1 - alpha if one model alone varies with its seed."""
     (of_lists, _), (of_seeds, _) = parts
     by_lists, by_seeds = (stdtrit(freedom, alpha / 2) ** 2 for _, freedom in parts)

@@ -14,6 +14,7 @@ from tfr_moe.analysis.calibration import CalibrationCounter
 from tfr_moe.analysis.importance import Importance, feature_importance
 from tfr_moe.analysis.list_examples import ShownList, example_lists
 from tfr_moe.baselines import BaselineRun
+from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.evaluation.breakdown import CategoryRow, per_category
 from tfr_moe.evaluation.evaluate import (
@@ -22,7 +23,6 @@ from tfr_moe.evaluation.evaluate import (
     compare_results,
     counted,
     evaluate_run,
-    evaluation_dataset,
     open_run,
     run_names,
     scorer_of,
@@ -117,7 +117,8 @@ def build_report(
     task, bare = split_metric(metric or DEFAULT_NAMES[0], tasks)
     metric = f"{task}_{bare}" if task else bare
     metrics = tuple(dict.fromkeys([*DEFAULT_NAMES, bare]))
-    dataset = evaluation_dataset(folder, split, BATCH_SIZE, tasks)
+    builder = ElwcDatasetBuilder(folder, BATCH_SIZE, tasks=tasks)
+    dataset = builder.build_evaluation_dataset(split)
     scorers = {
         name: inference_function(scorer_of(run), dataset.element_spec[0])
         for name, run in opened.items()

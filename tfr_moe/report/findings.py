@@ -11,7 +11,7 @@ import numpy as np
 
 from tfr_moe.evaluation.breakdown import CategoryRow
 from tfr_moe.evaluation.evaluate import split_metric
-from tfr_moe.evaluation.leaderboard import Leaderboard, difference_text, excludes_zero
+from tfr_moe.evaluation.leaderboard import Leaderboard, difference_text
 from tfr_moe.evaluation.significance import seed_interval
 from tfr_moe.report.figures import HeatMap
 from tfr_moe.report.gate_view import gate_change
@@ -197,11 +197,10 @@ def gate_changes(report: Report) -> list[tuple[str, list[HeatMap]]]:
     subject = report.of_subject
     for run in report.runs:
         tasks = [task for task in subject.gates if run is not subject and task in run.gates]
-        names = (
-            [f"{r.name}, {task}" if task else r.name for r in (subject, run)] for task in tasks
-        )
-        changes = [gate_change(subject.gates[task], run.gates[task], of)
-                   for task, of in zip(tasks, names, strict=True)]  # fmt: skip
+        changes = []
+        for task in tasks:
+            names = [f"{r.name}, {task}" if task else r.name for r in (subject, run)]
+            changes.append(gate_change(subject.gates[task], run.gates[task], names))
         if any(changes):
             return [change for change in changes if change]
     return []
@@ -257,7 +256,7 @@ def metrics(report: Report) -> str:
     found = report.evaluation.comparisons.get(report.subject)
     if not found:
         return f"{len(report.evaluation.metrics)} metrics."
-    sure = [c for c in found.values() if excludes_zero(c)]
+    sure = [c for c in found.values() if c.excludes_zero]
     better = sum(c.difference > 0 for c in sure)
     return (
         f"Of {len(found)} metrics {report.subject} is significantly better than "

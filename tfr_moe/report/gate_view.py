@@ -37,10 +37,8 @@ def clustered(gates: Sequence[CategoryGate]) -> list[CategoryGate]:
     return [gates[i] for i in leaves_list(linkage(weights, "average", optimal_ordering=True))]
 
 
-def ordered_experts(gates: Sequence[CategoryGate], report: GateReport) -> list[int]:
-    """Experts by the mean position of the categories they serve; without any, by their weight."""
-    if not gates:
-        return np.argsort(-np.array(report.utilisation), kind="stable").tolist()
+def ordered_experts(gates: Sequence[CategoryGate]) -> list[int]:
+    """Experts by the mean position of the categories they serve."""
     weights = np.array([gate.weights for gate in gates])
     total = weights.sum(axis=0)
     position = np.arange(len(gates)) @ weights / np.maximum(total, 1e-12)
@@ -79,7 +77,7 @@ def gate_maps(report: GateReport, name: str) -> list[HeatMap]:
         return []
     largest = report.top_categories[:MAX_CATEGORIES]
     tops = clustered(largest)
-    experts = ordered_experts(tops, report)
+    experts = ordered_experts(tops)
     by_size = sorted(report.sub_categories, key=lambda gate: -gate.lists)[:MAX_CATEGORIES]
     rank = {gate.parent: position for position, gate in enumerate(tops)}
     subs = sorted(by_size, key=lambda gate: rank.get(gate.parent, len(rank)))
@@ -147,7 +145,7 @@ def gate_change(
         f"{percent(np.average(moved, weights=lists))} of the weight has moved"
     )
     finding += f", most in {name_of(tops[most])} ({percent(moved[most])})." if changed else "."
-    experts, like = ordered_experts(tops, new), [before[gate.parent] for gate in tops]
+    experts, like = ordered_experts(tops), [before[gate.parent] for gate in tops]
     return finding, [
         _map(f"{names[0]}: weights of experts", tops, experts, new),
         _map(f"{names[1]}: of matching experts", like, match[experts].tolist(), old),

@@ -18,7 +18,6 @@ import yaml
 import tfr_moe
 from tfr_moe.config import SETTINGS
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.leaderboard import excludes_zero, significant
 from tfr_moe.metrics.naming import SUMMARIES
 from tfr_moe.report import charts, figures, gate_view
 from tfr_moe.report.charts import Chart
@@ -62,8 +61,6 @@ def environment() -> Environment:
         "charts": charts,
         "figures": figures,
         "gate_view": gate_view,
-        "excludes_zero": excludes_zero,
-        "significant": significant,
     }
     jinja.filters |= {"asset": _asset, "number": formats.number}
     return jinja

@@ -128,7 +128,7 @@ def explain_query(
     scored = Substitutions(score, loaded.schema, features)
     order = np.argsort(-scored.values[:, 0], kind="stable").tolist()
     raw = [dict(item) for item in items]
-    gates = {name: _weights(*choice) for name, choice in routing_of(outputs).items()}
+    routing = routing_of(outputs).items()
     used = scored.values[:, 1:].any(axis=0)
     names = _names(loaded.schema, raw)
     explained = [
@@ -147,7 +147,11 @@ def explain_query(
                 for name, value in outputs.items()
                 if name.startswith(f"{SCORES}_")
             },
-            gates={name: of[index] for name, of in gates.items() if isinstance(of, list)},
+            gates={
+                name: _weights(ids[index], weights[index])
+                for name, (ids, weights) in routing
+                if ids.ndim == 2
+            },
             item=raw[index],
         )
         for rank, index in enumerate(order, start=1)
@@ -156,7 +160,7 @@ def explain_query(
         run=str(loaded.path),
         model=loaded.config.model,
         context=dict(context),
-        gates={name: of for name, of in gates.items() if isinstance(of, dict)},
+        gates={name: _weights(ids, weights) for name, (ids, weights) in routing if ids.ndim == 1},
         sum_of=score.sum_of,
         pointwise=scored.pointwise,
         items=explained,
@@ -164,12 +168,9 @@ def explain_query(
     )
 
 
-def _weights(ids: Array, weights: Array) -> dict[int, float] | list[dict[int, float]]:
-    """Expert -> weight of a choice [K], or for each item of a choice [L, K]."""
-    if ids.ndim == 1:
-        return {int(i): float(w) for i, w in zip(ids, weights, strict=True)}
-    rows = zip(ids, weights, strict=True)
-    return [{int(i): float(w) for i, w in zip(*row, strict=True)} for row in rows]
+def _weights(ids: Array, weights: Array) -> dict[int, float]:
+    """Expert -> weight of a choice [K]."""
+    return dict(zip(ids.tolist(), weights.tolist(), strict=True))
 
 
 def _names(schema: FeatureSchema, items: Sequence[Mapping[str, Any]]) -> list[str]:
