@@ -37,7 +37,7 @@ from tfr_moe.beam.transforms.make_lists import (
     value_encoder,
 )
 from tfr_moe.elwc.splits import list_hash
-from tfr_moe.elwc.values import present, to_id
+from tfr_moe.elwc.values import required_id
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
@@ -137,7 +137,9 @@ def _read_lists(
 ) -> tuple[beam.PCollection, tuple[beam.PCollection, ...]]:
     """Returns the lists of a table, whose items have their ID last, and counts."""
     combine = CombineList(MAX_LIST_SIZE)
-    encoder = partial(value_encoder, column=item_id, scope="example", read=_item_id, labelled=False)
+    encoder = partial(
+        value_encoder, column=item_id, scope="example", read=required_id, labelled=False
+    )
     rows = pipeline | "Read" >> table.rows
     groups, rejects, read = rows | "GroupRows" >> group_rows(schema, combine, encoder)
     made = groups | "MakeLists" >> make_lists(schema, combine)
@@ -223,12 +225,8 @@ def _table(input_pattern: str, schema: FeatureSchema, item_id: str) -> Input:
     return Input(ReadFiles(sizes, read_batches, in_batches=True), list(sizes), sum(sizes.values()))
 
 
-def _item_id(column: str, value: Any) -> str:
-    return to_id(column, present(column, value))
-
-
 def _request(ranked: RankedList, list_id: str) -> Request:
     bodies = [body for body, _ in ranked.items]
-    context = ranked.context[0] + ids_entry(list_id)([ranked.list_id])
+    context = ranked.context[0] + ids_entry(list_id, [ranked.list_id])
     items = tuple([ids[-1] for _, ids in ranked.items])
     return (ranked.list_id, items), list_record(bodies, context)

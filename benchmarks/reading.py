@@ -58,7 +58,6 @@ def write_folder(path: Path, columns: int, packed: bool, lists: int, seed: int) 
     rng = np.random.default_rng(seed)
     schema = schema_of(columns, packed)
     encode_item = ScopeEncoder(schema, "example", {"purchase": 0.0}).typed
-    encode_id = ids_entry("query")
     path.mkdir()
     schema.save(path / "schema.json")
     (path / STATISTICS_FILE).write_text("{}")
@@ -78,7 +77,7 @@ def write_folder(path: Path, columns: int, packed: bool, lists: int, seed: int) 
                     for i in range(size)
                 ]
                 bodies = [encode_item(item)[0] for item in items]
-                writer.write(list_record(bodies, encode_id([str(number)])))
+                writer.write(list_record(bodies, ids_entry("query", [str(number)])))
     return DataFolder(path)
 
 

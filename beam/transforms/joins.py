@@ -15,7 +15,7 @@ import apache_beam as beam
 
 from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowKey
 from tfr_moe.beam.sorted_groups import CoGroupSorted
-from tfr_moe.elwc.values import RowError, is_missing, present, to_id
+from tfr_moe.elwc.values import RowError, is_missing, required_id
 
 _SEPARATOR = "\x1f"
 KeyedValues = tuple[RowKey, tuple[Any, ...]]
@@ -28,7 +28,7 @@ def key_of(values: Mapping[str, Any], columns: Sequence[str]) -> str:
     Raises:
         RowError: naming the column without a valid ID.
     """
-    return _SEPARATOR.join([to_id(c, present(c, values.get(c))) for c in columns])
+    return _SEPARATOR.join([required_id(c, values.get(c)) for c in columns])
 
 
 def join_key(row: RawRow, columns: Sequence[str]) -> str | None:

@@ -137,9 +137,7 @@ class EncodeLists(CountingDoFn):
 
     def setup(self) -> None:
         """Lays out the records on the worker."""
-        schema = self._schema
-        self._list_id = ids_entry(schema.list_id)
-        self._labels = Labels(schema)
+        self._labels = Labels(self._schema)
 
     def start_bundle(self) -> None:
         """Resets the counters."""
@@ -158,7 +156,7 @@ class EncodeLists(CountingDoFn):
         """Encodes one list."""
         split, (list_id, _, (context, _), items) = assigned
         bodies = [body for body, _ in items]
-        record = list_record(bodies, context + self._list_id([list_id]))
+        record = list_record(bodies, context + ids_entry(self._schema.list_id, [list_id]))
         tally = self.tally
         tally["lists", split] += 1
         tally["items", split] += len(items)

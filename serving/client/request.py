@@ -58,7 +58,6 @@ class RequestEncoder:
         self._encode_context = ScopeEncoder(schema, "context")
         self._encode_items = ScopeEncoder(schema, "example")
         self._list_id = schema.list_id
-        self._list_id_entry = ids_entry(schema.list_id)
         self._context = {f.name: None for f in schema.select("context")}
         self._example = {f.name: None for f in schema.select("example")}
 
@@ -78,7 +77,7 @@ class RequestEncoder:
             raise _named("context", error) from error
         shared = _bodies("context", self._encode_context([context]))[0]
         bodies = _bodies("items[{}]", self._encode_items(items))
-        return list_record(bodies, shared + self._list_id_entry([list_id]))
+        return list_record(bodies, shared + ids_entry(self._list_id, [list_id]))
 
     @staticmethod
     def _check_names(where: str, row: Mapping[str, Any], allowed: Mapping[str, None]) -> None:

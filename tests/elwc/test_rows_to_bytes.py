@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.records import encode_list
+from tests.records import encode_list, typed_row
 from tfr_moe.elwc.encoder import RowEncoder, scope_floats
-from tfr_moe.elwc.values import RowError, RowParser, decode_list
+from tfr_moe.elwc.values import RowError, decode_list
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.schema import FeatureSchema
 
@@ -71,10 +71,10 @@ def raw_rows(draw):
 
 
 def plainly(schema, row):
-    """The same by `RowParser` and protobuf messages, one feature after the other."""
+    """The same by `typed_row` and protobuf messages, one feature after the other."""
     from tensorflow_serving.apis import input_pb2
 
-    parsed = RowParser(schema).row(row)
+    parsed = typed_row(schema, row)
     message = input_pb2.ExampleListWithContext()
     _fill(message.context, schema, "context", parsed.context)
     message.context.features.feature["session"].bytes_list.value.append(parsed.list_id.encode())
@@ -109,7 +109,6 @@ def _fill(example, schema, scope, values):
 def test_the_fast_way_is_the_plain_way_row_for_row(rows, packed):
     schema = FeatureSchema.model_validate({**SCHEMA, "packed": packed})
     encode = RowEncoder(schema)
-    session = ids_entry("session")
     for row, found in zip(rows, encode(rows), strict=True):
         assert repr(encode([row])) == repr([found])
         try:
@@ -117,7 +116,7 @@ def test_the_fast_way_is_the_plain_way_row_for_row(rows, packed):
         except RowError as error:
             assert (type(found), str(found)) == (RowError, str(error))
             continue
-        context = found.context[0] + session([found.list_id])
+        context = found.context[0] + ids_entry("session", [found.list_id])
         record = list_record([found.example[0]], context)
         assert (found.list_id, found.time, found.position) == expected[:3]
         assert _canonical(record) == _canonical(expected[3])
@@ -163,7 +162,7 @@ shared = st.fixed_dictionaries(
 def test_rows_to_records_to_values_are_the_rows(context, items, packed):
     schema = FeatureSchema.model_validate({**SCHEMA, "packed": packed})
     rows = RowEncoder(schema)([{**context, **one} for one in items])
-    entry = ids_entry("session")([context["session"]])
+    entry = ids_entry("session", [context["session"]])
     record = list_record([row.example[0] for row in rows], rows[0].context[0] + entry)
     found_context, found_items = decode_list(schema, record)
     assert found_context == {name: context[name] for name in ("top", "sub", "age", "history")}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.records import encode_list
+from tests.records import TypedRow, encode_list, typed_row, typed_values
 from tfr_moe._compat import tf, tfr
-from tfr_moe.elwc.values import Row, RowError, RowParser, is_missing, to_id, to_number, to_time
+from tfr_moe.elwc.values import RowError, is_missing, to_id, to_number, to_time
 from tfr_moe.schema import PACKED, FeatureSchema
 
 
@@ -61,8 +61,8 @@ RAW = {
 }
 
 
-def row(**changes: Any) -> Row:
-    return RowParser(schema()).row({**RAW, **changes})
+def row(**changes: Any) -> TypedRow:
+    return typed_row(schema(), {**RAW, **changes})
 
 
 # ------------------------------------------------------------------------------------ single values
@@ -178,7 +178,7 @@ def test_different_bytes_never_become_one_id():
 
 
 def test_a_whole_row():
-    assert row() == Row(
+    assert row() == TypedRow(
         list_id="s1",
         time=1704164645.0,
         context={"top": "Garden", "sub": "Tools", "age": 41.0, "history": ["b", "c", "d"]},
@@ -222,7 +222,7 @@ def test_a_required_value_that_is_missing_is_named(column: str):
         row(**{column: ""})
     without = {name: value for name, value in RAW.items() if name != column}
     with pytest.raises(RowError, match=f"column '{column}': a value is required"):
-        RowParser(schema()).row(without)
+        typed_row(schema(), without)
 
 
 @pytest.mark.parametrize("column", ["click", "buy", "importance"])
@@ -252,8 +252,7 @@ def test_a_value_of_the_wrong_type_is_named(column: str, value: Any):
 
 
 def test_a_request_needs_no_label():
-    parser = RowParser(schema())
-    assert parser.values("example", {"price": 1, "brand": "b"}) == {
+    assert typed_values(schema(), "example", {"price": 1, "brand": "b"}) == {
         "price": 1.0,
         "image": [0.5, 0.5],
         "brand": "b",
@@ -312,7 +311,7 @@ shared = st.fixed_dictionaries(
 @given(context=shared, items=st.lists(item, min_size=1, max_size=4), packed=st.booleans())
 def test_rows_encoded_and_parsed_by_tfr_are_the_same_values(context, items, packed):
     s = schema(packed)
-    rows = [RowParser(s).row({**context, **one}) for one in items]
+    rows = [typed_row(s, {**context, **one}) for one in items]
     record = encode_list(s, rows[0].list_id, rows[0].context, [r.example for r in rows])
     parsed = parse(s, record)
 
@@ -371,7 +370,7 @@ def test_packing_makes_records_smaller():
 def test_the_same_list_encodes_to_the_same_values_whatever_the_order_of_the_columns():
     s = schema()
     backwards = dict(reversed(RAW.items()))
-    assert RowParser(s).row(backwards) == row()
+    assert typed_row(s, backwards) == row()
 
 
 def test_log1p_is_left_to_the_model():
@@ -379,7 +378,7 @@ def test_log1p_is_left_to_the_model():
         hierarchy=None,
         features=[{"name": "price", "scope": "example", "kind": "numeric", "transform": "log1p"}],
     )
-    record = encode_list(s, "q", {}, [RowParser(s).row(RAW).example])
+    record = encode_list(s, "q", {}, [typed_row(s, RAW).example])
     assert parse(s, record)[PACKED["example"]].tolist() == [[9.5]]
     assert not math.isclose(9.5, math.log1p(9.5))
 

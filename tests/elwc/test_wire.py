@@ -26,10 +26,10 @@ def test_a_float_feature_by_hand():
 @pytest.mark.parametrize("length", [0, 1, 40, 127, 128, 5000, 20000])
 def test_protobuf_reads_what_is_written_at_every_length(length):
     floats = FloatBlock([("price", 1), ("image", 2)]).pack([0.5, 1.0, -2.0])
-    ids = ids_entry("brand")(["é" * length]) + ids_entry("tags")(["", "x" * length])
+    ids = ids_entry("brand", ["é" * length]) + ids_entry("tags", ["", "x" * length])
     items = [floats + ids] * 3
     proto = input_pb2.ExampleListWithContext.FromString(
-        list_record(items, ids_entry("query")(["q"]))
+        list_record(items, ids_entry("query", ["q"]))
     )
     assert proto.context.features.feature["query"].bytes_list.value[:] == [b"q"]
     assert len(proto.examples) == 3

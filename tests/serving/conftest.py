@@ -12,9 +12,8 @@ import grpc
 import pytest
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from tests.records import encode_list
+from tests.records import encode_list, typed_values
 from tests.serving.models import BRANDS, SHOP, mixture, scorer
-from tfr_moe.elwc.values import RowParser
 from tfr_moe.serving.client import request as client_request
 from tfr_moe.serving.dev_server import DevServer
 from tfr_moe.serving.export import export_model
@@ -37,13 +36,8 @@ def shop_items(count: int) -> list[dict[str, Any]]:
 
 
 def elwc(items: list[dict[str, Any]], context: Mapping[str, Any] = CONTEXT) -> bytes:
-    parser = RowParser(SHOP)
-    return encode_list(
-        SHOP,
-        "q",
-        parser.values("context", context),
-        [parser.values("example", item) for item in items],
-    )
+    examples = [typed_values(SHOP, "example", item) for item in items]
+    return encode_list(SHOP, "q", typed_values(SHOP, "context", context), examples)
 
 
 def publish(source: Path, folder: Path) -> None:

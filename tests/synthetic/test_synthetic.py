@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tfr_moe.elwc.values import RowParser
+from tests.records import typed_row
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.synthetic import (
@@ -84,8 +84,7 @@ def test_files_are_named_by_part_and_nothing_else_is_left(tmp_path):
 def test_schema_loads_and_every_row_parses(tmp_path):
     generate(tmp_path / "logs", SMALL)
     schema = FeatureSchema.load(tmp_path / "logs" / "schema.yaml")
-    parser = RowParser(schema)
-    parsed = [parser.row(row) for row in rows(tmp_path / "logs")]
+    parsed = [typed_row(schema, row) for row in rows(tmp_path / "logs")]
     assert len({row.list_id for row in parsed}) == SMALL.sessions
     times = [row.time for row in parsed]
     assert times == sorted(times)

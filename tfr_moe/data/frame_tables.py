@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from itertools import compress, pairwise
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tfr_moe.data.builder import Dictionary, ParsedSplit
 from tfr_moe.elwc.categories import Clicks, Pair, category_of
-from tfr_moe.elwc.encoder import ScopeEncoder
+from tfr_moe.elwc.encoder import scope_floats
 from tfr_moe.elwc.statistics import SCOPES, ColumnStatistics, Moments, merge, statistics_of
-from tfr_moe.elwc.values import minima
+from tfr_moe.elwc.values import float_features, id_features, minima
 from tfr_moe.elwc.vocabularies import vocabulary_of
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.schema import Feature, FeatureSchema, FeatureTables, Scope
@@ -40,27 +38,21 @@ def _moments(schema: FeatureSchema, scope: Scope, split: ParsedSplit) -> Moments
 
 
 def _vocabulary(schema: FeatureSchema, feature: Feature, split: ParsedSplit) -> list[str]:
-    columns = split.columns(feature.scope)
+    columns, tree = split.columns(feature.scope), schema.hierarchy
     ids: Dictionary = columns[feature.name]
-    keys = [word.decode("utf-8") for word in ids.words]
-    tree = schema.hierarchy
     if tree is not None and feature.name == tree.child:
-        parents: Dictionary = columns[tree.parent]
-        pairs = parents.codes[:, 0].astype(np.int64) * len(keys) + ids.codes[:, 0]
-        distinct, numbers = np.unique(pairs, return_counts=True)
-        values = [
-            {tree.parent: parents.words[parent].decode("utf-8"), tree.child: keys[child]}
-            for parent, child in (divmod(pair, len(keys)) for pair in distinct.tolist())
+        pairs = Counter(zip(_words(columns[tree.parent]), _words(ids), strict=True))
+        counts = [
+            (schema.lookup_key(feature, {tree.parent: parent, tree.child: child}), count)
+            for (parent, child), count in pairs.items()
+            if child
         ]
-        keys = [schema.lookup_key(feature, pair) if pair[tree.child] else "" for pair in values]
     else:
-        numbers = np.bincount(ids.codes.ravel(), minlength=len(keys))
+        words = [word.decode("utf-8") for word in ids.words]
+        numbers = np.bincount(ids.codes.ravel(), minlength=len(words))
+        counts = list(zip(words, numbers.tolist(), strict=True))
     # A vocabulary file has one ID per line.
-    counted = [
-        (key, count)
-        for key, count in zip(keys, numbers.tolist(), strict=True)
-        if key and count and "\n" not in key and "\r" not in key
-    ]
+    counted = [(k, n) for k, n in counts if k and n and "\n" not in k and "\r" not in k]
     return vocabulary_of(feature, sorted(counted))
 
 
@@ -74,13 +66,13 @@ class ItemCategories:
             _words(split.example[name]) for name in schema.item_categories
         )
         query = schema.hierarchy.query
-        self._queries = None if query is None else _words(split.context[query])
+        self._queries = [] if query is None else _words(split.context[query])
 
     def clicks(self) -> Clicks:
         """Returns the clicks of each query."""
         clicks: dict[str, Counter[Pair]] = defaultdict(Counter)
         for index, own in self._own_clicks().items():
-            clicks[self._query(index)].update(own)
+            clicks[self._queries[index]].update(own)
         return clicks
 
     def _own_clicks(self) -> dict[int, Counter[Pair]]:
@@ -89,13 +81,9 @@ class ItemCategories:
         lists = np.searchsorted(self._split.row_splits, rows, side="right") - 1
         clicks: dict[int, Counter[Pair]] = defaultdict(Counter)
         for row, index in zip(rows.tolist(), lists.tolist(), strict=True):
-            if self._children[row] and self._query(index):
+            if self._children[row] and self._queries[index]:
                 clicks[index][self._parents[row], self._children[row]] += 1
         return clicks
-
-    def _query(self, index: int) -> str:
-        assert self._queries is not None
-        return self._queries[index]
 
     def add(self, clicks: Clicks | None, training: bool) -> Counter[str]:
         """Gives lists without a category one, as `build` does; returns notes with their number.
@@ -110,7 +98,7 @@ class ItemCategories:
             if not given[i][1]:
                 of_query = None
                 if clicks is not None:
-                    of_query = clicks.get(self._query(i), _NO_CLICKS) - own.get(i, _NO_CLICKS)
+                    of_query = clicks.get(self._queries[i], _NO_CLICKS) - own.get(i, _NO_CLICKS)
                 pairs = zip(self._parents[start:end], self._children[start:end], strict=True)
                 pair, found = category_of(pairs, of_query)
                 given[i] = pair or ("", "")
@@ -130,39 +118,26 @@ def _words(ids: Dictionary) -> list[str]:
 
 def serialized_lists(schema: FeatureSchema, split: ParsedSplit, limit: int) -> list[bytes]:
     """Returns the first `limit` lists of labelled data as serialized `ExampleListWithContext`s."""
-    encode_context = ScopeEncoder(schema, "context").typed
-    encode_item = ScopeEncoder(schema, "example", minima(schema)).typed
-    encode_id = ids_entry(schema.list_id)
+    row_splits = split.row_splits[: limit + 1].tolist()
+    contexts = _entries(schema, "context", split, len(row_splits) - 1)
+    items = _entries(schema, "example", split, row_splits[-1])
     records = []
-    for index in range(min(limit, len(split.row_splits) - 1)):
-        start, end = split.row_splits[index : index + 2].tolist()
-        context = _values(schema, "context", split.context, index)
-        items = [_values(schema, "example", split.example, row) for row in range(start, end)]
-        list_id = encode_id([_text(split.context[schema.list_id][index])])
-        bodies = [encode_item(item)[0] for item in items]
-        records.append(list_record(bodies, encode_context(context)[0] + list_id))
+    for i, (start, end) in enumerate(pairwise(row_splits)):
+        list_id = split.context[schema.list_id][i, 0].decode("utf-8")
+        context = contexts[i] + ids_entry(schema.list_id, [list_id])
+        records.append(list_record(items[start:end], context))
     return records
 
 
-def _text(words: NDArray[Any]) -> str:
-    return words[0].decode("utf-8")
-
-
-def _values(
-    schema: FeatureSchema, scope: Scope, columns: dict[str, Any], row: int
-) -> dict[str, Any]:
-    """The typed values of one row, as `RowParser` returns them."""
-    values: dict[str, Any] = {}
-    for feature in schema.select(scope):
-        stored, part = schema.stored_at(feature.name)
-        if feature.kind == "numeric":
-            numbers = columns[stored][row][part].tolist()
-            values[feature.name] = numbers[0] if feature.width == 1 else numbers
-        else:
-            ids: Dictionary = columns[stored]
-            texts = [ids.words[code].decode("utf-8") for code in ids.codes[row]]
-            present = list(compress(texts, texts))
-            values[feature.name] = texts[0] if feature.kind == "categorical" else present
-    if scope == "example":
-        values |= {name: float(columns[name][row, 0]) for name in minima(schema)}
-    return values
+def _entries(schema: FeatureSchema, scope: Scope, split: ParsedSplit, size: int) -> list[bytes]:
+    """Returns the map entries of the first rows of a scope."""
+    columns, extras = split.columns(scope), minima(schema) if scope == "example" else ()
+    floats = [columns[name][:size] for name, _ in float_features(schema, scope, extras)]
+    numbers = np.concatenate([np.zeros((size, 0), np.float32), *floats], axis=1)
+    parts = [scope_floats(schema, scope).pack_rows(numbers, set())]
+    for feature in id_features(schema, scope):
+        ids: Dictionary = columns[feature.name]
+        words = [word.decode("utf-8") for word in ids.words]
+        codes = ids.codes[:size].tolist()
+        parts.append([ids_entry(feature.name, [words[code] for code in row]) for row in codes])
+    return [b"".join(row) for row in zip(*parts, strict=True)]

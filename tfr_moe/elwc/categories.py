@@ -85,7 +85,6 @@ class ListCategory:
         features = [feature.name for feature in id_features(schema, "context")]
         first = len(float_features(schema, "context"))
         self._at = [first + features.index(name) for name in self._names]
-        self._entries = [ids_entry(name) for name in self._names]
         self._counted = counted_ids(schema, "context")
         of_items = counted_ids(schema, "example")
         self._of_items = [of_items.index(name) for name in schema.item_categories]
@@ -105,13 +104,11 @@ class ListCategory:
         """Returns the context, and what to note; see `category_of`."""
         body, ids = context
         parts, counted = entries(body), list(ids)
-        if parts[self._at[1]] != self._entries[1]([""]):
+        if parts[self._at[1]] != ids_entry(self._names[1], [""]):
             return context, []
         pair, notes = category_of(self._pairs(items), clicks)
-        for name, at, entry, value in zip(
-            self._names, self._at, self._entries, pair or ("", ""), strict=True
-        ):
-            parts[at] = entry([value])
+        for name, at, value in zip(self._names, self._at, pair or ("", ""), strict=True):
+            parts[at] = ids_entry(name, [value])
             if name in self._counted:
                 counted[self._counted.index(name)] = value
         return (b"".join(parts), tuple(counted)), notes

@@ -39,7 +39,7 @@ def entries(body: bytes) -> list[bytes]:
 
     Example:
         >>> from tfr_moe.elwc.wire import ids_entry
-        >>> [len(entry) for entry in entries(ids_entry("a")(["x"]) + ids_entry("b")(["yz"]))]
+        >>> [len(entry) for entry in entries(ids_entry("a", ["x"]) + ids_entry("b", ["yz"]))]
         [12, 13]
     """
     found, start = [], 0

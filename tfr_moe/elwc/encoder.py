@@ -2,7 +2,7 @@
 
 Batches of raw rows take a fast path: the numbers of all rows of a scope are read and packed
 together, IDs come from a cache, and a context equal to that of the row before is reused. Anything
-unusual falls back to `RowParser`, which also makes the error messages. Typed values use the same
+unusual is converted row by row, which also makes the error messages. Typed values use the same
 encoder of one scope.
 """
 
@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from tfr_moe.elwc.columns import Columns, Rows, column_of, rows_at
 from tfr_moe.elwc.values import (
     RowError,
-    RowParser,
     Values,
+    at_least,
     converter,
     float_features,
     id_features,
     is_missing,
     minima,
     present,
-    stored_ids,
+    required_id,
     to_position,
     to_time,
 )
@@ -85,12 +85,14 @@ def _tuples(rows: Rows, names: Sequence[str]) -> list[tuple[Any, ...]]:
 
 def _id_encoder(feature: Feature) -> Callable[[Any], tuple[Any, bytes]]:
     """Returns a function: raw value -> (typed value, map entry), with a cache."""
-    convert, write = converter(feature), ids_entry(feature.name)
+    name, convert = feature.name, converter(feature)
 
     def encode(value: Any) -> tuple[Any, bytes]:
         found = convert(value)
-        entry = write(stored_ids(feature, found))
-        return (found if isinstance(found, str) else tuple(found)), entry
+        if isinstance(found, str):
+            return found, ids_entry(name, [found])
+        padding = [""] * (feature.max_length - len(found))
+        return tuple(found), ids_entry(name, found + padding)
 
     if feature.kind == "categorical_list":
         return encode
@@ -116,10 +118,9 @@ class _Ids:
         is_text = isinstance(rows, Columns) or _is_text(raw)
         return _tried(self._cached if is_text else self._one_by_one, raw, slow)
 
-    def one(self, row: Mapping[str, Any]) -> Encoded:
-        """Returns entries and values of the IDs of a row."""
-        (raw,) = _tuples([row], self._names)
-        return (self._cached if _is_text([raw]) else self._one_by_one)(raw)
+    def one(self, values: Values) -> Encoded:
+        """Returns entries and values of typed IDs."""
+        return self._one_by_one(tuple([values[name] for name in self._names]))
 
     def _one_by_one(self, raw: tuple[Any, ...]) -> Encoded:
         found = [encode(value) for encode, value in zip(self._encoders, raw, strict=True)]
@@ -202,19 +203,19 @@ class ScopeEncoder:
         self._schema = schema
         self._scope = scope
         self._extras = dict(extras or {})
-        self._parser = RowParser(schema)
+        self._converters = [(f.name, converter(f)) for f in schema.select(scope)]
+        self._converters += [(n, partial(at_least, low, n)) for n, low in self._extras.items()]
         self._numbers = _Numbers(schema, scope, self._extras)
         self._floats = FloatBlock(float_features(schema, scope, self._extras))
         self._ids = _Ids(schema, scope)
 
     def __call__(self, rows: Rows) -> list[Encoded | RowError]:
-        """Encodes raw rows without extras; an invalid one becomes the error that names its
-        column."""
+        """Encodes raw rows; an invalid one becomes the error that names its column."""
         slow: set[int] = set()
         found, _ = self.quick(rows, slow)
         for i in slow:
             try:
-                found[i] = self.typed(self._parser.values(self._scope, rows[i]))
+                found[i] = self.slow(rows[i])
             except RowError as error:
                 found[i] = error
         return found
@@ -235,8 +236,12 @@ class ScopeEncoder:
             for floats, found in zip(blocks, ids, strict=True)
         ], numbers
 
+    def slow(self, row: Mapping[str, Any]) -> Encoded:
+        """Encodes a raw row; raises `RowError` at the first invalid column."""
+        return self.typed({name: convert(row.get(name)) for name, convert in self._converters})
+
     def typed(self, values: Values) -> Encoded:
-        """Encodes values as `RowParser` returns them, extras included."""
+        """Encodes typed values, extras included."""
         numbers: list[float] = []
         for feature in self._schema.select(self._scope, "numeric"):
             value = values[feature.name]
@@ -266,11 +271,10 @@ class RowEncoder:
 
     def __init__(self, schema: FeatureSchema, labelled: bool = True):
         self._labelled = labelled
-        self._parser = RowParser(schema)
         extras = minima(schema) if labelled else {}
         self._example = ScopeEncoder(schema, "example", extras)
         self._context = ScopeEncoder(schema, "context")
-        self._position = schema.position
+        self._list_id, self._position = schema.list_id, schema.position
         self._position_index = -len(extras) + len(schema.labels)
         self._time = schema.time if labelled else None
         self._shared = [schema.list_id, *(f.name for f in schema.select("context"))]
@@ -315,20 +319,25 @@ class RowEncoder:
         else:
             starts = list(range(len(rows)))
         firsts, bad = rows_at(rows, starts, self._shared), set[int]()
-        ids = _tried(self._parser.list_id, firsts, bad)
+        read = partial(required_id, self._list_id)
+        ids = _tried(read, column_of(firsts, self._list_id), bad)
         contexts, _ = self._context.quick(firsts, bad)
         at_row = np.repeat(np.arange(len(starts)), np.diff([*starts, len(rows)])).tolist()
         slow.update(i for i, at in enumerate(at_row) if at in bad)
         return [ids[at] for at in at_row], [contexts[at] for at in at_row]
 
     def _slow(self, row: Mapping[str, Any]) -> EncodedRow | RowError:
+        get, time, position = row.get, None, 0.0
         try:
-            parsed = self._parser.row(row, self._labelled)
+            list_id = required_id(self._list_id, get(self._list_id))
+            if self._time:
+                time = to_time(self._time, present(self._time, get(self._time)))
+            context, example = self._context.slow(row), self._example.slow(row)
+            if self._position:
+                position = to_position(self._position, get(self._position))
         except RowError as error:
             return error
-        position = parsed.example[self._position] if self._position else 0.0
-        context, example = self._context.typed(parsed.context), self._example.typed(parsed.example)
-        return EncodedRow(parsed.list_id, parsed.time, position, context, example)
+        return EncodedRow(list_id, time, position, context, example)
 
 
 def _tried(read: Callable[[Any], Any], rows: Sequence[Any], slow: set[int]) -> list[Any]:

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,16 +31,6 @@ class RowError(UserError):
     """A row or request that does not match the schema; the message names the column."""
 
 
-class Row(NamedTuple):
-    """One typed row: `context` and `example` hold the features of their scope, `example` the
-    labels, position and weight as well. `time` is in Unix seconds, None without a time column."""
-
-    list_id: str
-    time: float | None
-    context: Values
-    example: Values
-
-
 def is_missing(value: Any) -> bool:
     """Returns whether a value is None, NaN, or blank text."""
     if value is None:
@@ -51,11 +41,7 @@ def is_missing(value: Any) -> bool:
 
 
 def present(column: str, value: Any) -> Any:
-    """Returns a value unchanged.
-
-    Raises:
-        RowError: if it is missing.
-    """
+    """Returns a value unchanged; raises `RowError` if it is missing."""
     if is_missing(value):
         raise RowError(f"column {column!r}: a value is required")
     return value
@@ -118,6 +104,11 @@ def to_id(column: str, value: Any) -> str:
     if isinstance(value, (int, float)):
         return str(value)
     raise RowError(f"column {column!r}: expected an id (text or number), got {value!r}")
+
+
+def required_id(column: str, value: Any) -> str:
+    """Returns the text of an ID; raises `RowError` if it is missing or no ID."""
+    return to_id(column, present(column, value))
 
 
 def to_time(column: str, value: Any) -> float:
@@ -208,70 +199,8 @@ def converter(feature: Feature) -> Callable[[Any], Any]:
     return convert
 
 
-class RowParser:
-    """Converts rows (column name -> raw value) to typed values.
-
-    Example:
-        >>> schema = FeatureSchema(
-        ...     list_id="query",
-        ...     labels=["click"],
-        ...     features=[{"name": "price", "scope": "example", "kind": "numeric"}],
-        ... )
-        >>> RowParser(schema).row({"query": 7, "click": "1", "price": "2.5"})
-        Row(list_id='7', time=None, context={}, example={'price': 2.5, 'click': 1.0})
-    """
-
-    def __init__(self, schema: FeatureSchema):
-        self._schema = schema
-        self._converters: dict[Scope, list[tuple[str, Callable[[Any], Any]]]] = {
-            "context": [(f.name, converter(f)) for f in schema.select("context")],
-            "example": [(f.name, converter(f)) for f in schema.select("example")],
-        }
-
-    def values(self, scope: Scope, row: Mapping[str, Any]) -> Values:
-        """Returns the features of one scope.
-
-        Raises:
-            RowError: naming the column that is missing or of the wrong type.
-        """
-        get = row.get
-        return {name: convert(get(name)) for name, convert in self._converters[scope]}
-
-    def row(self, row: Mapping[str, Any], labelled: bool = True) -> Row:
-        """Returns a whole row: list ID, features and position, and of a log time, labels, weight.
-
-        Only a log must have the position; other rows without one have 0.
-
-        Raises:
-            RowError: naming the invalid column.
-        """
-        get, time, schema = row.get, None, self._schema
-        list_id = self.list_id(row)
-        if labelled and schema.time is not None:
-            time = to_time(schema.time, present(schema.time, get(schema.time)))
-        context, example = self.values("context", row), self.values("example", row)
-        if labelled:
-            example |= {n: at_least(low, n, get(n)) for n, low in minima(schema).items()}
-        elif schema.position:
-            example[schema.position] = to_position(schema.position, get(schema.position))
-        return Row(list_id, time, context, example)
-
-    def list_id(self, row: Mapping[str, Any]) -> str:
-        """Returns the list ID of a row.
-
-        Raises:
-            RowError: if there is none.
-        """
-        column = self._schema.list_id
-        return to_id(column, present(column, row.get(column)))
-
-
 def at_least(low: float, column: str, value: Any) -> float:
-    """Returns a number.
-
-    Raises:
-        RowError: if it is missing, no number, or too low.
-    """
+    """Returns a number; raises `RowError` if it is missing, no number, or too low."""
     number = to_number(column, present(column, value))
     if number < low:
         raise RowError(f"column {column!r}: must be >= {low:g}, got {number:g}")
@@ -279,11 +208,7 @@ def at_least(low: float, column: str, value: Any) -> float:
 
 
 def to_position(column: str, value: Any) -> float:
-    """Returns the position of an item, 0.0 where it has none.
-
-    Raises:
-        RowError: if it is no number, or below 1.
-    """
+    """Returns a position, 0.0 for none; raises `RowError` if it is no number, or below 1."""
     return 0.0 if is_missing(value) else at_least(1, column, value)
 
 
@@ -321,13 +246,6 @@ def float_features(
 def id_features(schema: FeatureSchema, scope: Scope) -> list[Feature]:
     """Returns the features of a scope that a record stores as IDs."""
     return list(schema.select(scope, "categorical", "categorical_list"))
-
-
-def stored_ids(feature: Feature, value: str | list[str]) -> list[str]:
-    """Returns the IDs as stored: those of a `categorical_list` are padded with empty ones."""
-    if isinstance(value, str):
-        return [value]
-    return value + [""] * (feature.max_length - len(value))
 
 
 def decode_list(schema: FeatureSchema, serialized: bytes) -> tuple[Values, list[Values]]:

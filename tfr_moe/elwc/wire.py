@@ -12,7 +12,7 @@ out once, and an item costs a few copies of bytes instead of several calls per v
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -23,6 +23,7 @@ _SECOND = b"\x12"  # field 2, bytes
 _CONTINUED = 0x80
 
 
+@lru_cache(1 << 14)
 def varint(number: int) -> bytes:
     """Returns a base-128 varint: seven bits a byte, lowest first, high bit set on all but the last.
 
@@ -38,39 +39,24 @@ def varint(number: int) -> bytes:
     return bytes(found)
 
 
-_SMALL = [varint(number) for number in range(1 << 14)]
-
-
-def _size(length: int) -> bytes:
-    return _SMALL[length] if length < len(_SMALL) else varint(length)
-
-
 def _entry(name: str, feature: bytes) -> bytes:
     """An entry of the map `Features.feature`."""
     key = name.encode()
-    entry = _FIRST + _size(len(key)) + key + _SECOND + _size(len(feature)) + feature
-    return _FIRST + _size(len(entry)) + entry
+    entry = _FIRST + varint(len(key)) + key + _SECOND + varint(len(feature)) + feature
+    return _FIRST + varint(len(entry)) + entry
 
 
-def ids_entry(name: str) -> Callable[[Sequence[str]], bytes]:
-    """Returns a function from IDs to the map entry of the feature `name`."""
-    key = name.encode()
-    head = _FIRST + _size(len(key)) + key + _SECOND
-
-    def write(ids: Sequence[str]) -> bytes:
-        values = b"".join(map(_value, ids))
-        feature = _FIRST + _size(len(values)) + values
-        entry = head + _size(len(feature)) + feature
-        return _FIRST + _size(len(entry)) + entry
-
-    return write
+def ids_entry(name: str, ids: Iterable[str]) -> bytes:
+    """Returns the map entry of a feature of IDs."""
+    values = b"".join(map(_value, ids))
+    return _entry(name, _FIRST + varint(len(values)) + values)
 
 
 @lru_cache(1 << 15)
 def _value(text: str) -> bytes:
     """Returns an ID as a value of a BytesList."""
     value = text.encode()
-    return _FIRST + _size(len(value)) + value
+    return _FIRST + varint(len(value)) + value
 
 
 class FloatBlock:
@@ -86,25 +72,15 @@ class FloatBlock:
     """
 
     def __init__(self, features: Iterable[tuple[str, int]]):
-        shape, self._template, self._slots, column = ["<"], [], [], 0
-        offsets: list[NDArray[np.intp]] = []
-        size = 0
+        zeros, offsets = b"", [np.zeros(0, np.intp)]
         for name, width in features:
-            floats = _FIRST + _size(4 * width) + bytes(4 * width)
-            whole = _entry(name, _SECOND + _size(len(floats)) + floats)
-            head = whole[: len(whole) - 4 * width]
-            shape.append(f"{len(head)}s{width}f")
-            self._template += [head, *[0.0] * width]
-            start = len(self._template) - width
-            self._slots.append((slice(start, start + width), slice(column, column + width)))
-            offsets.append(size + len(head) + np.arange(4 * width))
-            column += width
-            size += len(whole)
-        self.width = column
-        self.size = size
-        self._pack = struct.Struct("".join(shape)).pack
-        self._offsets = np.concatenate([np.zeros(0, np.intp), *offsets])
-        self._alternate = len(self._template) == 2 * column
+            floats = _FIRST + varint(4 * width) + bytes(4 * width)
+            zeros += _entry(name, _SECOND + varint(len(floats)) + floats)
+            offsets.append(np.arange(len(zeros) - 4 * width, len(zeros)))
+        self._zeros = np.frombuffer(zeros, np.uint8)
+        self._offsets = np.concatenate(offsets)
+        self.width = len(self._offsets) // 4
+        self.size = len(zeros)
 
     def pack(self, numbers: Sequence[float]) -> bytes:
         """Returns the block with the values of all features, in order.
@@ -112,13 +88,10 @@ class FloatBlock:
         Raises:
             OverflowError: for a value beyond float32.
         """
-        template = self._template.copy()
-        if self._alternate:
-            template[1::2] = numbers
-        else:
-            for slot, part in self._slots:
-                template[slot] = numbers[part]
-        return self._pack(*template)
+        floats = struct.pack(f"<{self.width}f", *numbers)
+        block = self._zeros.copy()
+        block[self._offsets] = np.frombuffer(floats, np.uint8)
+        return block.tobytes()
 
     def pack_rows(self, numbers: NDArray[np.float64], slow: set[int]) -> list[bytes]:
         """Returns the block of each row [rows, width]; those with a value beyond float32 are added
@@ -126,8 +99,7 @@ class FloatBlock:
         with np.errstate(over="ignore"):
             floats = numbers.astype("<f4", "C")
         slow.update(np.flatnonzero(np.isinf(floats).any(axis=1)).tolist())
-        blocks = np.empty((len(floats), self.size), np.uint8)
-        blocks[:] = np.frombuffer(self.pack([0.0] * self.width), np.uint8)
+        blocks = np.repeat(self._zeros[None], len(floats), axis=0)
         blocks[:, self._offsets] = floats.view(np.uint8)
         joined, size = blocks.tobytes(), self.size
         return [joined[at * size : (at + 1) * size] for at in range(len(floats))]
@@ -155,13 +127,13 @@ def list_record(bodies: Iterable[bytes], context: bytes) -> bytes:
     parts: list[bytes] = []
     for body in bodies:
         parts += (_head(len(body)), body)
-    size = _size(len(context))
-    parts += (_SECOND, _size(1 + len(size) + len(context)), _FIRST, size, context)
+    size = varint(len(context))
+    parts += (_SECOND, varint(1 + len(size) + len(context)), _FIRST, size, context)
     return b"".join(parts)
 
 
 @lru_cache(1 << 14)
 def _head(length: int) -> bytes:
     """Returns the bytes before the map entries of an item, which are `length` bytes."""
-    size = _size(length)
-    return _FIRST + _size(1 + len(size) + length) + _FIRST + size
+    size = varint(length)
+    return _FIRST + varint(1 + len(size) + length) + _FIRST + size

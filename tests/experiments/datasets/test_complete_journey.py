@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tfr_moe.elwc.values import RowParser
+from tests.records import typed_row
 from tfr_moe.schema import FeatureSchema
 
 
@@ -175,11 +175,10 @@ def test_a_slice_of_the_real_files_fits_the_schema(prepare, real_data, repositor
     assert counts["rows read"] == 75000
     rows, _ = make(prepare, sales, products)
     schema = FeatureSchema.load(repository / "experiments/datasets/complete_journey/schema.yaml")
-    parser = RowParser(schema)
     groups = lists_of(rows)
     assert len({group[0]["list_id"] for group in groups}) == len(groups) > 1000
     for group in groups[:200]:
-        parsed = [parser.row(row) for row in group]
+        parsed = [typed_row(schema, row) for row in group]
         assert 10 <= len(parsed) <= 26
         assert sum(row.example["purchase"] for row in parsed) == 1
         assert all(row.context == parsed[0].context for row in parsed)

@@ -29,7 +29,7 @@ from tests.experiments.datasets.journey_tables import (
     random_world,
     tables,
 )
-from tfr_moe.elwc.values import RowParser
+from tests.records import typed_row
 from tfr_moe.schema import FeatureSchema
 
 TEA = [product(number) for number in range(1, 41)]
@@ -228,9 +228,8 @@ def test_the_command_writes_rows_that_fit_the_schema(package, tmp_path, full_poo
     splits = ("train", "validation", "test")
     assert sum(counts[f"{split} rows written"] for split in splits) == len(frame)
     assert sum(counts[f"{split} lists written"] for split in splits) == frame.list_id.nunique()
-    parser = RowParser(stored)
     for row in frame.head(500).to_dict("records"):
-        assert parser.row(row).example["purchase"] == row["purchase"]
+        assert typed_row(stored, row).example["purchase"] == row["purchase"]
     printed = capsys.readouterr().out
     assert "--validation-fraction 0." in printed
     assert "--set 'negatives=20 items a list, sampled uniformly from those sold" in printed

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from tfr_moe.elwc.values import RowParser
+from tests.records import typed_row
 from tfr_moe.schema import FeatureSchema
 
 
@@ -89,7 +89,7 @@ def test_the_real_file_gives_the_documented_counts(
 
     schema = FeatureSchema.load(repository / "experiments/datasets/rees46/schema.yaml")
     with gzip.open(tmp_path / "rows.csv.gz", "rt") as file:
-        rows = [RowParser(schema).row(row) for row in csv.DictReader(file)]
+        rows = [typed_row(schema, row) for row in csv.DictReader(file)]
     assert Counter(row.example["grade"] for row in rows) == {0: 223, 1: 31, 2: 70}
     contexts: dict[str, dict] = {}
     assert all(contexts.setdefault(row.list_id, row.context) == row.context for row in rows)
