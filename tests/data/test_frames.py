@@ -267,10 +267,37 @@ def test_wide_numerics_have_a_value_in_each_column(column):
         [date(2024, 1, 1), date(2024, 1, 2)],
     ],
 )
-def test_times_are_those_of_the_row_parser(column):
+def test_times_are_those_of_rows(column):
     found = read_times("at", pa.chunked_array([pa.array(column)]))
     assert found.tolist() == [to_time("at", value) for value in column]
     assert found[0] == 1704067200.0
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([1706659200, 20240131], "got a date as a number: 20240131"),
+        (["1706659200", "20240131"], "got a date as a number: 20240131"),
+        ([1.7e9, 1.7e12], "expected Unix seconds, got milliseconds: 1700000000000"),
+        (["2024-01-31", "yesterday"], "expected ISO 8601 time or Unix seconds, got 'yesterday'"),
+        (["2024-01-31", None], "a value is required"),
+        ([1.7e9, np.nan], "a value is required"),
+        ([1706659200, None], "a value is required"),
+    ],
+)
+def test_times_that_build_rejects_are_named_with_their_row(column, message):
+    with pytest.raises(UserError) as caught:
+        read_times("at", pa.chunked_array([pa.array(column)]))
+    assert str(caught.value).startswith("row 1: column 'at': ")
+    assert str(caught.value).endswith(message)
+
+
+def test_a_column_without_any_value_may_have_several_chunks():
+    column = pa.chunked_array([pa.nulls(2), pa.nulls(1)])
+    assert np.isnan(read_numbers("x", column, float("nan"))).tolist() == [True] * 3
+    brand = SCHEMA.feature("brand")
+    codes, words = read_ids(brand, column)
+    assert [words[code] for code in codes] == [""] * 3
 
 
 def test_numbers_are_checked_by_row():

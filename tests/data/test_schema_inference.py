@@ -230,7 +230,6 @@ def test_a_position_is_no_feature():
         ({"label": "prize"}, "label 'prize' is missing; there are: q, buy, sub, top"),
         ({"time": "sub"}, "time 'sub': expected ISO 8601 time or Unix seconds, got 's0'"),
         ({"ignore": ["x"]}, "column 'x' is missing"),
-        ({"hierarchy": {"child": "sub", "parent": "age"}}, "hierarchy parent 'age': must be"),
         ({"ignore": ["sub", "top", "age", "brand_id", "price"]}, "no column is left as a feature"),
         ({"label": "sub"}, "label 'sub': expected numbers"),
     ],
@@ -239,6 +238,29 @@ def test_errors_name_the_column(roles, message):
     with pytest.raises(UserError) as caught:
         inferred(frame(), **roles)
     assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("child", "parent", "message"),
+    [
+        ("sub", "age", "hierarchy.parent must be a categorical context feature, got 'age'"),
+        ("age", "top", "hierarchy.child must be a categorical context feature, got 'age'"),
+        ("sub", "q", "hierarchy.parent must be a categorical context feature, got 'q'"),
+        ("item.brand_id", "item.price", "must be a categorical item feature, got 'item.price'"),
+        ("item.brand_id", "top", "expected item.NAME, got 'top'"),
+    ],
+)
+def test_a_given_hierarchy_without_two_categories_is_rejected(child, parent, message):
+    with pytest.raises(UserError) as caught:
+        FeatureSchema.infer(
+            frame(), list_id="q", label="buy", hierarchy={"child": child, "parent": parent}
+        )
+    assert message in str(caught.value)
+
+
+def test_a_hierarchy_without_a_parent_is_rejected():
+    with pytest.raises(UserError, match="hierarchy: parent: Field required"):
+        FeatureSchema.infer(frame(), list_id="q", label="buy", hierarchy={"child": "sub"})
 
 
 def test_an_id_of_items_as_the_list_id_is_warned_of():

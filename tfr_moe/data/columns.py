@@ -7,9 +7,11 @@ value once. Errors name the column and the first offending row, counted from 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tfr_moe.elwc.values import (
@@ -23,10 +25,7 @@ from tfr_moe.elwc.values import (
 )
 from tfr_moe.errors import UserError
 from tfr_moe.schema import Feature
-from tfr_moe.tables.arrow import Ids, arrow, as_numbers, encode, is_list
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from tfr_moe.tables.arrow import Ids, as_numbers, encode, is_list
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -64,7 +63,7 @@ def read_ids(feature: Feature, column: pa.ChunkedArray) -> Ids:
     """Reads a `categorical` or `categorical_list` feature."""
     convert = converter(feature)
     single = feature.kind == "categorical" or not is_list(column.type)
-    if single and arrow().types.is_nested(column.type):
+    if single and pa.types.is_nested(column.type):
         name = feature.name
         raise UserError(f"column {name!r}: expected IDs, got values of type {column.type}")
     if feature.kind == "categorical":
@@ -85,7 +84,6 @@ def _padded(lists: Ids, feature: Feature) -> Ids:
 
 def _read_lists(feature: Feature, column: pa.ChunkedArray) -> Ids:
     """Reads lists of IDs: the last `max_length` of each row, padded with '' at the end."""
-    pc = arrow("compute")
     missing = np.flatnonzero(pc.is_null(column).to_numpy())
     if feature.required and len(missing):
         raise row_error(int(missing[0]), f"column {feature.name!r}: a value is required")
@@ -144,9 +142,7 @@ def _check_present(name: str, missing: NDArray[np.bool_], remedy: str) -> None:
 
 
 def _text_numbers(name: str, column: pa.ChunkedArray) -> Floats:
-    types, kind = arrow().types, column.type
-    if types.is_null(kind):
-        return np.full(len(column), np.nan)
+    types, kind = pa.types, column.type
     inner = kind.value_type if types.is_dictionary(kind) else kind
     if types.is_nested(inner) or types.is_temporal(inner):
         raise UserError(f"column {name!r}: expected numbers, got values of type {kind}")
@@ -166,7 +162,6 @@ def read_wide(feature: Feature, column: pa.ChunkedArray) -> Floats:
         convert = converter(feature)
         rows = convert_words(encode(column), lambda value: tuple(convert(value)))
         return np.array(rows.words, np.float64).reshape(-1, feature.width)[rows.codes]
-    pc = arrow("compute")
     missing = pc.is_null(column).to_numpy()
     if default is None:
         _check_present(feature.name, missing, remedy)
@@ -186,27 +181,10 @@ def read_times(name: str, column: pa.ChunkedArray) -> Floats:
 
     They are timestamps, dates, Unix seconds, or text with ISO 8601; UTC without a time zone.
     """
-    pa = arrow()
     types, kind = pa.types, column.type
-    if types.is_string(kind) or types.is_large_string(kind):
-        column = _parsed_times(column)
-        kind = column.type
     if types.is_timestamp(kind) or types.is_date(kind):
         zone = kind.tz if types.is_timestamp(kind) else None
         micros = column.cast(pa.timestamp("us", zone), safe=False).cast("int64")
         return read_numbers(name, micros) / 1e6
-    if types.is_integer(kind) or types.is_floating(kind):
-        return read_numbers(name, column)
     codes, numbers = convert_words(encode(column), lambda v: to_time(name, present(name, v)))
     return np.array(numbers, np.float64)[codes]
-
-
-def _parsed_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text as numbers or timestamps where all of it has that form, else unchanged."""
-    pa = arrow()
-    for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
-        try:
-            return column.cast(kind)
-        except pa.ArrowException:
-            continue
-    return column

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyarrow import csv, json, parquet
 
 from tfr_moe.errors import UserError, did_you_mean
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _SAMPLE = 100
 _CURRENCY = r"(?:[€$£]|EUR|USD|GBP|CHF)"
@@ -44,7 +44,6 @@ def are_times(words: Sequence[Any]) -> bool:
 
 _SHOWN = 12
 _INDEX = b"index"  # key of a table's metadata: names of the levels of a pandas index
-FILES = ".csv, .tsv, .jsonl, .ndjson or .json, each plain or .gz, and .parquet or .pq"
 
 
 class Ids(NamedTuple):
@@ -59,14 +58,6 @@ class Ids(NamedTuple):
         return np.array([w is None or not str(w).strip() for w in self.words], bool)[self.codes]
 
 
-def arrow(module: str = "") -> Any:
-    """Imports pyarrow, or one of its modules; a UserError if it is not installed."""
-    try:
-        return importlib.import_module(f"pyarrow.{module}" if module else "pyarrow")
-    except ImportError as error:
-        raise UserError(f"data frames need pyarrow ({error}): pip install pyarrow") from error
-
-
 def to_table(frame: Any, columns: Sequence[str] | None = None) -> pa.Table:
     """Returns a data frame as an Arrow table, without copying what Arrow can share.
 
@@ -78,7 +69,6 @@ def to_table(frame: Any, columns: Sequence[str] | None = None) -> pa.Table:
     Raises:
         UserError: for any other object, and for a column that holds values of several types.
     """
-    pa = arrow()
     wanted = None if columns is None else list(dict.fromkeys(columns))
     if type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns"):
         return _from_pandas(frame, wanted)
@@ -97,7 +87,6 @@ def to_table(frame: Any, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def _from_pandas(frame: Any, wanted: list[str] | None) -> pa.Table:
-    pa = arrow()
     names = [str(name) for name in frame.columns]
     check_once(names)
     chosen = names if wanted is None else [name for name in wanted if name in names]
@@ -119,11 +108,9 @@ def _from_pandas(frame: Any, wanted: list[str] | None) -> pa.Table:
 
 def check_once(names: Sequence[str]) -> None:
     """Raises a UserError for a column name that occurs twice."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
+    for name, count in Counter(names).items():
+        if count > 1:
             raise UserError(f"column {name!r} occurs twice")
-        seen.add(name)
 
 
 def column_of(table: pa.Table, name: str, role: str = "column") -> pa.ChunkedArray:
@@ -146,7 +133,6 @@ def column_of(table: pa.Table, name: str, role: str = "column") -> pa.ChunkedArr
 
 def is_supported(kind: pa.DataType) -> bool:
     """Whether values of a type, or the entries of its arrays, are numbers, texts or times."""
-    pa = arrow()
     inner = kind.value_type if is_list(kind) or pa.types.is_dictionary(kind) else kind
     return not (pa.types.is_nested(inner) or isinstance(inner, pa.BaseExtensionType))
 
@@ -163,7 +149,7 @@ def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether values are arrays."""
-    types = arrow().types
+    types = pa.types
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
@@ -172,7 +158,7 @@ def as_numbers(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
 
     Integers above 2^53 are rounded, as Python's float() does.
     """
-    types, kind = arrow().types, column.type
+    types, kind = pa.types, column.type
     if types.is_boolean(kind):
         column = column.cast("uint8")
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
@@ -182,10 +168,11 @@ def as_numbers(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
 
 def encode(column: pa.ChunkedArray) -> Ids:
     """Dictionary-encodes a column; missing values have the code of the last word, None."""
-    pa = arrow()
     column = _without_views(column)
+    if pa.types.is_null(column.type):  # Arrow does not unify null dictionaries
+        column = column.cast("string")
     if not pa.types.is_dictionary(column.type):
-        column = arrow("compute").dictionary_encode(column)
+        column = pc.dictionary_encode(column)
     column = column.unify_dictionaries()
     words = column.chunk(0).dictionary.to_pylist() if column.num_chunks else []
     codes = np.empty(len(column), np.int32)
@@ -209,13 +196,11 @@ def read_table(path: str | Path) -> pa.Table:
     plain = name.removesuffix(".gz")
     if not path.is_file():
         raise UserError(f"{path}: no such file")
-    pa = arrow()
     try:
         if name.endswith((".parquet", ".pq")):
-            return arrow("parquet").read_table(path)
+            return parquet.read_table(path)
         with gzip.open(path) if name.endswith(".gz") else path.open("rb") as file:
             if plain.endswith((".csv", ".tsv")):
-                csv = arrow("csv")
                 delimiter = "\t" if plain.endswith(".tsv") else ","
                 # As in `build`, text in any column may be quoted and span lines.
                 options = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
@@ -228,10 +213,13 @@ def read_table(path: str | Path) -> pa.Table:
                     raise UserError(f"{path}: has no rows")
                 return table
             if plain.endswith((".jsonl", ".ndjson", ".json")):
-                return arrow("json").read_json(file)
+                return json.read_json(file)
     except (OSError, EOFError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())
         if "Expected 1 columns" in reason:  # the header has no comma, but another row has
             reason = "the header is one column; are the columns separated by commas?"
         raise UserError(f"{path}: cannot be read ({reason})") from error
-    raise UserError(f"{path}: unknown file type; the name must end in {FILES}")
+    raise UserError(
+        f"{path}: unknown file type; the name must end in .csv, .tsv, .jsonl, .ndjson or .json, "
+        "each plain or .gz, and .parquet or .pq"
+    )

@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from tfr_moe.errors import UserError
 from tfr_moe.tables.arrow import (
     are_numbers,
     are_times,
-    arrow,
     as_numbers,
     column_of,
     encode,
@@ -31,9 +32,6 @@ from tfr_moe.tables.relations import (
     repeated_ids,
     role_decision,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SEPARATOR = "|"
 MAX_VOCABULARY = 100_000
@@ -172,8 +170,10 @@ def infer_schema(
     decisions += more
     if chosen:
         # Gates compare the two, which needs embeddings of one width.
-        child, parent = (features[chosen[r].removeprefix(ITEM)] for r in ("child", "parent"))
-        parent["embedding_dim"] = child["embedding_dim"]
+        names = [chosen.get(role, "").removeprefix(ITEM) for role in ("child", "parent")]
+        child, parent = (features.get(name, {}) for name in names)
+        if "embedding_dim" in child and "embedding_dim" in parent:
+            parent["embedding_dim"] = child["embedding_dim"]
     ordered = sorted(features.values(), key=lambda feature: feature["scope"] != "context")
     schema = {
         "list_id": list_id,
@@ -195,10 +195,6 @@ def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
             kind += f" {words[0]!r} and {words[1]!r}; map them to 0 and 1"
         raise UserError(f"label {name!r}: expected numbers, got {kind}")
     return values
-
-
-def _is_id(name: str) -> bool:
-    return _ID_NAME.search(name) is not None
 
 
 class _Scan:
@@ -228,12 +224,12 @@ class _Scan:
 
     def repeated_ids(self) -> dict[str, str]:
         """Returns the columns of IDs to leave out, with the name of the column they repeat."""
-        preferred = sorted(self.codes, key=lambda name: (name not in self.keep, not _is_id(name)))
+        preferred = sorted(self.codes, key=lambda n: (n not in self.keep, not _ID_NAME.search(n)))
         repeated = repeated_ids(self.codes, preferred)
         return {name: other for name, other in repeated.items() if name not in self.keep}
 
     def _feature(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any], str]:
-        types = arrow().types
+        types = pa.types
         kind = column.type
         if types.is_null(kind) or column.null_count == len(column):
             raise UserError("has no values")
@@ -244,9 +240,9 @@ class _Scan:
         if is_list(kind):
             return self._array(name, column)
         numbers = as_numbers(column)
-        if numbers is None or _is_id(name):
+        if numbers is None or _ID_NAME.search(name):
             # Integers become floats where one is missing.
-            with suppress(arrow().ArrowInvalid):
+            with suppress(pa.ArrowInvalid):
                 return self._ids(name, column if numbers is None else column.cast("int64"))
         assert numbers is not None
         return self._numeric(name, numbers)
@@ -308,7 +304,6 @@ class _Scan:
         return _id_feature(name, scope, "categorical", distinct, why)
 
     def _array(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any], str]:
-        pc = arrow("compute")
         flat = pc.list_flatten(column)
         lengths = pc.list_value_length(column).fill_null(0).to_numpy()
         numbers = as_numbers(flat)
@@ -319,7 +314,7 @@ class _Scan:
         position = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         digest = np.bincount(rows, np.nan_to_num(keys) * (position + 1.7), len(lengths)) + lengths
         scope, why = self._scope(digest)
-        is_float = arrow().types.is_floating(flat.type)
+        is_float = pa.types.is_floating(flat.type)
         if is_float and len(present) and (present == present[0]).all():
             feature = {"name": name, "scope": scope, "kind": "numeric", "width": int(present[0])}
             if len(present) < len(lengths):
@@ -369,16 +364,11 @@ def _skewness(values: NDArray[np.float64]) -> float:
     return float(np.mean(centred**3) / np.std(values) ** 3) if np.std(values) > 0 else 0.0
 
 
-def embedding_width(distinct: int) -> int:
-    """Returns the width of an embedding by the number of IDs."""
-    return 4 if distinct <= 20 else 8 if distinct <= 200 else 16 if distinct <= 10_000 else 32
-
-
 def _id_feature(
     name: str, scope: str, kind: str, distinct: int, why: str
 ) -> tuple[dict[str, Any], str]:
-    feature: dict[str, Any] = {"name": name, "scope": scope, "kind": kind}
-    feature["embedding_dim"] = embedding_width(distinct)
+    width = 4 if distinct <= 20 else 8 if distinct <= 200 else 16 if distinct <= 10_000 else 32
+    feature = {"name": name, "scope": scope, "kind": kind, "embedding_dim": width}
     reason = f"{distinct} distinct IDs; {why}"
     if distinct > MAX_VOCABULARY:
         feature["hash_buckets"] = 1 << (distinct - 1).bit_length()

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.errors import UserError
-
 _CATEGORY_NAME = re.compile(r"categ|cat(_|\d|$)|depart|segment|taxonomy|^(sub|top)(_|$)", re.I)
 ITEM = "item."
 """Begins the name of a feature of the items in a hierarchy."""
@@ -42,17 +40,16 @@ def choose_hierarchy(
 ) -> tuple[dict[str, str] | None, list[Decision]]:
     """Returns the given hierarchy, or else one of the lists, or else one of their items."""
     if given is not None:
-        if given.get("child", "").startswith(ITEM):
-            return {"from": "majority", **given}, []
-        for role in ("child", "parent"):
-            if given.get(role) not in context:
-                raise UserError(
-                    f"hierarchy {role} {given.get(role)!r}: must be a categorical context feature; "
-                    f"allowed: {', '.join(context) or 'none'}"
-                )
-        return dict(given), []
-    found = find_hierarchy(context)
-    return found if found[0] is not None else item_hierarchy(items)
+        of_items = given.get("child", "").startswith(ITEM)
+        return {**({"from": "majority"} if of_items else {}), **given}, []
+    tree, decisions = find_hierarchy(context)
+    if tree is not None:
+        return tree, decisions
+    named = {name: codes for name, codes in items.items() if _CATEGORY_NAME.search(name)}
+    tree, decisions = find_hierarchy(named)
+    if tree is not None:
+        tree = {role: f"{ITEM}{name}" for role, name in tree.items()} | {"from": "majority"}
+    return tree, [d._replace(reason=f"{d.reason}; of the items, by majority") for d in decisions]
 
 
 def find_hierarchy(
@@ -74,19 +71,6 @@ def find_hierarchy(
     ]
     child, parent = candidates[0]
     return {"child": child, "parent": parent}, [first._replace(outcome="hierarchy"), *others]
-
-
-def item_hierarchy(
-    codes: Mapping[str, NDArray[np.int32]],
-) -> tuple[dict[str, str] | None, list[Decision]]:
-    """As `find_hierarchy`, among features of the items that are called categories."""
-    named = {name: values for name, values in codes.items() if _CATEGORY_NAME.search(name)}
-    tree, decisions = find_hierarchy(named)
-    if tree is None:
-        return None, []
-    tree = {role: f"{ITEM}{name}" for role, name in tree.items()}
-    reasons = [d._replace(reason=f"{d.reason}; of the items, by majority") for d in decisions]
-    return {**tree, "from": "majority"}, reasons
 
 
 def _determines(children: NDArray[np.int32], parents: NDArray[np.int32]) -> bool:
@@ -159,17 +143,13 @@ class RowLists(NamedTuple):
         return int(np.logical_or.reduceat(different, self.row_splits[:-1]).sum())
 
     def counts_up(self, values: NDArray[np.float64]) -> bool:
-        """Whether each list has the numbers from 1 to its length, by their first two moments."""
-        starts, lengths = self.row_splits[:-1], self.sizes.astype(np.float64)
-        ordered = values[self.rows]
-        if not np.array_equal(np.maximum.reduceat(ordered, starts), lengths):
+        """Whether each list has the numbers from 1 to its length."""
+        starts, sizes, ordered = self.row_splits[:-1], self.sizes, values[self.rows]
+        if not np.array_equal(np.maximum.reduceat(ordered, starts), sizes):
             return False
-        if (ordered < 1).any() or (ordered % 1 != 0).any():
-            return False
-        sums, squares = np.add.reduceat(ordered, starts), np.add.reduceat(ordered**2, starts)
-        return np.array_equal(sums, lengths * (lengths + 1) / 2) and np.array_equal(
-            squares, lengths * (lengths + 1) * (2 * lengths + 1) / 6
-        )
+        lists = np.repeat(np.arange(len(sizes)), sizes)
+        counted = np.arange(1, len(ordered) + 1) - np.repeat(starts, sizes)
+        return np.array_equal(ordered[np.lexsort((ordered, lists))], counted)
 
 
 def role_decision(
