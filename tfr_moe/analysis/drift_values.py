@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfr_moe.elwc.statistics import ratio_of, transformed
+from tfr_moe.elwc.statistics import SCOPES, ratio_of, transformed
 from tfr_moe.metrics.per_list import Array
 from tfr_moe.schema import MASK, PAIR_SEPARATOR, FeatureSchema, Scope, Statistics
 
@@ -35,8 +35,7 @@ def values_of(
     yield LENGTH, Values(mask.sum(axis=1).astype(np.float64), lists)
     for label in (name for name in schema.labels if name in batch):
         yield label, Values(batch[label][mask][:, 0].astype(np.float64), items)
-    scopes: tuple[Scope, ...] = ("context", "example")
-    for scope in scopes:
+    for scope in SCOPES:
         of_row = lists if scope == "context" else items
 
         def rows(name: str, scope: Scope = scope) -> Array:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from tfr_moe.data.builder import Dictionary, ParsedSplit
 from tfr_moe.data.columns import convert_words, read_ids, read_numbers, read_times, read_wide
 from tfr_moe.elwc.log_checks import check_lost
 from tfr_moe.elwc.splits import Bounds, hash_bounds, hash_fraction, list_hash, time_bounds
-from tfr_moe.elwc.values import minima, present, to_id
+from tfr_moe.elwc.statistics import SCOPES
+from tfr_moe.elwc.values import minima, required_id
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema, Scope
 from tfr_moe.tables.arrow import Ids, column_of, encode
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 MAX_LIST_SIZE = 200
 MAX_LOST = 0.05
@@ -72,14 +71,6 @@ class Lists(NamedTuple):
             np.concatenate([[0], ends]),
         )
 
-    def cut(self, max_list_size: int) -> tuple[Lists, NDArray[np.int64]]:
-        """Returns the lists with at most a number of items, and the rows of the others."""
-        lengths = np.diff(self.row_splits)
-        index = np.arange(len(self.rows)) - np.repeat(self.row_splits[:-1], lengths)
-        within = index < max_list_size
-        row_splits = np.concatenate([[0], np.cumsum(np.minimum(lengths, max_list_size))])
-        return Lists(self.list_ids, self.rows[within], row_splits), self.rows[~within]
-
     def in_record_order(self, shards: int) -> Lists:
         """Returns the lists in the order of the records that `build` writes in a number of files.
 
@@ -100,7 +91,7 @@ def group(table: pa.Table, schema: FeatureSchema, labelled: bool = True) -> List
     name = schema.list_id
 
     column = column_of(table, name, "list_id")
-    ids = convert_words(encode(column), lambda value: to_id(name, present(name, value)))
+    ids = convert_words(encode(column), partial(required_id, name))
     lengths = np.bincount(ids.codes, minlength=len(ids.words))
     keys: list[NDArray[Any]] = [ids.codes]
     if schema.position and (labelled or schema.position in table.column_names):
@@ -121,7 +112,11 @@ def cut(
         raise UserError(f"max_list_size must be >= 1, got {size}")
     shorter = {}
     for name, lists in parts.items():
-        shorter[name], lost = lists.cut(size)
+        lengths = np.diff(lists.row_splits)
+        index = np.arange(len(lists.rows)) - np.repeat(lists.row_splits[:-1], lengths)
+        row_splits = np.concatenate([[0], np.cumsum(np.minimum(lengths, size))])
+        shorter[name] = Lists(lists.list_ids, lists.rows[index < size], row_splits)
+        lost = lists.rows[index >= size]
         if len(lost):
             positive = read_numbers(schema.label, column_of(table, schema.label), lowest=0.0) > 0
             limits.log(f"warning: {len(lost)} {name} items are beyond max_list_size={size}")
@@ -167,8 +162,7 @@ def parse(
         list_ids = np.array([text.encode("utf-8") for text in lists.list_ids], np.object_)
         context = {schema.list_id: list_ids[:, None]}
         splits[name] = ParsedSplit(context, {}, lists.row_splits.astype(np.int64))
-    scopes: tuple[Scope, ...] = ("context", "example")
-    for scope in scopes:
+    for scope in SCOPES:
         for name, lists in parts.items():
             size = len(lists.list_ids) if scope == "context" else len(lists.rows)
             for stored, columns in schema.stored_numbers(scope).items():
@@ -209,17 +203,14 @@ def _of_scope(
     ordered, expected = values[lists.rows], np.repeat(first, lengths, axis=0)
     # NaN, a missing number, differs from itself.
     different = (ordered != expected) & ((ordered == ordered) | (expected == expected))
-    if different.ndim == 2:
-        different = different.any(axis=1)
-    if different.any():
-        list_of_item = np.repeat(np.arange(len(lengths)), lengths)
-        items = np.flatnonzero(different)
-        row = int(lists.rows[items].min())
-        at = int(list_of_item[items[np.argmin(lists.rows[items])]])
+    items = np.flatnonzero(different.reshape(len(ordered), -1).any(axis=1))
+    if len(items):
+        list_of_item = np.repeat(np.arange(len(lengths)), lengths)[items]
+        at = np.argmin(lists.rows[items])
         limits.check(
-            len(np.unique(list_of_item[items])),
+            len(np.unique(list_of_item)),
             len(lengths),
             f"lists have several values of the context feature {name!r}; the first is list "
-            f"{lists.list_ids[at]!r} at row {row}",
+            f"{lists.list_ids[list_of_item[at]]!r} at row {lists.rows[items[at]]}",
         )
     return first
