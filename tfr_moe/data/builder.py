@@ -124,7 +124,6 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         """The schema of the data set."""
         return self.folder.schema
 
-    @tf.autograph.experimental.do_not_convert
     def build_train_dataset(self) -> tf.data.Dataset:
         """Batches (features, labels [B, L], weights if any); with `tasks` a dict of labels."""
         dataset = self._read(
@@ -138,13 +137,11 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         )
         return dataset if self.repeat else self._counted(dataset, "train")
 
-    @tf.autograph.experimental.do_not_convert
     def build_valid_dataset(self) -> tf.data.Dataset:
         """The same for the validation split, whole lists in file order."""
         dataset = self._read("validation", self._features_and_labels, shuffle=False, num_epochs=1)
         return self._counted(dataset, "validation")
 
-    @tf.autograph.experimental.do_not_convert
     def build_evaluation_dataset(self, split: str) -> tf.data.Dataset:
         """Batches (features, labels [B, L], extras) in file order.
 
@@ -152,7 +149,6 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         """
         return self._read(split, self._split, shuffle=False, num_epochs=1)
 
-    @tf.autograph.experimental.do_not_convert
     def build_parsed_dataset(self, split: str) -> tf.data.Dataset:
         """Batches of all columns of the records by name, with the mask, in file order."""
         return self._read(split, dict, shuffle=False, num_epochs=1)
@@ -181,6 +177,7 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         batches = -(-num_lists // self.batch_size)
         return dataset.apply(tf.data.experimental.assert_cardinality(batches))
 
+    @tf.autograph.experimental.do_not_convert
     def _read(
         self, split: str, then: Finish, list_size: int | None = None, **kwargs: Any
     ) -> tf.data.Dataset:

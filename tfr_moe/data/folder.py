@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel, FiniteFloat, NonNegativeInt
 
+from tfr_moe.elwc.vocabularies import write_vocabulary
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     MANIFEST_FILE,
@@ -23,6 +24,7 @@ from tfr_moe.schema import (
     Feature,
     FeatureSchema,
     FeatureTables,
+    QueryCategories,
     Statistics,
     description_files,
     query_categories,
@@ -104,6 +106,11 @@ class DataFolder:
     def statistics(self) -> Statistics:
         """Scope -> column -> count, mean, std, min, max over the training split."""
         return read_json(self.path / STATISTICS_FILE, dict[str, dict[str, dict[str, _Numbers]]])
+
+    @cached_property
+    def categories(self) -> QueryCategories:
+        """Query -> parent and child category; empty where the schema needs none."""
+        return query_categories(self.path, self.schema)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -191,18 +198,19 @@ class DataFolder:
         return other
 
     def copy_description(self, target: Path) -> None:
-        """Copies schema, statistics and vocabularies, from which a model can be rebuilt."""
+        """Writes schema, statistics and vocabularies, from which a model can be rebuilt."""
         target.mkdir(parents=True, exist_ok=True)
-        for name in (SCHEMA_FILE, STATISTICS_FILE):
-            shutil.copyfile(self.path / name, target / name)
-        if read_json(self.path / STATISTICS_FILE) != self.statistics:  # `with_statistics`
-            write_json(target / STATISTICS_FILE, self.statistics)
+        self.schema.save(target / SCHEMA_FILE)
+        write_json(target / STATISTICS_FILE, self.statistics)
         if self.schema.by_clicks:
-            categories = query_categories(self.path, self.schema)
-            write_json(target / QUERY_CATEGORIES_FILE, categories)
-        for path in self.tables().vocabularies.values():
-            (target / "vocabulary").mkdir(exist_ok=True)
-            shutil.copy(str(path), target / "vocabulary")
+            write_json(target / QUERY_CATEGORIES_FILE, self.categories)
+        for name, words in self.tables().vocabularies.items():
+            path = target / vocabulary_file(name)
+            if isinstance(words, str):
+                path.parent.mkdir(exist_ok=True)
+                shutil.copyfile(words, path)
+            else:
+                write_vocabulary(path, words)
 
 
 def _check_gzip(path: str) -> None:

@@ -36,25 +36,20 @@ from tfr_moe.data.lists import (
 from tfr_moe.elwc.categories import Clicks, clicks_of_table, table_of
 from tfr_moe.elwc.log_checks import OrderSums, log_warnings, repeated_lists
 from tfr_moe.elwc.tfrecord import write_records
-from tfr_moe.elwc.vocabularies import write_vocabulary
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     MANIFEST_FILE,
-    QUERY_CATEGORIES_FILE,
-    SCHEMA_FILE,
-    STATISTICS_FILE,
     FeatureSchema,
     FeatureTables,
     QueryCategories,
     description_files,
     shard_file,
     shard_files,
-    vocabulary_file,
 )
 from tfr_moe.tables import infer_schema
 from tfr_moe.tables.arrow import to_table
 from tfr_moe.utils.digests import write_manifest
-from tfr_moe.utils.io import atomic_directory, write_json
+from tfr_moe.utils.io import atomic_directory
 
 _SAMPLE_LISTS = 256
 _LOOKED_AT = 10_000  # lists, for warnings
@@ -115,13 +110,7 @@ class FrameData(DataFolder):
 
     def copy_description(self, target: Path) -> None:
         """Writes schema, statistics, vocabularies and the sample of validation lists."""
-        (target / "vocabulary").mkdir(parents=True, exist_ok=True)
-        self.schema.save(target / SCHEMA_FILE)
-        write_json(target / STATISTICS_FILE, self.statistics)
-        if self.schema.by_clicks:
-            write_json(target / QUERY_CATEGORIES_FILE, self.categories)
-        for name, words in self._vocabularies.items():
-            write_vocabulary(target / vocabulary_file(name), words)
+        super().copy_description(target)
         if self._samples:
             write_records(target / shard_file("validation", 0, 1), self._samples)
 
