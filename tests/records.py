@@ -30,7 +30,7 @@ def typed_row(schema: FeatureSchema, raw: Mapping[str, Any]) -> TypedRow:
     """Returns a raw row of a log, converted column by column; raises `RowError` at the first
     invalid one."""
     list_id = to_id(schema.list_id, present(schema.list_id, raw.get(schema.list_id)))
-    time = schema.time and to_time(schema.time, present(schema.time, raw.get(schema.time)))
+    time = schema.time and to_time(schema.time, raw.get(schema.time))
     context, example = (typed_values(schema, scope, raw) for scope in ("context", "example"))
     example |= {name: at_least(low, name, raw.get(name)) for name, low in minima(schema).items()}
     return TypedRow(list_id, time, context, example)

@@ -168,6 +168,12 @@ def test_what_is_no_time_is_rejected_by_column(value: Any):
         to_time("when", value)
 
 
+@pytest.mark.parametrize("value", [None, " ", float("nan")])
+def test_a_missing_time_is_rejected_by_column(value: Any):
+    with pytest.raises(RowError, match="column 'when': a value is required"):
+        to_time("when", value)
+
+
 def test_different_bytes_never_become_one_id():
     assert to_id("item", b"caf\xc3\xa9") == "café"
     with pytest.raises(RowError, match=r"column 'item': not valid UTF-8: b'\\xffA'"):

@@ -7,19 +7,20 @@ value once. Errors name the column and the first offending row, counted from 0.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyarrow import types
 
 from tfr_moe.elwc.values import (
     FLOAT32_MAX,
     RowError,
     converter,
     is_missing,
-    present,
     to_number,
     to_time,
 )
@@ -63,7 +64,7 @@ def read_ids(feature: Feature, column: pa.ChunkedArray) -> Ids:
     """Reads a `categorical` or `categorical_list` feature."""
     convert = converter(feature)
     single = feature.kind == "categorical" or not is_list(column.type)
-    if single and pa.types.is_nested(column.type):
+    if single and types.is_nested(column.type):
         name = feature.name
         raise UserError(f"column {name!r}: expected IDs, got values of type {column.type}")
     if feature.kind == "categorical":
@@ -142,7 +143,7 @@ def _check_present(name: str, missing: NDArray[np.bool_], remedy: str) -> None:
 
 
 def _text_numbers(name: str, column: pa.ChunkedArray) -> Floats:
-    types, kind = pa.types, column.type
+    kind = column.type
     inner = kind.value_type if types.is_dictionary(kind) else kind
     if types.is_nested(inner) or types.is_temporal(inner):
         raise UserError(f"column {name!r}: expected numbers, got values of type {kind}")
@@ -181,10 +182,10 @@ def read_times(name: str, column: pa.ChunkedArray) -> Floats:
 
     They are timestamps, dates, Unix seconds, or text with ISO 8601; UTC without a time zone.
     """
-    types, kind = pa.types, column.type
+    kind = column.type
     if types.is_timestamp(kind) or types.is_date(kind):
         zone = kind.tz if types.is_timestamp(kind) else None
         micros = column.cast(pa.timestamp("us", zone), safe=False).cast("int64")
         return read_numbers(name, micros) / 1e6
-    codes, numbers = convert_words(encode(column), lambda v: to_time(name, present(name, v)))
+    codes, numbers = convert_words(encode(column), partial(to_time, name))
     return np.array(numbers, np.float64)[codes]

@@ -27,7 +27,6 @@ from tfr_moe.elwc.values import (
     id_features,
     is_missing,
     minima,
-    present,
     required_id,
     to_position,
     to_time,
@@ -149,7 +148,7 @@ class _Numbers:
     def __init__(self, schema: FeatureSchema, scope: Scope, extras: Mapping[str, float]):
         numerics = list(schema.select(scope, "numeric"))
         self.single = all(feature.width == 1 for feature in numerics)
-        self._names = [*(feature.name for feature in numerics), *extras]
+        self.names = [*(feature.name for feature in numerics), *extras]
         self._missing = [None if f.required else f.missing_number for f in numerics]
         self._missing += [None] * len(extras)
         self._lowest = np.array(list(extras.values()))
@@ -157,7 +156,7 @@ class _Numbers:
 
     def read(self, rows: Rows, slow: set[int]) -> NDArray[np.float64]:
         """Returns numbers [rows, columns]; rows with an invalid one are added to `slow`."""
-        raw = list(chain.from_iterable([column_of(rows, name) for name in self._names]))
+        raw = list(chain.from_iterable([column_of(rows, name) for name in self.names]))
         size = len(rows)
         try:
             flat = np.fromiter(map(float, raw), np.float64, len(raw))
@@ -176,7 +175,7 @@ class _Numbers:
             is_plain = False
         if not is_plain:
             slow.update(i % size for i, v in enumerate(raw) if isinstance(v, str) and "_" in v)
-        numbers = flat.reshape(len(self._names), size).T
+        numbers = flat.reshape(len(self.names), size).T
         low = (numbers[:, self._extras] < self._lowest).any(axis=1)
         slow.update(np.flatnonzero(low).tolist())
         return numbers
@@ -200,13 +199,11 @@ class ScopeEncoder:
     def __init__(
         self, schema: FeatureSchema, scope: Scope, extras: Mapping[str, float] | None = None
     ):
-        self._schema = schema
-        self._scope = scope
-        self._extras = dict(extras or {})
+        extras = extras or {}
         self._converters = [(f.name, converter(f)) for f in schema.select(scope)]
-        self._converters += [(n, partial(at_least, low, n)) for n, low in self._extras.items()]
-        self._numbers = _Numbers(schema, scope, self._extras)
-        self._floats = FloatBlock(float_features(schema, scope, self._extras))
+        self._converters += [(n, partial(at_least, low, n)) for n, low in extras.items()]
+        self._numbers = _Numbers(schema, scope, extras)
+        self._floats = FloatBlock(float_features(schema, scope, extras))
         self._ids = _Ids(schema, scope)
 
     def __call__(self, rows: Rows) -> list[Encoded | RowError]:
@@ -243,10 +240,9 @@ class ScopeEncoder:
     def typed(self, values: Values) -> Encoded:
         """Encodes typed values, extras included."""
         numbers: list[float] = []
-        for feature in self._schema.select(self._scope, "numeric"):
-            value = values[feature.name]
+        for name in self._numbers.names:
+            value = values[name]
             numbers += value if isinstance(value, list) else [value]
-        numbers += [values[name] for name in self._extras]
         entries, ids = self._ids.one(values)
         return self._floats.pack(numbers) + entries, ids
 
@@ -304,7 +300,7 @@ class RowEncoder:
         def read(value: Any) -> float | None:
             nonlocal last, time
             if value is not last and value != last:
-                time = to_time(column, present(column, value))
+                time = to_time(column, value)
                 last = value
             return time
 
@@ -331,7 +327,7 @@ class RowEncoder:
         try:
             list_id = required_id(self._list_id, get(self._list_id))
             if self._time:
-                time = to_time(self._time, present(self._time, get(self._time)))
+                time = to_time(self._time, get(self._time))
             context, example = self._context.slow(row), self._example.slow(row)
             if self._position:
                 position = to_position(self._position, get(self._position))

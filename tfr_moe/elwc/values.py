@@ -118,6 +118,7 @@ def to_time(column: str, value: Any) -> float:
         RowError: for anything else, and for numbers that look like a date such as 20240131 or like
             milliseconds.
     """
+    value = present(column, value)
     if isinstance(value, datetime):
         moment = value
     else:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pyarrow import csv, json, parquet
+from pyarrow import csv, json, parquet, types
 
 from tfr_moe.errors import UserError, did_you_mean
 
@@ -133,8 +133,8 @@ def column_of(table: pa.Table, name: str, role: str = "column") -> pa.ChunkedArr
 
 def is_supported(kind: pa.DataType) -> bool:
     """Whether values of a type, or the entries of its arrays, are numbers, texts or times."""
-    inner = kind.value_type if is_list(kind) or pa.types.is_dictionary(kind) else kind
-    return not (pa.types.is_nested(inner) or isinstance(inner, pa.BaseExtensionType))
+    inner = kind.value_type if is_list(kind) or types.is_dictionary(kind) else kind
+    return not (types.is_nested(inner) or isinstance(inner, pa.BaseExtensionType))
 
 
 def names_of(names: str | Iterable[str]) -> list[str]:
@@ -149,7 +149,6 @@ def _without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether values are arrays."""
-    types = pa.types
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
@@ -158,7 +157,7 @@ def as_numbers(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
 
     Integers above 2^53 are rounded, as Python's float() does.
     """
-    types, kind = pa.types, column.type
+    kind = column.type
     if types.is_boolean(kind):
         column = column.cast("uint8")
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)):
@@ -169,9 +168,9 @@ def as_numbers(column: pa.ChunkedArray) -> NDArray[np.float64] | None:
 def encode(column: pa.ChunkedArray) -> Ids:
     """Dictionary-encodes a column; missing values have the code of the last word, None."""
     column = _without_views(column)
-    if pa.types.is_null(column.type):  # Arrow does not unify null dictionaries
+    if types.is_null(column.type):  # Arrow does not unify null dictionaries
         column = column.cast("string")
-    if not pa.types.is_dictionary(column.type):
+    if not types.is_dictionary(column.type):
         column = pc.dictionary_encode(column)
     column = column.unify_dictionaries()
     words = column.chunk(0).dictionary.to_pylist() if column.num_chunks else []
@@ -207,7 +206,7 @@ def read_table(path: str | Path) -> pa.Table:
                 convert = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
                 table = csv.read_csv(file, parse_options=options, convert_options=convert)
                 for field in table.schema:
-                    if pa.types.is_binary(field.type):
+                    if types.is_binary(field.type):
                         raise UserError(f"{path}: column {field.name!r} is not valid UTF-8")
                 if not table.num_rows:
                     raise UserError(f"{path}: has no rows")

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyarrow import types
 
 from tfr_moe.errors import UserError
 from tfr_moe.tables.arrow import (
@@ -229,7 +230,6 @@ class _Scan:
         return {name: other for name, other in repeated.items() if name not in self.keep}
 
     def _feature(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any], str]:
-        types = pa.types
         kind = column.type
         if types.is_null(kind) or column.null_count == len(column):
             raise UserError("has no values")
@@ -240,11 +240,12 @@ class _Scan:
         if is_list(kind):
             return self._array(name, column)
         numbers = as_numbers(column)
-        if numbers is None or _ID_NAME.search(name):
+        if numbers is None:
+            return self._ids(name, column)
+        if _ID_NAME.search(name):
             # Integers become floats where one is missing.
             with suppress(pa.ArrowInvalid):
-                return self._ids(name, column if numbers is None else column.cast("int64"))
-        assert numbers is not None
+                return self._ids(name, column.cast("int64"))
         return self._numeric(name, numbers)
 
     def _numeric(self, name: str, numbers: NDArray[np.float64]) -> tuple[dict[str, Any], str]:
@@ -314,7 +315,7 @@ class _Scan:
         position = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         digest = np.bincount(rows, np.nan_to_num(keys) * (position + 1.7), len(lengths)) + lengths
         scope, why = self._scope(digest)
-        is_float = pa.types.is_floating(flat.type)
+        is_float = types.is_floating(flat.type)
         if is_float and len(present) and (present == present[0]).all():
             feature = {"name": name, "scope": scope, "kind": "numeric", "width": int(present[0])}
             if len(present) < len(lengths):
