@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -17,6 +18,7 @@ from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.schema import Feature, FeatureSchema, FeatureTables, Scope
 
 _BLOCK = 1 << 16
+_LISTS = 1 << 12  # that are serialized together
 _NO_CLICKS: Counter[Pair] = Counter()
 
 
@@ -116,28 +118,30 @@ def _words(ids: Dictionary) -> list[str]:
     return texts[ids.codes[:, 0]].tolist()
 
 
-def serialized_lists(schema: FeatureSchema, split: ParsedSplit, limit: int) -> list[bytes]:
-    """Returns the first `limit` lists of labelled data as serialized `ExampleListWithContext`s."""
-    row_splits = split.row_splits[: limit + 1].tolist()
-    contexts = _entries(schema, "context", split, len(row_splits) - 1)
-    items = _entries(schema, "example", split, row_splits[-1])
-    records = []
-    for i, (start, end) in enumerate(pairwise(row_splits)):
-        list_id = split.context[schema.list_id][i, 0].decode("utf-8")
-        context = contexts[i] + ids_entry(schema.list_id, [list_id])
-        records.append(list_record(items[start:end], context))
-    return records
+def serialized_lists(schema: FeatureSchema, split: ParsedSplit, limit: int) -> Iterator[bytes]:
+    """Yields the first `limit` lists of labelled data as serialized `ExampleListWithContext`s."""
+    number = min(limit, len(split.row_splits) - 1)
+    for first in range(0, number, _LISTS):
+        lists = slice(first, min(first + _LISTS, number))
+        offsets = split.row_splits[first : lists.stop + 1]
+        contexts = _entries(schema, "context", split, lists)
+        items = _entries(schema, "example", split, slice(offsets[0], offsets[-1]))
+        list_ids = split.context[schema.list_id][lists, 0]
+        bounds = pairwise((offsets - offsets[0]).tolist())
+        for context, list_id, (start, end) in zip(contexts, list_ids, bounds, strict=True):
+            id_entry = ids_entry(schema.list_id, [list_id.decode("utf-8")])
+            yield list_record(items[start:end], context + id_entry)
 
 
-def _entries(schema: FeatureSchema, scope: Scope, split: ParsedSplit, size: int) -> list[bytes]:
-    """Returns the map entries of the first rows of a scope."""
+def _entries(schema: FeatureSchema, scope: Scope, split: ParsedSplit, rows: slice) -> list[bytes]:
+    """Returns the map entries of some rows of a scope."""
     columns, extras = split.columns(scope), minima(schema) if scope == "example" else ()
-    floats = [columns[name][:size] for name, _ in float_features(schema, scope, extras)]
+    floats = [columns[name][rows] for name, _ in float_features(schema, scope, extras)]
+    size = rows.stop - rows.start
     numbers = np.concatenate([np.zeros((size, 0), np.float32), *floats], axis=1)
     parts = [scope_floats(schema, scope).pack_rows(numbers, set())]
     for feature in id_features(schema, scope):
         ids: Dictionary = columns[feature.name]
-        words = [word.decode("utf-8") for word in ids.words]
-        codes = ids.codes[:size].tolist()
-        parts.append([ids_entry(feature.name, [words[code] for code in row]) for row in codes])
+        texts = [[ids.words[code].decode("utf-8") for code in row] for row in ids.codes[rows]]
+        parts.append([ids_entry(feature.name, row) for row in texts])
     return [b"".join(row) for row in zip(*parts, strict=True)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ class FrameData(DataFolder):
         splits: Mapping[str, ParsedSplit],
         tables: FeatureTables,
         path: str | Path,
-        samples: Sequence[bytes] = (),
+        samples: Iterable[bytes] = (),
         categories: QueryCategories | None = None,
     ):
         self.path = Path(path)
