@@ -28,7 +28,7 @@ from tfr_moe.beam.manifest import (
 )
 from tfr_moe.beam.rows import COUNTS
 from tfr_moe.beam.runner import reporting, running
-from tfr_moe.beam.sorted_groups import UseGroups
+from tfr_moe.beam.sorted_groups import use_groups
 from tfr_moe.beam.sources.registry import (
     Input,
     Source,
@@ -338,7 +338,7 @@ def _assemble(
         EncodeLists(schema, shards, options.seed)
     ).with_outputs(COUNTS, main="records")
     write = partial(write_shard, folder=folder, shards=shards)
-    _ = encoded.records | "WriteShards" >> UseGroups(write, itemgetter(0, 1))
+    _ = encoded.records | "WriteShards" >> use_groups(write, itemgetter(0, 1))
     counts.append(encoded[COUNTS])
     if options.like is None:
         mergeable = options.append is not None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import apache_beam as beam
 
 from tfr_moe.beam.rows import Reject
-from tfr_moe.beam.sorted_groups import UseGroups
+from tfr_moe.beam.sorted_groups import use_groups
 from tfr_moe.beam.sources.registry import Input
 from tfr_moe.elwc.log_checks import OrderSums, check_lost, log_warnings
 from tfr_moe.schema import SPLITS, shard_file
@@ -45,7 +45,7 @@ def write_rejects(
                 out.write(json.dumps(reject, default=str) + "\n")
 
     keyed = rejects | "KeyByFile" >> beam.Map(lambda reject: (reject[0], reject))
-    return keyed | UseGroups(write, itemgetter(1, 2))
+    return keyed | use_groups(write, itemgetter(1, 2))
 
 
 @beam.ptransform_fn
@@ -206,10 +206,5 @@ def check_losses(found: dict[str, Any], limit: float, folder: Path) -> None:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    packages = {name: metadata.version(name) for name in _PACKAGES}
+    return {"python": platform.python_version(), **packages}

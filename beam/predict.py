@@ -26,7 +26,7 @@ from tfr_moe.beam.manifest import (
 from tfr_moe.beam.rows import COUNTS, CountingDoFn
 from tfr_moe.beam.runner import advance, reporting, running
 from tfr_moe.beam.score_files import ScoredList, ScoreFiles, concatenate
-from tfr_moe.beam.sorted_groups import UseGroups
+from tfr_moe.beam.sorted_groups import use_groups
 from tfr_moe.beam.sources.files import ReadFiles, columns, match, read_batches
 from tfr_moe.beam.sources.registry import Input, check_columns
 from tfr_moe.beam.transforms.make_lists import (
@@ -118,7 +118,7 @@ def predict(
                 | "Score" >> beam.ParDo(score).with_outputs(COUNTS, main="scored")
             )
             write = partial(_write_part, files=files, folder=folder)
-            _ = scored.scored | "Write" >> UseGroups(write, lambda entry: (entry[0], entry[1][0]))
+            _ = scored.scored | "Write" >> use_groups(write, lambda entry: (entry[0], entry[1][0]))
             _ = (*counts, scored[COUNTS]) | "WriteCounts" >> write_counts(folder)
         totals = _totals(input_pattern, take_counts(folder))
         rejects, beside = sorted(folder.glob("rejects-*")), Path(f"{out}.rejects.jsonl")

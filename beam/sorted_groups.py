@@ -89,30 +89,22 @@ def _read_run(path: str) -> Iterator[tuple[Any, Any]]:
             yield pickle.loads(file.read(*_LENGTH.unpack(head)))
 
 
-class SortedRuns(beam.PTransform):
+@beam.ptransform_fn
+def sorted_runs(entries: beam.PCollection, order: Order) -> beam.PCollection:
     """(key, value) -> lists of paths of files with sorted entries; no element for no entries.
 
-    All entries of a key are in the files of one list. There is a list for each process.
-
-    Args:
-        order: sort key of an entry, which must begin with the entry's key.
+    All entries of a key are in the files of one list. There is a list for each process. The sort
+    key `order` of an entry must begin with the entry's key.
     """
-
-    def __init__(self, order: Order):
-        super().__init__()
-        self._order = order
-
-    def expand(self, entries: beam.PCollection) -> beam.PCollection:
-        """Sorts and writes."""
-        pipeline = entries.pipeline
-        parts = pipeline.options.view_as(DirectOptions).direct_num_workers or os.cpu_count() or 1
-        write = _WriteRuns(_FOLDERS[pipeline], self._order, parts)
-        return (
-            entries
-            | "WriteRuns" >> beam.ParDo(write).with_output_types(tuple[int, str])
-            | "AllRuns" >> beam.GroupByKey()
-            | "Paths" >> beam.MapTuple(lambda _, paths: sorted(paths))
-        )
+    pipeline = entries.pipeline
+    parts = pipeline.options.view_as(DirectOptions).direct_num_workers or os.cpu_count() or 1
+    write = _WriteRuns(_FOLDERS[pipeline], order, parts)
+    return (
+        entries
+        | "WriteRuns" >> beam.ParDo(write).with_output_types(tuple[int, str])
+        | "AllRuns" >> beam.GroupByKey()
+        | "Paths" >> beam.MapTuple(lambda _, paths: sorted(paths))
+    )
 
 
 def groups(runs: Iterable[str], order: Order) -> Iterator[tuple[Any, Iterator[Any]]]:
@@ -123,36 +115,26 @@ def groups(runs: Iterable[str], order: Order) -> Iterator[tuple[Any, Iterator[An
         yield key, map(itemgetter(1), entries)
 
 
-class UseGroups(beam.PTransform):
-    """(key, value) -> the elements of `use(key, values)`, the values sorted.
+@beam.ptransform_fn
+def use_groups(entries: beam.PCollection, use: Use, order: Order) -> beam.PCollection:
+    """(key, value) -> the elements of `use(key, values)`, the values sorted by `order`.
 
-    Args:
-        use: function of a key and an iterable of its values, which need not fit into memory on the
-            embedded runner; returns an iterable, or None.
-        order: sort key of a value.
+    On the embedded runner the values need not fit into memory. `use` returns an iterable, or None.
     """
 
-    def __init__(self, use: Use, order: Order):
-        super().__init__()
-        self._use, self._order = use, order
+    def by(entry: tuple[Any, Any]) -> tuple[Any, Any]:
+        return entry[0], order(entry[1])
 
-    def expand(self, entries: beam.PCollection) -> beam.PCollection:
-        """Groups, sorts and applies `use`."""
-        use, order = self._use, self._order
+    def use_runs(runs: list[str]) -> Iterator[Any]:
+        for key, values in groups(runs, by):
+            yield from use(key, values) or ()
 
-        def by(entry: tuple[Any, Any]) -> tuple[Any, Any]:
-            return entry[0], order(entry[1])
+    def use_group(key: Any, values: Iterable[Any]) -> Iterable[Any]:
+        return use(key, sorted(values, key=order)) or ()
 
-        def use_runs(runs: list[str]) -> Iterator[Any]:
-            for key, values in groups(runs, by):
-                yield from use(key, values) or ()
-
-        def use_group(key: Any, values: Iterable[Any]) -> Iterable[Any]:
-            return use(key, sorted(values, key=order)) or ()
-
-        if is_embedded(entries.pipeline):
-            return entries | SortedRuns(by) | "Use" >> beam.FlatMap(use_runs)
-        return entries | "Group" >> beam.GroupByKey() | "Use" >> beam.FlatMapTuple(use_group)
+    if is_embedded(entries.pipeline):
+        return entries | sorted_runs(by) | "Use" >> beam.FlatMap(use_runs)
+    return entries | "Group" >> beam.GroupByKey() | "Use" >> beam.FlatMapTuple(use_group)
 
 
 class CoGroupSorted(beam.PTransform):
@@ -174,7 +156,7 @@ class CoGroupSorted(beam.PTransform):
             side | f"Tag{number}" >> beam.MapTuple(lambda key, value, n=number: (key, (n, value)))
             for number, side in enumerate(sides)
         ]
-        use = UseGroups(partial(_use_both, use=self._use), itemgetter(0))
+        use = use_groups(partial(_use_both, use=self._use), itemgetter(0))
         return tagged | beam.Flatten() | "Join" >> use
 
 

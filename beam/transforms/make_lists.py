@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 
 from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowColumns, RowKey, SourceRows
-from tfr_moe.beam.sorted_groups import SortedRuns, groups, is_embedded
+from tfr_moe.beam.sorted_groups import groups, is_embedded, sorted_runs
 from tfr_moe.elwc.columns import Rows, column_of
 from tfr_moe.elwc.encoded import Labels, differing
 from tfr_moe.elwc.encoder import Encoded, EncodedRow, RowEncoder
@@ -233,7 +233,7 @@ def group_rows(
     parsed = batches | "Parse" >> parse.with_outputs(COUNTS, REJECTS, main="lists")
     rejects = [parsed[REJECTS], *([rows.rejects] if sourced else [])]
     counts = [parsed[COUNTS], *([rows.counts] if sourced else [])]
-    group = SortedRuns(_LIST_ID) if embedded else beam.CombinePerKey(combine)
+    group = sorted_runs(_LIST_ID) if embedded else beam.CombinePerKey(combine)
     return (
         parsed.lists | "Group" >> group,
         rejects | "Rejects" >> beam.Flatten(),
@@ -251,14 +251,8 @@ def make_lists(
     """Groups of `group_rows` -> `RankedList`s, tagged `lists`, and `counts`.
 
     May be applied several times where several stages need the lists: sorted runs are then read
-    again, instead of all lists being held in memory between stages.
-
-    Args:
-        grouped: the groups.
-        schema: of the lists.
-        combine: as for `group_rows`.
-        after: a collection of one value for which a later step waits: lists made before it would
-            wait in memory.
+    again, instead of all lists being held in memory between stages. `after` is a collection of one
+    value for which a later step waits: lists made before it would wait in memory.
     """
 
     def merge(runs: list[str], _after: Any = None) -> Iterator[tuple[str, PartialList]]:

@@ -11,10 +11,18 @@ from typing import Any
 import apache_beam as beam
 
 from tfr_moe.beam.rows import COUNTS, CountingDoFn, at_the_end
-from tfr_moe.beam.sorted_groups import UseGroups, is_embedded
+from tfr_moe.beam.sorted_groups import is_embedded, use_groups
 from tfr_moe.beam.transforms.make_lists import RankedList
-from tfr_moe.elwc.encoder import counted_ids, scope_floats
-from tfr_moe.elwc.statistics import ColumnStatistics, Moments, as_json, merge, statistics_of
+from tfr_moe.elwc.encoder import Encoded, counted_ids, scope_floats
+from tfr_moe.elwc.statistics import (
+    SCOPES,
+    ColumnStatistics,
+    Moments,
+    as_json,
+    merge,
+    merge_scopes,
+    statistics_of,
+)
 from tfr_moe.elwc.vocabularies import vocabulary_of, write_counts, write_vocabulary
 from tfr_moe.schema import (
     SPLITS,
@@ -30,8 +38,6 @@ from tfr_moe.utils.io import write_json
 _BATCH = 4096
 _MOST_IDS = 100_000
 _Extract = Callable[[list[tuple[Any, ...]]], list[str]]
-Pending = list[tuple[Moments, list[bytes]]]
-"""For each scope the moments so far, and rows that are not in them yet."""
 
 
 @beam.ptransform_fn
@@ -61,20 +67,24 @@ def write_tables(
         | "Training" >> beam.Filter(lambda entry: entry[0] == SPLITS[0])
         | "DropSplit" >> beam.Values()
     )
-    moments = training | "Statistics" >> beam.CombineGlobally(NumericMoments(schema))
-    _ = moments | "WriteStatistics" >> beam.Map(write_statistics)
-    counted = training | "CountIds" >> beam.ParDo(_CountIds(schema)).with_outputs(
-        COUNTS, main="ids"
+    summed = training | "Sum" >> beam.ParDo(SumLists(schema)).with_outputs(
+        COUNTS, "moments", main="ids"
     )
-    ids = counted.ids
+    _ = (
+        summed.moments
+        # Without a training list there are none, and the build fails.
+        | "Moments" >> beam.CombineGlobally(merge_scopes).without_defaults()
+        | "WriteStatistics" >> beam.Map(write_statistics)
+    )
+    ids = summed.ids
     if not is_embedded(assigned.pipeline):  # workers then send each ID once
         ids = ids | "SumIds" >> beam.CombinePerKey(sum)
     _ = (
         ids
         | "KeyByFeature" >> beam.MapTuple(lambda key, count: (key[0], (key[1], count)))
-        | "WriteVocabularies" >> UseGroups(write_ids, itemgetter(0))
+        | "WriteVocabularies" >> use_groups(write_ids, itemgetter(0))
     )
-    return counted[COUNTS]
+    return summed[COUNTS]
 
 
 def _extractor(schema: FeatureSchema, feature: Feature) -> _Extract:
@@ -93,71 +103,12 @@ def _extractor(schema: FeatureSchema, feature: Feature) -> _Extract:
     return lambda rows: [ids[at] for ids in rows]
 
 
-class _CountIds(CountingDoFn):
-    """`RankedList` -> ((feature, ID), count), counted per bundle; empty IDs are skipped.
+class SumLists(CountingDoFn):
+    """Training lists -> ((feature, ID), count), tagged `moments` and counts, summed per bundle.
 
-    A vocabulary file has one ID per line, so IDs with a line break stay out of vocabulary; their
-    number goes to the counts.
-    """
-
-    def __init__(self, schema: FeatureSchema):
-        self._schema = schema
-
-    def setup(self) -> None:
-        schema = self._schema
-        self._extractors = [
-            (f.name, f.scope, _extractor(schema, f)) for f in schema.features if f.has_vocabulary
-        ]
-
-    def start_bundle(self) -> None:
-        super().start_bundle()
-        self._pending: dict[str, list[str]] = {name: [] for name, *_ in self._extractors}
-        self._counts: dict[str, Counter[str]] = {name: Counter() for name, *_ in self._extractors}
-
-    def process(self, ranked: RankedList) -> Iterator[tuple[tuple[str, str], int]]:
-        rows = {"context": [ranked.context[1]], "example": [ids for _, ids in ranked.items]}
-        for name, scope, extract in self._extractors:
-            pending = self._pending[name]
-            pending += extract(rows[scope])
-            if len(pending) >= _BATCH:
-                yield from self._count(name, _MOST_IDS)
-
-    def finish_bundle(self) -> Iterator[Any]:
-        for name, *_ in self._extractors:
-            yield from map(at_the_end, self._count(name, 0))
-        yield from super().finish_bundle()
-
-    def _count(self, name: str, most: int) -> Iterator[tuple[tuple[str, str], int]]:
-        """Counts pending IDs; yields and resets the counts if there are more than `most`."""
-        counts, pending = self._counts[name], self._pending[name]
-        counts.update(pending)
-        pending.clear()
-        if len(counts) <= most:
-            return
-        for text, count in counts.items():
-            if "\n" in text or "\r" in text:
-                self.tally["ids_with_line_breaks",] += count
-            elif text:
-                yield (name, text), count
-        counts.clear()
-
-
-class _Scope(ColumnStatistics):
-    """Statistics of one scope, from the encoded rows."""
-
-    def __init__(self, schema: FeatureSchema, scope: Scope):
-        super().__init__(schema, scope)
-        self._block = scope_floats(schema, scope)
-
-    def moments(self, bodies: list[bytes]) -> Moments:
-        return self.of(self._block.values(bodies)[:, : len(self.columns)])
-
-
-class NumericMoments(beam.CombineFn):
-    """`RankedList`s -> the moments of context and items, of which `statistics.json` is made.
-
-    Columns are float32 as stored, after the `transform` of their feature; context columns count
-    once a list. The standard deviation is that of the population, sqrt(M2 / count).
+    Numbers are float32 as stored, after the `transform` of their feature; context columns count
+    once a list. Empty IDs are skipped. A vocabulary file has one ID per line, so IDs with a line
+    break stay out of vocabulary; their number goes to the counts.
     """
 
     def __init__(self, schema: FeatureSchema):
@@ -165,37 +116,55 @@ class NumericMoments(beam.CombineFn):
 
     def setup(self) -> None:
         """Lays out the columns on the worker."""
-        self._scopes = _Scope(self._schema, "context"), _Scope(self._schema, "example")
-
-    def create_accumulator(self) -> Pending:
-        """Returns moments of no rows."""
-        return [(scope.none(), []) for scope in self._scopes]
-
-    def add_input(self, pending: Pending, ranked: RankedList) -> Pending:
-        """Adds one list."""
-        context, example = self._scopes
-        if context.columns:
-            pending[0][1].append(ranked.context[0])
-        if example.columns:
-            pending[1][1].extend([body for body, _ in ranked.items])
-        if any(len(waiting) >= _BATCH for _, waiting in pending):
-            return self.compact(pending)
-        return pending
-
-    def compact(self, pending: Pending) -> Pending:
-        """Merges pending rows into the moments."""
-        return [
-            (merge(moments, scope.moments(waiting)) if waiting else moments, [])
-            for scope, (moments, waiting) in zip(self._scopes, pending, strict=True)
+        schema = self._schema
+        self._floats = {scope: scope_floats(schema, scope) for scope in SCOPES}
+        self._columns = {scope: ColumnStatistics(schema, scope) for scope in SCOPES}
+        self._extractors = [
+            (f.name, f.scope, _extractor(schema, f)) for f in schema.features if f.has_vocabulary
         ]
 
-    def merge_accumulators(self, accumulators: Iterable[Pending]) -> Pending:
-        """Merges moments."""
-        merged = [scope.none() for scope in self._scopes]
-        for other in map(self.extract_output, accumulators):
-            merged = [merge(one, two) for one, two in zip(merged, other, strict=True)]
-        return [(moments, []) for moments in merged]
+    def start_bundle(self) -> None:
+        """Resets the sums."""
+        super().start_bundle()
+        self._pending: dict[Scope, list[Encoded]] = {scope: [] for scope in SCOPES}
+        self._moments = {scope: columns.none() for scope, columns in self._columns.items()}
+        self._counts: dict[str, Counter[str]] = {name: Counter() for name, *_ in self._extractors}
 
-    def extract_output(self, pending: Pending) -> list[Moments]:
-        """Returns the moments of context and items."""
-        return [moments for moments, _ in self.compact(pending)]
+    def process(self, ranked: RankedList) -> Iterator[tuple[tuple[str, str], int]]:
+        """Adds one list."""
+        self._pending["context"].append(ranked.context)
+        self._pending["example"] += ranked.items
+        if len(self._pending["example"]) >= _BATCH:
+            self._sum()
+            yield from self._take(_MOST_IDS)
+
+    def finish_bundle(self) -> Iterator[Any]:
+        """Yields the sums of the bundle."""
+        self._sum()
+        yield from map(at_the_end, self._take(0))
+        yield beam.pvalue.TaggedOutput("moments", at_the_end(list(self._moments.values())))
+        yield from super().finish_bundle()
+
+    def _sum(self) -> None:
+        """Adds the pending rows to the moments and the counts of IDs."""
+        for scope, columns in self._columns.items():
+            if columns.columns:
+                floats = self._floats[scope].values([body for body, _ in self._pending[scope]])
+                moments = columns.of(floats[:, : len(columns.columns)])
+                self._moments[scope] = merge(self._moments[scope], moments)
+        for name, scope, extract in self._extractors:
+            self._counts[name].update(extract([ids for _, ids in self._pending[scope]]))
+        for rows in self._pending.values():
+            rows.clear()
+
+    def _take(self, most: int) -> Iterator[tuple[tuple[str, str], int]]:
+        """Yields and resets the counts of features with more than `most` IDs."""
+        for name, counts in self._counts.items():
+            if len(counts) <= most:
+                continue
+            for text, count in counts.items():
+                if "\n" in text or "\r" in text:
+                    self.tally["ids_with_line_breaks",] += count
+                elif text:
+                    yield (name, text), count
+            counts.clear()

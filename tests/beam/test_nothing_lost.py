@@ -227,7 +227,7 @@ def test_groups_of_all_runs_come_in_order_with_their_values(tmp_path, monkeypatc
             file.write(json.dumps([key, list(values)]) + "\n")
 
     with running((), tmp_path) as pipeline:
-        _ = pipeline | beam.Create(entries) | sorted_groups.UseGroups(use, lambda value: value)
+        _ = pipeline | beam.Create(entries) | sorted_groups.use_groups(use, lambda value: value)
     assert list(tmp_path.iterdir()) == [written]
     found = [json.loads(line) for line in written.read_text().splitlines()]
     assert found == [[f"k{k}", list(range(k, 200, 7))] for k in range(7)]

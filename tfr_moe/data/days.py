@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from datetime import datetime, timezone
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from tfr_moe.elwc.statistics import from_json, merge, statistics_of
+from tfr_moe.elwc.statistics import from_json, merge_scopes, statistics_of
 from tfr_moe.elwc.vocabularies import merged_counts, vocabulary_of, write_vocabulary
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
@@ -103,8 +102,7 @@ def _merge_tables(days: list[Path], schema: FeatureSchema, folder: Path) -> None
             words = vocabulary_of(feature, counts)
             write_vocabulary(folder / vocabulary_file(feature.name), words)
     moments = ([from_json(one) for one in read_json(day / MOMENTS_FILE, list)] for day in days)
-    merged = reduce(lambda a, b: [merge(x, y) for x, y in zip(a, b, strict=True)], moments)
-    write_json(folder / STATISTICS_FILE, statistics_of(schema, merged))
+    write_json(folder / STATISTICS_FILE, statistics_of(schema, merge_scopes(moments)))
 
 
 def _manifest(days: dict[str, dict[str, Any]], files: dict[str, list[str]]) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,11 @@ def merge(one: Moments, other: Moments) -> Moments:
         np.maximum(one.high, other.high),
         {i: seen + other.values[i] for i, seen in one.values.items()},
     )
+
+
+def merge_scopes(parts: Iterable[Sequence[Moments]]) -> list[Moments]:
+    """Returns the moments of context and items of all parts, at least one."""
+    return [reduce(merge, moments) for moments in zip(*parts, strict=True)]
 
 
 def moments_of(rows: NDArray[np.float64]) -> Moments:
@@ -165,10 +171,6 @@ def quantile_statistics(feature: Feature, counts: Counter[float]) -> dict[str, A
 
 class ColumnStatistics:
     """Statistics of the numeric columns of one scope, in blocks of stored values.
-
-    Args:
-        schema: of the features.
-        scope: of the features.
 
     Example:
         >>> feature = {"name": "price", "scope": "example", "kind": "numeric", "missing": "median"}

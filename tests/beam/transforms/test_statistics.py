@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 
 from tfr_moe.beam.transforms.make_lists import RankedList
-from tfr_moe.beam.transforms.training_tables import NumericMoments
+from tfr_moe.beam.transforms.training_tables import SumLists
 from tfr_moe.elwc.encoder import scope_floats
-from tfr_moe.elwc.statistics import merge, moments_of, statistics_of
+from tfr_moe.elwc.statistics import merge, merge_scopes, moments_of, statistics_of
 from tfr_moe.schema import FeatureSchema
 
 SCHEMA = FeatureSchema(
@@ -40,6 +40,19 @@ def ranked(name, age, items):
     return RankedList(name, None, context, [(body, ("x",)) for body in bodies])
 
 
+def moments_of_bundle(lists):
+    """The moments that a worker emits for the lists of a bundle."""
+    summing = cloudpickle.loads(cloudpickle.dumps(SumLists(SCHEMA)))
+    summing.setup()
+    summing.start_bundle()
+    for one in lists:
+        assert list(summing.process(one)) == []
+    (moments,) = [
+        out.value.value for out in summing.finish_bundle() if getattr(out, "tag", None) == "moments"
+    ]
+    return moments
+
+
 @pytest.mark.parametrize("parts", [1, 3])
 def test_statistics_of_wide_and_logarithmic_features_by_hand(parts):
     lists = [
@@ -47,15 +60,7 @@ def test_statistics_of_wide_and_logarithmic_features_by_hand(parts):
         ranked("b", 20.0, [("z", [5.0, 5.0], 1.0)]),
         ranked("c", 60.0, [("z", [7.0, 5.0], 0.0)]),
     ]
-    combine = cloudpickle.loads(cloudpickle.dumps(NumericMoments(SCHEMA)))
-    combine.setup()
-    accumulators = []
-    for part in range(parts):
-        accumulator = combine.create_accumulator()
-        for one in lists[part::parts]:
-            accumulator = combine.add_input(accumulator, one)
-        accumulators.append(combine.compact(accumulator))
-    moments = combine.extract_output(combine.merge_accumulators(accumulators))
+    moments = merge_scopes(moments_of_bundle(lists[part::parts]) for part in range(parts))
     found = statistics_of(SCHEMA, moments)
     # Ages 10, 20, 60: mean 30, variance (400 + 100 + 900) / 3.
     assert found["context"]["age"] == pytest.approx(
@@ -80,7 +85,4 @@ def test_statistics_of_wide_and_logarithmic_features_by_hand(parts):
 
 
 def test_no_lists_give_no_columns():
-    combine = NumericMoments(SCHEMA)
-    combine.setup()
-    moments = combine.extract_output(combine.create_accumulator())
-    assert statistics_of(SCHEMA, moments) == {"context": {}, "example": {}}
+    assert statistics_of(SCHEMA, moments_of_bundle([])) == {"context": {}, "example": {}}
