@@ -18,7 +18,6 @@ from tfr_moe.beam.sorted_groups import CoGroupSorted
 from tfr_moe.beam.sources.files import (
     ReadFiles,
     columns,
-    is_valid_text,
     lines,
     match,
     open_file,
@@ -37,6 +36,7 @@ from tfr_moe.beam.sources.registry import (
 from tfr_moe.beam.transforms.joins import JoinColumns, ReadTable, join_key
 from tfr_moe.beam.transforms.shards import TimeBounds
 from tfr_moe.elwc.splits import list_hash
+from tfr_moe.elwc.values import is_valid_text
 from tfr_moe.utils.settings import parse_options
 
 __all__ = [

@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from tfr_moe.elwc.values import is_valid_text
+
 MAX_LINES = 100
 """A quoted field must be closed within this number of lines."""
 _OPEN = f"a quote is not closed within {MAX_LINES} lines"
@@ -29,17 +31,6 @@ class CsvRow(NamedTuple):
     error: str | None = None
 
 
-def is_valid_text(text: str) -> bool:
-    """Returns whether the text, read with `surrogateescape`, was valid UTF-8."""
-    if text.isascii():
-        return True
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 class CsvReader(Iterator[CsvRow]):
     """Rows of a CSV text, the header first.
 
@@ -47,11 +38,7 @@ class CsvReader(Iterator[CsvRow]):
     is not closed would take the following rows in. So a row of several lines is one row only if it
     is closed within `MAX_LINES` lines and its lines are not rows of the header's width when quotes
     are read as ordinary characters. Otherwise its first line has an error, and the lines after it
-    are read again. Blank lines are skipped.
-
-    Args:
-        lines: with their ends.
-        delimiter: between fields.
+    are read again. Blank lines are skipped. `lines` are with their ends.
 
     Attributes:
         number: number of lines read so far.

@@ -14,20 +14,20 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import IO, Any, cast
 
 import apache_beam as beam
-import pyarrow as pa
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from pyarrow import parquet
 
 from tfr_moe.beam.rows import RawRow, RowColumns
 from tfr_moe.beam.runner import advance
-from tfr_moe.beam.sources.csv_rows import CsvReader, CsvRow, is_valid_text
+from tfr_moe.beam.sources.csv_rows import CsvReader, CsvRow
 from tfr_moe.elwc.columns import Columns
+from tfr_moe.elwc.values import is_valid_text
 from tfr_moe.errors import UserError
+from tfr_moe.utils.failures import reading
 
 _BATCH = 500
 _SAMPLE = 1000
@@ -138,26 +138,23 @@ class ReadFiles(beam.PTransform):
         self, paths: Iterable[str], reader: Reader, first: int = 0, in_batches: bool = False
     ):
         super().__init__()
-        self._read = partial(_read_batches, reader=reader, in_batches=in_batches)
-        self._type = Any if in_batches else list[RawRow]
         self._files = list(enumerate(paths, start=first))
+        self._reader, self._in_batches = reader, in_batches
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
         """Reads the files."""
+        reader, in_batches = self._reader, self._in_batches
+
+        def batches(index: int, path: str) -> Iterator[Any]:
+            rows = reader(path, index)
+            return rows if in_batches else _batches(rows)
+
         return (
             pipeline
             | beam.Create(self._files, reshuffle=False)
             | beam.Reshuffle()
-            | beam.FlatMap(self._read).with_output_types(self._type)
+            | beam.FlatMapTuple(batches).with_output_types(Any if in_batches else list[RawRow])
         )
-
-
-def _read_batches(
-    file: tuple[int, str], reader: Reader, in_batches: bool
-) -> Iterator[list[RawRow]]:
-    index, path = file
-    rows = reader(path, index)
-    yield from rows if in_batches else _batches(rows)
 
 
 def _batches(rows: Iterator[RawRow]) -> Iterator[list[RawRow]]:
@@ -191,7 +188,7 @@ def columns(path: str, kind: str | None = None) -> set[str]:
         return columns_of_rows(path, read(path, 0, kind))
     with open_file(path) as file:
         if kind == "parquet":
-            with _parquet_errors(path):
+            with reading(f"{path}: the Parquet file"):
                 names = parquet.ParquetFile(file).schema_arrow.names
             return _distinct(path, names)
         return set(_header(path, CsvReader(text_of(file), _DELIMITERS[kind])))
@@ -253,12 +250,12 @@ def read(path: str, index: int, kind: str | None = None) -> Iterator[RawRow]:
 def read_batches(
     path: str, index: int, kind: str | None = None
 ) -> Iterator[list[RawRow] | RowColumns]:
-    """Yields the rows of `read` in batches, those of CSV by column where they are simple."""
+    """Yields the rows of `read` in batches, by column for Parquet and where CSV is simple."""
     kind = kind or file_format(path)
     with open_file(path) as file:
         if kind == "parquet":
+            yield from _parquet_batches(path, index, file)
             # It is read from its end, so that its position is not the progress.
-            yield from _batches(_read_parquet(path, index, file))
             advance(file.seek(0, io.SEEK_END))
         elif kind == "jsonl":
             yield from _batches(_reported(_read_jsonl(index, file), file))
@@ -336,18 +333,9 @@ def _read_jsonl(index: int, file: IO[bytes]) -> Iterator[RawRow]:
             yield RawRow(index, line, repr(text), row)
 
 
-@contextmanager
-def _parquet_errors(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (pa.ArrowException, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path}: corrupt Parquet file ({reason})") from error
-
-
-def _read_parquet(path: str, index: int, file: IO[bytes]) -> Iterator[RawRow]:
-    with _parquet_errors(path):
-        batches = parquet.ParquetFile(file).iter_batches(_PARQUET_BATCH)
-        rows = itertools.chain.from_iterable(batch.to_pylist() for batch in batches)
-        for line, row in enumerate(rows, start=1):
-            yield RawRow(index, line, row)
+def _parquet_batches(path: str, index: int, file: IO[bytes]) -> Iterator[RowColumns]:
+    line = 1
+    with reading(f"{path}: the Parquet file"):
+        for batch in parquet.ParquetFile(file).iter_batches(_PARQUET_BATCH):
+            yield RowColumns(index, line, Columns(batch.to_pydict()))
+            line += batch.num_rows

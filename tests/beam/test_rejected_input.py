@@ -28,7 +28,7 @@ def test_a_missing_column_is_named_with_its_file(tmp_path):
     [
         ("log.csv", b"", "log.csv: the file is empty; expected a header"),
         ("log.jsonl", b"", "log.jsonl: the file is empty"),
-        ("log.parquet", b"", "log.parquet: corrupt Parquet file"),
+        ("log.parquet", b"", "log.parquet: the Parquet file cannot be read"),
         ("log.txt", b"a,b\n", r"log.txt: unknown file type; .* \.csv, \.tsv, \.jsonl"),
         ("log.csv.gz", b"session,time\n", "log.csv.gz: corrupt gzip file"),
         ("log.csv", b"item,item\n", "log.csv: column 'item' occurs twice in the header"),

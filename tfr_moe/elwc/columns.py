@@ -7,10 +7,7 @@ from typing import Any, TypeAlias
 
 
 class Columns(Sequence[Mapping[str, Any]]):
-    """Rows of texts; a missing column is None everywhere.
-
-    Args:
-        columns: for each name the values of all rows, at least one column.
+    """Rows from the values of at least one column; a missing column is None everywhere.
 
     Example:
         >>> rows = Columns({"query": ["q", "q"], "click": ["0", "1"]})
@@ -18,7 +15,7 @@ class Columns(Sequence[Mapping[str, Any]]):
         (2, {'query': 'q', 'click': '1'})
     """
 
-    def __init__(self, columns: Mapping[str, list[str]]):
+    def __init__(self, columns: Mapping[str, list[Any]]):
         self._columns = columns
         self._size = len(next(iter(columns.values())))
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.elwc.columns import Columns, Rows, column_of, rows_at
+from tfr_moe.elwc.columns import Rows, column_of, rows_at
 from tfr_moe.elwc.values import (
     RowError,
     Values,
@@ -114,8 +114,7 @@ class _Ids:
         """Returns entries and values of the IDs of rows; see `_tried`."""
         raw = _tuples(rows, self._names)
         # Equal texts are the same ID; True and 1 are equal and are not.
-        is_text = isinstance(rows, Columns) or _is_text(raw)
-        return _tried(self._cached if is_text else self._one_by_one, raw, slow)
+        return _tried(self._cached if _is_text(raw) else self._one_by_one, raw, slow)
 
     def one(self, values: Values) -> Encoded:
         """Returns entries and values of typed IDs."""
@@ -184,10 +183,7 @@ class _Numbers:
 class ScopeEncoder:
     """Encodes the features of one scope of rows.
 
-    Args:
-        schema: of the features.
-        scope: of the features.
-        extras: names of further single numbers, with their minimum: labels, position, weight.
+    `extras` are the names of further single numbers, with their minimum: labels, position, weight.
 
     Example:
         >>> brand = {"name": "brand", "scope": "example", "kind": "categorical"}
@@ -310,7 +306,7 @@ class RowEncoder:
         """Returns list IDs and contexts, encoded once for rows of the same texts in a row."""
         raw = _tuples(rows, self._shared)
         # Equal texts are the same; True and 1 are equal and are not.
-        if isinstance(rows, Columns) or _is_text(raw):
+        if _is_text(raw):
             starts = [i for i, value in enumerate(raw) if not i or value != raw[i - 1]]
         else:
             starts = list(range(len(rows)))

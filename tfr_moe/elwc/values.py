@@ -72,13 +72,21 @@ def to_number(column: str, value: Any) -> float:
     return number
 
 
+def is_valid_text(text: str) -> bool:
+    """Returns whether the text has no half of a surrogate pair, which has no UTF-8: JSON can spell
+    one, and invalid bytes read with `surrogateescape` become some."""
+    if text.isascii():
+        return True
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _text(column: str, value: str) -> str:
-    # Half of a surrogate pair, which JSON can spell, has no UTF-8.
-    if not value.isascii():
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
-            raise RowError(f"column {column!r}: not valid Unicode text: {value!r}") from None
+    if not is_valid_text(value):
+        raise RowError(f"column {column!r}: not valid Unicode text: {value!r}")
     return value.strip()
 
 

@@ -169,5 +169,13 @@ def test_a_parquet_file_that_breaks_off_is_rejected(tmp_path):
     path = tmp_path / "log.parquet"
     parquet.write_table(pa.table({"a": list(range(1000))}), path)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(UserError, match=r"log.parquet: corrupt Parquet file"):
+    with pytest.raises(UserError, match=r"log.parquet: the Parquet file cannot be read"):
         read(path)
+
+
+def test_rows_of_a_parquet_file_are_numbered_through_all_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_PARQUET_BATCH", 2)
+    path = tmp_path / "log.parquet"
+    parquet.write_table(pa.table({"a": [1, None, 3], "b": [["x"], [], None]}), path)
+    rows = [(row.line, row.values) for row in read(path)]
+    assert rows == [(1, {"a": 1, "b": ["x"]}), (2, {"a": None, "b": []}), (3, {"a": 3, "b": None})]
