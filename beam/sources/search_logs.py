@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import apache_beam as beam
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from tfr_moe.beam.rows import RawRow, SourceRows
 from tfr_moe.beam.sources.files import (
@@ -33,6 +33,13 @@ from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
 
+def _grade(text: str) -> tuple[str, float]:
+    column, colon, number = text.partition(":")
+    if not (column and colon and number.replace(".", "", 1).isdigit()):
+        raise ValueError(f"expected column:grade with a grade >= 0, got {text!r}")
+    return column, float(number)
+
+
 class SearchLogOptions(SourceOptions):
     """Options of `search-logs`; a plain log needs none."""
 
@@ -41,7 +48,7 @@ class SearchLogOptions(SourceOptions):
         description="name of the array of items in nested JSON lines with one list per line, such "
         "as items or response.items; nested objects become columns like user_age",
     )
-    grades: tuple[str, ...] = Field(
+    grades: tuple[Annotated[tuple[str, float], BeforeValidator(_grade)], ...] = Field(
         (),
         description="derives the first label of the schema from other columns of the log or of "
         "the joined table: click:1,cart:2,purchase:3 takes the highest grade of those above 0",
@@ -62,25 +69,11 @@ class SearchLogOptions(SourceOptions):
         "say it beside their numbers, such as 'sampled uniformly from the category'",
     )
 
-    @field_validator("grades")
-    @classmethod
-    def _check_grades(cls, grades: tuple[str, ...]) -> tuple[str, ...]:
-        for text in grades:
-            column, colon, number = text.partition(":")
-            if not (column and colon and number.replace(".", "", 1).isdigit()):
-                raise ValueError(f"expected column:grade with a grade >= 0, got {text!r}")
-        return grades
-
     @model_validator(mode="after")
     def _check(self) -> SearchLogOptions:
         if bool(self.join) != bool(self.join_by):
             raise ValueError("join and join_by must be used together")
         return self
-
-    def grade_columns(self) -> list[tuple[str, float]]:
-        """Returns (column, grade) of each of the grades."""
-        pairs = (text.partition(":") for text in self.grades)
-        return [(column, float(number)) for column, _, number in pairs]
 
     def join_columns(self) -> tuple[list[str], list[str]]:
         """Returns the columns to join by, as the log and as the table name them."""
@@ -104,7 +97,7 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
     joined = _joined_columns(table, right_on)
     made = [schema.label] if options.grades else []
     used = [column for column in schema_columns(schema) if column not in made]
-    used += [column for column, _ in options.grade_columns()]
+    used += [column for column, _ in options.grades]
     needed = [*(column for column in used if column not in joined), *left_on]
     # Other columns of the table stay out of the rows.
     wanted = sorted(joined.intersection(used))
@@ -151,12 +144,14 @@ def _transformed(
         batches = (batches, entries) | "Join" >> JoinColumns(left_on, joined)
     if options.grades:
         batches = batches | "Grade" >> beam.Map(
-            add_grades, label=schema.label, grades=options.grade_columns()
+            add_grades, label=schema.label, grades=options.grades
         ).with_output_types(list[RawRow])
     return SourceRows(batches, rejects, counts)
 
 
-def add_grades(batch: list[RawRow], label: str, grades: list[tuple[str, float]]) -> list[RawRow]:
+def add_grades(
+    batch: list[RawRow], label: str, grades: Sequence[tuple[str, float]]
+) -> list[RawRow]:
     """Returns the rows with a label: the highest grade of the columns above 0, 0 for none.
 
     A row with a column that is neither missing nor a number gets an error.

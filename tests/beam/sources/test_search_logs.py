@@ -137,7 +137,7 @@ def test_rows_that_cant_be_graded_reach_the_rejects(tmp_path):
 @pytest.mark.parametrize(
     "settings, message",
     [
-        (["grades=click"], "grades: expected column:grade with a grade >= 0, got 'click'"),
+        (["grades=click"], "grades[0]: expected column:grade with a grade >= 0, got 'click'"),
         (["grades=click:1,cart:2"], "missing column 'cart'"),
         (["items=items"], "log.csv: items needs JSON lines"),
         (["colour=1"], "source search-logs has no such option; available: items, grades"),
