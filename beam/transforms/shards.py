@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,6 @@ from tfr_moe.elwc.encoded import Labels
 from tfr_moe.elwc.log_checks import OrderSums
 from tfr_moe.elwc.splits import (
     FINEST_LEVEL,
-    MAX_BUCKETS,
     Bounds,
     Counts,
     bounds_of_counts,
@@ -40,43 +41,36 @@ Record = tuple[int, str, bytes]
 class TimeBounds(beam.CombineFn):
     """Times of all lists -> `Bounds` with the given fractions; no time is on both sides of a bound.
 
-    Times are counted in buckets of 2^k seconds, k the smallest number >= -10 with at most
-    `max_buckets` buckets in use.
+    Times are counted in buckets of 2^k seconds, k the smallest number >= -10 with at most 65,536
+    buckets in use.
 
     Args:
         validation_fraction: fraction of lists for validation.
         test_fraction: fraction of lists for the test, the latest ones.
-        max_buckets: bound on the memory of the combiner.
     """
 
-    def __init__(
-        self, validation_fraction: float, test_fraction: float, max_buckets: int = MAX_BUCKETS
-    ):
+    def __init__(self, validation_fraction: float, test_fraction: float):
         self._fractions = (validation_fraction, test_fraction)
-        self._max_buckets = max_buckets
 
     def create_accumulator(self) -> Counts:
         """Returns (k, bucket -> number of lists)."""
-        return FINEST_LEVEL, {}
+        return FINEST_LEVEL, Counter()
 
     def add_input(self, counted: Counts, time: float) -> Counts:
         """Counts one time."""
         level, counts = counted
-        bucket = math.floor(math.ldexp(time, -level))
-        counts[bucket] = counts.get(bucket, 0) + 1
-        return coarsened(level, counts, level, self._max_buckets)
+        counts[math.floor(math.ldexp(time, -level))] += 1
+        return coarsened(level, counts, level)
 
     def merge_accumulators(self, accumulators: Iterable[Counts]) -> Counts:
         """Merges counts at the coarsest resolution among them."""
-        level, merged = self.create_accumulator()
-        for other_level, other in accumulators:
-            coarse = max(level, other_level)
-            _, merged = coarsened(level, merged, coarse, self._max_buckets)
-            _, counts = coarsened(other_level, other, coarse, self._max_buckets)
-            for bucket, count in counts.items():
-                merged[bucket] = merged.get(bucket, 0) + count
-            level, merged = coarsened(coarse, merged, coarse, self._max_buckets)
-        return level, merged
+
+        def merge(one: Counts, other: Counts) -> Counts:
+            level = max(one[0], other[0])
+            (_, counts), (_, others) = coarsened(*one, level), coarsened(*other, level)
+            return coarsened(level, counts + others, level)
+
+        return reduce(merge, accumulators, self.create_accumulator())
 
     def extract_output(self, counted: Counts) -> Bounds:
         """Returns the two times; training has at least one bucket."""
@@ -103,12 +97,8 @@ def assigner(
 ) -> beam.PTransform:
     """Returns the transform from `RankedList` to (split, `RankedList`).
 
-    Args:
-        split: `files`, `column`, `like` (all lists are for the test), `time` or `hash`.
-        of_file: list ID -> split, for `files`.
-        limits: bounds of the hash of the list ID.
-        seed: of the hash.
-        bounds: a collection of one `Bounds`, for `time`.
+    `split` is `files`, by `of_file` of the list ID, `column`, `like` (all lists are for the test),
+    `time`, by a collection of one `Bounds`, or `hash`, by the `limits` of the list ID's hash.
     """
     if split == "time":
         return beam.Map(
@@ -134,10 +124,7 @@ class EncodeLists(CountingDoFn):
 
     def __init__(self, schema: FeatureSchema, shards: dict[str, int], seed: int):
         self._schema, self._shards, self._seed = schema, shards, seed
-
-    def setup(self) -> None:
-        """Lays out the records on the worker."""
-        self._labels = Labels(self._schema)
+        self._labels = Labels(schema)
 
     def start_bundle(self) -> None:
         """Resets the counters."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -14,7 +16,7 @@ from tfr_moe.schema import SPLITS
 FINEST_LEVEL = -10
 MAX_BUCKETS = 1 << 16
 
-Counts = tuple[int, dict[int, int]]
+Counts = tuple[int, Counter[int]]
 """(k, bucket -> number of lists), in buckets of 2^k seconds."""
 
 
@@ -53,19 +55,19 @@ def hash_fraction(list_id: str, seed: int) -> float:
     return (list_hash(list_id, seed, "split") >> 11) * 2.0**-53
 
 
-def coarsened(level: int, counts: dict[int, int], wanted: int, max_buckets: int) -> Counts:
-    """Returns the counts in buckets of at least 2^wanted seconds, at most `max_buckets` of them."""
-    while level < wanted or len(counts) > max_buckets:
+def coarsened(level: int, counts: Counter[int], wanted: int) -> Counts:
+    """Returns the counts in buckets of at least 2^wanted seconds, at most `MAX_BUCKETS` of them."""
+    while level < wanted or len(counts) > MAX_BUCKETS:
         level += 1
-        halved: dict[int, int] = {}
+        halved = Counter[int]()
         for bucket, count in counts.items():
-            halved[bucket >> 1] = halved.get(bucket >> 1, 0) + count
+            halved[bucket >> 1] += count
         counts = halved
     return level, counts
 
 
 def bounds_of_counts(
-    level: int, counts: dict[int, int], validation_fraction: float, test_fraction: float
+    level: int, counts: Mapping[int, int], validation_fraction: float, test_fraction: float
 ) -> Bounds:
     """Returns the two times between buckets; training has at least one bucket."""
     buckets = sorted(counts)

@@ -7,8 +7,8 @@ from tfr_moe.beam.transforms.shards import TimeBounds
 from tfr_moe.elwc.splits import Bounds, hash_bounds, hash_fraction, list_hash
 
 
-def bounds(times, validation=0.1, test=0.1, parts=1, max_buckets=1 << 16):
-    combine = TimeBounds(validation, test, max_buckets)
+def bounds(times, validation=0.1, test=0.1, parts=1):
+    combine = TimeBounds(validation, test)
     accumulators = []
     for part in range(parts):
         accumulator = combine.create_accumulator()
@@ -36,13 +36,14 @@ def test_times_before_1970_and_fractions_of_seconds_count():
     assert bounds([-0.75, -0.5, -0.25, 0.0], 0.25, 0.25) == Bounds(-0.25, 0.0)
 
 
-def test_bounds_do_not_depend_on_how_times_arrive_even_when_buckets_are_few():
+def test_bounds_do_not_depend_on_how_times_arrive_even_when_buckets_are_few(monkeypatch):
+    monkeypatch.setattr("tfr_moe.elwc.splits.MAX_BUCKETS", 64)
     rng = random.Random(0)
     times = [rng.uniform(0, 1e6) for _ in range(3000)]
-    expected = bounds(times, max_buckets=64)
+    expected = bounds(times)
     for seed in range(5):
         random.Random(seed).shuffle(times)
-        assert bounds(times, parts=seed + 1, max_buckets=64) == expected
+        assert bounds(times, parts=seed + 1) == expected
     # 64 buckets of a million seconds are 2^14 seconds wide.
     assert expected.validation % 2**14 == 0
     assert sum(time < expected.validation for time in times) / 3000 == pytest.approx(0.8, abs=0.02)
