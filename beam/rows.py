@@ -52,13 +52,7 @@ class RawRow(NamedTuple):
 
 
 class RowColumns(NamedTuple):
-    """Rows of consecutive lines of a file, all parsed, by column.
-
-    Attributes:
-        file: as for `RawRow`.
-        line: of the first row.
-        rows: their values.
-    """
+    """Rows of consecutive lines of a file from `line` on, all parsed, by column."""
 
     file: int
     line: int

@@ -114,15 +114,10 @@ def _user_message(error: Exception) -> str | None:
 def reporting(
     progress: ProgressCallback | None, total_bytes: int, total_files: int
 ) -> Iterator[None]:
-    """Forwards `advance` to `progress` while the block runs.
+    """Forwards `advance` to `progress`, as described for `build`, while the block runs.
 
     Steps of a pipeline are pickled and cannot hold a callback. With the embedded runner they run in
     this process and find the listener here; workers elsewhere report nothing.
-
-    Args:
-        progress: called with (done, total, stage), see `build`.
-        total_bytes: of the input.
-        total_files: of the output.
     """
     global _listener
     totals = {"read": total_bytes, "write": total_files}

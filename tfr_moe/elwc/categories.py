@@ -72,11 +72,7 @@ def clicks_of_table(table: QueryCategories) -> Clicks:
 
 
 class ListCategory:
-    """Adds the category to the encoded context of a list without one.
-
-    Args:
-        schema: with `from` in its hierarchy.
-    """
+    """Adds the category to the encoded context of a list without one, by the schema's `from`."""
 
     def __init__(self, schema: FeatureSchema):
         tree = schema.hierarchy

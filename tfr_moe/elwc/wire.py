@@ -62,9 +62,6 @@ def _value(text: str) -> bytes:
 class FloatBlock:
     """Map entries of float features of fixed widths: the same bytes except for the values.
 
-    Args:
-        features: names and widths.
-
     Example:
         >>> block = FloatBlock([("price", 1), ("image", 2)])
         >>> block.values([block.pack([9.5, 1.0, 0.0]), block.pack([0.5, 0.0, 2.0])]).tolist()
@@ -118,12 +115,7 @@ class FloatBlock:
 
 
 def list_record(bodies: Iterable[bytes], context: bytes) -> bytes:
-    """Returns a serialized `ExampleListWithContext`.
-
-    Args:
-        bodies: the map entries of each item, concatenated.
-        context: those of the context.
-    """
+    """Returns a serialized `ExampleListWithContext` of the map entries of each item and context."""
     parts: list[bytes] = []
     for body in bodies:
         parts += (_head(len(body)), body)
