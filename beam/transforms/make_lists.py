@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -163,16 +162,10 @@ class CombineList(beam.CombineFn):
 
 
 class _ParseRows(CountingDoFn):
-    """Batches of rows -> (list ID, `PartialList`, or with `packs` a `_Packed`) per list.
+    """Batches of rows -> (list ID, `PartialList`) per list; invalid rows -> `rejects`."""
 
-    Invalid rows -> `rejects`.
-    """
-
-    def __init__(
-        self, schema: FeatureSchema, combine: CombineList, encoder: EncoderFactory, packs: bool
-    ):
+    def __init__(self, schema: FeatureSchema, combine: CombineList, encoder: EncoderFactory):
         self._schema, self._combine, self._encoder = schema, combine, encoder
-        self._packs = packs
 
     def setup(self) -> None:
         """Builds the encoder on the worker."""
@@ -201,16 +194,7 @@ class _ParseRows(CountingDoFn):
                 part = lists[row.list_id] = PartialList()
             add_row(part, key, row)
         self.tally["rows", "read"] += len(keys)
-        yield from map(_packed, lists.items()) if self._packs else lists.items()
-
-
-_Packed = tuple[float | None, bytes]
-"""The time of a `PartialList`, and itself: the times are read without the rows."""
-
-
-def _packed(entry: tuple[str, PartialList]) -> tuple[str, _Packed]:
-    list_id, part = entry
-    return list_id, (part.time, pickle.dumps(part, pickle.HIGHEST_PROTOCOL))
+        yield from lists.items()
 
 
 def _kind_of(reason: str) -> str:
@@ -228,12 +212,11 @@ def group_rows(
     """Batches of rows, or `SourceRows` -> groups for `make_lists`, rejects, and counts."""
     sourced = isinstance(rows, SourceRows)
     batches = rows.batches if sourced else rows
-    embedded = is_embedded(batches.pipeline)
-    parse = beam.ParDo(_ParseRows(schema, combine, encoder, packs=embedded))
+    parse = beam.ParDo(_ParseRows(schema, combine, encoder))
     parsed = batches | "Parse" >> parse.with_outputs(COUNTS, REJECTS, main="lists")
     rejects = [parsed[REJECTS], *([rows.rejects] if sourced else [])]
     counts = [parsed[COUNTS], *([rows.counts] if sourced else [])]
-    group = sorted_runs(_LIST_ID) if embedded else beam.CombinePerKey(combine)
+    group = sorted_runs(_LIST_ID) if is_embedded(batches.pipeline) else beam.CombinePerKey(combine)
     return (
         parsed.lists | "Group" >> group,
         rejects | "Rejects" >> beam.Flatten(),
@@ -256,8 +239,7 @@ def make_lists(
     """
 
     def merge(runs: list[str], _after: Any = None) -> Iterator[tuple[str, PartialList]]:
-        for list_id, group in groups(runs, _LIST_ID):
-            parts = (pickle.loads(packed) for _, packed in group)
+        for list_id, parts in groups(runs, _LIST_ID):
             yield list_id, combine.extract_output(combine.merge_accumulators(parts))
 
     if is_embedded(grouped.pipeline):
@@ -274,8 +256,8 @@ def list_times(
     """Groups of `group_rows` -> the time of each list of `make_lists`."""
 
     def times(runs: list[str]) -> Iterator[float | None]:
-        for _, group in groups(runs, _LIST_ID):
-            yield min(time for time, _ in group)
+        for _, parts in groups(runs, _LIST_ID):
+            yield min(part.time for part in parts)
 
     if is_embedded(grouped.pipeline):
         return grouped | "Times" >> beam.FlatMap(times)
