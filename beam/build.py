@@ -75,8 +75,6 @@ from tfr_moe.utils.digests import write_manifest
 from tfr_moe.utils.io import atomic_directory, read_json, write_json
 from tfr_moe.utils.settings import parse_options
 
-__all__ = ["BuildOptions", "build"]
-
 _BOUNDS_FILE = "bounds.json"
 
 

@@ -46,8 +46,6 @@ from tfr_moe.utils.digests import MODEL_MANIFEST, check_recorded
 from tfr_moe.utils.failures import load_saved_model, reason_of
 from tfr_moe.utils.io import check_free_file, working_directory
 
-__all__ = ["predict"]
-
 MAX_LIST_SIZE = 1000
 """Longer lists keep the items shown first."""
 _PARTS = 16
