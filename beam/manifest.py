@@ -76,11 +76,7 @@ def manifest(
     counts: Counts,
     bounds: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Returns the manifest as JSON values.
-
-    Raises:
-        AssertionError: where something that the source counted was lost, see also `rows_of`.
-    """
+    """Returns the manifest as JSON values; an AssertionError where something counted was lost."""
     splits = {name: _split(name, counts, shards) for name in SPLITS}
     return {
         "format": FORMAT,
@@ -114,11 +110,7 @@ def named(counts: Counts, kind: str) -> dict[Any, int]:
 
 
 def rows_of(counts: Counts) -> dict[str, int]:
-    """Returns the numbers of rows.
-
-    Raises:
-        AssertionError: unless rows read = written + rejected + cut.
-    """
+    """Returns the numbers of rows; an AssertionError unless read = written + rejected + cut."""
     kinds = {"written": "items", "rejected": "rejects", "cut": "cut"}
     parts = {name: sum(named(counts, kind).values()) for name, kind in kinds.items()}
     rows = {"read": counts["rows", "read"], **parts}

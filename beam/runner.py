@@ -33,12 +33,9 @@ def running(
 ) -> Iterator[beam.Pipeline]:
     """Yields a pipeline and runs it to completion at the end of the block.
 
-    Args:
-        beam_args: arguments for Beam; without `--runner` the pipeline runs in this process.
-        folder: where a pipeline in this process sorts its data; by default that of temporary files.
-
-    Raises:
-        UserError: for invalid arguments, and where a step raised one.
+    Without `--runner` in `beam_args` it runs in this process, and sorts its data in `folder`, by
+    default that of temporary files. Raises a UserError for invalid arguments, and where a step
+    raised one.
     """
     pipeline = _pipeline(beam_args)
     try:

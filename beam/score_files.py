@@ -28,19 +28,12 @@ is ranked by the first of, or its vector."""
 
 
 class ScoreFiles:
-    """Writes a file in parts and joins them.
+    """Writes a file in parts and joins them; the ending of its path decides the format.
 
-    The columns are `list_id`, `item_id`, `score`, `score_<task>` and `rank` (best first; ties keep
-    the order of the list), or `list_id`, `item_id` and a vector. CSV separates the numbers of a
-    vector by `|`.
-
-    Args:
-        path: of the file; its ending decides the format.
-        vectors: name of the column of vectors; None for scores.
-        tasks: names of the tasks whose scores follow the combined one.
-
-    Raises:
-        UserError: for an ending that is none of `FORMATS`.
+    The columns are `list_id`, `item_id`, `score`, `score_<task>` for each of `tasks`, and `rank`
+    (best first; ties keep the order of the list), or `list_id`, `item_id` and a vector under the
+    name `vectors`. CSV separates the numbers of a vector by `|`. Raises a UserError for an ending
+    that is none of `FORMATS`.
     """
 
     def __init__(self, path: Path, vectors: str | None = None, tasks: Sequence[str] = ()):

@@ -140,10 +140,8 @@ def use_groups(entries: beam.PCollection, use: Use, order: Order) -> beam.PColle
 class CoGroupSorted(beam.PTransform):
     """(known, queries), two collections of (key, value) -> `use(key, known values, queries)`.
 
-    Keys without a query are dropped.
-
-    Args:
-        use: function of a key, the list of its known values and an iterable of its queries.
+    Keys without a query are dropped. `use` gets the known values as a list, the queries as an
+    iterable.
     """
 
     def __init__(self, use: UseBoth):

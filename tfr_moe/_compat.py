@@ -7,7 +7,6 @@ fails at import. Importing this module costs no TensorFlow import: it only sets 
 frameworks load at the first access of an attribute:
 
     from tfr_moe._compat import tf, tfr
-
 """
 
 from __future__ import annotations

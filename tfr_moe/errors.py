@@ -96,10 +96,7 @@ def validated(form: type[_Form], data: Any, where: str, hidden: Container[int | 
 def describe(error: ValidationError, data: Any, hidden: Container[int | str] = ()) -> str:
     """Formats a pydantic error over the raw `data` as one line that names each wrong field.
 
-    Args:
-        error: the error.
-        data: the mapping that was validated.
-        hidden: levels of the data that the line does not name.
+    `hidden` are levels of the data that the line does not name.
     """
     parts = []
     items = error.errors()

@@ -80,13 +80,7 @@ class SweepConfig(BaseModel):
 
 
 def make_sweep_config(settings: dict[str, Any], where: str = "sweep config") -> SweepConfig:
-    """A SweepConfig from a mapping; a `UserError` names the invalid key.
-
-    Example:
-        >>> config = make_sweep_config({"space": {"top_k": [1, 2]}, "seeds": 2})
-        >>> config.seeds, config.objective
-        ((1, 2), 'session_auc')
-    """
+    """A SweepConfig from a mapping; a `UserError` names the invalid key."""
     for key in settings:
         if key not in SweepConfig.model_fields:
             hint = f"allowed: {', '.join(SweepConfig.model_fields)}"

@@ -72,9 +72,8 @@ class SeedNoise:
 class RankedTrial:
     """A trial with a result, `rank` 1 being the best.
 
-    Attributes:
-        gap: difference to the best trial, never negative.
-        tied: whether the gap is within seed noise; None if no trial has two seeds.
+    `gap` is the difference to the best trial, never negative; `tied` says whether it is within seed
+    noise, None if no trial has two seeds.
     """
 
     trial: Trial

@@ -139,13 +139,8 @@ class Search:
 
     Each step locks the state file, loads it, takes KerasTuner's step, and replaces the file. A
     worker holds a lock on its trial; the kernel releases it when the process dies, and the next
-    worker that asks takes the trial over.
-
-    Raises:
-        UserError: if the state file is not valid.
-
-    Attributes:
-        ended_before: number of trials that had ended when this object was made.
+    worker that asks takes the trial over. Raises a UserError if the state file is not valid.
+    `ended_before` is the number of trials that had ended when this object was made.
     """
 
     def __init__(self, context: SweepContext, log: Log):

@@ -87,8 +87,7 @@ def tune(
 def resolve(config: SweepConfig, folder: DataFolder) -> SweepConfig:
     """The configuration with data, objective, monitored metric and space filled in.
 
-    Raises:
-        UserError: for what does not fit the data or the model.
+    Raises a UserError for what does not fit the data or the model.
     """
     base, objective = config.base, config.objective
     _check_objective(objective, base, folder.schema)

@@ -60,8 +60,7 @@ class SweepContext:
     def open(cls, path: Path, data: Path) -> SweepContext:
         """Reads `sweep.yaml`; machines may see the data set under different paths.
 
-        Raises:
-            UserError: if it is missing, or its data set is gone or has changed.
+        Raises a UserError if it is missing, or its data set is gone or has changed.
         """
         config = load_sweep_config(path / SWEEP_FILE)
         folder = DataFolder(data)

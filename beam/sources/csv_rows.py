@@ -16,13 +16,9 @@ _OPEN = f"a quote is not closed within {MAX_LINES} lines"
 
 
 class CsvRow(NamedTuple):
-    """A row of a CSV text.
+    """A row of a CSV text; `text` are its lines as in the file, `line` is the number of the first.
 
-    Attributes:
-        line: number of its first line, from 1.
-        fields: its values; those of the line where there is an error.
-        text: its lines as they are in the file.
-        error: why it is no row; None if it is one.
+    The `error` says why it is no row, None if it is one; `fields` are then those of the line.
     """
 
     line: int
@@ -38,11 +34,8 @@ class CsvReader(Iterator[CsvRow]):
     is not closed would take the following rows in. So a row of several lines is one row only if it
     is closed within `MAX_LINES` lines and its lines are not rows of the header's width when quotes
     are read as ordinary characters. Otherwise its first line has an error, and the lines after it
-    are read again. Blank lines are skipped. `lines` are with their ends.
-
-    Attributes:
-        number: number of lines read so far.
-        again: lines that were read in vain, and come next.
+    are read `again`. Blank lines are skipped. `lines` are with their ends, `number` counts those
+    read so far.
 
     Example:
         >>> text = 'id,title', 'a,"24 inch', 'b,x', 'c,"27 inch', 'd,y'
@@ -62,7 +55,6 @@ class CsvReader(Iterator[CsvRow]):
         self.again = deque[str]()
 
     def __next__(self) -> CsvRow:
-        """Returns the next row."""
         while line := self._line():
             number = self.number = self.number + 1
             taken = [line]

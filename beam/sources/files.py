@@ -43,14 +43,8 @@ Reader = Callable[[str, int], Iterator[Any]]
 def match(pattern: str, argument: str = "input") -> dict[str, int]:
     """Returns the sorted paths matching a pattern, or several separated by commas, and their sizes.
 
-    The name of an existing file or folder stands for itself, whatever characters it has.
-
-    Args:
-        pattern: the pattern.
-        argument: its name, for messages.
-
-    Raises:
-        UserError: if a pattern matches no file.
+    The name of an existing file or folder stands for itself, whatever characters it has. A
+    UserError names the `argument` and the pattern that matches no file.
     """
     found = _matched(pattern, argument)
     if not found:
@@ -163,11 +157,7 @@ def _batches(rows: Iterator[RawRow]) -> Iterator[list[RawRow]]:
 
 
 def file_format(path: str) -> str:
-    """Returns `csv`, `tsv`, `jsonl` or `parquet`, by the ending of the name.
-
-    Raises:
-        UserError: for any other ending.
-    """
+    """Returns `csv`, `tsv`, `jsonl` or `parquet`, by the ending of the name; else a UserError."""
     name = path.lower()
     if name.endswith(_PARQUET):
         return "parquet"
@@ -195,11 +185,7 @@ def columns(path: str, kind: str | None = None) -> set[str]:
 
 
 def columns_of_rows(path: str, rows: Iterator[RawRow]) -> set[str]:
-    """Returns the columns of the first 1,000 rows of a file.
-
-    Raises:
-        UserError: if none of them is valid, with the reason.
-    """
+    """Returns the columns of the first 1,000 rows; a UserError with the reason if none is valid."""
     found: set[str] = set()
     reason = "the file is empty"
     for row in itertools.islice(rows, _SAMPLE):
@@ -232,10 +218,8 @@ def _distinct(path: str, names: list[str]) -> set[str]:
 def read(path: str, index: int, kind: str | None = None) -> Iterator[RawRow]:
     """Yields the rows of a file in order.
 
-    Args:
-        path: the file.
-        index: its number, for `RawRow.file`.
-        kind: `csv`, `tsv`, `jsonl` or `parquet`; by default decided by the ending of the name.
+    `index` is the number of the file, for `RawRow.file`; `kind` is `csv`, `tsv`, `jsonl` or
+    `parquet`, by default decided by the ending of the name.
 
     Raises:
         UserError: if the file cannot be read to its end; the message names the file.

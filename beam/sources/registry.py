@@ -87,12 +87,7 @@ def register(
     options: type[SourceOptions] = SourceOptions,
     schema: Callable[[str, Any], FeatureSchema] | None = None,
 ) -> Callable[[Callable[[str, FeatureSchema, Any], Input]], Source]:
-    """Registers a function of input pattern, schema and options as a source.
-
-    Args:
-        name: of the source.
-        options: model of its options.
-        schema: makes its default schema, see `Source`.
+    """Registers a function of input pattern, schema and options as a source; see `Source`.
 
     Example:
         >>> @register("my-logs")

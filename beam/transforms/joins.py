@@ -42,13 +42,10 @@ def join_key(row: RawRow, columns: Sequence[str]) -> str | None:
 
 
 class JoinColumns(beam.PTransform):
-    """(batches, entries) -> batches whose rows have the columns of a table as well.
+    """(batches, entries) -> batches whose rows have the `columns` of a table as well.
 
-    `entries` are those of a `Table`. A row without a key, or with an unknown one, gets None.
-
-    Args:
-        key: the columns of the rows that form the key.
-        columns: the columns of the entries.
+    `entries` are those of a `Table`; the columns `key` of a row form its key. A row without a key,
+    or with an unknown one, gets None.
     """
 
     def __init__(self, key: Sequence[str], columns: Sequence[str]):
@@ -112,12 +109,8 @@ class Table(NamedTuple):
 class ReadTable(beam.PTransform):
     """Batches of rows -> `Table` of (key, values of `columns`), one entry per key.
 
-    Of several rows with one key, the first value of each column wins; duplicates are counted.
-
-    Args:
-        key: the columns that form the key.
-        columns: columns to keep.
-        thing: name of the rows in the counts.
+    The columns `key` form the key. Of several rows with one key, the first value of each column
+    wins; duplicates are counted. `thing` is the name of the rows in the counts.
     """
 
     def __init__(self, key: Sequence[str], columns: Sequence[str], thing: str = "items"):

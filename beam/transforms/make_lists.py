@@ -52,13 +52,9 @@ def value_encoder(
 
 
 class RankedList(NamedTuple):
-    """One list.
+    """One list; its items are ordered by position, then by row key.
 
-    Attributes:
-        list_id: its ID.
-        time: the earliest time of its rows, or None.
-        context: of the first row in the files.
-        items: ordered by position, then by row key.
+    `time` is the earliest of its rows, or None; `context` is that of the first row in the files.
     """
 
     list_id: str
@@ -76,8 +72,7 @@ class PartialList:
         time: the earliest time.
         conflict: the least and the greatest context where rows differ in it.
         items: [(position, row key, item)], less than twice the maximum.
-        cut: number of items dropped.
-        cut_positives: number of those with a label above 0.
+        cut: number of items dropped, `cut_positives` of those with a label above 0.
     """
 
     first: tuple[RowKey, Encoded] | None = None
@@ -111,11 +106,8 @@ class CombineList(beam.CombineFn):
     """Combines the parts of a list; keeps the items with the smallest positions, counts the others.
 
     The result does not depend on the order of arrival, and a key with millions of rows needs no
-    more memory than one of maximum size, since workers combine before they send.
-
-    Args:
-        max_list_size: maximum number of items.
-        labels: counts the positives among the others, if given.
+    more memory than one of maximum size, since workers combine before they send. With `labels` the
+    positives among the others are counted too.
     """
 
     def __init__(self, max_list_size: int, labels: Labels | None = None):

@@ -39,14 +39,10 @@ Record = tuple[int, str, bytes]
 
 
 class TimeBounds(beam.CombineFn):
-    """Times of all lists -> `Bounds` with the given fractions; no time is on both sides of a bound.
+    """Times of all lists -> `Bounds` with the given fractions, the latest lists being for the test.
 
-    Times are counted in buckets of 2^k seconds, k the smallest number >= -10 with at most 65,536
-    buckets in use.
-
-    Args:
-        validation_fraction: fraction of lists for validation.
-        test_fraction: fraction of lists for the test, the latest ones.
+    No time is on both sides of a bound. Times are counted in buckets of 2^k seconds, k the smallest
+    number >= -10 with at most 65,536 buckets in use.
     """
 
     def __init__(self, validation_fraction: float, test_fraction: float):
@@ -78,10 +74,9 @@ class TimeBounds(beam.CombineFn):
 
 
 def to_split(column: str, value: Any) -> str:
-    """Returns the name of a split; the last ID of the context where a column chooses the split.
+    """Returns the name of a split; a RowError for any other value.
 
-    Raises:
-        RowError: for any other value.
+    Where a column chooses the split, it is the last ID of the context.
     """
     if value not in SPLITS:
         raise RowError(f"column {column!r}: expected one of {', '.join(SPLITS)}, got {value!r}")

@@ -55,10 +55,7 @@ def address_of(target: str) -> str:
 def open_channel(
     target: str, credentials: grpc.ChannelCredentials | None = None, retries: bool = True
 ) -> grpc.Channel:
-    """Opens a channel to `target`, which may be a gRPC name; HTTP proxies are not used.
-
-    The addresses of the target are used in turn.
-    """
+    """Opens a channel to a gRPC name, whose addresses are used in turn, without HTTP proxies."""
     config = {
         "loadBalancingConfig": [{"round_robin": {}}],
         "methodConfig": [_RETRIES] if retries else [],

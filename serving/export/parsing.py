@@ -21,18 +21,7 @@ ABSENT = "\0"
 
 
 class RequestParser:
-    """Parses serialized lists to features with the schema's defaults, inside of the graph.
-
-    Example:
-        >>> schema = FeatureSchema(
-        ...     list_id="query",
-        ...     labels=["click"],
-        ...     features=[{"name": "price", "scope": "example", "kind": "numeric"}],
-        ... )
-        >>> features = RequestParser(schema).lists(tf.constant([], tf.string))
-        >>> sorted((name, tuple(tensor.shape)) for name, tensor in features.items())
-        [('example_list_mask', (1, 1)), ('example_numeric', (1, 1, 1))]
-    """
+    """Parses serialized lists to features with the schema's defaults, inside of the graph."""
 
     def __init__(self, schema: FeatureSchema, categories: QueryCategories | None = None):
         self._schema = schema
@@ -137,10 +126,8 @@ class ListCategories:
 
     That is the category of the query in a table, where the schema has `from: clicked_in_training`
     and the table has the query; else the most frequent one of the items, of equally frequent ones
-    the first. Without `from` in the hierarchy nothing is done.
-
-    Attributes:
-        resources: lookup tables, which a SavedModel must track.
+    the first. Without `from` in the hierarchy nothing is done. `resources` are lookup tables, which
+    a SavedModel must track.
     """
 
     def __init__(self, schema: FeatureSchema, table: QueryCategories | None = None):

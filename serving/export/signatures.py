@@ -57,7 +57,6 @@ def build(
     Args:
         model: maps raw features and the mask to logits [B, L], or to a dict with `scores`, which
             items are ranked by, and `scores_<task>`.
-        schema: describes the requests.
         explanation: a model with the same inputs and scores that also returns `expert_ids` and
             `expert_weights` ([B, K], or [B, L, K] for item-level gates), heaviest first, with
             `_<task>` after their names where each task has its own; `rank` then returns them too.

@@ -32,12 +32,9 @@ class AttentionMap:
 
     $$ lift_{ab} = \text{mean}_{i \in a, j \in b} n w_{ij} $$
 
-    A lift of 1 is that of uniform attention over the list, for lists of any length.
-
-    Args:
-        labels: names of the groups.
-        groups_of: features -> group of each item, int [B, L]; -1 for none.
-        with_itself: whether pairs of an item with itself count.
+    A lift of 1 is that of uniform attention over the list, for lists of any length. `groups_of`
+    maps features to the group of each item, int [B, L], -1 for none; `with_itself` also counts
+    pairs of an item with itself.
     """
 
     def __init__(

@@ -39,10 +39,8 @@ class ShownItem:
 class ShownList:
     """A list with its items, best first; long lists are cut to the top and the relevant items.
 
-    Attributes:
-        values: per model the metric on this list, NaN where it is not defined.
-        context: the columns of the list by name.
-        num_items: number of items before the cut.
+    `values` has the metric on this list by model, NaN where it is not defined; `context` the
+    columns of the list by name. `num_items` is the number of items before the cut.
     """
 
     list_id: str
@@ -67,12 +65,9 @@ def example_lists(
     The kinds are `worst` and `best` by a metric, and `lost` and `gained` furthest below and above
     the baseline.
 
-    Args:
-        values: model -> the metric of each list, in the order of the data set.
-        sizes: number of items of each list.
-        subject: the model, `baseline` the one that it is compared with; the only one has none.
-        score: the scores of the subject.
-        label: the label to show of several.
+    In the order of the data set, `values` has the metric of each list by model, and `sizes` the
+    number of items. `score` gives the scores of the `subject`, which is compared with the
+    `baseline`; the only model has none. `label` is the one to show of several.
     """
     worst, best = extremes(values[subject], sizes, MOST_LISTS)
     kinds: dict[str, list[int]] = {"worst": worst, "best": best, "lost": [], "gained": []}

@@ -58,10 +58,8 @@ class ShapleyValues:
 class Substitutions:
     """Scores the items of one list, parsed without padding, with features of other items.
 
-    Attributes:
-        values: [L, V], of the items as they are.
-        pointwise: whether the score of an item does not depend on the other items. If it does, an
-            item is scored in its list.
+    `values`, [L, V], are those of the items as they are. `pointwise` says that the score of an item
+    does not depend on the other items; otherwise an item is scored in its list.
     """
 
     def __init__(self, score: Score, schema: FeatureSchema, features: Mapping[str, Array]):

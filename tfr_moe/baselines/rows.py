@@ -110,12 +110,10 @@ def whole_grades(labels: NDArray[np.float32], maximum: int, model: str) -> NDArr
 
 
 class Column(NamedTuple):
-    """A column of the rows.
+    """A column of the rows: a feature, or `feature[k]` of a wide one.
 
-    Attributes:
-        name: the feature, or `feature[k]` of a wide one.
-        size: number of values of an ID column, 0 for unknown; None for a numeric column.
-        mean: of a numeric column over the training split, and `std` its deviation.
+    `size` is the number of values of an ID column, 0 for unknown; None for a numeric one, which has
+    `mean` and `std` over the training split.
     """
 
     name: str

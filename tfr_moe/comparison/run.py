@@ -44,10 +44,7 @@ def claim(out: Path, note: str, options: Mapping[str, Any], kind: str) -> None:
     """Makes a folder for something that is resumed, or checks that it holds it already.
 
     The file `note` in it has the options, which must be the same to resume; `kind` names it in
-    messages.
-
-    Raises:
-        UserError: if the folder holds something else.
+    messages. Raises a UserError if the folder holds something else.
     """
     before = read_json(out / note)
     if before is not None:

@@ -36,7 +36,6 @@ class Plan:
         out: folder of the comparison; runs are `runs/<model>/lr-<rate>-seed-<seed>`.
         settings: settings of all models, each of which takes those that it uses.
         metric: validation metric of epochs, learning rates and models.
-        learning_rates: those that each neural model selects from.
         budget: seconds of training; None for `DEFAULT_SEEDS` seeds.
     """
 

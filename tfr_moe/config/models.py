@@ -1,7 +1,4 @@
-"""The models by name, one `ModelSpec` row each, and presets of the mixture family.
-
-A `ModelSpec` says what a model is and which settings it uses.
-"""
+"""The models by name, one `ModelSpec` row each, and presets of the mixture family."""
 
 from __future__ import annotations
 

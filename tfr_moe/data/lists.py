@@ -50,10 +50,8 @@ DEFAULTS = Limits()
 class Lists(NamedTuple):
     """The lists of a split, as rows of a frame.
 
-    Attributes:
-        list_ids: ID of each list.
-        rows: row numbers, list after list, in the order of the items.
-        row_splits: offset of each list in `rows`, [lists + 1].
+    `rows` are row numbers, list after list, in the order of the items; `row_splits`, [lists + 1],
+    has the offset of each list in them.
     """
 
     list_ids: list[str]

@@ -39,14 +39,11 @@ def most_clicked(clicks: Counter[Pair]) -> Pair:
 def category_of(
     pairs: Iterable[Pair], clicks: Counter[Pair] | None
 ) -> tuple[Pair | None, list[str]]:
-    """Returns the category of a list, and what to note about it.
+    """Returns the category of a list from the pairs of its items, and what to note about it.
 
-    Without clicks it is the most frequent pair of the items, of equally frequent ones the first;
-    items without a child do not count.
-
-    Args:
-        pairs: parent and child of its items.
-        clicks: of its query in other training lists; None for `from: majority`.
+    It is the pair with most `clicks` of the query in other training lists; without clicks, which
+    are None for `from: majority`, the most frequent pair of the items, of equally frequent ones the
+    first. Items without a child do not count.
 
     Example:
         >>> shoes = [("Shoes", "Boots"), ("Hats", ""), ("Shoes", "Boots"), ("Hats", "Caps")]

@@ -20,11 +20,9 @@ class Columns(Sequence[Mapping[str, Any]]):
         self._size = len(next(iter(columns.values())))
 
     def __len__(self) -> int:
-        """Returns the number of rows."""
         return self._size
 
     def __getitem__(self, index: Any) -> Any:
-        """Returns a row."""
         return {name: values[index] for name, values in self._columns.items()}
 
     def column(self, name: str) -> list[Any]:

@@ -43,14 +43,9 @@ Encoded = tuple[bytes, tuple[Any, ...]]
 
 
 class EncodedRow(NamedTuple):
-    """A row that matches the schema.
+    """A row that matches the schema, with its context and item encoded.
 
-    Attributes:
-        list_id: its list.
-        time: Unix seconds, None without a time column.
-        position: of the item in the list as shown, 0.0 without a position column.
-        context: context of the list, according to this row.
-        example: the item.
+    `time` is in Unix seconds, None without a time column; `position` is 0.0 without one.
     """
 
     list_id: str
@@ -184,12 +179,6 @@ class ScopeEncoder:
     """Encodes the features of one scope of rows.
 
     `extras` are the names of further single numbers, with their minimum: labels, position, weight.
-
-    Example:
-        >>> brand = {"name": "brand", "scope": "example", "kind": "categorical"}
-        >>> schema = FeatureSchema(list_id="query", labels=["click"], features=[brand])
-        >>> ScopeEncoder(schema, "example")([{"brand": "b"}])
-        [(b'\\n\\x0e\\n\\x05brand\\x12\\x05\\n\\x03\\n\\x01b', ('b',))]
     """
 
     def __init__(
@@ -246,10 +235,8 @@ class ScopeEncoder:
 class RowEncoder:
     """Encodes raw rows (column name -> raw value).
 
-    Args:
-        schema: of the rows.
-        labelled: False ignores labels, weight and time, as for rows to be scored; the position is
-            then optional.
+    Without `labelled` it ignores labels, weight and time, as for rows to be scored, and does not
+    require the position.
 
     Example:
         >>> brand = {"name": "brand", "scope": "example", "kind": "categorical"}

@@ -32,10 +32,8 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 class OrderSums:
     """Sums over lists of the share of pairs in which the relevant item precedes the other.
 
-    Attributes:
-        lists: number of lists with a relevant and an irrelevant item.
-        shares: sum of their shares, in units.
-        squares: sum of the squares of their shares, in units.
+    `lists` is the number of lists with a relevant and an irrelevant item, `shares` and `squares`
+    are the sums of their shares and of the squares of these, in units.
     """
 
     lists: int = 0
@@ -43,11 +41,9 @@ class OrderSums:
     squares: int = 0
 
     def add(self, relevant: NDArray[np.bool_], row_splits: NDArray[np.int64]) -> None:
-        """Adds lists.
+        """Adds lists, from which items are `relevant`, [items], in the order of the records.
 
-        Args:
-            relevant: of each item, list after list, in the order of the records, [items].
-            row_splits: offset of each list in `relevant`, [lists + 1].
+        `row_splits`, [lists + 1], has the offset of each list in them.
         """
         sizes, starts = np.diff(row_splits), row_splits[:-1]
         positions = np.arange(len(relevant)) - np.repeat(starts, sizes)
@@ -65,14 +61,7 @@ class OrderSums:
         self.squares += int(np.rint(shares * shares * UNIT).astype(np.int64).sum())
 
     def warning(self) -> str | None:
-        """Returns the warning for data without display positions; None if the order is harmless.
-
-        Example:
-            >>> sums = OrderSums()
-            >>> sums.add(np.array([True, False, False] * 200), np.arange(0, 601, 3))
-            >>> sums.warning()[:61]
-            'the order of the items reveals relevance: in 200 lists a rele'
-        """
+        """Returns the warning for data without display positions; None if the order is harmless."""
         if self.lists < _MIN_LISTS:
             return None
         mean = self.shares / UNIT / self.lists
@@ -101,9 +90,8 @@ def is_repeated(items: int, distinct: int) -> bool:
 def repeated_lists(columns: Iterable[NDArray], row_splits: NDArray[np.int64]) -> int:
     """Counts the lists that are `is_repeated`.
 
-    Args:
-        columns: the columns of the items, numbers or codes of 32 bits, [items, width].
-        row_splits: offset of each list in the items, [lists + 1].
+    `columns` are those of the items, numbers or codes of 32 bits, [items, width]; `row_splits`,
+    [lists + 1], has the offset of each list in them.
 
     Example:
         >>> price = np.array([[1], [2], [1], [2], [1], [2], [3], [4]], np.float32)

@@ -123,10 +123,7 @@ def signed_log1p(numbers: Floats) -> Floats:
 def transformed(feature: Feature, column: Mapping[str, Any], numbers: Floats) -> Floats:
     """Returns the numbers of a column after `clip` and `transform`; buckets stay numbers.
 
-    Args:
-        feature: of the column.
-        column: its statistics.
-        numbers: any shape, after the `ratio`.
+    `column` are its statistics; `numbers`, of any shape, are those after the `ratio`.
     """
     numbers = np.clip(numbers, *feature.limits)
     if feature.transform == "log1p":
@@ -170,16 +167,7 @@ def quantile_statistics(feature: Feature, counts: Counter[float]) -> dict[str, A
 
 
 class ColumnStatistics:
-    """Statistics of the numeric columns of one scope, in blocks of stored values.
-
-    Example:
-        >>> feature = {"name": "price", "scope": "example", "kind": "numeric", "missing": "median"}
-        >>> schema = FeatureSchema(list_id="query", labels=["click"], features=[feature])
-        >>> statistics = ColumnStatistics(schema, "example")
-        >>> block = statistics.of(np.array([[1.0], [9.0], [np.nan], [2.0]], np.float32))
-        >>> statistics.describe(block)["price"]["median"]
-        2.0
-    """
+    """Statistics of the numeric columns of one scope, in blocks of stored values."""
 
     def __init__(self, schema: FeatureSchema, scope: Scope):
         self.columns = schema.packed_columns(scope)

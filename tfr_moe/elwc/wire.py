@@ -60,13 +60,7 @@ def _value(text: str) -> bytes:
 
 
 class FloatBlock:
-    """Map entries of float features of fixed widths: the same bytes except for the values.
-
-    Example:
-        >>> block = FloatBlock([("price", 1), ("image", 2)])
-        >>> block.values([block.pack([9.5, 1.0, 0.0]), block.pack([0.5, 0.0, 2.0])]).tolist()
-        [[9.5, 1.0, 0.0], [0.5, 0.0, 2.0]]
-    """
+    """Map entries of float features of fixed widths: the same bytes except for the values."""
 
     def __init__(self, features: Iterable[tuple[str, int]]):
         zeros, offsets = b"", [np.zeros(0, np.intp)]
@@ -80,11 +74,7 @@ class FloatBlock:
         self.size = len(zeros)
 
     def pack(self, numbers: Sequence[float]) -> bytes:
-        """Returns the block with the values of all features, in order.
-
-        Raises:
-            OverflowError: for a value beyond float32.
-        """
+        """Returns the block with the values of all features; an OverflowError beyond float32."""
         floats = struct.pack(f"<{self.width}f", *numbers)
         block = self._zeros.copy()
         block[self._offsets] = np.frombuffer(floats, np.uint8)

@@ -66,12 +66,10 @@ def per_category(
     policy: Policy = "skip",
     level: Literal["top", "sub"] = "top",
 ) -> list[CategoryRow]:
-    """One row per category, by decreasing number of lists (ties by name).
+    """One row per top or sub-category, by decreasing number of lists (ties by name).
 
-    Args:
-        results: per model its result on the same lists. Without categories there are no rows.
-        baseline: the model that the others are compared with.
-        level: whether rows are of top or of sub-categories.
+    `results` are per model its result on the same lists; without categories there are no rows. The
+    other models are compared with the `baseline`.
 
     Raises:
         UserError: if the results are of different lists.

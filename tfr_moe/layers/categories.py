@@ -73,17 +73,9 @@ class CategoryHead(Configured, tf.keras.layers.Layer):
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class UnknownDomains(Configured, tf.keras.layers.Layer):
-    """Counts a random share of the lists as domain 0 in training, drawn again in each step.
+    """Counts a random `share` of the lists, in [0, 1), as domain 0 in each step of training.
 
-    Domain 0 is that of unknown categories. Training may see none of those, so that domain 0 would
-    learn nothing.
-
-    Args:
-        share: share of the lists, in [0, 1).
-
-    Example:
-        >>> UnknownDomains(0.5)(tf.constant([2, 1])).numpy().tolist()
-        [2, 1]
+    Training may see no list of domain 0, that of unknown categories: it would learn nothing.
     """
 
     def __init__(self, share: float = 0.0, seed: int | None = None, **kwargs: Any):

@@ -17,13 +17,10 @@ class CrossedWeights(Configured, tf.keras.layers.Layer):
 
     $$ y = \sum_{(a, b)} \sum_{u \in x_a, v \in x_b} w_{h(u, v)} $$
 
-    over the pairs of features (a, b): the cross-product transformations of Cheng et al. 2016, "Wide
-    & Deep Learning for Recommender Systems" (https://arxiv.org/abs/1606.07792). h hashes a pair of
-    IDs into the buckets of its pair of features; an empty ID counts as missing.
-
-    Args:
-        crosses: pairs of feature names, at least one.
-        num_buckets: buckets for each pair of features.
+    over the pairs of features (a, b) of `crosses`: the cross-product transformations of Cheng et
+    al. 2016, "Wide & Deep Learning for Recommender Systems" (https://arxiv.org/abs/1606.07792). h
+    hashes a pair of IDs into the `num_buckets` buckets of its pair of features; an empty ID counts
+    as missing.
 
     Example:
         >>> wide = CrossedWeights([["segment", "brand"]], num_buckets=100)

@@ -136,10 +136,6 @@ class TrainingMean(tf.keras.metrics.Mean):
 
     The regularizers exist in training only. In an evaluation their metrics have no value. The
     update takes a fraction of the time to trace of that of Keras, which checks for broadcasting.
-
-    Example:
-        >>> float(TrainingMean().result())
-        nan
     """
 
     def update_state(self, values: tf.Tensor, sample_weight: Any = None) -> None:
@@ -164,10 +160,8 @@ class ExpertUsage(Configured, tf.keras.metrics.Metric):
     With u_i the gate weight that expert i received since the last reset and s_i = u_i / sum(u), the
     result holds `dead_experts`, the number of experts with s_i < 0.01 / N (less than a hundredth of
     an equal share), and `busiest_share`, the sum of the K largest s_i, which is K / N under perfect
-    balance and 1 if K experts receive all items. Both are NaN before anything is recorded.
-
-    Args:
-        suffix: of the two names, such as `_click` for the gate of a task.
+    balance and 1 if K experts receive all items. Both are NaN before anything is recorded, and
+    their names end in `suffix`, such as `_click` for the gate of a task.
     """
 
     def __init__(
@@ -209,11 +203,8 @@ class GateMonitor(Configured, tf.keras.layers.Layer):
 
     Per gate g the Keras metrics are `gate_entropy_<g>` (nats, mean over items of
     -sum_i w_i log w_i: 0 for one expert, ln N for an even mixture), `busiest_share_<g>` and
-    `dead_experts_<g>` (see `ExpertUsage`). Without names there is no `_<g>`.
-
-    Args:
-        top_k: the number of experts that `busiest_share` sums up.
-        gates: names of the G gates; `("",)` for a single nameless one.
+    `dead_experts_<g>` (see `ExpertUsage`, K being `top_k`). `gates` are the names of the G gates,
+    `("",)` for a single one without `_<g>`.
 
     Example:
         >>> monitor = GateMonitor(num_experts=2, gates=["click"])

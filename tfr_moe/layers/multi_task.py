@@ -25,10 +25,6 @@ class TaskTowers(ExpertTowers):
     """One network per task, each on its own input or all on the same input.
 
     Args are those of `ExpertTowers`; `num_experts` is the number of tasks.
-
-    Example:
-        >>> TaskTowers(num_experts=2, hidden_dims=[4])(tf.ones([5, 2, 3])).shape
-        TensorShape([5, 2])
     """
 
     def call(  # type: ignore[override]

@@ -154,11 +154,6 @@ class StarTowers(ExpertTowers):
 
     Arguments are those of `ExpertTowers`; `num_experts` is the number of domains, and initializers
     are those of the shared tower.
-
-    Example:
-        >>> towers = StarTowers(num_experts=3, hidden_dims=[4])
-        >>> towers(tf.ones([2, 5, 3]), tf.constant([[1], [0]])).shape
-        TensorShape([2, 5, 1])
     """
 
     def build(self, input_shape: Any) -> None:

@@ -23,11 +23,8 @@ PAIRS_AT_A_TIME = 2**21
 class Items(NamedTuple):
     """Items of lists, each attribute float32 [B, n].
 
-    Attributes:
-        labels: negative at padded items.
-        shares: the items' weights within the list.
-        gains: normalized gains of the grades.
-        ranks: from 1, by descending logit.
+    Labels are negative at padded items; `shares` are the items' weights within the list, `gains`
+    the normalized gains of the grades, `ranks` are from 1, by descending logit.
     """
 
     logits: tf.Tensor

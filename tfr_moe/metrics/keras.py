@@ -55,13 +55,10 @@ class _MeanOverLists(TrainingMean):
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
     ) -> None:
-        """Adds lists to the mean.
+        """Adds lists: labels [B, L], negative for padding, and scores [B, L] of any float type.
 
-        Args:
-            y_true: [B, L] labels, negative for padding.
-            y_pred: [B, L] scores of any float type, or [B, L, M] ordinal outputs.
-            sample_weight: [B], [B, 1] or [B, L]. Items of weight 0 are ignored; a list has the mean
-                weight of its other items.
+        Scores may be ordinal outputs [B, L, M]. Weights are [B], [B, 1] or [B, L]: items of weight
+        0 are ignored; a list has the mean weight of its other items.
         """
         labels = tf.cast(tf.convert_to_tensor(y_true), tf.float32)
         scores = tf.cast(expected_grade(tf.convert_to_tensor(y_pred)), tf.float32)

@@ -38,9 +38,6 @@ FONTS = "DejaVu Sans, Liberation Sans, Arial, Helvetica"
 """Fonts of figures as files, the first that there is."""
 
 
-# -------------------------------------------------------------------------------------------- pages
-
-
 @functools.cache
 def environment() -> Environment:
     """The environment, with what templates use."""
@@ -156,13 +153,9 @@ def render_sections(
 ) -> str:
     """Renders a page of a verdict and sections.
 
-    Args:
-        title: the question that it answers.
-        lead: of what data.
-        headline: the answer in a few words.
-        sentences: the answer with its numbers.
-        sections: what it follows from.
-        steps: what to do next, each with a command or "".
+    It answers the question `title` about the data of `lead`: by the `headline` in a few words, by
+    `sentences` with its numbers, and by the sections that it follows from. `steps` say what to do
+    next, each with a command or "".
     """
     return render(
         "sections.html",
@@ -183,9 +176,6 @@ def write_page(text: str, path: Path) -> None:
         write_text(path, text)
     except OSError as error:
         raise UserError(f"{path}: cannot be written ({error.strerror})") from error
-
-
-# ------------------------------------------------------------------------------------------ figures
 
 
 def write_figure(figure: HeatMap | Sequence[Chart], path: Path) -> None:

@@ -31,12 +31,9 @@ def gate_problems(
 
     Args:
         task: the task of the gate, "" for a gate of all tasks.
-        config: configuration of the run.
-        num_experts: N.
-        dead: number of experts with less than 1 % of an equal share of the weight, see `names`.
+        dead: number of experts with less than 1 % of an equal share; `names` are theirs, if known.
         busiest: share of the weight of the expert with the most.
         entropy: in nats; None if it is not checked.
-        names: the dead experts, if known.
         same: the experts of all top categories alike, see `same_experts`.
         top_categories: their number, if known.
     """

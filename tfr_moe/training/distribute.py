@@ -80,10 +80,7 @@ def join_cluster(strategy: str | None) -> ProcessContext:
     """Creates the strategy of TFR's pipeline; a worker of several waits here for the others.
 
     `MultiWorkerMirroredStrategy` reads the cluster from `TF_CONFIG`, and must be created before
-    TensorFlow computes anything.
-
-    Raises:
-        UserError: for an invalid `TF_CONFIG`.
+    TensorFlow computes anything. Raises a UserError for an invalid `TF_CONFIG`.
     """
     with _reading_cluster():
         return ProcessContext(tfr.python.keras.strategy_utils.get_strategy(strategy))

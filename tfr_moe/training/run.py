@@ -51,11 +51,7 @@ _CHECKED_BATCHES = 200  # of validation lists, for the check of the gates
 
 @dataclass(frozen=True)
 class LoadedRun(FinishedRun):
-    """A finished run of a neural model.
-
-    Attributes:
-        model: the Keras model with the weights of the best epoch.
-    """
+    """A finished run of a neural model; `model` has the weights of the best epoch."""
 
     model: Any
 

@@ -187,14 +187,7 @@ def read_metrics(run: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run.
-
-    Attributes:
-        path: its folder.
-        config: its configuration.
-        schema: the schema of its data.
-        metrics: the content of `metrics.json`.
-    """
+    """A finished run: its folder, configuration, the schema of its data, and `metrics.json`."""
 
     path: Path
     config: RunConfig

@@ -43,14 +43,9 @@ def fitted_table(
 ) -> Table:
     """Makes a table of the columns that fit, and names the hidden ones in its caption.
 
-    Args:
-        columns: in order of importance.
-        always: number of first columns that are always shown; broken at spaces if too wide.
-        width: columns of the terminal; None shows all.
-        title: text above the table.
-        caption: text below the table.
-        grouped: whether to leave a line where the text of the first column changes.
-        hint: where the hidden columns are.
+    Columns are in order of importance. The first `always` are always shown, broken at spaces if
+    they are too wide; a `width` of None shows all. `grouped` leaves a line where the text of the
+    first column changes, `hint` says where the hidden columns are.
     """
     visible, hidden = list(columns[:always]), []
     for column in columns[always:]:

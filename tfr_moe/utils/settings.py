@@ -109,11 +109,8 @@ def parse_options(
 ) -> _Options:
     """Returns options read from `key=value` texts, by the types of the model's fields.
 
-    Args:
-        model: of the options.
-        pairs: the texts.
-        owner: whose options they are, for messages, such as `source search-logs`.
-        defaults: values of fields that `pairs` lacks; ignored where the model has no such field.
+    `owner` says in messages whose options they are, such as `source search-logs`. `defaults` are
+    values of fields that `pairs` lacks, ignored where the model has no such field.
 
     Raises:
         UserError: for an unknown key, a missing or an invalid value.
