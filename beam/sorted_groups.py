@@ -2,8 +2,7 @@
 
 Beam's embedded runner keeps everything it shuffles in memory, several times over. Where a pipeline
 runs on it, sorted runs on disk and one merging pass take the place of the shuffle, so that memory
-does not grow with the data. On any other runner the runner shuffles. Each transform decides when it
-is applied.
+does not grow with the data. Each transform decides when it is applied.
 """
 
 from __future__ import annotations

@@ -23,11 +23,7 @@ KeyedValues = tuple[RowKey, tuple[Any, ...]]
 
 
 def key_of(values: Mapping[str, Any], columns: Sequence[str]) -> str:
-    """Returns the ID in a column of a row, or those of several columns as one text.
-
-    Raises:
-        RowError: naming the column without a valid ID.
-    """
+    """Returns the ID in a column, or those of several as one text; a RowError if one is invalid."""
     return _SEPARATOR.join([required_id(c, values.get(c)) for c in columns])
 
 

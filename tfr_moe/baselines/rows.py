@@ -227,7 +227,6 @@ class Rows(NamedTuple):
         labels: [T] float32.
         weights: [T] float32, 1 if the schema has no weight.
         sizes: [n] int64, number of items of each list.
-        columns: the columns of `values`.
         positions: [T] float32, 0 where they are not used.
     """
 

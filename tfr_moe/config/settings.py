@@ -37,7 +37,6 @@ class Group(BaseModel):
 
 
 Widths = tuple[PositiveInt, ...]
-"""Widths of layers."""
 
 
 class GateSettings(Group):
@@ -341,7 +340,6 @@ class Groups(Group):
 
 
 GROUPS: dict[str, Any] = {name: field.annotation for name, field in Groups.model_fields.items()}
-"""The classes of the groups."""
 
 
 class Setting(NamedTuple):

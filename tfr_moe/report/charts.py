@@ -68,10 +68,8 @@ class Series(NamedTuple):
 class Chart(NamedTuple):
     """A chart in coordinates of its element.
 
-    Attributes:
-        finding: what is to be seen, for who cannot see it.
-        x_ticks: coordinate and text of each tick.
-        rule: path of a dotted line, or "".
+    The `finding` is what is to be seen, for who cannot see it; ticks are coordinates with their
+    text, and `rule` is the path of a dotted line, or "".
     """
 
     finding: str

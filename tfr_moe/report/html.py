@@ -128,12 +128,7 @@ def render(template: str, svg: Path | None = None, **content: Any) -> str:
 
 
 class Section(NamedTuple):
-    """A part of a page.
-
-    Attributes:
-        finding: one sentence, computed from what is shown.
-        note: how to read them.
-    """
+    """A part of a page; its `finding` is one sentence, its `note` says how to read the figures."""
 
     title: str
     finding: str
