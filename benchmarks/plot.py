@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tfr_moe.report import Chart, Line, chart, write_figure
+from experiments.common.log_axes import log_chart
+from tfr_moe.report import Chart, Line, write_figure
 
 GROWING = ("N", "K", "list length", "batch")
 
@@ -32,14 +33,13 @@ def draw_growth(step: dict[str, Any]) -> Chart:
         last = max(last, *times)
         lines.append(Line(f"{name}, from {sizes[0]:.0f}", times, median, low, high))
     lines.append(Line("in proportion", [1.0, last], [1.0, last], kind="dashed"))
-    return chart(
+    return log_chart(
+        "xy",
         lines,
         "seconds of a training step by size",
         "times the first size",
         "times its seconds",
         title="A training step",
-        x_scale="log",
-        y_scale="log",
     )
 
 
@@ -52,14 +52,14 @@ def draw_memory(memory: dict[str, Any]) -> Chart:
             megabytes = [found["megabytes"] for found in points.values()]
             times = [size / sizes[0] for size in sizes]
             lines.append(Line(f"{name}, from {sizes[0]:.0f}", times, megabytes))
-    return chart(
+    return log_chart(
+        "x",
         lines,
         "memory of a training step by size",
         "times the first size",
         "MB above an empty process",
         title="Memory of a step",
-        x_scale="log",
-        include=((), (0.0,)),
+        values=(0.0,),
     )
 
 
@@ -69,13 +69,13 @@ def draw_quality(quality: dict[str, Any]) -> Chart:
         Line(model, [s for s, _ in curve], [q for _, q in curve])
         for model, curve in quality["curves"].items()
     ]
-    return chart(
+    return log_chart(
+        "x",
         lines,
         f"validation NDCG by seconds; the dotted line is {goal:.4f}, the best of LightGBM",
         "seconds, reading the records included",
         "validation NDCG",
         title="Time to the same NDCG",
-        x_scale="log",
         rule=[(float("-inf"), goal), (float("inf"), goal)],
     )
 

@@ -186,7 +186,8 @@ def run(settings: GainSettings, context: StudyContext) -> Sequence[RenderableTyp
 def _draw(out: Path, buckets: Sequence[Mapping[str, Any]], level: str) -> None:
     """Gains of each model in percentage points, and beside them the lists of each bucket."""
     models = list(dict.fromkeys(model for bucket in buckets for model in bucket["gains"]))
-    names = [f"{bucket['smallest']:,}+" for bucket in buckets]
+    ticks = [(index, f"{bucket['smallest']:,}+") for index, bucket in enumerate(buckets)]
+    ends = (-0.5, len(buckets) - 0.5)
     lines = []
     for index, model in enumerate(models):
         found = [(i, b["gains"][model]) for i, b in enumerate(buckets) if model in b["gains"]]
@@ -200,9 +201,9 @@ def _draw(out: Path, buckets: Sequence[Mapping[str, Any]], level: str) -> None:
         f"gain over {BASELINE} by size",
         x_title,
         y_title,
-        x_names=names,
+        x_ticks=ticks,
         rule=[(-math.inf, 0.0), (math.inf, 0.0)],
-        include=((), (0.0,)),
+        include=(ends, (0.0,)),
     )
     lists = [bucket["training_lists"] for bucket in buckets]
     counted = chart(
@@ -210,8 +211,8 @@ def _draw(out: Path, buckets: Sequence[Mapping[str, Any]], level: str) -> None:
         "training lists by size",
         x_title,
         "training lists",
-        x_names=names,
-        include=((), (0.0,)),
+        x_ticks=ticks,
+        include=(ends, (0.0,)),
     )
     write_figure([gained, counted], out / "figure_4_gain_by_size.svg")
 

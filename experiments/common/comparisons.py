@@ -152,8 +152,8 @@ def difference_chart(comparisons: Sequence[ModelComparison], title: str) -> Char
         f"{best.metric} minus that of {best.reference}, points, with 95 % intervals",
         "",
         title=title,
-        y_names=[one.model for one in drawn],
-        include=((0.0,), ()),
+        y_ticks=[(row, one.model) for row, one in enumerate(drawn)],
+        include=((0.0,), (-0.5, len(drawn) - 0.5)),
         rule=((0.0, -math.inf), (0.0, math.inf)),
     )
 

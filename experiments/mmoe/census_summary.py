@@ -183,7 +183,8 @@ def draw(out: Path, group: int, runs: Sequence[dict[str, Any]]) -> None:
                 f"test AUC: {name}",
                 "",
                 title="" if task else "every run, and mean with 95 % interval",
-                y_names=models[::-1],
+                y_ticks=list(enumerate(reversed(models))),
+                include=((), (-0.5, len(models) - 0.5)),
             )
         )
     write_figure(panels, out / f"group_{group}.svg")

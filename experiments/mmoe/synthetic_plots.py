@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.common.log_axes import log_chart
 from experiments.mmoe.synthetic_summary import REFERENCE, Losses
 from tfr_moe.report import Chart, Line, chart, write_figure
 
@@ -44,15 +45,8 @@ def _line(steps: np.ndarray, values: np.ndarray, name: str) -> Line:
 
 def _losses(lines: Sequence[Line], title: str, scale: Sequence[float] = ()) -> Chart:
     # Losses fall by powers of ten; the differences of interest are at the end.
-    return chart(
-        lines,
-        f"{title}: {LOSS} by step",
-        "training steps",
-        LOSS,
-        title=title,
-        y_scale="log",
-        include=((), scale),
-    )
+    finding = f"{title}: {LOSS} by step"
+    return log_chart("y", lines, finding, "training steps", LOSS, title=title, values=scale)
 
 
 def draw_shared_bottom(out: Path, steps: np.ndarray, curves: Curves) -> None:
@@ -102,8 +96,8 @@ def draw_distribution(out: Path, losses: Losses) -> None:
             "",
             "test loss after training",
             title=f"correlation {p:g}",
-            x_names=losses.models,
-            include=((), drawn),
+            x_ticks=list(enumerate(losses.models)),
+            include=((-0.5, len(losses.models) - 0.5), drawn),
         )
         for p, lines in panels
     ]

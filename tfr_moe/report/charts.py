@@ -24,7 +24,7 @@ _SHAPES = (
 )
 
 Numbers = Sequence[float] | NDArray[np.floating[Any]]
-Scale = Literal["linear", "log"]
+Ticks = Sequence[tuple[float, str]]
 Kind = Literal["line", "curve", "dashed", "points"]
 
 
@@ -75,8 +75,8 @@ class Chart(NamedTuple):
     finding: str
     x_title: str
     y_title: str
-    x_ticks: Sequence[tuple[float, str]]
-    y_ticks: Sequence[tuple[float, str]]
+    x_ticks: Ticks
+    y_ticks: Ticks
     left: float
     series: Sequence[Series]
     rule: str
@@ -91,41 +91,27 @@ class _Axis:
         values: Sequence[float],
         start: float,
         end: float,
+        ticks: Ticks,
         unit: str = "",
         integer: bool = False,
-        scale: Scale = "linear",
-        names: Sequence[str] = (),
     ):
-        self._log = scale == "log"
-        finite = [v for v in values if math.isfinite(v) and (v > 0 or not self._log)]
-        low, high = (-0.5, len(names) - 0.5) if names else (min(finite), max(finite))
-        if self._log:
-            low, high = math.log10(low), math.log10(high)
+        finite = [value for value in values if math.isfinite(value)]
+        low, high = min(finite), max(finite)
         if low == high:
             low, high = low - 0.5, high + 0.5
         self._start, self._end = start, end
         self._low, self._scale = low, (end - start) / (high - low)
-        found = [(float(i), name) for i, name in enumerate(names)]
-        if self._log:
-            found = _log_ticks(low, high)
-        self.ticks = [
-            (self(value), text + unit)
-            for value, text in found
-            or _linear_ticks(self._value(low), self._value(high), integer, abs(end - start))
-        ]
-
-    def _value(self, at: float) -> float:
-        return 10.0**at if self._log else at
+        ticks = ticks or _round_numbers(low, high, integer, abs(end - start))
+        self.ticks = [(self(value), text + unit) for value, text in ticks]
 
     def __call__(self, value: float) -> float:
         """The coordinate of a value; infinite ones are at the ends."""
         if math.isinf(value):
             return self._end if value > 0 else self._start
-        at = math.log10(value) if self._log else value
-        return round(self._start + (at - self._low) * self._scale, 1)
+        return round(self._start + (value - self._low) * self._scale, 1)
 
 
-def _linear_ticks(low: float, high: float, integer: bool, length: float) -> list[tuple[float, str]]:
+def _round_numbers(low: float, high: float, integer: bool, length: float) -> Ticks:
     size = 10.0 ** math.floor(math.log10((high - low) / 5))
     most = min(max(length // _TICK, 2), 6)
     step = next(size * f for f in (1, 2, 5, 10, 20, 50) if (high - low) / (size * f) <= most + 1e-9)
@@ -135,15 +121,6 @@ def _linear_ticks(low: float, high: float, integer: bool, length: float) -> list
     return [(n * step, f"{n * step:.{decimals}f}") for n in numbers]
 
 
-def _log_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Round numbers between powers of ten; none if fewer than two fit."""
-    factors = (1, 2, 5) if high - low <= 2 else (1,)
-    powers = range(math.floor(low), math.ceil(high) + 1)
-    numbers = [f * 10.0**power for power in powers for f in factors]
-    found = [n for n in numbers if low - 1e-9 <= math.log10(n) <= high + 1e-9]
-    return [(n, f"{n:g}") for n in found] if len(found) > 1 else []
-
-
 def chart(
     lines: Sequence[Line],
     finding: str,
@@ -151,12 +128,10 @@ def chart(
     y_title: str,
     *,
     title: str = "",
-    x_scale: Scale = "linear",
-    y_scale: Scale = "linear",
     x_unit: str = "",
     y_unit: str = "",
-    x_names: Sequence[str] = (),
-    y_names: Sequence[str] = (),
+    x_ticks: Ticks = (),
+    y_ticks: Ticks = (),
     include: tuple[Sequence[float], Sequence[float]] = ((), ()),
     rule: Sequence[tuple[float, float]] = (),
     integer: bool = False,
@@ -164,13 +139,12 @@ def chart(
     """Computes a chart.
 
     Args:
-        lines: what is drawn; points that are not finite, or not above 0 on a logarithmic axis, are
-            left out.
+        lines: what is drawn; points that are not finite are left out.
         finding: what is to be seen, for who cannot see it.
         x_unit: after each number of the horizontal axis.
         y_unit: after each number of the vertical axis.
-        x_names: names of 0, 1, ... on the horizontal axis, instead of numbers.
-        y_names: names of 0, 1, ... on the vertical axis, from the bottom.
+        x_ticks: numbers and their texts on the horizontal axis, instead of round numbers.
+        y_ticks: the same of the vertical axis.
         include: numbers that the axes contain beside those of the lines.
         rule: points of a dotted line; infinite numbers are ends of an axis.
         integer: whether ticks of the horizontal axis are whole numbers.
@@ -182,37 +156,32 @@ def chart(
         >>> drawn.series[0].path
         'M52.0 178.0L352.0 8.0'
     """
-    left = max(LEFT, 24 + 5.5 * max(map(len, y_names), default=0))
+    left = max(LEFT, 24 + 5.5 * max((len(text) for _, text in y_ticks), default=0))
     across, up = ([*values] for values in include)
     for line in lines:
         across.extend(line.x)
         up += [*line.y, *line.low, *line.high]
-    x = _Axis(across, left, RIGHT, x_unit, integer, x_scale, x_names)
-    y = _Axis(up, BOTTOM, TOP, y_unit, scale=y_scale, names=y_names)
-    least = [0.0 if scale == "log" else -math.inf for scale in (x_scale, y_scale)]
-    series = [_series(line, n, x, y, least) for n, line in enumerate(lines)]
+    x = _Axis(across, left, RIGHT, x_ticks, x_unit, integer)
+    y = _Axis(up, BOTTOM, TOP, y_ticks, y_unit)
+    series = [_series(line, n, x, y) for n, line in enumerate(lines)]
     ends = _joined([(x(at), y(value)) for at, value in rule])
     return Chart(finding, x_title, y_title, x.ticks, y.ticks, left, series, ends, title)
 
 
-def _series(line: Line, number: int, x: _Axis, y: _Axis, least: Sequence[float]) -> Series:
+def _series(line: Line, number: int, x: _Axis, y: _Axis) -> Series:
     number = number if line.colour is None else line.colour
-    kept = [
-        n
-        for n, point in enumerate(zip(line.x, line.y, strict=True))
-        if all(math.isfinite(v) and v > low for v, low in zip(point, least, strict=True))
-    ]
-    at = [x(line.x[n]) for n in kept]
-    points = list(zip(at, [y(line.y[n]) for n in kept], strict=True))
+    drawn = enumerate(zip(line.x, line.y, strict=True))
+    kept = [n for n, point in drawn if all(map(math.isfinite, point))]
+    points = [(x(line.x[n]), y(line.y[n])) for n in kept]
     area = bars = ""
     if len(line.low):
-        ends = [(y(max(line.low[n], least[1] + 1e-12)), y(line.high[n])) for n in kept]
-        sides = list(zip(at, ends, strict=True))
+        low, high = ([(x(line.x[n]), y(ends[n])) for n in kept] for ends in (line.low, line.high))
         if line.kind == "curve":
-            band = [(a, low) for a, (low, _) in sides]
-            area = _joined(band + [(a, high) for a, (_, high) in reversed(sides)]) + "z"
+            area = _joined(low + high[::-1]) + "z"
         else:
-            bars = "".join(f"M{a} {low}V{high}" for a, (low, high) in sides)
+            bars = "".join(
+                f"M{at} {bottom}V{top}" for (at, bottom), (_, top) in zip(low, high, strict=True)
+            )
     shape = _SHAPES[number // COLOURS % len(_SHAPES)]
     if line.kind == "points":
         shape = _SHAPES[number % len(_SHAPES)]
