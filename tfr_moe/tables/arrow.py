@@ -62,7 +62,7 @@ def to_table(frame: Any, columns: Sequence[str] | None = None) -> pa.Table:
     """Returns a data frame as an Arrow table, without copying what Arrow can share.
 
     Args:
-        frame: a pandas or polars DataFrame, a pyarrow Table or RecordBatch, or any object with
+        frame: a pandas or polars DataFrame, a pyarrow Table, or any object with
             `__arrow_c_stream__`.
         columns: the columns to convert, of which the frame may lack some; None for all.
 
@@ -72,9 +72,7 @@ def to_table(frame: Any, columns: Sequence[str] | None = None) -> pa.Table:
     wanted = None if columns is None else list(dict.fromkeys(columns))
     if type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns"):
         return _from_pandas(frame, wanted)
-    if isinstance(frame, pa.RecordBatch):
-        frame = pa.Table.from_batches([frame])
-    elif not isinstance(frame, pa.Table) and hasattr(frame, "__arrow_c_stream__"):
+    if not isinstance(frame, pa.Table) and hasattr(frame, "__arrow_c_stream__"):
         with suppress(pa.ArrowException):  # a single column
             frame = pa.table(frame)
     if not isinstance(frame, pa.Table):
