@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple, get_origin
 
 import apache_beam as beam
 from apache_beam.transforms.window import GlobalWindow
@@ -77,8 +77,7 @@ class SourceRows(NamedTuple):
 class SourceOptions(BaseModel):
     """Base class of the options of a source; the description of a field is its help text.
 
-    The text of a tuple is split at its commas: `a,b` or `[a, b]`; that of a `Literal` may be any of
-    its values.
+    The text of a tuple is split at its commas: `a,b` or `[a, b]`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -89,8 +88,6 @@ class SourceOptions(BaseModel):
         annotation = cls.model_fields[info.field_name or ""].annotation
         if isinstance(value, str) and get_origin(annotation) is tuple:
             return [part.strip() for part in value.strip("[]").split(",") if part.strip()]
-        if get_origin(annotation) is Literal:
-            return next((choice for choice in get_args(annotation) if str(choice) == value), value)
         return value
 
 

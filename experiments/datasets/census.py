@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Literal
 
 from pydantic import Field
 
@@ -36,8 +35,11 @@ PERSON = "person"
 class CensusOptions(SplitOptions):
     """Options of `census`."""
 
-    group: Literal[1, 2] = Field(
-        1, description="1: income and marital status; 2: education and marital status (MMoE paper)"
+    group: int = Field(
+        1,
+        ge=1,
+        le=2,
+        description="1: income and marital status; 2: education and marital status (MMoE paper)",
     )
 
 

@@ -72,7 +72,7 @@ def test_a_line_of_another_width_is_rejected_with_its_place(tmp_path):
 @pytest.mark.parametrize(
     "settings, schema, message",
     [
-        (["group=3"], None, "source census: group: Input should be 1 or 2"),
+        (["group=3"], None, "source census: group: Input should be less than or equal to 2"),
         ([], "income", "schema: column 'income' does not belong to group 1; available: age"),
     ],
 )
