@@ -15,7 +15,7 @@ from tfr_moe.elwc.splits import hash_fraction
 from tfr_moe.elwc.values import to_time
 from tfr_moe.errors import UserError
 from tfr_moe.schema import Feature, FeatureSchema
-from tfr_moe.tables import to_table
+from tfr_moe.tables.arrow import to_table
 
 SCHEMA = FeatureSchema.model_validate(
     {

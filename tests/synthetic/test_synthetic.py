@@ -9,14 +9,13 @@ from tests.records import typed_row
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.synthetic import (
-    COMPONENTS,
     SearchLogOptions,
     SessionGenerator,
     build_world,
     generate,
     world,
 )
-from tfr_moe.synthetic.world import Words
+from tfr_moe.synthetic.world import COMPONENTS, Words
 from tfr_moe.utils.settings import parse_options
 
 SMALL = SearchLogOptions(sessions=60, num_files=2, top_categories=3, sub_categories=9)

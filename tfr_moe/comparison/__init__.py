@@ -4,8 +4,5 @@ from tfr_moe._compat import lazy_names
 
 __all__, __getattr__, __dir__ = lazy_names(
     __name__,
-    {
-        "run": ("MODELS", "claim", "compare"),
-        "training": ("Plan", "train_models"),
-    },
+    {"run": ("MODELS", "claim", "compare")},
 )

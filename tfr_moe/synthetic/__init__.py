@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from .options import SearchLogOptions
 from .sessions import SessionGenerator, thresholds
-from .world import COMPONENTS, build_world
+from .world import build_world
 from .writing import generate
 
 __all__ = [
-    "COMPONENTS",
     "SearchLogOptions",
     "SessionGenerator",
     "build_world",
