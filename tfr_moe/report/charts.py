@@ -84,7 +84,10 @@ class Chart(NamedTuple):
 
 
 class _Axis:
-    """Maps numbers to coordinates between `start` and `end`, with ticks at 1, 2 or 5 times 10^n."""
+    """Maps numbers to coordinates between `start` and `end`.
+
+    Without `ticks` they are at multiples of 1, 2 or 5 times 10^n.
+    """
 
     def __init__(
         self,
