@@ -22,7 +22,7 @@ from tfr_moe.baselines import open_run
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.evaluation.evaluate import scorer_of
 from tfr_moe.evaluation.results import evaluate_lists
-from tfr_moe.evaluation.scoring import inference_function, score_dataset
+from tfr_moe.evaluation.scoring import score_dataset
 from tfr_moe.metrics.per_list import ListBatch
 
 WARM_UP = 20  # batches
@@ -78,7 +78,7 @@ def measure(data: Path, run: Path, split: str, lists: int, batch_size: int) -> d
     one_pass = folder.num_lists(split) or batch_size
     batches = -(-lists // one_pass) * -(-one_pass // batch_size)
     dataset = repeated(plain, name, batches)
-    infer = inference_function(scorer_of(loaded), dataset.element_spec[0])
+    infer = scorer_of(loaded)
     warm = repeated(plain, name, WARM_UP)
     seconds_of(warm, infer)
     evaluate_lists(score_dataset(infer, warm, loaded.schema))

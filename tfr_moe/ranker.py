@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from tfr_moe._compat import tf
-from tfr_moe.baselines import BaselineRun, train_any
+from tfr_moe.baselines import BaselineRun, open_run, train_any
 from tfr_moe.config import RunConfig, make_config
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
@@ -26,15 +26,7 @@ from tfr_moe.data.frames import (
     training_data,
 )
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation import (
-    evaluate_run,
-    inference_function,
-    input_specs,
-    open_run,
-    scorer_of,
-    summarize,
-    task_names,
-)
+from tfr_moe.evaluation import evaluate_run, scorer_of, summarize
 from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.schema import MASK, FeatureSchema, shard_file
 from tfr_moe.scorers.multitask import SCORES
@@ -329,7 +321,7 @@ class Ranker:
 
     def _output(self, task: str | None) -> str | None:
         """The output of the model with the scores; None for a model with one output."""
-        tasks = task_names(self.run)
+        tasks = self.run.task_names
         if task is not None and task not in tasks:
             raise UserError(f"task {task!r}: must be one of {', '.join(tasks) or 'none'}")
         if not tasks:
@@ -339,7 +331,7 @@ class Ranker:
     def _outputs(self, features: Mapping[str, Any]) -> Any:
         """The model's output for a batch, by one graph for all batches."""
         if self._score is None:
-            self._score = inference_function(scorer_of(self.run), input_specs(self.schema))
+            self._score = scorer_of(self.run)
         return self._score(features)
 
     def _scores(self, features: Mapping[str, Any], output: str | None) -> NDArray[np.float32]:

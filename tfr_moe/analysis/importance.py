@@ -21,9 +21,9 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.breakdown import NO_CATEGORY
-from tfr_moe.evaluation.evaluate import check_schema, scorer_of, split_metric, task_names
+from tfr_moe.evaluation.evaluate import check_schema, scorer_of, split_metric
 from tfr_moe.evaluation.results import t_interval
-from tfr_moe.evaluation.scoring import inference_function, list_batch, of_task
+from tfr_moe.evaluation.scoring import list_batch, of_task
 from tfr_moe.metrics.naming import check_columns
 from tfr_moe.metrics.per_list import Array, Floats, ListBatch, resolve
 from tfr_moe.schema import FeatureSchema, Scope
@@ -181,13 +181,13 @@ class _Sample:
         batch_size: int,
     ):
         self._schema = schema = folder.schema
-        task, bare = split_metric(metric, task_names(run))
+        task, bare = split_metric(metric, run.task_names)
         self.metric = f"{task}_{bare}" if task else bare
         self._per_list = resolve(bare)
         check_columns([bare], schema.position, schema.weight)
         builder = ElwcDatasetBuilder(folder, batch_size, tasks=(task,) if task else ())
         dataset = builder.build_evaluation_dataset(split)
-        self._infer = of_task(inference_function(scorer_of(run), dataset.element_spec[0]), task)
+        self._infer = of_task(scorer_of(run), task)
         self._features: list[dict[str, Any]] = []
         self._batches: list[ListBatch] = []
         left = max_lists

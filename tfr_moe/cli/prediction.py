@@ -28,7 +28,7 @@ def _model_of_run(run: Path, vectors: bool) -> _Model:
         raise UserError(
             f"--vectors: model {model} of {run} has none; train one with --model click_model"
         )
-    tasks = tuple(sorted(task.name for task in finished.tasks))
+    tasks = tuple(sorted(finished.task_names))
     return partial(_load_run, run.resolve(), vectors), finished.schema, tasks
 
 

@@ -16,7 +16,6 @@ from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines import BaselineRun, open_run
-from tfr_moe.config import load_config
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.elwc.log_checks import OrderSums
@@ -30,13 +29,13 @@ from tfr_moe.evaluation.results import (
     evaluate_tasks,
     summarize,
 )
-from tfr_moe.evaluation.scoring import score_tasks
+from tfr_moe.evaluation.scoring import inference_function, input_specs, score_tasks
 from tfr_moe.evaluation.significance import Comparison, compare
 from tfr_moe.metrics.naming import DEFAULT_NAMES, check_columns
 from tfr_moe.metrics.per_list import ListBatch
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
-from tfr_moe.training.run_folder import FinishedRun, config_of
+from tfr_moe.training.run_folder import FinishedRun, finished_run
 from tfr_moe.utils.console import ProgressCallback, progress_bar
 from tfr_moe.utils.failures import file_errors
 
@@ -54,14 +53,14 @@ def run_names(runs: Sequence[Path]) -> dict[str, Path]:
     return {os.path.relpath(run, common): run for run in runs}
 
 
-def scorer_of(loaded: LoadedRun | BaselineRun) -> Callable[..., Any]:
-    """The function from features to scores [B, L] of a run, or with tasks to a dict of them."""
-    return loaded.score if isinstance(loaded, BaselineRun) else loaded.served_model()
+def scorer_of(run: LoadedRun | BaselineRun) -> Callable[..., Any]:
+    """The function from features to scores [B, L] of a run, or with tasks to a dict of them.
 
-
-def task_names(loaded: FinishedRun) -> tuple[str, ...]:
-    """The names of the tasks of a run; empty if its model has a single score."""
-    return tuple(task.name for task in loaded.tasks)
+    That of a neural model is one graph for batches of any size.
+    """
+    if isinstance(run, BaselineRun):
+        return run.score
+    return inference_function(run.served_model(), input_specs(run.schema))
 
 
 def split_metric(metric: str, tasks: Sequence[str]) -> tuple[str, str]:
@@ -102,7 +101,7 @@ def evaluate_run(
         combined: whether a multi-task run is evaluated by its combined score only.
         callbacks: called with each scored batch by task, "" without tasks.
         dataset: the split of `build_evaluation_dataset`; saves making it for every run.
-        scorer: the function of the run if it is traced already, see `inference_function`.
+        scorer: `scorer_of` the run; saves tracing it for every split.
 
     Raises:
         UserError: for a run of another schema, without one of the tasks, or a metric that is
@@ -111,7 +110,7 @@ def evaluate_run(
     loaded = open_run(run) if isinstance(run, (str, Path)) else run
     check_schema(loaded, data)
     check_columns(metrics, data.schema.position, data.schema.weight)
-    of_run = task_names(loaded)
+    of_run = loaded.task_names
     tasks = tuple(tasks) or of_run
     missing = [task for task in tasks if of_run and task not in of_run and not combined]
     if missing:
@@ -186,11 +185,10 @@ def evaluate_runs(
     folder = open_data(data)
     order = OrderSums() if folder.schema.position is None else None
     named = run_names([*([baseline] if baseline else []), *runs])
-    configs = {name: load_config(config_of(run)) for name, run in named.items()}
-    tasks = {
-        name: tuple(task.name for task in config.tasks_over(folder.schema))
-        for name, config in configs.items()
-    }
+    finished = {name: finished_run(run) for name, run in named.items()}
+    for loaded in finished.values():
+        check_schema(loaded, folder)
+    tasks = {name: loaded.task_names for name, loaded in finished.items()}
     labels = next(filter(None, tasks.values()), ())
     builder = ElwcDatasetBuilder(folder, batch_size, tasks=labels)
     evaluate_each = partial(

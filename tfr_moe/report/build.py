@@ -27,11 +27,10 @@ from tfr_moe.evaluation.evaluate import (
     run_names,
     scorer_of,
     split_metric,
-    task_names,
 )
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
-from tfr_moe.evaluation.scoring import inference_function, of_task
+from tfr_moe.evaluation.scoring import of_task
 from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.metrics.per_list import Floats
 from tfr_moe.report import findings
@@ -113,16 +112,13 @@ def build_report(
     opened = {name: open_run(run) for name, run in named.items()}
     for run in opened.values():
         check_schema(run, folder)
-    tasks = next(filter(None, map(task_names, opened.values())), ())
+    tasks = next((run.task_names for run in opened.values() if run.tasks), ())
     task, bare = split_metric(metric or DEFAULT_NAMES[0], tasks)
     metric = f"{task}_{bare}" if task else bare
     metrics = tuple(dict.fromkeys([*DEFAULT_NAMES, bare]))
     builder = ElwcDatasetBuilder(folder, BATCH_SIZE, tasks=tasks)
     dataset = builder.build_evaluation_dataset(split)
-    scorers = {
-        name: inference_function(scorer_of(run), dataset.element_spec[0])
-        for name, run in opened.items()
-    }
+    scorers = {name: scorer_of(run) for name, run in opened.items()}
     results: dict[str, PerListResult] = {}
     counters = {name: CalibrationCounter(task) for name in opened}
     with progress_bar(console, "evaluating") as move:
@@ -142,8 +138,7 @@ def build_report(
     board = leaderboard or leaderboard_of(opened, results, metric, split)
     subject = _subject(board, list(opened), base)
     scores = {
-        name: of_task(scorers[name], task if task_names(run) else "")
-        for name, run in opened.items()
+        name: of_task(scorers[name], task if run.tasks else "") for name, run in opened.items()
     }
     parts = []
     with progress_bar(console, "analysing") as move:

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from tfr_moe._compat import tf
-from tfr_moe.baselines import train_any
+from tfr_moe.baselines import open_run, train_any
 from tfr_moe.config import RunConfig
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import list_id_of
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation import inference_function, input_specs, open_run, scorer_of
+from tfr_moe.evaluation import scorer_of
 from tfr_moe.schema import (
     MANIFEST_FILE,
     MASK,
@@ -128,7 +128,7 @@ def scored_records(data: Path, split: str, run: Path) -> Iterator[tuple[bytes, A
     builder = ElwcDatasetBuilder(DataFolder(data), _BATCH_SIZE)
     records = builder.serialized_lists(split).batch(_BATCH_SIZE)
     batches = tf.data.Dataset.zip((records, builder.build_parsed_dataset(split)))
-    score = inference_function(scorer_of(open_run(run)), input_specs(builder.schema))
+    score = scorer_of(open_run(run))
     for serialized, features in batches:
         outputs = score(features)
         scores = (outputs[SCORES] if isinstance(outputs, dict) else outputs).numpy()

@@ -204,6 +204,11 @@ class FinishedRun:
         """The tasks of the run; empty if its model has a single score."""
         return self.config.tasks_over(self.schema)
 
+    @property
+    def task_names(self) -> tuple[str, ...]:
+        """The names of `tasks`."""
+        return tuple(task.name for task in self.tasks)
+
 
 def finished_run(path: str | Path) -> FinishedRun:
     """Reads a run without its model; a UserError if there is no finished run in the folder."""

@@ -14,9 +14,10 @@ from experiments.common.stored_results import load_result, save_result
 from experiments.common.training import train_once
 from experiments.studies.month.data import drift_limits
 from experiments.studies.month.settings import METRICS, MODEL, Folders, MonthSettings, of_day
+from tfr_moe.baselines import open_run
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder
-from tfr_moe.evaluation import evaluate_run, open_run, summarize
+from tfr_moe.evaluation import evaluate_run, summarize
 from tfr_moe.serving.publish import publish
 from tfr_moe.utils import read_json, write_json
 
