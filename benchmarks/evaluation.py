@@ -20,7 +20,6 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.baselines import open_run
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.evaluation.evaluate import scorer_of
 from tfr_moe.evaluation.results import evaluate_lists
 from tfr_moe.evaluation.scoring import score_dataset
 from tfr_moe.metrics.per_list import ListBatch
@@ -78,7 +77,7 @@ def measure(data: Path, run: Path, split: str, lists: int, batch_size: int) -> d
     one_pass = folder.num_lists(split) or batch_size
     batches = -(-lists // one_pass) * -(-one_pass // batch_size)
     dataset = repeated(plain, name, batches)
-    infer = scorer_of(loaded)
+    infer = loaded.score
     warm = repeated(plain, name, WARM_UP)
     seconds_of(warm, infer)
     evaluate_lists(score_dataset(infer, warm, loaded.schema))

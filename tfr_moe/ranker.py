@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from tfr_moe.data.frames import (
     training_data,
 )
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation import evaluate_run, scorer_of, summarize
+from tfr_moe.evaluation import evaluate_run, summarize
 from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.schema import MASK, FeatureSchema, shard_file
 from tfr_moe.scorers.multitask import SCORES
@@ -88,7 +88,6 @@ class Ranker:
         self._configure({"model": model, **settings}, warm_start)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._run: LoadedRun | BaselineRun | None = None
-        self._score: Callable[..., Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """The state of a ranker that is not fitted; the run of another one is a folder."""
@@ -183,7 +182,7 @@ class Ranker:
         return self
 
     def _open(self, run: Path, folder: tempfile.TemporaryDirectory[str] | None = None) -> None:
-        self._run, self._score = open_run(run), None
+        self._run = open_run(run)
         if self._folder is not None:
             self._folder.cleanup()
         self._folder = folder
@@ -230,7 +229,7 @@ class Ranker:
         """
         names = [metrics] if isinstance(metrics, str) else list(metrics or DEFAULT_NAMES)
         folder, split = self._labelled(data, split)
-        result = evaluate_run(folder, self.run, split, names, batch_size, scorer=self._outputs)
+        result = evaluate_run(folder, self.run, split, names, batch_size)
         return {name: summary.mean for name, summary in summarize(result, policy).items()}
 
     def predict(
@@ -328,14 +327,8 @@ class Ranker:
             return None
         return SCORES if task is None else f"{SCORES}_{task}"
 
-    def _outputs(self, features: Mapping[str, Any]) -> Any:
-        """The model's output for a batch, by one graph for all batches."""
-        if self._score is None:
-            self._score = scorer_of(self.run)
-        return self._score(features)
-
     def _scores(self, features: Mapping[str, Any], output: str | None) -> NDArray[np.float32]:
-        scores = self._outputs(features)
+        scores = self.run.score(features)
         return np.asarray(scores if output is None else scores[output], np.float32)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:

@@ -19,7 +19,6 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import decode_list, list_id_of
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation import scorer_of
 from tfr_moe.schema import SPLITS, FeatureSchema, query_categories, shard_files
 from tfr_moe.training import LoadedRun
 from tfr_moe.utils.failures import reason_of
@@ -118,7 +117,7 @@ def _answered(logs: Iterable[Any], served: ServedModel) -> Iterator[_List]:
 def _score_row(lists: Sequence[_List], run: LoadedRun | BaselineRun) -> SkewRow:
     records = [record for record, _ in lists]
     batches = reference_batches(
-        scorer_of(run), run.schema, records, categories=run.categories, name="request"
+        run.score, run.schema, records, categories=run.categories, name="request"
     )
     different, largest, example = 0, 0.0, ""
     for batch in batches:

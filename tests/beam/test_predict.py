@@ -16,7 +16,6 @@ from tfr_moe.cli.prediction import predict
 from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation import scorer_of
 from tfr_moe.evaluation.scoring import score_dataset
 from tfr_moe.serving.export import export_run
 from tfr_moe.training import load_run, train
@@ -50,7 +49,7 @@ def evaluated(run, data):
     dataset = ElwcDatasetBuilder(DataFolder(data), 7).build_evaluation_dataset("test")
     return {
         name: scores[mask]
-        for batch in score_dataset(scorer_of(loaded), dataset, loaded.schema)
+        for batch in score_dataset(loaded.score, dataset, loaded.schema)
         for name, scores, mask in zip(batch.list_ids, batch.scores, batch.mask, strict=True)
     }
 

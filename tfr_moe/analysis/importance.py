@@ -21,7 +21,7 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.breakdown import NO_CATEGORY
-from tfr_moe.evaluation.evaluate import check_schema, scorer_of, split_metric
+from tfr_moe.evaluation.evaluate import check_schema, split_metric
 from tfr_moe.evaluation.results import t_interval
 from tfr_moe.evaluation.scoring import list_batch, of_task
 from tfr_moe.metrics.naming import check_columns
@@ -187,7 +187,7 @@ class _Sample:
         check_columns([bare], schema.position, schema.weight)
         builder = ElwcDatasetBuilder(folder, batch_size, tasks=(task,) if task else ())
         dataset = builder.build_evaluation_dataset(split)
-        self._infer = of_task(scorer_of(run), task)
+        self._infer = of_task(run.score, task)
         self._features: list[dict[str, Any]] = []
         self._batches: list[ListBatch] = []
         left = max_lists

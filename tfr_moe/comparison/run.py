@@ -19,7 +19,7 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.data.frames import schema_of_frame, write_frames
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.evaluate import counted, evaluate_run, plain, scorer_of
+from tfr_moe.evaluation.evaluate import counted, evaluate_run, plain
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.metrics.naming import check_columns
@@ -202,7 +202,6 @@ def _evaluate(
         count = counted(move, lists * sum(map(len, runs.values())))
         for model, of_model in runs.items():
             for run in map(open_run, of_model):
-                scorer = scorer_of(run)
                 for split, dataset in datasets.items():
                     result = evaluate_run(
                         plan.data,
@@ -211,7 +210,6 @@ def _evaluate(
                         [plan.metric],
                         callbacks=[count(f"evaluating {model} on {split}")],
                         dataset=dataset,
-                        scorer=scorer,
                     )
                     results[split][model].append(result)
     return results

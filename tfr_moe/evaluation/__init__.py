@@ -12,7 +12,6 @@ __all__, __getattr__, __dir__ = lazy_names(
             "evaluate_run",
             "evaluate_runs",
             "plain",
-            "scorer_of",
             "to_json",
         ),
         "examination": ("examination_curve",),

@@ -29,7 +29,7 @@ from tfr_moe.evaluation.results import (
     evaluate_tasks,
     summarize,
 )
-from tfr_moe.evaluation.scoring import inference_function, input_specs, score_tasks
+from tfr_moe.evaluation.scoring import score_tasks
 from tfr_moe.evaluation.significance import Comparison, compare
 from tfr_moe.metrics.naming import DEFAULT_NAMES, check_columns
 from tfr_moe.metrics.per_list import ListBatch
@@ -51,16 +51,6 @@ def run_names(runs: Sequence[Path]) -> dict[str, Path]:
         return {run.name or str(run): run for run in runs}
     common = os.path.commonpath([run.absolute().parent for run in runs])
     return {os.path.relpath(run, common): run for run in runs}
-
-
-def scorer_of(run: LoadedRun | BaselineRun) -> Callable[..., Any]:
-    """The function from features to scores [B, L] of a run, or with tasks to a dict of them.
-
-    That of a neural model is one graph for batches of any size.
-    """
-    if isinstance(run, BaselineRun):
-        return run.score
-    return inference_function(run.served_model(), input_specs(run.schema))
 
 
 def split_metric(metric: str, tasks: Sequence[str]) -> tuple[str, str]:
@@ -90,7 +80,6 @@ def evaluate_run(
     combined: bool = False,
     callbacks: Sequence[BatchCallback] = (),
     dataset: tf.data.Dataset | None = None,
-    scorer: Callable[..., Any] | None = None,
 ) -> PerListResult:
     """Scores every list of a split with the model of a run and computes its metrics.
 
@@ -101,7 +90,6 @@ def evaluate_run(
         combined: whether a multi-task run is evaluated by its combined score only.
         callbacks: called with each scored batch by task, "" without tasks.
         dataset: the split of `build_evaluation_dataset`; saves making it for every run.
-        scorer: `scorer_of` the run; saves tracing it for every split.
 
     Raises:
         UserError: for a run of another schema, without one of the tasks, or a metric that is
@@ -120,13 +108,12 @@ def evaluate_run(
     if dataset is None:
         builder = ElwcDatasetBuilder(data, batch_size, tasks=tasks)
         dataset = builder.build_evaluation_dataset(split)
-    scorer = scorer or scorer_of(loaded)
     outputs: dict[str, str | None] = dict.fromkeys(tasks or ("",))
     if of_run and tasks:
         outputs = {task: SCORES if combined else f"{SCORES}_{task}" for task in tasks}
 
     def watched() -> Iterator[dict[str, ListBatch]]:
-        for by_task in score_tasks(scorer, dataset, loaded.schema, outputs):
+        for by_task in score_tasks(loaded.score, dataset, loaded.schema, outputs):
             for callback in callbacks:
                 callback(by_task)
             yield by_task

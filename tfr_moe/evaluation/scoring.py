@@ -11,6 +11,7 @@ import numpy as np
 from tfr_moe._compat import tf
 from tfr_moe.metrics.per_list import Array, ListBatch
 from tfr_moe.schema import MASK, PAIR_SEPARATOR, FeatureSchema
+from tfr_moe.scorers.base import inference_function
 from tfr_moe.scorers.gate_maps import strings
 from tfr_moe.scorers.multitask import SCORES
 
@@ -41,7 +42,7 @@ def score_tasks(
     Labels are a dict of [B, L], the model may return a dict. `outputs` has the name of the model's
     output for each label, None for a model with one output; "" is a label that is no dict.
     """
-    infer = inference_function(model, dataset.element_spec[0])
+    infer = inference_function(model, schema) if isinstance(model, tf.keras.Model) else model
     for features, labels, extras in dataset:
         scores = infer(features)
         yield {
@@ -54,35 +55,6 @@ def score_tasks(
             )
             for task, name in outputs.items()
         }
-
-
-def input_specs(schema: FeatureSchema) -> dict[str, tf.TensorSpec]:
-    """Specs of the inputs of a model, for any number of lists and items."""
-    specs = {MASK: tf.TensorSpec([None, None], tf.bool)}
-    for name, spec in schema.feature_spec("context").items():
-        specs[name] = tf.TensorSpec([None, *spec.shape], spec.dtype)
-    for name, spec in schema.feature_spec("example").items():
-        specs[name] = tf.TensorSpec([None, None, *spec.shape], spec.dtype)
-    return specs
-
-
-def inference_function(
-    model: Callable[..., Any], features_spec: Mapping[str, tf.TensorSpec]
-) -> Callable[..., Any]:
-    """Traces a Keras model as a graph in inference mode; returns any other function unchanged.
-
-    The graph takes the features of `features_spec` from a dict that may have others too.
-    """
-    if not isinstance(model, tf.keras.Model):
-        return model
-    graph = tf.function(
-        lambda features: model(features, training=False),
-        input_signature=[features_spec],
-        autograph=False,
-    )
-    # A concrete function: TensorFlow warns about `tf.function` objects created in a loop.
-    traced = graph.get_concrete_function()
-    return lambda features: traced({name: features[name] for name in features_spec})
 
 
 def of_task(scorer: Callable[..., Any], task: str) -> Callable[..., Any]:

@@ -25,7 +25,6 @@ from tfr_moe.evaluation.evaluate import (
     evaluate_run,
     open_run,
     run_names,
-    scorer_of,
     split_metric,
 )
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
@@ -118,7 +117,6 @@ def build_report(
     metrics = tuple(dict.fromkeys([*DEFAULT_NAMES, bare]))
     builder = ElwcDatasetBuilder(folder, BATCH_SIZE, tasks=tasks)
     dataset = builder.build_evaluation_dataset(split)
-    scorers = {name: scorer_of(run) for name, run in opened.items()}
     results: dict[str, PerListResult] = {}
     counters = {name: CalibrationCounter(task) for name in opened}
     with progress_bar(console, "evaluating") as move:
@@ -132,14 +130,11 @@ def build_report(
                 tasks=tasks,
                 callbacks=[count(f"evaluating {name}"), counters[name]],
                 dataset=dataset,
-                scorer=scorers[name],
             )
     base = next(iter(opened)) if len(opened) > 1 else None
     board = leaderboard or leaderboard_of(opened, results, metric, split)
     subject = _subject(board, list(opened), base)
-    scores = {
-        name: of_task(scorers[name], task if run.tasks else "") for name, run in opened.items()
-    }
+    scores = {name: of_task(run.score, task if run.tasks else "") for name, run in opened.items()}
     parts = []
     with progress_bar(console, "analysing") as move:
         for number, (name, run) in enumerate(opened.items()):

@@ -25,7 +25,6 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import list_id_of
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation import scorer_of
 from tfr_moe.schema import (
     MANIFEST_FILE,
     MASK,
@@ -128,9 +127,9 @@ def scored_records(data: Path, split: str, run: Path) -> Iterator[tuple[bytes, A
     builder = ElwcDatasetBuilder(DataFolder(data), _BATCH_SIZE)
     records = builder.serialized_lists(split).batch(_BATCH_SIZE)
     batches = tf.data.Dataset.zip((records, builder.build_parsed_dataset(split)))
-    score = scorer_of(open_run(run))
+    ranker = open_run(run)
     for serialized, features in batches:
-        outputs = score(features)
+        outputs = ranker.score(features)
         scores = (outputs[SCORES] if isinstance(outputs, dict) else outputs).numpy()
         masks = features[MASK].numpy()
         for record, of_list, mask in zip(serialized.numpy(), scores, masks, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -238,3 +238,23 @@ def explanation_model(model: tf.keras.Model) -> tf.keras.Model | None:
         return None
     scores = model.output if isinstance(model.output, dict) else {"logits": model.output}
     return tf.keras.Model(model.input, {**scores, **routing_in(routed.output)})
+
+
+def inference_function(model: tf.keras.Model, schema: FeatureSchema) -> Callable[..., Any]:
+    """One graph of a model in inference mode, for batches of any size.
+
+    It takes the features of the schema, and the mask, from a dict that may have others too.
+    """
+    specs = {MASK: tf.TensorSpec([None, None], tf.bool)}
+    for name, spec in schema.feature_spec("context").items():
+        specs[name] = tf.TensorSpec([None, *spec.shape], spec.dtype)
+    for name, spec in schema.feature_spec("example").items():
+        specs[name] = tf.TensorSpec([None, None, *spec.shape], spec.dtype)
+    graph = tf.function(
+        lambda features: model(features, training=False),
+        input_signature=[specs],
+        autograph=False,
+    )
+    # A concrete function: TensorFlow warns about `tf.function` objects created in a loop.
+    traced = graph.get_concrete_function()
+    return lambda features: traced({name: features[name] for name in specs})

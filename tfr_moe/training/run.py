@@ -28,6 +28,7 @@ from tfr_moe.layers.outputs import single_score
 from tfr_moe.metrics.naming import check_columns
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers import FeatureScorer, combined_model, create
+from tfr_moe.scorers.base import inference_function
 from tfr_moe.scorers.gate_maps import gate_reports
 from tfr_moe.training.callbacks import weights_path
 from tfr_moe.training.collapsed_gates import warn_of_gates
@@ -54,6 +55,11 @@ class LoadedRun(FinishedRun):
     """A finished run of a neural model; `model` has the weights of the best epoch."""
 
     model: Any
+
+    @functools.cached_property
+    def score(self) -> Callable[..., Any]:
+        """The function from features to the outputs of `served_model`, one graph for all calls."""
+        return inference_function(self.served_model(), self.schema)
 
     def served_model(self) -> tf.keras.Model:
         """The model as it is served: logits [B, L], or with tasks a dict.
