@@ -67,11 +67,10 @@ from tfr_moe.schema import (
     FeatureSchema,
     description_files,
     query_categories,
-    shard_files,
+    write_manifest,
 )
 from tfr_moe.schema.folders import check_same_schema, day_folder, days_of
 from tfr_moe.utils.console import ProgressCallback
-from tfr_moe.utils.digests import write_manifest
 from tfr_moe.utils.io import atomic_directory, read_json, write_json
 from tfr_moe.utils.settings import parse_options
 
@@ -233,9 +232,8 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
         result = manifest(options, split, source_input, shards, counts, bounds)
         check_losses(result, options.max_lost, folder)
         schema.save(folder / SCHEMA_FILE)
-        names = [*description_files(folder), *shard_files(folder)]
-        names += [f"counts/{path.name}" for path in folder.glob("counts/*")]  # of a day
-        return write_manifest(folder / MANIFEST_FILE, result, names)
+        of_day = [f"counts/{path.name}" for path in folder.glob("counts/*")]
+        return write_manifest(folder, result, of_day)
 
 
 def _check_inputs_outside(options: BuildOptions, source_input: Input) -> None:

@@ -13,8 +13,8 @@ import tensorflow as tf
 from experiments.common.categories import categories_of
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
-from tfr_moe.schema import MANIFEST_FILE, SPLITS, description_files, shard_file, shard_files
-from tfr_moe.utils import atomic_directory, write_manifest
+from tfr_moe.schema import MANIFEST_FILE, SPLITS, shard_file, write_manifest
+from tfr_moe.utils import atomic_directory
 
 
 def training_sizes(data: Path, level: str) -> Counter[str]:
@@ -48,8 +48,7 @@ def write_category_data(data: Path, out: Path, categories: Sequence[str]) -> Non
             manifest = dict(folder.manifest)
         manifest["splits"] = splits
         manifest["categories"] = list(categories)
-        names = [*description_files(target), *shard_files(target)]
-        write_manifest(target / MANIFEST_FILE, manifest, names)
+        write_manifest(target, manifest)
 
 
 def _copy(folder: DataFolder, split: str, target: Path, categories: Sequence[str]) -> int:

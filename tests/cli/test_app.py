@@ -20,8 +20,7 @@ from tfr_moe.cli.app import app
 from tfr_moe.cli.options import usual
 from tfr_moe.errors import UserError
 from tfr_moe.metrics.naming import DEFAULT_NAMES
-from tfr_moe.schema import description_files, shard_files
-from tfr_moe.utils.digests import write_manifest
+from tfr_moe.schema import write_manifest
 
 GROUP: Any = typer.main.get_command(app)
 COMMANDS = list(GROUP.commands)
@@ -141,7 +140,7 @@ def test_commands_that_read_a_lot_say_so_while_they_do(tmp_path, monkeypatch, ca
         monkeypatch.setattr(module, "stderr", lambda: Console(file=out, force_terminal=True))
     ended(capsys, "schema", "--input", log, "--out", tmp_path / "s.yaml", "--label", "purchased")
     ended(capsys, "drift", "--reference", data, "--current", data)
-    write_manifest(data / "manifest.json", {}, [*description_files(data), *shard_files(data)])
+    write_manifest(data, {})
     ended(capsys, "check", data)
     text = "".join(out.getvalue().split())
     for words in (f"reading{log}", f"comparing{data}with{data}", f"reading{data}"):

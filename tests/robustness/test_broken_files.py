@@ -98,10 +98,9 @@ def test_a_broken_record_file_is_named_before_anything_is_read(data, copy, spoil
 
 def test_a_changed_record_file_of_a_manifest_is_named_before_anything_is_read(data, copy):
     data = copy(data)
-    from tfr_moe.schema import description_files, shard_files
-    from tfr_moe.utils.digests import write_manifest
+    from tfr_moe.schema import write_manifest
 
-    write_manifest(data / "manifest.json", {}, [*description_files(data), *shard_files(data)])
+    write_manifest(data, {})
     flip(data / "train-00001-of-00002.tfrecord.gz")
     folder = DataFolder(data)
     folder.files("validation")

@@ -22,12 +22,12 @@ from tfr_moe.schema.folders import (
     counts_file,
     days_of,
     days_of_window,
-    description_files,
     shard_file,
     shard_files,
     vocabulary_file,
+    write_manifest,
 )
-from tfr_moe.utils.digests import check_files, write_manifest
+from tfr_moe.utils.digests import check_files
 from tfr_moe.utils.io import atomic_directory, read_json, write_json
 
 _SUMS = ("rows", "rejects", "cut", "noted")
@@ -68,8 +68,7 @@ def join_days(
             if read_json(path / MANIFEST_FILE) != manifests[day]:
                 raise UserError(f"day {path}: was replaced in the meantime; join the days again")
         schema.save(folder / SCHEMA_FILE)
-        names = [*description_files(folder), *shard_files(folder)]
-        return write_manifest(folder / MANIFEST_FILE, _manifest(manifests, files), names)
+        return write_manifest(folder, _manifest(manifests, files))
 
 
 def _checked_manifest(day: Path) -> dict[str, Any]:

@@ -38,17 +38,14 @@ from tfr_moe.elwc.log_checks import OrderSums, log_warnings, repeated_lists
 from tfr_moe.elwc.tfrecord import write_records
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
-    MANIFEST_FILE,
     FeatureSchema,
     FeatureTables,
     QueryCategories,
-    description_files,
     shard_file,
-    shard_files,
+    write_manifest,
 )
 from tfr_moe.tables import infer_schema
 from tfr_moe.tables.arrow import to_table
-from tfr_moe.utils.digests import write_manifest
 from tfr_moe.utils.io import atomic_directory
 
 _SAMPLE_LISTS = 256
@@ -257,6 +254,5 @@ def write_frames(
             counts[name] = {"lists": len(arrays.row_splits) - 1}
             records = serialized_lists(schema, arrays, counts[name]["lists"])
             write_records(folder / shard_file(name, 0, 1), records)
-        names = [*description_files(folder), *shard_files(folder)]
-        write_manifest(folder / MANIFEST_FILE, {"format": 1, "splits": counts}, names)
+        write_manifest(folder, {"format": 1, "splits": counts})
     return DataFolder(out)

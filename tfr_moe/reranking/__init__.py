@@ -32,13 +32,11 @@ from tfr_moe.schema import (
     SCHEMA_FILE,
     STATISTICS_FILE,
     FeatureSchema,
-    description_files,
     shard_file,
-    shard_files,
+    write_manifest,
 )
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.utils.console import progress_bar
-from tfr_moe.utils.digests import write_manifest
 from tfr_moe.utils.io import atomic_directory, write_json
 
 __all__ = ["fold_of", "reordered", "rerank_data", "scored_records", "with_initial_list"]
@@ -241,4 +239,4 @@ def _write_description(
             "ranker": config.changed(),
         },
     }
-    write_manifest(out / MANIFEST_FILE, described, [*description_files(out), *shard_files(out)])
+    write_manifest(out, described)

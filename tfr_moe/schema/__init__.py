@@ -21,6 +21,7 @@ from tfr_moe.schema.folders import (
     shard_file,
     shard_files,
     vocabulary_file,
+    write_manifest,
 )
 
 __all__ = [
@@ -44,4 +45,5 @@ __all__ = [
     "shard_file",
     "shard_files",
     "vocabulary_file",
+    "write_manifest",
 ]

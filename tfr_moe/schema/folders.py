@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from tfr_moe.errors import UserError
 from tfr_moe.schema.feature_schema import FeatureSchema
+from tfr_moe.utils.digests import write_digests
 from tfr_moe.utils.io import read_json
 
 SCHEMA_FILE = "schema.json"
@@ -49,6 +50,17 @@ def description_files(folder: Path) -> list[str]:
 def shard_files(folder: Path, split: str = "*") -> list[str]:
     """The sorted names of the TFRecord files of a split, or of all splits, in a folder."""
     return sorted(path.name for path in folder.glob(f"{split}-*-of-*.tfrecord.gz"))
+
+
+def write_manifest(
+    folder: Path, values: Mapping[str, Any], others: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Writes the manifest of a data set or run, with digests of its files and of `others` in it.
+
+    Returns its content.
+    """
+    names = [*description_files(folder), *shard_files(folder), *others]
+    return write_digests(folder, MANIFEST_FILE, values, names)
 
 
 QueryCategories: TypeAlias = Mapping[str, tuple[str, str]]

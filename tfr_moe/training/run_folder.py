@@ -21,12 +21,11 @@ from tfr_moe.schema import (
     SCHEMA_FILE,
     FeatureSchema,
     QueryCategories,
-    description_files,
     query_categories,
-    shard_files,
+    write_manifest,
 )
 from tfr_moe.training.callbacks import HISTORY_FILE
-from tfr_moe.utils.digests import ManifestForm, check_recorded, digest_files, write_manifest
+from tfr_moe.utils.digests import ManifestForm, check_recorded, digest_files
 from tfr_moe.utils.io import atomic_directory, make_folder, read_json, write_json
 
 CONFIG_FILE = "config.yaml"
@@ -166,8 +165,7 @@ def _write_manifest(
 ) -> None:
     data = {"path": str(folder.path.resolve()), "fingerprint": folder.fingerprint}
     values = {"format": 1, "data": data, **({"start": start} if start else {})}
-    described = [*description_files(run), *shard_files(run)]
-    write_manifest(run / MANIFEST_FILE, values, [*described, *names])
+    write_manifest(run, values, names)
 
 
 class _Metrics(BaseModel):

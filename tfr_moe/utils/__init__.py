@@ -1,7 +1,6 @@
 """Files, console and processes: helpers that know nothing of ranking."""
 
 from tfr_moe.utils.console import progress_bar
-from tfr_moe.utils.digests import write_manifest
 from tfr_moe.utils.io import atomic_directory, make_folder, read_json, write_json
 from tfr_moe.utils.settings import parse_pair, read_yaml
 
@@ -13,5 +12,4 @@ __all__ = [
     "read_json",
     "read_yaml",
     "write_json",
-    "write_manifest",
 ]

@@ -48,16 +48,16 @@ def fingerprint(digests: FileDigests) -> str:
     return hashlib.sha256(json.dumps(entries).encode()).hexdigest()[:16]
 
 
-def write_manifest(
-    path: Path, values: Mapping[str, Any], names: Iterable[str], folder: Path | None = None
+def write_digests(
+    folder: Path, path: str, values: Mapping[str, Any], names: Iterable[str]
 ) -> dict[str, Any]:
-    """Writes `values` and the digests of a folder's files, as `files` and `fingerprint`.
+    """Writes a manifest: `values`, and digests of files as `files` and `fingerprint`.
 
-    The folder is by default that of the manifest. Returns the content of the manifest.
+    Its `path` and the `names` of the files are within the folder. Returns its content.
     """
-    digests = digest_files(folder or path.parent, names)
+    digests = digest_files(folder, names)
     manifest = {**values, "fingerprint": fingerprint(digests), "files": digests}
-    write_json(path, manifest)
+    write_json(folder / path, manifest)
     return manifest
 
 
@@ -82,7 +82,7 @@ def write_model_manifest(folder: Path) -> None:
     """Writes the digests of all files of an exported model."""
     paths = (path for path in folder.rglob("*") if path.is_file())
     names = [str(path.relative_to(folder)) for path in paths]
-    write_manifest(folder / MODEL_MANIFEST, {"format": 1}, names, folder)
+    write_digests(folder, MODEL_MANIFEST, {"format": 1}, names)
 
 
 def check_recorded(folder: Path, manifest: str, kind: str) -> None:
