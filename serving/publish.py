@@ -25,14 +25,14 @@ from tfr_moe.config import load_config
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation import PerListResult, evaluate_tasks, plain, score_tasks
+from tfr_moe.evaluation import PerListResult, evaluate_tasks, score_tasks
 from tfr_moe.evaluation.results import t_interval
 from tfr_moe.evaluation.significance import aligned_values
 from tfr_moe.metrics.naming import check_columns
 from tfr_moe.training.run_folder import config_of
 from tfr_moe.utils.console import make_log
 from tfr_moe.utils.failures import file_errors, reason_of
-from tfr_moe.utils.io import make_folder, read_json, working_directory, write_json
+from tfr_moe.utils.io import make_folder, plain, read_json, working_directory, write_json
 
 from .client.ranking import outputs_of
 from .export.export import GOLDEN, export_run, sample_lists

@@ -18,11 +18,11 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.evaluate import plain
 from tfr_moe.schema import SCHEMA_FILE, FeatureSchema, QueryCategories, Scope
 from tfr_moe.scorers import explanation_model
+from tfr_moe.utils.console import warn
 from tfr_moe.utils.digests import write_model_manifest
-from tfr_moe.utils.io import atomic_directory, write_json
+from tfr_moe.utils.io import atomic_directory, plain, write_json
 
 from ..client.protos import PredictResponse, fill_tensor
 from ..client.request import RequestEncoder, predict_request, prediction_log
@@ -133,7 +133,7 @@ def export_run(
     except UserError as error:
         if data is not None:
             raise
-        console.print(f"warning: no real lists for the warm-up: {error}", soft_wrap=True)
+        warn(console, f"no real lists for the warm-up: {error}")
     details = {
         "config": loaded.config.model_dump(mode="json"),
         "metrics": loaded.metrics,

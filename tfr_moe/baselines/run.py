@@ -22,7 +22,7 @@ from tfr_moe.metrics.per_list import ListBatch, resolve
 from tfr_moe.schema import MASK
 from tfr_moe.training.run import LoadedRun, check_names, train, warn_of_constants, with_model
 from tfr_moe.training.run_folder import FinishedRun, finish, finished_run, prepared
-from tfr_moe.utils.console import progress_bar
+from tfr_moe.utils.console import make_log, progress_bar
 from tfr_moe.utils.failures import file_errors, reading
 from tfr_moe.utils.io import working_directory
 
@@ -124,12 +124,7 @@ def train_baseline(
         train, validation = (
             _rows(folder, split, out, config, console) for split in ("train", "validation")
         )
-        fitted = module.fit(
-            train,
-            validation,
-            settings,
-            lambda line: console.print(line, highlight=False, soft_wrap=True),
-        )
+        fitted = module.fit(train, validation, settings, make_log(console))
         rows, lists = len(train.labels), len(train.sizes)
         best = {f"val_{METRIC}": mean_metric(fitted.ranker, validation)}
     fitted.ranker.save(run / module.FILE)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from tfr_moe.cli.options import JsonFile, flag, note, reject_with, stderr
+from tfr_moe.cli.options import JsonFile, flag, note, reject_with, stderr, write_numbers
 from tfr_moe.errors import EXIT_REJECTED, UserError
 
 Limits = Annotated[Path | None, flag("limits of drift as YAML; see docs/daily.md", "--limits")]
@@ -105,8 +105,6 @@ def drift(
     """
     from tfr_moe.analysis.drift import RecordedLists, drift_table, measure_drift
     from tfr_moe.analysis.drift_limits import DriftLimits
-    from tfr_moe.evaluation import plain
-    from tfr_moe.utils.io import write_json
 
     allowed = DriftLimits() if limits is None else DriftLimits.load(limits)
     with stderr().status(f"comparing {current} with {reference}"):
@@ -121,8 +119,7 @@ def drift(
             rows = measure_drift(reference, current, allowed)
     console = Console()
     console.print(drift_table(rows, console.width))
-    if json_file is not None:
-        write_json(json_file, plain(rows))
+    write_numbers(json_file, rows)
     if out is not None:
         from tfr_moe.report.drift import render_drift
         from tfr_moe.report.html import write_page

@@ -17,12 +17,11 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError, validated
-from tfr_moe.evaluation.evaluate import plain
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.serving.export import export_run
 from tfr_moe.synthetic import SearchLogOptions, generate
 from tfr_moe.utils.console import progress_bar
-from tfr_moe.utils.io import write_json
+from tfr_moe.utils.io import plain, write_json
 
 MODELS = ("dnn", "adv_hsc_moe", "wide_dnn", "lambdamart")
 SETTINGS = {

@@ -23,6 +23,7 @@ from tfr_moe.cli.options import (
     flag,
     note,
     stderr,
+    write_numbers,
 )
 from tfr_moe.errors import (
     EXIT_PEER_LOST,
@@ -129,15 +130,13 @@ def evaluate(
     folder = DataFolder(data)
     from tfr_moe.evaluation.evaluate import evaluate_runs, to_json
     from tfr_moe.evaluation.tables import render
-    from tfr_moe.utils.io import write_json
 
     result = evaluate_runs(folder, run, baseline, split, metric, policy, batch_size, stderr())
     render(result, Console())
     notes = folder.notes
     if "negatives" in notes:
         print(f"Negatives of these lists: {notes['negatives']}.")
-    if json_file is not None:
-        write_json(json_file, {**to_json(result), "notes": notes})
+    write_numbers(json_file, {**to_json(result), "notes": notes})
 
 
 def _print(headers: Iterable[str], rows: Iterable[tuple[str, ...]]) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from tfr_moe.errors import UserError
 from tfr_moe.utils.console import make_log
+from tfr_moe.utils.io import plain, write_json
 
 
 def flag(help_text: str, *names: str, **options: Any) -> Any:
@@ -77,6 +78,12 @@ def stderr() -> Console:
 def note(line: str) -> None:
     """Prints a notice to stderr as it is: not wrapped, coloured or marked up."""
     make_log(stderr())(line)
+
+
+def write_numbers(path: Path | None, content: Any) -> None:
+    """Writes the file of a `JsonFile` option, if it is given."""
+    if path is not None:
+        write_json(path, plain(content))
 
 
 def reject_with(option: str, others: Mapping[str, Any]) -> None:

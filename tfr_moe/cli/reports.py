@@ -19,8 +19,10 @@ from tfr_moe.cli.options import (
     note,
     reject_with,
     stderr,
+    write_numbers,
 )
 from tfr_moe.errors import UserError
+from tfr_moe.utils.io import plain
 
 
 def tune(
@@ -142,11 +144,9 @@ def report(
     for name, path in (("--out", out), ("--json", json_file)):
         if path is not None and not path.parent.is_dir():
             raise UserError(f"{name} {path}: there is no folder {path.parent}")
-    from tfr_moe.evaluation.evaluate import plain
     from tfr_moe.report.build import build_report, render_report
     from tfr_moe.report.html import write_page
     from tfr_moe.utils.formats import command
-    from tfr_moe.utils.io import write_json
 
     content = build_report(
         data,
@@ -160,8 +160,7 @@ def report(
         console=stderr(),
     )
     write_page(render_report(content, svg), out)
-    if json_file is not None:
-        write_json(json_file, plain(content))
+    write_numbers(json_file, content)
     note(f"wrote {out} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
@@ -185,7 +184,6 @@ def explain(
 
     Example: tfr-moe explain --run runs/moe --request request.json --out query.html
     """
-    from tfr_moe.evaluation.evaluate import plain
     from tfr_moe.report.query_explanation import explain_request
 
     with stderr().status(f"explaining with {run}"):

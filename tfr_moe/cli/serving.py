@@ -23,6 +23,7 @@ from tfr_moe.cli.options import (
     flag,
     note,
     stderr,
+    write_numbers,
 )
 from tfr_moe.utils.console import Column, fitted_table, progress_bar
 from tfr_moe.utils.settings import split_pair
@@ -181,7 +182,6 @@ def load_test(
     Example: tfr-moe load-test --target localhost:8500 --model shop --data data
     """
     from tfr_moe.serving.load_test import data_requests, latency_table, run_load_test
-    from tfr_moe.utils.io import write_json
 
     requests = data_requests(data, split, lists)
     with progress_bar(stderr(), "runs") as progress:
@@ -196,8 +196,7 @@ def load_test(
             progress=progress,
         )
     Console().print(latency_table(report))
-    if json_file is not None:
-        write_json(json_file, report)
+    write_numbers(json_file, report)
 
 
 def predict(

@@ -19,7 +19,7 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.data.frames import schema_of_frame, write_frames
 from tfr_moe.errors import UserError
-from tfr_moe.evaluation.evaluate import counted, evaluate_run, plain
+from tfr_moe.evaluation.evaluate import counted, evaluate_run
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.metrics.naming import check_columns
@@ -27,7 +27,7 @@ from tfr_moe.schema import SPLITS, FeatureSchema
 from tfr_moe.training.run import make_scorer
 from tfr_moe.training.run_folder import CONFIG_FILE, read_metrics
 from tfr_moe.utils.console import make_log, progress_bar
-from tfr_moe.utils.io import atomic_directory, make_folder, read_json, write_json
+from tfr_moe.utils.io import atomic_directory, make_folder, plain, read_json, write_json
 from tfr_moe.utils.settings import seconds_of
 
 MODELS = ("lambdamart", "dnn", "wide_dnn", "adv_hsc_moe", "ple", "star")

@@ -19,6 +19,7 @@ from tfr_moe.config.models import PRESET_MODELS
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.training.run_folder import METRICS_FILE, read_metrics
+from tfr_moe.utils.console import warn
 
 LEARNING_RATES = (1e-3, 3e-4, 3e-3)
 TREE_RATES = (0.1, 0.03)
@@ -164,7 +165,7 @@ def best_rates(plan: Plan, console: Console) -> tuple[dict[str, float | None], l
             except UserError as error:  # a learning rate may be too high
                 if len(rates) == 1 and not found[model]:
                     raise
-                console.print(f"warning: {model}: {error}", highlight=False, soft_wrap=True)
+                warn(console, f"{model}: {error}")
     for model, tried in found.items():
         if untried := len(plan.rates(model)) - len(tried):
             line = f"{model}: {len(tried)} of {len(tried) + untried} learning rates tried"

@@ -11,7 +11,6 @@ __all__, __getattr__, __dir__ = lazy_names(
             "compare_results",
             "evaluate_run",
             "evaluate_runs",
-            "plain",
             "to_json",
         ),
         "examination": ("examination_curve",),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
-from pydantic import TypeAdapter
 from rich.console import Console
 
 from tfr_moe._compat import tf
@@ -36,8 +34,9 @@ from tfr_moe.metrics.per_list import ListBatch
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.training import LoadedRun
 from tfr_moe.training.run_folder import FinishedRun, finished_run
-from tfr_moe.utils.console import ProgressCallback, progress_bar
+from tfr_moe.utils.console import ProgressCallback, progress_bar, warn
 from tfr_moe.utils.failures import file_errors
+from tfr_moe.utils.io import plain
 
 POLICIES = get_args(Policy)
 BatchCallback = Callable[[Mapping[str, ListBatch]], None]
@@ -199,7 +198,7 @@ def evaluate_runs(
                     run, combined=combined, callbacks=callbacks
                 )
     if order is not None and (leak := order.warning()):
-        console.print(f"warning: split {split}: {leak}", soft_wrap=True, highlight=False)
+        warn(console, f"split {split}: {leak}")
     base = next((name for name, run in named.items() if run == baseline), None)
     return compare_results(results, base, policy)
 
@@ -265,11 +264,6 @@ def compare_results(
         category_metric=category_metric,
         categories=per_category(results, category_metric, baseline, policy),
     )
-
-
-def plain(value: Any) -> Any:
-    """Converts a value to what JSON has: dataclasses to dicts, NaN to None, at any depth."""
-    return json.loads(TypeAdapter(Any).dump_json(value))
 
 
 def to_json(report: EvaluationReport) -> dict[str, Any]:

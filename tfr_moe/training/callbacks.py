@@ -18,7 +18,7 @@ from tfr_moe.config import RunConfig
 from tfr_moe.config.tasks import Task
 from tfr_moe.errors import UserError
 from tfr_moe.training.collapsed_gates import gate_problems
-from tfr_moe.utils.console import warn
+from tfr_moe.utils.console import make_log, warn
 from tfr_moe.utils.io import read_json, write_json
 
 HISTORY_FILE = "history.json"
@@ -201,11 +201,8 @@ class EpochProgress(tf.keras.callbacks.Callback):
         values = [f"loss {logs.get('loss', math.nan):.4f}", f"val_loss {logs['val_loss']:.4f}"]
         if self._monitor != "val_loss":
             values.append(f"{self._monitor} {logs.get(self._monitor, math.nan):.4f}")
-        self._console.print(
-            f"{self._epoch}  {'  '.join(values)}  {spent:.0f} s, at most {left:.0f} s to go",
-            highlight=False,
-            soft_wrap=True,
-        )
+        line = f"{self._epoch}  {'  '.join(values)}  {spent:.0f} s, at most {left:.0f} s to go"
+        make_log(self._console)(line)
 
 
 def gate_warnings(logs: dict[str, Any], config: RunConfig) -> dict[str, str]:

@@ -17,7 +17,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.layers.features import FeatureEncoder
 from tfr_moe.layers.position_bias import PositionBiasTower
 from tfr_moe.schema import MASK, FeatureSchema
-from tfr_moe.utils.console import warn
+from tfr_moe.utils.console import make_log, warn
 
 _SAMPLE = 20_000  # lists
 _BATCH = 256
@@ -190,11 +190,9 @@ def log_variation(folder: DataFolder, config: RunConfig, console: Console) -> No
     """Prints how much positions vary, and warns where that is too little or the monitor biased."""
     feature, repeated, within = _position_variation(folder)
     if feature is not None:
-        console.print(
+        make_log(console)(
             f"position bias: {repeated:.0%} of the values of {feature} were shown at 2 or more "
-            f"positions; {within:.0%} of the variance of positions is within them",
-            highlight=False,
-            soft_wrap=True,
+            f"positions; {within:.0%} of the variance of positions is within them"
         )
     warnings = []
     if not within >= _TOO_LITTLE:

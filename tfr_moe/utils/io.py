@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from tfr_moe.errors import UserError, validated
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -138,6 +140,11 @@ def write_text(path: Path, text: str) -> None:
         if error.filename == str(temporary):
             error.filename = str(path)  # the name that the user knows
         raise
+
+
+def plain(value: Any) -> Any:
+    """Converts a value to what JSON has: dataclasses to dicts, NaN to None, at any depth."""
+    return json.loads(TypeAdapter(Any).dump_json(value))
 
 
 def write_json(path: Path, data: Any) -> None:
