@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -246,10 +246,10 @@ class Ranker:
             A score for each row, in the order of the rows, float32 [rows]; higher is better, and
             comparable within a list only.
         """
-        output = self._output(task)
+        score = self._scorer(task)
         data, lists = scoring_data(frame, self.schema, _SPLIT, False, _LOG, self.run.categories)
         batches = ElwcDatasetBuilder(data, batch_size).build_parsed_dataset(_SPLIT)
-        by_batch = [self._scores(batch, output)[batch[MASK].numpy()] for batch in batches]
+        by_batch = [np.asarray(score(batch), np.float32)[batch[MASK].numpy()] for batch in batches]
         scores = np.empty(len(lists.rows), np.float32)
         scores[lists.rows] = np.concatenate(by_batch)
         return scores
@@ -280,7 +280,7 @@ class Ranker:
         if not items:
             return []
         features = RequestParser(self.schema, self.run.categories).lists(tf.constant([record]))
-        scores = self._scores(features, self._output(task))[0, : len(items)]
+        scores = np.asarray(self._scorer(task)(features), np.float32)[0, : len(items)]
         order = np.argsort(-scores, kind="stable").tolist()
         return [ScoredItem(index, float(scores[index]), items[index]) for index in order]
 
@@ -318,18 +318,15 @@ class Ranker:
         run = self.run
         return scoring_data(data, run.schema, _SPLIT, True, _LOG, run.categories)[0], _SPLIT
 
-    def _output(self, task: str | None) -> str | None:
-        """The output of the model with the scores; None for a model with one output."""
-        tasks = self.run.task_names
+    def _scorer(self, task: str | None) -> Callable[..., Any]:
+        """The function from features to the scores [B, L] of a task, or of all combined."""
+        score, tasks = self.run.score, self.run.task_names
         if task is not None and task not in tasks:
             raise UserError(f"task {task!r}: must be one of {', '.join(tasks) or 'none'}")
         if not tasks:
-            return None
-        return SCORES if task is None else f"{SCORES}_{task}"
-
-    def _scores(self, features: Mapping[str, Any], output: str | None) -> NDArray[np.float32]:
-        scores = self.run.score(features)
-        return np.asarray(scores if output is None else scores[output], np.float32)
+            return score
+        output = SCORES if task is None else f"{SCORES}_{task}"
+        return lambda features: score(features)[output]
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Writes the run folder, which `tfr-moe evaluate`, `export` and `report` read.

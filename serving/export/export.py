@@ -139,14 +139,13 @@ def export_run(
         "metrics": loaded.metrics,
         "data": folder.manifest if folder is not None and folder.num_lists("train") else {},
     }
-    baseline = loaded if isinstance(loaded, BaselineRun) else None
     with console.status(f"exporting {run} and checking it in a fresh process"):
         return export_model(
             ranker,
             loaded.schema,
             out,
-            explanation=explanation_model(ranker) if baseline is None else None,
-            reference=None if baseline is None else baseline.score,
+            explanation=explanation_model(ranker),
+            reference=loaded.score if isinstance(loaded, BaselineRun) else None,
             warmup=lists,
             details=details,
             version=version,

@@ -2,7 +2,4 @@
 
 from tfr_moe._compat import lazy_names
 
-__all__, __getattr__, __dir__ = lazy_names(
-    __name__,
-    {"run": ("MODELS", "claim", "compare")},
-)
+__all__, __getattr__, __dir__ = lazy_names(__name__, {"run": ("claim", "compare")})

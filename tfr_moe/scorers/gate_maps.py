@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from tfr_moe._compat import tf
 from tfr_moe.schema import MASK, FeatureSchema
-from tfr_moe.scorers.base import explanation_model, num_experts, routing_in, routing_of
+from tfr_moe.scorers.base import (
+    explanation_model,
+    inference_function,
+    num_experts,
+    routing_in,
+    routing_of,
+)
 
 Array = NDArray[Any]
 
@@ -193,11 +199,7 @@ def gate_reports(
     if explained is None:
         return {}
     gates = tf.keras.Model(explained.input, routing_in(explained.output))
-
-    @tf.function(input_signature=[dataset.element_spec[0]], autograph=False)
-    def route(features: Any) -> Any:
-        return gates(features, training=False)
-
+    route = inference_function(gates, schema)
     maps = {task: GateMap(num_experts(model)) for task in routing_of(explained.output)}
     tree = schema.hierarchy
     for features, *_ in dataset:
