@@ -19,7 +19,7 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import decode_list, list_id_of
 from tfr_moe.errors import UserError
-from tfr_moe.schema import SPLITS, FeatureSchema, query_categories, shard_files
+from tfr_moe.schema import SPLITS, FeatureSchema, shard_files
 from tfr_moe.training import LoadedRun
 from tfr_moe.utils.failures import reason_of
 
@@ -48,7 +48,7 @@ def _lists_of(request: Any) -> list[bytes]:
 
 def recorded_batches(requests: str | Path, data: DataFolder) -> Iterator[Arrays]:
     """Yields features and mask of recorded requests, parsed by the schema of a data set."""
-    parser = RequestParser(data.schema, query_categories(data.path, data.schema))
+    parser = RequestParser(data.schema, data.categories)
     lists = (one for log in read_log(Path(requests)) for one in _lists_of(log.request))
     while batch := list(islice(lists, _BATCH_SIZE)):
         with fitting_schema(f"requests {requests}: a list"):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -45,8 +46,8 @@ class ScoreTerms:
     def __init__(self, loaded: LoadedRun | BaselineRun):
         self.sum_of: SumOf = ""
         self.names: list[str] = []
-        self._loaded = loaded
         if isinstance(loaded, BaselineRun):
+            self._model: Callable[..., Any] = lambda features: {SCORES: loaded.score(features)}
             return
         ranker = loaded.served_model()
         outputs = (
@@ -57,7 +58,7 @@ class ScoreTerms:
             outputs |= routing_in(explained.output)
         mixture = find_layer(loaded.model, MIXTURE)
         if loaded.tasks:
-            self.sum_of, self.names = "tasks", [task.name for task in loaded.tasks]
+            self.sum_of, self.names = "tasks", list(loaded.task_names)
             self._combination = ranker.get_layer(COMBINED)
         elif mixture is not None:
             self.sum_of = "experts"
@@ -65,13 +66,11 @@ class ScoreTerms:
             self.names += [SHARED] if mixture.shared is not None else []
             vectors, mask = item_vectors(loaded.model), loaded.model.input[MASK]
             outputs[_LOGITS] = mixture.towers(vectors, outputs["expert_ids"], mask=mask)
-        self._model = tf.keras.Model(ranker.input, outputs)
+        self._model = functools.partial(tf.keras.Model(ranker.input, outputs), training=False)
 
     def outputs(self, features: dict[str, Array]) -> dict[str, Array]:
         """Scores [B, L], those of tasks, and the routing, by their names in an export."""
-        if isinstance(self._loaded, BaselineRun):
-            return {SCORES: np.asarray(self._loaded.score(_tensors(features)))}
-        outputs = self._model(_tensors(features), training=False)
+        outputs = self._model({name: tf.constant(value) for name, value in features.items()})
         return {name: np.asarray(value) for name, value in outputs.items()}
 
     def __call__(self, features: dict[str, Array]) -> Floats:
@@ -94,10 +93,6 @@ class ScoreTerms:
             values[..., 0] = scores
             return values
         return scores[..., np.newaxis]
-
-
-def _tensors(features: dict[str, Array]) -> dict[str, tf.Tensor]:
-    return {name: tf.constant(value) for name, value in features.items()}
 
 
 @dataclass(frozen=True)

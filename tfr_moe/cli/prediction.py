@@ -12,7 +12,6 @@ from tfr_moe.errors import UserError
 from tfr_moe.schema import SCHEMA_FILE, FeatureSchema
 from tfr_moe.serving.versions import EXTRA, SAVED_MODEL, signatures_of, versions_of
 from tfr_moe.training.run_folder import finished_run
-from tfr_moe.utils.console import ProgressCallback
 
 ITEM_IDS = ("item_id", "product_id", "doc_id", "document_id", "asin", "item", "product")
 """Names of features that are used as the item's ID by default."""
@@ -64,7 +63,6 @@ def predict(
     out: Path,
     item_id: str | None = None,
     vectors: str | None = None,
-    progress: ProgressCallback | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """Scores all lists of the input and writes them to `out`, by a run or an exported model.
@@ -90,6 +88,5 @@ def predict(
         usual("--item-id", ITEM_IDS, ids) if item_id is None else item_id,
         vectors=vectors,
         tasks=tasks,
-        progress=progress,
         **options,
     )

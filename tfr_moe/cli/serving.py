@@ -238,7 +238,7 @@ def predict(
             out,
             item_id,
             vectors,
-            progress,
+            progress=progress,
             batch_size=batch_size,
             overwrite=overwrite,
             beam_args=beam_args(context),

@@ -12,7 +12,7 @@ from scipy.optimize import linear_sum_assignment
 
 from tfr_moe.evaluation.breakdown import NO_CATEGORY
 from tfr_moe.report.figures import Cell, HeatMap, label
-from tfr_moe.scorers.gate_maps import CategoryGate, GateReport
+from tfr_moe.scorers.gate_maps import CategoryGate, GateReport, most_weighted
 from tfr_moe.utils.formats import percent
 
 MAX_CATEGORIES = 60
@@ -138,7 +138,9 @@ def gate_change(
     moved = 1 - np.minimum(weights, of_old[:, match]).sum(axis=1)
     most, lists = int(np.argmax(moved)), [gate.lists for gate in tops]
     pairs = zip(weights, of_old[:, match], strict=True)
-    changed = sum(_selected(a, new.top_k) != _selected(b, old.top_k) for a, b in pairs)
+    # Of gates that weight all experts, the busiest.
+    new_k, old_k = (gate.top_k if gate.top_k < gate.num_experts else 1 for gate in (new, old))
+    changed = sum(most_weighted(a, new_k) != most_weighted(b, old_k) for a, b in pairs)
     what = "other experts" if new.top_k < new.num_experts else "another busiest expert"
     finding = (
         f"Against {names[1]}, {changed} of {len(tops)} top categories have {what}; "
@@ -150,9 +152,3 @@ def gate_change(
         _map(f"{names[0]}: weights of experts", tops, experts, new),
         _map(f"{names[1]}: of matching experts", like, match[experts].tolist(), old),
     ]
-
-
-def _selected(weights: Sequence[float], top_k: int) -> set[int]:
-    """The experts of a category; of a gate that weights all, the busiest."""
-    count = top_k if top_k < len(weights) else 1
-    return set(np.argsort(-np.asarray(weights), kind="stable")[:count].tolist())

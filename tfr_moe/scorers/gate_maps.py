@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,6 +180,11 @@ class GateMap:
 
 def _gate(parent: str, child: str, row: Array) -> CategoryGate:
     return CategoryGate(parent, child, int(row[-1]), (row[:-1] / row[-1]).tolist())
+
+
+def most_weighted(weights: Sequence[float] | Array, count: int) -> tuple[int, ...]:
+    """The experts with the most weight, in the order of their numbers."""
+    return tuple(sorted(np.argsort(-np.asarray(weights), kind="stable")[:count].tolist()))
 
 
 def strings(tensor: Any) -> Array:

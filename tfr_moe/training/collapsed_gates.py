@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from rich.console import Console
 
 from tfr_moe.config import RunConfig
-from tfr_moe.scorers.gate_maps import GateReport
+from tfr_moe.scorers.gate_maps import GateReport, most_weighted
 from tfr_moe.utils.console import warn
 
 _BALANCE, _RATE = 0.01, 5.0  # the defaults of importance_weight and gate_learning_rate_multiplier
@@ -81,10 +80,7 @@ def same_experts(report: GateReport) -> list[int]:
     """The K experts that come first in all of several top categories; empty if they differ."""
     if len(report.top_categories) < 2 or report.top_k >= report.num_experts:
         return []
-    chosen = {
-        tuple(sorted(np.argsort(-np.array(top.weights), kind="stable")[: report.top_k].tolist()))
-        for top in report.top_categories
-    }
+    chosen = {most_weighted(top.weights, report.top_k) for top in report.top_categories}
     return list(chosen.pop()) if len(chosen) == 1 else []
 
 
