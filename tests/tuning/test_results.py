@@ -107,10 +107,18 @@ def test_what_varies_is_what_differs_or_is_missing_somewhere():
     assert varying(trials) == ("b", "d")
 
 
-@pytest.mark.parametrize("text", ["", "data: x", "objective: {name: ndcg, direction: max}", "- a"])
-def test_a_sweep_whose_settings_are_not_valid_is_rejected_in_one_line(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("", "space"),
+        ("data: x", "space"),
+        ("objective: {name: ndcg, direction: max}", "space|objective"),
+        ("- a", "must be a mapping of keys to values"),
+    ],
+)
+def test_a_sweep_whose_settings_are_not_valid_is_rejected_in_one_line(tmp_path, text, wrong):
     (tmp_path / "sweep.yaml").write_text(text)
-    with pytest.raises(UserError, match=r"sweep\.yaml: .*(space|objective)") as caught:
+    with pytest.raises(UserError, match=rf"sweep\.yaml: .*({wrong})") as caught:
         summarize_sweep(tmp_path)
     assert "\n" not in str(caught.value)
 
