@@ -1,13 +1,14 @@
 """FeatureEncoder: what a schema's features become."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers.features import FeatureEncoder
+from tfr_moe.layers.features import FeatureEncoder, id_lookup
 from tfr_moe.schema import FeatureSchema
 
 ONE_LIST = tf.constant([[True, True]])
@@ -127,6 +128,22 @@ def test_a_vocabulary_in_a_file_is_that_of_a_list(tmp_path):
         outputs.append(encoder({}, brands, tf.ones([1, 5], tf.bool)).items)
     np.testing.assert_array_equal(outputs[0], [[[3.0], [1.0], [2.0], [0.0], [5.0]]])
     np.testing.assert_array_equal(outputs[1], outputs[0])
+
+
+def test_a_relative_path_is_that_of_the_working_directory(tmp_path, monkeypatch):
+    feature = FeatureSchema(
+        list_id="query",
+        labels=["click"],
+        features=[{"name": "brand", "scope": "example", "kind": "categorical"}],
+    ).features[0]
+    found = []
+    for folder, words in {"one": "a\nb\n", "two": "b\na\n"}.items():
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        Path("brand.txt").write_text(words)
+        lookup = id_lookup(feature, {"brand": "brand.txt"})
+        found.append(lookup(tf.constant(["a", "b"])).numpy().tolist())
+    assert found == [[1, 2], [2, 1]]
 
 
 @pytest.mark.parametrize("in_a_file", [False, True])

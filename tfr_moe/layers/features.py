@@ -29,9 +29,11 @@ _contents: dict[Path, list[str]] = {}
 def _name_of_content(path: Path) -> str:
     """The name of a file, spelled differently for each content that it has had in this process.
 
-    TensorFlow shares lookup tables by the name of their file, also after the file was replaced.
+    TensorFlow shares lookup tables by the name of their file, also after the file was replaced or
+    the working directory was changed.
     """
-    digests = _contents.setdefault(path.absolute(), [])
+    path = path.absolute()
+    digests = _contents.setdefault(path, [])
     digest = sha256_of(path)
     if digest not in digests:
         digests.append(digest)
