@@ -164,7 +164,11 @@ def train_any(
 
 def open_run(run: str | Path) -> LoadedRun | BaselineRun:
     """Loads a finished run of any model; a UserError if there is none in the folder."""
-    finished = finished_run(run)
+    return load_model(finished_run(run))
+
+
+def load_model(finished: FinishedRun) -> LoadedRun | BaselineRun:
+    """Adds the model of a run, whose files were checked when it was read."""
     path, config = finished.path, finished.config
     if config.model not in BASELINE_NAMES:
         return with_model(finished)

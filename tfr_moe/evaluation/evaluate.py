@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from tfr_moe._compat import tf
-from tfr_moe.baselines import BaselineRun, open_run
+from tfr_moe.baselines.run import BaselineRun, load_model, open_run
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.elwc.log_checks import OrderSums
@@ -189,7 +189,8 @@ def evaluate_runs(
     passes = len(named) + sum(map(bool, tasks.values()))
     with progress_bar(console, "evaluating") as move:
         count = counted(move, (folder.num_lists(split) or 0) * passes)
-        for name, run in named.items():
+        for name, of_run in finished.items():
+            run = load_model(of_run)
             for combined in (False, True)[: 1 + bool(tasks[name])]:
                 callbacks = [count(f"evaluating {name}")]
                 if order is not None and not results:
