@@ -8,6 +8,8 @@ CODE := tfr_moe beam serving tuning experiments benchmarks
 # Number of test processes; all tests of a file run in one of them, files in the order of conftest.py.
 WORKERS ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# The tests of `make test`, by their markers; none for all tests.
+MARKED ?= not slow
 export PYTHON
 # Every test process would compile the package and rewrite the assertions of all tests again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -32,7 +34,7 @@ lint: venv ## style, format, types and import rules
 	$(BIN)/python -m pytest -q -m "not smoke" tests/test_architecture.py
 
 test: lint ## lint, then the fast tests
-	$(PYTEST)
+	$(PYTEST) -m "$(MARKED)"
 
 test-slow: venv ## the slow tests only
 	$(PYTEST) -m slow
