@@ -48,7 +48,8 @@ def test_a_single_process_is_no_cluster(environment, monkeypatch):
 
 
 INVALID = [
-    ({"boss": ["a:1"], "worker": ["b:1"]}, 0, "Disallowed task type found in cluster spec"),
+    ({"ps": ["a:1"], "worker": ["b:1"]}, 0, "job 'ps' is not supported; use chief and worker"),
+    ({"boss": ["a:1"], "worker": ["b:1"]}, 0, "job 'boss' is not supported"),
     ({"chief": ["a:1", "b:1"], "worker": ["c:1"]}, 0, "at most one 'chief' job"),
     (TWO, 2, "`task_id` 2 exceeds the maximum id of worker"),
     ({"worker": ["a", "b:1"]}, 0, 'Could not parse port for local server from "a"'),

@@ -18,10 +18,9 @@ from tfr_moe.config import RunConfig
 from tfr_moe.config.tasks import Task
 from tfr_moe.errors import UserError
 from tfr_moe.training.collapsed_gates import gate_problems
+from tfr_moe.training.run_folder import HISTORY_FILE
 from tfr_moe.utils.console import make_log, warn
 from tfr_moe.utils.io import read_json, write_json
-
-HISTORY_FILE = "history.json"
 
 _ENTROPY = "gate_entropy"
 _DIVERGED = 1e6

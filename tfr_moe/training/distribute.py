@@ -13,6 +13,7 @@ from tfr_moe.errors import LostWorkersError, UserError
 
 TF_CONFIG = "TF_CONFIG"
 MULTI_WORKER = "MultiWorkerMirroredStrategy"
+_JOBS = ("chief", "worker")
 
 
 class ProcessContext(NamedTuple):
@@ -66,12 +67,18 @@ def leads(cluster: tf.distribute.cluster_resolver.ClusterResolver) -> bool:
 
 
 def find_cluster() -> tf.distribute.cluster_resolver.ClusterResolver | None:
-    """The cluster of `TF_CONFIG`; None if it is not set or names fewer than two processes."""
+    """The cluster of `TF_CONFIG`; None if it is not set or names fewer than two processes.
+
+    Raises a UserError for an invalid `TF_CONFIG`.
+    """
     if TF_CONFIG not in os.environ:
         return None
     with _reading_cluster():
         cluster = tf.distribute.cluster_resolver.TFConfigClusterResolver()
         processes = cluster.cluster_spec()
+        # TensorFlow would wait forever for parameter servers.
+        if unknown := set(processes.jobs) - set(_JOBS):
+            raise ValueError(f"job {min(unknown)!r} is not supported; use {' and '.join(_JOBS)}")
         several = sum(map(processes.num_tasks, processes.jobs)) > 1
         return cluster if several else None
 
@@ -82,6 +89,8 @@ def join_cluster(strategy: str | None) -> ProcessContext:
     `MultiWorkerMirroredStrategy` reads the cluster from `TF_CONFIG`, and must be created before
     TensorFlow computes anything. Raises a UserError for an invalid `TF_CONFIG`.
     """
+    if strategy == MULTI_WORKER:
+        find_cluster()
     with _reading_cluster():
         return ProcessContext(tfr.python.keras.strategy_utils.get_strategy(strategy))
 

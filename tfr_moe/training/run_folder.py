@@ -24,12 +24,12 @@ from tfr_moe.schema import (
     query_categories,
     write_manifest,
 )
-from tfr_moe.training.callbacks import HISTORY_FILE
 from tfr_moe.utils.digests import ManifestForm, check_recorded, digest_files
 from tfr_moe.utils.io import atomic_directory, make_folder, read_json, write_json
 
 CONFIG_FILE = "config.yaml"
 METRICS_FILE = "metrics.json"
+HISTORY_FILE = "history.json"
 
 
 def config_of(run: Path) -> Path:
