@@ -51,13 +51,17 @@ def running(
         raise UserError(f"{folder}: {message}" if folder and is_of_disk else message) from None
 
 
-@contextmanager
-def _rare_collections() -> Iterator[None]:
+def collect_rarely() -> None:
     """Runs the garbage collector rarely, and not over what was there before: rows are many small
     objects without reference cycles."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, *before[1:])
+    gc.set_threshold(100_000, *gc.get_threshold()[1:])
     gc.freeze()
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    before = gc.get_threshold()
+    collect_rarely()
     try:
         yield
     finally:

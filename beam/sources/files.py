@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from typing import IO, Any, cast
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from pyarrow import parquet
@@ -317,9 +318,16 @@ def _read_jsonl(index: int, file: IO[bytes]) -> Iterator[RawRow]:
             yield RawRow(index, line, repr(text), row)
 
 
+def _values(column: pa.Array) -> list[Any]:
+    # Arrow takes twenty times as long for a dictionary that it has not decoded first.
+    decoded = column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+    return decoded.to_pylist()
+
+
 def _parquet_batches(path: str, index: int, file: IO[bytes]) -> Iterator[RowColumns]:
     line = 1
     with reading(f"{path}: the Parquet file"):
         for batch in parquet.ParquetFile(file).iter_batches(_PARQUET_BATCH):
-            yield RowColumns(index, line, Columns(batch.to_pydict()))
+            columns = zip(batch.schema.names, map(_values, batch.columns), strict=True)
+            yield RowColumns(index, line, Columns(dict(columns)))
             line += batch.num_rows

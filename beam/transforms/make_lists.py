@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import apache_beam as beam
 
 from tfr_moe.beam.rows import COUNTS, REJECTS, CountingDoFn, RawRow, RowColumns, RowKey, SourceRows
+from tfr_moe.beam.runner import collect_rarely
 from tfr_moe.beam.sorted_groups import groups, is_embedded, sorted_runs
 from tfr_moe.elwc.columns import Rows, column_of
 from tfr_moe.elwc.encoded import Labels, differing
@@ -36,6 +37,7 @@ def value_encoder(
     `read` takes the column and the raw value; it raises `RowError`.
     """
     encode = RowEncoder(schema, labelled)
+    at = EncodedRow._fields.index(scope)
 
     def with_value(raw: Any, encoded: EncodedRow | RowError) -> EncodedRow | RowError:
         try:
@@ -44,9 +46,10 @@ def value_encoder(
             return error
         if isinstance(encoded, RowError):
             return encoded
-        body, ids = getattr(encoded, scope)
-        changed: dict[str, Any] = {scope: (body, (*ids, value))}
-        return encoded._replace(**changed)
+        parts: list[Any] = list(encoded)
+        body, ids = parts[at]
+        parts[at] = (body, (*ids, value))
+        return EncodedRow(*parts)
 
     return lambda rows: list(map(with_value, column_of(rows, column), encode(rows)))
 
@@ -160,7 +163,8 @@ class _ParseRows(CountingDoFn):
         self._schema, self._combine, self._encoder = schema, combine, encoder
 
     def setup(self) -> None:
-        """Builds the encoder on the worker."""
+        """Builds the encoder on the worker, which may be another process."""
+        collect_rarely()
         self._encode = self._encoder(self._schema)
 
     def process(self, batch: list[RawRow] | RowColumns) -> Iterator[Any]:

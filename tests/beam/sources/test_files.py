@@ -179,3 +179,16 @@ def test_rows_of_a_parquet_file_are_numbered_through_all_batches(tmp_path, monke
     parquet.write_table(pa.table({"a": [1, None, 3], "b": [["x"], [], None]}), path)
     rows = [(row.line, row.values) for row in read(path)]
     assert rows == [(1, {"a": 1, "b": ["x"]}), (2, {"a": None, "b": []}), (3, {"a": 3, "b": None})]
+
+
+def test_dictionary_encoded_columns_of_parquet_have_their_values(tmp_path):
+    path = tmp_path / "log.parquet"
+    brand = pa.array(["x", None, "é", "x"]).dictionary_encode()
+    size = pa.array([3, 3, None, 1]).dictionary_encode()
+    parquet.write_table(pa.table({"brand": brand, "size": size}), path, row_group_size=3)
+    assert [(row.line, row.values) for row in read(path)] == [
+        (1, {"brand": "x", "size": 3}),
+        (2, {"brand": None, "size": 3}),
+        (3, {"brand": "é", "size": None}),
+        (4, {"brand": "x", "size": 1}),
+    ]
