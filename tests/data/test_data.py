@@ -7,6 +7,7 @@ import pytest
 
 from tests.tiny import SCHEMA, lists, write_data_folder
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
+from tfr_moe.data.cache import cached
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK
 
@@ -110,6 +111,19 @@ def test_a_folder_without_manifest_is_read_whole(tmp_path):
     builder = ElwcDatasetBuilder(DataFolder(path), batch_size=7)
     assert int(builder.build_train_dataset().cardinality()) < 0
     assert sum(labels.shape[0] for _, labels in builder.build_train_dataset()) == 50
+
+
+@pytest.mark.parametrize("open_folder", [lambda folder: folder, lambda f: cached(f, "memory")])
+def test_no_data_set_is_tuned_while_it_is_read(folder, open_folder):
+    """TensorFlow's thread for it can miss its iterator's end, which then waits for the thread."""
+    builder = ElwcDatasetBuilder(open_folder(folder))
+    for dataset in (
+        builder.build_train_dataset(),
+        builder.build_valid_dataset(),
+        builder.build_evaluation_dataset("test"),
+        builder.build_parsed_dataset("test").take(1),
+    ):
+        assert dataset.options().autotune.enabled is False
 
 
 def test_features_with_one_value_are_named(tmp_path):

@@ -199,7 +199,8 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         )
         where = f"data {self.folder.path}: split {split}"
         check = functools.partial(check_finite, schema=self.schema, where=where)
-        return dataset.map(lambda batch: then(check(batch)), num_parallel_calls=tf.data.AUTOTUNE)
+        batches = dataset.map(lambda batch: then(check(batch)), num_parallel_calls=tf.data.AUTOTUNE)
+        return batches.with_options(_untuned())
 
     def _read_parsed(
         self,
@@ -223,7 +224,7 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
             lambda lists: then(gather(lists)), num_parallel_calls=tf.data.AUTOTUNE
         )
         # Its stages are parallel already; a rewrite costs each of many short trials time again.
-        options = tf.data.Options()
+        options = _untuned()
         options.experimental_optimization.apply_default_optimizations = False
         return batches.prefetch(tf.data.AUTOTUNE).with_options(options)
 
@@ -241,6 +242,17 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         if self.schema.weight is None:
             return features, labels
         return features, labels, tf.squeeze(extras[self.schema.weight], axis=-1)
+
+
+def _untuned() -> tf.data.Options:
+    """Options without the thread that tunes a data set while it is read.
+
+    The thread can miss that its iterator is gone; the end of an epoch then waits for it, up to a
+    minute.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return options
 
 
 def _gather(
