@@ -89,6 +89,21 @@ class TrialPipeline(RankingPipeline):
         display = (EpochProgress, GateWarnings, tf.keras.callbacks.TensorBoard)
         return [each for each in super().build_callbacks() if not isinstance(each, display)]
 
+    def train_and_validate(self, verbose: int = 0) -> None:
+        """Trains, on CPUs without TensorFlow's optimizer of graphs.
+
+        It takes a tenth of a short trial, and the step of no model is faster for it there.
+        """
+        if tf.config.list_physical_devices("GPU"):
+            return super().train_and_validate(verbose)
+        option = "disable_meta_optimizer"
+        before = tf.config.optimizer.get_experimental_options()[option]
+        tf.config.optimizer.set_experimental_options({option: True})
+        try:
+            super().train_and_validate(verbose)
+        finally:
+            tf.config.optimizer.set_experimental_options({option: before})
+
 
 def run_job(context: SweepContext, job: TrialJob, log: Log) -> Trial:
     """Trains all seeds of a trial and records the result, or its error.
