@@ -2,9 +2,9 @@
 
     python benchmarks/workers.py --data DATA [--model NAME] [--set key=value]... [--json FILE]
 
-Each round runs `tfr-moe train` for one and for three epochs, alone and as two workers on loopback;
-half of the difference is an epoch with its validation, without the start. The memory is the peak of
-each process.
+Each round runs `tfr-moe train`, alone and as two workers on loopback. An epoch, with its
+validation, is what passes between the lines of the first and the last one, without start and end.
+The memory is the peak of each process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from timing import (
 )
 
 WORKERS = 2
-EPOCHS = (1, 3)
+EPOCHS = 4
 BY_DEFAULT = ("batch_size=128", "steps_per_epoch=20", "early_stopping_patience=0")
 
 
@@ -65,21 +65,24 @@ def environments(workers: bool) -> list[dict[str, str]]:
 
 
 def train(command: list[str], workers: bool) -> tuple[float, list[int]]:
-    """Seconds of the processes of a run, and the peak megabytes of each."""
-    started = time.perf_counter()
+    """Seconds of an epoch, and the peak megabytes of each process."""
     processes = [
         subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
         for environment in environments(workers)
     ]
-    megabytes = []
-    for process in processes:
-        said = process.stderr.read() if process.stderr else ""
+    megabytes, ends = [], []
+    for process in processes:  # the leader, which prints the epochs, is the first
+        said = []
+        for line in process.stderr or ():
+            said.append(line)
+            if line.startswith("epoch"):
+                ends.append(time.perf_counter())
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
-            sys.exit(said)
+            sys.exit("".join(said))
         megabytes.append(usage.ru_maxrss // 1000)
-    return time.perf_counter() - started, megabytes
+    return (ends[-1] - ends[0]) / (EPOCHS - 1), megabytes
 
 
 def main() -> None:
@@ -90,18 +93,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work:
 
         def epoch(name: str) -> float:
-            seconds = []
-            for epochs in EPOCHS:
-                out = Path(work) / str(next(numbers))
-                command = [sys.executable, "-m", "tfr_moe.cli", "train", "--out", str(out)]
-                command += ["--data", str(arguments.data), "--model", arguments.model]
-                if name == "workers":
-                    command += ["--set", "strategy=MultiWorkerMirroredStrategy"]
-                for setting in (*BY_DEFAULT, *quick, *arguments.settings, f"num_epochs={epochs}"):
-                    command += ["--set", setting]
-                spent, memory[name] = train(command, name == "workers")
-                seconds.append(spent)
-            return (seconds[1] - seconds[0]) / (EPOCHS[1] - EPOCHS[0])
+            out = Path(work) / str(next(numbers))
+            command = [sys.executable, "-m", "tfr_moe.cli", "train", "--out", str(out)]
+            command += ["--data", str(arguments.data), "--model", arguments.model]
+            if name == "workers":
+                command += ["--set", "strategy=MultiWorkerMirroredStrategy"]
+            for setting in (*BY_DEFAULT, *quick, *arguments.settings, f"num_epochs={EPOCHS}"):
+                command += ["--set", setting]
+            seconds, memory[name] = train(command, name == "workers")
+            return seconds
 
         steps: dict[str, Callable[[], Any]] = {
             name: functools.partial(epoch, name) for name in ("alone", "workers")
