@@ -2,9 +2,9 @@
 
     python benchmarks/workers.py --data DATA [--model NAME] [--set key=value]... [--json FILE]
 
-Each round runs `tfr-moe train`, alone and as two workers on loopback. An epoch, with its
-validation, is what passes between the lines of the first and the last one, without start and end.
-The memory is the peak of each process.
+Each round runs `tfr-moe train` for four epochs, alone and as two workers on loopback. An epoch,
+with its validation, is a third of the time between the lines that it prints for the first and the
+last one; the start and the end do not count. The memory is the peak of each process.
 """
 
 from __future__ import annotations

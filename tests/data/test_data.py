@@ -122,6 +122,7 @@ def test_no_data_set_is_tuned_while_it_is_read(folder, open_folder):
         builder.build_valid_dataset(),
         builder.build_evaluation_dataset("test"),
         builder.build_parsed_dataset("test").take(1),
+        builder.serialized_lists("test").batch(2),
     ):
         assert dataset.options().autotune.enabled is False
 

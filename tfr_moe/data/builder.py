@@ -167,7 +167,8 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
 
     def serialized_lists(self, split: str) -> tf.data.Dataset:
         """The records of a split as serialized protos, in file order."""
-        return tf.data.TFRecordDataset(self.folder.files(split), compression_type="GZIP")
+        dataset = tf.data.TFRecordDataset(self.folder.files(split), compression_type="GZIP")
+        return dataset.with_options(_untuned())
 
     def _counted(self, dataset: tf.data.Dataset, split: str) -> tf.data.Dataset:
         # Keras runs several steps per call only if it knows the number of batches.
