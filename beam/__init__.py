@@ -41,3 +41,7 @@ from tfr_moe.beam.build import BuildOptions, build  # noqa: E402
 from tfr_moe.beam.predict import predict  # noqa: E402
 
 __all__ = ["BuildOptions", "build", "predict"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,4 +1,4 @@
-"""Packages that load their names on first use: what they promise exists, and nothing else does."""
+"""What packages promise exists and is all that completion shows, loaded at once or on first use."""
 
 import importlib
 import subprocess
@@ -7,14 +7,23 @@ import sys
 import pytest
 
 PACKAGES = ("evaluation", "metrics", "report", "training", "tuning")
+AT_ONCE = ("beam", "beam.sources", "config", "elwc", "layers", "losses", "schema", "scorers")
+AT_ONCE += ("serving.client", "synthetic", "tables")
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_every_public_name_can_be_loaded(package: str) -> None:
-    module = importlib.import_module(f"tfr_moe.{package}")
+@pytest.mark.parametrize("package", ["", *PACKAGES, *AT_ONCE])
+def test_every_public_name_can_be_loaded_and_completion_shows_no_other(package: str) -> None:
+    module = importlib.import_module(f"tfr_moe.{package}".rstrip("."))
     assert dir(module) == sorted(module.__all__)
     for name in module.__all__:
         assert getattr(module, name) is not None
+
+
+def test_completion_shows_rooms_and_the_ranker_before_anything_is_loaded() -> None:
+    program = "import tfr_moe; print(*dir(tfr_moe))"
+    command = [sys.executable, "-c", program]
+    shown = subprocess.run(command, check=True, timeout=120, capture_output=True, text=True).stdout
+    assert {"FeatureSchema", "Ranker", "layers", "losses", "metrics"} <= set(shown.split())
 
 
 @pytest.mark.parametrize("package", PACKAGES)

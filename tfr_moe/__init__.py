@@ -40,3 +40,7 @@ def __getattr__(name: str) -> Any:
     if name == "Ranker":
         return importlib.import_module("tfr_moe.ranker").Ranker
     raise AttributeError(f"module 'tfr_moe' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -70,3 +70,7 @@ __all__ = [
     "schema_columns",
     "sources",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

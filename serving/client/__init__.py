@@ -17,3 +17,7 @@ __all__ = [
     "VersionStatus",
     "load_request",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -281,7 +281,7 @@ def test_the_papers_own_sizes():
 
 def test_invalid_settings_are_rejected():
     for name, settings, message in [
-        ("mmoe", {"num_tasks": 0}, "num_experts must be >= 1"),
+        ("mmoe", {"num_tasks": 0}, "num_tasks must be >= 1"),
         ("mmoe", {"num_tasks": 1, "hidden_dims": ()}, "hidden_dims must have at least one width"),
         ("mmoe", {"num_tasks": 1, "task_names": ["a", "b"]}, "task_names must be 1 names"),
         ("mmoe", {"num_tasks": 1, "num_experts": 0}, "num_experts must be >= 1"),

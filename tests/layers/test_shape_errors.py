@@ -5,12 +5,16 @@ import pytest
 
 from tfr_moe._compat import tf
 from tfr_moe.layers import (
+    MULTITASK,
     CategoryMixtureOfExperts,
+    CategoryMMoE,
+    DeepListwiseContext,
     EncoderBlock,
     ExpertTowers,
     ItemTower,
     NoisyTopKGate,
     PartitionedNormalization,
+    ProgressiveExtraction,
     SelfAttentionEncoder,
     StarTopology,
 )
@@ -95,6 +99,15 @@ CALLS = {
     "Received: domains of type float32 and shape (2, 4)": (
         lambda: PartitionedNormalization(2)(ITEMS, LISTS)
     ),
+    "domains must be integers of shape (2,). Received: domains of type int32 and shape (1,)": (
+        lambda: ProgressiveExtraction(2, [4, 4])(ITEMS, DOMAINS[:1])
+    ),
+    "constraint_inputs must be float vectors of shape (2, None). "
+    "Received: constraint_inputs=None": (lambda: CategoryMMoE(2, [4])(ITEMS, LISTS)),
+    "gate_inputs must be float vectors of shape (2, None). "
+    "Received: gate_inputs of type int32 and shape (2,)": (
+        lambda: CategoryMMoE(2, [4])(ITEMS, DOMAINS, LISTS)
+    ),
 }
 
 
@@ -106,13 +119,50 @@ def test_calls(message):
 
 
 @pytest.mark.parametrize(
-    "layer", [ItemTower([4]), SelfAttentionEncoder(4, 1), EncoderBlock(1, hidden_dim=4)]
+    "layer",
+    [
+        ItemTower([4]),
+        SelfAttentionEncoder(4, 1),
+        EncoderBlock(1, hidden_dim=4),
+        DeepListwiseContext([4], 4),
+        lambda items, mask=None: ProgressiveExtraction(2, [4, 4])(items, DOMAINS, mask),
+        lambda items, mask=None: CategoryMMoE(2, [4])(items, LISTS, LISTS, mask),
+    ],
 )
 def test_layers_over_lists_reject_items_and_masks_of_another_shape(layer):
     with pytest.raises(ValueError, match=r"inputs must have shape \[batch, list, features\]"):
         layer(tf.ones([2, 5]))
     with pytest.raises(ValueError, match=r"mask must be bool of shape \(2, 3\)"):
         layer(ITEMS, mask=MASK[:, :2])
+
+
+@pytest.mark.parametrize("name", MULTITASK)
+def test_multi_task_models_reject_masks_of_another_shape_and_items_without_a_batch(name):
+    layer = MULTITASK[name](2, [4])
+    with pytest.raises(ValueError, match=r"mask must be bool of shape \(2, 3\)"):
+        layer(ITEMS, mask=MASK[:, :2])
+    with pytest.raises(ValueError, match=r"inputs must have shape \[batch, features\] or "):
+        layer(ITEMS[0, 0])
+
+
+WRONG = {
+    "hidden_dims must be a sequence of positive integers": {"hidden_dims": 16},
+    "dropout must be at least 0 and below 1. Received: dropout=1": {"dropout": 1},
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+@pytest.mark.parametrize(
+    "make", [*MULTITASK.values(), CategoryMMoE, ProgressiveExtraction, StarTopology]
+)
+def test_arguments_of_every_family(make, message):
+    with pytest.raises(ValueError, match=message):
+        make(2, **WRONG[message])
+
+
+def test_a_number_of_tasks_below_one_is_named():
+    with pytest.raises(ValueError, match=r"num_tasks must be >= 1. Received: num_tasks=0"):
+        MULTITASK["mmoe"](0)
 
 
 def test_unknown_sizes_pass():

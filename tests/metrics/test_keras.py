@@ -236,6 +236,12 @@ def test_an_unknown_name_is_refused_and_the_names_listed(name):
     assert repr(name) in str(caught.value)
 
 
+@pytest.mark.parametrize("cut", ["k", "shown"])
+def test_a_cutoff_below_one_is_named(cut):
+    with pytest.raises(ValueError, match=rf"{cut} must be >= 1 or None. Received: {cut}=0"):
+        NDCG(**{cut: 0})
+
+
 def test_classes_have_the_usual_cutoffs_and_names():
     names = [metric().name for metric in (SessionAUC, NDCG, MRR, MAP, Precision)]
     assert names == ["session_auc", "ndcg_10", "mrr", "map_10", "precision_5"]

@@ -23,3 +23,7 @@ __all__ = [
     "load_config",
     "make_config",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,3 +3,7 @@
 from tfr_moe.elwc.values import RowError, decode_list, is_missing, to_id, to_number, to_time
 
 __all__ = ["RowError", "decode_list", "is_missing", "to_id", "to_number", "to_time"]
+
+
+def __dir__() -> list[str]:
+    return __all__

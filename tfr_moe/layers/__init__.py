@@ -8,7 +8,14 @@ from tfr_moe.layers.experts import ExpertTowers, ItemTower
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
 from tfr_moe.layers.gating import GateOutput, NoisyTopKGate
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
-from tfr_moe.layers.multi_task import MMoE, OMoE, SharedBottom, SingleTask, logits_of
+from tfr_moe.layers.multi_task import (
+    MMoE,
+    MultiTaskLayer,
+    OMoE,
+    SharedBottom,
+    SingleTask,
+    logits_of,
+)
 from tfr_moe.layers.outputs import CombinedScore, TaskScores
 from tfr_moe.layers.ple import ProgressiveExtraction
 from tfr_moe.layers.position_bias import PositionBiasTower
@@ -45,6 +52,7 @@ __all__ = [
     "ItemTower",
     "L2Constrained",
     "MMoE",
+    "MultiTaskLayer",
     "NoisyTopKGate",
     "OMoE",
     "PartitionedNormalization",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
+from tfr_moe.layers.checks import check_widths
 
 
 def plain(name: str, value: Any) -> Any:
@@ -32,6 +33,10 @@ def _kept(name: str, value: Any) -> Any:
         return tf.keras.regularizers.get(value)
     if name == "activation":
         return tf.keras.activations.get(value)
+    if name.endswith("hidden_dims"):
+        return check_widths(name, value)
+    if name == "dropout" and not 0 <= value < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1. Received: dropout={value}")
     return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
 
 
@@ -55,9 +60,10 @@ class Configured:
         """Sets the arguments of a constructor, its `locals()`, as attributes of their kind.
 
         Names of initializers, regularizers and activations become objects, sequences tuples.
+        Raises a ValueError for widths that are no sequence, and a dropout outside of [0, 1).
         """
         for name, value in arguments.items():
-            if name not in ("self", "__class__", "args", "kwargs"):
+            if name not in ("self", "__class__", "kwargs"):
                 setattr(self, name, _kept(name, value))
 
     def arguments(self, *names: str) -> dict[str, Any]:

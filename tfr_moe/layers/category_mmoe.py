@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.checks import full_mask
+from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.dispatch import put_rows, take_rows
 from tfr_moe.layers.gating import GateMonitor, GateOutput, NoisyTopKGate
 from tfr_moe.layers.multi_task import MultiTaskLayer
@@ -31,6 +32,7 @@ class CategoryMMoE(MultiTaskLayer):
         num_experts: N.
         top_k: K, of each task.
         hsc_weight: lambda_1; None leaves out the constraint gates.
+        gate_initializer: of the kernels of all gates; `gate_regularizer` likewise.
         **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each expert.
 
     Example:
@@ -44,15 +46,19 @@ class CategoryMMoE(MultiTaskLayer):
     def __init__(
         self,
         num_tasks: int,
-        *args: Any,
+        hidden_dims: Sequence[int] = (256,),
+        tower_hidden_dims: Sequence[int] = (64,),
+        *,
         num_experts: int = 10,
         top_k: int = 4,
         hsc_weight: float | None = 1e-3,
         gate_learning_rate_multiplier: float = 1.0,
         noisy_gate: bool = True,
+        gate_initializer: Any = "glorot_uniform",
+        gate_regularizer: Any = None,
         **kwargs: Any,
     ):
-        super().__init__(num_tasks, *args, **kwargs)
+        super().__init__(num_tasks, hidden_dims, tower_hidden_dims, **kwargs)
         self.keep(locals())
         self.experts = self._experts(num_experts, "experts")
         self.towers = self._towers()
@@ -60,6 +66,8 @@ class CategoryMMoE(MultiTaskLayer):
             "num_experts": num_experts,
             "top_k": top_k,
             "learning_rate_multiplier": gate_learning_rate_multiplier,
+            "kernel_initializer": self.gate_initializer,
+            "kernel_regularizer": self.gate_regularizer,
             "dtype": "float32",
         }
         self.gates = [
@@ -98,6 +106,11 @@ class CategoryMMoE(MultiTaskLayer):
         `logits` float32 [B, L, tasks], 0 at padded items; for each task `expert_ids_<task>` int32
         and `expert_weights_<task>` float32, [B, K], heaviest expert first.
         """
+        check_items(inputs, mask)
+        of_lists = [inputs.shape[0], None]
+        check_argument("gate_inputs", gate_inputs, "float vectors", of_lists)
+        if self.constraint_gates:
+            check_argument("constraint_inputs", constraint_inputs, "float vectors", of_lists)
         mask = full_mask(inputs, mask)
         num_items = tf.reduce_sum(tf.cast(mask, tf.float32), axis=-1)
         gate_inputs = tf.cast(gate_inputs, tf.float32)

@@ -56,15 +56,15 @@ def check_argument(
     name: str, value: Any, kind: Kind, *shapes: Sequence[int | None] | tf.TensorShape
 ) -> None:
     """Raises a ValueError unless `value` is of the kind, and compatible with one of the shapes."""
-    dtype = tf.as_dtype(value.dtype)
-    of_kind = dtype.is_integer if kind == "integers" else dtype.is_floating
-    if of_kind and any(_shape(value).is_compatible_with(shape) for shape in shapes):
-        return
+    received = f"{name}=None"
+    if value is not None:
+        dtype = tf.as_dtype(value.dtype)
+        of_kind = dtype.is_integer if kind == "integers" else dtype.is_floating
+        if of_kind and any(_shape(value).is_compatible_with(shape) for shape in shapes):
+            return
+        received = f"{name} of type {dtype.name} and shape {_shape(value)}"
     allowed = " or ".join(dict.fromkeys(str(tf.TensorShape(shape)) for shape in shapes))
-    raise ValueError(
-        f"{name} must be {kind} of shape {allowed}. "
-        f"Received: {name} of type {_type(value)} and shape {_shape(value)}"
-    )
+    raise ValueError(f"{name} must be {kind} of shape {allowed}. Received: {received}")
 
 
 def _shape(value: Any) -> tf.TensorShape:

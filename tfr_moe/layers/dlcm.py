@@ -7,8 +7,8 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.attention import positions_in_list
-from tfr_moe.layers.base import Configured
-from tfr_moe.layers.checks import full_mask
+from tfr_moe.layers.base import Configured, seeded_initializer
+from tfr_moe.layers.checks import check_items, full_mask
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -29,6 +29,8 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
         state_dim: a, the width of the GRU.
         num_comparisons: k.
         dropout: share of the GRU's outputs dropped in training.
+        kernel_initializer: of all kernels but the GRU's recurrent one, which starts orthogonal.
+        kernel_regularizer: of the same kernels; `bias_initializer` is that of all biases.
 
     Example:
         >>> dlcm = DeepListwiseContext([8], state_dim=4)
@@ -43,19 +45,24 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
         num_comparisons: int = 8,
         dropout: float = 0.0,
         seed: int | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.keep(locals())
         layers, dtype = tf.keras.layers, self.dtype_policy
 
+        def weights(seed_offset: int) -> dict[str, Any]:
+            start = seeded_initializer(self.kernel_initializer, self.offset_seed(seed_offset))
+            kept = self.arguments("bias_initializer", "kernel_regularizer")
+            return {"kernel_initializer": start, **kept}
+
         def dense(
             units: int, activation: str | None, seed_offset: int, name: str
         ) -> tf.keras.layers.Dense:
-            initializer = tf.keras.initializers.GlorotUniform(self.offset_seed(seed_offset))
-            return layers.Dense(
-                units, activation, kernel_initializer=initializer, name=name, dtype=dtype
-            )
+            return layers.Dense(units, activation, **weights(seed_offset), name=name, dtype=dtype)
 
         self.abstract = [
             dense(width, "elu", depth, f"abstract_{depth}")
@@ -65,7 +72,7 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
             state_dim,
             return_sequences=True,
             return_state=True,
-            kernel_initializer=tf.keras.initializers.GlorotUniform(self.offset_seed(50)),
+            **weights(50),
             recurrent_initializer=tf.keras.initializers.Orthogonal(seed=self.offset_seed(51)),
             name="reader",
             dtype=dtype,
@@ -81,6 +88,7 @@ class DeepListwiseContext(Configured, tf.keras.layers.Layer):
 
         The initial list is the order of the items. Logits are 0 outside of `mask`, bool [B, L].
         """
+        check_items(inputs, mask)
         mask = full_mask(inputs, mask)
         # Padded items go to the end, which the mask hides from the GRU.
         positions = tf.where(mask, positions_in_list(mask), -1)

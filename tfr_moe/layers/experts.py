@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured, seeded_initializer
-from tfr_moe.layers.checks import check_argument, check_items, check_widths, full_mask
+from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.dispatch import (
     DEFAULT_CAPACITY,
     Dense,
@@ -87,7 +87,6 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        hidden_dims = check_widths("hidden_dims", hidden_dims)
         self.keep(locals())
         if dispatch not in get_args(Dispatch):
             raise ValueError(
@@ -96,7 +95,7 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
         for name in ("capacity", "num_experts", "num_outputs"):
             if (count := getattr(self, name)) < 1:
                 raise ValueError(f"{name} must be >= 1. Received: {name}={count}")
-        if hidden_output and not hidden_dims:
+        if hidden_output and not self.hidden_dims:
             raise ValueError("hidden_output needs a hidden layer. Received: hidden_dims=()")
 
     def build(self, input_shape: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured
-from tfr_moe.layers.checks import check_argument, check_items, check_widths, full_mask
+from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.dispatch import DEFAULT_CAPACITY
 from tfr_moe.layers.distribute import sum_over_replicas
 from tfr_moe.layers.experts import TOWER, Dispatch, ExpertTowers, ItemTower
@@ -97,7 +97,6 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        expert_hidden_dims = check_widths("expert_hidden_dims", expert_hidden_dims)
         self.keep(locals())
         gates: dict[str, Any] = {
             "num_experts": num_experts,
@@ -123,7 +122,7 @@ class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
             )
         towers = {
             **self.arguments(*TOWER[1:]),
-            "hidden_dims": expert_hidden_dims,
+            "hidden_dims": self.expert_hidden_dims,
             "dtype": self.dtype_policy,
         }
         self.shared: ItemTower | None = None

@@ -15,8 +15,9 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured, seeded_initializer
+from tfr_moe.layers.checks import check_items
 from tfr_moe.layers.dispatch import put_rows, take_rows
-from tfr_moe.layers.experts import ExpertTowers
+from tfr_moe.layers.experts import TOWER, ExpertTowers
 from tfr_moe.layers.gating import GateMonitor
 
 
@@ -41,9 +42,11 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
         hidden_dims: widths of the layers below the towers: of the bottom, or of each expert.
         tower_hidden_dims: hidden layers of each task's tower; empty for a linear tower.
         task_names: names of the tasks in metrics and routing; by default `task_0`, ...
+        kernel_initializer: of the kernels of all networks, as the three arguments after it.
 
     Raises:
-        ValueError: if `hidden_dims` is empty, or the number of `task_names` is not `num_tasks`.
+        ValueError: if `hidden_dims` is empty, the number of `task_names` is not `num_tasks`, or
+            inputs have the wrong shape.
     """
 
     def __init__(
@@ -51,15 +54,21 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
         num_tasks: int,
         hidden_dims: Sequence[int] = (256,),
         tower_hidden_dims: Sequence[int] = (64,),
-        activation: str = "relu",
+        activation: Any = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
         task_names: Sequence[str] | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.keep(locals())
-        if not hidden_dims:
+        if num_tasks < 1:
+            raise ValueError(f"num_tasks must be >= 1. Received: num_tasks={num_tasks}")
+        if not self.hidden_dims:
             raise ValueError("hidden_dims must have at least one width. Received: hidden_dims=()")
         if task_names is not None and len(task_names) != num_tasks:
             raise ValueError(
@@ -82,7 +91,7 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
         """Networks of `hidden_dims` that all tasks share, without an output layer."""
         return ExpertTowers(
             count,
-            **self.arguments("hidden_dims", "activation", "dropout", "seed"),
+            **self.arguments(*TOWER, "seed"),
             hidden_output=True,
             name=name,
             dtype=self.dtype_policy,
@@ -95,9 +104,8 @@ class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
         return TaskTowers(
             self.num_tasks,
             hidden_dims,
-            self.activation,
-            self.dropout,
-            self.offset_seed(seed_offset),
+            **self.arguments(*TOWER[1:]),
+            seed=self.offset_seed(seed_offset),
             hidden_output=hidden,
             name=name,
             dtype=self.dtype_policy,
@@ -118,6 +126,7 @@ class RowwiseMultiTask(MultiTaskLayer, metaclass=abc.ABCMeta):
         self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
     ) -> tf.Tensor:
         """See `MultiTaskLayer.call`."""
+        check_items(inputs, mask, ranks=(2, 3))
         rows, positions = take_rows(inputs, mask)
         return put_rows(tf.cast(self._score(rows, training), tf.float32), positions, inputs)
 
@@ -143,10 +152,11 @@ class SingleTask(RowwiseMultiTask):
         TensorShape([3, 2])
     """
 
-    def __init__(self, num_tasks: int, *args: Any, **kwargs: Any):
-        super().__init__(num_tasks, *args, **kwargs)
+    def build(self, input_shape: Any) -> None:
+        """Creates the networks, whose weights their first call makes."""
         layers = (*self.hidden_dims, *self.tower_hidden_dims)
         self.networks = self._task_networks(layers, "networks")
+        super().build(input_shape)
 
     def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
         return self.networks(rows, training=training)
@@ -166,10 +176,11 @@ class SharedBottom(RowwiseMultiTask):
         TensorShape([3, 4, 2])
     """
 
-    def __init__(self, num_tasks: int, *args: Any, **kwargs: Any):
-        super().__init__(num_tasks, *args, **kwargs)
+    def build(self, input_shape: Any) -> None:
+        """Creates bottom and towers, whose weights their first call makes."""
         self.bottom = self._experts(1, "bottom")
         self.towers = self._towers()
+        super().build(input_shape)
 
     def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
         shared = self.bottom(rows, training=training)[:, 0]
@@ -186,7 +197,10 @@ class MMoE(MultiTaskLayer):
     (eqs. 6 and 7 of Ma et al. 2018). With one task it equals `OMoE`. Gates and mixing run in
     float32 under every precision policy. Training records the metrics of `GateMonitor`.
 
-    Args are those of `MultiTaskLayer`, and `num_experts`, N; `hidden_dims` are those of an expert.
+    Args:
+        num_experts: N.
+        gate_initializer: of the gates' kernel; `gate_regularizer` likewise.
+        **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each expert.
 
     Example:
         >>> outputs = MMoE(num_tasks=2, hidden_dims=[8], num_experts=3)(tf.ones([3, 4, 5]))
@@ -194,8 +208,18 @@ class MMoE(MultiTaskLayer):
         {'logits': (3, 4, 2), 'expert_ids_task_0': (3, 4, 3), 'expert_weights_task_0': (3, 4, 3)}
     """
 
-    def __init__(self, num_tasks: int, *args: Any, num_experts: int = 8, **kwargs: Any):
-        super().__init__(num_tasks, *args, **kwargs)
+    def __init__(
+        self,
+        num_tasks: int,
+        hidden_dims: Sequence[int] = (256,),
+        tower_hidden_dims: Sequence[int] = (64,),
+        *,
+        num_experts: int = 8,
+        gate_initializer: Any = "glorot_uniform",
+        gate_regularizer: Any = None,
+        **kwargs: Any,
+    ):
+        super().__init__(num_tasks, hidden_dims, tower_hidden_dims, **kwargs)
         self.keep(locals())
         self.experts = self._experts(num_experts, "experts")
         self.towers = self._towers()
@@ -209,13 +233,14 @@ class MMoE(MultiTaskLayer):
         return self.task_names
 
     def build(self, input_shape: Any) -> None:
-        """Creates the kernel [gates, n, N], glorot-uniform for each gate; there is no bias."""
+        """Creates the kernel [gates, n, N], whose fans are those of one gate; there is no bias."""
         gates, width = len(self.gate_names), int(input_shape[-1])
-        glorot = tf.keras.initializers.GlorotUniform()
+        start = seeded_initializer(self.gate_initializer, self.offset_seed(200), gates)
         self.gate_kernel = self.add_weight(
             "gate_kernel",
             [gates, width, self.num_experts],
-            initializer=seeded_initializer(glorot, self.offset_seed(200), gates),
+            initializer=start,
+            regularizer=self.gate_regularizer,
         )
         super().build(input_shape)
 
@@ -233,6 +258,7 @@ class MMoE(MultiTaskLayer):
         experts, [B, N] or [B, L, N], heaviest first, with `_<task>` after the name where each task
         has a gate. Weights are 0 at padded items.
         """
+        check_items(inputs, mask, ranks=(2, 3))
         rows, positions = take_rows(inputs, mask)
         gate = self.gate(rows)
         logits = tf.cast(self._mix(rows, gate, training), tf.float32)

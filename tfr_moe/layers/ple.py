@@ -7,9 +7,9 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import Configured, seeded_initializer
-from tfr_moe.layers.checks import full_mask
+from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.dispatch import put_rows, take_experts, take_rows, where_valid
-from tfr_moe.layers.experts import ExpertTowers
+from tfr_moe.layers.experts import TOWER, ExpertTowers
 
 
 def layers_of_levels(hidden_dims: Sequence[int], num_levels: int) -> list[tuple[int, ...]]:
@@ -37,11 +37,17 @@ class _Level(Configured, tf.keras.layers.Layer):
         activation: Any,
         dropout: float,
         seed: int | None,
+        kernel_initializer: Any,
+        bias_initializer: Any,
+        kernel_regularizer: Any,
+        bias_regularizer: Any,
+        gate_initializer: Any,
+        gate_regularizer: Any,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.keep(locals())
-        towers = self.arguments("hidden_dims", "activation", "dropout")
+        towers = self.arguments(*TOWER)
         towers |= {"hidden_output": True, "dtype": self.dtype_policy}
         self.domain_experts = ExpertTowers(
             num_domains * num_domain_experts, seed=seed, name="domain_experts", **towers
@@ -60,9 +66,15 @@ class _Level(Configured, tf.keras.layers.Layer):
         width = int(input_shape[-1])
 
         def gate(name: str, shape: list[int], seed_offset: int, domains: int) -> tf.Variable:
-            glorot = tf.keras.initializers.GlorotUniform()
-            start = seeded_initializer(glorot, self.offset_seed(seed_offset), domains)
-            return self.add_weight(name, shape, tf.float32, start, experimental_autocast=False)
+            seed = self.offset_seed(seed_offset)
+            return self.add_weight(
+                name,
+                shape,
+                tf.float32,
+                seeded_initializer(self.gate_initializer, seed, domains),
+                self.gate_regularizer,
+                experimental_autocast=False,
+            )
 
         each = [self.num_domains, width, self.num_domain_experts + self.num_shared_experts]
         self.gate_kernel = gate("gate_kernel", each, 200, self.num_domains)
@@ -165,6 +177,8 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
         tower_hidden_dims: hidden layers of each domain's tower; empty for a linear tower.
         num_domain_experts: m.
         num_shared_experts: s.
+        kernel_initializer: of the kernels of experts and towers, as the three arguments after it.
+        gate_initializer: of the gates' kernels; `gate_regularizer` likewise.
 
     Raises:
         ValueError: for a number of domains or experts below 1, or more levels than `hidden_dims`.
@@ -184,14 +198,20 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
         num_levels: int = 2,
         num_domain_experts: int = 1,
         num_shared_experts: int = 2,
-        activation: str = "relu",
+        activation: Any = "relu",
         dropout: float = 0.0,
         seed: int | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = "zeros",
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        gate_initializer: Any = "glorot_uniform",
+        gate_regularizer: Any = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.keep(locals())
-        common: dict[str, Any] = {"activation": self.activation, "dropout": dropout}
+        common = self.arguments(*TOWER[1:])
         self.levels = [
             _Level(
                 num_domains,
@@ -200,11 +220,12 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
                 last=number == num_levels - 1,
                 hidden_dims=dims,
                 **common,
+                **self.arguments("gate_initializer", "gate_regularizer"),
                 seed=self.offset_seed(1000 * number),
                 name=f"level_{number}",
                 dtype=self.dtype_policy,
             )
-            for number, dims in enumerate(layers_of_levels(hidden_dims, num_levels))
+            for number, dims in enumerate(layers_of_levels(self.hidden_dims, num_levels))
         ]
         self.towers = ExpertTowers(
             num_domains,
@@ -243,6 +264,8 @@ class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
         Returns `logits` float32 [B, L], 0 at padded items. `expert_ids` int32 and `expert_weights`
         float32 are of the last level, [B, L, m + s], heaviest expert first.
         """
+        check_items(inputs, mask)
+        check_argument("domains", domains, "integers", inputs.shape[:1])
         mask = full_mask(inputs, mask)
         own, shared = self._below_last_level(where_valid(inputs, mask), domains, mask, training)
         last = self.levels[-1]

@@ -43,8 +43,16 @@ class L2Constrained(SingleTask):
         (TensorShape([3, 2]), 1)
     """
 
-    def __init__(self, num_tasks: int, *args: Any, l2_weight: float = 1e-3, **kwargs: Any):
-        super().__init__(num_tasks, *args, **kwargs)
+    def __init__(
+        self,
+        num_tasks: int,
+        hidden_dims: Sequence[int] = (256,),
+        tower_hidden_dims: Sequence[int] = (64,),
+        *,
+        l2_weight: float = 1e-3,
+        **kwargs: Any,
+    ):
+        super().__init__(num_tasks, hidden_dims, tower_hidden_dims, **kwargs)
         self.keep(locals())
 
     def distance(self) -> tf.Tensor:
@@ -85,8 +93,16 @@ class CrossStitch(RowwiseMultiTask):
         TensorShape([3, 2])
     """
 
-    def __init__(self, num_tasks: int, *args: Any, stitch_self_weight: float = 0.9, **kwargs: Any):
-        super().__init__(num_tasks, *args, **kwargs)
+    def __init__(
+        self,
+        num_tasks: int,
+        hidden_dims: Sequence[int] = (256,),
+        tower_hidden_dims: Sequence[int] = (64,),
+        *,
+        stitch_self_weight: float = 0.9,
+        **kwargs: Any,
+    ):
+        super().__init__(num_tasks, hidden_dims, tower_hidden_dims, **kwargs)
         self.keep(locals())
         self.bottoms = [
             self._task_networks([width], f"bottom_{depth}", seed_offset=depth, hidden=True)
@@ -138,14 +154,23 @@ class TensorFactorization(RowwiseMultiTask):
     """
 
     def __init__(
-        self, num_tasks: int, *args: Any, tensor_ranks: Sequence[int] = (16, 16, 2), **kwargs: Any
+        self,
+        num_tasks: int,
+        hidden_dims: Sequence[int] = (256,),
+        tower_hidden_dims: Sequence[int] = (64,),
+        *,
+        tensor_ranks: Sequence[int] = (16, 16, 2),
+        **kwargs: Any,
     ):
-        super().__init__(num_tasks, *args, **kwargs)
+        super().__init__(num_tasks, hidden_dims, tower_hidden_dims, **kwargs)
         self.keep(locals())
         self.towers = self._towers()
 
     def build(self, input_shape: Any) -> None:
-        """Creates core, factors and biases; the slices start with the variance of glorot."""
+        """Creates core, factors and biases; the slices start with the variance of glorot.
+
+        `kernel_initializer` and `kernel_regularizer` are those of the towers.
+        """
         widths = [int(input_shape[-1]), *self.hidden_dims]
         self.factors = [
             self._layer(depth, *sizes) for depth, sizes in enumerate(itertools.pairwise(widths))
@@ -166,7 +191,10 @@ class TensorFactorization(RowwiseMultiTask):
         for i, (side, rank) in enumerate(zip(sides, ranks, strict=True), start=1):
             layer[f"factor{i}"] = normal(f"factor{i}", [side, rank], 1.0 / rank, i)
         layer["bias"] = self.add_weight(
-            f"bias_{depth}", [self.num_tasks, fan_out], initializer="zeros"
+            f"bias_{depth}",
+            [self.num_tasks, fan_out],
+            initializer=self.bias_initializer,
+            regularizer=self.bias_regularizer,
         )
         return layer
 

@@ -42,6 +42,9 @@ class _MeanOverLists(TrainingMean):
     def __init__(
         self, k: int | None, name: str | None, dtype: Any, shown: int | None = None
     ) -> None:
+        for argument, value in (("k", k), ("shown", shown)):
+            if value is not None and value < 1:
+                raise ValueError(f"{argument} must be >= 1 or None. Received: {argument}={value}")
         cut = f"_shown_{shown}" if shown is not None else "" if k is None else f"_{k}"
         super().__init__(name=name or f"{self._family}{cut}", dtype=dtype)
         self.k, self.shown = k, shown

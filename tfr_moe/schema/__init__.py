@@ -47,3 +47,7 @@ __all__ = [
     "vocabulary_file",
     "write_manifest",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -35,3 +35,7 @@ __all__ = [
     "num_experts",
     "vector_model",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

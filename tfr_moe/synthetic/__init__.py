@@ -20,3 +20,7 @@ __all__ = [
     "generate",
     "thresholds",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
