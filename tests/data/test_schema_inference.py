@@ -94,6 +94,15 @@ def test_names_of_categories_come_before_other_pairs():
     assert decisions["city"].outcome == "hierarchy candidate"
 
 
+def test_a_query_that_determines_the_category_is_not_taken_for_a_sub_category():
+    rows = frame().rename(columns={"top": "department", "sub": "shelf"})
+    queries = rows["shelf"] + np.where(rows["q"] % 12 < 6, " red", " blue")
+    rows.insert(0, "query", queries)
+    decisions, schema = inferred(rows)
+    assert (schema.hierarchy.child, schema.hierarchy.parent) == ("shelf", "department")
+    assert decisions["query"].outcome == "hierarchy candidate"
+
+
 def test_no_pair_of_categories_no_hierarchy():
     rows = frame()
     rows["top"] = [f"t{i % 2}" for i in np.repeat(np.arange(LISTS) // 6, ITEMS)]
@@ -256,6 +265,13 @@ def test_a_given_hierarchy_without_two_categories_is_rejected(child, parent, mes
             frame(), list_id="q", label="buy", hierarchy={"child": child, "parent": parent}
         )
     assert message in str(caught.value)
+
+
+def test_a_hierarchy_that_is_one_column_is_rejected():
+    with pytest.raises(
+        UserError, match="hierarchy must map child and parent to columns, got 'sub'"
+    ):
+        FeatureSchema.infer(frame(), list_id="q", label="buy", hierarchy="sub")
 
 
 def test_a_hierarchy_without_a_parent_is_rejected():

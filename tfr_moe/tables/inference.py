@@ -117,6 +117,8 @@ def infer_schema(
     table = to_table(frame)
     for name, role in named.items():
         column_of(table, name, role)
+    if not isinstance(hierarchy, Mapping | None):
+        raise UserError(f"hierarchy must map child and parent to columns, got {hierarchy!r}")
     given = {role: name for role, name in (hierarchy or {}).items() if role != "from"}
     categories = [name.removeprefix(ITEM) for name in given.values()]
     for name in (*ignore, *keep, *categories):

@@ -57,14 +57,17 @@ def find_hierarchy(
 ) -> tuple[dict[str, str] | None, list[Decision]]:
     """Selects child and parent category, by the codes of columns, and returns the decisions.
 
-    A child determines its parent in at least 90 % of the rows; pairs whose names speak of
-    categories come first.
+    A child determines its parent in at least 90 % of the rows. Pairs whose names speak of
+    categories come first, then those with the fewest children, since queries and sessions may
+    determine a category too.
     """
     pairs = [(child, parent) for child in codes for parent in codes if child != parent]
     candidates = [pair for pair in pairs if _determines(codes[pair[0]], codes[pair[1]])]
     if not candidates:
         return None, []
-    candidates.sort(key=lambda pair: -sum(bool(_CATEGORY_NAME.search(name)) for name in pair))
+    speaking = {name: bool(_CATEGORY_NAME.search(name)) for name in codes}
+    count = {name: len(np.unique(of_column)) for name, of_column in codes.items()}
+    candidates.sort(key=lambda pair: (-sum(speaking[name] for name in pair), count[pair[0]]))
     first, *others = [
         Decision(child, "hierarchy candidate", f"{child!r} determines {parent!r}")
         for child, parent in candidates
