@@ -6,7 +6,7 @@ import itertools
 from typing import Any, Literal, get_args
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured, seeded_initializer
+from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
 from tfr_moe.layers.checks import check_items, full_mask
 
 PositionalEncoding = Literal["none", "fixed", "learned"]
@@ -53,7 +53,7 @@ def _distinct(initializer: Any, seed: int | None) -> Any:
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class EncoderBlock(Configured, tf.keras.layers.Layer):
+class EncoderBlock(ConfiguredLayer):
     r"""One post-norm encoder block over the items of a list.
 
     $$ z = \text{LayerNorm}(x + \text{Dropout}(\text{MultiHead}(x))), \qquad
@@ -169,7 +169,7 @@ class EncoderBlock(Configured, tf.keras.layers.Layer):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class SelfAttentionEncoder(Configured, tf.keras.layers.Layer):
+class SelfAttentionEncoder(ConfiguredLayer):
     r"""Encodes each item of a list in the context of the other items.
 
     $$ f(x) = \text{Encoder}(\dots \text{Encoder}(\text{FC}(x))) $$

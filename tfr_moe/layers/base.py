@@ -90,6 +90,21 @@ class Configured:
         return {**super().get_config(), **arguments}  # type: ignore[misc]
 
 
+class ConfiguredLayer(Configured, tf.keras.layers.Layer):
+    """A Keras layer whose configuration is its constructor's arguments, see `Configured`."""
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Calls the layer with all tensors but the first by name.
+
+        Keras orders the layers of a functional model by their tensors, and a loaded model has the
+        names alone: with positional tensors, it would take the weights of one layer for another.
+        """
+        # Of the class, since Keras replaces that of the object while it saves a model.
+        signature = inspect.signature(type(self).call)
+        given = signature.bind(self, inputs, *args, **kwargs).arguments
+        return super().__call__(inputs, **dict(list(given.items())[2:]))
+
+
 def seeded_initializer(
     initializer: Any, seed: int | None = None, num_kernels: int = 1, factor: float = 1.0
 ) -> Any:

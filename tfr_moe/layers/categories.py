@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured
+from tfr_moe.layers.base import ConfiguredLayer
 from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.distribute import seed_of_replica
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class CategoryHead(Configured, tf.keras.layers.Layer):
+class CategoryHead(ConfiguredLayer):
     r"""A linear score of items, with weights of the category of their list, beside any model.
 
     $$ y = x^\top (w_{tc} + w_{sc}) $$
@@ -72,7 +72,7 @@ class CategoryHead(Configured, tf.keras.layers.Layer):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class UnknownDomains(Configured, tf.keras.layers.Layer):
+class UnknownDomains(ConfiguredLayer):
     """Counts a random `share` of the lists, in [0, 1), as domain 0 in each step of training.
 
     Training may see no list of domain 0, that of unknown categories: it would learn nothing.

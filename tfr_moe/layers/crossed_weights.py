@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured, seeded_initializer
+from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
 
 _PRIME = 1_000_003
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class CrossedWeights(Configured, tf.keras.layers.Layer):
+class CrossedWeights(ConfiguredLayer):
     r"""The wide part of Wide & Deep: a weight for each pair of IDs that occur together.
 
     $$ y = \sum_{(a, b)} \sum_{u \in x_a, v \in x_b} w_{h(u, v)} $$

@@ -7,12 +7,12 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.attention import positions_in_list
-from tfr_moe.layers.base import Configured, seeded_initializer
+from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
 from tfr_moe.layers.checks import check_items, full_mask
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class DeepListwiseContext(Configured, tf.keras.layers.Layer):
+class DeepListwiseContext(ConfiguredLayer):
     r"""Scores the items of an initial list by a GRU and its local ranking function.
 
     $$ z^{(0)}_i = x_i, \quad z^{(l)}_i = \text{elu}(W_l z^{(l-1)}_i + b_l), \qquad

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured, seeded_initializer
+from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
 from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.dispatch import (
     DEFAULT_CAPACITY,
@@ -31,7 +31,7 @@ TOWER = (
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class ExpertTowers(Configured, tf.keras.layers.Layer):
+class ExpertTowers(ConfiguredLayer):
     r"""N towers of the same shape; each item passes through the S towers selected for it.
 
     $$ E_i(X) = W_i^{(H)} a(\dots a(W_i^{(1)} X + b_i^{(1)}) \dots) + b_i^{(H)} $$
@@ -279,7 +279,7 @@ class ExpertTowers(Configured, tf.keras.layers.Layer):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class ItemTower(Configured, tf.keras.layers.Layer):
+class ItemTower(ConfiguredLayer):
     """Scores each valid item by one tower, "the same network structure" as a single expert.
 
     Arguments are those of `ExpertTowers`.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.layers.base import Configured, seeded_initializer
+from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
 from tfr_moe.layers.distribute import mean_over_items
 from tfr_moe.layers.numerics import alike, complete_numbers, list_ranks, raw_run
 from tfr_moe.schema import PAIR_SEPARATOR, Feature, FeatureSchema, Scope
@@ -83,7 +83,7 @@ class EncodedFeatures(NamedTuple):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class FeatureEncoder(Configured, tf.keras.layers.Layer):
+class FeatureEncoder(ConfiguredLayer):
     r"""Embeds IDs, normalizes numerics and concatenates them.
 
     $$ X = [x_{e,1}, \dots, x_{e,k}, x_{d,1}, \dots, x_{d,m}] $$

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured, seeded_initializer
+from tfr_moe.layers.base import Configured, ConfiguredLayer, seeded_initializer
 from tfr_moe.layers.checks import check_argument
 from tfr_moe.layers.distribute import seed_of_replica
 
@@ -26,7 +26,7 @@ class GateOutput(NamedTuple):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class NoisyTopKGate(Configured, tf.keras.layers.Layer):
+class NoisyTopKGate(ConfiguredLayer):
     r"""Selects K of N experts from a dense gate input.
 
     $$ G = x W, \qquad P_i = \frac{\exp(H_i)}{\sum_{j \in U_K} \exp(H_j)} \text{ for } i \in U_K,
@@ -198,7 +198,7 @@ class ExpertUsage(Configured, tf.keras.metrics.Metric):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class GateMonitor(Configured, tf.keras.layers.Layer):
+class GateMonitor(ConfiguredLayer):
     r"""Passes gate weights through and, in training, records how each gate distributes them.
 
     Per gate g the Keras metrics are `gate_entropy_<g>` (nats, mean over items of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured
+from tfr_moe.layers.base import ConfiguredLayer
 from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.dispatch import DEFAULT_CAPACITY
 from tfr_moe.layers.distribute import sum_over_replicas
@@ -27,7 +27,7 @@ from tfr_moe.layers.regularizers import (
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class CategoryMixtureOfExperts(Configured, tf.keras.layers.Layer):
+class CategoryMixtureOfExperts(ConfiguredLayer):
     r"""Scores the items of a list by the experts of its category (Xiao et al., Fig. 2).
 
     $$ \hat{y} = \sum_{i \in U_{topK}} P_i(x^{sc}) E_i(X), \qquad

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured, seeded_initializer
+from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
 from tfr_moe.layers.checks import check_items
 from tfr_moe.layers.dispatch import put_rows, take_rows
 from tfr_moe.layers.experts import TOWER, ExpertTowers
@@ -35,7 +35,7 @@ class TaskTowers(ExpertTowers):
         return self._logits(self.all_experts(inputs, training))
 
 
-class MultiTaskLayer(Configured, tf.keras.layers.Layer, metaclass=abc.ABCMeta):
+class MultiTaskLayer(ConfiguredLayer, metaclass=abc.ABCMeta):
     """Base class of the multi-task models.
 
     Args:

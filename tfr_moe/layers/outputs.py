@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from tfr_moe._compat import tf
 from tfr_moe.config.tasks import check_conditions
-from tfr_moe.layers.base import Configured
+from tfr_moe.layers.base import ConfiguredLayer
 
 Combination = Literal["probability", "logit"]
 
@@ -67,7 +67,7 @@ def joint_logit(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class TaskScores(Configured, tf.keras.layers.Layer):
+class TaskScores(ConfiguredLayer):
     r"""Names the logits of the tasks and multiplies the probabilities of conditional events.
 
     The score of an unconditional task is the logit of its tower. If a task is conditioned on
@@ -115,7 +115,7 @@ class TaskScores(Configured, tf.keras.layers.Layer):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class CombinedScore(Configured, tf.keras.layers.Layer):
+class CombinedScore(ConfiguredLayer):
     r"""Combines the scores of several tasks by fixed weights.
 
     $$ s = \sum_k w_k \sigma(s_k) \quad \text{or} \quad s = \sum_k w_k s_k $$

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured, seeded_initializer
+from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
 from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.dispatch import put_rows, take_experts, take_rows, where_valid
 from tfr_moe.layers.experts import TOWER, ExpertTowers
@@ -24,7 +24,7 @@ def layers_of_levels(hidden_dims: Sequence[int], num_levels: int) -> list[tuple[
     return [tuple(hidden_dims[start:end]) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
-class _Level(Configured, tf.keras.layers.Layer):
+class _Level(ConfiguredLayer):
     """The experts and gates of a level of `ProgressiveExtraction`; `last` has no shared gate."""
 
     def __init__(
@@ -151,7 +151,7 @@ def _softmax(product: str, inputs: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class ProgressiveExtraction(Configured, tf.keras.layers.Layer):
+class ProgressiveExtraction(ConfiguredLayer):
     r"""Progressive layered extraction (PLE): each domain mixes its own experts with shared ones.
 
     With E_p the m experts of domain p and E_s the s shared ones, level j extracts for domain p

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured, seeded_initializer
+from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class PositionBiasTower(Configured, tf.keras.layers.Layer):
+class PositionBiasTower(ConfiguredLayer):
     r"""Computes how much the presentation of an item adds to its logits.
 
     $$ b_t(p, x) = v_t^T \, \text{relu}(e_p + W x) $$

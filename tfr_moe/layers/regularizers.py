@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured
+from tfr_moe.layers.base import ConfiguredLayer
 from tfr_moe.layers.distribute import mean_over_items, seed_of_replica
 from tfr_moe.layers.gating import GateOutput, NoisyTopKGate, TrainingMean
 
 
-class _WeightedPenalty(Configured, tf.keras.layers.Layer):
+class _WeightedPenalty(ConfiguredLayer):
     """A layer with the weight of its loss term."""
 
     def __init__(self, weight: float = 1e-3, **kwargs: Any):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import Configured, seeded_initializer
+from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
 from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.dispatch import Dense, take_experts, where_valid
 from tfr_moe.layers.experts import TOWER, ExpertTowers, ItemTower
@@ -27,7 +27,7 @@ def _add_weight(layer: Any, name: str, shape: Any, start: Any, **kwargs: Any) ->
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class PartitionedNormalization(Configured, tf.keras.layers.Layer):
+class PartitionedNormalization(ConfiguredLayer):
     r"""Normalizes each column of the items by the moments of its list's domain.
 
     $$ \hat{z} = \gamma \gamma_p \frac{z - \mu_p}{\sqrt{\sigma_p^2 + \epsilon}} + \beta + \beta_p $$
@@ -184,7 +184,7 @@ class StarTowers(ExpertTowers):
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class StarTopology(Configured, tf.keras.layers.Layer):
+class StarTopology(ConfiguredLayer):
     r"""The star topology adaptive recommender: scores items by the domain of their list.
 
     $$ s(z, p) = f_p(\hat{z}) + g([z, e_p]) $$

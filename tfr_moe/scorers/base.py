@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
 from tfr_moe.layers.attention import SelfAttentionEncoder
-from tfr_moe.layers.base import Configured, plain
+from tfr_moe.layers.base import Configured, ConfiguredLayer, plain
 from tfr_moe.layers.categories import CategoryHead
 from tfr_moe.layers.features import EncodedFeatures, FeatureEncoder
 from tfr_moe.schema import MASK, FeatureSchema, FeatureTables
@@ -66,7 +66,7 @@ def routing_in(outputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
-class RoutedScores(Configured, tf.keras.layers.Layer):
+class RoutedScores(ConfiguredLayer):
     """Returns its inputs, so that the routing is part of a model whose outputs are logits alone.
 
     `num_experts` is the number of experts that the ids refer to.
