@@ -84,3 +84,14 @@ def test_a_gate_monitor_weighs_decisions_by_their_items_and_is_still_outside_tra
     monitor(weights, num_items=tf.constant([3.0, 1.0]), training=True)
     assert float(monitor.metrics[0].result()) == pytest.approx(np.log(2) / 4)
     assert float(monitor.metrics[1].result()["busiest_share"]) == pytest.approx(3.5 / 4)
+
+
+def test_usage_keeps_the_type_that_a_float64_policy_gives_metrics():
+    metric = ExpertUsage(3, 1, dtype="float64")
+    metric.update_state(tf.constant([1.0, 0.0, 3.0]))
+    found = metric.result()
+    assert {value.dtype for value in found.values()} == {tf.float64}
+    assert {name: float(value) for name, value in found.items()} == {
+        "dead_experts": 1.0,
+        "busiest_share": 0.75,
+    }

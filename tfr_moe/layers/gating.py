@@ -188,12 +188,11 @@ class ExpertUsage(Configured, tf.keras.metrics.Metric):
         """`dead_experts` and `busiest_share` as float scalars."""
         total = tf.reduce_sum(self.usage)
         share = tf.math.divide_no_nan(self.usage, total)
-        dead = tf.reduce_sum(tf.cast(share < 0.01 / self.num_experts, tf.float32))
+        dead = tf.reduce_sum(tf.cast(share < 0.01 / self.num_experts, share.dtype))
         busiest = tf.reduce_sum(tf.math.top_k(share, k=self.top_k).values)
-        undefined = tf.constant(float("nan"))
         return {
-            f"dead_experts{self.suffix}": tf.where(total > 0, dead, undefined),
-            f"busiest_share{self.suffix}": tf.where(total > 0, busiest, undefined),
+            f"dead_experts{self.suffix}": tf.where(total > 0, dead, float("nan")),
+            f"busiest_share{self.suffix}": tf.where(total > 0, busiest, float("nan")),
         }
 
 
