@@ -47,6 +47,39 @@ def check_items(inputs: Any, mask: Any = None, ranks: tuple[int, ...] = (3,)) ->
         )
 
 
+def check_scores(labels: tf.Tensor, scores: tf.Tensor, ranks: tuple[int, ...] = (2, 3)) -> None:
+    """Raises a ValueError unless labels are [batch, list] and the scores have the same shape.
+
+    With 3 in `ranks` scores may have several outputs for each item, [batch, list, outputs].
+    """
+    of_rank = labels.shape.rank in (2, None) and scores.shape.rank in (*ranks, None)
+    if of_rank and labels.shape.is_compatible_with(scores.shape[:2]):
+        return
+    more = ", or [batch, list, outputs]" if 3 in ranks else ""
+    raise ValueError(
+        f"y_true must have shape [batch, list] and y_pred the same{more}. "
+        f"Received: y_true of shape {labels.shape}, y_pred of shape {scores.shape}"
+    )
+
+
+def check_weights(weights: tf.Tensor, labels: tf.Tensor) -> None:
+    """Raises a ValueError unless weights are [batch], [batch, 1] or have the shape of labels."""
+    size = labels.shape[:1]
+    shapes = (size, size.concatenate(1), labels.shape)
+    if not any(weights.shape.is_compatible_with(shape) for shape in shapes):
+        raise ValueError(
+            f"sample_weight must have shape {' or '.join(map(str, shapes))}. "
+            f"Received: sample_weight of shape {weights.shape}"
+        )
+
+
+def dense(values: Any) -> tf.Tensor:
+    """The values as a tensor; raises a ValueError for ragged ones."""
+    if isinstance(values, tf.RaggedTensor):
+        raise ValueError("lists must be padded to one length. Received: a RaggedTensor")
+    return tf.convert_to_tensor(values)
+
+
 def full_mask(inputs: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
     """The mask, or one that takes every item of `inputs` [..., n] as valid."""
     return tf.ones(tf.shape(inputs)[:-1], tf.bool) if mask is None else mask
@@ -68,6 +101,8 @@ def check_argument(
 
 
 def _shape(value: Any) -> tf.TensorShape:
+    if isinstance(value, tf.RaggedTensor):
+        dense(value)  # raises
     return tf.TensorShape(value.shape)
 
 

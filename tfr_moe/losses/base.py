@@ -13,6 +13,7 @@ import abc
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
+from tfr_moe.layers.checks import check_scores, check_weights, dense
 from tfr_moe.layers.distribute import mean_over_items
 
 
@@ -36,15 +37,22 @@ class Lists(NamedTuple):
     list_weights: tf.Tensor
 
 
-def lists_of(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Lists:
-    """Converts labels (negative: padding), logits and weights."""
-    labels = tf.cast(tf.convert_to_tensor(y_true), tf.float32)
-    logits = tf.cast(tf.convert_to_tensor(y_pred), tf.float32)
+def lists_of(
+    y_true: Any, y_pred: Any, sample_weight: Any = None, ranks: tuple[int, ...] = (2, 3)
+) -> Lists:
+    """Converts labels (negative: padding), logits of a rank in `ranks`, and weights.
+
+    Raises a ValueError for wrong shapes.
+    """
+    labels = tf.cast(dense(y_true), tf.float32)
+    logits = tf.cast(dense(y_pred), tf.float32)
+    check_scores(labels, logits, ranks)
     valid = labels >= 0.0
     present = tf.cast(valid, tf.float32)
     weights = present
     if sample_weight is not None:
-        weights = tf.cast(tf.convert_to_tensor(sample_weight), tf.float32)
+        weights = tf.cast(dense(sample_weight), tf.float32)
+        check_weights(weights, labels)
         weights = weights[:, tf.newaxis] if weights.shape.rank == 1 else weights
         weights = tf.where(valid, weights * tf.ones_like(labels), 0.0)
     mean = tf.math.divide_no_nan(tf.reduce_sum(weights, axis=1), tf.reduce_sum(present, axis=1))
@@ -65,11 +73,18 @@ class _Loss(tf.keras.losses.Loss, metaclass=abc.ABCMeta):
     `reduction` is `auto` or `sum_over_batch_size` for the weighted mean over all replicas, `sum`
     for the weighted sum of this replica, or `none` for the weighted values, [B] by list or [B, L]
     by item.
+
+    Raises:
+        ValueError: for labels, logits or weights of a wrong shape.
     """
+
+    _ranks: tuple[int, ...] = (2,)
+    """Ranks of the logits."""
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
         """Computes the loss in float32, whatever the type of the logits; 0 for padding only."""
-        values, weights = self.terms(lists_of(y_true, y_pred, sample_weight))
+        lists = lists_of(y_true, y_pred, sample_weight, self._ranks)
+        values, weights = self.terms(lists)
         if self.reduction not in ("sum", "none"):
             return mean_over_items(values, weights)
         # where, not a product alone: 0 x NaN is NaN.

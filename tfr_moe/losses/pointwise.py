@@ -89,6 +89,8 @@ class OrdinalLoss(_GradedLoss, ItemLoss):
         0.6931
     """
 
+    _ranks = (2, 3)
+
     def per_item(self, lists: Lists) -> tf.Tensor:
         """See `ItemLoss`."""
         logits = lists.logits

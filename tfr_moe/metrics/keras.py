@@ -20,6 +20,7 @@ from typing import Any
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
+from tfr_moe.layers.checks import check_scores, check_weights, dense
 from tfr_moe.layers.gating import TrainingMean
 from tfr_moe.layers.outputs import expected_grade, ranks_by_score, scaled_gains
 from tfr_moe.metrics import naming
@@ -63,11 +64,13 @@ class _MeanOverLists(TrainingMean):
         Scores may be ordinal outputs [B, L, M]. Weights are [B], [B, 1] or [B, L]: items of weight
         0 are ignored; a list has the mean weight of its other items.
         """
-        labels = tf.cast(tf.convert_to_tensor(y_true), tf.float32)
-        scores = tf.cast(expected_grade(tf.convert_to_tensor(y_pred)), tf.float32)
+        labels, outputs = tf.cast(dense(y_true), tf.float32), dense(y_pred)
+        check_scores(labels, outputs)
+        scores = tf.cast(expected_grade(outputs), tf.float32)
         weights = tf.ones_like(labels)
         if sample_weight is not None:
-            factors = tf.cast(tf.convert_to_tensor(sample_weight), tf.float32)
+            factors = tf.cast(dense(sample_weight), tf.float32)
+            check_weights(factors, labels)
             weights *= factors[:, tf.newaxis] if factors.shape.rank == 1 else factors
         valid = (labels >= 0.0) & (weights > 0.0)
         values, defined = self._per_list(labels, scores, valid)
