@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tfr_moe._compat import tf
+from tfr_moe.layers.base import seeded_initializer
 from tfr_moe.layers.experts import ExpertTowers
 
 
@@ -219,3 +220,10 @@ def test_experts_drop_other_units_of_the_same_rows():
     # In one graph, where seeds of operations count from the same start.
     out = tf.function(lambda: layer(rows, both, training=True))()
     assert np.any(out[0, :, 0] != out[0, :, 1])
+
+
+def test_large_kernels_start_at_the_values_of_their_initializer():
+    towers = ExpertTowers(2, hidden_dims=[1024], hidden_output=True, seed=3)
+    towers.build([None, None, 600])
+    initializer = seeded_initializer(tf.keras.initializers.GlorotUniform(), 3, 2)
+    np.testing.assert_array_equal(towers.kernels[0], initializer([2, 600, 1024]))

@@ -204,3 +204,24 @@ def test_the_rate_is_a_tenth_after_the_epoch_named():
 
 def test_without_an_epoch_the_rate_stays():
     assert learning_rate_drop(make_config({"model": "dnn"})) == []
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_gradient_of_parts_is_stacked_as_under_keras(axis):
+    def trained(optimizer):
+        kernel = tf.Variable(np.random.default_rng(3).normal(size=[3, 5, 2]).astype(np.float32))
+
+        @tf.function
+        def train():
+            with tf.GradientTape() as tape:
+                parts = tf.unstack(kernel, axis=axis)
+                loss = tf.add_n([(i + 1.0) * tf.reduce_sum(p**2) for i, p in enumerate(parts)])
+            optimizer.minimize(loss, [kernel], tape)
+
+        for _ in range(3):
+            train()
+        return kernel.numpy()
+
+    settings = {"learning_rate": 0.1, "weight_decay": 0.5}
+    expected = trained(tf.keras.optimizers.AdamW(**settings))
+    np.testing.assert_allclose(trained(FusedAdamW(**settings)), expected, atol=4e-6)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.checks import check_widths
+
+_LARGE = 1 << 20
+"""Number of elements from which initial values are made in a graph."""
 
 
 def plain(name: str, value: Any) -> Any:
@@ -134,3 +138,20 @@ def seeded_initializer(
         return factor * copy(shape, dtype=dtype, **kwargs)
 
     return scaled
+
+
+def in_one_piece(initializer: Any) -> Callable[..., tf.Tensor]:
+    """The same initial values, without temporary tensors of the size of large ones.
+
+    TensorFlow's pool of memory would keep them. The operations of a graph reuse their inputs, but
+    a `tf.function` without arguments computes its values a second time, to fold them.
+    """
+
+    @tf.autograph.experimental.do_not_convert
+    def initial(shape: Any, dtype: Any = None) -> tf.Tensor:
+        if math.prod(shape) < _LARGE:
+            return initializer(shape, dtype=dtype)
+        single = tf.data.Dataset.from_tensors(0).map(lambda _: initializer(shape, dtype=dtype))
+        return single.get_single_element()
+
+    return initial

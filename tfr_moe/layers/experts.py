@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
+from tfr_moe.layers.base import ConfiguredLayer, in_one_piece, seeded_initializer
 from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.dispatch import (
     DEFAULT_CAPACITY,
@@ -120,7 +120,7 @@ class ExpertTowers(ConfiguredLayer):
     def _kernel_start(self, depth: int) -> Any:
         """The initializer of the stacked kernels of a layer."""
         seed = self.offset_seed(depth)
-        return seeded_initializer(self.kernel_initializer, seed, self.num_experts)
+        return in_one_piece(seeded_initializer(self.kernel_initializer, seed, self.num_experts))
 
     def _bias_start(self, depth: int) -> Any:
         """The initializer of the stacked biases of a layer."""

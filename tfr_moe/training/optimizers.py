@@ -14,11 +14,20 @@ _LAZY_SIZE = 1 << 20
 
 
 class _Step(NamedTuple):
-    """What a step of AdamW needs besides a variable and its gradient."""
+    """What a step of AdamW needs besides a variable and its gradient.
+
+    Attributes:
+        decay: share by which weights decay.
+        decayed_rate: rate of an update that the decay comes after.
+        last: the last update on a device, if there is one.
+    """
 
     rate: tf.Tensor
+    decay: tf.Tensor
+    decayed_rate: tf.Tensor
     beta_1_power: tf.Tensor
     beta_2_power: tf.Tensor
+    last: list[Any]
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -74,57 +83,69 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
             learning_rate=learning_rate, weight_decay=weight_decay, name=name, **kwargs
         )
         self.lazy_size = lazy_size
-        self._step_of: Callable[[tf.DType], _Step] = self._make_step
+        self._step_of: Callable[[tf.DType, str], _Step] = self._make_step
 
     def _apply_weight_decay(self, variables: Any) -> None:
         """Does nothing: `update_step` applies the decay."""
 
     def apply_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """See the base class; what depends on the step alone is computed once for all variables."""
+        """See the base class; what depends on the step alone is computed once for a device."""
         self._step_of = functools.cache(self._make_step)
         try:
             return super().apply_gradients(*args, **kwargs)
         finally:
             self._step_of = self._make_step
 
-    def _make_step(self, dtype: tf.DType) -> _Step:
+    def _make_step(self, dtype: tf.DType, device: str) -> _Step:
         step = tf.cast(self.iterations + 1, dtype)
+        rate = tf.cast(self.learning_rate, dtype)
+        decay = rate * (self.weight_decay or 0.0)
         return _Step(
-            tf.cast(self.learning_rate, dtype),
+            rate,
+            decay,
+            rate / (1 - decay),
             tf.cast(self.beta_1, dtype) ** step,
             tf.cast(self.beta_2, dtype) ** step,
+            [],
         )
 
     def update_step(self, gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> None:
         """Updates `variable` by its gradient, a tensor or `tf.IndexedSlices` without duplicates."""
+        now = self._step_of(variable.dtype.base_dtype, variable.device)
+        # One update after the other. At the end of a step all parts of stacked gradients are alive:
+        # side by side, the stacks, and copies of weights that are still read, double the memory.
+        with tf.control_dependencies(now.last):
+            now.last[:] = [self._update(variable, _stacked_again(gradient), now)]
+
+    def _update(
+        self, variable: tf.Variable, gradient: tf.Tensor | tf.IndexedSlices, now: _Step
+    ) -> Any:
         index = self._index_dict[self._var_key(variable)]
         m, v = self._momentums[index], self._velocities[index]
-        now = self._step_of(variable.dtype.base_dtype)
         decays = self.weight_decay and self._use_weight_decay(variable)
-        decay = now.rate * self.weight_decay if decays else None
         size = variable.shape.num_elements() or 0
         slices = isinstance(gradient, tf.IndexedSlices)
         if slices and size >= self.lazy_size:
             scale = now.rate * tf.sqrt(1 - now.beta_2_power) / (1 - now.beta_1_power)
-            self._sparse_step(variable, m, v, gradient, scale, decay)
-            return
+            decay = now.decay if decays else None
+            return self._sparse_step(variable, m, v, gradient, scale, decay)
         if slices:
             rows = variable.shape[0]
             gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, rows)
-        if decay is not None:
-            variable.assign(variable * (1 - decay))
-        tf.raw_ops.ResourceApplyAdam(
+        update = tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=m.handle,
             v=v.handle,
             beta1_power=now.beta_1_power,
             beta2_power=now.beta_2_power,
-            lr=now.rate,
+            lr=now.decayed_rate if decays else now.rate,
             beta1=self.beta_1,
             beta2=self.beta_2,
             epsilon=self.epsilon,
             grad=gradient,
         )
+        # After the update, so that the product takes the memory of the gradient, and in place.
+        return variable.assign_sub(variable * now.decay, read_value=False) if decays else update
 
     def _sparse_step(
         self,
@@ -134,7 +155,7 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         gradient: tf.IndexedSlices,
         scale: tf.Tensor,
         decay: tf.Tensor | None,
-    ) -> None:
+    ) -> Any:
         rows = gradient.indices
         old = tf.gather(variable, rows)
         momentum, velocity = tf.gather(m, rows), tf.gather(v, rows)
@@ -145,7 +166,7 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
             change += decay * old
         m.scatter_update(tf.IndexedSlices(momentum, rows))
         v.scatter_update(tf.IndexedSlices(velocity, rows))
-        variable.scatter_sub(tf.IndexedSlices(change, rows))
+        return variable.scatter_sub(tf.IndexedSlices(change, rows))
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor."""
@@ -153,6 +174,13 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         for name in ("amsgrad", "jit_compile"):
             config.pop(name, None)
         return {**config, "lazy_size": self.lazy_size}
+
+
+def _stacked_again(gradient: tf.Tensor | tf.IndexedSlices) -> tf.Tensor | tf.IndexedSlices:
+    """The same gradient; a stack of parts, as `tf.unstack` has it, is made here, not before."""
+    if tf.is_symbolic_tensor(gradient) and gradient.op.type == "Pack":
+        return tf.stack(gradient.op.inputs, axis=gradient.op.get_attr("axis"))
+    return gradient
 
 
 def make_optimizer(config: RunConfig) -> tf.keras.optimizers.Optimizer:
