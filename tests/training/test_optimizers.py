@@ -5,6 +5,7 @@ import pytest
 
 from tfr_moe._compat import tf
 from tfr_moe.config import make_config
+from tfr_moe.training import optimizers
 from tfr_moe.training.optimizers import FusedAdamW, learning_rate_drop
 
 # TensorFlow's kernel takes 1 - beta_2 in float32, Keras in float64: they differ by 1.3e-5 of it,
@@ -206,8 +207,11 @@ def test_without_an_epoch_the_rate_stays():
     assert learning_rate_drop(make_config({"model": "dnn"})) == []
 
 
+@pytest.mark.parametrize("large", [1, 1 << 24])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_a_gradient_of_parts_is_stacked_as_under_keras(axis):
+def test_updates_that_save_memory_are_those_of_keras(axis, large, monkeypatch):
+    monkeypatch.setattr(optimizers, "_LARGE", large)
+
     def trained(optimizer):
         kernel = tf.Variable(np.random.default_rng(3).normal(size=[3, 5, 2]).astype(np.float32))
 
