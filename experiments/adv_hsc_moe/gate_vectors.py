@@ -104,8 +104,9 @@ def gate_model(run: Path, model: tf.keras.Model) -> tf.keras.Model:
     layers = [layer for layer in model.layers if isinstance(layer, CategoryMixtureOfExperts)]
     if not layers:
         raise UserError(f"run {run}: its model has no gate by category")
-    _, *gate_inputs = layers[0].inbound_nodes[0].call_args
-    return tf.keras.Model(model.input, tf.nn.softmax(layers[0].decide(*gate_inputs).logits))
+    given = layers[0].inbound_nodes[0].call_kwargs
+    gate = layers[0].decide(given["gate_inputs"], given.get("constraint_inputs"))
+    return tf.keras.Model(model.input, tf.nn.softmax(gate.logits))
 
 
 def read_gates(run: Path, data: Path, split: str) -> Gates:

@@ -152,11 +152,16 @@ class SingleTask(RowwiseMultiTask):
         TensorShape([3, 2])
     """
 
-    def build(self, input_shape: Any) -> None:
-        """Creates the networks, whose weights their first call makes."""
+    def __init__(
+        self,
+        num_tasks: int,
+        hidden_dims: Sequence[int] = (256,),
+        tower_hidden_dims: Sequence[int] = (64,),
+        **kwargs: Any,
+    ):
+        super().__init__(num_tasks, hidden_dims, tower_hidden_dims, **kwargs)
         layers = (*self.hidden_dims, *self.tower_hidden_dims)
         self.networks = self._task_networks(layers, "networks")
-        super().build(input_shape)
 
     def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
         return self.networks(rows, training=training)
@@ -176,11 +181,16 @@ class SharedBottom(RowwiseMultiTask):
         TensorShape([3, 4, 2])
     """
 
-    def build(self, input_shape: Any) -> None:
-        """Creates bottom and towers, whose weights their first call makes."""
+    def __init__(
+        self,
+        num_tasks: int,
+        hidden_dims: Sequence[int] = (256,),
+        tower_hidden_dims: Sequence[int] = (64,),
+        **kwargs: Any,
+    ):
+        super().__init__(num_tasks, hidden_dims, tower_hidden_dims, **kwargs)
         self.bottom = self._experts(1, "bottom")
         self.towers = self._towers()
-        super().build(input_shape)
 
     def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
         shared = self.bottom(rows, training=training)[:, 0]
