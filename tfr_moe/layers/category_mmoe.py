@@ -32,7 +32,7 @@ class CategoryMMoE(MultiTaskLayer):
         num_experts: N.
         top_k: K, of each task.
         hsc_weight: lambda_1; None leaves out the constraint gates.
-        gate_initializer: of the kernels of all gates; `gate_regularizer` likewise.
+        gate_initializer: of the kernels of all gates, as is `gate_regularizer`.
         **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each expert.
 
     Example:

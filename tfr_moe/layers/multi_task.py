@@ -42,7 +42,7 @@ class MultiTaskLayer(ConfiguredLayer, metaclass=abc.ABCMeta):
         hidden_dims: widths of the layers below the towers: of the bottom, or of each expert.
         tower_hidden_dims: hidden layers of each task's tower; empty for a linear tower.
         task_names: names of the tasks in metrics and routing; by default `task_0`, ...
-        kernel_initializer: of the kernels of all networks, as the three arguments after it.
+        kernel_initializer: of all networks; so are `bias_initializer` and the two regularizers.
 
     Raises:
         ValueError: if `hidden_dims` is empty, the number of `task_names` is not `num_tasks`, or
@@ -209,7 +209,7 @@ class MMoE(MultiTaskLayer):
 
     Args:
         num_experts: N.
-        gate_initializer: of the gates' kernel; `gate_regularizer` likewise.
+        gate_initializer: of the gates' kernel, as is `gate_regularizer`.
         **kwargs: see `MultiTaskLayer`; `hidden_dims` are those of each expert.
 
     Example:

@@ -177,8 +177,9 @@ class ProgressiveExtraction(ConfiguredLayer):
         tower_hidden_dims: hidden layers of each domain's tower; empty for a linear tower.
         num_domain_experts: m.
         num_shared_experts: s.
-        kernel_initializer: of the kernels of experts and towers, as the three arguments after it.
-        gate_initializer: of the gates' kernels; `gate_regularizer` likewise.
+        kernel_initializer: of experts and towers; so are `bias_initializer` and the two
+            regularizers of their weights.
+        gate_initializer: of the gates' kernels, as is `gate_regularizer`.
 
     Raises:
         ValueError: for a number of domains or experts below 1, or more levels than `hidden_dims`.
