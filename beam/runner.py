@@ -12,13 +12,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    PipelineOptions,
+    StandardOptions,
+)
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from tfr_moe.beam.sorted_groups import sort_in
 from tfr_moe.errors import UserError
 from tfr_moe.utils.console import ProgressCallback
 from tfr_moe.utils.failures import file_failure
+from tfr_moe.utils.processes import share_of_cores
 
 _STEP = " [while running"
 _USER_ERROR = re.compile(r"tfr_moe\.errors\.UserError: (.*?)(?: \[while running|$)", re.MULTILINE)
@@ -41,7 +46,7 @@ def running(
     try:
         with tempfile.TemporaryDirectory(prefix=".runs-", dir=folder) as runs:
             sort_in(pipeline, runs)
-            with _only_news(), _rare_collections(), pipeline:
+            with _only_news(), _rare_collections(), _shared_cores(pipeline), pipeline:
                 yield pipeline
     except Exception as error:
         message = _user_message(error)
@@ -67,6 +72,23 @@ def _rare_collections() -> Iterator[None]:
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
+
+
+@contextmanager
+def _shared_cores(pipeline: beam.Pipeline) -> Iterator[None]:
+    """Gives each of several worker processes its share of the cores, in their environment.
+
+    Threads of TensorFlow for all cores in each of them would wait for one another.
+    """
+    workers = pipeline.options.view_as(DirectOptions).direct_num_workers or os.cpu_count() or 1
+    shared = share_of_cores(workers) if workers > 1 else {}
+    added = [name for name in shared if name not in os.environ]
+    os.environ.update(shared)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
 
 
 def _pipeline(beam_args: tuple[str, ...]) -> beam.Pipeline:
