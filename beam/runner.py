@@ -12,14 +12,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import (
-    DirectOptions,
-    PipelineOptions,
-    StandardOptions,
-)
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
-from tfr_moe.beam.sorted_groups import sort_in
+from tfr_moe.beam.sorted_groups import num_processes, sort_in
 from tfr_moe.errors import UserError
 from tfr_moe.utils.console import ProgressCallback
 from tfr_moe.utils.failures import file_failure
@@ -80,7 +76,7 @@ def _shared_cores(pipeline: beam.Pipeline) -> Iterator[None]:
 
     Threads of TensorFlow for all cores in each of them would wait for one another.
     """
-    workers = pipeline.options.view_as(DirectOptions).direct_num_workers or os.cpu_count() or 1
+    workers = num_processes(pipeline)
     shared = share_of_cores(workers) if workers > 1 else {}
     added = [name for name in shared if name not in os.environ]
     os.environ.update(shared)

@@ -88,6 +88,11 @@ def _read_run(path: str) -> Iterator[tuple[Any, Any]]:
             yield pickle.loads(file.read(*_LENGTH.unpack(head)))
 
 
+def num_processes(pipeline: beam.Pipeline) -> int:
+    """Number of processes in which the embedded runner works."""
+    return pipeline.options.view_as(DirectOptions).direct_num_workers or os.cpu_count() or 1
+
+
 @beam.ptransform_fn
 def sorted_runs(entries: beam.PCollection, order: Order) -> beam.PCollection:
     """(key, value) -> lists of paths of files with sorted entries; no element for no entries.
@@ -96,8 +101,7 @@ def sorted_runs(entries: beam.PCollection, order: Order) -> beam.PCollection:
     key `order` of an entry must begin with the entry's key.
     """
     pipeline = entries.pipeline
-    parts = pipeline.options.view_as(DirectOptions).direct_num_workers or os.cpu_count() or 1
-    write = _WriteRuns(_FOLDERS[pipeline], order, parts)
+    write = _WriteRuns(_FOLDERS[pipeline], order, num_processes(pipeline))
     return (
         entries
         | "WriteRuns" >> beam.ParDo(write).with_output_types(tuple[int, str])
