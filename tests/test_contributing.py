@@ -6,10 +6,9 @@ import json
 import sys
 import types
 
-import numpy as np
 import pytest
 
-from tests.conformance.arrays import draw
+from tests.conformance import test_lists
 from tests.test_docs import blocks_of
 from tests.tiny import write_data_folder
 from tfr_moe import layers, scorers
@@ -74,11 +73,17 @@ def test_the_test_of_the_example_passes(example):
     example["test_a_pair_of_values_scores_by_the_product_of_its_factors"]()
 
 
-def test_the_case_of_the_example_is_one_of_the_conformance_suite(example):
-    case = example["ROW"]
-    scores = case.scored
-    mask = draw(case.inputs)["example_list_mask"]
-    np.testing.assert_array_equal(scores["output"][~mask], 0.0)
-    scorer = case.make()
-    json.dumps(scorer.get_config())
-    assert type(scorer).from_config(scorer.get_config()).get_config() == scorer.get_config()
+@pytest.mark.parametrize("row", [0, 1], ids=["layer", "scorer"])
+def test_the_rows_of_the_example_pass_the_conformance_tests(example, row):
+    case = example["ROWS"][row]
+    tests = (
+        test_lists.test_padded_places_may_hold_anything,
+        test_lists.test_more_padding_changes_nothing,
+        test_lists.test_what_stands_at_padded_places_reaches_no_gradient,
+        test_lists.test_permuted_items_permute_the_outputs,
+    )
+    for test in tests:
+        test(case)
+    subject = case.make()
+    json.dumps(subject.get_config())
+    assert type(subject).from_config(subject.get_config()).get_config() == subject.get_config()

@@ -28,7 +28,7 @@ def projected(layer: Any, x: dict[str, Any]) -> Any:
     return tf.keras.layers.Dense(2, dtype="float32")(call_layer(layer, x))
 
 
-LAYERS = [
+ROWS = [
     ModelCase(
         "UnknownDomains",
         lambda: layers.categories.UnknownDomains(0.5),
@@ -80,7 +80,7 @@ LAYERS = [
 # Most lists are of a known category, unlike those of the other scorers' rows.
 NAMED = {**RAW, "top": ids("B", 1, *"ab" * 5)}
 DRAWN, STILL = ({**SMALL, "unknown_share": share} for share in (0.5, 0.0))
-SCORERS = [
+ROWS += [
     dataclasses.replace(row, inputs=NAMED)
     for row in (
         scorer("PLEScorer", lambda: scorers.PLEScorer(SCHEMA, FILE_TABLES, **DRAWN), draws=True),
