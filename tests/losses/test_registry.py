@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.graphs import outlives_its_function
+from tests.test_docs import blocks_of
 from tfr_moe import losses
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
@@ -100,6 +101,15 @@ def test_unweighted_values_by_item_are_the_cross_entropies():
 def test_an_unknown_reduction_is_rejected():
     with pytest.raises(ValueError, match="Invalid Reduction Key: mean"):
         losses.RankNetLoss(reduction="mean")
+
+
+def test_the_custom_loss_of_the_page_is_a_mean_over_valid_items(repository):
+    namespace = {"model": tf.keras.Sequential([tf.keras.layers.Dense(1)])}
+    for _, source in blocks_of((repository / "docs" / "losses.md").read_text(encoding="utf-8")):
+        exec(source, namespace)
+    loss = namespace["SquaredLoss"]()
+    # Weights 1 and 3 of the two valid items: (1 x (1 - 3)^2 + 3 x (0 + 1)^2) / 4
+    assert float(loss([[1.0, 0.0, -1.0]], [[3.0, -1.0, 9.0]], [[1.0, 3.0, 5.0]])) == 7 / 4
 
 
 def test_dir_shows_the_public_names_only():

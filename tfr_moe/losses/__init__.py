@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
+from tfr_moe.losses.base import ItemLoss, ListLoss, Lists
 from tfr_moe.losses.listwise import BinaryListNetLoss, ListMLELoss, ListNetLoss
 from tfr_moe.losses.pairwise import LambdaRankLoss, NDCGLoss2PPLoss, RankNetLoss
 from tfr_moe.losses.pointwise import OrdinalLoss, RMSELoss, SigmoidCrossEntropyLoss
@@ -27,9 +28,12 @@ __all__ = [
     "GRADED",
     "LOSSES",
     "BinaryListNetLoss",
+    "ItemLoss",
     "LambdaRankLoss",
+    "ListLoss",
     "ListMLELoss",
     "ListNetLoss",
+    "Lists",
     "NDCGLoss2PPLoss",
     "OrdinalLoss",
     "RMSELoss",
