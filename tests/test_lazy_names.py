@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
-PACKAGES = ("evaluation", "metrics", "report", "training", "tuning")
+PACKAGES = ("analysis", "baselines", "comparison", "data", "evaluation", "metrics", "report")
+PACKAGES += ("serving.export", "training", "tuning")
 AT_ONCE = ("beam", "beam.sources", "config", "elwc", "layers", "losses", "schema", "scorers")
-AT_ONCE += ("serving.client", "synthetic", "tables")
+AT_ONCE += ("reranking", "serving.client", "synthetic", "tables")
 
 
 @pytest.mark.parametrize("package", ["", *PACKAGES, *AT_ONCE])

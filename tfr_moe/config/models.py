@@ -197,8 +197,11 @@ MODELS: dict[str, ModelSpec] = {
 """The models, neural ones first."""
 
 MODEL_NAMES: tuple[str, ...] = tuple(n for n, spec in MODELS.items() if spec.kind != "baseline")
+"""The neural models."""
 BASELINE_NAMES: tuple[str, ...] = tuple(n for n in MODELS if n not in MODEL_NAMES)
+"""The models of other libraries."""
 MULTITASK_NAMES: tuple[str, ...] = tuple(n for n, s in MODELS.items() if s.kind == "multi_task")
+"""The models with a score per task."""
 
 
 ORDINAL_MODELS = ("dnn", "wide_dnn", "mlp", "context_aware")

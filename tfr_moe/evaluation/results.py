@@ -15,6 +15,7 @@ from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.metrics.per_list import Array, Bools, Floats, ListBatch, PerListMetric, resolve
 
 Policy = Literal["skip", "zero", "one"]
+"""Value of lists without a relevant item: none, 0 or 1."""
 CONFIDENCE = 0.95
 
 

@@ -41,6 +41,11 @@ from tfr_moe.utils.io import atomic_directory, write_json
 
 __all__ = ["fold_of", "reordered", "rerank_data", "scored_records", "with_initial_list"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 SCORE, POSITION = "initial_score", "initial_position"
 _BATCH_SIZE = 128
 

@@ -9,13 +9,17 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 Scope = Literal["context", "example"]
+"""Whether a feature has one value per list, `context`, or one per item, `example`."""
 Kind = Literal["numeric", "categorical", "categorical_list"]
 Transform = Literal["none", "log1p", "quantile"]
 
 MASK = "example_list_mask"
+"""Name of the mask of valid items, bool [B, L]."""
 PADDING_LABEL = -1.0
 PACKED = {"context": "context_numeric", "example": "example_numeric"}
+"""Names of the packed numeric features by scope."""
 PAIR_SEPARATOR = " > "
+"""Between parent and child in the key of a category."""
 ITEM = "item."
 OF_ITEMS = "list_"
 _MISSING = ("mean", "median")

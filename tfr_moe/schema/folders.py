@@ -14,10 +14,15 @@ from tfr_moe.utils.digests import write_digests
 from tfr_moe.utils.io import read_json
 
 SCHEMA_FILE = "schema.json"
+"""File of a data set with its `FeatureSchema`."""
 MANIFEST_FILE = "manifest.json"
+"""File of a data set with the counts of its build."""
 STATISTICS_FILE = "statistics.json"
+"""File of a data set with the statistics of its training lists."""
 QUERY_CATEGORIES_FILE = "query_categories.json"
+"""File of a data set with the categories of queries by clicks."""
 SPLITS = ("train", "validation", "test")
+"""The splits of a data set."""
 
 # A data set by days, and what merges in one of its days.
 DAYS_FOLDER = "days"
