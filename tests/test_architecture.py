@@ -8,6 +8,7 @@ which parts may import a third-party package. Imports inside functions count, an
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -288,6 +289,14 @@ def test_a_package_resolves_its_relative_imports_against_itself():
     source = "from .gating import Gate\nfrom ..schema import MASK"
     names = [name for name, _ in imports_of(source, "tfr_moe.layers", is_package=True)]
     assert names == ["tfr_moe.layers.gating.Gate", "tfr_moe.schema.MASK"]
+
+
+def test_the_page_draws_and_describes_every_part(repository: Path):
+    page = (repository / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawing, table = page.split("```")[3], page.split("\n| package")[1].split("\n\n")[0]
+    parts = {part for part in MAY_IMPORT if "." not in part and part != "__init__"}
+    assert parts <= set(re.findall(r"\w+", drawing))
+    assert parts <= set(re.findall(r"\w+", " ".join(re.findall(r"^\| (.*?) \|", table, re.M))))
 
 
 HEAVY = (
