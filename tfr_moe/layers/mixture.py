@@ -154,7 +154,7 @@ class CategoryMixtureOfExperts(ConfiguredLayer):
         self,
         inputs: tf.Tensor,
         gate_inputs: tf.Tensor,
-        constraint_inputs: Any = None,
+        constraint_inputs: tf.Tensor | None = None,
         mask: tf.Tensor | None = None,
         training: bool = False,
     ) -> dict[str, tf.Tensor]:
