@@ -24,8 +24,8 @@ MODEL = "adv_hsc_moe"
 
 def peak() -> float:
     """Peak resident megabytes so far."""
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return kilobytes / (1e6 if sys.platform == "darwin" else 1e3)
+    highest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return highest * (1 if sys.platform == "darwin" else 1024) / 1e6
 
 
 def case(size: Size, settings: dict[str, Any]) -> dict[str, Any]:
