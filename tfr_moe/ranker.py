@@ -21,6 +21,7 @@ from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.data.frames import (
     MAX_LIST_SIZE,
     MAX_LOST,
+    given_roles,
     schema_of_frame,
     scoring_data,
     training_data,
@@ -30,7 +31,6 @@ from tfr_moe.evaluation import evaluate_run, summarize
 from tfr_moe.metrics.naming import DEFAULT_NAMES
 from tfr_moe.schema import MASK, FeatureSchema, shard_file
 from tfr_moe.scorers.multitask import SCORES
-from tfr_moe.tables.arrow import names_of
 from tfr_moe.training import LoadedRun
 from tfr_moe.training.callbacks import keras_history
 from tfr_moe.training.run_folder import CONFIG_FILE, write_metrics
@@ -161,10 +161,15 @@ class Ranker:
             UserError: in one line, for data or settings that do not fit.
         """
         console = Console(stderr=True, quiet=not verbose)
-        roles: dict[str, Any] = {"list_id": list_id, "label": label, "time": time}
-        roles |= {"position": position, "weight": weight, "hierarchy": hierarchy}
-        roles["ignore"] = names_of(ignore) or None
-        named = {role: column for role, column in roles.items() if column is not None}
+        named = given_roles(
+            ignore,
+            list_id=list_id,
+            label=label,
+            time=time,
+            position=position,
+            weight=weight,
+            hierarchy=hierarchy,
+        )
         folder = tempfile.TemporaryDirectory(prefix="tfr_moe-")
         run = Path(folder.name) / "run"
         start = self._run.path if self._run is not None and self.warm_start else None

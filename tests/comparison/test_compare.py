@@ -79,6 +79,8 @@ def test_data_frames_are_compared_as_the_folder_of_the_same_lists(tmp_path):
         tfr_moe.compare(train, tmp_path / "out", list_id="search_id", label="purchased")
     with pytest.raises(UserError, match="label: is part of the data-set folder"):
         tfr_moe.compare(folder.path, tmp_path / "out", label="purchased")
+    with pytest.raises(TypeError, match=r"^compare\(\) got an unexpected keyword argument 'tme'"):
+        tfr_moe.compare(train, tmp_path / "out", test=test, tme="date")
 
 
 @pytest.mark.parametrize("model", ["moe", "ple", "star"])

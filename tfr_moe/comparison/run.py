@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES, load_config
 from tfr_moe.config import MODELS as ALL_MODELS
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
-from tfr_moe.data.frames import schema_of_frame, write_frames
+from tfr_moe.data.frames import given_roles, schema_of_frame, write_frames
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import counted, evaluate_run
 from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
@@ -62,7 +62,14 @@ def compare(
     *,
     test: Any = None,
     validation: Any = None,
-    schema: FeatureSchema | str | Path | None = None,
+    schema: FeatureSchema | Mapping[str, Any] | str | Path | None = None,
+    list_id: str | None = None,
+    label: str | None = None,
+    time: str | None = None,
+    position: str | None = None,
+    weight: str | None = None,
+    hierarchy: Mapping[str, str] | None = None,
+    ignore: str | Iterable[str] = (),
     settings: Mapping[str, Any] | None = None,
     metric: str = "session_auc",
     budget: str | float | None = None,
@@ -70,7 +77,6 @@ def compare(
     seed: int = 1,
     report: bool = True,
     console: Console | None = None,
-    **roles: Any,
 ) -> Leaderboard:
     """Trains and compares models, and recommends one; the same call resumes.
 
@@ -85,14 +91,23 @@ def compare(
         test: with a data frame, the frame with the test lists.
         validation: with a data frame, the frame with the validation lists; None takes them from
             `data`: the latest tenth where `time` is given, else by a hash of the list ID.
-        schema: with a data frame, its schema; None infers it from `data` and `roles`.
+        schema: with a data frame, its schema; None infers it from `data` and these columns.
+        list_id: column with the ID of the list.
+        label: column with the relevance, >= 0.
+        time: column with the time of the list.
+        position: column with the display position, from 1.
+        weight: column with the weight of the item in the loss.
+        hierarchy: `{"child": ..., "parent": ...}`, or `item.NAME`; None finds them.
+        ignore: columns that are no features.
         settings: settings of all models by flat name; each takes those that it uses. With a
             `learning_rate` there is no search for it.
         metric: metric that models are selected and compared by.
         budget: training time, as `30m` or in seconds: as many seeds as fit, from 2 to 10. None for
             three seeds.
         learning_rates: those that neural models select from.
-        **roles: with a data frame, `list_id`, `label`, `time` and so on of `Ranker.fit`.
+        seed: first seed.
+        report: whether to write `report.html`.
+        console: where progress is printed; None for stderr.
 
     Raises:
         UserError: for models, settings, data or a folder that do not fit.
@@ -100,6 +115,15 @@ def compare(
     console, out = console or Console(stderr=True), Path(out)
     with tempfile.TemporaryDirectory(prefix="tfr_moe-") as scratch:
         frames = {"test": test, "validation": validation, "schema": schema}
+        roles = given_roles(
+            ignore,
+            list_id=list_id,
+            label=label,
+            time=time,
+            position=position,
+            weight=weight,
+            hierarchy=hierarchy,
+        )
         folder = _open(data, Path(scratch) / "data", frames, roles, console)
         _check(models, metric, folder)
         if not learning_rates:

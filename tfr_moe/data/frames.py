@@ -45,7 +45,7 @@ from tfr_moe.schema import (
     write_manifest,
 )
 from tfr_moe.tables import infer_schema
-from tfr_moe.tables.arrow import to_table
+from tfr_moe.tables.arrow import names_of, to_table
 from tfr_moe.utils.io import atomic_directory
 
 _SAMPLE_LISTS = 256
@@ -110,6 +110,12 @@ class FrameData(DataFolder):
         super().copy_description(target)
         if self._samples:
             write_records(target / shard_file("validation", 0, 1), self._samples)
+
+
+def given_roles(ignore: str | Iterable[str], **roles: Any) -> dict[str, Any]:
+    """Returns the arguments of `infer_schema` that are given."""
+    roles["ignore"] = names_of(ignore) or None
+    return {role: columns for role, columns in roles.items() if columns is not None}
 
 
 def schema_of_frame(

@@ -46,6 +46,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
+Scores = NDArray[np.floating[Any]]
 SCORE, POSITION = "initial_score", "initial_position"
 _BATCH_SIZE = 128
 
@@ -108,7 +109,7 @@ def with_initial_list(schema: FeatureSchema) -> FeatureSchema:
     )
 
 
-def reordered(serialized: bytes, scores: Any, schema: FeatureSchema) -> bytes:
+def reordered(serialized: bytes, scores: NDArray[np.floating[Any]], schema: FeatureSchema) -> bytes:
     """Orders a list by the scores of its items, ties as they are; adds score and position."""
     from tensorflow_serving.apis import input_pb2
 
@@ -125,7 +126,9 @@ def reordered(serialized: bytes, scores: Any, schema: FeatureSchema) -> bytes:
     return after.SerializeToString(deterministic=True)
 
 
-def scored_records(data: Path, split: str, run: Path) -> Iterator[tuple[bytes, Any]]:
+def scored_records(
+    data: Path, split: str, run: Path
+) -> Iterator[tuple[bytes, NDArray[np.floating[Any]]]]:
     """Yields the records of a split in file order, each with the run's scores of its items."""
     builder = ElwcDatasetBuilder(DataFolder(data), _BATCH_SIZE)
     records = builder.serialized_lists(split).batch(_BATCH_SIZE)
