@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
+from ipaddress import AddressValueError, IPv4Address
 
 import grpc
 
@@ -47,9 +50,28 @@ def address_of(target: str) -> str:
         return target
     parts = [part.strip() for part in target.split(",")]
     for part in parts:
-        if not part.rpartition(":")[2].isdecimal() or not part.rpartition(":")[0]:
-            raise UserError(f"target {target!r}: must be HOST:PORT")
+        host, _, port = part.rpartition(":")
+        if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 2**16:
+            raise UserError(f"target {target!r}: must be HOST:PORT, with a port of 1 to 65535")
+        try:
+            _ = len(parts) == 1 or IPv4Address(host)
+        except AddressValueError as error:
+            raise UserError(
+                f"target {target!r}: several addresses must be IPv4, but not {host!r}"
+            ) from error
     return parts[0] if len(parts) == 1 else f"ipv4:{','.join(parts)}"
+
+
+def headers_of(metadata: Mapping[str, str | bytes]) -> tuple[tuple[str, str | bytes], ...]:
+    """Metadata for gRPC, which has names in lower case; a UserError for what it cannot send."""
+    headers = tuple((name.lower(), value) for name, value in metadata.items())
+    for name, value in headers:
+        if not re.fullmatch(r"[0-9a-z_.-]+", name):
+            raise UserError(f"metadata {name!r}: a name has letters, digits, '-', '_' and '.' only")
+        binary = name.endswith("-bin") and isinstance(value, bytes)
+        if not binary and not (isinstance(value, str) and re.fullmatch(r"[ -~]*", value)):
+            raise UserError(f"metadata {name!r}: a value must be printable ASCII text")
+    return headers
 
 
 def open_channel(

@@ -14,7 +14,7 @@ from tfr_moe.elwc.tfrecord import framed
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
-from .channel import MAX_MESSAGE_BYTES, open_channel
+from .channel import MAX_MESSAGE_BYTES, headers_of, open_channel
 from .protos import (
     STATES,
     GetModelStatusRequest,
@@ -96,7 +96,7 @@ class RankingClient:
         self._model = model
         self._version = version
         self._label = label
-        self._metadata = tuple((metadata or {}).items())
+        self._metadata = headers_of(metadata or {})
         self._recorder = recorder
         self._encoder = None if schema is None else RequestEncoder(schema)
         self._channel = open_channel(target, credentials)

@@ -96,7 +96,7 @@ def rank(
         timeout=timeout,
         version=version,
         label=label,
-        metadata={key.lower(): value for key, value in pairs},
+        metadata=dict(pairs),
     ) as client:
         ranking = client.rank(context, items)
     if as_json:

@@ -17,7 +17,7 @@ from tests.serving.conftest import CONTEXT, shop_items
 from tests.serving.models import SHOP
 from tfr_moe.errors import UserError
 from tfr_moe.serving.client import RankingClient, RequestError
-from tfr_moe.serving.client.channel import address_of
+from tfr_moe.serving.client.channel import address_of, headers_of
 from tfr_moe.serving.dev_server import DevServer
 
 SECONDS = 20.0
@@ -190,10 +190,28 @@ def test_targets_that_grpc_resolves(target: str, address: str):
     assert address_of(target) == address
 
 
-@pytest.mark.parametrize("target", ["localhost", "localhost:", ":8500", "a:1,b"])
-def test_targets_without_a_port_are_rejected(target: str):
+@pytest.mark.parametrize(
+    "target", ["localhost", "localhost:", ":8500", "1.1.1.1:1,b", "a:0", "a:65536", "http://a:8500"]
+)
+def test_targets_without_a_host_and_port_are_rejected(target: str):
     with pytest.raises(UserError, match="must be HOST:PORT"):
         address_of(target)
+
+
+def test_several_names_are_rejected():
+    with pytest.raises(UserError, match="several addresses must be IPv4, but not 'localhost'"):
+        address_of("10.0.0.1:8500,localhost:8500")
+
+
+def test_metadata_names_are_sent_in_lower_case():
+    headers = headers_of({"Authorization": "Bearer x", "trace-bin": b"\xff"})
+    assert headers == (("authorization", "Bearer x"), ("trace-bin", b"\xff"))
+
+
+@pytest.mark.parametrize("metadata", [{"a b": "c"}, {"ä": "c"}, {"": "c"}, {"a": "ü"}, {"a": b"c"}])
+def test_metadata_that_grpc_cannot_send_is_rejected(metadata: dict[str, Any]):
+    with pytest.raises(UserError, match=r"^metadata '.*': a (name has|value must be)"):
+        headers_of(metadata)
 
 
 def test_asyncio_uses_the_client_in_threads(server: DevServer):
