@@ -35,16 +35,15 @@ from tfr_moe.utils.failures import file_errors, reason_of
 from tfr_moe.utils.io import make_folder, plain, read_json, working_directory, write_json
 
 from .client.ranking import outputs_of
-from .export.export import GOLDEN, export_run, sample_lists
+from .export.export import GOLDEN, export_run, free_version, sample_lists
 from .export.signatures import INPUT, PREDICT, RANK, SCORES
 from .model_store import RejectedError, ServedModel
-from .versions import EXTRA, versions_of
+from .versions import EXTRA, RETIRED, versions_of
 
 LEVEL = 0.95
 """One-sided confidence of all comparisons."""
 
 _DECISION = "decision.json"
-_RETIRED = "retired"
 _TOLERANCE = 1e-5
 _BATCH_SIZE = 128
 _ROUNDS = 20
@@ -122,6 +121,7 @@ def publish(
     labels = [task.name for task in tasks] or [folder.schema.label]
     check_columns([metric], folder.schema.position, folder.schema.weight)
     folder.check_lists(split)
+    free_version(to, None)  # rejects what is not the folder of a model
     name = to.resolve().name
     checks: list[Check] = []
     log = make_log(console)
@@ -136,7 +136,7 @@ def publish(
         live = versions[-1] if versions else None
         if live is not None and (of_live := read_json(to / str(live) / EXTRA / _DECISION)):
             _record(to, of_live)  # a process was killed between renaming and recording
-        version = 1 + max([0, *versions, *versions_of(to / _RETIRED)])
+        version = 1 + max([0, *versions, *versions_of(to / RETIRED)])
         if reference is not None:
             add(_drift_check(reference, folder, limits))
         candidate = export_run(run, aside / name, data, version, console)
@@ -198,8 +198,8 @@ def roll_back(to: str | Path) -> tuple[int, int]:
     _newest_two(to)
     with working_directory(to.resolve()):
         newest, before = _newest_two(to)  # another process may have published one
-        make_folder(to / _RETIRED, f"publish {to}")
-        os.rename(to / str(newest), to / _RETIRED / str(newest))
+        make_folder(to / RETIRED, f"publish {to}")
+        os.rename(to / str(newest), to / RETIRED / str(newest))
     return newest, before
 
 

@@ -13,6 +13,8 @@ from tfr_moe.utils.failures import reading
 SAVED_MODEL = "saved_model.pb"
 EXTRA = "assets.extra"
 WARMUP_FILE = "tf_serving_warmup_requests"
+RETIRED = "retired"
+"""The folder of the versions that were rolled back, below that of the model."""
 MAX_VERSION = 2**63 - 1
 
 log = logging.getLogger(__name__)

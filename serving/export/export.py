@@ -18,6 +18,7 @@ from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError
+from tfr_moe.evaluation.evaluate import check_schema
 from tfr_moe.schema import SCHEMA_FILE, FeatureSchema, QueryCategories, Scope
 from tfr_moe.scorers import explanation_model
 from tfr_moe.utils.console import warn
@@ -26,7 +27,7 @@ from tfr_moe.utils.io import atomic_directory, plain, write_json
 
 from ..client.protos import PredictResponse, fill_tensor
 from ..client.request import RequestEncoder, predict_request, prediction_log
-from ..versions import EXTRA, MAX_VERSION, WARMUP_FILE, versions_of
+from ..versions import EXTRA, MAX_VERSION, RETIRED, SAVED_MODEL, WARMUP_FILE, versions_of
 from .parsing import Features
 from .signatures import INPUT, PREDICT, RANK, Tensors, build
 from .verify import reference_batches, verify
@@ -129,6 +130,7 @@ def export_run(
     lists: list[bytes] = []
     try:
         folder = DataFolder(data if data is not None else loaded.metrics.get("data", ""))
+        check_schema(loaded, folder)
         lists = sample_lists(folder, "validation")
     except UserError as error:
         if data is not None:
@@ -236,8 +238,15 @@ def free_version(out: Path, version: int | None) -> int:
     """The number of a new version in `MODELS/NAME`: `version`, or one more than the newest."""
     if out.exists() and not out.is_dir():
         raise UserError(f"export {out}: is a file, must be a folder")
+    what = ""
     if (out / SCHEMA_FILE).exists():
-        raise UserError(f"export {out}: is a run or a data set; give another folder, MODELS/NAME")
+        what = "is a run or a data set"
+    elif (out / SAVED_MODEL).exists():
+        what = "is a version of a model"
+    elif any(path.parts[-3] != RETIRED for path in out.glob(f"*/*/{SAVED_MODEL}")):
+        what = "has models"
+    if what:
+        raise UserError(f"export {out}: {what}; give another folder, MODELS/NAME")
     versions = versions_of(out)
     if version is None:
         version = max(versions, default=0) + 1

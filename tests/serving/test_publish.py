@@ -199,6 +199,14 @@ def test_mistakes_are_one_line(data, good, tmp_path, capsys):
     with pytest.raises(UserError, match="there is no version to roll back to, it has no version"):
         roll_back(to)
     assert not to.exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file: is a file, must be a folder"):
+        publish(good, tmp_path / "file", data, console=QUIET)
+    other = shutil.copytree(data, tmp_path / "other")
+    schema = FeatureSchema.load(other / "schema.json").model_copy(update={"list_id": "search"})
+    schema.save(other / "schema.json")
+    with pytest.raises(UserError, match=r"another schema than that of .*other: list_id"):
+        export_run(good, to, other, console=QUIET)
 
 
 # Forked before TensorFlow has done anything, a process is as good as a fresh one.

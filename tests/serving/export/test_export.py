@@ -18,7 +18,7 @@ from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.serving.export import export_model
-from tfr_moe.serving.export.export import example_lists
+from tfr_moe.serving.export.export import example_lists, free_version
 from tfr_moe.serving.versions import read_log
 
 
@@ -122,6 +122,18 @@ def test_a_run_in_place_of_the_folder_is_rejected(tmp_path: Path):
     (tmp_path / "schema.json").write_text("{}")
     with pytest.raises(UserError, match="is a run or a data set; give another folder, MODELS/NAME"):
         export_model(scorer(), SHOP, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("folder", "reason"), [("shop/1", "is a version of a model"), (".", "has models")]
+)
+def test_a_folder_beside_that_of_the_model_is_rejected(tmp_path: Path, folder: str, reason: str):
+    for version in ("1", "retired/2"):
+        (tmp_path / "shop" / version).mkdir(parents=True)
+        (tmp_path / "shop" / version / "saved_model.pb").write_bytes(b"")
+    with pytest.raises(UserError, match=f"{reason}; give another folder, MODELS/NAME"):
+        free_version(tmp_path / folder, None)
+    assert free_version(tmp_path / "shop", None) == 2
 
 
 def test_a_file_in_place_of_the_folder_is_rejected(tmp_path: Path):
