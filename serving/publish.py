@@ -312,7 +312,7 @@ def quality_checks(
     text = f"{d:+.4f}, at least {d - h:+.4f} (95 %), allowed {-margin:+.4f}, {count:,} lists"
     if d - h < -margin <= d:
         needed = count * (h / (margin + d)) ** 2 if margin + d > 0 and count > 1 else np.inf
-        text += f"; undecided, needs about {needed:,.0f} lists"
+        text += f"; undecided, needs about {np.ceil(needed):,.0f} lists"
     yield Check(metric, d - h >= -margin, text, numbers)
     if candidate.categories is None:
         return

@@ -47,8 +47,8 @@ def test_the_lower_bound_by_hand():
     (check,) = checked([0.6, 0.5, 0.6, 0.5], [0.5] * 4, margin=0.0)
     assert check.numbers["lower_bound"] == pytest.approx(0.05 - half_width, abs=1e-6)
     assert not check.passed
-    # The half-width shrinks with the root of the number of lists.
-    assert f"undecided, needs about {4 * (half_width / 0.05) ** 2:.0f} lists" in check.text
+    # The half-width shrinks with the root of the number of lists: 4 (2.3534 / sqrt(3))^2 = 7.4.
+    assert "undecided, needs about 8 lists" in check.text
     (check,) = checked([0.6, 0.5, 0.6, 0.5], [0.5] * 4, margin=0.02)
     assert check.passed
 
@@ -196,6 +196,8 @@ def test_mistakes_are_one_line(data, good, tmp_path, capsys):
     assert capsys.readouterr().err == "error: --data: is required without --rollback\n"
     assert command("--to", to, "--rollback", "--data", data) == 2
     assert capsys.readouterr().err == "error: --data cannot be combined with --rollback\n"
+    assert command("--to", to, "--run", good, "--data", data, "--max-ratio", "nan") == 2
+    assert "Invalid value for '--max-ratio'" in capsys.readouterr().err
     with pytest.raises(UserError, match="there is no version to roll back to, it has no version"):
         roll_back(to)
     assert not to.exists()

@@ -140,7 +140,7 @@ def publish(
     ] = 0.002,
     category_margin: Annotated[float, flag("maximum loss in each top category", min=0)] = 0.01,
     max_ratio: Annotated[
-        float, flag("maximum size and latency relative to the live version")
+        float, flag("maximum size and latency relative to the live version", min=0)
     ] = 1.5,
     reference: Annotated[
         Path | None, flag("data set: also require that --data has not drifted from it")
