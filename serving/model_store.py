@@ -148,7 +148,8 @@ class ModelStore:
 
     def __init__(self, root: Path, notify: Callable[[str], None] = log.info):
         if not root.is_dir():
-            raise UserError(f"models folder {root}: does not exist")
+            reason = "is a file, must be a folder" if root.exists() else "does not exist"
+            raise UserError(f"models folder {root}: {reason}")
         if versions_of(root):
             raise UserError(
                 f"models folder {root}: is the folder of one model; give its parent, {root.parent}"

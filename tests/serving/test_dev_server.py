@@ -243,6 +243,9 @@ def test_health_ends_with_the_server(models: Path):
 def test_folders_without_models_are_rejected(models: Path, tmp_path: Path):
     with pytest.raises(UserError, match="does not exist"):
         DevServer(tmp_path / "none", port=0)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file: is a file, must be a folder"):
+        DevServer(tmp_path / "file", port=0)
     with pytest.raises(UserError, match="has no model"):
         DevServer(tmp_path, port=0)
     with pytest.raises(UserError, match="the folder of one model"):
@@ -253,6 +256,9 @@ def test_a_port_in_use_is_rejected(server: DevServer, models: Path):
     port = int(server.target.rpartition(":")[2])
     with pytest.raises(UserError, match=f"cannot listen on {server.target}: the port is in use"):
         DevServer(models, port=port)
+    command = [sys.executable, "-m", "tfr_moe.cli", "serve", "--models", models, "--port"]
+    run = subprocess.run([*command, str(port)], capture_output=True, text=True)
+    assert run.stderr.startswith("error: ") and run.stderr.count("\n") == 1  # none of gRPC's
 
 
 def test_an_invalid_address_is_rejected(models: Path):

@@ -91,8 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Exits with 0 on success, with 2 and one line after a user error or one of files or the disk,
     with 3 after a check that did not pass.
     """
-    # Hides the notices of TensorFlow's runtime.
+    # Hides the notices of the runtimes of TensorFlow and gRPC; their errors are reported as ours.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     hide_while_loading("pandas", "scipy.ndimage")
     # Frameworks make a million objects that stay; to search them for garbage takes half a second.
     gc.set_threshold(100_000, *gc.get_threshold()[1:])
