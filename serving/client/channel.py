@@ -54,7 +54,8 @@ def address_of(target: str) -> str:
         if not host or "/" in host or not port.isdecimal() or not 0 < int(port) < 2**16:
             raise UserError(f"target {target!r}: must be HOST:PORT, with a port of 1 to 65535")
         try:
-            _ = len(parts) == 1 or IPv4Address(host)
+            if len(parts) > 1:
+                IPv4Address(host)
         except AddressValueError as error:
             raise UserError(
                 f"target {target!r}: several addresses must be IPv4, but not {host!r}"
