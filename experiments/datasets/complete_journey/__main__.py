@@ -27,6 +27,8 @@ from tfr_moe.errors import EXIT_USAGE, UserError, error_line
 from tfr_moe.schema import SPLITS
 from tfr_moe.utils import atomic_directory, progress_bar, write_json
 
+RESULT_FILE = "lists.json"
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -101,7 +103,8 @@ def make(arguments: argparse.Namespace, console: Console) -> None:
     options = _options(arguments)
     data = data_folder(arguments.data)
     started = time.monotonic()
-    with atomic_directory(arguments.out, arguments.overwrite) as out:
+    replaces = RESULT_FILE if arguments.overwrite else None
+    with atomic_directory(arguments.out, replaces) as out:
         catalogue = Catalogue.from_frame(read_table(data, "products"), arguments.tree)
         purchases = Purchases.from_frame(read_table(data, "transactions"), catalogue)
         promotions = Promotions(read_promotions(data), catalogue, purchases.store_ids)
@@ -112,7 +115,7 @@ def make(arguments: argparse.Namespace, console: Console) -> None:
                 advance(done, len(options.files()))
         counts = {**maker.counts, "shelves of the catalogue": len(catalogue.parents)}
         settings = {**asdict(options), "tree": arguments.tree}
-        write_json(out / "lists.json", {"options": settings, "counts": counts, "notes": NOTES})
+        write_json(out / RESULT_FILE, {"options": settings, "counts": counts, "notes": NOTES})
     for name, count in counts.items():
         print(f"{count:>10,}  {name}")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

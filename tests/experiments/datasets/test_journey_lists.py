@@ -242,6 +242,21 @@ def test_the_command_writes_rows_that_fit_the_schema(package, tmp_path, full_poo
         assert full.purchase.sum() == sampled.purchase.sum()
 
 
+def test_lists_are_replaced_only_if_asked_and_other_folders_never(package, tmp_path, capsys):
+    command = ["--data", str(package), "--out", str(tmp_path), *COMMAND]
+    stray = tmp_path / "stray.txt"
+    stray.touch()
+    for extra, reason in ([], "exists already"), (["--overwrite"], "has no lists.json"):
+        assert main([*command, *extra]) == 2
+        error = capsys.readouterr().err
+        assert reason in error
+        assert error.count("\n") == 1
+    assert [*tmp_path.iterdir()] == [stray]
+    (tmp_path / "lists.json").touch()
+    assert main([*command, "--overwrite"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"lists.json", "rows", "schema.json"}
+
+
 def test_the_order_of_the_input_changes_nothing():
     products, sales, promotions = random_world(5)
     dice = np.random.default_rng(0)
