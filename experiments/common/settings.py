@@ -58,6 +58,8 @@ def choose(kind: type[Chosen], size: str, pairs: Sequence[str] = (), **values: A
 def open_folder(out: Path, study: str, settings: StudySettings) -> None:
     """Creates the folder and writes the settings, or checks that it has the same ones already.
 
+    A study that has written nothing else, because it rejected its settings, gets the new ones.
+
     Raises:
         UserError: if `out` can't be created, holds other files or another study, or if a setting
             that affects results differs.
@@ -65,10 +67,10 @@ def open_folder(out: Path, study: str, settings: StudySettings) -> None:
     wanted = {"study": study, "settings": settings.model_dump(mode="json")}
     path = out / STUDY_FILE
     stored = read_json(path)
-    if stored is None:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise UserError(f"--out {out}: holds other files than a study; give another folder")
+    if not out.exists() or (out.is_dir() and not set(out.iterdir()) - {path}):
         make_folder(out, f"--out {out}")
+    elif stored is None:
+        raise UserError(f"--out {out}: holds other files than a study; give another folder")
     else:
         _check_same(path, stored, wanted, settings.MAY_GROW)
     write_json(path, wanted)

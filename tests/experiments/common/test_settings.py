@@ -46,10 +46,20 @@ def test_a_folder_keeps_its_settings_but_for_what_may_grow(tmp_path):
     open_folder(out, "one", Sized())
     open_folder(out, "one", Sized(runs=9))
     assert read_json(out / "study.json")["settings"]["runs"] == 9
+    (out / "runs.jsonl").touch()
     with pytest.raises(UserError, match=r"started with steps=10, now it is 20; give another --out"):
         open_folder(out, "one", Sized(steps=20))
     with pytest.raises(UserError, match="belongs to the study 'one'"):
         open_folder(out, "two", Sized())
+
+
+def test_settings_of_a_study_that_wrote_nothing_can_be_corrected(tmp_path):
+    open_folder(tmp_path, "one", Sized(steps=20))
+    open_folder(tmp_path, "one", Sized(steps=10))
+    assert read_json(tmp_path / "study.json")["settings"]["steps"] == 10
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(UserError, match="started with steps=10, now it is 20"):
+        open_folder(tmp_path, "one", Sized(steps=20))
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path):
