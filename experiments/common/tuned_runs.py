@@ -105,14 +105,12 @@ def evaluation_data(settings: TunedRunSettings, data: Path) -> Path:
     """Returns the data set to evaluate on: `test_data`, or the one that models are trained on.
 
     Raises:
-        UserError: if `test_data` is not a data set, has another schema, or lacks the split.
+        UserError: if `test_data` is not a data set or has another schema.
     """
     if settings.test_data is None:
         return data
-    folder = DataFolder(settings.test_data)
-    if folder.schema != DataFolder(data).schema:
+    if DataFolder(settings.test_data).schema != DataFolder(data).schema:
         raise UserError(f"test_data {settings.test_data}: has another schema than {data}")
-    folder.files(settings.split)
     return Path(settings.test_data)
 
 
@@ -223,8 +221,11 @@ def tuned_runs(
         Per cell its runs.
 
     Raises:
-        UserError: for invalid configs or data, or a `runs_of` without these cells.
+        UserError: for invalid configs or data, a data set to evaluate on without the split, or a
+            `runs_of` without these cells.
     """
+    for path in {path for cell in cells for path in cell.tests.values()}:
+        DataFolder(path).files(settings.split)
     if settings.runs_of is not None:
         return _reused(settings, Path(settings.runs_of), cells, metric_names, context)
     out = str(context.out.resolve())

@@ -252,6 +252,14 @@ def test_other_data_must_have_the_schema_of_the_data_learnt_from(study, data, tm
         )
 
 
+def test_an_unknown_split_is_rejected_before_any_training(study, data, tmp_path, monkeypatch):
+    _, pairs, _ = study
+    monkeypatch.setattr(tuned_runs, "_train", lambda *_: 1 / 0)
+    context = StudyContext(tmp_path / "out", 1, data, QUIET)
+    with pytest.raises(UserError, match="split 'tset' is unknown; allowed: train, validation"):
+        run_study("adv-hsc-moe-table3", context, pairs=[*pairs, "split=tset"], runs=1)
+
+
 def test_figure_4_is_of_sub_categories_between_edges_too(study, data, tmp_path):
     context, pairs, _ = study
     four = StudyContext(tmp_path / "fig4", 1, data, QUIET)
