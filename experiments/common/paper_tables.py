@@ -193,6 +193,8 @@ def run_table(
     configs = Path(settings.configs) / folder
     table = load_table(configs, PaperTable)
     selected = select_rows(table.rows, settings.rows)
+    for config in {name for row in selected for name in (row.config, row.initial) if name}:
+        row_config(settings, configs, config, seed=1)  # rejects invalid settings before any run
     folds = [str(path.resolve()) for path in folds_of(context.need_data())]
     rows = [row for row in selected if _has_vectors(configs, row, DataFolder(folds[0]))]
     skipped = [row.name for row in selected if row not in rows]

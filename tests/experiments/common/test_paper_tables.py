@@ -117,6 +117,19 @@ def test_a_table_runs_resumes_and_stands_beside_the_papers(data, configs, tmp_pa
     run_study("context-aware-table4", context, pairs=settings, runs=2)
 
 
+def test_settings_of_the_last_row_are_checked_before_the_first_run(data, configs, tmp_path):
+    (configs / "table4" / "svm.yaml").write_text("model: mlp\nnum_epochs: 1\n")
+    out = tmp_path / "study"
+    with pytest.raises(UserError, match=r"svm\.yaml: unknown key 'dropuot'"):
+        run_study(
+            "context-aware-table4",
+            StudyContext(out, 1, data, QUIET),
+            pairs=[f"configs={configs}", "with_model_settings={mlp: {dropuot: 0.1}}"],
+            runs=1,
+        )
+    assert [path.name for path in out.iterdir()] == ["study.json"]
+
+
 def test_the_order_of_the_records_is_judged_as_a_ranker(data):
     from tfr_moe.metrics.per_list import reciprocal_rank
 
