@@ -151,7 +151,9 @@ def _standardised(
 def _coded(column: pa.ChunkedArray, name: str, codes: dict[str, pa.Array]) -> NDArray[np.int32]:
     """Codes from 1 on of the values of the training lists; 0 for others."""
     array = column.combine_chunks()
-    known = codes.setdefault(name, array.dictionary)
+    # The dictionary of a file also has values that none of its rows has.
+    used = pa.array(np.unique(array.indices.to_numpy()))
+    known = codes.setdefault(name, array.dictionary.take(used))
     table = {value: code for code, value in enumerate(known.to_pylist(), start=1)}
     lookup = np.array([table.get(value, 0) for value in array.dictionary.to_pylist()], np.int32)
     return lookup[array.indices.to_numpy()]

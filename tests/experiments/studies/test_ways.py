@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
@@ -65,6 +66,21 @@ def test_arrays_have_the_rows_of_the_lists_scaled_by_the_training_lists(journey,
     )
     assert (train.ids[:, 0] == 1).all()  # one department
     assert set(train.ids[:, 1]) == {1, 2}  # tea and coffee
+
+
+def test_a_category_without_training_lists_is_unknown(journey, tmp_path):
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    for path in sorted((journey / "rows").iterdir()):
+        table = pq.read_table(path)
+        if path.name.startswith("train"):
+            table = table.filter(pc.equal(table["sub_category"].cast("string"), "COFFEE"))
+        pq.write_table(table, rows / path.name)
+    prepare(rows, schema(), tmp_path)
+    train, validation = load(tmp_path / "train"), load(tmp_path / "validation")
+    assert sizes(train)["ids"][1] == 1
+    assert set(train.ids[:, 1]) == {1}
+    assert set(validation.ids[:, 1]) == {0, 1}  # tea and coffee
 
 
 def test_ranks_are_those_of_the_library():
