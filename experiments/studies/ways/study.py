@@ -9,6 +9,7 @@ with the library's interval over both.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, field_validator
 from rich.console import RenderableType
 from rich.table import Table
 
@@ -113,6 +114,13 @@ class WaySettings(StudySettings):
 
     MAY_GROW: ClassVar[frozenset[str]] = frozenset({"rows", "runs", "learning_rates"})
 
+    @field_validator("rungs")
+    @classmethod
+    def _increasing(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(more <= fewer for fewer, more in itertools.pairwise(value)):
+            raise ValueError("numbers of training lists must increase")
+        return value
+
 
 def softmax_loss(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Mean over lists of the cross-entropy between shares of the labels and the softmax."""
@@ -164,6 +172,10 @@ def fit(
     edges = np.quantile(sample, np.linspace(0, 1, BINS + 1), axis=0).T
     model = WayModel(way, sizes(lists), edges, seed)
     steps = len(kept) // settings.batch_size
+    if not steps:
+        raise UserError(
+            f"{len(kept)} training lists: fewer than batch_size={settings.batch_size} train nothing"
+        )
     schedule = tf.keras.optimizers.schedules.CosineDecay(rate, steps * settings.epochs)
     optimizer = tf.keras.optimizers.legacy.Adam(schedule)
     loss = loss_of(way)

@@ -19,6 +19,7 @@ from experiments.studies.ways.models import BINS, Way, WayModel
 from experiments.studies.ways.study import WAYS, positives_loss, softmax_loss
 from tests.experiments.datasets.journey_tables import maker, random_world
 from tfr_moe._compat import tf
+from tfr_moe.errors import UserError
 from tfr_moe.layers.numerics import list_ranks as ranks_in_the_library
 
 WEEKS = {"train": (9, 10), "validation": (11,), "test": (12,)}
@@ -141,6 +142,20 @@ def test_a_small_run_and_its_table(journey, tmp_path):
     stored = (context.out / "runs.jsonl").read_text()
     run_study("journey-ways", context, pairs=pairs, runs=2)
     assert (context.out / "runs.jsonl").read_text() == stored
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (["rungs=[32, 16]"], "rungs: numbers of training lists must increase"),
+        (["rungs=[15]", "batch_size=16"], "15 training lists: fewer than batch_size=16"),
+        (["train_lists=7", "batch_size=8"], "7 training lists: fewer than batch_size=8"),
+    ],
+)
+def test_too_few_training_lists_are_rejected(journey, tmp_path, pairs, message):
+    context = StudyContext(tmp_path / "study", 1, journey, Console(quiet=True))
+    with pytest.raises(UserError, match=message):
+        run_study("journey-ways", context, pairs=[*pairs, "rows=[no categ]"], runs=1)
 
 
 def test_each_rung_trains_the_better_half_of_the_one_before(journey, tmp_path):
