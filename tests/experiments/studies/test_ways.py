@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -17,6 +18,7 @@ from experiments.datasets.complete_journey.lists import ListOptions, schema
 from experiments.studies.ways.lists import list_ranks, load, prepare, sizes
 from experiments.studies.ways.models import BINS, Way, WayModel
 from experiments.studies.ways.study import WAYS, positives_loss, softmax_loss
+from experiments.studies.ways.teacher import teach
 from tests.experiments.datasets.journey_tables import maker, random_world
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
@@ -82,6 +84,22 @@ def test_a_category_without_training_lists_is_unknown(journey, tmp_path):
     assert sizes(train)["ids"][1] == 1
     assert set(train.ids[:, 1]) == {1}
     assert set(validation.ids[:, 1]) == {0, 1}  # tea and coffee
+
+
+def test_a_category_of_one_half_alone_is_unknown_to_the_models_of_the_other(arrays, tmp_path):
+    lists = load(arrays / "train")
+    ids = np.array(lists.ids)
+    ids[0, 1] = 9
+    dataclasses.replace(lists, ids=ids).save(tmp_path / "lists" / "train")
+    unknown = []
+
+    def score(largest, scored):
+        assert (scored.ids <= largest).all()
+        unknown.append((scored.ids[:, 1] == 0).sum())
+        return np.random.default_rng(0).normal(size=scored.labels.shape).astype(np.float32)
+
+    teach(tmp_path, lambda way, half, rate, seed: sizes(half)["ids"], score)
+    assert sorted(unknown) == [0, 0, 1, 1]  # two towers a half
 
 
 def test_ranks_are_those_of_the_library():
