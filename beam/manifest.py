@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Counts = Counter[tuple[Any, ...]]
 _COUNTS_FILE = "counts.json"
-FORMAT = 1
 _PACKAGES = ("tfr_moe", "apache-beam", "tensorflow-serving-api", "numpy")
 
 
@@ -79,7 +78,6 @@ def manifest(
     """Returns the manifest as JSON values; an AssertionError where something counted was lost."""
     splits = {name: _split(name, counts, shards) for name in SPLITS}
     return {
-        "format": FORMAT,
         "source": options.source,
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "seed": options.seed,

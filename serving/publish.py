@@ -21,7 +21,6 @@ from tensorflow_serving.apis import predict_pb2
 from tfr_moe._compat import tf
 from tfr_moe.analysis.drift import measure_drift
 from tfr_moe.analysis.drift_limits import DriftLimits
-from tfr_moe.config import load_config
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
@@ -29,7 +28,7 @@ from tfr_moe.evaluation import PerListResult, evaluate_tasks, score_tasks
 from tfr_moe.evaluation.results import t_interval
 from tfr_moe.evaluation.significance import aligned_values
 from tfr_moe.metrics.naming import check_columns
-from tfr_moe.training.run_folder import config_of
+from tfr_moe.training.run_folder import stored_config
 from tfr_moe.utils.console import make_log
 from tfr_moe.utils.failures import file_errors, reason_of
 from tfr_moe.utils.io import make_folder, plain, read_json, working_directory, write_json
@@ -117,7 +116,7 @@ def publish(
     """
     console = console or Console(stderr=True)
     to, folder = Path(to), DataFolder(data)
-    tasks = load_config(config_of(Path(run))).tasks_over(folder.schema)
+    tasks = stored_config(Path(run)).tasks_over(folder.schema)
     labels = [task.name for task in tasks] or [folder.schema.label]
     check_columns([metric], folder.schema.position, folder.schema.weight)
     folder.check_lists(split)

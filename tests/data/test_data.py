@@ -113,6 +113,15 @@ def test_a_folder_without_manifest_is_read_whole(tmp_path):
     assert sum(labels.shape[0] for _, labels in builder.build_train_dataset()) == 50
 
 
+def test_another_format_is_rejected_with_the_version_that_wrote_it(tmp_path):
+    path = write_data_folder(tmp_path / "set", train=5)
+    manifest = {"format": 2, "versions": {"tfr_moe": "9.0.0"}}
+    (path / "manifest.json").write_text(json.dumps(manifest))
+    match = r"manifest.json: has format 2, written by tfr_moe 9\.0\.0; tfr_moe .* reads format 1$"
+    with pytest.raises(UserError, match=match):
+        DataFolder(path)
+
+
 @pytest.mark.parametrize("open_folder", [lambda folder: folder, lambda f: cached(f, "memory")])
 def test_no_data_set_is_tuned_while_it_is_read(folder, open_folder):
     """TensorFlow's thread for it can miss its iterator's end, which then waits for the thread."""

@@ -185,7 +185,7 @@ def test_check_says_where_there_is_nothing_to_compare_with(tmp_path, capsys):
     (version / "saved_model.pb").write_bytes(b"")
     for folder, words in (
         (version, "has no digests to compare with; make the model again"),
-        (version.parent, "so it is not a data set, run or exported version (MODELS/NAME/VERSION)"),
+        (version.parent, "not a data set, run or exported version (MODELS/NAME/VERSION)"),
     ):
         with pytest.raises(SystemExit) as ended:
             main(["check", str(folder)])

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import tfr_moe
 from tests.tiny import SMALL, TASKS, small_config, write_data_folder
 from tfr_moe import metrics
 from tfr_moe._compat import tf
@@ -78,6 +80,23 @@ def test_training_learns_and_leaves_a_whole_run(trained):
         "checkpoints", "config.yaml", "history.json", "manifest.json", "metrics.json",
         "schema.json", "statistics.json", "tensorboard", "vocabulary",
     }  # fmt: skip
+
+
+def test_a_run_that_cannot_be_loaded_is_rejected_with_the_version_that_wrote_it(trained, tmp_path):
+    run = shutil.copytree(trained[0], tmp_path / "run")
+    manifest = json.loads((run / "manifest.json").read_text())
+    assert manifest["versions"] == {"tfr_moe": tfr_moe.__version__}
+    settings = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(settings + "bygone: 1\n")
+    with pytest.raises(UserError, match=r"^config .*config.yaml: unknown key 'bygone'"):
+        load_run(run)
+    manifest["versions"] = {"tfr_moe": "9.0.0"}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(UserError, match=r"run: was written by tfr_moe 9\.0\.0, .*'bygone'"):
+        load_run(run)
+    (run / "manifest.json").unlink()  # version 0.1.0 wrote none
+    with pytest.raises(UserError, match=r"run: was written by tfr_moe 0\.1\.0, .*'bygone'"):
+        load_run(run)
 
 
 def test_the_gates_of_the_best_epoch_are_checked(data, tmp_path, monkeypatch):

@@ -59,8 +59,8 @@ def _check_folder(path: Path) -> None:
         manifest = read_json(path / MANIFEST_FILE, ManifestForm)
         if manifest is None:
             raise UserError(
-                f"{path}: has no {MANIFEST_FILE}, so it is not a data set, run or exported version "
-                "(MODELS/NAME/VERSION)"
+                f"{path}: has no {MANIFEST_FILE}: not a data set, run or exported version "
+                "(MODELS/NAME/VERSION), or written by tfr_moe 0.1.0"
             )
         kind = "run" if "data" in manifest else "data"
     digests = manifest.get("files")

@@ -60,9 +60,10 @@ def train(
 
     settings = [*([] if preset is None else [f"preset={preset}"]), *(settings or [])]
     if start is not None and config is None:
-        from tfr_moe.training.run_folder import config_of
+        from tfr_moe.training.run_folder import config_of, stored_config
 
         config = config_of(start)
+        stored_config(start)  # an error names the version that wrote it
     run_config = load_config(config, settings, **({} if model is None else {"model": model}))
     from tfr_moe.data import DataFolder
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tfr_moe.baselines import open_run
 from tfr_moe.comparison.training import LEARNING_RATES, Plan, train_models
-from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES, load_config
+from tfr_moe.config import BASELINE_NAMES, MULTITASK_NAMES
 from tfr_moe.config import MODELS as ALL_MODELS
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
@@ -25,7 +25,7 @@ from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.metrics.naming import check_columns
 from tfr_moe.schema import SPLITS, FeatureSchema
 from tfr_moe.training.run import make_scorer
-from tfr_moe.training.run_folder import CONFIG_FILE, read_metrics
+from tfr_moe.training.run_folder import read_metrics, stored_config
 from tfr_moe.utils.console import make_log, progress_bar
 from tfr_moe.utils.io import atomic_directory, make_folder, plain, read_json, write_json
 from tfr_moe.utils.settings import seconds_of
@@ -240,7 +240,7 @@ def _evaluate(
 
 
 def _rate(run: Path) -> float | None:
-    settings = load_config(run / CONFIG_FILE).model_dump()
+    settings = stored_config(run).model_dump()
     return settings.get("learning_rate") or settings["library_parameters"].get("learning_rate")
 
 

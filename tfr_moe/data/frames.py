@@ -260,5 +260,5 @@ def write_frames(
             counts[name] = {"lists": len(arrays.row_splits) - 1}
             records = serialized_lists(schema, arrays, counts[name]["lists"])
             write_records(folder / shard_file(name, 0, 1), records)
-        write_manifest(folder, {"format": 1, "splits": counts})
+        write_manifest(folder, {"splits": counts})
     return DataFolder(out)

@@ -236,7 +236,7 @@ def _write_description(
     statistics["example"] = {**statistics.get("example", {}), SCORE: of_train}
     write_json(out / STATISTICS_FILE, statistics)
     described = {
-        **(folder.manifest or {"format": 1}),
+        **folder.manifest,
         "splits": {
             split: {"lists": of_split["lists"], "items": of_split["count"]}
             for split, of_split in counts.items()

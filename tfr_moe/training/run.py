@@ -19,7 +19,7 @@ from rich.console import Console
 
 from tfr_moe import losses, metrics
 from tfr_moe._compat import tf, tfr
-from tfr_moe.config import BASELINE_NAMES, RunConfig, load_config
+from tfr_moe.config import BASELINE_NAMES, RunConfig
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.cache import SPLITS, cached
 from tfr_moe.data.folder import DataFolder, open_data
@@ -39,10 +39,10 @@ from tfr_moe.training.run_folder import (
     FinishedRun,
     check_not_finished,
     check_same_settings,
-    config_of,
     finish,
     finished_run,
     prepared,
+    stored_config,
 )
 from tfr_moe.utils.console import warn
 from tfr_moe.utils.failures import file_errors, reading
@@ -126,7 +126,7 @@ def with_max_label(
     labels = [name for name, loss in losses_of.items() if loss in losses.GRADED]
     if not labels or config.objective.max_label is not None:
         return config
-    known = None if start is None else load_config(config_of(Path(start))).objective.max_label
+    known = None if start is None else stored_config(Path(start)).objective.max_label
     return config.replace(max_label=max(highest_label(folder, labels), known or 0))
 
 

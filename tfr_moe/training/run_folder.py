@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, PositiveInt
 
+from tfr_moe import __version__
 from tfr_moe.config import RunConfig, load_config
 from tfr_moe.config.tasks import Task
 from tfr_moe.data.folder import DataFolder
@@ -24,7 +25,7 @@ from tfr_moe.schema import (
     query_categories,
     write_manifest,
 )
-from tfr_moe.utils.digests import ManifestForm, check_recorded, digest_files
+from tfr_moe.utils.digests import ManifestForm, check_recorded, digest_files, writer_of
 from tfr_moe.utils.io import atomic_directory, make_folder, read_json, write_json
 
 CONFIG_FILE = "config.yaml"
@@ -38,6 +39,23 @@ def config_of(run: Path) -> Path:
     if not path.is_file():
         raise UserError(f"run {run}: no such run ({CONFIG_FILE} is missing){_below(run)}")
     return path
+
+
+def stored_config(run: Path) -> RunConfig:
+    """The configuration of a run; an error names the version that wrote it, if it is another."""
+    path = config_of(run)
+    try:
+        return load_config(path)
+    except UserError as error:
+        # Version 0.1.0 wrote no manifest.
+        manifest = _read_manifest(run)
+        writer = writer_of(manifest) if manifest else "0.1.0"
+        if writer == __version__:
+            raise
+        raise UserError(
+            f"run {run}: was written by tfr_moe {writer}, and tfr_moe {__version__} cannot load "
+            f"it ({error})"
+        ) from error
 
 
 def _below(folder: Path) -> str:
@@ -66,7 +84,7 @@ def check_not_finished(run: Path) -> None:
 
 def check_same_settings(run: Path, config: RunConfig) -> None:
     """Raises a UserError that names the first setting with which a run was not started."""
-    before = load_config(run / CONFIG_FILE).model_dump()
+    before = stored_config(run).model_dump()
     now = config.model_dump()
     for key in now | before:
         if before.get(key) != now.get(key):
@@ -164,7 +182,7 @@ def _write_manifest(
     run: Path, folder: DataFolder, names: Iterable[str], start: Mapping[str, str] | None
 ) -> None:
     data = {"path": str(folder.path.resolve()), "fingerprint": folder.fingerprint}
-    values = {"format": 1, "data": data, **({"start": start} if start else {})}
+    values = {"data": data, **({"start": start} if start else {})}
     write_manifest(run, values, names)
 
 
@@ -211,8 +229,8 @@ class FinishedRun:
 def finished_run(path: str | Path) -> FinishedRun:
     """Reads a run without its model; a UserError if there is no finished run in the folder."""
     path = Path(path)
-    config_file = config_of(path)
+    config = stored_config(path)
     metrics = read_metrics(path)
     check_recorded(path, MANIFEST_FILE, "run")
     schema = FeatureSchema.load(path / SCHEMA_FILE)
-    return FinishedRun(path, load_config(config_file), schema, metrics)
+    return FinishedRun(path, config, schema, metrics)

@@ -9,10 +9,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, model_validator
 
+import tfr_moe
 from tfr_moe.errors import UserError
 from tfr_moe.utils.io import read_json, write_json
+
+FORMAT = 1
+"""The format of the folders that this version writes and reads."""
 
 FileDigests = Mapping[str, Mapping[str, Any]]
 """Path within a folder -> `bytes`, its size, and `sha256`."""
@@ -28,6 +32,23 @@ class ManifestForm(BaseModel):
 
     fingerprint: str | None = None
     files: dict[str, _Digest] | None = None
+    versions: dict[str, Any] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_format(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and data.get("format", FORMAT) != FORMAT:
+            raise ValueError(
+                f"has format {data['format']!r}, written by tfr_moe {writer_of(data)}; tfr_moe "
+                f"{tfr_moe.__version__} reads format {FORMAT}"
+            )
+        return data
+
+
+def writer_of(manifest: Mapping[str, Any]) -> str:
+    """Returns the version of tfr_moe that wrote a manifest."""
+    versions = manifest.get("versions")
+    return str((versions if isinstance(versions, Mapping) else {}).get("tfr_moe", "(unknown)"))
 
 
 MODEL_MANIFEST = "assets.extra/manifest.json"
@@ -51,12 +72,13 @@ def fingerprint(digests: FileDigests) -> str:
 def write_digests(
     folder: Path, path: str, values: Mapping[str, Any], names: Iterable[str]
 ) -> dict[str, Any]:
-    """Writes a manifest: `values`, and digests of files as `files` and `fingerprint`.
+    """Writes a manifest: format, version, `values`, and digests as `files` and `fingerprint`.
 
     Its `path` and the `names` of the files are within the folder. Returns its content.
     """
     digests = digest_files(folder, names)
-    manifest = {**values, "fingerprint": fingerprint(digests), "files": digests}
+    written = {"format": FORMAT, "versions": {"tfr_moe": tfr_moe.__version__}}
+    manifest = {**written, **values, "fingerprint": fingerprint(digests), "files": digests}
     write_json(folder / path, manifest)
     return manifest
 
@@ -82,7 +104,7 @@ def write_model_manifest(folder: Path) -> None:
     """Writes the digests of all files of an exported model."""
     paths = (path for path in folder.rglob("*") if path.is_file())
     names = [str(path.relative_to(folder)) for path in paths]
-    write_digests(folder, MODEL_MANIFEST, {"format": 1}, names)
+    write_digests(folder, MODEL_MANIFEST, {}, names)
 
 
 def check_recorded(folder: Path, manifest: str, kind: str) -> None:
