@@ -102,7 +102,7 @@ REFUSED = {
     "top_k=21": r"top_k must be <= num_experts = 20, got 21",
     "num_adversarial=19": r"num_adversarial must be <= num_experts - top_k = 18, got 19",
     "learning_rat=1": r"unknown key 'learning_rat'; did you mean 'learning_rate'\?",
-    "zzz=1": r"unknown key 'zzz'; allowed: model, ",
+    "zzz=1": r"unknown key 'zzz'; the settings are listed by `tfr-moe settings`",
     "monitor=mrr": r"monitor must be loss or one of metrics \(session_auc, ndcg\), got 'mrr'",
     "model=bert": r"model must be one of dnn, wide_dnn, .*, got 'bert'",
     "model=[1]": r"model must be one of dnn, wide_dnn, .*, got \[1\]",
@@ -112,7 +112,9 @@ REFUSED = {
     "expert_hidden_dims=64,32": r"expert_hidden_dims: must be a list, such as \[64, 32\]\. Rec",
     "seed=4294967296": r"seed: Input should be less than 4294967296",
     "gate=3": r"gate must be a mapping of setting to value, got 3",
-    "hsc_on=logits": r"unknown key 'hsc_on'; allowed: model, ",
+    "hsc_on=logits": r"unknown key 'hsc_on'; the settings are listed by",
+    "hsc_weight=.inf": r"hsc_weight: Input should be a finite number",
+    "learning_rate=.nan": r"learning_rate: Input should be a finite number",
     "dispatch=capacity": r"dispatch: Input should be 'auto', 'sorted' or 'grouped'",
     "nonsense": r"setting 'nonsense': must be key=value",
 }
@@ -123,6 +125,29 @@ def test_rejected_in_one_line(pair):
     with pytest.raises(UserError, match=REFUSED[pair]) as caught:
         load_config(overrides=[pair])
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["gate: {top_k: 3}\n", "top_k: 3\n"])
+@pytest.mark.parametrize("pair", ["gate={top_k: 4, num_experts: 6}", "top_k=4"])
+def test_pairs_override_single_settings_by_whichever_name(tmp_path, text, pair):
+    path = tmp_path / "config.yaml"
+    path.write_text(f"{text}experts: {{dropout: 0.1}}\n")
+    config = load_config(path, [pair, "experts={activation: tanh}"])
+    assert config.gate.top_k == 4
+    assert (config.experts.dropout, config.experts.activation) == (0.1, "tanh")
+
+
+def test_a_setting_by_both_of_its_names_is_rejected(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("top_k: 3\ngate: {top_k: 2}\n")
+    with pytest.raises(UserError, match=r"yaml: top_k is given twice, by itself and in gate$"):
+        load_config(path)
+
+
+@pytest.mark.parametrize("model", ["context_aware", "prm_base", "prm_personalized"])
+def test_models_with_an_encoder_reject_to_have_none(model):
+    with pytest.raises(UserError, match=f"trunk must be attention for {model}, got 'none'"):
+        make_config({"model": model, "trunk": "none"})
 
 
 def test_a_removed_setting_loads_at_its_last_default_alone(tmp_path, monkeypatch):

@@ -85,7 +85,7 @@ def test_heads_that_do_not_divide_the_width_are_rejected():
     make_config({**settings, "trunk": "none"})
     make_config({**settings, "model": "prm_base"})
     with pytest.raises(UserError, match="attention_heads must divide"):
-        make_config({**settings, "model": "context_aware", "trunk": "none"})
+        make_config({**settings, "model": "context_aware"})
 
 
 def test_all_padded_lists_score_finitely():

@@ -110,6 +110,8 @@ class RunConfig(Groups):
 
     def _check_attention(self) -> None:
         encoder = self.attention
+        if self.spec.attention and encoder.trunk != "attention":
+            raise ValueError(f"trunk must be attention for {self.model}, got {encoder.trunk!r}")
         attends = encoder.trunk == "attention" or self.spec.attention
         if attends and not self.spec.wide_heads and encoder.attention_dim % encoder.attention_heads:
             raise ValueError(
@@ -206,8 +208,23 @@ class RunConfig(Groups):
 
 def _unknown(key: str) -> str:
     names = ["model", "seed", *SETTINGS]
-    hint = did_you_mean(key, names) or f"allowed: {', '.join(names)}"
+    hint = did_you_mean(key, names) or "the settings are listed by `tfr-moe settings`"
     return f"unknown key {key!r}; {hint}"
+
+
+def _ungrouped(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Settings in groups by their flat names; a UserError for one that is given twice."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        members = GROUPS[key].model_fields if key in GROUPS else {}
+        inside = isinstance(value, Mapping) and bool(members) and value.keys() <= members.keys()
+        named: Mapping[str, Any] = value if inside else {key: value}
+        for name in named:
+            if name in flat:
+                group_name = SETTINGS[name].group
+                raise UserError(f"{where}: {name} is given twice, by itself and in {group_name}")
+        flat |= named
+    return flat
 
 
 def make_config(settings: Mapping[str, Any], where: str = "config") -> RunConfig:
@@ -220,7 +237,7 @@ def make_config(settings: Mapping[str, Any], where: str = "config") -> RunConfig
     Raises:
         UserError: in one line, with the setting and, for an unknown one, the nearest known.
     """
-    settings = dict(settings)
+    settings = _ungrouped(settings, where)
     for name, default in _RETIRED.items():
         if (value := settings.pop(name, default)) != default:
             raise UserError(
@@ -246,7 +263,8 @@ def load_config(
         >>> config.experts.expert_hidden_dims
         (64, 32)
     """
-    data = read_mapping(Path(path), "config") if path else {}
-    data.update(settings)
-    data.update(parse_pairs(overrides))
-    return make_config(data, f"config {path}" if path else "config")
+    where = f"config {path}" if path else "config"
+    data = _ungrouped(read_mapping(Path(path), "config") if path else {}, where)
+    data.update(_ungrouped(settings, where))
+    data.update(_ungrouped(parse_pairs(overrides), where))
+    return make_config(data, where)

@@ -31,9 +31,9 @@ Activation = Literal[
 
 
 class Group(BaseModel):
-    """Base of the groups: immutable, and unknown names are errors."""
+    """Base of the groups: immutable; unknown names and infinite numbers are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 Widths = tuple[PositiveInt, ...]
@@ -157,7 +157,8 @@ class MultiTaskSettings(Group):
     @model_validator(mode="after")
     def _check(self) -> MultiTaskSettings:
         if self.tasks is not None and len(self.tasks) < 2:
-            raise ValueError(f"tasks must be 2 labels or more, got {', '.join(self.tasks)}")
+            names = ", ".join(self.tasks) or "none"
+            raise ValueError(f"tasks must be 2 labels or more, got {names}")
         return self
 
 

@@ -28,7 +28,7 @@ class TaskSettings(BaseModel):
             product.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     loss: str | None = None
     weight: float = Field(1.0, ge=0)
