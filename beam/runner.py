@@ -45,6 +45,8 @@ def running(
             with _only_news(), _rare_collections(), _shared_cores(pipeline), pipeline:
                 yield pipeline
     except Exception as error:
+        if _is_interrupt(error):
+            raise KeyboardInterrupt from None
         message = _user_message(error)
         if message is None:
             raise
@@ -101,7 +103,15 @@ def _pipeline(beam_args: tuple[str, ...]) -> beam.Pipeline:
 def _is_news(record: logging.LogRecord) -> bool:
     """Drops tracebacks of errors whose line is enough."""
     error = record.exc_info and record.exc_info[1]
+    if _is_interrupt(error):
+        return False
     return not isinstance(error, Exception) or _user_message(error) is None
+
+
+def _is_interrupt(error: object) -> bool:
+    """Whether Ctrl-C stopped a step, which Beam makes a RuntimeError with the step's name."""
+    tagged = str(error).startswith(f"KeyboardInterrupt{_STEP}")
+    return tagged or isinstance(error, KeyboardInterrupt)
 
 
 @contextmanager

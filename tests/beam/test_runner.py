@@ -3,6 +3,7 @@
 import os
 
 import apache_beam as beam
+import pytest
 
 from tfr_moe.beam.runner import running
 
@@ -17,3 +18,12 @@ def test_worker_processes_share_the_cores_while_a_pipeline_runs(monkeypatch):
     with running(()) as pipeline:
         assert "TF_NUM_INTRAOP_THREADS" not in os.environ
         _ = pipeline | beam.Create([1])
+
+
+def test_ctrl_c_in_a_step_is_an_interrupt_without_traceback(caplog):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), running(()) as pipeline:
+        _ = pipeline | beam.Create([1]) | "Step" >> beam.Map(interrupt)
+    assert "Traceback" not in caplog.text and "KeyboardInterrupt" not in caplog.text
