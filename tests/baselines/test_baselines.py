@@ -21,6 +21,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.evaluation.evaluate import evaluate_runs
 from tfr_moe.schema import MASK
 from tfr_moe.training import load_run
+from tfr_moe.utils.failures import file_errors
 
 QUIET = Console(quiet=True)
 SHORT = {
@@ -46,6 +47,16 @@ def runs(data, tmp_path_factory):
     for model in BASELINE_NAMES:
         train_baseline(data, folder / model, config(model), QUIET)
     return folder
+
+
+def test_a_disk_that_is_full_of_rows_is_named(data, tmp_path):
+    run = tmp_path / "run"
+    (tmp_path / "train.values").symlink_to("/dev/full")
+    with (
+        pytest.raises(UserError, match=f"run {run}: No space left on device"),
+        file_errors(f"run {run}"),
+    ):
+        write_rows(DataFolder(data), "train", tmp_path, lambda *_: None, FeatureSettings())
 
 
 def test_every_baseline_has_a_module():

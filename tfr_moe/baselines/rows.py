@@ -274,7 +274,8 @@ def write_rows(
     parts: list[dict[str, Any]] = []
     with path.open("wb") as file:
         for parsed in ElwcDatasetBuilder(folder, _BATCH_SIZE).build_parsed_dataset(split):
-            encoder(parsed, parsed[MASK]).numpy().tofile(file)
+            # Unlike `ndarray.tofile`, it names the reason of an error, such as a full disk.
+            file.write(encoder(parsed, parsed[MASK]).numpy().data)
             parts.append(_arrays(folder.schema, parsed, with_positions))
             done += int(parsed[MASK].shape[0])
             move(done, folder.num_lists(split))
