@@ -170,6 +170,11 @@ def test_a_second_build_of_a_day_at_the_same_time_is_rejected(three_days):
     assert not folder.with_name("2024-06-09").exists()
 
 
+def test_a_folder_without_days_is_named(tmp_path):
+    with pytest.raises(UserError, match=f"data {tmp_path}: has no days; build one first"):
+        join_days(tmp_path, tmp_path / "joined", "9d")
+
+
 @pytest.mark.parametrize(
     ("window", "until", "message"),
     [

@@ -57,7 +57,10 @@ def join_days(
         UserError: for an invalid option, days of different schemas, or a day that is not as it was
             built or is replaced at the same time.
     """
-    days = days_of_window(days_of(data), window, until)
+    all_days = days_of(data)
+    if not all_days:
+        raise UserError(f"data {data}: has no days; build one first")
+    days = days_of_window(all_days, window, until)
     schema = FeatureSchema.load(max(days.items())[1] / SCHEMA_FILE)
     check_same_schema(days, schema, max(days))
     manifests = {day: _checked_manifest(path) for day, path in days.items()}

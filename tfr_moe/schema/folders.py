@@ -112,8 +112,6 @@ def days_of(data: str | Path, replacing: str | None = None) -> dict[str, Path]:
 
 def days_of_window(days: dict[str, Path], window: str, until: str | None = None) -> dict[str, Path]:
     """Returns the days of a window, such as `30d`, that ends with a day, by default the newest."""
-    if not days:
-        raise UserError("there are no days; build one first")
     number = window[:-1]
     if not (window.endswith("d") and number.isascii() and number.isdigit() and int(number) > 0):
         raise UserError(f"window: must be a number of days such as 30d, got {window!r}")
