@@ -185,6 +185,14 @@ def test_a_failed_trial_records_the_reason_and_the_sweep_continues(data, tmp_pat
     assert trained.mean and not trained.failed
 
 
+def test_a_trial_that_diverges_fails_as_its_training_run_would(data, tmp_path):
+    # Scores that are NaN are ties with a session AUC of 1/2, above that of many other trials.
+    space = {"learning_rate": [1e30, 0.01]}
+    failed, trained = tune(data, tmp_path / "out", config(space=space), QUIET)
+    assert failed.failed and "training diverged in epoch 1" in failed.error
+    assert not trained.failed
+
+
 def test_failures_in_a_row_stop_the_sweep_with_the_reason(data, tmp_path):
     space = {"top_k": {"min": 3, "max": 4}, "num_experts": {"min": 1, "max": 2}}
     words = "stopped after 2 failed trials in a row; the last: trial: top_k must be <="

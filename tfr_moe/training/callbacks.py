@@ -123,7 +123,7 @@ class DefinedLogs(tf.keras.callbacks.Callback):
     """Removes NaN from the logs, and adds the mean over tasks of each metric.
 
     Metrics of regularisers have no value in validation. `val_ndcg` is the mean of `val_click_ndcg`
-    and those of the other tasks for which it is defined.
+    and those of the other tasks for which it is defined. A validation loss of NaN ends the run.
     """
 
     def __init__(self, tasks: Sequence[Task]):
@@ -131,8 +131,13 @@ class DefinedLogs(tf.keras.callbacks.Callback):
         self._tasks = tuple(tasks)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Changes the logs in place."""
+        """Changes the logs in place; a UserError if the validation loss is not a number."""
         logs = {} if logs is None else logs
+        if math.isnan(logs.get("val_loss", 0.0)):
+            raise UserError(
+                f"training diverged in epoch {epoch + 1}: the validation loss is not a number; "
+                "reduce learning_rate or set clip_norm"
+            )
         for name in [n for n, value in logs.items() if n != "loss" and math.isnan(value)]:
             del logs[name]
         by_metric: dict[str, list[float]] = {}
@@ -182,13 +187,8 @@ class EpochProgress(tf.keras.callbacks.Callback):
         self._move(batch + 1, self._steps, f"{self._epoch}  loss {loss:.4f}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Prints the line of the epoch; a UserError if the validation loss is not a number."""
+        """Prints the line of the epoch."""
         logs = logs or {}
-        if math.isnan(logs.get("val_loss", math.nan)):
-            raise UserError(
-                f"training diverged in epoch {epoch + 1}: the validation loss is not a number; "
-                "reduce learning_rate or set clip_norm"
-            )
         highest = max(logs.get("loss", 0.0), logs["val_loss"])
         if highest > _DIVERGED and not self._warned:
             self._warned = True
