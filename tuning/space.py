@@ -9,7 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from tfr_moe.config import MODELS, SETTINGS, RunConfig, applicable, make_config
 from tfr_moe.errors import UserError, describe, did_you_mean, validated
@@ -41,9 +49,9 @@ class Range(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    min: float
-    max: float
-    step: float | None = Field(None, gt=0)
+    min: FiniteFloat
+    max: FiniteFloat
+    step: FiniteFloat | None = Field(None, gt=0)
     sampling: Literal["linear", "log"] = "linear"
 
     @model_validator(mode="after")
@@ -205,6 +213,8 @@ def number_range(name: str, data: Mapping[str, Any]) -> Range:
 def _check(space: SearchSpace, base: RunConfig) -> None:
     """Rejects settings that no model of the space has, and invalid values."""
     models = space.models(base)
+    for name in models:
+        make_config({"model": name}, "space")
     for key in space.description:
         owners = [name for name, family in MODELS.items() if key in family.settings]
         if owners and not set(owners) & set(models):

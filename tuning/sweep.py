@@ -16,6 +16,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tfr_moe.baselines.run import MODULES
 from tfr_moe.config import BASELINE_NAMES, RunConfig
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import EXIT_USAGE, UserError, error_line
@@ -121,10 +122,12 @@ def _check_run(folder: DataFolder, config: SweepConfig, run: RunConfig) -> None:
     _check_objective(config.objective, run, folder.schema)
     if run.model not in BASELINE_NAMES:
         make_scorer(folder, run)
-    elif config.algorithm == "hyperband":
+        return
+    if config.algorithm == "hyperband":
         raise UserError(
             f"algorithm hyperband needs epochs, {run.model} has none; use grid, random or bayesian"
         )
+    MODULES[run.model].settings_of(run.baseline.library_parameters, run.seed)
 
 
 def _check_objective(objective: str, base: RunConfig, schema: FeatureSchema) -> None:

@@ -85,6 +85,10 @@ def test_options_that_a_baseline_lacks_are_rejected_before_anything_is_trained(t
             "algorithm hyperband needs epochs, lambdamart has none",
         ),
         (sweep_config(objective="loss"), "objective 'loss': not reported by runs of lambdamart"),
+        (
+            sweep_config(space={"library_parameters.num_leafs": [7]}),
+            "'num_leafs' is not a parameter of LightGBM",
+        ),
     ):
         with pytest.raises(UserError, match=message):
             tune(data, tmp_path / "sweep", config, QUIET)

@@ -65,6 +65,11 @@ REJECTED = {
     "too many experts": ({"top_k": [2, 40]}, "top_k must be <= num_experts = 20, got 40"),
     "the same twice": ({"hsc_weight": [0.1, "1e-1"]}, "values must differ"),
     "a bad range": ({"hsc_weight": {"min": 1, "max": 0}}, "min must be < max, got 1 and 0"),
+    "a range without an end": (
+        {"hsc_weight": {"min": 0, "max": float("inf")}},
+        "hsc_weight: max: Input should be a finite number",
+    ),
+    "an unknown model": ({"model": ["moe", "moee"]}, "model 'moee'"),
     "a log of 0": (
         {"hsc_weight": {"min": 0, "max": 1, "sampling": "log"}},
         "min must be > 0 for log sampling",
