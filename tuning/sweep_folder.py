@@ -150,7 +150,8 @@ def _check_same_config(sweep: Path, config: SweepConfig) -> None:
     before = load_sweep_config(sweep / SWEEP_FILE).model_dump(mode="json")
     now = config.model_dump(mode="json")
     check_same_data(sweep, before["data_fingerprint"], config.data_fingerprint)
-    for key in now:
+    # The objective also changes `base.monitor`.
+    for key in ("objective", *now):
         if key in _EXECUTION or before[key] == now[key]:
             continue
         name, old, new = key, before[key], now[key]

@@ -128,6 +128,8 @@ def test_another_configuration_on_the_same_folder_is_rejected(data, swept):
         tune(data, out, config(), QUIET)
     with pytest.raises(UserError, match=r"with base\.num_epochs=2\. Received: base\.num_epochs=3"):
         tune(data, out, config(seeds=2, base={**BASE, "num_epochs": 3}), QUIET)
+    with pytest.raises(UserError, match=r"with objective='session_auc'\. Received: objec"):
+        tune(data, out, config(seeds=2, objective="loss"), QUIET)
 
 
 def test_a_folder_of_something_else_is_rejected(data, tmp_path):
