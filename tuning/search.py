@@ -260,9 +260,14 @@ class Search:
         return text
 
     def failures(self) -> list[str]:
-        """The IDs of the latest trials if these failed and there are too many to go on."""
+        """The IDs of the latest trials if these failed and stopped a search that has others."""
         with self._locked() as oracle:
-            return self._failures(oracle)
+            failed = self._failures(oracle)
+            if failed and not oracle.ongoing_trials:
+                # The trial is not saved: whether there is one is all that counts.
+                over = oracle.create_trial("next").status == TrialStatus.STOPPED
+                return [] if over else failed
+            return failed
 
     def _failures(self, oracle: Any) -> list[str]:
         ended = oracle.end_order[self.ended_before :]

@@ -181,6 +181,21 @@ def test_failures_in_a_row_stop_the_search_and_a_success_resets_the_count(tmp_pa
         assert isinstance(job, TrialJob)
 
 
+def test_failures_in_a_row_do_not_stop_a_search_that_is_complete(tmp_path):
+    sweep = Sweep(tmp_path, max_failures=2)
+    search = sweep.search
+    trials = 0
+    while True:
+        with search.next_job(f"worker-1@host:{trials}") as job:
+            if job == "stop":
+                break
+            trials += 1
+            # All but the last two of the grid of 6 points have a result.
+            search.end_job(job.trial_id, None if trials > 4 else 0.5)
+    assert trials == 6
+    assert search.failures() == []
+
+
 def test_a_score_that_is_not_a_number_fails_the_trial(tmp_path):
     search = Sweep(tmp_path, max_failures=1).search
     with search.next_job("worker-1@host:1") as job:
