@@ -69,7 +69,7 @@ def test_without_a_difference_none_is_claimed(pages):
 
 def test_a_collapsed_gate_is_called_out_with_the_remedy(pages, reports):
     shown = first_screen(pages["collapsed"])
-    assert "✕ Problem of its gate : the gate has collapsed: all top categories" in shown
+    assert "✕ Problem of the gate of adv_hsc_moe: the gate has collapsed: all top" in shown
     assert "Retrain with these changes and compare again; until then, ship adv_hsc_moe." in shown
     remedy = "set importance_weight=0.1, or use fewer experts"
     assert (
