@@ -286,3 +286,10 @@ def test_pairs_are_of_one_list_and_have_unequal_labels():
     labels, sizes = np.array([0.0, 1.0, 1.0, 0.0], np.float32), np.array([2, 2])
     better, worse = MODULES["svm_rank"].pairs_of(labels, sizes, 9, np.random.default_rng(0))
     assert (better.tolist(), worse.tolist()) == ([1, 2], [0, 3])
+
+
+@pytest.mark.parametrize("model", ["lambdamart", "xgboost"])
+def test_a_parameter_whose_colon_lacks_a_space_is_rejected(model):
+    # As YAML reads `{num_leaves:7}`; LightGBM and XGBoost ignore a name without a value.
+    with pytest.raises(UserError, match="'num_leaves:7' is not a name; is a space missing"):
+        MODULES[model].settings_of({"num_leaves:7": None}, seed=1)

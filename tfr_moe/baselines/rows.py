@@ -70,9 +70,14 @@ def merged(
 
     YAML reads 1e-3, without a point, as a string; it is converted to a number.
     """
-    for name in fixed:
-        if name in parameters:
+    for name in parameters:
+        if name in fixed:
             raise UserError(f"library_parameters: {name} is set by the model's name and the seed")
+        if not str(name).isidentifier():
+            # YAML reads `{num_leaves:7}` as this name with no value, which the libraries ignore.
+            raise UserError(
+                f"library_parameters: {name!r} is not a name; is a space missing after its colon?"
+            )
     return {**defaults, **{name: _number(value) for name, value in parameters.items()}}
 
 
