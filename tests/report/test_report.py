@@ -100,6 +100,9 @@ def test_the_page_needs_no_network_and_opens_sections_with_a_finding(made):
 def test_user_errors_are_raised_before_scoring(root, tmp_path, capsys):
     with pytest.raises(UserError, match="unknown"):
         build_report(root / "data", [root / "dnn"], metric="accuracy")
+    # The run has no attention to group.
+    with pytest.raises(UserError, match="by: 'sub' is not an ID or number of the items"):
+        build_report(root / "data", [root / "dnn"], attention_by=["sub"])
     with pytest.raises(SystemExit) as caught:
         main(["report", "--data", str(root / "data"), "--run", str(root / "dnn"), "--out",
               str(tmp_path / "none" / "x.html")])  # fmt: skip

@@ -111,16 +111,22 @@ def _map_of_bands(
     return AttentionMap(labels, groups_of)
 
 
-def map_of_feature(schema: FeatureSchema, name: str, sample: Sequence[Features]) -> AttentionMap:
-    """Groups items by the most frequent IDs of a feature in a sample, or by bands of a number."""
+def grouping_feature(schema: FeatureSchema, name: str) -> Feature:
+    """The feature of items that attention is grouped by; a UserError if it is none."""
     features = schema.select("example", "categorical", "numeric")
     usable = {feature.name: feature for feature in features if feature.width == 1}
     if name not in usable:
         known = ", ".join(usable) or "none"
         raise UserError(f"by: {name!r} is not an ID or number of the items; available: {known}")
-    if usable[name].kind == "numeric":
-        return _map_of_bands(schema, usable[name], sample)
-    return _map_of_ids(usable[name], sample)
+    return usable[name]
+
+
+def map_of_feature(schema: FeatureSchema, name: str, sample: Sequence[Features]) -> AttentionMap:
+    """Groups items by the most frequent IDs of a feature in a sample, or by bands of a number."""
+    feature = grouping_feature(schema, name)
+    if feature.kind == "numeric":
+        return _map_of_bands(schema, feature, sample)
+    return _map_of_ids(feature, sample)
 
 
 def attention_weights(

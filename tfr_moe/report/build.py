@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
+from tfr_moe.analysis.attention import grouping_feature
 from tfr_moe.analysis.calibration import CalibrationCounter
 from tfr_moe.analysis.importance import Importance, feature_importance
 from tfr_moe.analysis.list_examples import ShownList, example_lists
@@ -111,6 +112,8 @@ def build_report(
     opened = {name: open_run(run) for name, run in named.items()}
     for run in opened.values():
         check_schema(run, folder)
+    for name in attention_by:
+        grouping_feature(folder.schema, name)
     tasks = next((run.task_names for run in opened.values() if run.tasks), ())
     task, bare = split_metric(metric or DEFAULT_NAMES[0], tasks)
     metric = f"{task}_{bare}" if task else bare
