@@ -170,6 +170,11 @@ def test_check_names_every_file_of_a_run_and_of_an_export_with_one_flipped_byte(
                 main(["check", str(folder)])
             assert ended.value.code == 2
             assert f"{name} has been changed" in capsys.readouterr().err
+            (folder / name).unlink()
+            with pytest.raises(SystemExit) as ended:
+                main(["check", str(folder)])
+            assert ended.value.code == 2
+            assert f"{name} is missing" in capsys.readouterr().err
             (folder / name).write_bytes(content)
         manifest.write_text(manifest.read_text().replace('"bytes"', '"bites"', 1))
         with pytest.raises(SystemExit) as ended:

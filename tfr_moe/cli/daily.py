@@ -53,7 +53,7 @@ def _check_folder(path: Path) -> None:
     from tfr_moe.utils.digests import MODEL_MANIFEST, ManifestForm, check_files
     from tfr_moe.utils.io import read_json
 
-    if (path / "saved_model.pb").is_file():
+    if (path / "saved_model.pb").is_file() or (path / MODEL_MANIFEST).is_file():
         kind, manifest = "model", read_json(path / MODEL_MANIFEST, ManifestForm) or {}
     else:
         manifest = read_json(path / MANIFEST_FILE, ManifestForm)
