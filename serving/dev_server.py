@@ -194,11 +194,13 @@ def serve(
     Call it from the main thread, since it handles signals. Progress is printed to stderr.
     """
     write = functools.partial(print, file=sys.stderr, flush=True)
-    server = DevServer(models, host, port, poll_seconds=poll_seconds, notify=write)
     received: list[int] = []
-    signals = (signal.SIGTERM, signal.SIGINT)
-    previous = {s: signal.signal(s, lambda number, _: received.append(number)) for s in signals}
+    # Ends the process while models are loaded: there TensorFlow can swallow a KeyboardInterrupt.
+    previous = {s: signal.signal(s, signal.SIG_DFL) for s in (signal.SIGTERM, signal.SIGINT)}
     try:
+        server = DevServer(models, host, port, poll_seconds=poll_seconds, notify=write)
+        for number in previous:
+            signal.signal(number, lambda number, _: received.append(number))
         with server:
             write(
                 f"listening on {server.target} (gRPC), for development; "

@@ -158,6 +158,7 @@ class ModelStore:
         self._notify = notify
         self._loaded: dict[tuple[str, int], ServedModel] = {}
         self._states: dict[tuple[str, int], VersionState] = {}
+        self._files: dict[tuple[str, int], dict[str, int]] = {}
         self.refresh()
         if not self._states:
             raise UserError(f"models folder {root}: has no model; a model is NAME/<version>/")
@@ -166,7 +167,7 @@ class ModelStore:
             raise UserError(f"models folder {root}: no version could be loaded ({reasons})")
 
     def refresh(self) -> None:
-        """Loads new versions, then unloads the removed ones; a failed one is retried once removed.
+        """Loads new versions, then unloads the removed ones; a failed one is retried once changed.
 
         Requests that are running on an unloaded version finish on it. The last loaded version of a
         model answers until another one of its folder is loaded.
@@ -175,6 +176,7 @@ class ModelStore:
         failed = {key for key, state in self._states.items() if state.error}
         for key in failed - present:
             self._states[key] = VersionState("END")
+        failed = {key for key in failed & present if self._files.get(key) == self._files_of(*key)}
         for key in sorted(present - failed - self._loaded.keys(), reverse=True):
             self._load(*key)
         removed = self._loaded.keys() - present
@@ -191,6 +193,7 @@ class ModelStore:
     def _load(self, name: str, version: int) -> None:
         self._states[name, version] = VersionState("LOADING")
         try:
+            self._files[name, version] = self._files_of(name, version)
             model = ServedModel(name, self._root / name / str(version))
         except Exception as error:  # whatever is wrong with one version, the others keep serving
             reason = reason_of(error)
@@ -201,6 +204,11 @@ class ModelStore:
             self._loaded = {**self._loaded, (name, version): model}
             self._states[name, version] = VersionState("AVAILABLE")
             self._notify(f"serving {name} version {version}")
+
+    def _files_of(self, name: str, version: int) -> dict[str, int]:
+        """The bytes of the files of a version, by which a copy that goes on is noticed."""
+        files = (self._root / name / str(version)).rglob("*")
+        return {str(path): path.stat().st_size for path in files}
 
     def get(self, spec: Any) -> ServedModel:
         """The version that a `ModelSpec` requests, by default the newest; else a RejectedError."""

@@ -24,20 +24,22 @@ def versions_of(folder: Path) -> list[int]:
     """The versions below a model's folder, oldest first; none where there is no folder.
 
     A version is a sub-folder whose name is a decimal number below 2^63, the largest that TensorFlow
-    Serving can address. Larger numbers are ignored; each is logged once.
+    Serving can address. Other numbers are ignored; each is logged once.
     """
     if not folder.is_dir():
         return []
     paths = [p for p in folder.iterdir() if p.name.isascii() and p.name.isdecimal() and p.is_dir()]
-    for path in paths:
-        if int(path.name) > MAX_VERSION:
-            _log_too_large(path)
-    return sorted(int(p.name) for p in paths if int(p.name) <= MAX_VERSION)
+    numbers = {path: int(path.name) for path in paths}
+    for path, number in [*numbers.items()]:
+        if number > MAX_VERSION or str(number) != path.name:
+            _log_ignored(path)
+            del numbers[path]
+    return sorted(numbers.values())
 
 
 @functools.cache
-def _log_too_large(path: Path) -> None:
-    log.warning("%s: ignored; a version must be below 2^63", path)
+def _log_ignored(path: Path) -> None:
+    log.warning("%s: ignored; a version must be below 2^63, without leading zeros", path)
 
 
 def load_meta_graph(path: Path) -> Any:

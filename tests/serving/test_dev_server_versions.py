@@ -115,11 +115,15 @@ def test_a_broken_version_leaves_the_good_one_serving(models: Path, tmp_path: Pa
     shutil.rmtree(shop / "3" / "variables")
     lines: list[str] = []
     with (
-        DevServer(tmp_path, port=0, notify=lines.append) as running,
+        DevServer(tmp_path, port=0, poll_seconds=0.05, notify=lines.append) as running,
         RankingClient(running.target, "shop", SHOP, timeout=SECONDS) as client,
     ):
         assert client.rank(CONTEXT, shop_items(2)).version == 1
         states = client.status()
+        # As if its copy had not been complete.
+        shutil.copytree(models / "plain" / "1" / "variables", shop / "3" / "variables")
+        until(lambda: client.status()[0].state == "AVAILABLE")
+        assert client.rank(CONTEXT, shop_items(2)).version == 3
     assert [(s.version, s.state) for s in states] == [(3, "END"), (2, "END"), (1, "AVAILABLE")]
     assert states[0].error and states[1].error
     assert [line.split(":")[0] for line in lines[:2]] == [
@@ -128,17 +132,21 @@ def test_a_broken_version_leaves_the_good_one_serving(models: Path, tmp_path: Pa
     ]
 
 
-def test_a_version_of_2_to_the_63_is_ignored_with_a_log_line(models: Path, tmp_path: Path, caplog):
+def test_numbers_that_are_no_versions_are_ignored_with_a_log_line(
+    models: Path, tmp_path: Path, caplog
+):
     largest = 2**63 - 1
     publish(models / "plain" / "1", tmp_path / "shop" / str(largest))
-    (tmp_path / "shop" / str(largest + 1)).mkdir()
+    for other in (str(largest + 1), "01"):
+        (tmp_path / "shop" / other).mkdir()
     with (
         DevServer(tmp_path, port=0) as running,
         RankingClient(running.target, "shop", SHOP, timeout=SECONDS) as client,
     ):
         assert client.rank(CONTEXT, shop_items(2)).version == largest
         assert [s.version for s in client.status()] == [largest]
-    assert f"{largest + 1}: ignored; a version must be below 2^63" in caplog.text
+    for other in (str(largest + 1), "01"):
+        assert f"{other}: ignored; a version must be below 2^63, without lead" in caplog.text
 
 
 def test_a_version_that_fails_its_warm_up_is_not_served(models: Path, tmp_path: Path):
