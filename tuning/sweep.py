@@ -20,6 +20,7 @@ from tfr_moe.baselines.run import MODULES
 from tfr_moe.config import BASELINE_NAMES, RunConfig
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import EXIT_USAGE, UserError, error_line
+from tfr_moe.metrics.naming import check_columns
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.training.run import check_names, make_scorer
 from tfr_moe.utils.console import make_log
@@ -97,7 +98,8 @@ def resolve(config: SweepConfig, folder: DataFolder) -> SweepConfig:
             f"base: monitor must be the objective {objective!r} or omitted. Received: "
             f"monitor={base.training.monitor!r}"
         )
-    base = base.replace(monitor=objective)
+    if "monitor" in base.spec.settings:
+        base = base.replace(monitor=objective)
     hypermodel = RankingHyperModel(folder, base, config.space)
     space = hypermodel.space
     _check_run(folder, config, hypermodel.make_config({"model": space.models(base)[0]}))
@@ -134,12 +136,18 @@ def _check_objective(objective: str, base: RunConfig, schema: FeatureSchema) -> 
     """Rejects an objective that runs do not report.
 
     With several tasks they report the metrics of each (`click_ndcg`) and their means (`ndcg`).
+    Baselines are evaluated by any metric.
     """
+    if base.model in BASELINE_NAMES:
+        if objective == "loss":
+            raise UserError(f"objective 'loss': not reported by runs of {base.model}")
+        check_columns([objective], schema.position, schema.weight)
+        return
     tasks = base.replace(monitor="loss").tasks_over(schema)
     names = [f"{task.name}_{metric}" for task in tasks for metric in task.metrics]
     names += [metric for task in tasks for metric in task.metrics]
     names = names if tasks else list(base.training.metrics)
-    names += [] if base.model in BASELINE_NAMES else ["loss"]
+    names += ["loss"]
     if objective not in names:
         raise UserError(
             f"objective {objective!r}: not reported by runs of {base.model}; allowed: "

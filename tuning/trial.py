@@ -146,11 +146,16 @@ def _run_seed(context: SweepContext, job: TrialJob, seed: int) -> SeedResult:
     if known is not None:
         return SeedResult(**known)
     epochs = job.budget.get("epochs", context.config.base.training.num_epochs)
-    config = context.hypermodel.make_config(job.hyperparameters, seed=seed, num_epochs=epochs)
+    objective = context.config.objective
+    fixed = {"seed": seed, "num_epochs": epochs, "monitor": objective}
+    config = context.hypermodel.make_config(job.hyperparameters, **fixed)
     _make_run_folder(context, run, job, seed)
     started = time.monotonic()
-    train = _train_baseline if config.model in BASELINE_NAMES else _train
-    result = train(context.hypermodel.folder, config, run)
+    folder = context.hypermodel.folder
+    if config.model in BASELINE_NAMES:
+        result = _train_baseline(folder, config, run, objective)
+    else:
+        result = _train(folder, config, run)
     result = dataclasses.replace(result, seconds=round(time.monotonic() - started, 2))
     write_json(run / _RESULT, dataclasses.asdict(result))
     return result
@@ -199,11 +204,12 @@ def _train(folder: DataFolder, config: RunConfig, run: Path) -> SeedResult:
     return SeedResult(config.seed, metrics, best["epoch"], len(history), history=history)
 
 
-def _train_baseline(folder: DataFolder, config: RunConfig, run: Path) -> SeedResult:
+def _train_baseline(folder: DataFolder, config: RunConfig, run: Path, objective: str) -> SeedResult:
     """Trains LightGBM, XGBoost or a linear ranker; its rounds count as epochs, without history."""
     # A worker may have been killed between training and evaluation.
     trained = read_json(run / METRICS_FILE)
     outcome = trained or train_baseline(folder, run, config, Console(quiet=True))
-    result = evaluate_run(folder, run, "validation", config.training.metrics)
+    names = dict.fromkeys([objective, *config.training.metrics])
+    result = evaluate_run(folder, run, "validation", tuple(names))
     metrics = {name: float(summary.mean) for name, summary in summarize(result).items()}
     return SeedResult(config.seed, metrics, outcome["best_epoch"], outcome["epochs"])

@@ -44,6 +44,13 @@ def test_each_point_of_a_librarys_parameters_is_a_trial_evaluated_on_validation(
     assert summarize_sweep(path).best.trial.trial_id == best.trial_id
 
 
+def test_an_objective_beside_the_usual_metrics_is_reported(sweep, tmp_path):
+    data, _, _ = sweep
+    space = {"library_parameters.num_leaves": [2]}
+    (trial,) = tune(data, tmp_path / "sweep", sweep_config(space=space, objective="mrr"), QUIET)
+    assert trial.mean == trial.seeds[0].metrics["mrr"] > 0
+
+
 def test_the_best_configuration_trains_to_the_result_of_its_trial(sweep):
     data, path, _ = sweep
     summary = summarize_sweep(path)
@@ -85,6 +92,7 @@ def test_options_that_a_baseline_lacks_are_rejected_before_anything_is_trained(t
             "algorithm hyperband needs epochs, lambdamart has none",
         ),
         (sweep_config(objective="loss"), "objective 'loss': not reported by runs of lambdamart"),
+        (sweep_config(objective="ndgc"), "metric 'ndgc' is unknown; allowed: session_auc, "),
         (
             sweep_config(space={"library_parameters.num_leafs": [7]}),
             "'num_leafs' is not a parameter of LightGBM",

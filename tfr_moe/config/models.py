@@ -27,10 +27,7 @@ _TASKS = (*_TOWER, "tasks", "score_combination", "tower_hidden_dims")
 _PLE = ("unknown_share", "num_levels", "num_domain_experts", "num_shared_experts")
 _STAR = ("unknown_share", "auxiliary_hidden_dims", "domain_norm")
 _CATEGORY_GATES = ("num_experts", "top_k", "noisy_gate", "gate_learning_rate_multiplier", *_HSC)
-_BASELINE = (
-    *("library_parameters", "ignored_features", "list_relative"),
-    *("batch_size", "monitor", "metrics"),
-)
+_BASELINE = ("library_parameters", "ignored_features", "list_relative")
 
 
 @dataclass(frozen=True)
