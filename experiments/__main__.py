@@ -61,8 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.out is None:
         parser.error("--out is required")
+    for flag, number in (("seeds", options.seeds), ("processes", options.processes)):
+        if number is not None and number < 1:
+            parser.error(f"--{flag} must be >= 1, got {number}")
     progress = Console(stderr=True)
-    context = StudyContext(options.out, max(1, options.processes or 1), options.data, progress)
+    context = StudyContext(options.out, options.processes or 1, options.data, progress)
     # Redirected to a file, tables take the width that they need.
     console = Console() if sys.stdout.isatty() else Console(width=160)
     try:

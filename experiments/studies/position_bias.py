@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat
 from rich.console import RenderableType
 from rich.table import Table
 
@@ -76,7 +76,7 @@ class PositionBiasSettings(StudySettings):
     """
 
     runs: int = Field(5, ge=1)
-    strengths: tuple[float, ...] = (0.0, 0.3, 1.0)
+    strengths: tuple[NonNegativeFloat, ...] = (0.0, 0.3, 1.0)
     sessions: int = Field(4000, ge=100)
     test_sessions: int = Field(1000, ge=10)
     production_quality: float = Field(0.7, ge=0, le=1)

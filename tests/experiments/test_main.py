@@ -27,6 +27,9 @@ def test_user_errors_end_it_with_2_and_one_line(tmp_path, capsys):
         main(["census"])
     assert caught.value.code == 2
     assert "--out is required" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["census", "--out", str(tmp_path / "out"), "--processes", "-1"])
+    assert "--processes must be >= 1, got -1" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
