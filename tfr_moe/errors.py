@@ -111,6 +111,8 @@ def describe(error: ValidationError, data: Any, hidden: Container[int | str] = (
         if item["type"] == "extra_forbidden":
             message = "unknown key"
         elif item["type"] in ("tuple_type", "list_type"):
-            message = f"must be a list, such as [64, 32]. Received: {item['input']!r}"
+            message = f"must be a list in brackets. Received: {item['input']!r}"
+        elif item["type"] in ("model_type", "dict_type"):
+            message = f"must be a mapping of names to values. Received: {item['input']!r}"
         parts.append(f"{where}: {message}" if where else message)
     return "; ".join(parts)

@@ -52,7 +52,8 @@ def match(pattern: str, argument: str = "input") -> dict[str, int]:
         for part in (part.strip() for part in pattern.split(",")):
             matches = _matched(part, argument)
             if not matches:
-                raise UserError(f"{argument} {part}: no file matches")
+                reason = "is a folder; name its files" if os.path.isdir(part) else "no file matches"
+                raise UserError(f"{argument} {part}: {reason}")
             found.update(matches)
     return dict(sorted(found.items()))
 

@@ -109,7 +109,7 @@ REFUSED = {
     "learning_rate=fast": r"learning_rate: Input should be a valid number",
     "dropout=1": r"dropout: Input should be less than 1",
     "expert_hidden_dims=[8, 0]": r"expert_hidden_dims\[1\]: Input should be greater than 0",
-    "expert_hidden_dims=64,32": r"expert_hidden_dims: must be a list, such as \[64, 32\]\. Rec",
+    "expert_hidden_dims=64,32": r"expert_hidden_dims: must be a list in brackets\. Rec",
     "seed=4294967296": r"seed: Input should be less than 4294967296",
     "gate=3": r"gate must be a mapping of setting to value, got 3",
     "hsc_on=logits": r"unknown key 'hsc_on'; the settings are listed by",
@@ -142,6 +142,28 @@ def test_a_setting_by_both_of_its_names_is_rejected(tmp_path):
     path.write_text("top_k: 3\ngate: {top_k: 2}\n")
     with pytest.raises(UserError, match=r"yaml: top_k is given twice, by itself and in gate$"):
         load_config(path)
+
+
+def test_an_error_names_the_file_only_with_what_is_above_it(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("top_k: 3\n")
+    with pytest.raises(UserError, match=r"^config \S+yaml with settings: unknown key 'foo'"):
+        load_config(path, ["foo=1"])
+    path.write_text("foo: 3\n")
+    with pytest.raises(UserError, match=r"^config \S+/config.yaml: unknown key 'foo'"):
+        load_config(path, model="moe")
+
+
+def test_two_models_are_rejected():
+    with pytest.raises(UserError, match="model is given twice, as dnn and as moe"):
+        load_config(overrides=["model=moe"], model="dnn")
+
+
+@pytest.mark.parametrize("model", ["lambdamart", "xgboost", "svm_rank"])
+def test_baselines_reject_settings_of_neural_training(model):
+    for settings in ({"batch_size": 3}, {"monitor": "ndcg"}, {"metrics": ["ndcg"]}):
+        with pytest.raises(UserError, match=f"is not used by model '{model}'"):
+            make_config({"model": model, **settings})
 
 
 @pytest.mark.parametrize("model", ["context_aware", "prm_base", "prm_personalized"])

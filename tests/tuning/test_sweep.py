@@ -234,7 +234,7 @@ def test_is_rejected_before_the_first_epoch(data, tmp_path, case):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("space: lambda_grid\n", "space: Input should be a valid dictionary"),
+        ("space: lambda_grid\n", "space: must be a mapping of names to values"),
         ("spce: 1\n", "unknown key 'spce'; did you mean 'space'?"),
         (
             "space: {hsc_weight: [0.1]}\nobjective: mrr\n",

@@ -42,7 +42,7 @@ REJECTED = {
     "a run's setting": ({"top_k": 1}, "'top_k'; it is a setting of runs: set it in base"),
     "an unknown setting": ({"base": {"topk": 1}}, r"base: unknown key 'topk'; did you mean 'top_k"),
     "a bad setting": ({"base": {"top_k": 21}}, "base: top_k must be <= num_experts = 20, got 21"),
-    "a base that is none": ({"base": 3}, "base: Input should be a valid dictionary"),
+    "a base that is none": ({"base": 3}, "base: must be a mapping of names to values"),
     "no space": ({}, "space: Field required"),
     "an algorithm": ({"algorithm": "grit"}, "algorithm: Input should be 'grid', 'random'"),
     "no limit": ({"algorithm": "random"}, "max_trials is needed by algorithm 'random'"),

@@ -265,6 +265,10 @@ def load_config(
     """
     where = f"config {path}" if path else "config"
     data = _ungrouped(read_mapping(Path(path), "config") if path else {}, where)
-    data.update(_ungrouped(settings, where))
-    data.update(_ungrouped(parse_pairs(overrides), where))
-    return make_config(data, where)
+    pairs = _ungrouped(parse_pairs(overrides), "settings")
+    model = pairs.get("model", settings.get("model"))
+    if settings.get("model", model) != model:
+        raise UserError(f"model is given twice, as {settings['model']} and as {model}")
+    if path and overrides:
+        where += " with settings"
+    return make_config(data | _ungrouped(settings, where) | pairs, where)

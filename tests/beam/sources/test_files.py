@@ -150,6 +150,9 @@ def test_a_pattern_without_a_folder_is_of_the_working_directory(tmp_path, monkey
     assert files.match("log*.csv") == {"log 1.csv": 4, "log 2.csv": 4}
     with pytest.raises(UserError, match=r"input \*\.tsv: no file matches"):
         files.match("*.tsv")
+    (tmp_path / "logs").mkdir()
+    with pytest.raises(UserError, match="input logs: is a folder; name its files"):
+        files.match("logs")
 
 
 def test_columns_of_json_lines_are_those_of_all_the_first_rows(tmp_path):

@@ -61,7 +61,7 @@ def test_a_file_is_read_back(file: Path):
         ('{"context": {}', "not valid JSON: Expecting ',' delimiter: line 1"),
         ("[" * 100_000, "not valid JSON: maximum recursion depth exceeded"),
         ('{"context": {"n": ' + "9" * 5000 + "}}", "not valid JSON: Exceeds the limit"),
-        ("[]", "Input should be a valid dictionary"),
+        ("[]", "must be a mapping of names to values. Received: []"),
         ('{"context": {}}', "items: Field required"),
         ('{"context": {}, "items": [], "model": 1}', "model: unknown key"),
         ('{"context": [], "items": []}', "context: must map features to values, got list"),
