@@ -160,7 +160,9 @@ def _parse(name: str, value: Any) -> Any:
     try:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
-        raise UserError(f"space: {name}: {describe(error, {})}. Received: {value!r}") from error
+        reason = describe(error, {})
+        reason += "" if "Received" in reason else f". Received: {value!r}"
+        raise UserError(f"space: {name}: {reason}") from error
 
 
 def choice(name: str, values: Sequence[Any]) -> Options:

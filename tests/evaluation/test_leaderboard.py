@@ -93,8 +93,7 @@ def test_one_run_of_each_model_names_no_winner():
     assert "+0.1250 [+0.0454, +0.2046] (over lists only) against dnn" in won
     assert level == "With one training run each there is no winner: another run may differ by more."
     assert (
-        "*" not in won
-        and advice == "Ship moe, or dnn if cost matters: it trains in 20 s instead of 30 s."
+        "*" not in won and advice == "Ship moe, or dnn if training time matters (20 s, not 30 s)."
     )
 
 
@@ -103,7 +102,7 @@ def test_without_a_significant_difference_the_cheapest_is_named():
     assert board.headline == "No significant winner: moe leads"
     _, level, advice = board.verdict.splitlines()
     assert level.startswith("Not significantly different from moe: dnn, svm_rank.")
-    assert advice == "Ship moe, or svm_rank if cost matters: it trains in 10 s instead of 30 s."
+    assert advice == "Ship moe, or svm_rank if training time matters (10 s, not 30 s)."
 
 
 @pytest.mark.parametrize(("seconds", "cheaper"), [(8.0, False), (7.9, True)])
@@ -111,7 +110,7 @@ def test_a_fifth_less_time_is_no_reason_to_ship_another_model(seconds, cheaper):
     runs = {"moe": {"moe/1": RUN}, "dnn": {"dnn/1": {**RUN, "seconds": seconds}}}
     values = {"moe": [result([0.7, 0.8])], "dnn": [result([0.6, 0.7])]}
     board = make_leaderboard("mrr", values, values, runs, dict.fromkeys(values))
-    assert board.verdict.endswith("it trains in 8 s instead of 10 s.") is cheaper
+    assert board.verdict.endswith("if training time matters (8 s, not 10 s).") is cheaper
     assert board.verdict.endswith("Ship moe.") is not cheaper
 
 

@@ -60,7 +60,7 @@ def test_without_a_difference_none_is_claimed(pages):
     assert "No significant winner: adv_hsc_moe leads" in shown
     assert "Not significantly different from adv_hsc_moe: dnn, lambdamart." in shown
     assert "▲ +" not in shown and "▼ -" not in shown and "≈ +" in shown
-    assert "or lambdamart if cost matters: it trains in 14 s instead of 640 s" in shown
+    assert "or lambdamart if training time matters (14 s, not 640 s)" in shown
     assert "negatives sampled: these items were not shown" in shown
     assert "Confirm it on shown lists" in shown
     where = findings_of(pages["nothing_differs"])["where"]
@@ -144,6 +144,8 @@ def test_a_single_run_is_not_praised(pages):
     shown = first_screen(pages["single"])
     assert "Nothing to compare adv_hsc_moe with" in shown
     assert "Compare it with a tree model" in shown and "tfr-moe compare --data" in shown
+    assert "scale ±" not in shown
+    assert "(scale ±0.0" in first_screen(pages["collapsed"])
 
 
 @pytest.mark.parametrize("name", CASES)

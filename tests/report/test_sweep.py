@@ -49,7 +49,7 @@ def test_sections_follow_from_what_was_varied(tmp_path):
 
 def test_the_verdict_names_the_best_and_what_is_level(tmp_path):
     lambdas = Page(page_of(tmp_path, lambda_trials(), "a")).text
-    assert "λ₁ = 0.001, λ₂ = 0.001 leads, 7 others are level" in lambdas
+    assert "λ₁ = 0.001, λ₂ = 0.001 leads, level with 7 of the others" in lambdas
     assert "Trial 0010 has a session_auc of 0.8227 ± 0.0007, 0.0002 from the second." in lambdas
     assert "Results differ by 0.0087 at most" in lambdas
     assert (

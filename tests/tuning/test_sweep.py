@@ -203,6 +203,17 @@ def test_failures_in_a_row_stop_the_sweep_with_the_reason(data, tmp_path):
     assert len(load_trials(tmp_path / "out")) == 2
 
 
+def test_a_sweep_without_a_result_is_an_error(data, tmp_path, capsys):
+    space = {"top_k": {"min": 3, "max": 4}, "num_experts": {"min": 1, "max": 2}}
+    path = config(base=MOE, space=space, algorithm="random", max_trials=1)
+    path.save(tmp_path / "sweep.yaml")
+    command = ["tune", "--data", str(data), "--config", str(tmp_path / "sweep.yaml"), "--out"]
+    with pytest.raises(SystemExit) as ended:
+        main([*command, str(tmp_path / "sweep")])
+    assert ended.value.code == 2
+    assert "all trials failed; the last: trial: top_k must be <=" in capsys.readouterr().err
+
+
 REJECTED = {
     "an objective that is not reported": (
         {"objective": "mrr"},

@@ -210,7 +210,7 @@ def _verdict(
     advice = f"Ship {best.model}"
     short, long = f"{fastest.seconds:.0f} s", f"{best.seconds:.0f} s"
     if short != long and fastest.seconds < _CHEAPER * best.seconds:
-        advice += f", or {fastest.model} if cost matters: it trains in {short} instead of {long}"
+        advice += f", or {fastest.model} if training time matters ({short}, not {long})"
     return headline, "\n".join([*lines, sentence, f"{advice}."])
 
 

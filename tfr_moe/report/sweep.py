@@ -65,7 +65,7 @@ def headline(summary: SweepSummary) -> str:
     if summary.noise is None:
         return f"{best} leads, by one seed a trial"
     tied = sum(bool(entry.tied) for entry in summary.entries) - 1
-    return f"{best} leads, {tied} others are level" if tied else f"{best} wins"
+    return f"{best} leads, level with {tied} of the others" if tied else f"{best} wins"
 
 
 def sentence(summary: SweepSummary) -> str:
