@@ -58,9 +58,9 @@ class HeatMap(NamedTuple):
 
 
 def label(text: object, most: int = MAX_LABEL) -> str:
-    """Text cut to `most` characters."""
-    plain = str(text)
-    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
+    """Text of at most `most` characters; a longer one keeps its beginning and its end."""
+    plain, half = str(text), most // 2
+    return plain if len(plain) <= most else f"{plain[: most - half - 1]}…{plain[-half:]}"
 
 
 def attention(run: str, name: str, attention_map: Mapping[str, Any]) -> HeatMap:
