@@ -2,6 +2,7 @@
 
 import re
 import types
+from dataclasses import replace
 
 import pytest
 
@@ -55,6 +56,9 @@ def test_the_source_of_the_page_builds(page, tmp_path, monkeypatch):
     manifest = build(options)
     assert manifest["rows"] == {"read": 4, "written": 3, "rejected": 1, "cut": 0}
     assert manifest["rejects"] == {"expected 4 fields": 1}
+    (tmp_path / "schema.yaml").write_text(SCHEMA.replace("name: price", "name: prize"))
+    with pytest.raises(UserError, match=r"missing column 'prize'.*did you mean 'price'"):
+        build(replace(options, out=tmp_path / "misspelled"))
 
 
 def test_help_has_purpose_schema_and_options_of_a_source():
