@@ -329,7 +329,14 @@ def test_numbers_are_checked_by_row():
             "at row 3 (66.7%), more than max_lost=0.05 allows",
         ),
         ({"brand": [["k"]] * 6}, "column 'brand': expected IDs, got values of type list"),
-        ({"price": [1, "a", 2.5, 1, 1, 1]}, "column 'price': has values of several types"),
+        (
+            {"price": [1, 2.5, None, "a", 1, 1]},
+            "row 3: column 'price': has values of several types: 'a' after 1",
+        ),
+        (
+            {"price": [[1], ["a"], [1], [1], [1], [1]]},
+            "column 'price': has values of several types: Could not convert 'a'",
+        ),
     ],
 )
 def test_invalid_columns_are_named_with_their_first_row(change, message):

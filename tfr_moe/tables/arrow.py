@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,9 +97,13 @@ def _from_pandas(frame: Any, wanted: list[str] | None) -> pa.Table:
         except OverflowError as error:
             raise UserError(f"column {name!r}: has integers of more than 64 bits") from error
         except pa.ArrowException as error:
-            raise UserError(
-                f"column {name!r}: has values of several types ({' '.join(str(error).split())})"
-            ) from error
+            present = values.reset_index(drop=True).dropna()
+            types = present.map(lambda value: Real if isinstance(value, Real) else type(value))
+            others = present[types != types.iloc[0]]
+            detail = f"{others.iloc[0]!r} after {present.iloc[0]!r}" if len(others) else error
+            where = f"row {others.index[0]}: " if len(others) else ""
+            text = f"{where}column {name!r}: has values of several types: {detail}"
+            raise UserError(" ".join(text.split())) from error
     index = [str(name) for name in frame.index.names if name is not None]
     table = pa.Table.from_arrays(arrays, names=chosen)
     return table.replace_schema_metadata({_INDEX: ",".join(index)}) if index else table
