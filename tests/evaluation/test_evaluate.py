@@ -1,10 +1,16 @@
-"""The names by which runs are told apart."""
+"""Names of runs, and evaluation on data with another schema."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from rich.console import Console
 
-from tfr_moe.evaluation.evaluate import run_names
+from tests.tiny import SCHEMA, SMALL, lists, small_config, write_data_folder
+from tfr_moe.data import DataFolder
+from tfr_moe.errors import UserError
+from tfr_moe.evaluation.evaluate import evaluate_run, run_names
+from tfr_moe.training import train
 
 
 @pytest.mark.parametrize(
@@ -30,3 +36,20 @@ def test_runs_of_the_same_folder_name_are_called_by_their_paths_from_the_common_
     named = run_names(runs)
     assert list(named) == names
     assert list(named.values()) == list(dict.fromkeys(runs))
+
+
+def test_a_run_without_weights_is_evaluated_on_data_with_them(tmp_path):
+    def weighted(count, seed):
+        for list_id, context, items in lists(count, seed):
+            yield list_id, context, [{**item, "propensity": 2.0} for item in items]
+
+    schema = SCHEMA.model_copy(update={"weight": "propensity"})
+    plain = write_data_folder(tmp_path / "plain")
+    other = DataFolder(write_data_folder(tmp_path / "weighted", schema=schema, lists=weighted))
+    run = tmp_path / "run"
+    train(plain, run, small_config(SMALL, model="dnn", num_epochs=1), Console(quiet=True))
+    values = evaluate_run(other, run, "test", ["mrr", "ips_dcg"]).values
+    ranks = 1 / values["mrr"]  # each list has one relevant item
+    np.testing.assert_allclose(values["ips_dcg"], 2 / np.log2(1 + ranks), rtol=1e-6)
+    with pytest.raises(UserError, match="undefined without weights of the items"):
+        evaluate_run(DataFolder(plain), run, "test", ["ips_dcg"])

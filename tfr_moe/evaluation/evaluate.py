@@ -60,9 +60,12 @@ def split_metric(metric: str, tasks: Sequence[str]) -> tuple[str, str]:
 
 
 def check_schema(loaded: FinishedRun, data: DataFolder) -> None:
-    """Raises a UserError for a run that was trained with another schema than that of the data."""
-    if loaded.schema != data.schema:
-        of_run, of_data = loaded.schema.model_dump(), data.schema.model_dump()
+    """Raises a UserError for a run that was trained with another schema than that of the data.
+
+    The column of weights may differ: no model reads it.
+    """
+    of_run, of_data = (s.model_dump(exclude={"weight"}) for s in (loaded.schema, data.schema))
+    if of_run != of_data:
         other = ", ".join(key for key in of_run if of_run[key] != of_data[key])
         raise UserError(
             f"run {loaded.path}: was trained with another schema than that of {data.path}: {other}"
@@ -112,7 +115,7 @@ def evaluate_run(
         outputs = {task: SCORES if combined else f"{SCORES}_{task}" for task in tasks}
 
     def watched() -> Iterator[dict[str, ListBatch]]:
-        for by_task in score_tasks(loaded.score, dataset, loaded.schema, outputs):
+        for by_task in score_tasks(loaded.score, dataset, data.schema, outputs):
             for callback in callbacks:
                 callback(by_task)
             yield by_task
