@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -35,6 +37,16 @@ def names(page, tmp_path_factory):
         for line, source in blocks_of(page):
             exec(compile("\n" * (line - 1) + source, "README.md", "exec"), namespace)
     return namespace
+
+
+@pytest.mark.parametrize("name", ["README.md", "clients", "daily", "position_bias", "serving"])
+def test_a_page_defines_the_names_that_its_python_uses(name, repository):
+    page = repository / (name if "." in name else f"docs/{name}.md")
+    source = "".join(block for _, block in blocks_of(page.read_text(encoding="utf-8")))
+    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821", "-"]
+    result = subprocess.run(ruff, input=source, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout
+    assert source
 
 
 def test_the_layer_learns_in_a_keras_model(names):
