@@ -314,7 +314,7 @@ def test_requests_and_tasks_are_checked(ranker, frame):
         ranker.predict(frame, batch_size=0)
     with pytest.raises(UserError, match=r"items\[0\]: unknown feature 'prize'"):
         ranker.rank(CONTEXT, [{"prize": 1.0}])
-    with pytest.raises(UserError, match="task 'click': must be one of none"):
+    with pytest.raises(UserError, match="task 'click': the model has no tasks"):
         ranker.rank(CONTEXT, ITEMS, task="click")
     with pytest.raises(UserError, match="items: must not be empty"):
         ranker.explain(CONTEXT, [])

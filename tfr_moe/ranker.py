@@ -327,7 +327,8 @@ class Ranker:
         """The function from features to the scores [B, L] of a task, or of all combined."""
         score, tasks = self.run.score, self.run.task_names
         if task is not None and task not in tasks:
-            raise UserError(f"task {task!r}: must be one of {', '.join(tasks) or 'none'}")
+            allowed = f"must be one of {', '.join(tasks)}" if tasks else "the model has no tasks"
+            raise UserError(f"task {task!r}: {allowed}")
         if not tasks:
             return score
         output = SCORES if task is None else f"{SCORES}_{task}"
