@@ -102,7 +102,7 @@ REFUSED = {
     "top_k=21": r"top_k must be <= num_experts = 20, got 21",
     "num_adversarial=19": r"num_adversarial must be <= num_experts - top_k = 18, got 19",
     "learning_rat=1": r"unknown key 'learning_rat'; did you mean 'learning_rate'\?",
-    "zzz=1": r"unknown key 'zzz'; the settings are listed by `tfr-moe settings`",
+    "zzz=1": r"unknown key 'zzz'; `tfr-moe settings \w+` lists the settings",
     "monitor=mrr": r"monitor must be loss or one of metrics \(session_auc, ndcg\), got 'mrr'",
     "model=bert": r"model must be one of dnn, wide_dnn, .*, got 'bert'",
     "model=[1]": r"model must be one of dnn, wide_dnn, .*, got \[1\]",
@@ -112,7 +112,7 @@ REFUSED = {
     "expert_hidden_dims=64,32": r"expert_hidden_dims: must be a list in brackets\. Rec",
     "seed=4294967296": r"seed: Input should be less than 4294967296",
     "gate=3": r"gate must be a mapping of setting to value, got 3",
-    "hsc_on=logits": r"unknown key 'hsc_on'; the settings are listed by",
+    "hsc_on=logits": r"unknown key 'hsc_on'; `tfr-moe settings ",
     "hsc_weight=.inf": r"hsc_weight: Input should be a finite number",
     "learning_rate=.nan": r"learning_rate: Input should be a finite number",
     "dispatch=capacity": r"dispatch: Input should be 'auto', 'sorted' or 'grouped'",
@@ -152,6 +152,11 @@ def test_an_error_names_the_file_only_with_what_is_above_it(tmp_path):
     path.write_text("foo: 3\n")
     with pytest.raises(UserError, match=r"^config \S+/config.yaml: unknown key 'foo'"):
         load_config(path, model="moe")
+
+
+def test_only_settings_of_the_model_are_suggested():
+    with pytest.raises(UserError, match="'num_rounds'; `tfr-moe settings lambdamart` lists the"):
+        make_config({"model": "lambdamart", "num_rounds": 20})
 
 
 def test_two_models_are_rejected():

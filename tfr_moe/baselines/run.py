@@ -158,7 +158,7 @@ def train_any(
     if callbacks:
         raise UserError(f"callbacks: model {config.model!r} is not trained by Keras")
     if start is not None:
-        raise UserError(f"run {start}: model {config.model!r} cannot start from another run")
+        raise UserError(f"model {config.model!r} cannot start from another run")
     return train_baseline(data, run, config, console)
 
 

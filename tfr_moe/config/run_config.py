@@ -75,7 +75,7 @@ class RunConfig(Groups):
             elif key in GROUPS:
                 raise ValueError(f"{key} must be a mapping of setting to value, got {value!r}")
             else:
-                raise ValueError(_unknown(key))
+                raise ValueError(_unknown(key, name))
             for setting in named:
                 if setting in SETTINGS and setting not in MODELS[name].settings:
                     raise ValueError(
@@ -206,9 +206,9 @@ class RunConfig(Groups):
         write_text(path, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
 
 
-def _unknown(key: str) -> str:
-    names = ["model", "seed", *SETTINGS]
-    hint = did_you_mean(key, names) or "the settings are listed by `tfr-moe settings`"
+def _unknown(key: str, model: str) -> str:
+    names = ["model", "seed", *MODELS[model].settings]
+    hint = did_you_mean(key, names) or f"`tfr-moe settings {model}` lists the settings"
     return f"unknown key {key!r}; {hint}"
 
 
