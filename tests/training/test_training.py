@@ -24,7 +24,7 @@ from tfr_moe.config import make_config
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
 from tfr_moe.training import load_run, train
-from tfr_moe.training.callbacks import DefinedLogs, EpochProgress, RunHistory, gate_warnings
+from tfr_moe.training.callbacks import DefinedLogs, EpochProgress
 from tfr_moe.training.run import fit, make_builder, warn_of_last_epoch
 from tfr_moe.tuning.trial import TrialPipeline
 
@@ -204,30 +204,25 @@ def test_a_killed_run_resumes_where_it_was(data, tmp_path):
     assert after[-1]["loss"] < before[0]["loss"]
 
 
-def test_the_best_weights_stay_until_the_next_epoch_begins(tmp_path):
-    class Model:
-        stop_training = False
+def test_a_resumed_run_reads_other_lists_than_in_its_first_epoch(data, tmp_path, monkeypatch):
+    read, build = [], ElwcDatasetBuilder.build_train_dataset
 
-        def save_weights(self, path):
-            Path(path).parent.mkdir(parents=True)
+    def recorded(builder):
+        dataset = build(builder)
+        read.append(next(iter(dataset))[1].numpy().tolist())
+        return dataset
 
-    def kept():
-        return sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    def stop(epoch, logs):
+        if epoch == 1 and len(read) == 1:
+            raise KeyboardInterrupt
 
-    history = RunHistory(tmp_path, "val_ndcg", 0)
-    history.model = Model()
-    for epoch, value in enumerate((0.5, 0.6)):
-        history.on_epoch_begin(epoch)
-        history.on_epoch_end(epoch, {"val_ndcg": value})
-    # A process that is killed now repeats the second epoch.
-    assert kept() == ["epoch-0001", "epoch-0002"]
-    again = RunHistory(tmp_path, "val_ndcg", 0)
-    again.model = Model()
-    again.on_epoch_begin(1)
-    assert kept() == ["epoch-0001"]
-    again.on_epoch_end(1, {"val_ndcg": 0.7})
-    again.on_train_end()
-    assert kept() == ["epoch-0002"]
+    monkeypatch.setattr(ElwcDatasetBuilder, "build_train_dataset", recorded)
+    settings = light(num_epochs=2, steps_per_epoch=1)
+    callback = tf.keras.callbacks.LambdaCallback(on_epoch_begin=stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(data, tmp_path / "run", settings, QUIET, callbacks=[callback])
+    train(data, tmp_path / "run", settings, QUIET)
+    assert len(read) == 2 and read[0] != read[1]
 
 
 def test_training_leaves_the_random_numbers_of_the_caller_alone(data, tmp_path):
@@ -299,17 +294,6 @@ def test_mixed_precision_trains_and_leaves_the_policy_as_it_was(data, tmp_path, 
     assert tf.keras.mixed_precision.global_policy().name == "float32"
 
 
-def test_best_epoch_is_the_first_of_equals_and_skips_what_is_no_number(tmp_path):
-    def best_of(monitor, *values):
-        history = RunHistory(tmp_path, monitor, 0)
-        history.epochs = [{"epoch": i + 1, monitor: value} for i, value in enumerate(values)]
-        return history.best
-
-    assert best_of("val_ndcg", 0.5, float("nan"), 0.5)["epoch"] == 1
-    assert best_of("val_ndcg", float("nan")) is None
-    assert best_of("val_loss", 2.0, 1.0)["epoch"] == 2
-
-
 @pytest.mark.parametrize("model", ["dnn", "lambdamart"])
 def test_a_feature_with_one_value_is_warned_of(tmp_path, model):
     data = write_data_folder(tmp_path / "data", train=30, validation=10)
@@ -321,17 +305,6 @@ def test_a_feature_with_one_value_is_warned_of(tmp_path, model):
     train_any(data, tmp_path / "run", make_config(settings), Console(file=output, width=80))
     line = "warning: one value in all training lists, which no model can use: brand\n"
     assert output.getvalue().count(line) == 1
-
-
-def test_warnings_name_dead_experts_runaway_disagreement_and_a_uniform_gate():
-    settings = config(num_experts=10, top_k=4)
-    assert gate_warnings({"dead_experts": 0.0, "gate_entropy": 1.2}, settings) == {}
-    found = gate_warnings(
-        {"dead_experts": 4.0, "adversarial_share": 0.6, "gate_entropy": float(np.log(4))}, settings
-    )
-    assert "4 of 10 experts" in found["dead"]
-    assert "60% of its maximum" in found["adversarial"]
-    assert "near uniform over its 4 experts" in found["uniform"]
 
 
 def test_load_run_names_what_is_not_a_run(tmp_path):
@@ -367,18 +340,6 @@ def test_a_loss_that_is_not_a_number_ends_training_in_one_line(data, tmp_path):
         train(data, tmp_path / "run", light(**settings), QUIET)
     # The name is free for the same run with a smaller learning rate.
     assert not (tmp_path / "run").exists()
-
-
-def test_a_huge_loss_is_warned_of_once():
-    output = io.StringIO()
-    console = Console(file=output, width=80)
-    progress = EpochProgress(console, 4, "val_loss", None, lambda *_: None)
-    for epoch, loss in enumerate([0.7, 1e6, 2e20, 1e31]):
-        progress.on_epoch_begin(epoch)
-        progress.on_epoch_end(epoch, {"loss": 0.5, "val_loss": loss})
-    warnings = [line for line in output.getvalue().splitlines() if "warning" in line]
-    words = "training diverges; reduce learning_rate or set clip_norm"
-    assert warnings == [f"warning: the loss is 2.0e+20: {words}"]
 
 
 def test_a_run_that_diverges_after_its_first_epoch_is_kept(data, tmp_path, monkeypatch):

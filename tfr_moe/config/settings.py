@@ -304,7 +304,9 @@ class TrainingSettings(Group):
         "float32", description="Keras dtype policy"
     )
     deterministic: bool = Field(
-        False, description="deterministic TensorFlow ops, at some cost in speed"
+        False,
+        description="deterministic TensorFlow ops, at some cost in speed; a resumed run differs "
+        "from an uninterrupted one nevertheless",
     )
     strategy: Literal["MirroredStrategy", "MultiWorkerMirroredStrategy"] | None = Field(
         None, description="distribution strategy; null: one device"

@@ -10,7 +10,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from tfr_moe.schema import FeatureSchema
 from tfr_moe.scorers import FeatureScorer, combined_model, create
 from tfr_moe.scorers.base import inference_function
 from tfr_moe.scorers.gate_maps import gate_reports
-from tfr_moe.training.callbacks import weights_path
+from tfr_moe.training.callbacks import read_history, weights_path
 from tfr_moe.training.collapsed_gates import warn_of_gates
 from tfr_moe.training.distribute import ProcessContext, join_cluster, translate_cluster_errors
 from tfr_moe.training.pipeline import RankingPipeline
@@ -263,13 +263,17 @@ def fit(
 ) -> RankingPipeline:
     """Trains a model in the folder `run`, with the seed, precision and model of the configuration.
 
-    The folder may hold the state of an interrupted run. `make_pipeline` has the arguments of
-    `RankingPipeline`; `context` has strategy and cluster of this process.
+    The folder may hold the state of an interrupted run, which goes on with other random numbers.
+    `make_pipeline` has the arguments of `RankingPipeline`; `context` has strategy and cluster of
+    this process.
     """
     # Keras warns about its file format on every save.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     states = random.getstate(), np.random.get_state()
-    tf.keras.utils.set_random_seed(config.seed)
+    # With the numbers of its first epoch, a resumed run would read the same lists again.
+    seed = config.seed + (len(read_history(run)) if (run / "backup").is_dir() else 0)
+    builder = replace(builder, seed=seed)
+    tf.keras.utils.set_random_seed(seed)
     if config.training.deterministic:
         tf.config.experimental.enable_op_determinism()
     policy = tf.keras.mixed_precision.global_policy()
