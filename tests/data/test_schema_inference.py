@@ -143,6 +143,11 @@ def test_text_with_separators_and_arrays_are_lists_of_ids():
     }
 
 
+def test_unsigned_hashes_above_the_highest_int64_are_ids():
+    rows = frame(brand_id=frame()["brand_id"].astype("uint64") + np.uint64(2**63))
+    assert feature_of(inferred(rows)[1], "brand_id")["kind"] == "categorical"
+
+
 def test_many_ids_get_wider_embeddings_and_rare_ones_no_entry():
     rows = pd.concat([frame().assign(q=lambda r, i=i: r.q + 60 * i) for i in range(10)])
     rows["brand_id"] = np.arange(len(rows)) % 1100

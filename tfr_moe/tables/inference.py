@@ -245,9 +245,9 @@ class _Scan:
         if numbers is None:
             return self._ids(name, column)
         if _ID_NAME.search(name):
-            # Integers become floats where one is missing.
+            # Integers become floats where one is missing; hashes may be above the highest int64.
             with suppress(pa.ArrowInvalid):
-                return self._ids(name, column.cast("int64"))
+                return self._ids(name, column if types.is_integer(kind) else column.cast("int64"))
         return self._numeric(name, numbers)
 
     def _numeric(self, name: str, numbers: NDArray[np.float64]) -> tuple[dict[str, Any], str]:
