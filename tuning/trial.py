@@ -187,11 +187,7 @@ def _train(folder: DataFolder, config: RunConfig, run: Path) -> SeedResult:
     builder, quiet = make_builder(folder, config), Console(quiet=True)
     recorded = fit(folder, builder, config, run, quiet, TrialPipeline).history
     best = recorded.best
-    if best is None:
-        raise UserError(
-            f"{config.training.monitor} was never finite: no validation list has a relevant "
-            "item, or training diverged"
-        )
+    assert best is not None  # `RunHistory` raises otherwise
     history = [
         {name: value for name, value in entry.items() if math.isfinite(value)}
         for entry in recorded.epochs

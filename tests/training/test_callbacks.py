@@ -4,9 +4,11 @@ import io
 from pathlib import Path
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 from tests.tiny import SMALL, small_config
+from tfr_moe.errors import UserError
 from tfr_moe.training.callbacks import EpochProgress, RunHistory, gate_warnings
 
 
@@ -68,3 +70,10 @@ def test_a_huge_loss_is_warned_of_once():
     warnings = [line for line in output.getvalue().splitlines() if "warning" in line]
     words = "training diverges; reduce learning_rate or set clip_norm"
     assert warnings == [f"warning: the loss is 2.0e+20: {words}"]
+
+
+def test_a_monitor_that_no_validation_list_defines_ends_training_after_one_epoch(tmp_path):
+    history = RunHistory(tmp_path, "val_ndcg", 0)
+    with pytest.raises(UserError, match="val_ndcg is undefined: no validation list has"):
+        history.on_epoch_end(0, {"loss": 0.5, "val_loss": 0.5})
+    assert not list(tmp_path.iterdir())  # nothing to resume

@@ -83,10 +83,15 @@ class RunHistory(tf.keras.callbacks.Callback):
         self._keep_best()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Records the epoch."""
+        """Records the epoch; a UserError if `monitor` has no value on the validation lists."""
         values = {name: float(value) for name, value in (logs or {}).items()}
         self.epochs.append({"epoch": epoch + 1, **values})
         best = self.best
+        if best is None:
+            raise UserError(
+                f"{self._monitor} is undefined: no validation list has the labels it needs, such "
+                "as a relevant item and another one for session_auc"
+            )
         if best is self.epochs[-1]:
             self.model.save_weights(str(weights_path(self._out, epoch + 1)))
         write_json(self._out / HISTORY_FILE, self.epochs)

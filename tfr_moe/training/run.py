@@ -296,11 +296,7 @@ def _result(
 ) -> dict[str, Any]:
     epochs = pipeline.history.epochs
     best = pipeline.history.best
-    if best is None:
-        raise UserError(
-            f"{pipeline.monitor} is undefined in every epoch: {config.training.monitor} is "
-            "defined on no list of the validation split, or training diverged"
-        )
+    assert best is not None  # `RunHistory` raises otherwise
     lists = folder.num_lists("train")
     return {
         "model": config.model,
