@@ -35,6 +35,12 @@ def test_the_chief_leads_or_the_first_worker_where_there_is_none(
     assert leads(find_cluster()) == first
 
 
+def test_all_runs_of_a_process_have_one_strategy():
+    """TensorFlow aborts collective operations of a second one whose shapes are other ones."""
+    first, second = (join_cluster("MirroredStrategy").strategy for _ in range(2))
+    assert first is second is not None
+
+
 def test_a_single_process_is_no_cluster(environment, monkeypatch):
     environment({"worker": ["a:1"]})
     assert find_cluster() is None

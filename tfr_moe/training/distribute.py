@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +93,13 @@ def join_cluster(strategy: str | None) -> ProcessContext:
     if strategy == MULTI_WORKER:
         find_cluster()
     with _reading_cluster():
-        return ProcessContext(tfr.python.keras.strategy_utils.get_strategy(strategy))
+        return ProcessContext(_strategy(strategy))
+
+
+@functools.cache
+def _strategy(name: str | None) -> tf.distribute.Strategy | None:
+    """One of each name in a process: collective operations of a second one have the same keys."""
+    return tfr.python.keras.strategy_utils.get_strategy(name)
 
 
 @contextlib.contextmanager
