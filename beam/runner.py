@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import io
 import logging
 import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from pathlib import Path
 
 import apache_beam as beam
@@ -90,13 +91,18 @@ def _shared_cores(pipeline: beam.Pipeline) -> Iterator[None]:
 
 
 def _pipeline(beam_args: tuple[str, ...]) -> beam.Pipeline:
+    # The parser of Beam prints its usage, and exits.
+    usage = io.StringIO()
     try:
         options = PipelineOptions(list(beam_args))
+        with redirect_stderr(usage):
+            options.get_all_options(retain_unknown_options=True)
         # Beam's DirectRunner would first try to download a runner written in Go.
         runner = None if options.view_as(StandardOptions).runner else FnApiRunner()
         return beam.Pipeline(runner=runner, options=options)
     except (SystemExit, ValueError, ImportError) as error:
-        reason = " ".join(str(error).split())
+        text = usage.getvalue().rpartition("error: ")[2] or str(error)
+        reason = " ".join(text.split())
         raise UserError(f"Beam arguments {' '.join(beam_args)}: {reason}") from error
 
 

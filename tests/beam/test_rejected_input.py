@@ -106,12 +106,15 @@ def test_a_complete_data_set_is_not_overwritten_without_overwrite(tmp_path):
         ({"max_list_size": 5000}, "max_list_size must be between 1 and 1000, got 5000"),
         ({"test_fraction": 0.7}, "test_fraction must be between 0 and 0.5"),
         ({"beam_args": ("--runner=Nope",)}, "Beam arguments --runner=Nope: Unexpected"),
+        ({"beam_args": ("--runner",)}, "argument --runner: expected one argument$"),
+        ({"beam_args": ("--direct_num_workers=x",)}, "_workers: invalid int value: 'x'$"),
     ],
 )
-def test_options_out_of_range_are_rejected_by_name(tmp_path, options, message):
+def test_options_out_of_range_are_rejected_by_name(tmp_path, options, message, capsys):
     path = logs.write_csv(tmp_path / "log.csv", logs.log_rows(4))
     with pytest.raises(UserError, match=message):
         logs.run(tmp_path, path, **options)
+    assert "usage" not in capsys.readouterr().err
 
 
 def test_an_unknown_source_is_rejected_with_the_available_ones(tmp_path):
