@@ -246,6 +246,8 @@ def test_a_position_is_no_feature():
         ({"ignore": ["x"]}, "column 'x' is missing"),
         ({"ignore": ["sub", "top", "age", "brand_id", "price"]}, "no column is left as a feature"),
         ({"label": "sub"}, "label 'sub': expected numbers"),
+        ({"weight": "sub"}, "weight 'sub': expected numbers"),
+        ({"position": "sub"}, "position 'sub': expected numbers"),
     ],
 )
 def test_errors_name_the_column(roles, message):

@@ -137,7 +137,10 @@ def infer_schema(
     first = table.column(time).drop_null()[:1].to_pylist() if time else []
     if first and isinstance(first[0], str) and not are_times(first):
         raise UserError(f"time {time!r}: expected ISO 8601 time or Unix seconds, got {first[0]!r}")
-    relevant = {name: _numbers(table, name) > 0 for name in labels}
+    for role in ("position", "weight"):
+        if column := roles[role]:
+            _numbers(table, column, role)
+    relevant = {name: _numbers(table, name, "label") > 0 for name in labels}
     scan = _Scan(lists, relevant, set(keep) | set(categories))
     features: dict[str, dict[str, Any]] = {}
     decisions: list[Decision] = []
@@ -188,7 +191,7 @@ def infer_schema(
     return Inference(schema, decisions)
 
 
-def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
+def _numbers(table: pa.Table, name: str, role: str) -> NDArray[np.float64]:
     values = as_numbers(table.column(name))
     if values is None:
         column = table.column(name)
@@ -196,7 +199,7 @@ def _numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
         words = sorted(str(word) for word in column.drop_null().unique().to_pylist())
         if len(words) == 2:
             kind += f" {words[0]!r} and {words[1]!r}; map them to 0 and 1"
-        raise UserError(f"label {name!r}: expected numbers, got {kind}")
+        raise UserError(f"{role} {name!r}: expected numbers, got {kind}")
     return values
 
 
