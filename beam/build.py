@@ -7,7 +7,6 @@ source -> group_rows -> make_lists -> split -> EncodeLists -> shards
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from functools import partial
@@ -71,7 +70,7 @@ from tfr_moe.schema import (
 )
 from tfr_moe.schema.folders import check_same_schema, day_folder, days_of
 from tfr_moe.utils.console import ProgressCallback
-from tfr_moe.utils.io import atomic_directory, read_json, write_json
+from tfr_moe.utils.io import atomic_directory, check_inputs_outside, read_json, write_json
 from tfr_moe.utils.settings import parse_options
 
 _BOUNDS_FILE = "bounds.json"
@@ -213,7 +212,8 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
     source_input = source(options.input, schema, settings)
     split = _split_kind(options, schema, source_input)
     shards = options.shards(source_input.total_bytes)
-    _check_inputs_outside(options, source_input)
+    like = [] if options.like is None else [options.like]
+    check_inputs_outside(options.folder, [*source_input.files, *like])
     _check_days(options, schema)
     replace = options.overwrite or options.append is not None
     with atomic_directory(options.folder, MANIFEST_FILE if replace else None) as folder:
@@ -234,14 +234,6 @@ def build(options: BuildOptions, progress: ProgressCallback | None = None) -> di
         schema.save(folder / SCHEMA_FILE)
         of_day = [f"counts/{path.name}" for path in folder.glob("counts/*")]
         return write_manifest(folder, result, of_day)
-
-
-def _check_inputs_outside(options: BuildOptions, source_input: Input) -> None:
-    """Raises `UserError` where replacing `out` would delete an input."""
-    out = Path(os.path.realpath(options.folder))
-    for file in source_input.files:
-        if out in Path(os.path.realpath(file)).parents:
-            raise UserError(f"out {options.out}: contains the input {file}; choose another folder")
 
 
 def _check_days(options: BuildOptions, schema: FeatureSchema) -> None:

@@ -104,6 +104,7 @@ def predict(
     score = _ScoreLists(model, outputs)
     with working_directory(out) as folder:
         table = _table(input_pattern, schema, item_id)
+        check_free_file(out, overwrite, table.files)
         with (
             reporting(progress, table.total_bytes, _PARTS),
             running(beam_args, folder) as pipeline,

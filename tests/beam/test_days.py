@@ -189,6 +189,12 @@ def test_a_window_without_days_is_rejected(three_days, tmp_path, window, until, 
         join_days(three_days / "days", tmp_path / "joined", window, until)
 
 
+def test_a_day_is_not_replaced_by_a_window_of_it(three_days):
+    day = three_days / "days" / "days" / DAYS[1]
+    with pytest.raises(UserError, match=rf"out .*{DAYS[1]}: contains the input"):
+        join_days(three_days / "days", day, "3d", overwrite=True)
+
+
 def test_a_data_set_by_days_is_named_where_one_data_set_is_needed(three_days, tmp_path):
     with pytest.raises(UserError, match="is by days; join days to a data set first"):
         DataFolder(three_days / "days")

@@ -229,6 +229,7 @@ def test_what_can_not_work_is_rejected_in_one_line_and_leaves_nothing(run, tmp_p
         ("--model .* not an exported model", {"run": None, "model": tmp_path}),
         ("must end in .csv, .csv.gz, .parquet", {"out": tmp_path / "s.jsonl"}),
         ("exists already", {"out": tmp_path / "there.csv"}),
+        ("rows.csv: is an input", {"out": tmp_path / "rows.csv", "overwrite": True}),
         ("missing column 'nope'", {"item_id": "nope"}),
         (r"--item-id is required: none of .*\(item_id, .*\) is among .*brand", {"item_id": None}),
         ("no file matches", {"input_pattern": str(tmp_path / "*.jsonl")}),

@@ -132,6 +132,14 @@ def test_the_help_of_a_source_breaks_lines_at_the_width_of_the_terminal_only(cap
         assert len(f"{line} {word}") > 78
 
 
+def test_a_log_is_not_replaced_by_its_schema(tmp_path, capsys):
+    log = tmp_path / "log.csv"
+    log.write_text("mine")
+    code, _, error = ended(capsys, "schema", "--input", log, "--out", log, "--overwrite")
+    assert (code, error) == (2, f"error: {log}: is an input; give another name\n")
+    assert log.read_text() == "mine"
+
+
 def test_commands_that_read_a_lot_say_so_while_they_do(tmp_path, monkeypatch, capsys):
     log, data = tmp_path / "log.csv", write_data_folder(tmp_path / "data", 8, 4, 4)
     shop_log(20, seed=1).to_csv(log, index=False)

@@ -133,6 +133,11 @@ def test_a_file_of_that_name_is_rejected_before_anything_is_trained(data, tmp_pa
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
+def test_a_data_set_is_not_replaced_by_its_own_lists(data):
+    with pytest.raises(UserError, match=r"out .*set: contains the input"):
+        rerank_data(data, data, RANKER, FOLDS, QUIET, overwrite=True)
+
+
 def test_a_set_of_single_columns_gets_one_more():
     schema = FeatureSchema.model_validate(
         {

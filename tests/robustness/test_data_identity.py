@@ -226,3 +226,10 @@ def test_overwriting_spares_a_data_set_that_holds_the_input(tmp_path):
     with pytest.raises(UserError, match=r"contains the input .*log\.csv"):
         build(BuildOptions(*source, overwrite=True))
     assert (out / "log.csv").is_file()
+
+
+def test_overwriting_spares_the_data_set_whose_tables_are_taken(tmp_path):
+    out = make(tmp_path)
+    source = ("search-logs", str(tmp_path / "log.csv"), None, out)
+    with pytest.raises(UserError, match=r"contains the input .*data"):
+        build(BuildOptions(*source, like=out, overwrite=True))

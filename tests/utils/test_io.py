@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from tfr_moe.errors import UserError
-from tfr_moe.utils.io import atomic_directory, check_free, make_folder, write_text
+from tfr_moe.utils.io import (
+    atomic_directory,
+    check_free,
+    check_free_file,
+    check_inputs_outside,
+    make_folder,
+    write_text,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -66,6 +73,17 @@ def test_a_name_is_free_where_nothing_or_an_empty_folder_is(tmp_path, full):
 def test_a_file_is_never_replaced_by_a_folder(file, overwrite):
     with pytest.raises(UserError, match="file: is a file, must be a folder"):
         check_free(file, overwrite)
+
+
+def test_an_input_is_never_replaced_by_its_result(file, tmp_path):
+    with pytest.raises(UserError, match="file: is an input; give another name"):
+        check_free_file(file, True, [tmp_path / "other", file])
+    check_free_file(file, True, [tmp_path / "other"])
+    (tmp_path / "link").symlink_to(tmp_path)
+    for out in (tmp_path, tmp_path / "link", file):
+        with pytest.raises(UserError, match=r"contains the input .*file; choose another folder"):
+            check_inputs_outside(out, [file])
+    check_inputs_outside(tmp_path / "other", [file])
 
 
 def test_a_folder_is_made_with_those_above_it_and_kept_with_what_it_holds(tmp_path, full):

@@ -96,7 +96,7 @@ def schema(
     from tfr_moe.tables import infer_schema, read_table
     from tfr_moe.utils.io import check_free_file
 
-    check_free_file(out, overwrite)
+    check_free_file(out, overwrite, [input_file])
     if (child is None) != (parent is None):
         raise UserError("--child and --parent must be used together")
     with stderr().status(f"reading {input_file}"):

@@ -28,7 +28,7 @@ from tfr_moe.schema.folders import (
     write_manifest,
 )
 from tfr_moe.utils.digests import check_files
-from tfr_moe.utils.io import atomic_directory, read_json, write_json
+from tfr_moe.utils.io import atomic_directory, check_inputs_outside, read_json, write_json
 
 _SUMS = ("rows", "rejects", "cut", "noted")
 
@@ -64,6 +64,7 @@ def join_days(
     schema = FeatureSchema.load(max(days.items())[1] / SCHEMA_FILE)
     check_same_schema(days, schema, max(days))
     manifests = {day: _checked_manifest(path) for day, path in days.items()}
+    check_inputs_outside(out, days.values())
     with atomic_directory(out, MANIFEST_FILE if overwrite else None) as folder:
         files = {split: _link_shards(list(days.values()), folder, split) for split in SPLITS}
         _merge_tables(list(days.values()), schema, folder)

@@ -37,7 +37,7 @@ from tfr_moe.schema import (
 )
 from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.utils.console import progress_bar
-from tfr_moe.utils.io import atomic_directory, write_json
+from tfr_moe.utils.io import atomic_directory, check_inputs_outside, write_json
 
 __all__ = ["fold_of", "reordered", "rerank_data", "scored_records", "with_initial_list"]
 
@@ -68,6 +68,7 @@ def rerank_data(
     if folds < 2:
         raise UserError(f"folds must be 2 or more. Received: {folds}")
     schema = with_initial_list(folder.schema)
+    check_inputs_outside(out, [folder.path])
     with atomic_directory(out, MANIFEST_FILE if overwrite else None) as partial:
         work = partial / "work"
         sources: dict[str, list[tuple[Path, str, Path]]] = {"train": []}

@@ -7,7 +7,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -112,12 +112,24 @@ def check_free(out: Path, overwrite: str | None = None) -> None:
         raise UserError(f"{out}: is not overwritten, because it has no {overwrite}")
 
 
-def check_free_file(out: Path, overwrite: bool) -> None:
-    """Raises a UserError if `out` is a folder, or exists and may not be replaced."""
+def check_free_file(out: Path, overwrite: bool, inputs: Iterable[str | Path] = ()) -> None:
+    """Raises a UserError if `out` is a folder, is one of the inputs, or exists and may not be
+    replaced."""
     if out.is_dir():
         raise UserError(f"{out}: is a folder, must be a file")
     if out.exists() and not overwrite:
         raise UserError(f"{out}: exists already; give another name or overwrite it")
+    if os.path.realpath(out) in map(os.path.realpath, inputs):
+        raise UserError(f"{out}: is an input; give another name")
+
+
+def check_inputs_outside(out: str | Path, inputs: Iterable[str | Path]) -> None:
+    """Raises a UserError where replacing the folder `out` would delete an input."""
+    replaced = Path(os.path.realpath(out))
+    for path in inputs:
+        real = Path(os.path.realpath(path))
+        if replaced == real or replaced in real.parents:
+            raise UserError(f"out {out}: contains the input {path}; choose another folder")
 
 
 def make_folder(path: Path, name: str) -> None:
