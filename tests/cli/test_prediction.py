@@ -6,7 +6,7 @@ from pyarrow import parquet
 
 from tests.beam import logs
 from tests.tiny import SMALL, small_config
-from tfr_moe.cli import main
+from tfr_moe.cli import main, prediction
 from tfr_moe.cli.prediction import predict
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 from tfr_moe.errors import UserError
@@ -113,3 +113,17 @@ def test_a_model_without_vectors_is_rejected(root, tmp_path):
     with pytest.raises(UserError, match=r"--vectors: model dnn of \S+ has none; train one with"):
         predict(tmp_path / "dnn", None, log, out, item_id="item", vectors="pv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dnn"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "text"),
+    [({}, ""), ({"cut": 2}, "; 2 cut"), ({"rejected": 1}, "; 1 rows rejected (see {rejects})")],
+)
+def test_rejects_are_named_where_there_are_some(lost, text, tmp_path, monkeypatch, capsys):
+    rows = {"read": 9, "written": 6, "lists": 2, "rejects": {}, "rejected": 0, "cut": 0, **lost}
+    monkeypatch.setattr(prediction, "predict", lambda *_, **__: rows)
+    out = tmp_path / "s.csv"
+    command("predict", "--run", "run", "--input", "log.csv", "--out", out)
+    last = capsys.readouterr().err.splitlines()[-1]
+    text = text.format(rejects=f"{out}.rejects.jsonl")
+    assert last == f"wrote {out}: 6 of 9 rows in 2 lists{text}"

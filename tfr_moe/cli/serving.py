@@ -244,7 +244,9 @@ def predict(
             beam_args=beam_args(context),
         )
     text = f"wrote {out}: {rows['written']} of {rows['read']} rows in {rows['lists']} lists"
-    if rows["rejected"] or rows["cut"]:
-        text += f"; {rows['rejected']} rows rejected (see {out}.rejects.jsonl), {rows['cut']} cut"
+    if rows["rejected"]:
+        text += f"; {rows['rejected']} rows rejected (see {out}.rejects.jsonl)"
+    if rows["cut"]:
+        text += f"; {rows['cut']} cut"
     for line in (text, *loss_lines("rejected", rows["rejects"])):
         note(line)
