@@ -25,7 +25,7 @@ from tfr_moe.utils.failures import reason_of
 
 from ..client.ranking import outputs_of
 from ..model_store import RejectedError, ServedModel
-from ..versions import read_log
+from ..versions import read_log, versions_of
 from .parsing import RequestParser
 from .signatures import DEFAULT, INPUT, PREDICT, RANK, SCORES
 from .verify import Arrays, fitting_schema, in_request_order, reference_batches
@@ -86,6 +86,8 @@ def measure_skew(
             another schema.
     """
     version = Path(version)
+    if version.name not in map(str, versions_of(version.parent)):
+        raise UserError(f"version {version}: is not that of an export; give MODELS/NAME/<version>")
     loaded, served = open_run(run), ServedModel(version.parent.name, version)
     lists = list(_answered(read_log(Path(requests)), served))
     if not lists:

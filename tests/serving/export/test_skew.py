@@ -151,6 +151,8 @@ def test_errors_are_one_line(data, run, version, tmp_path, capsys):
     write_log(tmp_path / "broken", [entry.SerializeToString()])
     with pytest.raises(UserError, match=r"requests: served version 1 cannot answer one of them: "):
         measure_skew(served, tmp_path / "broken", run)
+    with pytest.raises(UserError, match="is not that of an export; give MODELS/NAME/<version>"):
+        measure_skew(version.parent, log, run)
     other = write_data_folder(tmp_path / "other", 2, 2, 2, lists=other_ids)
     with pytest.raises(UserError, match="has no list with the ID of a request"):
         measure_skew(version, log, run, other)
