@@ -71,8 +71,8 @@ def predict(
     """Scores all lists of a table and writes `out`, which appears only when it is complete.
 
     A file of vectors can be joined to a log, see `join` of the source `search-logs`. Invalid rows
-    go to `<out>.rejects.jsonl` with file, line and reason. The same input gives the same file on
-    any runner.
+    go to `<out>.rejects.jsonl` with file, line and reason. The same input gives the same file in
+    this process. Other runners make other batches, in which scores differ by rounding.
 
     Args:
         model: folder of a SavedModel whose default signature takes serialized lists, or a function
