@@ -115,9 +115,13 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 def _is_interrupt(error: object) -> bool:
-    """Whether Ctrl-C stopped a step, which Beam makes a RuntimeError with the step's name."""
+    """Whether Ctrl-C stopped a step, which Beam makes a RuntimeError with the step's name, and an
+    import of C++ an ImportError."""
+    if isinstance(error, KeyboardInterrupt):
+        return True
     tagged = str(error).startswith(f"KeyboardInterrupt{_STEP}")
-    return tagged or isinstance(error, KeyboardInterrupt)
+    cause = isinstance(error, BaseException) and (error.__cause__ or error.__context__)
+    return tagged or (bool(cause) and _is_interrupt(cause))
 
 
 @contextmanager

@@ -20,10 +20,19 @@ def test_worker_processes_share_the_cores_while_a_pipeline_runs(monkeypatch):
         _ = pipeline | beam.Create([1])
 
 
-def test_ctrl_c_in_a_step_is_an_interrupt_without_traceback(caplog):
-    def interrupt(_):
-        raise KeyboardInterrupt
+def stop(_):
+    raise KeyboardInterrupt
 
+
+def stop_import(_):
+    try:
+        stop(_)
+    except KeyboardInterrupt as interrupt:  # as pybind11 does
+        raise ImportError("initialization failed") from interrupt
+
+
+@pytest.mark.parametrize("interrupt", [stop, stop_import])
+def test_ctrl_c_in_a_step_is_an_interrupt_without_traceback(interrupt, caplog):
     with pytest.raises(KeyboardInterrupt), running(()) as pipeline:
         _ = pipeline | beam.Create([1]) | "Step" >> beam.Map(interrupt)
     assert "Traceback" not in caplog.text and "KeyboardInterrupt" not in caplog.text
