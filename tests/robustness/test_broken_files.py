@@ -112,10 +112,10 @@ def test_a_changed_record_file_of_a_manifest_is_named_before_anything_is_read(da
     ("content", "message"),
     [
         ("[", "not valid JSON"),
-        ("[]", "Input should be"),
-        ('{"splits": []}', "splits: Input should be"),
+        ("[]", "must be a mapping"),
+        ('{"splits": []}', "splits: must be a mapping"),
         ('{"splits": {"train": {"lists": "many"}}}', "splits: train: lists"),
-        ('{"files": 3}', "files: Input should be"),
+        ('{"files": 3}', "files: must be a mapping"),
         ('{"files": {"a": {"bytes": "x"}}}', "files: a: bytes"),
     ],
 )
@@ -150,7 +150,7 @@ WEIGHTS = "checkpoints/epoch-0001/weights"
         (f"{WEIGHTS}.index", flip, f"checkpoint {WEIGHTS} cannot be read"),
         ("metrics.json", cut, r"metrics\.json: cannot be read \(not valid JSON"),
         ("metrics.json", holding("{}"), r"metrics\.json: best_epoch: Field required"),
-        ("metrics.json", holding("[]"), r"metrics\.json: Input should be"),
+        ("metrics.json", holding("[]"), r"metrics\.json: must be a mapping"),
         ("metrics.json", holding('{"best": {}, "best_epoch": "x"}'), r"metrics\.json: best_epoch"),
         ("metrics.json", holding('{"best": {}, "best_epoch": 9}'), "epoch-0009/weights cannot be"),
         ("config.yaml", empty, "checkpoint .* cannot be read"),
