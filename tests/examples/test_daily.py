@@ -173,8 +173,12 @@ def test_three_days_of_which_the_last_is_broken(days):
 
 @pytest.mark.parametrize(("step", "at"), CASES)
 def test_the_same_command_after_a_kill_ends_in_the_same_state(days, step, at):
-    days.put_back(step)
-    assert days.killed(step, at) or at in LAST
+    for _ in range(1 if at in LAST else 5):  # the step may be over before it is killed
+        days.put_back(step)
+        if days.killed(step, at):
+            break
+    else:
+        assert at in LAST
     # What is half done is in hidden folders, which nothing reads.
     for folder in ("data/days", "windows", "incoming/days"):
         for path in (days.work / folder).glob("[!.]*"):
