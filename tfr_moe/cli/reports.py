@@ -52,7 +52,7 @@ def tune(
     trials = run_sweep(data, out, sweep_config, stderr(), workers)
     failed = sum(trial.failed for trial in trials)
     _report_sweep(out)
-    if failed == len(trials):
+    if trials and failed == len(trials):
         raise UserError(f"sweep {out}: all trials failed; the last: {trials[-1].error}")
     note(f"wrote {out}: {len(trials)} trials" + (f", {failed} failed" if failed else ""))
 

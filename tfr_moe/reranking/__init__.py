@@ -110,7 +110,7 @@ def with_initial_list(schema: FeatureSchema) -> FeatureSchema:
     )
 
 
-def reordered(serialized: bytes, scores: NDArray[np.floating[Any]], schema: FeatureSchema) -> bytes:
+def reordered(serialized: bytes, scores: Scores, schema: FeatureSchema) -> bytes:
     """Orders a list by the scores of its items, ties as they are; adds score and position."""
     from tensorflow_serving.apis import input_pb2
 
@@ -127,9 +127,7 @@ def reordered(serialized: bytes, scores: NDArray[np.floating[Any]], schema: Feat
     return after.SerializeToString(deterministic=True)
 
 
-def scored_records(
-    data: Path, split: str, run: Path
-) -> Iterator[tuple[bytes, NDArray[np.floating[Any]]]]:
+def scored_records(data: Path, split: str, run: Path) -> Iterator[tuple[bytes, Scores]]:
     """Yields the records of a split in file order, each with the run's scores of its items."""
     builder = ElwcDatasetBuilder(DataFolder(data), _BATCH_SIZE)
     records = builder.serialized_lists(split).batch(_BATCH_SIZE)
