@@ -99,12 +99,11 @@ def predict(
     """
     out = Path(os.path.abspath(out))
     files = ScoreFiles(out, vectors, tasks)
-    check_free_file(out, overwrite)
+    table = _table(input_pattern, schema, item_id)
+    check_free_file(out, overwrite, table.files)
     outputs = ("vectors",) if vectors else ("scores", *(f"scores_{task}" for task in tasks))
     score = _ScoreLists(model, outputs)
     with working_directory(out) as folder:
-        table = _table(input_pattern, schema, item_id)
-        check_free_file(out, overwrite, table.files)
         with (
             reporting(progress, table.total_bytes, _PARTS),
             running(beam_args, folder) as pipeline,
