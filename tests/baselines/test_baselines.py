@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import xgboost
 from rich.console import Console
 
 from tests import tiny
@@ -123,6 +124,22 @@ def test_the_other_objective_of_xgboost_is_another_model(runs, data, tmp_path):
         )
         scores.append(open_run(run).score(features).numpy())
     assert np.abs(scores[0] - scores[1]).max() > 0.1
+
+
+def test_xgboost_bins_weighted_rows_as_its_matrix_of_all_rows():
+    rng = np.random.default_rng(0)
+    sizes = np.full(7000, 10)  # more rows than a block of `Rows.blocks`
+    values = rng.normal(size=(70_000, 3)).astype(np.float32)
+    labels = (values @ [1.0, -1.0, 2.0] > 0.5).astype(np.float32)
+    weights = np.repeat(rng.random(7000).astype(np.float32) + 0.5, 10)
+    columns = [Column(name, None) for name in "abc"]
+    train = Rows(values, labels, weights, sizes, columns, np.zeros(len(labels), np.float32))
+    settings = MODULES["xgboost"].settings_of({"num_boost_round": 3}, seed=1)
+    fitted = MODULES["xgboost"].fit(train, train, settings, lambda line: None)
+    matrix = xgboost.DMatrix(values, labels, weight=weights[::10], group=sizes)
+    names = ("objective", "eta", "max_depth", "tree_method", "seed")
+    booster = xgboost.train({name: settings[name] for name in names}, matrix, 3)
+    np.testing.assert_allclose(fitted.ranker.predict(values), booster.inplace_predict(values))
 
 
 def test_lightgbm_takes_positions_off_the_gradients(runs, data, tmp_path):

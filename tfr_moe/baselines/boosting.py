@@ -116,43 +116,27 @@ def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
 def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) -> Fitted:
     """Boosts until XGBoost's validation NDCG no longer improves.
 
-    XGBoost supports weights of lists only: a list gets the mean weight of its items. It sketches
-    the training rows block by block.
+    XGBoost supports weights of lists only: a list gets the mean weight of its items. It bins the
+    rows without a copy of their numbers.
     """
     xgboost = library("xgboost", "XGBoost")
     parameters = dict(settings)
     rounds, patience = map(parameters.pop, _TRAINING)
 
-    class Blocks(xgboost.DataIter):  # type: ignore[name-defined]
-        """Iterates over blocks of whole lists."""
-
-        def __init__(self, rows: Rows):
-            super().__init__()
-            self.rows = rows
-            self.grades = whole_grades(rows.labels, _MAX_GRADE, "xgboost")
-            self.list_of_row = np.repeat(np.arange(len(rows.sizes)), rows.sizes)
-            self.reset()
-
-        def next(self, input_data: Any) -> bool:
-            block, _ = next(self._blocks, (None, None))
-            if block is None:
-                return False
-            lists = self.list_of_row[block]
-            weights = None
-            if self.rows.weighted:
-                totals = np.bincount(lists - lists[0], self.rows.weights[block])
-                weights = totals / np.bincount(lists - lists[0])
-            input_data(
-                data=np.asarray(self.rows.values[block]),
-                label=self.grades[block],
-                qid=lists,
-                weight=weights,
-                feature_types=["q" if c.size is None else "c" for c in self.rows.columns],
-            )
-            return True
-
-        def reset(self) -> None:
-            self._blocks = self.rows.blocks()
+    def matrix(rows: Rows, reference: Any = None) -> Any:
+        weights = None
+        if rows.weighted:
+            starts = np.cumsum(rows.sizes) - rows.sizes
+            weights = np.add.reduceat(rows.weights, starts, dtype=np.float64) / rows.sizes
+        return xgboost.QuantileDMatrix(
+            rows.values,
+            whole_grades(rows.labels, _MAX_GRADE, "xgboost"),
+            weight=weights,
+            group=rows.sizes,
+            feature_types=["q" if column.size is None else "c" for column in rows.columns],
+            ref=reference,
+            enable_categorical=True,
+        )
 
     class Progress(xgboost.callback.TrainingCallback):  # type: ignore[name-defined]
         rounds = 0
@@ -164,17 +148,14 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
             return False
 
     try:
-        training = xgboost.QuantileDMatrix(Blocks(train), enable_categorical=True)
-        validation_matrix = xgboost.QuantileDMatrix(
-            Blocks(validation), ref=training, enable_categorical=True
-        )
+        training = matrix(train)
         progress = Progress()
         stopping = xgboost.callback.EarlyStopping(rounds=patience, save_best=True)
         booster = xgboost.train(
             parameters,
             training,
             num_boost_round=rounds,
-            evals=[(validation_matrix, "validation")],
+            evals=[(matrix(validation, training), "validation")],
             callbacks=[progress, stopping],
             verbose_eval=False,
         )
