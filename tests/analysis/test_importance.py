@@ -20,6 +20,7 @@ from tfr_moe.analysis.importance import (
 from tfr_moe.baselines import BaselineRun
 from tfr_moe.baselines.rows import TabularEncoder
 from tfr_moe.config import make_config
+from tfr_moe.config.settings import FeatureSettings
 from tfr_moe.data import DataFolder
 from tfr_moe.evaluation.evaluate import split_metric
 from tfr_moe.report.html import environment
@@ -45,7 +46,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run_of(folder):
     """A run whose score is a function of the columns."""
-    encoder = TabularEncoder(folder.schema, folder.tables())
+    encoder = TabularEncoder(folder.schema, folder.tables(), FeatureSettings())
     config = make_config({"model": "svm_rank"})
 
     def make(function):

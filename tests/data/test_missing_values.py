@@ -7,6 +7,7 @@ import pytest
 from tests.beam import logs
 from tfr_moe._compat import tf
 from tfr_moe.baselines.rows import TabularEncoder
+from tfr_moe.config.settings import FeatureSettings
 from tfr_moe.data.frames import training_data
 from tfr_moe.elwc.encoder import RowEncoder
 from tfr_moe.elwc.statistics import ColumnStatistics, merge
@@ -68,7 +69,7 @@ def test_a_served_request_reads_what_training_reads(changes, expected):
     np.testing.assert_allclose(found[0, 1, 0], -2.0, atol=1e-6)
     assert not found[0, 1, 1:-2].any()
     np.testing.assert_allclose(numbers(absent)[0, 0], wanted[0], atol=1e-6)
-    rows = TabularEncoder(schema, FeatureTables(STATISTICS, {}))
+    rows = TabularEncoder(schema, FeatureTables(STATISTICS, {}), FeatureSettings())
     unscaled = [expected[0] * 0.5 + 2.0, *expected[1:], 30.0, 1.0]
     np.testing.assert_allclose(rows(served, served[MASK])[0], unscaled, rtol=1e-6)
     assert len(rows.columns) == len(unscaled)

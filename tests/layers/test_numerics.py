@@ -5,6 +5,7 @@ import pytest
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines.rows import TabularEncoder
+from tfr_moe.config.settings import FeatureSettings
 from tfr_moe.elwc.statistics import ColumnStatistics, transformed
 from tfr_moe.errors import UserError
 from tfr_moe.layers.features import FeatureEncoder
@@ -96,7 +97,9 @@ def test_a_model_and_trees_read_ratios_and_buckets(packed):
     np.testing.assert_allclose(items[:, :4], [[1.0, 0, 1, 0.0], [0.0, 1, 0, 2.0]])
     np.testing.assert_allclose(items[:, 4:], [[1.0, 0.0], [0.0, 1.0]])
     assert items.shape[1] == 6
-    rows = TabularEncoder(schema, FeatureTables(statistics, {}), list_relative=True)
+    rows = TabularEncoder(
+        schema, FeatureTables(statistics, {}), FeatureSettings(list_relative=True)
+    )
     found = rows({**tensors, MASK: mask}, mask)
     np.testing.assert_allclose(found[:, :4], [[1.5, 0, 1, 1.0], [1.0, 1, 0, 2.0]])
     assert [column.name for column in rows.columns] == [

@@ -17,13 +17,7 @@ from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.layers.features import id_lookup, paired_ids
 from tfr_moe.layers.numerics import complete_numbers, list_ranks, raw_numbers
-from tfr_moe.schema import (
-    MASK,
-    Feature,
-    FeatureSchema,
-    FeatureTables,
-    Scope,
-)
+from tfr_moe.schema import MASK, Feature, FeatureSchema, FeatureTables
 
 _BATCH_SIZE = 256
 
@@ -137,91 +131,77 @@ class TabularEncoder:
     numerics.
     """
 
-    def __init__(
-        self,
-        schema: FeatureSchema,
-        tables: FeatureTables,
-        ignored: Sequence[str] = (),
-        list_relative: bool = False,
-    ):
+    def __init__(self, schema: FeatureSchema, tables: FeatureTables, settings: FeatureSettings):
         self.schema = schema
+        ignored = settings.ignored_features
         for name in ignored:
             schema.feature(name)
-        self._features = [feature for feature in schema.features if feature.name not in ignored]
-        if not self._features:
+        used = [feature for feature in schema.features if feature.name not in ignored]
+        if not used:
             raise UserError("ignored_features: contains all features, at least one is needed")
+        self._of_items = [feature for feature in used if feature.scope == "example"]
+        self._of_lists = [feature for feature in used if feature.scope == "context"]
         self._compared = [
             f
-            for f in self._select("example")
-            if list_relative and f.kind == "numeric" and not f.bucketize
+            for f in self._of_items
+            if settings.list_relative and f.kind == "numeric" and not f.bucketize
         ]
         self._statistics = tables.statistics
         self.lookups = {
-            f.name: id_lookup(f, tables.vocabularies) for f in self._features if f.kind != "numeric"
+            f.name: id_lookup(f, tables.vocabularies) for f in used if f.kind != "numeric"
         }
-        self.columns: list[Column] = []
-        scopes: tuple[Scope, ...] = ("example", "context")
-        for scope in scopes:
-            for feature in self._select(scope):
-                self.columns += self._columns_of(feature)
-            if scope == "example":
-                # Mean and deviation of evenly spread ranks.
-                names = [column for feature in self._compared for column in feature.columns]
-                self.columns += [Column(f"{n} (rank)", None, 0.5, 12**-0.5) for n in names]
+        ranked = [column for feature in self._compared for column in feature.columns]
+        self.columns = [
+            *self._columns_of(self._of_items),
+            # Mean and deviation of evenly spread ranks.
+            *(Column(f"{name} (rank)", None, 0.5, 12**-0.5) for name in ranked),
+            *self._columns_of(self._of_lists),
+        ]
 
     def __call__(self, parsed: Mapping[str, tf.Tensor], mask: tf.Tensor) -> tf.Tensor:
         """Features as parsed by `schema.feature_spec`, and mask [B, L] -> [T, columns]."""
-        blocks = [
-            tf.boolean_mask(block, mask)
-            for feature in self._select("example")
-            for block in self._blocks(feature, "example", parsed)
-        ]
+        of_items = list(self._blocks(self._of_items, parsed))
         if self._compared:
-            numbers = [self._numbers(f, "example", parsed)[..., : f.width] for f in self._compared]
-            blocks.append(tf.boolean_mask(list_ranks(tf.concat(numbers, axis=-1), mask), mask))
+            numbers = [self._numbers(f, parsed)[..., : f.width] for f in self._compared]
+            of_items.append(list_ranks(tf.concat(numbers, axis=-1), mask))
+        blocks = [tf.boolean_mask(block, mask) for block in of_items]
         rows = tf.where(mask)[:, 0]
-        blocks += [
-            tf.gather(block, rows)
-            for feature in self._select("context")
-            for block in self._blocks(feature, "context", parsed)
-        ]
+        blocks += [tf.gather(block, rows) for block in self._blocks(self._of_lists, parsed)]
         return tf.concat(blocks, axis=-1)
 
-    def _select(self, scope: Scope) -> list[Feature]:
-        return [feature for feature in self._features if feature.scope == scope]
+    def _blocks(self, features: Sequence[Feature], parsed: Mapping[str, Any]) -> Iterator[Any]:
+        """Yields float32 tensors [..., k]."""
+        for feature in features:
+            if feature.kind == "numeric":
+                yield self._numbers(feature, parsed)
+                continue
+            ids = paired_ids(self.schema, feature.name, parsed)
+            if feature.kind == "categorical_list":
+                present = tf.cast(tf.strings.length(ids) > 0, tf.float32)
+                yield tf.reduce_sum(present, axis=-1, keepdims=True)
+            yield tf.cast(self.lookups[feature.name](ids[..., :1]), tf.float32)
 
-    def _blocks(self, feature: Feature, scope: Scope, parsed: Mapping[str, Any]) -> list[Any]:
-        """Float32 [..., k] tensors of a feature."""
-        if feature.kind == "numeric":
-            return [self._numbers(feature, scope, parsed)]
-        ids = paired_ids(self.schema, feature.name, parsed)
-        first = tf.cast(self.lookups[feature.name](ids[..., :1]), tf.float32)
-        if feature.kind == "categorical":
-            return [first]
-        present = tf.cast(tf.strings.length(ids) > 0, tf.float32)
-        return [tf.reduce_sum(present, axis=-1, keepdims=True), first]
-
-    def _numbers(self, feature: Feature, scope: Scope, parsed: Mapping[str, Any]) -> Any:
+    def _numbers(self, feature: Feature, parsed: Mapping[str, Any]) -> Any:
         values = raw_numbers(self.schema, feature.name, parsed)
-        statistics = self._statistics.get(scope, {})
+        statistics = self._statistics.get(feature.scope, {})
         columns = [statistics.get(column, {}) for column in feature.columns]
         return complete_numbers(feature, columns, values)
 
-    def _columns_of(self, feature: Feature) -> list[Column]:
-        if feature.kind == "numeric":
-            statistics = {} if feature.bucketize else self._statistics.get(feature.scope, {})
-            of_column = [(name, statistics.get(name, {})) for name in feature.inputs]
-            return [
-                Column(name, None, float(of.get("mean", 0.0)), float(of.get("std", 1.0)) or 1.0)
-                for name, of in of_column
-            ]
-        size = feature.hash_buckets or self.lookups[feature.name].vocabulary_size()
-        if feature.kind == "categorical":
-            return [Column(feature.name, size)]
-        return [
-            Column(f"{feature.name} (number)", None, 0.0, float(feature.max_length)),
-            Column(f"{feature.name} (first)", size),
-        ]
+    def _columns_of(self, features: Sequence[Feature]) -> Iterator[Column]:
+        """Yields the columns of `_blocks`."""
+        for feature in features:
+            name = feature.name
+            if feature.kind == "numeric":
+                statistics = {} if feature.bucketize else self._statistics.get(feature.scope, {})
+                for column in feature.inputs:
+                    of = statistics.get(column, {})
+                    mean, std = float(of.get("mean", 0.0)), float(of.get("std", 1.0))
+                    yield Column(column, None, mean, std or 1.0)
+                continue
+            size = feature.hash_buckets or self.lookups[name].vocabulary_size()
+            if feature.kind == "categorical_list":
+                yield Column(f"{name} (number)", None, 0.0, float(feature.max_length))
+            yield Column(name if feature.kind == "categorical" else f"{name} (first)", size)
 
 
 class Rows(NamedTuple):
@@ -258,13 +238,6 @@ class Rows(NamedTuple):
             start, first = end, last + 1
 
 
-def tabular_encoder(folder: DataFolder, features: FeatureSettings) -> TabularEncoder:
-    """The encoder of a data set."""
-    return TabularEncoder(
-        folder.schema, folder.tables(), features.ignored_features, features.list_relative
-    )
-
-
 def write_rows(
     folder: DataFolder,
     split: str,
@@ -274,7 +247,7 @@ def write_rows(
     with_positions: bool = False,
 ) -> Rows:
     """Reads a split once, batch by batch, and writes its rows below the folder `out`."""
-    encoder = tabular_encoder(folder, features)
+    encoder = TabularEncoder(folder.schema, folder.tables(), features)
     path, done = out / f"{split}.values", 0
     parts: list[dict[str, Any]] = []
     with path.open("wb") as file:

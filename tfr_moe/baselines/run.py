@@ -14,7 +14,7 @@ from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines import boosting, lambdamart, svm_rank
-from tfr_moe.baselines.rows import RowRanker, Rows, TabularEncoder, tabular_encoder, write_rows
+from tfr_moe.baselines.rows import RowRanker, Rows, TabularEncoder, write_rows
 from tfr_moe.config import BASELINE_NAMES, RunConfig
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
@@ -172,7 +172,8 @@ def load_model(finished: FinishedRun) -> LoadedRun | BaselineRun:
     path, config = finished.path, finished.config
     if config.model not in BASELINE_NAMES:
         return with_model(finished)
-    module, encoder = MODULES[config.model], tabular_encoder(DataFolder(path), config.features)
+    module, folder = MODULES[config.model], DataFolder(path)
+    encoder = TabularEncoder(folder.schema, folder.tables(), config.features)
     with reading(f"run {path}: {module.FILE}"):
         ranker = module.load(path / module.FILE, encoder.columns)
     return BaselineRun(**vars(finished), ranker=ranker, encoder=encoder)
