@@ -93,15 +93,12 @@ class Forest:
         size = tf.shape(rows)
         numbers = tf.reshape(rows, [-1]), tf.range(size[0])[:, tf.newaxis] * size[1]
         start = tf.tile([tf.range(self._num_trees)], [size[0], 1])
-        if self.depth:
-            (reached,) = tf.while_loop(
-                lambda _: True,
-                lambda at: (self._step(*numbers, at),),
-                (start,),
-                maximum_iterations=self.depth,
-            )
-        else:
-            reached = start
+        (reached,) = tf.while_loop(
+            lambda _: True,
+            lambda at: (self._step(*numbers, at),),
+            (start,),
+            maximum_iterations=self.depth,
+        )
         total = tf.reduce_sum(tf.gather(self._values, reached), axis=1)
         return tf.cast(total * self._scale + self._offset, tf.float32)
 
@@ -160,10 +157,9 @@ def _bit_sets(sets: Sequence[tuple[int, ...] | None]) -> tuple[np.ndarray, np.nd
     for number, members in enumerate(sets):
         if members is not None:
             size = max(members, default=0) // _BITS + 1
-            bits = np.zeros(size * _BITS, np.uint64)
-            bits[list(members)] = 1
-            powers = np.left_shift(np.uint64(1), np.arange(_BITS, dtype=np.uint64))
-            words.append((bits.reshape(size, _BITS) * powers).sum(axis=1).astype(np.uint32))
+            bits = np.zeros(size * _BITS, bool)
+            bits[list(members)] = True
+            words.append(np.packbits(bits, bitorder="little").view("<u4"))
             bounds[number] = end, end + size
             end += size
     return np.concatenate(words) if words else np.zeros(0, np.uint32), bounds

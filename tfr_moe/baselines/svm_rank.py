@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,23 +59,25 @@ class LinearRanker:
 
     def graph(self) -> Callable[[tf.Tensor], tf.Tensor]:
         """See `tfr_moe.baselines.rows.RowRanker`."""
-        return functools.partial(_linear, self._design, self.weights)
+        return self._scores
+
+    def _scores(self, rows: tf.Tensor) -> tf.Tensor:
+        """Rows [T, columns] -> scores [T]."""
+        design, first = self._design, len(self._design.numeric)
+        numbers = tf.gather(
+            tf.cast(rows, tf.float64), tf.constant(design.numeric, tf.int32), axis=1
+        )
+        numbers = tf.clip_by_value((numbers - design.means) / design.stds, -_LIMIT, _LIMIT)
+        scores = tf.linalg.matvec(numbers, self.weights[:first])
+        for column, size in design.ids:
+            indices = tf.cast(rows[:, column], tf.int32)
+            scores += tf.gather(self.weights[first : first + size], indices)
+            first += size
+        return tf.cast(scores, tf.float32)
 
     def save(self, path: Path) -> None:
         """Writes the weights as a NumPy archive."""
         np.savez(path, weights=self.weights)
-
-
-def _linear(design: Design, weights: NDArray[np.float64], rows: tf.Tensor) -> tf.Tensor:
-    """Rows [T, columns] -> scores [T]."""
-    numbers = tf.gather(tf.cast(rows, tf.float64), tf.constant(design.numeric, tf.int32), axis=1)
-    numbers = tf.clip_by_value((numbers - design.means) / design.stds, -_LIMIT, _LIMIT)
-    scores = tf.linalg.matvec(numbers, weights[: len(design.numeric)])
-    first = len(design.numeric)
-    for column, size in design.ids:
-        scores += tf.gather(weights[first : first + size], tf.cast(rows[:, column], tf.int32))
-        first += size
-    return tf.cast(scores, tf.float32)
 
 
 def load(path: Path, columns: Sequence[Column]) -> LinearRanker:
@@ -148,7 +149,7 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
         pairs = 0
         for differences, of_pairs in _blocks(train, design, maximum, rng):
             signs = rng.choice([-1.0, 1.0], len(of_pairs))
-            signs[: min(2, len(signs))] = [1.0, -1.0][: min(2, len(signs))]
+            signs[:2] = [1.0, -1.0][: len(signs)]
             flipped = differences.multiply(signs[:, None]).tocsr()
             try:
                 classifier.partial_fit(flipped, signs, classes=[-1.0, 1.0], sample_weight=of_pairs)
