@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import expit
 
 from .options import MAX_LIST_LENGTH, SearchLogOptions
 from .world import COMPONENTS, PAIRS, Floats, World, combine, normal, pick, uniform, zipf_cdf
@@ -107,7 +109,7 @@ class SessionGenerator:
             "item_top_category": world.parent[item_category],
             "item_sub_category": item_category,
             **_observed(z, world.price_level[item_category]),
-            "user_sub_category_ctr": np.round(_sigmoid(-2.5 + 0.6 * taste), 4),
+            "user_sub_category_ctr": np.round(expit(-2.5 + 0.6 * taste), 4),
             "position": position,
             "click": click,
             "cart": cart,
@@ -125,7 +127,8 @@ class SessionGenerator:
         shape = (count, 2 * int(lengths.max()))
         same = np.broadcast_to(category[:, None], shape)
         top = world.parent[same]
-        sibling = world.first[top] + (rng.random(shape) * world.siblings[same]).astype(np.int64)
+        siblings = world.first[top + 1] - world.first[top]
+        sibling = world.first[top] + (rng.random(shape) * siblings).astype(np.int64)
         foreign = pick(self._category_cdf, rng.random(shape))
         other = np.where(rng.random(shape) < 0.5, sibling, foreign)
         chosen = np.where(rng.random(shape) < options.off_category, other, same)
@@ -205,20 +208,16 @@ class SessionGenerator:
         return order, np.arange(len(z)) - starts[session] + 1
 
 
-def _sigmoid(x: Floats) -> Floats:
-    return 1.0 / (1.0 + np.exp(-x))
-
-
 def _observed(z: Floats, price_level: Floats) -> dict[str, Any]:
     """The columns of the log that show z, each monotone in one component."""
     value = dict(zip(COMPONENTS, z.T, strict=True))
     return {
-        "product_ctr": np.round(_sigmoid(-3.0 + 0.7 * value["ctr"]), 5),
-        "product_cvr": np.round(_sigmoid(-3.5 + 0.7 * value["cvr"]), 5),
+        "product_ctr": np.round(expit(-3.0 + 0.7 * value["ctr"]), 5),
+        "product_cvr": np.round(expit(-3.5 + 0.7 * value["cvr"]), 5),
         "price": np.round(np.exp(3.5 + price_level + 0.8 * value["price"]), 2),
         "sales_volume": np.exp(5.0 + 1.5 * value["sales"]).astype(np.int64),
-        "good_comments_ratio": np.round(_sigmoid(2.0 + 0.8 * value["comments"]), 4),
-        "relevance_score": np.round(_sigmoid(0.5 + value["relevance"]), 4),
+        "good_comments_ratio": np.round(expit(2.0 + 0.8 * value["comments"]), 4),
+        "relevance_score": np.round(expit(0.5 + value["relevance"]), 4),
     }
 
 
@@ -230,25 +229,20 @@ def thresholds(options: SearchLogOptions) -> tuple[float, float, float]:
 
         E_u[sigmoid((u - threshold) / noise)] * mean examination = r
 
-    by bisection over a quadrature of the normal density.
+    over a quadrature of the normal density.
     """
     u = np.linspace(-6, 6, 2001)
     density = np.exp(-0.5 * u**2)
     density /= density.sum()
     u *= np.sqrt(1 + 2 * TASTE_BONUS**2)
 
-    def solve(rate: float) -> float:
-        low, high = -30.0, 30.0
-        for _ in range(80):
-            middle = (low + high) / 2
-            with np.errstate(over="ignore"):
-                share = density @ (1 / (1 + np.exp((middle - u) / options.noise)))
-            low, high = (middle, high) if share > rate else (low, middle)
-        return (low + high) / 2
+    def excess(threshold: float, rate: float) -> float:
+        share = density @ expit((u - threshold) / options.noise)
+        return share - rate / options.mean_examination
 
-    seen = options.mean_examination
-    clicked, carted, bought = options.click_rate, options.cart_rate, options.purchase_rate
-    return solve(clicked / seen), solve(carted / seen), solve(bought / seen)
+    rates = (options.click_rate, options.cart_rate, options.purchase_rate)
+    clicked, carted, bought = (brentq(excess, -30, 30, (rate,), xtol=1e-15) for rate in rates)
+    return clicked, carted, bought
 
 
 def decide(

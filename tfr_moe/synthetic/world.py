@@ -44,8 +44,7 @@ class World:
             row of length 1.
         common: [M] the common weights, of length 1.
         price_level: [C] shift of the logarithm of prices.
-        siblings: [C] number of sub-categories under the same parent.
-        first: [T] index of a top category's first sub-category.
+        first: [T + 1] index of a top category's first sub-category, and C.
     """
 
     top_names: list[str]
@@ -56,16 +55,16 @@ class World:
     combinations: Floats
     common: Floats
     price_level: Floats
-    siblings: NDArray[np.int64]
     first: NDArray[np.int64]
 
 
 def build_world(options: SearchLogOptions) -> World:
     """Draws the tree and the weights of one log from its seed."""
     rng = np.random.default_rng([options.seed, 1])
-    sizes = _sizes(options)
-    parent: NDArray[np.int64] = np.repeat(np.arange(options.top_categories), sizes)
-    rank = np.concatenate([np.arange(size) for size in sizes])
+    # Sub-categories are shared out evenly.
+    parent = np.sort(np.arange(options.sub_categories) % options.top_categories)
+    first = np.searchsorted(parent, np.arange(options.top_categories + 1))
+    rank = np.arange(options.sub_categories) - first[parent]
     common, weights = _weights(rng, options, parent)
     level = options.category_strength * rng.standard_normal(len(parent))
     top_names = [top_name(number) for number in range(options.top_categories)]
@@ -78,17 +77,8 @@ def build_world(options: SearchLogOptions) -> World:
         combinations=_combinations(options, parent),
         common=common,
         price_level=level,
-        siblings=sizes[parent],
-        first=np.concatenate([[0], np.cumsum(sizes)[:-1]]),
+        first=first,
     )
-
-
-def _sizes(options: SearchLogOptions) -> NDArray[np.int64]:
-    """Sub-categories per top category: one each, the rest shared out evenly, large ones first."""
-    even, rest = divmod(options.sub_categories, options.top_categories)
-    sizes: NDArray[np.int64] = np.full(options.top_categories, even, dtype=np.int64)
-    sizes[:rest] += 1
-    return sizes
 
 
 def _traffic(
@@ -104,10 +94,15 @@ def _unit(vectors: Floats) -> Floats:
 
 
 def _by_category(
-    options: SearchLogOptions, common: Floats, top: Floats, direction: Floats
+    rng: np.random.Generator,
+    options: SearchLogOptions,
+    parent: NDArray[np.int64],
+    common: Floats,
+    top: Floats,
 ) -> Floats:
-    """unit((1 - s) common + s unit(top + d unit(direction))) of each sub-category."""
-    category = _unit(top + options.sub_category_deviation * _unit(direction))
+    """w_c = unit((1 - s) w_0 + s unit(v_t(c) + d unit(g_c))), with g_c drawn, of [C, size]."""
+    direction = rng.standard_normal((len(parent), len(common)))
+    category = _unit(top[parent] + options.sub_category_deviation * _unit(direction))
     strength = options.category_strength
     return _unit((1.0 - strength) * common + strength * category)
 
@@ -115,23 +110,21 @@ def _by_category(
 def _weights(
     rng: np.random.Generator, options: SearchLogOptions, parent: NDArray[np.int64]
 ) -> tuple[Floats, Floats]:
-    """w_c = unit((1 - s) w_0 + s unit(v_t(c) + d g_c))."""
+    """The common weights of the components, and those of each sub-category."""
     size = len(COMPONENTS)
     common = _unit(np.ones(size))
     top = np.sqrt(rng.dirichlet(np.full(size, _CONCENTRATION), options.top_categories))
     top[:, _PRICE] *= rng.choice([-1.0, 1.0], options.top_categories)
-    direction = rng.standard_normal((len(parent), size))
-    return common, _by_category(options, common, top[parent], direction)
+    return common, _by_category(rng, options, parent, common, top)
 
 
 def _combinations(options: SearchLogOptions, parent: NDArray[np.int64]) -> Floats:
-    """A_c = unit((1 - s) A_0 + s unit(A_t(c) + d B_c))."""
+    """The weights of the products of two components, of each sub-category."""
     rng = np.random.default_rng([options.seed, 3])
     size = len(PAIRS[0])
     common = _unit(rng.standard_normal(size))
     top = _unit(rng.standard_normal((options.top_categories, size)))
-    direction = rng.standard_normal((len(parent), size))
-    return _by_category(options, common, top[parent], direction)
+    return _by_category(rng, options, parent, common, top)
 
 
 def _sub_names(
@@ -147,8 +140,6 @@ def _sub_names(
     for pair in range(options.shared_names):
         left, right = sorted(range(len(free)), key=lambda t: -len(free[t]))[:2]
         shared = _SHARED[pair] if pair < len(_SHARED) else f"Other {pair + 1}"
-        if not free[left] or not free[right]:
-            break
         names[free[left].pop(0)] = names[free[right].pop(0)] = shared
     return names
 
