@@ -78,15 +78,16 @@ class SessionGenerator:
         category = pick(self._category_cdf, rng.random(count))
         query = category * options.queries_per_category + pick(self._query_cdf, rng.random(count))
         user = pick(self._user_cdf, rng.random(count))
-        session, item_category, item = self._shown(rng, category)
-        z = self._components(item_category, item, query[session])
+        session, item = self._shown(rng, category)
+        item_category = self._category(item)
+        z = self._components(item, query[session])
         persons = {
             name: normal(combine(options.seed, _SALT[name], user))
             for name in ("age", "power", "activeness")
         }
         taste = normal(combine(options.seed, _SALT["taste"], user[session], item_category))
         history = self._history(user, category)
-        in_history = self._brand_in_history(item_category, item, history, session)
+        in_history = np.any(self._brand(history)[session] == self._brand(item)[:, None], axis=1)
         utility = self._utility(z, item_category, session, persons, taste, in_history)
         order, position = self._display(rng, z, session)
         session, item_category, item = session[order], item_category[order], item[order]
@@ -105,7 +106,7 @@ class SessionGenerator:
             "user_activeness": np.round(np.exp(1.5 + 0.8 * persons["activeness"]), 2)[session],
             "click_history": session,
             "item_id": item,
-            "brand": self._brand(item_category, item),
+            "brand": self._brand(item),
             "item_top_category": world.parent[item_category],
             "item_sub_category": item_category,
             **_observed(z, world.price_level[item_category]),
@@ -118,8 +119,8 @@ class SessionGenerator:
         ids = [[int(i) for i in row if i >= 0] for row in history]
         return Chunk(columns, ids, session, utility)
 
-    def _shown(self, rng: np.random.Generator, category: Ints) -> tuple[Ints, Ints, Ints]:
-        """Distinct items of each session: session index, item's category, item id, all flat."""
+    def _shown(self, rng: np.random.Generator, category: Ints) -> tuple[Ints, Ints]:
+        """Distinct items of each session: session index and item ID, both flat."""
         options, world = self._options, self._world
         count = len(category)
         lengths = np.clip(2 + rng.poisson(options.mean_list_length - 2, count), 2, MAX_LIST_LENGTH)
@@ -138,13 +139,17 @@ class SessionGenerator:
         repeated: NDArray[np.bool_] = np.zeros(shape, dtype=bool)
         np.put_along_axis(repeated, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
         in_list = ~repeated & (np.cumsum(~repeated, axis=1) <= lengths[:, None])
-        return np.nonzero(in_list)[0], chosen[in_list], item[in_list]
+        return np.nonzero(in_list)[0], item[in_list]
 
-    def _brand(self, category: Ints, item: Ints) -> Ints:
+    def _category(self, item: Ints) -> Ints:
+        return item // self._options.items_per_category
+
+    def _brand(self, item: Ints) -> Ints:
+        """The brands of items, -1 for no item."""
         rank = pick(self._brand_cdf, uniform(combine(self._options.seed, _SALT["brand"], item)))
-        return self._world.parent[category] * _BRANDS + rank
+        return np.where(item < 0, -1, self._world.parent[self._category(item)] * _BRANDS + rank)
 
-    def _components(self, category: Ints, item: Ints, query: Ints) -> Floats:
+    def _components(self, item: Ints, query: Ints) -> Floats:
         """z [rows, M]: one standard normal number per component of the utility."""
         seed = self._options.seed
         drawn = {
@@ -152,7 +157,7 @@ class SessionGenerator:
             for name in ("ctr", "cvr", "price", "sales", "comments")
         }
         drawn["relevance"] = normal(combine(seed, _SALT["relevance"], query, item))
-        drawn["brand"] = normal(combine(seed, _SALT["quality"], self._brand(category, item)))
+        drawn["brand"] = normal(combine(seed, _SALT["quality"], self._brand(item)))
         return np.stack([drawn[name] for name in COMPONENTS], axis=1)
 
     def _history(self, user: Ints, category: Ints) -> Ints:
@@ -169,13 +174,6 @@ class SessionGenerator:
         )
         item = chosen * options.items_per_category + rank
         return np.where(slots < (length * (HISTORY_LENGTH + 1))[:, None], item, -1)
-
-    def _brand_in_history(
-        self, category: Ints, item: Ints, history: Ints, session: Ints
-    ) -> NDArray[np.bool_]:
-        history_category = np.maximum(history, 0) // self._options.items_per_category
-        brands = np.where(history >= 0, self._brand(history_category, history), -1)
-        return np.any(brands[session] == self._brand(category, item)[:, None], axis=1)
 
     def _utility(
         self,
