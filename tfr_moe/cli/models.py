@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -25,13 +25,7 @@ from tfr_moe.cli.options import (
     stderr,
     write_numbers,
 )
-from tfr_moe.errors import (
-    EXIT_PEER_LOST,
-    EXIT_USAGE,
-    LostWorkersError,
-    UserError,
-    error_line,
-)
+from tfr_moe.errors import EXIT_PEER_LOST, EXIT_USAGE, LostWorkersError, UserError, error_line
 from tfr_moe.metrics.naming import DEFAULT_NAMES
 
 
@@ -73,32 +67,29 @@ def train(
     from tfr_moe.training.distribute import MULTI_WORKER, find_cluster, leads
 
     cluster = find_cluster()
-    if cluster is None:
-        _print_result(train_any(folder, out, run_config, stderr(), start=start), out)
-        return
-    if run_config.training.strategy != MULTI_WORKER:
+    if cluster is not None and run_config.training.strategy != MULTI_WORKER:
         raise UserError(
             f"TF_CONFIG names several processes: set strategy={MULTI_WORKER}, or unset it"
         )
     try:
         result = train_any(folder, out, run_config, stderr(), start=start)
     except UserError as error:
+        if cluster is None:
+            raise
         print(error_line(error), file=sys.stderr)
         _exit_now(EXIT_PEER_LOST if isinstance(error, LostWorkersError) else EXIT_USAGE)
-    if leads(cluster):
-        _print_result(result, out)
-    _exit_now()
+    if cluster is None or leads(cluster):
+        best = result["best"].items()
+        values = ", ".join(f"{k[4:]} {v:.4f}" for k, v in best if k.startswith("val_"))
+        note(
+            f"wrote {out}: best of {result['epochs']} epochs is {result['best_epoch']} "
+            f"(validation: {values})"
+        )
+    if cluster is not None:
+        _exit_now(0)
 
 
-def _print_result(result: Mapping[str, Any], out: Path) -> None:
-    best = ", ".join(f"{k[4:]} {v:.4f}" for k, v in result["best"].items() if k.startswith("val_"))
-    note(
-        f"wrote {out}: best of {result['epochs']} epochs is {result['best_epoch']} "
-        f"(validation: {best})"
-    )
-
-
-def _exit_now(code: int = 0) -> NoReturn:
+def _exit_now(code: int) -> NoReturn:
     """Ends this process at once: TensorFlow's watch over other workers delays a normal exit."""
     sys.stdout.flush()
     sys.stderr.flush()
