@@ -6,6 +6,7 @@ import inspect
 import math
 import re
 import textwrap
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,8 +21,6 @@ from tfr_moe.cli.options import (
     Overwrite,
     Seed,
     Settings,
-    SourceModules,
-    SourceSettings,
     beam_args,
     flag,
     note,
@@ -164,16 +163,11 @@ class BuildCommand(BeamCommand):
     """Appends the options of a source to `build SOURCE --help`, all sources to `build --help`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Records source and source modules, which the help text needs before parsing."""
-        words, modules = [], ctx.meta.setdefault("modules", [])
-        following = iter(args)
-        for word in following:
-            option, equals, value = word.partition("=")
-            if option == "--source-module":
-                modules.append(value if equals else next(following, ""))
-            else:
-                words.append(word)
-        ctx.meta["source"] = next((word for word in words[:1] if not word.startswith("-")), None)
+        """Records the source and its modules, which --help needs wherever it is among them."""
+        given, _, _ = self.make_parser(ctx).parse_args(list(args))
+        source = given["source"]
+        ctx.meta["source"] = source if isinstance(source, str) else None
+        ctx.meta["modules"] = given.get("source_modules", [])
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -230,8 +224,14 @@ def build(
     schema: Annotated[
         Path | None, flag("FeatureSchema as YAML or JSON; optional for some sources")
     ] = None,
-    settings: SourceSettings = None,
-    source_modules: SourceModules = None,
+    settings: Annotated[
+        list[str] | None,
+        flag("an option of the source, key=value; see build SOURCE --help", "--set"),
+    ] = None,
+    source_modules: Annotated[
+        list[str] | None,
+        flag("module to import that registers a source; repeatable", "--source-module"),
+    ] = None,
     split: Annotated[
         str | None, flag("time or hash; default: time if the schema has a time column")
     ] = None,
@@ -334,8 +334,7 @@ def join_days(
 
 def loss_lines(what: str, reasons: dict[str, int]) -> list[str]:
     """Returns a line for each reason, the most frequent first."""
-    ordered = sorted(reasons, key=lambda reason: -reasons[reason])
-    return [f"  {what} {reasons[reason]}: {reason}" for reason in ordered]
+    return [f"  {what} {rows}: {reason}" for reason, rows in Counter(reasons).most_common()]
 
 
 def rerank_data(

@@ -34,14 +34,6 @@ Settings = Annotated[
     list[str] | None,
     flag("a setting, key=value; see `tfr-moe settings`; repeatable", "--set"),
 ]
-SourceSettings = Annotated[
-    list[str] | None,
-    flag("an option of the source, key=value; see build SOURCE --help", "--set"),
-]
-SourceModules = Annotated[
-    list[str] | None,
-    flag("module to import that registers a source; repeatable", "--source-module"),
-]
 JsonFile = Annotated[Path | None, flag("also write the numbers as JSON", "--json")]
 
 
