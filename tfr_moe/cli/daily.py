@@ -108,15 +108,14 @@ def drift(
 
     allowed = DriftLimits() if limits is None else DriftLimits.load(limits)
     with stderr().status(f"comparing {current} with {reference}"):
+        lists: Path | RecordedLists = current
         if current.is_file():
             from tfr_moe.data.folder import DataFolder
             from tfr_moe.serving.export.skew import recorded_batches
 
-            folder = DataFolder(reference)
-            recorded = RecordedLists(f"requests {current}", recorded_batches(current, folder))
-            rows = measure_drift(folder, recorded, allowed)
-        else:
-            rows = measure_drift(reference, current, allowed)
+            batches = recorded_batches(current, DataFolder(reference))
+            lists = RecordedLists(f"requests {current}", batches)
+        rows = measure_drift(reference, lists, allowed)
     console = Console()
     console.print(drift_table(rows, console.width))
     write_numbers(json_file, rows)

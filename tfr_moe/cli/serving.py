@@ -108,7 +108,7 @@ def rank(
 
 def ranking_table(
     ranking: Ranking, items: Sequence[Mapping[str, Any]], width: int | None = None
-) -> RenderableType:
+) -> Group:
     """A table of rank, score and fields of each item that fit into `width`, and the experts."""
     ranked = ranking.items
     columns = [
@@ -132,7 +132,7 @@ def ranking_table(
         parts.append(Text(f"experts (weight): {_expert_list(ranking.experts)}"))
     for task, of_task in ranking.task_experts.items():
         parts.append(Text(f"{task} experts (weight): {_expert_list(of_task)}"))
-    return parts[0] if len(parts) == 1 else Group(*parts)
+    return Group(*parts)
 
 
 def ranking_json(ranking: Ranking, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
