@@ -37,11 +37,6 @@ __all__ = [
     "tfr",
 ]
 
-_ORDER = (
-    "import tfr_moe before anything touches tf.keras, or set the environment variable "
-    "TF_USE_LEGACY_KERAS=1 before Python starts"
-)
-
 
 def needs_legacy_keras() -> bool:
     """Whether the installed TensorFlow has Keras 3 as `tf.keras` and no `tf.estimator`."""
@@ -135,7 +130,10 @@ def _load_tensorflow() -> types.ModuleType:
         atexit.register(_leave_quietly)
         return tensorflow
     if not tensorflow.keras.Model.__module__.startswith("tf_keras"):
-        raise ImportError(f"tf.keras is already Keras 3 in this process: {_ORDER}")
+        raise ImportError(
+            "tf.keras is already Keras 3 in this process: import tfr_moe before anything touches "
+            "tf.keras, or set the environment variable TF_USE_LEGACY_KERAS=1 before Python starts"
+        )
     if not hasattr(tensorflow, "estimator"):
         stand_in = _estimator_stand_in()
         sys.modules["tensorflow.estimator"] = stand_in
