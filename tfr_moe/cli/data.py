@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import re
 import textwrap
 from collections import Counter
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
 from tfr_moe.cli.options import (
     BeamCommand,
@@ -26,6 +24,7 @@ from tfr_moe.cli.options import (
     note,
     stderr,
     usual,
+    yaml_text,
 )
 from tfr_moe.errors import UserError
 
@@ -139,24 +138,16 @@ def schema_yaml(inference: Inference, source: str) -> str:
         f"# Inferred from {source}. Edit it: scopes, kinds and roles decide what the model learns "
         "from.",
         *(f"# warning: {d.column}: {d.reason}" for d in inference.warnings),
-        *(f"{key}: {_flow(value)}" for key, value in schema.items() if key != "features"),
+        *(f"{key}: {yaml_text(value)}" for key, value in schema.items() if key != "features"),
         *(f"# {d.outcome}: {d.reason}" for d in decisions if d.outcome == "hierarchy candidate"),
         "features:",
     ]
     for feature in schema["features"]:
-        lines += [f"  # {reasons[feature['name']]}", f"  - {_flow(feature)}"]
+        lines += [f"  # {reasons[feature['name']]}", f"  - {yaml_text(feature)}"]
     ignored = [f"#   {d.column}: {d.reason}" for d in decisions if d.outcome == "ignored"]
     if ignored:
         lines += ["# Ignored columns:", *ignored]
     return "\n".join(lines) + "\n"
-
-
-def _flow(value: Any) -> str:
-    """A value in YAML's flow style."""
-    text = yaml.safe_dump(
-        [value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
-    )
-    return text.strip()[1:-1]
 
 
 class BuildCommand(BeamCommand):

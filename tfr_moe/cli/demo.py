@@ -6,7 +6,6 @@ import shlex
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +114,7 @@ def _build_data(logs: Path, data: Path, console: Console) -> None:
 
 def example_request(data: DataFolder) -> dict[str, Any]:
     """A real test list as `tfr-moe rank` takes it: raw values of context and items."""
-    for record in islice(iter(ElwcDatasetBuilder(data).serialized_lists("test")), 1000):
+    for record in ElwcDatasetBuilder(data).serialized_lists("test").take(1000):
         context, items = decode_list(data.schema, record.numpy())
         if 5 <= len(items) <= 12:
             return {"context": context, "items": items}

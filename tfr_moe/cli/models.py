@@ -6,10 +6,9 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
-import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -24,6 +23,7 @@ from tfr_moe.cli.options import (
     note,
     stderr,
     write_numbers,
+    yaml_text,
 )
 from tfr_moe.errors import EXIT_PEER_LOST, EXIT_USAGE, LostWorkersError, UserError, error_line
 from tfr_moe.metrics.naming import DEFAULT_NAMES
@@ -190,11 +190,5 @@ def settings(
     defaults = config.flat()
     _print(
         ("setting", "default", "what it is"),
-        ((n, _text(defaults[n]), SETTINGS[n].field.description or "") for n in names),
+        ((n, yaml_text(defaults[n]), SETTINGS[n].field.description or "") for n in names),
     )
-
-
-def _text(value: Any) -> str:
-    """A default as `--set` takes it."""
-    plain = list(value) if isinstance(value, tuple) else value
-    return yaml.safe_dump(plain, default_flow_style=True, width=1000).split("\n")[0]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import typer.core
+import yaml
 from rich.console import Console
 
 from tfr_moe.errors import UserError
@@ -76,6 +78,14 @@ def write_numbers(path: Path | None, content: Any) -> None:
     """Writes the file of a `JsonFile` option, if it is given."""
     if path is not None:
         write_json(path, plain(content))
+
+
+def yaml_text(value: Any) -> str:
+    """A value in YAML's flow style, as `--set` takes it."""
+    text = yaml.safe_dump(
+        [value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
+    )
+    return text.strip()[1:-1]
 
 
 def reject_with(option: str, others: Mapping[str, Any]) -> None:
