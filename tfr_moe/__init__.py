@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tfr_moe import _compat as _compat  # first: it prepares the choice of Keras
+from tfr_moe._compat import lazy_names  # first: it prepares the choice of Keras
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
@@ -29,17 +29,13 @@ _SUBMODULES = (
     "tuning",
 )
 
-__all__ = ["FeatureSchema", "Ranker", "UserError", "__version__", "compare", *_SUBMODULES]
+_names, _get, _ = lazy_names(__name__, {"comparison": ("compare",), "ranker": ("Ranker",)})
+
+__all__ = ["FeatureSchema", "UserError", "__version__", *_names, *_SUBMODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return importlib.import_module(f"tfr_moe.{name}")
-    if name == "compare":
-        return importlib.import_module("tfr_moe.comparison").compare
-    if name == "Ranker":
-        return importlib.import_module("tfr_moe.ranker").Ranker
-    raise AttributeError(f"module 'tfr_moe' has no attribute {name!r}")
+    return importlib.import_module(f"tfr_moe.{name}") if name in _SUBMODULES else _get(name)
 
 
 def __dir__() -> list[str]:
