@@ -6,6 +6,7 @@ a table of items in memory.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
@@ -67,7 +68,9 @@ def build_world(options: SearchLogOptions) -> World:
     rank = np.arange(options.sub_categories) - first[parent]
     common, weights = _weights(rng, options, parent)
     level = options.category_strength * rng.standard_normal(len(parent))
-    top_names = [top_name(number) for number in range(options.top_categories)]
+    others = (f"Category {number}" for number in itertools.count(len(_SUB_NAMES) + 1))
+    names = itertools.chain(_SUB_NAMES, others)
+    top_names = list(itertools.islice(names, options.top_categories))
     return World(
         top_names=top_names,
         sub_names=_sub_names(options, top_names, parent, rank),
@@ -235,12 +238,6 @@ _STARTS = _split("Al Bel Cor Dan El Far Gil Hav Ir Jor Kal Lor Mer Nor Ol Per Qu
 _MIDDLES = _split("a an e en i in o on u un ar er ir or ur el")
 _ENDS = _split("da la mo na ra ro sta ta va vio")
 _STEP = 1237  # without a divisor in common with the number of names: neighbours look different
-
-
-def top_name(number: int) -> str:
-    """Returns the name of a top category."""
-    names = list(_SUB_NAMES)
-    return names[number] if number < len(names) else f"Category {number + 1}"
 
 
 def sub_name(top: str, rank: int) -> str:
