@@ -45,9 +45,7 @@ class BaselineRun(FinishedRun):
 
     def score(self, features: Mapping[str, Any]) -> Any:
         """Features by name, with the mask [B, L] -> scores, float32 [B, L], 0 for padded items."""
-        mask = features[MASK]
-        values = self.ranker.predict(self.encoder(features, mask).numpy())
-        return _padded(tf.constant(values, tf.float32), mask)
+        return _scored(lambda rows: self.ranker.predict(rows.numpy()), self.encoder, features)
 
     def served_model(self) -> tf.keras.Model:
         """The same function as a Keras model, whose graph does not need the library."""
@@ -55,7 +53,7 @@ class BaselineRun(FinishedRun):
 
 
 class _RowModel(tf.keras.Model):
-    """Features with the mask [B, L] -> scores, float32 [B, L], 0 for padded items."""
+    """See `BaselineRun.score`."""
 
     def __init__(self, score: Callable[[tf.Tensor], tf.Tensor], encoder: TabularEncoder):
         super().__init__()
@@ -64,12 +62,15 @@ class _RowModel(tf.keras.Model):
         self.lookups = list(encoder.lookups.values())
 
     def call(self, features: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        mask = features[MASK]
-        return _padded(self._score(self._encoder(features, mask)), mask)
+        return _scored(self._score, self._encoder, features)
 
 
-def _padded(scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Scores of the items [T] -> [B, L]."""
+def _scored(
+    score: Callable[[tf.Tensor], Any], encoder: TabularEncoder, features: Mapping[str, Any]
+) -> tf.Tensor:
+    """The scores [B, L] of lists by a function from their rows [T, columns] to scores [T]."""
+    mask = features[MASK]
+    scores = tf.cast(score(encoder(features, mask)), tf.float32)
     return tf.scatter_nd(tf.where(mask), scores, tf.shape(mask, tf.int64))
 
 
@@ -88,12 +89,6 @@ def mean_metric(ranker: RowRanker, rows: Rows) -> float:
     defined = np.concatenate(values)
     defined = defined[~np.isnan(defined)]
     return float(defined.mean()) if len(defined) else float("nan")
-
-
-def _rows(folder: DataFolder, split: str, out: Path, config: RunConfig, console: Console) -> Rows:
-    with progress_bar(console, f"reading {split}") as move:
-        with_positions = split == "train" and bool(config.bias.position_bias)
-        return write_rows(folder, split, out, move, config.features, with_positions)
 
 
 def train_baseline(
@@ -121,9 +116,11 @@ def train_baseline(
         prepared(run, folder, config),
         working_directory(run / "rows") as out,
     ):
-        train, validation = (
-            _rows(folder, split, out, config, console) for split in ("train", "validation")
-        )
+        with progress_bar(console, "reading train") as move:
+            with_positions = bool(config.bias.position_bias)
+            train = write_rows(folder, "train", out, move, config.features, with_positions)
+        with progress_bar(console, "reading validation") as move:
+            validation = write_rows(folder, "validation", out, move, config.features)
         fitted = module.fit(train, validation, settings, make_log(console))
         rows, lists = len(train.labels), len(train.sizes)
         best = {f"val_{METRIC}": mean_metric(fitted.ranker, validation)}
