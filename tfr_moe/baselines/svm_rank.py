@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines.rows import Column, Fitted, Log, Rows, library, merged
@@ -20,42 +21,35 @@ _FIXED = ("loss", "random_state", "fit_intercept")
 _LIMIT = 10.0
 
 
-class Design:
-    """Maps rows to the features of a linear model: standardised, clipped numerics and one-hot IDs.
+class LinearRanker:
+    """w^T x, x the `features` of a row. See `tfr_moe.baselines.rows.RowRanker`.
 
-    Numeric columns come first, then the `ids`, pairs of a column and its number of values.
+    Attributes:
+        weights: [n], those of the numeric columns first; 0 before training.
     """
 
-    def __init__(self, columns: Sequence[Column]):
-        self.numeric = [i for i, column in enumerate(columns) if column.size is None]
-        self.ids = [(i, column.size) for i, column in enumerate(columns) if column.size]
-        self.means = np.array([columns[i].mean for i in self.numeric])
-        self.stds = np.array([columns[i].std for i in self.numeric])
-        self.width = len(self.numeric) + sum(size for _, size in self.ids)
+    def __init__(self, columns: Sequence[Column], weights: NDArray[np.float64] | None = None):
+        self._numeric = [i for i, column in enumerate(columns) if column.size is None]
+        self._ids = [(i, column.size) for i, column in enumerate(columns) if column.size]
+        self._means = np.array([columns[i].mean for i in self._numeric])
+        self._stds = np.array([columns[i].std for i in self._numeric])
+        width = len(self._numeric) + sum(size for _, size in self._ids)
+        self.weights = np.zeros(width) if weights is None else weights
 
-    def __call__(self, values: NDArray[np.float32]) -> Any:
-        """[T, columns] -> sparse [T, width]."""
-        sparse = library("scipy.sparse", "SciPy")
-        numbers = (values[:, self.numeric] - self.means) / self.stds
+    def features(self, values: NDArray[np.float32]) -> Any:
+        """Rows [T, columns] -> standardised, clipped numerics and one-hot IDs, sparse [T, n]."""
+        numbers = (values[:, self._numeric] - self._means) / self._stds
         blocks = [sparse.csr_matrix(np.clip(numbers, -_LIMIT, _LIMIT))]
         rows = np.arange(len(values))
-        for column, size in self.ids:
+        for column, size in self._ids:
             indices = values[:, column].astype(np.int64)
             ones = np.ones(len(values))
             blocks.append(sparse.csr_matrix((ones, (rows, indices)), shape=(len(values), size)))
         return sparse.hstack(blocks, format="csr")
 
-
-class LinearRanker:
-    """w^T x, with weights [width of the `Design`]. See `tfr_moe.baselines.rows.RowRanker`."""
-
-    def __init__(self, columns: Sequence[Column], weights: NDArray[np.float64]):
-        self.weights = weights
-        self._design = Design(columns)
-
     def predict(self, values: NDArray[np.float32]) -> NDArray[np.floating[Any]]:
         """Rows [T, columns] -> scores [T]."""
-        return self._design(values) @ self.weights
+        return self.features(values) @ self.weights
 
     def graph(self) -> Callable[[tf.Tensor], tf.Tensor]:
         """See `tfr_moe.baselines.rows.RowRanker`."""
@@ -63,13 +57,11 @@ class LinearRanker:
 
     def _scores(self, rows: tf.Tensor) -> tf.Tensor:
         """Rows [T, columns] -> scores [T]."""
-        design, first = self._design, len(self._design.numeric)
-        numbers = tf.gather(
-            tf.cast(rows, tf.float64), tf.constant(design.numeric, tf.int32), axis=1
-        )
-        numbers = tf.clip_by_value((numbers - design.means) / design.stds, -_LIMIT, _LIMIT)
+        first, rows = len(self._numeric), tf.cast(rows, tf.float64)
+        numbers = tf.gather(rows, tf.constant(self._numeric, tf.int32), axis=1)
+        numbers = tf.clip_by_value((numbers - self._means) / self._stds, -_LIMIT, _LIMIT)
         scores = tf.linalg.matvec(numbers, self.weights[:first])
-        for column, size in design.ids:
+        for column, size in self._ids:
             indices = tf.cast(rows[:, column], tf.int32)
             scores += tf.gather(self.weights[first : first + size], indices)
             first += size
@@ -105,13 +97,13 @@ def pairs_of(
 
 
 def _blocks(
-    rows: Rows, design: Design, maximum: int, rng: np.random.Generator
+    rows: Rows, ranker: LinearRanker, maximum: int, rng: np.random.Generator
 ) -> Iterator[tuple[Any, NDArray[np.float32]]]:
     """Yields blocks of differences better - worse, and the weights of the better items."""
     for block, sizes in rows.blocks(1 << 13):
         better, worse = pairs_of(rows.labels[block], sizes, maximum, rng)
         if len(better):
-            x = design(np.asarray(rows.values[block]))
+            x = ranker.features(np.asarray(rows.values[block]))
             yield x[better] - x[worse], np.asarray(rows.weights[block])[better]
 
 
@@ -142,12 +134,11 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
     """
     passes, patience, maximum = (settings[name] for name in _TRAINING)
     seed, classifier = settings["random_state"], _classifier(settings)
-    design, rng = Design(train.columns), np.random.default_rng(seed)
-    best, best_pass, weights = -1.0, 0, np.zeros(design.width)
-    done = 0
+    ranker, rng = LinearRanker(train.columns), np.random.default_rng(seed)
+    best, best_pass, done = -1.0, 0, 0
     while done < passes and done - best_pass < patience:
         pairs = 0
-        for differences, of_pairs in _blocks(train, design, maximum, rng):
+        for differences, of_pairs in _blocks(train, ranker, maximum, rng):
             signs = rng.choice([-1.0, 1.0], len(of_pairs))
             signs[:2] = [1.0, -1.0][: len(signs)]
             flipped = differences.multiply(signs[:, None]).tocsr()
@@ -159,18 +150,18 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
         if not pairs:
             raise UserError("model 'svm_rank' needs a training list with items of unequal label")
         done += 1
-        accuracy = _pair_accuracy(validation, design, classifier.coef_[0], maximum, seed)
+        accuracy = _pair_accuracy(validation, ranker, classifier.coef_[0], maximum, seed)
         log(f"pass {done} of at most {passes}: validation pair accuracy {accuracy:.4f}")
         if accuracy > best:
-            best, best_pass, weights = accuracy, done, classifier.coef_[0].copy()
-    return Fitted(LinearRanker(train.columns, weights), done, best_pass, len(weights))
+            best, best_pass, ranker.weights = accuracy, done, classifier.coef_[0].copy()
+    return Fitted(ranker, done, best_pass, len(ranker.weights))
 
 
 def _pair_accuracy(
-    rows: Rows, design: Design, weights: NDArray[np.float64], maximum: int, seed: int
+    rows: Rows, ranker: LinearRanker, weights: NDArray[np.float64], maximum: int, seed: int
 ) -> float:
     correct = total = 0.0
-    for differences, of_pairs in _blocks(rows, design, maximum, np.random.default_rng(seed)):
+    for differences, of_pairs in _blocks(rows, ranker, maximum, np.random.default_rng(seed)):
         margins = differences @ weights
         correct += float(np.sum(of_pairs * ((margins > 0) + 0.5 * (margins == 0))))
         total += float(np.sum(of_pairs))
