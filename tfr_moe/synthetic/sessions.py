@@ -186,10 +186,9 @@ class SessionGenerator:
     ) -> Floats:
         share, paired = self._options.interactions, self._options.combinations
         weighted = np.einsum("rm,rm->r", z, self._world.weights[category])
-        if paired:
-            products = z[:, PAIRS[0]] * z[:, PAIRS[1]]
-            of_pairs = np.einsum("rp,rp->r", products, self._world.combinations[category])
-            weighted = np.sqrt(1 - paired) * weighted + np.sqrt(paired) * of_pairs
+        products = z[:, PAIRS[0]] * z[:, PAIRS[1]]
+        of_pairs = np.einsum("rp,rp->r", products, self._world.combinations[category])
+        weighted = np.sqrt(1 - paired) * weighted + np.sqrt(paired) * of_pairs
         price, comments = COMPONENTS.index("price"), COMPONENTS.index("comments")
         crossed = z[:, price] * persons["power"][session] + z[:, comments] * persons["age"][session]
         extra = TASTE_BONUS * (persons["activeness"][session] + taste) + HISTORY_BONUS * in_history
