@@ -168,12 +168,10 @@ class BuildCommand(BeamCommand):
         load_source_modules(ctx.meta["modules"])
         formatter.write("\n")
         for line in source_help(ctx.meta["source"]):
-            indent = " " * (len(line) - len(line.lstrip()))
-            further = f"{indent}  " if indent else ""
-            wrap = textwrap.TextWrapper(
-                formatter.width, initial_indent=indent, subsequent_indent=further
-            )
-            formatter.write(wrap.fill(line.strip()) + "\n")
+            indent = len(line) - len(line.lstrip())
+            further = " " * (indent + 2) if indent else ""
+            wrapped = textwrap.fill(line, formatter.width, subsequent_indent=further)
+            formatter.write(f"{wrapped}\n")
 
 
 def source_help(name: str | None) -> list[str]:

@@ -116,7 +116,6 @@ def ranking_table(
         Column("item", [str(item.index) for item in ranked]),
         Column("score", [f"{item.score:.4f}" for item in ranked]),
     ]
-    always = len(columns)
     for task in ranked[0].tasks if ranked else ():
         columns.append(Column(f"{task} score", [f"{item.tasks[task]:.4f}" for item in ranked]))
     for name in dict.fromkeys(name for item in items for name in item):
@@ -127,7 +126,7 @@ def ranking_table(
         experts = [_expert_list(item.experts) for item in ranked]
         columns.append(Column("experts (weight)", experts, numeric=False))
     title = f"{ranking.model} version {ranking.version}"
-    parts: list[RenderableType] = [fitted_table(columns, always, width, title)]
+    parts: list[RenderableType] = [fitted_table(columns, 3, width, title)]
     if ranking.experts:
         parts.append(Text(f"experts (weight): {_expert_list(ranking.experts)}"))
     for task, of_task in ranking.task_experts.items():
