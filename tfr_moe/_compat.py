@@ -156,8 +156,6 @@ def import_keras_tuner() -> types.ModuleType:
     attribute is hidden while KerasTuner is imported, then restored.
     """
     _load_tensorflow()
-    if not needs_legacy_keras() or "keras_tuner" in sys.modules:
-        return importlib.import_module("keras_tuner")
     keras = importlib.import_module("keras")
     version = keras.__dict__.pop("version", None)
     try:
