@@ -137,13 +137,12 @@ def _sub_names(
     rank: NDArray[np.int64],
 ) -> list[str]:
     names = [sub_name(top_names[t], int(r)) for t, r in zip(parent, rank, strict=True)]
-    # The last sub-categories of neighbouring parents get a name in common, the first are left
-    # alone.
-    free = [np.flatnonzero(parent == t)[::-1].tolist() for t in range(options.top_categories)]
+    # The last sub-categories of two parents get a name in common, the first are left alone.
+    free = [np.flatnonzero(parent == t).tolist() for t in range(options.top_categories)]
     for pair in range(options.shared_names):
         left, right = sorted(range(len(free)), key=lambda t: -len(free[t]))[:2]
         shared = _SHARED[pair] if pair < len(_SHARED) else f"Other {pair + 1}"
-        names[free[left].pop(0)] = names[free[right].pop(0)] = shared
+        names[free[left].pop()] = names[free[right].pop()] = shared
     return names
 
 
