@@ -93,13 +93,13 @@ class _Services(
     @_rpc
     def GetModelStatus(self, request: Any) -> Any:  # noqa: N802
         response = get_model_status_pb2.GetModelStatusResponse()
-        for version, (state, error) in self._store.states(request.model_spec).items():
+        for number, version in self._store.states(request.model_spec).items():
             entry = response.model_version_status.add()
-            entry.version = version
-            entry.state = get_model_status_pb2.ModelVersionStatus.State.Value(state)
-            if error:
+            entry.version = number
+            entry.state = get_model_status_pb2.ModelVersionStatus.State.Value(version.state)
+            if version.error:
                 entry.status.error_code = grpc.StatusCode.UNKNOWN.value[0]
-                entry.status.error_message = error
+                entry.status.error_message = version.error
         return response
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,8 +20,6 @@ from .client.protos import fill_tensor
 from .versions import EXTRA, WARMUP_FILE, read_log, signatures_of, versions_of
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
-
-log = logging.getLogger(__name__)
 
 
 class RejectedError(Exception):
@@ -132,10 +129,15 @@ def _output_names(wanted: Any, outputs: Mapping[str, Any]) -> list[str]:
     return names or list(outputs)
 
 
-class VersionState(NamedTuple):
-    """The state of a version in TensorFlow Serving's terms, and why it failed to load."""
+class Version(NamedTuple):
+    """A version: its state in TensorFlow Serving's terms, and its model or why it failed to load.
+
+    `files` has their bytes before it was loaded, by which a copy that goes on is noticed.
+    """
 
     state: str
+    files: Mapping[str, int] = {}
+    model: ServedModel | None = None
     error: str = ""
 
 
@@ -146,7 +148,7 @@ class ModelStore:
     UserError if no version can be loaded.
     """
 
-    def __init__(self, root: Path, notify: Callable[[str], None] = log.info):
+    def __init__(self, root: Path, notify: Callable[[str], None]):
         if not root.is_dir():
             reason = "is a file, must be a folder" if root.exists() else "does not exist"
             raise UserError(f"models folder {root}: {reason}")
@@ -156,14 +158,12 @@ class ModelStore:
             )
         self._root = root
         self._notify = notify
-        self._loaded: dict[tuple[str, int], ServedModel] = {}
-        self._states: dict[tuple[str, int], VersionState] = {}
-        self._files: dict[tuple[str, int], dict[str, int]] = {}
+        self._versions: dict[tuple[str, int], Version] = {}
         self.refresh()
-        if not self._states:
+        if not self._versions:
             raise UserError(f"models folder {root}: has no model; a model is NAME/<version>/")
-        if not self._loaded:
-            reasons = "; ".join(f"{n}/{v}: {s.error}" for (n, v), s in self._states.items())
+        if not any(each.model for each in self._versions.values()):
+            reasons = "; ".join(f"{n}/{v}: {each.error}" for (n, v), each in self._versions.items())
             raise UserError(f"models folder {root}: no version could be loaded ({reasons})")
 
     def refresh(self) -> None:
@@ -173,63 +173,62 @@ class ModelStore:
         model answers until another one of its folder is loaded.
         """
         present = {(p.name, version) for p in self._root.iterdir() for version in versions_of(p)}
-        failed = {key for key, state in self._states.items() if state.error}
-        for key in failed - present:
-            self._states[key] = VersionState("END")
-        failed = {key for key in failed & present if self._files.get(key) == self._files_of(*key)}
-        for key in sorted(present - failed - self._loaded.keys(), reverse=True):
-            self._load(*key)
-        removed = self._loaded.keys() - present
-        answering = {name for name, _ in self._loaded.keys() & present}
+        for key in sorted(present, reverse=True):
+            if key not in self._versions or self._versions[key].model is None:
+                self._load(*key)
+        answering = {key[0] for key in present if self._versions[key].model}
         awaited = {name for name, _ in present} - answering
-        for name, version in sorted(removed):
-            if name not in awaited or version < max(v for n, v in self._loaded if n == name):
-                self._loaded = {k: m for k, m in self._loaded.items() if k != (name, version)}
-                self._states[name, version] = VersionState("END")
+        for name, version in sorted(self._versions.keys() - present):
+            loaded = self._models(name)
+            if name in awaited and version == max(loaded, default=None):
+                continue
+            self._versions[name, version] = Version("END")
+            if version in loaded:
                 self._notify(f"unloaded {name} version {version}")
-        if removed:
-            gc.collect()  # TensorFlow's functions refer to each other in cycles
+                del loaded
+                gc.collect()  # TensorFlow's functions refer to each other in cycles
 
     def _load(self, name: str, version: int) -> None:
-        self._states[name, version] = VersionState("LOADING")
+        """Loads a version, unless it has failed before and its files are the same."""
+        folder = self._root / name / str(version)
+        files = {str(path): path.stat().st_size for path in folder.rglob("*")}
+        known = self._versions.get((name, version))
+        if known is not None and known.files == files:
+            return
+        self._versions[name, version] = Version("LOADING")
         try:
-            self._files[name, version] = self._files_of(name, version)
-            model = ServedModel(name, self._root / name / str(version))
+            loaded = Version("AVAILABLE", files, ServedModel(name, folder))
+            line = f"serving {name} version {version}"
         except Exception as error:  # whatever is wrong with one version, the others keep serving
-            reason = reason_of(error)
-            self._states[name, version] = VersionState("END", reason)
-            self._notify(f"could not load {name} version {version}: {reason}")
-        else:
-            # Readers take no lock: they see the old dictionary or the new one.
-            self._loaded = {**self._loaded, (name, version): model}
-            self._states[name, version] = VersionState("AVAILABLE")
-            self._notify(f"serving {name} version {version}")
+            loaded = Version("END", files, error=reason_of(error))
+            line = f"could not load {name} version {version}: {loaded.error}"
+        self._versions[name, version] = loaded
+        self._notify(line)
 
-    def _files_of(self, name: str, version: int) -> dict[str, int]:
-        """The bytes of the files of a version, by which a copy that goes on is noticed."""
-        files = (self._root / name / str(version)).rglob("*")
-        return {str(path): path.stat().st_size for path in files}
+    def _models(self, name: str) -> dict[int, ServedModel]:
+        """The loaded versions of a model; other threads may change them meanwhile."""
+        versions = self._versions.copy().items()
+        return {v: each.model for (n, v), each in versions if n == name and each.model is not None}
 
     def get(self, spec: Any) -> ServedModel:
         """The version that a `ModelSpec` requests, by default the newest; else a RejectedError."""
         if not spec.name:
             reject_argument("ModelSpec has no name specified.")
-        loaded = self._loaded
+        models = self._models(spec.name)
         fixed = spec.HasField("version")
-        versions = [v for n, v in loaded if n == spec.name]
-        version = spec.version.value if fixed else max(versions, default=-1)
-        if version not in versions:
+        version = spec.version.value if fixed else max(models, default=-1)
+        if version not in models:
             which = f"Specific({spec.name}, {version})" if fixed else f"Latest({spec.name})"
             raise RejectedError(
                 grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {which}"
             )
-        return loaded[spec.name, version]
+        return models[version]
 
-    def states(self, spec: Any) -> dict[int, VersionState]:
-        """The states of a model's versions, newest first, or of the one that the spec requests."""
-        known = {v: state for (n, v), state in self._states.copy().items() if n == spec.name}
+    def states(self, spec: Any) -> dict[int, Version]:
+        """The versions of a model by number, newest first, or the one that the spec requests."""
+        known = {v: each for (n, v), each in self._versions.copy().items() if n == spec.name}
         if spec.HasField("version"):
-            known = {v: state for v, state in known.items() if v == spec.version.value}
+            known = {v: each for v, each in known.items() if v == spec.version.value}
         if not known:
             raise RejectedError(
                 grpc.StatusCode.NOT_FOUND, f"Could not find any versions of model {spec.name}"
