@@ -42,7 +42,6 @@ from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.console import ProgressCallback
-from tfr_moe.utils.digests import MODEL_MANIFEST, check_recorded
 from tfr_moe.utils.failures import load_saved_model, reason_of
 from tfr_moe.utils.io import check_free_file, working_directory
 
@@ -165,7 +164,6 @@ def _signature(folder: Path) -> Callable[[Any], Any]:
     """The default signature of a SavedModel."""
     if not (folder / "saved_model.pb").is_file():
         raise UserError(f"model {folder}: there is no saved_model.pb on this worker")
-    check_recorded(folder, MODEL_MANIFEST, "model")
     saved = load_saved_model(folder)  # owns the variables
     (name,) = saved.signatures["serving_default"].structured_input_signature[1]
     return lambda batch: saved.signatures["serving_default"](**{name: batch})

@@ -13,7 +13,6 @@ from tensorflow_serving.apis import predict_pb2
 
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.utils.digests import MODEL_MANIFEST, check_recorded
 from tfr_moe.utils.failures import load_saved_model, reason_of
 
 from .client.protos import fill_tensor
@@ -42,9 +41,8 @@ class ServedModel:
     def __init__(self, name: str, folder: Path):
         self.name = name
         self.version = int(folder.name)
-        check_recorded(folder, MODEL_MANIFEST, "model")
-        self.signatures = signatures_of(folder)
         self._loaded = load_saved_model(folder)
+        self.signatures = signatures_of(folder)
         warmup = folder / EXTRA / WARMUP_FILE
         for one in read_log(warmup, "warm-up file") if warmup.is_file() else []:
             self.predict(one.request)

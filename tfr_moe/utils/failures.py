@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tfr_moe.errors import UserError
+from tfr_moe.utils.digests import MODEL_MANIFEST, check_recorded
 
 GRAPH_ERROR = "invalid input: "
 """The start of the messages of assertions in graphs, by which `file_failure` finds them."""
@@ -116,9 +117,10 @@ def reading(what: str) -> Iterator[None]:
         raise UserError(f"{what} cannot be read ({reason_of(error)})") from error
 
 
-def load_saved_model(folder: str | Path) -> Any:
-    """Loads a SavedModel; a UserError if it cannot be loaded, whatever is missing or broken."""
+def load_saved_model(folder: Path) -> Any:
+    """Loads a SavedModel; a UserError if files differ from its manifest, or it cannot be loaded."""
     from tfr_moe._compat import tf
 
+    check_recorded(folder, MODEL_MANIFEST, "model")
     with reading(f"model {folder}: the SavedModel"):
         return tf.saved_model.load(str(folder))
