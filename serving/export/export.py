@@ -42,8 +42,8 @@ _TOLERANCE = 1e-5
 _ROUNDING = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
 
 
-def write_warmup(path: Path, name: str, signatures: Sequence[str], lists: Sequence[bytes]) -> None:
-    """Writes one record for each list and signature.
+def write_warmup(path: Path, name: str, lists: Sequence[bytes]) -> None:
+    """Writes records for `predict` and `rank` of each list.
 
     TensorFlow Serving runs these requests before it makes a version available. Without them the
     first callers wait for what TensorFlow does at first use, and a broken version replaces the one
@@ -52,7 +52,7 @@ def write_warmup(path: Path, name: str, signatures: Sequence[str], lists: Sequen
     # No compression: TensorFlow Serving reads plain TFRecords only.
     with tf.io.TFRecordWriter(str(path)) as writer:
         for serialized in lists:
-            for signature in signatures:
+            for signature in _WARMED:
                 writer.write(prediction_log(predict_request(name, signature, [serialized])))
 
 
@@ -220,7 +220,7 @@ def export_model(
         largest = verify(folder, schema, expected, tolerance)
         extra = folder / EXTRA
         extra.mkdir()
-        write_warmup(extra / WARMUP_FILE, name, _WARMED, lists)
+        write_warmup(extra / WARMUP_FILE, name, lists)
         schema.save(extra / SCHEMA_FILE)
         about = {
             "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),

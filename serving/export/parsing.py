@@ -52,7 +52,7 @@ class RequestParser:
         """
         features = tfr.data.parse_from_example_list(
             # TensorFlow's proto decoder rejects an empty batch; the empty string is a message.
-            _pad(serialized, 0, 1),
+            _pad(serialized, 0),
             context_feature_spec=self._specs["context"],
             example_feature_spec=self._specs["example"],
             mask_feature_name=MASK,
@@ -61,13 +61,13 @@ class RequestParser:
         for name in (MASK, *self._specs["example"]):
             # Where all lists are empty, the proto decoder gives one item to the features and none
             # to the mask.
-            features[name] = _pad(features[name], 1, 1)
+            features[name] = _pad(features[name], 1)
         return features
 
 
-def _pad(value: tf.Tensor, axis: int, size: int) -> tf.Tensor:
-    """Pads an axis that is shorter than `size` with zeros, False or empty strings."""
-    missing = tf.maximum(size - tf.shape(value)[axis], 0)
+def _pad(value: tf.Tensor, axis: int) -> tf.Tensor:
+    """Pads an axis of size 0 to 1, with zero, False or an empty string."""
+    missing = tf.maximum(1 - tf.shape(value)[axis], 0)
     return tf.pad(value, [[0, missing if i == axis else 0] for i in range(value.shape.rank)])
 
 

@@ -68,7 +68,7 @@ Arrays = dict[str, np.ndarray]
 
 
 def _answers_in_fresh_process(
-    folder: Path, batches: Sequence[Sequence[bytes]], signatures: Sequence[str]
+    folder: Path, batches: Sequence[Sequence[bytes]]
 ) -> list[dict[str, Arrays]]:
     """Runs an export on the CPU; returns the outputs of each batch by signature and name."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -77,7 +77,7 @@ def _answers_in_fresh_process(
         inputs.write_bytes(pickle.dumps(batches))
         files = map(str, (folder.resolve(), inputs, outputs))
         run = subprocess.run(
-            [sys.executable, "-c", _SCRIPT, *files, *signatures],
+            [sys.executable, "-c", _SCRIPT, *files, DEFAULT, RANK, SCHEMA],
             # An empty working directory, or Python would find packages in the current one.
             cwd=scratch,
             env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"},
@@ -155,8 +155,7 @@ def verify(
     Differences up to `tolerance`, absolute and relative, are allowed, of whole numbers none;
     another one is a UserError. Returns the largest one.
     """
-    lists = [batch.lists for batch in batches]
-    answers = _answers_in_fresh_process(folder, lists, (DEFAULT, RANK, SCHEMA))
+    answers = _answers_in_fresh_process(folder, [batch.lists for batch in batches])
     largest = 0.0
     for batch, answer in zip(batches, answers, strict=True):
         for where, exported, expected in _pairs(batch, answer):

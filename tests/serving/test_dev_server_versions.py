@@ -152,6 +152,6 @@ def test_numbers_that_are_no_versions_are_ignored_with_a_log_line(
 def test_a_version_that_fails_its_warm_up_is_not_served(models: Path, tmp_path: Path):
     shutil.copytree(models / "plain" / "1", tmp_path / "shop" / "1")
     extra = tmp_path / "shop" / "1" / "assets.extra" / "tf_serving_warmup_requests"
-    write_warmup(extra, "shop", ("rank",), [b"garbage"])
+    write_warmup(extra, "shop", [b"garbage"])
     with pytest.raises(UserError, match="no version could be loaded"):
         DevServer(tmp_path, port=0)
