@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from tfr_moe.elwc.encoder import Encoded, ScopeEncoder
@@ -15,9 +16,7 @@ from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.io import read_json
 
-from .protos import PredictionLog, PredictLog, PredictRequest
-
-_STRING = 7  # DT_STRING
+from .protos import PredictionLog, PredictLog, PredictRequest, fill_tensor
 
 
 class Request(NamedTuple):
@@ -118,10 +117,7 @@ def predict_request(model: str, signature: str, lists: Sequence[bytes]) -> Any:
     request = PredictRequest()
     request.model_spec.name = model
     request.model_spec.signature_name = signature
-    tensor = request.inputs["inputs"]
-    tensor.dtype = _STRING
-    tensor.tensor_shape.dim.add().size = len(lists)
-    tensor.string_val.extend(lists)
+    fill_tensor(request.inputs["inputs"], np.array(lists, object))
     return request
 
 
