@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -160,6 +161,8 @@ class Search:
     def _load(self, scratch: str) -> Any:
         path = self._sweep / STATE_FILE
         if not path.is_file():
+            # The numbers of trials start again, perhaps with other settings.
+            shutil.rmtree(self._sweep / WORK_FOLDER, ignore_errors=True)
             return self._make(0, scratch)
         try:
             content = json.loads(path.read_text(encoding="utf-8"))

@@ -44,7 +44,6 @@ from .sweep_folder import (
 
 MAX_ATTEMPTS = 3
 _RESULT = "result.json"
-_JOB = "job.json"
 Log = Callable[[str], None]
 
 
@@ -120,7 +119,6 @@ def run_job(context: SweepContext, job: TrialJob, log: Log) -> Trial:
         if job.attempts > MAX_ATTEMPTS:
             raise UserError(f"crashed {MAX_ATTEMPTS} workers; possibly out of memory")
         context.load_cache()
-        _remove_work_of_others(context.work_folder(job.trial_id), job)
         seeds = [_run_seed(context, job, seed) for seed in context.config.seeds]
         trial = ended_trial(job, context.config.objective, seeds)
     except UserError as error:
@@ -159,15 +157,6 @@ def _run_seed(context: SweepContext, job: TrialJob, seed: int) -> SeedResult:
     result = dataclasses.replace(result, seconds=round(time.monotonic() - started, 2))
     write_json(run / _RESULT, dataclasses.asdict(result))
     return result
-
-
-def _remove_work_of_others(folder: Path, job: TrialJob) -> None:
-    """Removes what a killed worker left of a trial of that number with other settings."""
-    settings = {"hyperparameters": job.hyperparameters, "budget": job.budget}
-    if read_json(folder / _JOB) != settings:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        write_json(folder / _JOB, settings)
 
 
 def _make_run_folder(context: SweepContext, run: Path, job: TrialJob, seed: int) -> None:

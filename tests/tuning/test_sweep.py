@@ -295,23 +295,23 @@ def test_an_interrupted_trial_resumes_after_its_last_epoch(data, tmp_path, monke
     assert [entry["epoch"] for entry in trial.seeds[1].history] == [1, 2]
 
 
-def test_what_a_killed_worker_left_of_other_hyper_parameters_is_not_taken(data, tmp_path):
-    resolve(config(), DataFolder(data)).save(tmp_path / "sweep.yaml")
-    context = SweepContext.open(tmp_path, data)
-    seed = tmp_path / "work" / "0000" / "seed-1"
+def test_what_a_killed_worker_left_is_taken_by_the_same_search_alone(data, tmp_path):
+    out = tmp_path / "out"
+    seed = out / "work" / "0000" / "seed-1"
     left = {"seed": 1, "metrics": {"session_auc": 0.99}, "best_epoch": 1, "epochs": 1}
-    for rate, expected in ((0.01, 0.99), (0.001, None)):
-        write_json(make_folder_of(seed) / "result.json", left)
-        settings = {"hyperparameters": {"learning_rate": 0.01}, "budget": {}}
-        write_json(seed.parent / "job.json", settings)
-        trial = run_job(context, TrialJob("0000", {"learning_rate": rate}), lambda line: None)
-        assert (trial.mean == 0.99) == (expected is not None)
-        shutil.rmtree(tmp_path / "trials")
 
+    def first_trial():
+        seed.mkdir(parents=True)
+        write_json(seed / "result.json", left)
+        return tune(data, out, config(), QUIET)[0]
 
-def make_folder_of(path):
-    path.mkdir(parents=True, exist_ok=True)
-    return path
+    tune(data, out, config(), QUIET)
+    trial_file(out, "0000").unlink()
+    assert first_trial().mean == 0.99
+    trial_file(out, "0000").unlink()
+    # Its trials may have other settings under the same numbers.
+    (out / "oracle.json").unlink()
+    assert first_trial().mean < 0.99
 
 
 def call_after_batches(monkeypatch, function):
