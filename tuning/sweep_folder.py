@@ -22,9 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from tfr_moe.errors import UserError
+from tfr_moe.errors import UserError, validated
 from tfr_moe.utils.io import make_folder, read_json, write_json
 
 from .config import SweepConfig, load_sweep_config
@@ -100,9 +98,6 @@ class Trial:
         return self.error is not None or self.mean is None or not math.isfinite(self.mean)
 
 
-_TRIAL: TypeAdapter[Trial] = TypeAdapter(Trial)
-
-
 def ended_trial(
     job: TrialJob, objective: str, seeds: list[SeedResult], error: str | None = None
 ) -> Trial:
@@ -128,7 +123,7 @@ def write_trial(sweep: Path, trial: Trial) -> None:
 def read_trial(path: Path) -> Trial:
     """Reads one record; a `UserError` if it is not JSON or not a trial."""
     try:
-        return _TRIAL.validate_python(read_json(path, Trial))
+        return validated(Trial, read_json(path, Any), str(path))
     except UserError as error:
         raise UserError(f"trial {error}; delete it to run the trial again") from error
 
