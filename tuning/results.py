@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -202,14 +200,11 @@ def write_results(sweep: str | Path) -> SweepSummary:
 
 def to_csv(summary: SweepSummary) -> str:
     """A row per trial: result, hyper-parameters, and the mean of each metric over seeds."""
+    import pandas as pd  # takes long to load
+
     rows = [_csv_row(summary, entry.trial, entry) for entry in summary.entries]
     rows += [_csv_row(summary, trial) for trial in summary.failed]
-    buffer = io.StringIO()
-    names = dict.fromkeys(name for row in rows for name in row)
-    writer = csv.DictWriter(buffer, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()
+    return pd.DataFrame(rows, dtype=object).to_csv(index=False)
 
 
 def _csv_row(
