@@ -56,14 +56,14 @@ class SeedNoise:
     std: float
     degrees: int
 
-    def least_difference(self, seeds: int, other_seeds: int) -> float:
-        """Fisher's least significant difference of two trial means at 5 %.
+    def least_difference(self, seeds: int) -> float:
+        """Fisher's least significant difference of the means of two trials of n seeds, at 5 %.
 
-        t(0.975, degrees) std sqrt(1/n + 1/m). It holds for one pair that was not selected; the best
-        of many trials is selected, and exceeds it by chance more often than one time in twenty.
+        t(0.975, degrees) std sqrt(2/n). It holds for one pair that was not selected; the best of
+        many trials is selected, and exceeds it by chance more often than one time in twenty.
         """
         quantile = float(stdtrit(self.degrees, 0.5 + CONFIDENCE / 2))
-        return quantile * self.std * math.sqrt(1 / seeds + 1 / other_seeds)
+        return quantile * self.std * math.sqrt(2 / seeds)
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,7 @@ def _ranked(
     entries = []
     for rank, trial in enumerate(ordered, start=1):
         gap = abs(values[ordered[0].trial_id] - values[trial.trial_id])
-        tied = None
-        if noise is not None:
-            tied = gap <= noise.least_difference(*(len(t.seeds) or 1 for t in (ordered[0], trial)))
+        tied = None if noise is None else gap <= noise.least_difference(len(trial.seeds))
         entries.append(RankedTrial(trial, rank, values[trial.trial_id], gap, tied))
     return tuple(entries)
 
@@ -268,7 +266,7 @@ def noise_line(summary: SweepSummary) -> str:
         )
     tied = sum(bool(entry.tied) for entry in summary.entries) - 1
     seeds = len(summary.best.trial.seeds)
-    least = summary.noise.least_difference(seeds, seeds)
+    least = summary.noise.least_difference(seeds)
     return (
         f"Standard deviation over seeds of the same settings: {summary.noise.std:.4f} (pooled, "
         f"{summary.noise.degrees} degrees of freedom). Two trials of {seeds} seeds differ "

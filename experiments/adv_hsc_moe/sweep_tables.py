@@ -57,7 +57,7 @@ def least_difference(summary: Any) -> float | None:
     if summary.noise is None or summary.best is None:
         return None
     seeds = len(summary.best.trial.seeds)
-    return summary.noise.least_difference(seeds, seeds)
+    return summary.noise.least_difference(seeds)
 
 
 def verdict(difference: float, noise: float | None) -> str:

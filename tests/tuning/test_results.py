@@ -32,9 +32,9 @@ def test_noise_pools_the_squares_within_trials():
 
 
 def test_least_difference_is_the_t_quantile_times_the_error_of_a_difference():
-    # t(0.975, 2) = 4.302653; sqrt(1/2 + 1/2) = 1.
-    assert SeedNoise(0.01, 2).least_difference(2, 2) == pytest.approx(0.04302653, rel=1e-6)
-    assert SeedNoise(0.01, 2).least_difference(1, 1) == pytest.approx(math.sqrt(2) * 0.04302653)
+    # t(0.975, 2) = 4.302653; sqrt(2/2) = 1.
+    assert SeedNoise(0.01, 2).least_difference(2) == pytest.approx(0.04302653, rel=1e-6)
+    assert SeedNoise(0.01, 2).least_difference(1) == pytest.approx(math.sqrt(2) * 0.04302653)
 
 
 def test_one_seed_per_trial_gives_no_estimate_of_noise(tmp_path):
@@ -74,7 +74,7 @@ def test_what_is_closer_than_the_seeds_noise_counts_as_tied(tmp_path):
     # 0.8223, 0.8221, 0.8221, 0.8217, 0.8217, 0.8214 and 0.8212, which is 0.0015 away.
     summary = summarize_sweep(write_sweep(tmp_path / "s", lambda_trials()))
     assert summary.noise.degrees == 16
-    assert summary.noise.least_difference(2, 2) == pytest.approx(0.0014990, abs=1e-7)
+    assert summary.noise.least_difference(2) == pytest.approx(0.0014990, abs=1e-7)
     assert sum(entry.tied for entry in summary.entries) == 8
     assert not summary.entries[8].tied
 
