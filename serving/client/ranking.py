@@ -120,36 +120,30 @@ def ranking_of(model: str, answer: Any) -> Ranking:
     order, scores = outputs["order"][:valid].tolist(), outputs["scores"][:valid].tolist()
     if len(outputs) == len(_RANKING):
         return Ranking(model, version, tuple(map(RankedItem, order, scores)))
-    tasks = {
-        name.removeprefix(_TASK_SCORES): values[:valid].tolist()
-        for name, values in sorted(outputs.items())
-        if name.startswith(_TASK_SCORES)
-    }
-    names = [n for n in sorted(outputs) if f"{n}_".startswith(f"{_EXPERT_IDS}_")]
-    gates = {name: _experts(outputs, name, valid) for name in names}
-    of_list, of_items = gates.pop(_EXPERT_IDS, ((), [()] * valid))
-    by_task = {name.removeprefix(f"{_EXPERT_IDS}_"): experts for name, experts in gates.items()}
+    tasks: dict[str, list[float]] = {}
+    # By task, "" where all tasks share a gate.
+    of_list: dict[str, tuple[Expert, ...]] = {}
+    of_items: dict[str, list[tuple[Expert, ...]]] = {}
+    for name, values in sorted(outputs.items()):
+        if name.startswith(_TASK_SCORES):
+            tasks[name.removeprefix(_TASK_SCORES)] = values[:valid].tolist()
+        elif name.startswith(_EXPERT_IDS):
+            task = name.removeprefix(_EXPERT_IDS).removeprefix("_")
+            weights = outputs[name.replace("_ids", "_weights", 1)]
+            if values.ndim == 2:
+                rows = zip(values[:valid].tolist(), weights[:valid].tolist(), strict=True)
+                of_items[task] = [tuple(map(Expert, *row)) for row in rows]
+            elif valid:
+                of_list[task] = tuple(map(Expert, values.tolist(), weights.tolist()))
+    shared = of_items.pop("", [()] * valid)
     items = [
         RankedItem(
             order[i],
             scores[i],
-            of_items[i],
+            shared[i],
             {task: values[i] for task, values in tasks.items()},
-            {task: each[i] for task, (_, each) in by_task.items() if each[i]},
+            {task: experts[i] for task, experts in of_items.items()},
         )
         for i in range(valid)
     ]
-    task_experts = {task: whole for task, (whole, _) in by_task.items() if whole}
-    return Ranking(model, version, tuple(items), of_list, task_experts)
-
-
-def _experts(
-    outputs: Mapping[str, np.ndarray], name: str, valid: int
-) -> tuple[tuple[Expert, ...], list[tuple[Expert, ...]]]:
-    """The experts of the list and of each item; the gate fills one of the two."""
-    ids, weights = outputs[name], outputs[name.replace("_ids", "_weights", 1)]
-    if ids.ndim == 1:
-        whole = tuple(map(Expert, ids.tolist(), weights.tolist()))
-        return (whole if valid else ()), [()] * valid
-    rows = zip(ids[:valid].tolist(), weights[:valid].tolist(), strict=True)
-    return (), [tuple(map(Expert, *row)) for row in rows]
+    return Ranking(model, version, tuple(items), of_list.pop("", ()), of_list)
