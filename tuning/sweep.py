@@ -25,7 +25,7 @@ from tfr_moe.schema import FeatureSchema
 from tfr_moe.training.run import check_names, make_scorer
 from tfr_moe.utils.console import make_log
 from tfr_moe.utils.formats import mean, setting
-from tfr_moe.utils.processes import exit_with_parent, share_of_cores, supervise
+from tfr_moe.utils.processes import exit_with_parent, supervise
 
 from .config import SweepConfig
 from .hypermodel import RankingHyperModel
@@ -207,7 +207,7 @@ def run_workers(count: int, context: SweepContext, log: Log) -> None:
     folders = [str(context.path), str(context.hypermodel.folder.path)]
     names = [worker_name(number) for number in range(1, count + 1)]
     commands = {name: [*program, *folders, name] for name in names}
-    supervise(commands, share_of_cores(count), progress=ended, log=log)
+    supervise(commands, progress=ended, log=log)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -22,7 +22,7 @@ def appending(path, then=""):
 def run(progress=lambda: None, **commands):
     """The lines that are logged while commands run."""
     lines = []
-    supervise(commands, {}, progress, lines.append)
+    supervise(commands, progress, lines.append)
     return lines
 
 
@@ -93,7 +93,7 @@ def supervising(source, folder):
         "import signal, sys\nfrom tfr_moe.utils.processes import *\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"commands = {{name: [sys.executable, '-c', {source!r}] for name in 'ab'}}\n"
-        "supervise(commands, {}, lambda: None, print)"
+        "supervise(commands, lambda: None, print)"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
     wait_until(lambda: len(list(folder.iterdir())) == 2)

@@ -57,19 +57,17 @@ def share_of_cores(num_processes: int) -> dict[str, str]:
 
 def supervise(
     commands: Mapping[str, Sequence[str]],
-    environment: Mapping[str, str],
     progress: Callable[[], Hashable],
     log: Callable[[str], None],
 ) -> None:
     """Runs commands as child processes until all are done, and restarts those that fail.
 
-    A command is restarted up to three times without progress. A user error (exit code 2) and Ctrl-C
-    (130) are not retried. All children are stopped at the end, also by Ctrl-C; they end too if this
-    process is killed.
+    They share the cores of this machine. A command is restarted up to three times without progress.
+    A user error (exit code 2) and Ctrl-C (130) are not retried. All children are stopped at the
+    end, also by Ctrl-C; they end too if this process is killed.
 
     Args:
         commands: name -> command line, of programs that call `exit_with_parent`.
-        environment: variables that the children have in addition.
         progress: returns a value that changes when work gets done, from which restarts are counted.
         log: receives a line for each restart.
 
@@ -78,12 +76,13 @@ def supervise(
     """
     running: dict[str, subprocess.Popen[str]] = {}
     failures: Counter[tuple[str, Hashable]] = Counter()
+    environment = {**os.environ, **share_of_cores(len(commands))}
 
     def start(name: str) -> None:
         running[name] = subprocess.Popen(
             list(commands[name]),
             stdin=subprocess.PIPE,
-            env={**os.environ, **environment},
+            env=environment,
             text=True,
             # Ctrl-C reaches this process alone.
             start_new_session=True,
