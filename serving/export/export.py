@@ -22,7 +22,7 @@ from tfr_moe.evaluation.evaluate import check_schema
 from tfr_moe.schema import SCHEMA_FILE, FeatureSchema, QueryCategories, Scope
 from tfr_moe.scorers import explanation_model
 from tfr_moe.utils.console import warn
-from tfr_moe.utils.digests import write_model_manifest
+from tfr_moe.utils.digests import MODEL_MANIFEST, write_digests
 from tfr_moe.utils.io import atomic_directory, plain, write_json
 
 from ..client.protos import PredictResponse, fill_tensor
@@ -230,7 +230,8 @@ def export_model(
         }
         (extra / "details.json").write_text(json.dumps(about, indent=1, default=str) + "\n")
         write_golden(extra / GOLDEN, name, int(final.name), schema, lists, signatures[RANK])
-        write_model_manifest(folder)
+        files = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+        write_digests(folder, MODEL_MANIFEST, {}, files)
     return final
 
 

@@ -92,36 +92,22 @@ def check_files(
     """
     problems = []
     for name, digest in digests.items():
-        problem = _problem(folder / name, digest, name in contents)
-        if problem:
-            problems.append(f"{name} {problem}")
+        path = folder / name
+        if not path.is_file():
+            problems.append(f"{name} is missing")
+        elif (size := path.stat().st_size) != digest["bytes"]:
+            problems.append(f"{name} has {size:,} bytes instead of {digest['bytes']:,}")
+        elif name in contents and sha256_of(path) != digest["sha256"]:
+            problems.append(f"{name} has been changed")
     if problems:
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
         raise UserError(f"{kind} {folder}: {problems[0]}{more}; make the {kind} again")
-
-
-def write_model_manifest(folder: Path) -> None:
-    """Writes the digests of all files of an exported model."""
-    paths = (path for path in folder.rglob("*") if path.is_file())
-    names = [str(path.relative_to(folder)) for path in paths]
-    write_digests(folder, MODEL_MANIFEST, {}, names)
 
 
 def check_recorded(folder: Path, manifest: str, kind: str) -> None:
     """Compares all files of a folder with its manifest, if it has one with digests."""
     digests = (read_json(folder / manifest, ManifestForm) or {}).get("files") or {}
     check_files(folder, digests, kind, digests)
-
-
-def _problem(path: Path, digest: Mapping[str, Any], contents: bool) -> str | None:
-    if not path.is_file():
-        return "is missing"
-    size = path.stat().st_size
-    if size != digest["bytes"]:
-        return f"has {size:,} bytes instead of {digest['bytes']:,}"
-    if contents and sha256_of(path) != digest["sha256"]:
-        return "has been changed"
-    return None
 
 
 def sha256_of(path: Path) -> str:
