@@ -37,12 +37,11 @@ def atomic_directory(out: str | Path, overwrite: str | None = None) -> Iterator[
             is writing it.
     """
     out = Path(os.path.realpath(out))
-    check_free(out, overwrite)
     old = out.parent / f".{out.name}.old"
     with working_directory(out) as partial:
         if old.is_dir() and not out.exists():
             old.rename(out)
-            check_free(out, overwrite)
+        check_free(out, overwrite)
         shutil.rmtree(old, ignore_errors=True)
         yield partial
         if out.exists():
