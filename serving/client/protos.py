@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-_PACKAGE = "tensorflow.serving"
-
 TENSOR_TYPES = {
     1: ("float_val", np.dtype(np.float32)),
     3: ("int_val", np.dtype(np.int32)),
@@ -35,7 +33,7 @@ POOL = _read_pool()
 
 
 def _message(name: str) -> Any:
-    return message_factory.GetMessageClass(POOL.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+    return message_factory.GetMessageClass(POOL.FindMessageTypeByName(f"tensorflow.serving.{name}"))
 
 
 PredictRequest = _message("PredictRequest")
