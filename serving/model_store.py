@@ -36,10 +36,10 @@ def reject_argument(message: str) -> NoReturn:
 
 
 class ServedModel:
-    """One version of a model in memory; raises an error of any kind if it cannot be loaded."""
+    """MODELS/NAME/<version> in memory; raises an error of any kind if it cannot be loaded."""
 
-    def __init__(self, name: str, folder: Path):
-        self.name = name
+    def __init__(self, folder: Path):
+        self.name = folder.parent.name
         self.version = int(folder.name)
         self._loaded = load_saved_model(folder)
         self.signatures = signatures_of(folder)
@@ -195,7 +195,7 @@ class ModelStore:
             return
         self._versions[name, version] = Version("LOADING")
         try:
-            loaded = Version("AVAILABLE", files, ServedModel(name, folder))
+            loaded = Version("AVAILABLE", files, ServedModel(folder))
             line = f"serving {name} version {version}"
         except Exception as error:  # whatever is wrong with one version, the others keep serving
             loaded = Version("END", files, error=reason_of(error))

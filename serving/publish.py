@@ -139,11 +139,11 @@ def publish(
         if reference is not None:
             add(_drift_check(reference, folder, limits))
         candidate = export_run(run, aside / name, data, version, console)
-        served = ServedModel(name, candidate)
+        served = ServedModel(candidate)
         add(golden_check(served, candidate, None if live is None else to / str(live)))
         if live is not None:
             add(size_check(candidate, to / str(live), max_ratio))
-            both = served, ServedModel(name, to / str(live))
+            both = served, ServedModel(to / str(live))
             try:
                 add(latency_check(*both, sample_lists(folder, split), max_ratio))
                 now, before = (evaluate_served(m, folder, split, labels, metric) for m in both)

@@ -88,7 +88,7 @@ def measure_skew(
     version = Path(version)
     if version.name not in map(str, versions_of(version.parent)):
         raise UserError(f"version {version}: is not that of an export; give MODELS/NAME/<version>")
-    loaded, served = open_run(run), ServedModel(version.parent.name, version)
+    loaded, served = open_run(run), ServedModel(version)
     lists = list(_answered(read_log(Path(requests)), served))
     if not lists:
         raise UserError(f"requests {requests}: has no lists for {PREDICT} or {RANK}")

@@ -48,7 +48,7 @@ def write_log(path, records):
 
 def record_requests(path, version, signature="", change=None, answered=True):
     """Writes the test lists as a log of TensorFlow Serving: without labels, items in reverse."""
-    served, encoder, records = ServedModel("shop", version), RequestEncoder(SCHEMA), []
+    served, encoder, records = ServedModel(version), RequestEncoder(SCHEMA), []
     names = {feature.name for feature in SCHEMA.select("example")}
     for list_id, context, items in lists(COUNT, TEST_SEED):
         rows = [{k: v for k, v in item.items() if k in names} for item in reversed(items)]
