@@ -146,11 +146,9 @@ def data_requests(data: str | Path, split: str, limit: int) -> list[Request]:
     from tfr_moe.data import DataFolder, ElwcDatasetBuilder
 
     folder = DataFolder(data)
+    folder.check_lists(split)
     records = ElwcDatasetBuilder(folder).serialized_lists(split).as_numpy_iterator()
-    requests = [Request(*decode_list(folder.schema, record)) for record in islice(records, limit)]
-    if not requests:
-        raise UserError(f"data set {data}: split {split} has no list")
-    return requests
+    return [Request(*decode_list(folder.schema, record)) for record in islice(records, limit)]
 
 
 def run_load_test(
