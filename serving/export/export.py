@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import islice
@@ -228,7 +227,7 @@ def export_model(
             "verified": {"lists": len(lists), "largest_difference": largest, "allowed": tolerance},
             **(details or {}),
         }
-        (extra / "details.json").write_text(json.dumps(about, indent=1, default=str) + "\n")
+        write_json(extra / "details.json", plain(about))
         write_golden(extra / GOLDEN, name, int(final.name), schema, lists, signatures[RANK])
         files = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
         write_digests(folder, MODEL_MANIFEST, {}, files)
