@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,9 +40,7 @@ class SweepConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _expand(cls, settings: Any) -> Any:
-        if not isinstance(settings, dict):
-            return settings
+    def _expand(cls, settings: Mapping[str, Any]) -> dict[str, Any]:
         settings = dict(settings)
         base = settings.get("base") or {}
         if isinstance(base, dict):

@@ -22,15 +22,7 @@ from tfr_moe.utils.io import write_text
 
 from .config import SweepConfig, load_sweep_config
 from .space import settings_above
-from .sweep_folder import (
-    LOCK_FILE,
-    SWEEP_FILE,
-    TRIALS_FOLDER,
-    WORK_FOLDER,
-    Trial,
-    load_trials,
-    locked,
-)
+from .sweep_folder import SWEEP_FILE, TRIALS_FOLDER, WORK_FOLDER, Trial, load_trials, locked
 
 CONFIDENCE = 0.95
 BEST_FILE = "best.yaml"
@@ -189,7 +181,7 @@ def write_results(sweep: str | Path) -> SweepSummary:
     Existing files are replaced in one step each.
     """
     summary = summarize_sweep(sweep)
-    with locked(summary.path / LOCK_FILE):
+    with locked(summary.path):
         if summary.best is not None:
             best_config(summary).save(summary.path / BEST_FILE)
         write_text(summary.path / TABLE_FILE, to_csv(summary))

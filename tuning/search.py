@@ -26,20 +26,13 @@ from tfr_moe.errors import UserError
 from tfr_moe.utils.io import write_json
 
 from .config import SweepConfig
-from .sweep_folder import (
-    LOCK_FILE,
-    STATE_FILE,
-    WORK_FOLDER,
-    TrialJob,
-    locked,
-    trial_file,
-    try_lock,
-)
-from .trial import Log, SweepContext
+from .sweep_folder import WORK_FOLDER, TrialJob, locked, trial_file, try_lock
+from .trial import SweepContext
 
 kt: Any = import_keras_tuner()
 TrialStatus = kt.engine.trial.TrialStatus
 
+_STATE_FILE = "oracle.json"
 # KerasTuner stops after 20 random points in a row that it has tried. Small spaces need more draws.
 _RANDOM_ATTEMPTS = 50
 _BUDGET = {
@@ -144,22 +137,21 @@ class Search:
     `ended_before` is the number of trials that had ended when this object was made.
     """
 
-    def __init__(self, context: SweepContext, log: Log):
+    def __init__(self, context: SweepContext):
         self._sweep = context.path
         self._config = context.config
         self._space = context.hypermodel.space
-        self._log = log
         with self._locked() as oracle:
             self.ended_before = len(oracle.end_order)
 
     @contextmanager
     def _locked(self) -> Iterator[Any]:
         """The oracle in its present state, which no other process changes meanwhile."""
-        with locked(self._sweep / LOCK_FILE), tempfile.TemporaryDirectory() as scratch:
+        with locked(self._sweep), tempfile.TemporaryDirectory() as scratch:
             yield self._load(scratch)
 
     def _load(self, scratch: str) -> Any:
-        path = self._sweep / STATE_FILE
+        path = self._sweep / _STATE_FILE
         if not path.is_file():
             # The numbers of trials start again, perhaps with other settings.
             shutil.rmtree(self._sweep / WORK_FOLDER, ignore_errors=True)
@@ -189,22 +181,22 @@ class Search:
 
     def _save(self, oracle: Any) -> None:
         trials = {key: trial.get_state() for key, trial in oracle.trials.items()}
-        write_json(self._sweep / STATE_FILE, {"state": oracle.get_state(), "trials": trials})
+        write_json(self._sweep / _STATE_FILE, {"state": oracle.get_state(), "trials": trials})
 
-    def reopen_unrecorded(self) -> None:
-        """Returns ended trials whose record is gone to the search."""
+    def reopen_unrecorded(self) -> list[str]:
+        """Returns ended trials whose record is gone to the search; their IDs are the result."""
         with self._locked() as oracle:
-            for trial_id in list(oracle.end_order):
-                if trial_file(self._sweep, trial_id).is_file():
-                    continue
-                self._log(f"trial {trial_id}: has no record and is run again")
+            lost = [i for i in oracle.end_order if not trial_file(self._sweep, i).is_file()]
+            for trial_id in lost:
                 trial = oracle.trials[trial_id]
                 trial.status, trial.score = TrialStatus.RUNNING, None
                 trial.metrics = type(trial.metrics)()
                 oracle.end_order.remove(trial_id)
                 oracle.ongoing_trials[f"trial-{trial_id}"] = trial
+            if lost:
                 self._save(oracle)
             self.ended_before = len(oracle.end_order)
+        return lost
 
     @contextmanager
     def next_job(self, worker: str) -> Iterator[TrialJob | Literal["wait", "stop"]]:

@@ -30,15 +30,7 @@ from tfr_moe.utils.processes import exit_with_parent, supervise
 from .config import SweepConfig
 from .hypermodel import RankingHyperModel
 from .search import Search
-from .sweep_folder import (
-    TRIAL_FILE,
-    TRIALS_FOLDER,
-    WORK_FOLDER,
-    Trial,
-    TrialJob,
-    load_trials,
-    prepare_folder,
-)
+from .sweep_folder import WORK_FOLDER, Trial, TrialJob, load_trials, prepare_folder, trial_files
 from .trial import Log, SweepContext, run_job
 
 _POLL_SECONDS = 0.5
@@ -67,8 +59,9 @@ def tune(
     log = make_log(console or Console(stderr=True))
     prepare_folder(sweep, resolve(config, folder))
     context = SweepContext.open(sweep, folder.path)
-    search = Search(context, log)
-    search.reopen_unrecorded()
+    search = Search(context)
+    for trial_id in search.reopen_unrecorded():
+        log(f"trial {trial_id}: has no record and is run again")
     if search.ended_before:
         log(f"resuming {sweep}: {search.ended_before} trials have ended")
     if workers:
@@ -199,15 +192,11 @@ def run_workers(count: int, context: SweepContext, log: Log) -> None:
 
     A worker that dies is restarted; it may die three times without a trial having ended.
     """
-
-    def ended() -> int:
-        return len(list((context.path / TRIALS_FOLDER).glob(f"*/{TRIAL_FILE}")))
-
     program = [sys.executable, "-m", "tfr_moe.tuning.sweep"]
     folders = [str(context.path), str(context.hypermodel.folder.path)]
     names = [worker_name(number) for number in range(1, count + 1)]
     commands = {name: [*program, *folders, name] for name in names}
-    supervise(commands, progress=ended, log=log)
+    supervise(commands, progress=lambda: len(trial_files(context.path)), log=log)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -216,7 +205,7 @@ def main(arguments: Sequence[str]) -> None:
     exit_with_parent()
     log = make_log(Console(stderr=True), worker.partition("@")[0])
     context = SweepContext.open(Path(sweep), Path(data))
-    run_jobs(context, Search(context, log), worker, log)
+    run_jobs(context, Search(context), worker, log)
 
 
 if __name__ == "__main__":

@@ -29,10 +29,8 @@ from .config import SweepConfig, load_sweep_config
 
 SWEEP_FILE = "sweep.yaml"
 TRIALS_FOLDER = "trials"
-TRIAL_FILE = "trial.json"
+_TRIAL_FILE = "trial.json"
 WORK_FOLDER = "work"
-STATE_FILE = "oracle.json"
-LOCK_FILE = ".lock"
 
 # Settings that do not change a result may change when a sweep is resumed.
 _EXECUTION = {"data", "cache", "max_failures"}
@@ -110,7 +108,12 @@ def ended_trial(
 
 def trial_file(sweep: Path, trial_id: str) -> Path:
     """Path of a trial's record."""
-    return sweep / TRIALS_FOLDER / trial_id / TRIAL_FILE
+    return sweep / TRIALS_FOLDER / trial_id / _TRIAL_FILE
+
+
+def trial_files(sweep: Path) -> list[Path]:
+    """Paths of the records so far, in the order of their IDs."""
+    return sorted((sweep / TRIALS_FOLDER).glob(f"*/{_TRIAL_FILE}"))
 
 
 def write_trial(sweep: Path, trial: Trial) -> None:
@@ -137,7 +140,7 @@ def load_trials(sweep: str | Path) -> list[Trial]:
     sweep = Path(sweep)
     if not (sweep / SWEEP_FILE).is_file():
         raise UserError(f"sweep {sweep}: no such sweep ({SWEEP_FILE} is missing)")
-    return [read_trial(path) for path in sorted((sweep / TRIALS_FOLDER).glob(f"*/{TRIAL_FILE}"))]
+    return [read_trial(path) for path in trial_files(sweep)]
 
 
 def _check_same_config(sweep: Path, config: SweepConfig) -> None:
@@ -175,16 +178,16 @@ def prepare_folder(sweep: Path, config: SweepConfig) -> None:
     if sweep.exists() and others and not (sweep / SWEEP_FILE).is_file():
         raise UserError(f"sweep {sweep}: exists and is not a sweep; use another folder")
     make_folder(sweep, f"sweep {sweep}")
-    with locked(sweep / LOCK_FILE):
+    with locked(sweep):
         if (sweep / SWEEP_FILE).is_file():
             _check_same_config(sweep, config)
         config.save(sweep / SWEEP_FILE)
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Waits for a lock on a file and holds it; the kernel unlocks it when the process dies."""
-    with open(path, "a") as file:
+def locked(sweep: Path) -> Iterator[None]:
+    """Waits for the lock on a sweep and holds it; the kernel unlocks it when the process dies."""
+    with open(sweep / ".lock", "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

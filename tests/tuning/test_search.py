@@ -48,11 +48,10 @@ class Sweep:
         config = make_sweep_config({**settings, "objective": "ndcg", **changes})
         folder.mkdir(exist_ok=True)
         self.context = SweepContext(folder, config, HyperModel(continuous))
-        self.lines = []
 
     @property
     def search(self):
-        return Search(self.context, self.lines.append)
+        return Search(self.context)
 
     def state(self):
         return json.loads((self.context.path / "oracle.json").read_text())["state"]
@@ -161,8 +160,7 @@ def test_a_trial_whose_record_is_gone_runs_again_and_nothing_else_does(tmp_path)
     for trial_id, values, _ in jobs:
         if trial_id != "0002":
             write_trial(tmp_path, Trial(trial_id, values, [], 0.5, None))
-    sweep.search.reopen_unrecorded()
-    assert sweep.lines == ["trial 0002: has no record and is run again"]
+    assert sweep.search.reopen_unrecorded() == ["0002"]
     assert finish(sweep) == [jobs[2]]
     assert sorted(sweep.state()["end_order"]) == [trial_id for trial_id, *_ in jobs]
 

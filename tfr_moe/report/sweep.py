@@ -11,7 +11,7 @@ from tfr_moe.report.figures import Cell, HeatMap, label
 from tfr_moe.report.html import write_page
 from tfr_moe.tuning import results
 from tfr_moe.tuning.results import SweepSummary, settings_text, symbol
-from tfr_moe.tuning.sweep_folder import LOCK_FILE, locked
+from tfr_moe.tuning.sweep_folder import locked
 from tfr_moe.utils.formats import duration, setting
 
 REPORT_FILE = "report.html"
@@ -28,7 +28,7 @@ def write_sweep_report(sweep: str | Path, svg: Path | None = None) -> Path:
     """
     summary = results.write_results(sweep)
     page = summary.path / REPORT_FILE
-    with locked(summary.path / LOCK_FILE):
+    with locked(summary.path):
         write_page(render_sweep(summary, svg), page)
     return page
 
