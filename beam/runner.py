@@ -24,7 +24,7 @@ from tfr_moe.utils.processes import share_of_cores
 
 _STEP = " [while running"
 _USER_ERROR = re.compile(r"tfr_moe\.errors\.UserError: (.*?)(?: \[while running|$)", re.MULTILINE)
-_OS_ERROR = re.compile(r"(\[Errno \d+\] .*?)(?: \[while running|$)", re.MULTILINE)
+_OS_ERROR = re.compile(r"\[Errno (\d+)\] ([^:\[\n]*[^:\[\s])(?:: '([^']*)')?")
 
 _listener: Callable[[str, int], None] | None = None
 
@@ -145,7 +145,7 @@ def _user_message(error: Exception) -> str | None:
     if found := _USER_ERROR.search(text):
         return found[1]
     if found := _OS_ERROR.search(text):
-        return file_failure(OSError(found[1]))
+        return file_failure(OSError(int(found[1]), found[2], found[3]))
     return file_failure(error)
 
 

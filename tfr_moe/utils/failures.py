@@ -23,7 +23,6 @@ _NODE = re.compile(r"\{\{.*?\}\}|\[\[.*?\]\]|\[Op:\w+\]")
 _NOISE = ("Graph execution error", "Detected at node", "<stack traces", "File ", "total number of")
 # What Python and Beam raise as a RuntimeError where memory or threads are limited.
 _NO_MEMORY = re.compile(r"MemoryError\b|can't start new thread")
-_OS_ERROR = re.compile(r"\[Errno (\d+)\] ([^:\[]+)(?:: ('[^']*'))?")
 
 
 def reason_of(error: BaseException) -> str:
@@ -52,18 +51,12 @@ def file_failure(error: BaseException) -> str | None:
 
 
 def _os_failure(error: OSError) -> str | None:
-    """The line of an `OSError`, also of one that Beam has made again from its text alone."""
-    if error.errno is not None and error.strerror:
-        named = None if error.filename is None else os.fsdecode(error.filename)
-        number, reason = error.errno, error.strerror
-    elif match := _OS_ERROR.search(str(error)):
-        named = match[3].strip("'") if match[3] else None
-        number, reason = int(match[1]), match[2].strip()
-    else:
-        return reason_of(error)
-    if number in _NOT_OF_FILES:
+    """The line of an `OSError`; None for one that is not of files."""
+    if error.errno in _NOT_OF_FILES:
         return None
-    return f"{named}: {reason}" if named else reason
+    if not error.strerror:
+        return reason_of(error)
+    return f"{os.fsdecode(error.filename)}: {error.strerror}" if error.filename else error.strerror
 
 
 def _tensorflow_failure(error: BaseException) -> str | None:
