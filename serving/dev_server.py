@@ -52,12 +52,10 @@ def _rpc(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
                 reject_argument(f"Unrecognized servable version label: {label}")
             return method(self, request)
         except RejectedError as rejected:
-            code, message = rejected.code, rejected.message
+            context.abort(rejected.code, rejected.message)
         except Exception:
             log.exception("%s failed", method.__name__)
-            code, message = grpc.StatusCode.INTERNAL, "internal error; the server's log has more"
-        context.abort(code, message)
-        return None
+            context.abort(grpc.StatusCode.INTERNAL, "internal error; the server's log has more")
 
     return answer
 
