@@ -6,7 +6,7 @@ model: it needs scores alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,8 +25,8 @@ from tfr_moe.evaluation.evaluate import check_schema, split_metric
 from tfr_moe.evaluation.results import t_interval
 from tfr_moe.evaluation.scoring import list_batch, of_task
 from tfr_moe.metrics.naming import check_columns
-from tfr_moe.metrics.per_list import Array, Floats, ListBatch, resolve
-from tfr_moe.schema import FeatureSchema, Scope
+from tfr_moe.metrics.per_list import Array, Floats, resolve
+from tfr_moe.schema import MASK, FeatureSchema, Scope
 from tfr_moe.training import LoadedRun
 from tfr_moe.utils.console import ProgressCallback
 
@@ -185,41 +185,40 @@ class _Sample:
         self.metric = f"{task}_{bare}" if task else bare
         self._per_list = resolve(bare)
         check_columns([bare], schema.position, schema.weight)
-        builder = ElwcDatasetBuilder(folder, batch_size, tasks=(task,) if task else ())
-        dataset = builder.build_evaluation_dataset(split)
-        self._infer = of_task(run.score, task)
-        self._features: list[dict[str, Any]] = []
-        self._batches: list[ListBatch] = []
-        left = max_lists
-        for element in dataset.take(-(-max_lists // batch_size)):
-            first = tf.nest.map_structure(lambda part, most=left: part[:most], element)
-            features, labels, extras = first
-            labels = labels[task] if task else labels
-            scores = self._infer(features)
-            self._features.append(features)
-            self._batches.append(list_batch(features, labels, extras, scores, schema))
-            left -= len(self._batches[-1].labels)
-        if not self._batches:
+        builder = ElwcDatasetBuilder(folder, max_lists, tasks=(task,) if task else ())
+        first = next(iter(builder.build_evaluation_dataset(split)), None)
+        if first is None:
             raise UserError(f"data {folder.path}: split {split!r} has no lists")
-        self.values = np.concatenate([self._per_list(batch) for batch in self._batches])
-        parts = [batch.categories for batch in self._batches if batch.categories is not None]
-        self.categories = np.concatenate(parts).astype(str) if parts else None
+        self._features, labels, extras = first
+        self._infer, self._batch_size = of_task(run.score, task), batch_size
+        labels = labels[task] if task else labels
+        scores = self._scores(self._features)
+        self._batch = list_batch(self._features, labels, extras, scores, schema)
+        self.values = self._per_list(self._batch)
+        tops = self._batch.categories
+        self.categories = None if tops is None else tops.astype(str)
+
+    def _scores(self, features: Mapping[str, Any]) -> tf.Tensor:
+        """Scores [lists, L], computed in batches."""
+        starts = range(0, len(features[MASK]), self._batch_size)
+        batches = ({n: v[i : i + self._batch_size] for n, v in features.items()} for i in starts)
+        return tf.concat([self._infer(batch) for batch in batches], axis=0)
 
     def shuffled(self, names: Sequence[str], rng: np.random.Generator) -> Floats:
         """The metric of each list with the values of some features shuffled."""
-        features = [dict(batch) for batch in self._features]
-        for scope in {self._schema.feature(name).scope for name in names}:
-            rows = self._permutation(scope, names, rng)
-            for name in names:
-                if self._schema.feature(name).scope == scope:
-                    self._replace(features, name, rows)
-        batches = zip(features, self._batches, strict=True)
-        return np.concatenate(
-            [
-                self._per_list(replace(batch, scores=np.asarray(self._infer(part))))
-                for part, batch in batches
-            ]
-        )
+        scope = self._schema.feature(names[0]).scope  # that of all features of a group
+        rows = self._permutation(scope, names, rng)
+        real = self._batch.mask if scope == "example" else slice(None)
+        features = dict(self._features)
+        for name in names:
+            tensor, part = self._schema.stored_at(name)
+            values = np.array(features[tensor])
+            stored = values[real]
+            stored[:, part] = stored[rows][:, part]
+            values[real] = stored
+            features[tensor] = tf.constant(values)
+        scores = self._scores(features).numpy()
+        return self._per_list(replace(self._batch, scores=scores))
 
     def _permutation(
         self, scope: Scope, names: Sequence[str], rng: np.random.Generator
@@ -230,26 +229,10 @@ class _Sample:
         if self.categories is not None and tree is not None and tree.parent not in names:
             groups = np.unique(self.categories, return_inverse=True)[1].reshape(-1)
         if scope == "example":
-            groups = np.repeat(groups, np.concatenate([b.mask.sum(axis=1) for b in self._batches]))
+            groups = np.repeat(groups, self._batch.mask.sum(axis=1))
         rows = np.empty(len(groups), np.intp)
         rows[np.argsort(groups, kind="stable")] = np.lexsort([rng.random(len(groups)), groups])
         return rows
-
-    def _replace(self, features: list[dict[str, Any]], name: str, rows: NDArray[np.intp]) -> None:
-        """Replaces a feature in all batches by its values in other rows."""
-        tensor, part = self._schema.stored_at(name)
-        stored = [np.array(batch[tensor]) for batch in features]
-        real = [batch.mask for batch in self._batches]
-        if self._schema.feature(name).scope == "context":
-            real = [mask[:, 0] | True for mask in real]
-        flat = np.concatenate([values[at] for values, at in zip(stored, real, strict=True)])
-        flat[:, part] = flat[rows][:, part]
-        ends = np.cumsum([at.sum() for at in real])[:-1]
-        for batch, values, at, new in zip(
-            features, stored, real, np.split(flat, ends), strict=True
-        ):
-            values[at] = new
-            batch[tensor] = tf.constant(values)
 
 
 def feature_importance(
