@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from rich.table import Table
 from scipy import stats
 
@@ -70,6 +71,14 @@ class DriftRow:
     reference_mean: float | None
     exceeded: dict[str, float]
 
+    def change(self, measure: str) -> float:
+        """How far one of `MEASURES` is from the reference, 0 if undefined; limits are of this."""
+        value = getattr(self, measure) or 0.0
+        if measure in ("psi", "mean_shift"):
+            return abs(value)
+        increase = value - (getattr(self, f"reference_{measure}") or 0.0)
+        return abs(increase) if measure == "missing" else max(increase, 0.0)
+
     def text(self, measure: str, before: str = "({})") -> str:
         """One of `MEASURES` in its unit, a share with that of the reference."""
         value = getattr(self, measure)
@@ -128,15 +137,15 @@ class _Bins:
         if words is None:
             ids, counts = np.unique(sample[sample != b""], return_counts=True)
             words = ids[np.argsort(-counts, kind="stable")][:_ENTRIES].tolist()
-        self._bin = {b"": 0, **{w: min(n, _ENTRIES + 1) for n, w in enumerate(words, start=1)}}
+        self._words = pd.Index([b"", *words])
         self.number = _ENTRIES + 3
 
     def __call__(self, values: Array) -> Array:
         """The bin of each value."""
         if self.of_numbers:
             return np.where(np.isnan(values), 0, np.searchsorted(self._edges, values) + 1)
-        words, index = np.unique(values, return_inverse=True)
-        return np.array([self._bin.get(w, self.number - 1) for w in words.tolist()])[index]
+        index = self._words.get_indexer(values)
+        return np.where(index < 0, self.number - 1, np.minimum(index, _ENTRIES + 1))
 
 
 class _Groups:
@@ -146,8 +155,7 @@ class _Groups:
         tree = folder.schema.hierarchy
         paths = folder.tables().vocabularies
         self._parent = tree.parent if tree is not None and tree.parent in paths else None
-        self.names = [] if self._parent is None else _words(str(paths[self._parent]))
-        self._number = {name: n for n, name in enumerate(self.names, start=1)}
+        self.names = pd.Index([] if self._parent is None else _words(str(paths[self._parent])))
 
     def __len__(self) -> int:
         return len(self.names) + 1
@@ -155,8 +163,7 @@ class _Groups:
     def __call__(self, batch: Mapping[str, Array]) -> Array:
         if self._parent is None:
             return np.zeros(len(batch[MASK]), np.int64)
-        names, index = np.unique(batch[self._parent][:, 0], return_inverse=True)
-        return np.array([self._number.get(name, 0) for name in names.tolist()])[index]
+        return self.names.get_indexer(batch[self._parent][:, 0]) + 1
 
 
 def _words(path: str) -> list[bytes]:
@@ -301,48 +308,45 @@ def _row(
     limits: Limits,
 ) -> DriftRow:
     counts = [side.bins[column][index].sum(axis=0) for side in (old, new)]
-    lists = [int(side.lists[index].sum()) for side in (old, new)]
-    noise = sum(1.0 / max(n, 1) for n in lists)
     missing = [c[0] / max(c.sum(), 1) for c in counts]
-    unknown: list[float | None] = [None, None]
+    unknown: list[Any] = [None, None]
     if bins.has_vocabulary:
         unknown = [c[-1] / max(c[1:].sum(), 1) for c in counts]
     shift: float | None = None
-    stored: list[float | None] = [None, None]
+    means: list[Any] = [None, None]
     if bins.of_numbers:
-        present = [max(int(c[1:].sum()), 1) for c in counts]
         (mean, square, before), (other, _, now) = (
-            side.sums[column][:, index].sum(axis=1) / n
-            for side, n in zip((old, new), present, strict=True)
+            side.sums[column][:, index].sum(axis=1) / max(int(c[1:].sum()), 1)
+            for side, c in zip((old, new), counts, strict=True)
         )
-        stored = [float(before), float(now)]
         shift = float((other - mean) / np.sqrt(max(square - mean**2, 1e-12 * (1e-12 + mean**2))))
-    used = int(((counts[0] + counts[1]) > 0).sum())
-    of_index = psi(*counts)
-    z = float(stats.norm.isf(_SIGNIFICANCE / 2))
-
-    def of_shares(values: Sequence[float | None]) -> float:
-        pooled = sum((v or 0.0) * n for v, n in zip(values, lists, strict=True)) / sum(lists)
-        return z * float(np.sqrt(pooled * (1 - pooled) * noise))
-
-    measured: dict[str, tuple[float | None, float]] = {
-        "psi": (of_index, float(stats.chi2.isf(_SIGNIFICANCE, max(used - 1, 1))) * noise),
-        "mean_shift": (None if shift is None else abs(shift), z * float(np.sqrt(noise))),
-        "missing": (abs(missing[1] - missing[0]), of_shares(missing)),
-        "out_of_vocabulary": (
-            None if unknown[0] is None or unknown[1] is None else unknown[1] - unknown[0],
-            of_shares(unknown),
-        ),
-    }
-    exceeded = {}
-    for name, (value, allowance) in measured.items():
-        limit = getattr(limits, name)
-        if value is not None and limit is not None and value > limit + allowance:
-            exceeded[name] = limit + allowance
-    return DriftRow(
-        column, category, lists[0], lists[1], of_index, shift, missing[1], missing[0], unknown[1],
-        unknown[0], stored[1], stored[0], exceeded,
+        means = [float(before), float(now)]
+    row = DriftRow(
+        column, category, int(old.lists[index].sum()), int(new.lists[index].sum()), psi(*counts),
+        shift, missing[1], missing[0], unknown[1], unknown[0], means[1], means[0], {},
     )  # fmt: skip
+    noise = _noise(row, int(((counts[0] + counts[1]) > 0).sum()))
+    for name in MEASURES:
+        limit = getattr(limits, name)
+        if limit is not None and row.change(name) > limit + noise[name]:
+            row.exceeded[name] = limit + noise[name]
+    return row
+
+
+def _noise(row: DriftRow, bins: int) -> dict[str, float]:
+    """What sampling alone adds to each of `MEASURES`, with the number of bins that have values."""
+    lists = row.reference_lists, row.current_lists
+    variance = sum(1.0 / max(n, 1) for n in lists)
+    z = stats.norm.isf(_SIGNIFICANCE / 2)
+    noise = {
+        "psi": stats.chi2.isf(_SIGNIFICANCE, max(bins - 1, 1)) * variance,
+        "mean_shift": z * np.sqrt(variance),
+    }
+    for name in ("missing", "out_of_vocabulary"):
+        shares = [getattr(row, f"reference_{name}") or 0.0, getattr(row, name) or 0.0]
+        pooled = np.average(shares, weights=lists)
+        noise[name] = z * np.sqrt(pooled * (1 - pooled) * variance)
+    return {name: float(value) for name, value in noise.items()}
 
 
 def drift_table(rows: Sequence[DriftRow], width: int | None = None) -> Table:

@@ -56,15 +56,8 @@ def render_drift(
 
 def _excess(row: DriftRow) -> float:
     """The largest number in multiples of what is allowed; 0 within all limits."""
-    return max((abs(_change(row, name)) / (of or 1e-9) for name, of in row.exceeded.items()),
+    return max((row.change(name) / (most or 1e-9) for name, most in row.exceeded.items()),
                default=0.0)  # fmt: skip
-
-
-def _change(row: DriftRow, measure: str) -> float:
-    """The number that has a limit; 0 if undefined."""
-    if measure in ("psi", "mean_shift"):
-        return getattr(row, measure) or 0.0
-    return (getattr(row, measure) or 0.0) - (getattr(row, f"reference_{measure}") or 0.0)
 
 
 def _mean(row: DriftRow, before: str = "({})") -> str:
@@ -109,7 +102,7 @@ def _columns(rows: Sequence[DriftRow], limits: DriftLimits) -> Section:
     cells = []
     for row in rows:
         of = limits.of(row.column)
-        shares = {name: abs(_change(row, name)) / (getattr(of, name) or 1e9) for name in MEASURES}
+        shares = {name: row.change(name) / (getattr(of, name) or 1e9) for name in MEASURES}
         drawn = [_cell(n in row.exceeded, row.text(n), v) for n, v in shares.items()]
         cells.append([*drawn, Cell(_mean(row))])
     names = [label(row.column) for row in rows]
