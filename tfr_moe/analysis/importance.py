@@ -190,7 +190,7 @@ class _Sample:
         if first is None:
             raise UserError(f"data {folder.path}: split {split!r} has no lists")
         self._features, labels, extras = first
-        self._infer, self._batch_size = of_task(run.score, task), batch_size
+        self._infer, self._batch_size = of_task(run, task), batch_size
         labels = labels[task] if task else labels
         scores = self._scores(self._features)
         self._batch = list_batch(self._features, labels, extras, scores, schema)

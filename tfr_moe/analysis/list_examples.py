@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tfr_moe._compat import tf
+from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.metrics.per_list import Array, Floats
 from tfr_moe.schema import MASK, FeatureSchema
 
@@ -52,8 +53,8 @@ class ShownList:
 
 def example_lists(
     dataset: tf.data.Dataset,
-    values: Mapping[str, Floats],
-    sizes: Array,
+    results: Mapping[str, PerListResult],
+    metric: str,
     subject: str,
     baseline: str | None,
     score: Score,
@@ -65,10 +66,12 @@ def example_lists(
     The kinds are `worst` and `best` by a metric, and `lost` and `gained` furthest below and above
     the baseline.
 
-    In the order of the data set, `values` has the metric of each list by model, and `sizes` the
-    number of items. `score` gives the scores of the `subject`, which is compared with the
-    `baseline`; the only model has none. `label` is the one to show of several.
+    `results` are those of all models on the data set, in its order. `score` gives the scores of the
+    `subject`, which is compared with the `baseline`; the only model has none. `label` is the one to
+    show of several.
     """
+    values = {model: result.metric(metric) for model, result in results.items()}
+    sizes = results[subject].num_items
     worst, best = extremes(values[subject], sizes, MOST_LISTS)
     kinds: dict[str, list[int]] = {"worst": worst, "best": best, "lost": [], "gained": []}
     if baseline is not None:

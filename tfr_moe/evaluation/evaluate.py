@@ -43,9 +43,9 @@ BatchCallback = Callable[[Mapping[str, ListBatch]], None]
 """Receives a scored batch of lists by task."""
 
 
-def run_names(runs: Sequence[Path]) -> dict[str, Path]:
-    """A name for each run: its folder, or the path from what all have in common."""
-    runs = list(dict.fromkeys(runs))
+def run_names(runs: Sequence[Path], baseline: Path | None = None) -> dict[str, Path]:
+    """Names of runs, a baseline first: the folder, or the path from what all have in common."""
+    runs = list(dict.fromkeys(filter(None, [baseline, *runs])))
     if len({run.name for run in runs}) == len(runs):
         return {run.name or str(run): run for run in runs}
     common = os.path.commonpath([run.absolute().parent for run in runs])
@@ -173,21 +173,14 @@ def evaluate_runs(
         raise UserError(f"policy {policy!r} is unknown; allowed: {', '.join(POLICIES)}")
     folder = open_data(data)
     order = OrderSums() if folder.schema.position is None else None
-    named = run_names([*([baseline] if baseline else []), *runs])
+    named = run_names(runs, baseline)
     finished = {name: finished_run(run) for name, run in named.items()}
     for loaded in finished.values():
         check_schema(loaded, folder)
     tasks = {name: loaded.task_names for name, loaded in finished.items()}
     labels = next(filter(None, tasks.values()), ())
     builder = ElwcDatasetBuilder(folder, batch_size, tasks=labels)
-    evaluate_each = partial(
-        evaluate_run,
-        folder,
-        split=split,
-        metrics=metrics or DEFAULT_NAMES,
-        tasks=labels,
-        dataset=builder.build_evaluation_dataset(split),
-    )
+    dataset = builder.build_evaluation_dataset(split)
     results: dict[str, PerListResult] = {}
     passes = len(named) + sum(map(bool, tasks.values()))
     with progress_bar(console, "evaluating") as move:
@@ -198,9 +191,10 @@ def evaluate_runs(
                 callbacks = [count(f"evaluating {name}")]
                 if order is not None and not results:
                     callbacks.append(partial(_count_order, order))
-                results[f"{name} (combined)" if combined else name] = evaluate_each(
-                    run, combined=combined, callbacks=callbacks
-                )
+                results[f"{name} (combined)" if combined else name] = evaluate_run(
+                    folder, run, split, metrics or DEFAULT_NAMES, batch_size, labels, combined,
+                    callbacks, dataset,
+                )  # fmt: skip
     if order is not None and (leak := order.warning()):
         warn(console, f"split {split}: {leak}")
     base = next((name for name, run in named.items() if run == baseline), None)

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from tfr_moe._compat import tf
+from tfr_moe.baselines import BaselineRun
 from tfr_moe.metrics.per_list import Array, ListBatch
 from tfr_moe.schema import MASK, PAIR_SEPARATOR, FeatureSchema
 from tfr_moe.scorers.base import inference_function
 from tfr_moe.scorers.gate_maps import strings
 from tfr_moe.scorers.multitask import SCORES
+from tfr_moe.training import LoadedRun
 
 
 def score_dataset(
@@ -57,9 +59,11 @@ def score_tasks(
         }
 
 
-def of_task(scorer: Callable[..., Any], task: str) -> Callable[..., Any]:
-    """The scores of one task of a scorer of several; "" for a scorer with one output."""
-    return (lambda features: scorer(features)[f"{SCORES}_{task}"]) if task else scorer
+def of_task(run: LoadedRun | BaselineRun, task: str) -> Callable[..., Any]:
+    """The scores of a run for a task; those of a run without tasks are of any label."""
+    if task not in run.task_names:
+        return run.score
+    return lambda features: run.score(features)[f"{SCORES}_{task}"]
 
 
 def list_batch(

@@ -32,7 +32,6 @@ from tfr_moe.evaluation.leaderboard import Leaderboard, make_leaderboard
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.evaluation.scoring import of_task
 from tfr_moe.metrics.naming import DEFAULT_NAMES
-from tfr_moe.metrics.per_list import Floats
 from tfr_moe.report import findings
 from tfr_moe.report.html import render
 from tfr_moe.report.run_part import BATCH_SIZE, RunPart, run_part
@@ -105,10 +104,7 @@ def build_report(
     """
     console = console or Console(stderr=True)
     folder = DataFolder(data)
-    if isinstance(runs, Mapping):
-        named = dict(runs)
-    else:
-        named = run_names([*([baseline] if baseline else []), *runs])
+    named = runs if isinstance(runs, Mapping) else run_names(runs, baseline)
     opened = {name: open_run(run) for name, run in named.items()}
     for run in opened.values():
         check_schema(run, folder)
@@ -121,35 +117,28 @@ def build_report(
     builder = ElwcDatasetBuilder(folder, BATCH_SIZE, tasks=tasks)
     dataset = builder.build_evaluation_dataset(split)
     results: dict[str, PerListResult] = {}
-    counters = {name: CalibrationCounter(task) for name in opened}
+    parts = []
     with progress_bar(console, "evaluating") as move:
         count = counted(move, (folder.num_lists(split) or 0) * len(opened))
         for name, run in opened.items():
+            counter = CalibrationCounter(task)
             results[name] = evaluate_run(
                 folder,
                 run,
                 split,
                 metrics,
                 tasks=tasks,
-                callbacks=[count(f"evaluating {name}"), counters[name]],
+                callbacks=[count(f"evaluating {name}"), counter],
                 dataset=dataset,
             )
+            parts.append(run_part(name, run, of_task(run, task), dataset, attention_by, counter))
     base = next(iter(opened)) if len(opened) > 1 else None
     board = leaderboard or leaderboard_of(opened, results, metric, split)
     subject = _subject(board, list(opened), base)
-    scores = {name: of_task(run.score, task if run.tasks else "") for name, run in opened.items()}
-    parts = []
-    with progress_bar(console, "analysing") as move:
-        for number, (name, run) in enumerate(opened.items()):
-            move(number, len(opened), f"analysing {name}")
-            part = run_part(name, run, scores[name], dataset, attention_by, counters[name])
-            parts.append(part)
     found = None
     if importance:
         with progress_bar(console, f"importance of features for {subject}") as move:
             found = feature_importance(opened[subject], folder, max_lists=importance, move=move)
-    values = {name: result.metric(metric) for name, result in results.items()}
-    sizes = results[subject].num_items
     return Report(
         command=command,
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -162,11 +151,12 @@ def build_report(
         leaderboard=board,
         subject=subject,
         lists=example_lists(
-            dataset, values, sizes, subject, base, scores[subject], folder.schema, task
+            dataset, results, metric, subject, base, of_task(opened[subject], task),
+            folder.schema, task,
         ),
         importance=found,
-        list_counts={} if base is None else _list_counts(values[subject], values[base]),
-    )
+        list_counts={} if base is None else _list_counts(results, metric, subject, base),
+    )  # fmt: skip
 
 
 def render_report(report: Report, svg: Path | None = None) -> str:
@@ -174,7 +164,10 @@ def render_report(report: Report, svg: Path | None = None) -> str:
     return render("report.html", svg, report=report, findings=findings)
 
 
-def _list_counts(ours: Floats, theirs: Floats) -> dict[str, int]:
+def _list_counts(
+    results: Mapping[str, PerListResult], metric: str, subject: str, baseline: str
+) -> dict[str, int]:
+    ours, theirs = (results[name].metric(metric) for name in (subject, baseline))
     return {
         "better": int((ours > theirs).sum()),
         "equal": int((ours == theirs).sum()),
