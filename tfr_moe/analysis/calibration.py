@@ -68,11 +68,12 @@ class CalibrationCounter:
             binomtest(int(r), int(n)).proportion_ci(method="wilson")
             for r, n in zip(relevant, items, strict=True)
         ]
+        low, high = np.transpose(intervals).tolist()
         return Calibration(
             predicted.tolist(),
             observed.tolist(),
-            [float(interval.low) for interval in intervals],
-            [float(interval.high) for interval in intervals],
+            low,
+            high,
             float(predictions.sum() / total),
             float(relevant.sum() / total),
             float((items * np.abs(predicted - observed)).sum() / total),

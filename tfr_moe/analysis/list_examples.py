@@ -12,7 +12,7 @@ import numpy as np
 from tfr_moe._compat import tf
 from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.metrics.per_list import Array, Floats
-from tfr_moe.schema import MASK, FeatureSchema
+from tfr_moe.schema import MASK, FeatureSchema, Scope
 
 Score = Callable[[Any], Any]
 """From features to scores [B, L]."""
@@ -115,24 +115,21 @@ def fetch(dataset: tf.data.Dataset, numbers: Iterable[int]) -> Iterator[tuple[in
         start += size
 
 
-def _cell(value: Any) -> str | float:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    return "" if np.isnan(value) else round(float(value), 6)
+def _columns(features: Mapping[str, Array], schema: FeatureSchema, scope: Scope) -> dict[str, Any]:
+    """Columns by name, [1] for the context, [L] for items: IDs, then numbers of width 1.
 
-
-def _columns(features: Mapping[str, Array], schema: FeatureSchema, scope: Any) -> dict[str, Any]:
-    """Columns by name: [1] for the context, [L] for items; lists of IDs are joined to one text."""
+    Lists of IDs are joined to one text, and a missing number is an empty one.
+    """
     columns: dict[str, Any] = {}
-    ids = schema.select(scope, "categorical", "categorical_list")
-    numbers = (feature for feature in schema.select(scope, "numeric") if feature.width == 1)
-    for feature in itertools.chain(ids, numbers):
+    for feature in sorted(schema.select(scope), key=lambda feature: feature.kind == "numeric"):
         tensor, part = schema.stored_at(feature.name)
         rows = np.atleast_2d(features[tensor][0])[:, part]
-        if feature.kind == "numeric":
-            columns[feature.name] = [_cell(value) for value in rows[:, 0]]
-        else:
-            columns[feature.name] = [" ".join(str(_cell(v)) for v in row if v) for row in rows]
+        if feature.kind != "numeric":
+            texts = (b" ".join(filter(None, row)) for row in rows)
+            columns[feature.name] = [text.decode("utf-8", "replace") for text in texts]
+        elif feature.width == 1:
+            numbers = rows[:, 0].astype(np.float64)
+            columns[feature.name] = ["" if np.isnan(n) else round(float(n), 6) for n in numbers]
     return columns
 
 

@@ -129,7 +129,7 @@ def explain_query(
     order = np.argsort(-scored.values[:, 0], kind="stable").tolist()
     raw = [dict(item) for item in items]
     routing = routing_of(outputs).items()
-    used = scored.values[:, 1:].any(axis=0)
+    terms, used = scored.values[:, 1:].tolist(), scored.values[:, 1:].any(axis=0)
     names = _names(loaded.schema, raw)
     explained = [
         ExplainedItem(
@@ -137,16 +137,8 @@ def explain_query(
             index=index,
             name=names[index],
             score=float(scored.values[index, 0]),
-            terms={
-                name: float(scored.values[index, 1 + i])
-                for i, name in enumerate(score.names)
-                if used[i]
-            },
-            tasks={
-                name.removeprefix(f"{SCORES}_"): float(value[index])
-                for name, value in outputs.items()
-                if name.startswith(f"{SCORES}_")
-            },
+            terms={n: t for n, t, u in zip(score.names, terms[index], used, strict=True) if u},
+            tasks={t: float(outputs[f"{SCORES}_{t}"][index]) for t in loaded.task_names},
             gates={
                 name: _weights(ids[index], weights[index])
                 for name, (ids, weights) in routing
