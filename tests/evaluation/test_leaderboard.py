@@ -148,3 +148,12 @@ def test_the_table_keeps_the_models_at_80_columns(board):
     ]
     models = [cell.plain for cell in table.columns[0].cells]
     assert models == [entry.model for entry in board.entries]
+
+
+def test_the_table_has_dashes_for_what_is_not_known(board):
+    cells = {str(of.header): [c.plain for c in of.cells] for of in board.table().columns}
+    assert cells["rate"] == ["0.3", "–", "0.1", "0.1"]  # lambdamart has no learning rate
+    results = {"moe": [result([0.5, 0.6])]}
+    unknown = make_leaderboard("mrr", results, results, {"moe": {"a": {}}}, {"moe": None})
+    cells = {str(of.header): [c.plain for c in of.cells] for of in unknown.table().columns}
+    assert (cells["parameters"], cells["rate"], cells["time"]) == (["–"], ["–"], ["–"])

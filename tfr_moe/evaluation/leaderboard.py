@@ -14,6 +14,7 @@ from tfr_moe.config import BASELINE_NAMES
 from tfr_moe.evaluation.results import PerListResult, t_interval
 from tfr_moe.evaluation.significance import Comparison, aligned_values, compare
 from tfr_moe.utils.console import Column, fitted_table
+from tfr_moe.utils.formats import DASH, count, setting
 
 TOWERS = ("dnn", "wide_dnn", "mlp")
 """The single towers."""
@@ -84,10 +85,10 @@ class Leaderboard:
             cells = [_short(entry.differences.get(reference)) for entry in entries]
             columns.append(Column(f"minus {reference}", cells))
         columns += [
-            Column("time", [f"{entry.seconds:.0f} s" for entry in entries]),
-            Column("parameters", [f"{entry.parameters or 0:,}" for entry in entries]),
+            Column("time", [_seconds(entry) for entry in entries]),
+            Column("parameters", [count(e.parameters) if e.parameters else DASH for e in entries]),
             Column("validation", [f"{entry.validation:.4f}" for entry in entries]),
-            Column("rate", [f"{e.learning_rate or math.nan:g}" for e in entries]),
+            Column("rate", [setting(entry.learning_rate) for entry in entries]),
         ]
         return fitted_table(
             columns,
@@ -97,6 +98,10 @@ class Leaderboard:
             caption=f"{_seeds(entries[0])}; differences with 95 % intervals, * significant.",
             hint="in leaderboard.json",
         )
+
+
+def _seconds(entry: Entry) -> str:
+    return DASH if math.isnan(entry.seconds) else f"{entry.seconds:.0f} s"
 
 
 def _seeds(entry: Entry) -> str:
@@ -208,7 +213,7 @@ def _verdict(
         sentence += f" Significantly better on {split}: {', '.join(above)}."
     fastest = min([best, *level], key=lambda entry: entry.seconds)
     advice = f"Ship {best.model}"
-    short, long = f"{fastest.seconds:.0f} s", f"{best.seconds:.0f} s"
+    short, long = _seconds(fastest), _seconds(best)
     if short != long and fastest.seconds < _CHEAPER * best.seconds:
         advice += f", or {fastest.model} if training time matters ({short}, not {long})"
     return headline, "\n".join([*lines, sentence, f"{advice}."])
