@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -80,37 +81,6 @@ def map_of_positions(limit: int = NUM_POSITIONS) -> AttentionMap:
     return AttentionMap([str(position + 1) for position in range(limit)], groups_of, True)
 
 
-def _map_of_ids(feature: Feature, sample: Sequence[Features]) -> AttentionMap:
-    """The most frequent IDs of the sample, and one group for all others if there are any."""
-    shown = np.concatenate([features[feature.name][features[MASK]][:, 0] for features in sample])
-    ids = pd.Series(shown).value_counts().index
-    common, others = ids[:MAX_IDS], [OTHERS] if len(ids) > MAX_IDS else []
-
-    def groups_of(features: Features) -> Array:
-        values = features[feature.name][..., 0]
-        groups = common.get_indexer(values.reshape(-1)).reshape(values.shape)
-        return np.where((groups < 0) & bool(others), len(common), groups)
-
-    return AttentionMap([i.decode("utf-8", "replace") for i in common] + others, groups_of)
-
-
-def _map_of_bands(
-    schema: FeatureSchema, feature: Feature, sample: Sequence[Features]
-) -> AttentionMap:
-    """Bands of about as many items of the sample each; a missing value is in none."""
-    name, part = schema.stored_at(feature.name)
-    values = pd.Series(np.concatenate([f[name][f[MASK]][:, part][:, 0] for f in sample]))
-    bounds = values.quantile(np.linspace(0, 1, NUM_BANDS + 1)[1:-1]).dropna().unique()
-    edges = [f"{bound:.4g}" for bound in bounds]
-
-    def groups_of(features: Features) -> Array:
-        values = features[name][..., part][..., 0]
-        return np.where(np.isnan(values), -1, np.searchsorted(bounds, values, side="right"))
-
-    labels = [f"{low} to {high}" for low, high in zip(["", *edges], [*edges, ""], strict=True)]
-    return AttentionMap(labels, groups_of)
-
-
 def grouping_feature(schema: FeatureSchema, name: str) -> Feature:
     """The feature of items that attention is grouped by; a UserError if it is none."""
     features = schema.select("example", "categorical", "numeric")
@@ -122,11 +92,30 @@ def grouping_feature(schema: FeatureSchema, name: str) -> Feature:
 
 
 def map_of_feature(schema: FeatureSchema, name: str, sample: Sequence[Features]) -> AttentionMap:
-    """Groups items by the most frequent IDs of a feature in a sample, or by bands of a number."""
+    """Groups items by the most frequent IDs of a feature in a sample, or by bands of a number.
+
+    All other IDs are one group. Bands have about as many items each, and no missing values.
+    """
     feature = grouping_feature(schema, name)
+    tensor, part = schema.stored_at(name)
+    values = pd.Series(np.concatenate([f[tensor][f[MASK]][:, part][:, 0] for f in sample]))
+    others: list[str] = []
     if feature.kind == "numeric":
-        return _map_of_bands(schema, feature, sample)
-    return _map_of_ids(feature, sample)
+        bounds = values.quantile(np.linspace(0, 1, NUM_BANDS + 1)[1:-1]).dropna().unique()
+        groups = pd.IntervalIndex.from_breaks([-np.inf, *bounds, np.inf], closed="left")
+        edges = ["", *(f"{bound:.4g}" for bound in bounds), ""]
+        labels = [f"{low} to {high}" for low, high in pairwise(edges)]
+    else:
+        ids = values.value_counts().index
+        groups, others = ids[:MAX_IDS], [OTHERS] if len(ids) > MAX_IDS else []
+        labels = [i.decode("utf-8", "replace") for i in groups]
+
+    def groups_of(features: Features) -> Array:
+        values = features[tensor][..., part][..., 0]
+        found = groups.get_indexer(values.reshape(-1)).reshape(values.shape)
+        return np.where((found < 0) & bool(others), len(groups), found)
+
+    return AttentionMap(labels + others, groups_of)
 
 
 def attention_weights(

@@ -111,9 +111,8 @@ def psi(reference: Array, current: Array) -> float:
     https://scholarworks.wmich.edu/dissertations/3208).
     """
     used = reference + current > 0
-    counts = [side[used] + 0.5 for side in (reference, current)]
-    shares = [side / side.sum() for side in counts]
-    return float(np.sum((shares[1] - shares[0]) * np.log(shares[1] / shares[0])))
+    old, new = (side[used] + 0.5 for side in (reference, current))
+    return float(stats.entropy(new, old) + stats.entropy(old, new))
 
 
 class _Bins:

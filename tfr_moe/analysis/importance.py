@@ -94,8 +94,8 @@ class Importance:
     @property
     def scale(self) -> float:
         """The largest absolute end of the intervals over all lists."""
-        ends = [abs(end) for row in self.of() for end in (row.drop, row.low, row.high)]
-        return max(end for end in [0.0, *ends] if not np.isnan(end))
+        ends = [(row.drop, row.low, row.high) for row in self.of()]
+        return float(np.nanmax(np.abs(ends), initial=0.0))
 
     def frame(self) -> pd.DataFrame:
         """The rows, `category` "" for all lists, as a data frame whose `attrs` have `findings`."""
