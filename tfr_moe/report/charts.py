@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ _SHAPES = (
 
 Numbers = Sequence[float] | NDArray[np.floating[Any]]
 Ticks = Sequence[tuple[float, str]]
+Scale = Callable[[float], float]
 Kind = Literal["line", "curve", "dashed", "points"]
 
 
@@ -83,35 +84,30 @@ class Chart(NamedTuple):
     title: str
 
 
-class _Axis:
-    """Maps numbers to coordinates between `start` and `end`.
+def _axis(
+    values: Sequence[float],
+    start: float,
+    end: float,
+    ticks: Ticks,
+    unit: str = "",
+    integer: bool = False,
+) -> tuple[Scale, Ticks]:
+    """The function from numbers to coordinates between `start` and `end`, and the ticks.
 
-    Without `ticks` they are at multiples of 1, 2 or 5 times 10^n.
+    Infinite numbers are at the ends. Without `ticks` they are at multiples of 1, 2 or 5 times 10^n.
     """
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite), max(finite)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    ticks = ticks or _round_numbers(low, high, integer, abs(end - start))
 
-    def __init__(
-        self,
-        values: Sequence[float],
-        start: float,
-        end: float,
-        ticks: Ticks,
-        unit: str = "",
-        integer: bool = False,
-    ):
-        finite = [value for value in values if math.isfinite(value)]
-        low, high = min(finite), max(finite)
-        if low == high:
-            low, high = low - 0.5, high + 0.5
-        self._start, self._end = start, end
-        self._low, self._scale = low, (end - start) / (high - low)
-        ticks = ticks or _round_numbers(low, high, integer, abs(end - start))
-        self.ticks = [(self(value), text + unit) for value, text in ticks]
-
-    def __call__(self, value: float) -> float:
-        """The coordinate of a value; infinite ones are at the ends."""
+    def scale(value: float) -> float:
         if math.isinf(value):
-            return self._end if value > 0 else self._start
-        return round(self._start + (value - self._low) * self._scale, 1)
+            return end if value > 0 else start
+        return round(start + (value - low) * (end - start) / (high - low), 1)
+
+    return scale, [(scale(value), text + unit) for value, text in ticks]
 
 
 def _round_numbers(low: float, high: float, integer: bool, length: float) -> Ticks:
@@ -164,14 +160,14 @@ def chart(
     for line in lines:
         across.extend(line.x)
         up += [*line.y, *line.low, *line.high]
-    x = _Axis(across, left, RIGHT, x_ticks, x_unit, integer)
-    y = _Axis(up, BOTTOM, TOP, y_ticks, y_unit)
+    x, x_ticks = _axis(across, left, RIGHT, x_ticks, x_unit, integer)
+    y, y_ticks = _axis(up, BOTTOM, TOP, y_ticks, y_unit)
     series = [_series(line, n, x, y) for n, line in enumerate(lines)]
     ends = _joined([(x(at), y(value)) for at, value in rule])
-    return Chart(finding, x_title, y_title, x.ticks, y.ticks, left, series, ends, title)
+    return Chart(finding, x_title, y_title, x_ticks, y_ticks, left, series, ends, title)
 
 
-def _series(line: Line, number: int, x: _Axis, y: _Axis) -> Series:
+def _series(line: Line, number: int, x: Scale, y: Scale) -> Series:
     number = number if line.colour is None else line.colour
     drawn = enumerate(zip(line.x, line.y, strict=True))
     kept = [n for n, point in drawn if all(map(math.isfinite, point))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -79,9 +78,8 @@ def gate_maps(report: GateReport, name: str) -> list[HeatMap]:
     tops = clustered(largest)
     experts = ordered_experts(tops)
     by_size = sorted(report.sub_categories, key=lambda gate: -gate.lists)[:MAX_CATEGORIES]
-    rank = {gate.parent: position for position, gate in enumerate(tops)}
-    subs = sorted(by_size, key=lambda gate: rank.get(gate.parent, len(rank)))
-    subs = [g for _, group in groupby(subs, lambda gate: gate.parent) for g in clustered([*group])]
+    parents = dict.fromkeys(gate.parent for gate in [*tops, *by_size])
+    subs = [g for top in parents for g in clustered([s for s in by_size if s.parent == top])]
     maps = []
     for kind, shown, total in (
         ("top category", tops, len(report.top_categories)),
