@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,12 +95,9 @@ class Explanation:
 
     def save(self, path: str | Path) -> None:
         """Writes the page of `tfr-moe explain --out`."""
-        from tfr_moe.report.html import render as render_page
-        from tfr_moe.report.html import write_page
+        from tfr_moe.report.html import render, write_page
 
-        functions = (value_text, experts_text, finding, item_fields, reason, changes, method)
-        content: dict[str, Any] = {function.__name__: function for function in functions}
-        page = render_page("explain.html", None, explanation=self, **content)
+        page = render("explain.html", explanation=self, texts=sys.modules[__name__])
         write_page(page, Path(path))
 
 
