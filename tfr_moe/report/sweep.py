@@ -44,12 +44,7 @@ def render_sweep(summary: SweepSummary, svg: Path | None = None) -> str:
         summary=summary,
         name=summary.path.resolve().name,
         about={key: value for key, value in about.items() if value},
-        objective=config.objective,
         headings=[heading(key) for key in summary.varying],
-        noise=results.noise_line(summary),
-        map=heat_map_of(summary),
-        results=results,
-        setting=setting,
     )
 
 
