@@ -59,13 +59,8 @@ def environment() -> Environment:
         "figures": figures,
         "gate_view": gate_view,
     }
-    jinja.filters |= {"asset": _asset, "number": formats.number}
+    jinja.filters["number"] = formats.number
     return jinja
-
-
-def _asset(name: str) -> Markup:
-    """A style sheet or script, unescaped: none of them contains data."""
-    return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
 
 
 def meaning(name: str) -> str | None:
