@@ -132,20 +132,17 @@ class Lead:
     swaps: dict[str, Any]
 
 
-class _Change(NamedTuple):
-    """A possible change of the next item: feature, value, and the item that it is taken from."""
-
-    feature: str
-    value: Any
-    donor: int
-
-
 class _Pair(NamedTuple):
+    """Two items, the features in which they differ, and what to score to explain the lead.
+
+    A change of the next item is a feature, its value, and the item that it is taken from.
+    """
+
     ahead: int
     behind: int
     names: list[str]
     shares: ShapleyValues
-    changes: list[_Change]
+    changes: list[tuple[str, Any, int]]
 
 
 def explain_leads(
@@ -176,7 +173,9 @@ def _pair(items: Substitutions, ahead: int, behind: int, pairs: int) -> _Pair:
     return _Pair(ahead, behind, names, ShapleyValues(len(names), orders), changes)
 
 
-def _changes(items: Substitutions, name: str, ahead: int, behind: int) -> Iterator[_Change]:
+def _changes(
+    items: Substitutions, name: str, ahead: int, behind: int
+) -> Iterator[tuple[str, Any, int]]:
     """Values for the next item, from its own to that of the item ahead."""
     to, start = items.value(ahead, name), items.value(behind, name)
     if to.dtype.kind == "f" and to.size == 1 and np.isfinite([to, start]).all():
@@ -185,8 +184,8 @@ def _changes(items: Substitutions, name: str, ahead: int, behind: int) -> Iterat
             between = np.setdiff1d(np.round(between), [start[0], to[0]])
             between = between if to[0] > start[0] else between[::-1]
         for value in between:
-            yield _Change(name, float(value), items.add(behind, name, value))
-    yield _Change(name, None, ahead)
+            yield name, float(value), items.add(behind, name, value)
+    yield name, None, ahead
 
 
 def _substituted(items: Substitutions, pair: _Pair) -> tuple[Ints, Ints, Ints]:
@@ -196,8 +195,8 @@ def _substituted(items: Substitutions, pair: _Pair) -> tuple[Ints, Ints, Ints]:
     donors = np.tile(of_each[:, np.newaxis], (1, len(items.names)))
     columns = [items.names.index(name) for name in pair.names]
     donors[:sets, columns] = np.where(pair.shares.replaced, pair.behind, pair.ahead)
-    for row, change in enumerate(pair.changes, start=sets):
-        donors[row, items.names.index(change.feature)] = change.donor
+    for row, (name, _, donor) in enumerate(pair.changes, start=sets):
+        donors[row, items.names.index(name)] = donor
     return of_each, pair.ahead + pair.behind - of_each, donors
 
 
@@ -223,10 +222,9 @@ def _lead(
     ]
     swaps: dict[str, Any] = {}
     least = rivals[sets:] + _ROUNDING * np.maximum(1.0, np.abs(rivals[sets:]))
-    for change, value, rival in zip(pair.changes, values[sets:, 0], least, strict=True):
-        if value > rival and change.feature not in swaps:
-            taken = change.donor == pair.ahead
-            swaps[change.feature] = ahead.get(change.feature) if taken else change.value
+    enough = values[sets:, 0] > least
+    for name, value, donor in itertools.compress(pair.changes, enough):
+        swaps.setdefault(name, ahead.get(name) if donor == pair.ahead else value)
     return Lead(
         rank=rank,
         lead=float(gap[0]),
