@@ -171,7 +171,7 @@ def evaluate_runs(
     console = console or Console(stderr=True)
     if policy not in POLICIES:
         raise UserError(f"policy {policy!r} is unknown; allowed: {', '.join(POLICIES)}")
-    folder = open_data(data)
+    folder, metrics = open_data(data), metrics or DEFAULT_NAMES
     order = OrderSums() if folder.schema.position is None else None
     named = run_names(runs, baseline)
     finished = {name: finished_run(run) for name, run in named.items()}
@@ -191,10 +191,10 @@ def evaluate_runs(
                 callbacks = [count(f"evaluating {name}")]
                 if order is not None and not results:
                     callbacks.append(partial(_count_order, order))
-                results[f"{name} (combined)" if combined else name] = evaluate_run(
-                    folder, run, split, metrics or DEFAULT_NAMES, batch_size, labels, combined,
-                    callbacks, dataset,
-                )  # fmt: skip
+                title = f"{name} (combined)" if combined else name
+                results[title] = evaluate_run(
+                    folder, run, split, metrics, batch_size, labels, combined, callbacks, dataset
+                )
     if order is not None and (leak := order.warning()):
         warn(console, f"split {split}: {leak}")
     base = next((name for name, run in named.items() if run == baseline), None)

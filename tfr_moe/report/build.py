@@ -135,6 +135,7 @@ def build_report(
     base = next(iter(opened)) if len(opened) > 1 else None
     board = leaderboard or leaderboard_of(opened, results, metric, split)
     subject = _subject(board, list(opened), base)
+    score = of_task(opened[subject], task)
     found = None
     if importance:
         with progress_bar(console, f"importance of features for {subject}") as move:
@@ -150,13 +151,10 @@ def build_report(
         runs=parts,
         leaderboard=board,
         subject=subject,
-        lists=example_lists(
-            dataset, results, metric, subject, base, of_task(opened[subject], task),
-            folder.schema, task,
-        ),
+        lists=example_lists(dataset, results, metric, subject, base, score, folder.schema, task),
         importance=found,
         list_counts={} if base is None else _list_counts(results, metric, subject, base),
-    )  # fmt: skip
+    )
 
 
 def render_report(report: Report, svg: Path | None = None) -> str:

@@ -56,8 +56,8 @@ def render_drift(
 
 def _excess(row: DriftRow) -> float:
     """The largest number in multiples of what is allowed; 0 within all limits."""
-    return max((row.change(name) / (most or 1e-9) for name, most in row.exceeded.items()),
-               default=0.0)  # fmt: skip
+    multiples = (row.change(name) / (most or 1e-9) for name, most in row.exceeded.items())
+    return max(multiples, default=0.0)
 
 
 def _mean(row: DriftRow, before: str = "({})") -> str:
