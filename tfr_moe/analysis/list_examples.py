@@ -14,9 +14,6 @@ from tfr_moe.evaluation.results import PerListResult
 from tfr_moe.metrics.per_list import Array, Floats
 from tfr_moe.schema import MASK, FeatureSchema, Scope
 
-Score = Callable[[Any], Any]
-"""From features to scores [B, L]."""
-
 MOST_LISTS = 4
 """Number of worst, best, lost and gained lists."""
 MOST_ITEMS = 12
@@ -57,7 +54,7 @@ def example_lists(
     metric: str,
     subject: str,
     baseline: str | None,
-    score: Score,
+    score: Callable[..., Any],
     schema: FeatureSchema,
     label: str,
 ) -> dict[str, list[ShownList]]:
@@ -135,7 +132,7 @@ def _columns(features: Mapping[str, Array], schema: FeatureSchema, scope: Scope)
 
 def show_list(
     element: Any,
-    score: Score,
+    score: Callable[..., Any],
     schema: FeatureSchema,
     label: str,
     values: Mapping[str, float],

@@ -135,15 +135,12 @@ def counted(move: ProgressCallback, total: int) -> Callable[[str], BatchCallback
     """From the text of an evaluation to a callback that moves a progress bar by its lists."""
     done = 0
 
-    def count(stage: str) -> BatchCallback:
-        def callback(by_task: Mapping[str, ListBatch]) -> None:
-            nonlocal done
-            done += len(next(iter(by_task.values())).list_ids)
-            move(done, total or None, stage)
+    def count(stage: str, by_task: Mapping[str, ListBatch]) -> None:
+        nonlocal done
+        done += len(next(iter(by_task.values())).list_ids)
+        move(done, total or None, stage)
 
-        return callback
-
-    return count
+    return lambda stage: partial(count, stage)
 
 
 def evaluate_runs(

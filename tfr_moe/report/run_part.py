@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from tfr_moe._compat import tf
 from tfr_moe.analysis.attention import attention_maps
 from tfr_moe.analysis.calibration import Calibration, CalibrationCounter
-from tfr_moe.analysis.list_examples import Score, fetch
+from tfr_moe.analysis.list_examples import fetch
 from tfr_moe.baselines import BaselineRun
 from tfr_moe.report.figures import Curves, learning_curves
 from tfr_moe.scorers.gate_maps import GateReport, gate_reports
@@ -63,7 +63,7 @@ class RunPart:
 def run_part(
     name: str,
     run: LoadedRun | BaselineRun,
-    score: Score,
+    score: Callable[..., Any],
     dataset: tf.data.Dataset,
     attention_by: Sequence[str],
     counter: CalibrationCounter,
@@ -100,7 +100,7 @@ def run_part(
     )
 
 
-def _milliseconds(score: Score, dataset: tf.data.Dataset) -> float:
+def _milliseconds(score: Callable[..., Any], dataset: tf.data.Dataset) -> float:
     """Median time to score one list, one list at a time, after a first call that is not counted."""
     seconds = []
     for _, element in fetch(dataset, range(_TIMED_LISTS + 1)):
