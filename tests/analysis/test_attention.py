@@ -58,6 +58,8 @@ def test_bands_have_about_as_many_items_each_and_ids_beyond_the_twelve_are_other
     assert counts.max() - counts.min() <= 1
     values = batch["example_numeric"][..., 0]
     assert values[groups == 0].max() < values[groups == 1].min()
+    assert price.labels[0] == f"below {price.labels[1].partition(' to ')[0]}"
+    assert price.labels[-1] == f"from {price.labels[-2].partition(' to ')[2]}"
     brand = map_of_feature(SCHEMA, "brand", [batch])
     assert brand.labels[0] == "brand0"
     assert brand.labels[-1] == OTHERS
@@ -65,6 +67,8 @@ def test_bands_have_about_as_many_items_each_and_ids_beyond_the_twelve_are_other
     assert set(brand.groups_of(batch)[batch[MASK] & (brands == b"brand0")]) == {0}
     # A constant has one band.
     assert map_of_feature(SCHEMA, "sales", [batch]).groups_of(batch).max() <= 1
+    nothing = {**batch, "example_numeric": np.full([50, 8, 2], np.nan)}
+    assert map_of_feature(SCHEMA, "price", [nothing]).labels == ["all"]
 
 
 def test_what_is_no_id_or_number_of_the_items_is_refused():

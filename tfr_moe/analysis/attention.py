@@ -103,8 +103,9 @@ def map_of_feature(schema: FeatureSchema, name: str, sample: Sequence[Features])
     if feature.kind == "numeric":
         bounds = values.quantile(np.linspace(0, 1, NUM_BANDS + 1)[1:-1]).dropna().unique()
         groups = pd.IntervalIndex.from_breaks([-np.inf, *bounds, np.inf], closed="left")
-        edges = ["", *(f"{bound:.4g}" for bound in bounds), ""]
-        labels = [f"{low} to {high}" for low, high in pairwise(edges)]
+        edges = [f"{bound:.4g}" for bound in bounds]
+        between = [f"{low} to {high}" for low, high in pairwise(edges)]
+        labels = [f"below {edges[0]}", *between, f"from {edges[-1]}"] if edges else ["all"]
     else:
         ids = values.value_counts().index
         groups, others = ids[:MAX_IDS], [OTHERS] if len(ids) > MAX_IDS else []
