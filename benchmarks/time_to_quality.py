@@ -76,7 +76,7 @@ def of_model(folder: DataFolder, config: Any, work: Path) -> Curve:
             return [points, *super().build_callbacks()]
 
     work.mkdir()
-    fit(folder, builder, config, work, QUIET, Watched)
+    fit(builder, config, work, QUIET, Watched)
     return points.curve
 
 

@@ -174,7 +174,7 @@ def _make_run_folder(context: SweepContext, run: Path, job: TrialJob, seed: int)
 
 def _train(folder: DataFolder, config: RunConfig, run: Path) -> SeedResult:
     builder, quiet = make_builder(folder, config), Console(quiet=True)
-    recorded = fit(folder, builder, config, run, quiet, TrialPipeline).history
+    recorded = fit(builder, config, run, quiet, TrialPipeline).history
     best = recorded.best
     assert best is not None  # `RunHistory` raises otherwise
     history = [

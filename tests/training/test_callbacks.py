@@ -63,7 +63,8 @@ def test_warnings_name_dead_experts_runaway_disagreement_and_a_uniform_gate():
 def test_a_huge_loss_is_warned_of_once():
     output = io.StringIO()
     console = Console(file=output, width=80)
-    progress = EpochProgress(console, 4, "val_loss", None, lambda *_: None)
+    progress = EpochProgress(console, "val_loss", lambda *_: None)
+    progress.set_params({"epochs": 4, "steps": None})
     for epoch, loss in enumerate([0.7, 1e6, 2e20, 1e31]):
         progress.on_epoch_begin(epoch)
         progress.on_epoch_end(epoch, {"loss": 0.5, "val_loss": loss})

@@ -329,7 +329,7 @@ def test_a_step_is_traced_once(tmp_path, model):
     data = DataFolder(write_data_folder(tmp_path / "data", 32, 16, 16, TASKS))
     settings = config(model=model, num_epochs=2, metrics=["ndcg"], monitor="ndcg")
     (tmp_path / "run").mkdir()
-    ran = fit(data, make_builder(data, settings), settings, tmp_path / "run", QUIET, TrialPipeline)
+    ran = fit(make_builder(data, settings), settings, tmp_path / "run", QUIET, TrialPipeline)
     for function in (ran.model.train_tf_function, ran.model.test_function):
         assert function.experimental_get_tracing_count() == 1
 

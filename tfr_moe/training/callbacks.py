@@ -6,7 +6,7 @@ import itertools
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tfr_moe.config.tasks import Task
 from tfr_moe.errors import UserError
 from tfr_moe.training.collapsed_gates import gate_problems
 from tfr_moe.training.run_folder import HISTORY_FILE
-from tfr_moe.utils.console import make_log, warn
+from tfr_moe.utils.console import ProgressCallback, make_log, warn
 from tfr_moe.utils.io import read_json, write_json
 
 _ENTROPY = "gate_entropy"
@@ -156,22 +156,13 @@ class DefinedLogs(tf.keras.callbacks.Callback):
 class EpochProgress(tf.keras.callbacks.Callback):
     """Moves a bar over the steps of an epoch and prints a line with `monitor` after each epoch.
 
-    `steps` of an epoch are None if unknown; for `move` see `tfr_moe.utils.console.progress_bar`.
+    `move` is that of `progress_bar`.
     """
 
-    def __init__(
-        self,
-        console: Console,
-        num_epochs: int,
-        monitor: str,
-        steps: int | None,
-        move: Callable[..., None],
-    ):
+    def __init__(self, console: Console, monitor: str, move: ProgressCallback):
         super().__init__()
         self._console = console
-        self._num_epochs = num_epochs
         self._monitor = monitor
-        self._steps = steps
         self._move = move
         self._started = time.monotonic()
         self._first_epoch: int | None = None
@@ -180,7 +171,7 @@ class EpochProgress(tf.keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Starts the bar of the epoch."""
-        self._epoch = f"epoch {epoch + 1}/{self._num_epochs}"
+        self._epoch = f"epoch {epoch + 1}/{self.params['epochs']}"
         if self._first_epoch is None:
             self._first_epoch = epoch
             if epoch:
@@ -189,7 +180,7 @@ class EpochProgress(tf.keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Moves the bar."""
         loss = (logs or {}).get("loss", math.nan)
-        self._move(batch + 1, self._steps, f"{self._epoch}  loss {loss:.4f}")
+        self._move(batch + 1, self.params["steps"], f"{self._epoch}  loss {loss:.4f}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Prints the line of the epoch."""
@@ -201,7 +192,7 @@ class EpochProgress(tf.keras.callbacks.Callback):
             warn(self._console, f"the loss is {highest:.1e}: {words}")
         spent = time.monotonic() - self._started
         done = epoch + 1 - (self._first_epoch or 0)
-        left = spent / done * (self._num_epochs - epoch - 1)
+        left = spent / done * (self.params["epochs"] - epoch - 1)
         values = [f"loss {logs.get('loss', math.nan):.4f}", f"val_loss {logs['val_loss']:.4f}"]
         if self._monitor != "val_loss":
             values.append(f"{self._monitor} {logs.get(self._monitor, math.nan):.4f}")

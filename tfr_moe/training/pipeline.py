@@ -16,7 +16,7 @@ from tfr_moe.training.callbacks import DefinedLogs, EpochProgress, GateWarnings,
 from tfr_moe.training.distribute import ProcessContext, join_cluster, shard_batches
 from tfr_moe.training.optimizers import learning_rate_drop, make_optimizer
 from tfr_moe.training.position_bias import with_position_bias
-from tfr_moe.utils.console import progress_bar
+from tfr_moe.utils.console import ProgressCallback, progress_bar
 
 
 class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
@@ -32,7 +32,6 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         config: configuration of the run.
         run: folder of the run.
         console: where progress is printed; None for stderr.
-        steps: number of steps of an epoch, if known, for the progress bar.
         context: strategy and cluster of this process; None creates those of the configuration.
         callbacks: called after those of the run.
         initialize: sets the weights of the new model; None leaves them random.
@@ -45,7 +44,6 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         config: RunConfig,
         run: Path,
         console: Console | None = None,
-        steps: int | None = None,
         context: ProcessContext | None = None,
         callbacks: Sequence[tf.keras.callbacks.Callback] = (),
         initialize: Callable[[tf.keras.Model], None] | None = None,
@@ -80,8 +78,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         self._max_label = config.objective.max_label
         self._run = run
         self._console = console or Console(stderr=True)
-        self._steps = config.training.steps_per_epoch or steps
-        self._move_bar: Callable[..., None] = lambda *_: None
+        self._move_bar: ProgressCallback = lambda *_: None
         self.model: tf.keras.Model  # of `train_and_validate`
 
     def compiled_model(self) -> tf.keras.Model:
@@ -125,13 +122,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         callbacks = [DefinedLogs(self.tasks)]
         if self._context.is_leader:
             callbacks += [
-                EpochProgress(
-                    self._console,
-                    self._config.training.num_epochs,
-                    self.monitor,
-                    self._steps,
-                    self._move_bar,
-                ),
+                EpochProgress(self._console, self.monitor, self._move_bar),
                 GateWarnings(self._console, self._config),
             ]
         callbacks += [

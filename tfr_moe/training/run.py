@@ -193,7 +193,7 @@ def train(
             context.barrier()
             check_same_settings(run, config)
             builder = make_builder(folder, config)
-            pipeline = fit(folder, builder, config, run, console, make_pipeline, context)
+            pipeline = fit(builder, config, run, console, make_pipeline, context)
     result = _result(pipeline, config, folder, time.monotonic() - started)
     if context.is_leader:
         weights = weights_path(run, result["best_epoch"])
@@ -253,7 +253,6 @@ def make_builder(folder: DataFolder, config: RunConfig) -> ElwcDatasetBuilder:
 
 
 def fit(
-    folder: DataFolder,
     builder: ElwcDatasetBuilder,
     config: RunConfig,
     run: Path,
@@ -278,11 +277,9 @@ def fit(
         tf.config.experimental.enable_op_determinism()
     policy = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(config.training.precision)
-    lists = folder.num_lists("train")
-    steps = None if lists is None else math.ceil(lists / config.data.batch_size)
     try:
-        model_builder = make_scorer(folder, config).model_builder(name=config.model)
-        pipeline = make_pipeline(model_builder, builder, config, run, console, steps, context)
+        model_builder = make_scorer(builder.folder, config).model_builder(name=config.model)
+        pipeline = make_pipeline(model_builder, builder, config, run, console, context)
         pipeline.train_and_validate()
     finally:
         tf.keras.mixed_precision.set_global_policy(policy)
