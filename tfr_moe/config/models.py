@@ -248,10 +248,10 @@ paper's. `paper` has all settings of the first paper.
 """
 
 
-def preset_settings(name: str, model: str | None = None) -> dict[str, Any]:
-    """The settings of a preset for a model, by default `adv_hsc_moe`, by their flat names."""
+def preset_settings(name: str, model: str) -> dict[str, Any]:
+    """The settings of a preset for a model, by their flat names."""
     if name not in PRESETS:
         raise UserError(f"preset {name!r}: must be one of {', '.join(PRESETS)}")
-    if model is not None and model not in PRESET_MODELS:
+    if model not in PRESET_MODELS:
         raise UserError(f"presets are for {', '.join(PRESET_MODELS)}, not {model}")
-    return applicable(model or "adv_hsc_moe", PRESETS[name])
+    return applicable(model, PRESETS[name])

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
-from pydantic import (
-    BaseModel,
-    Field,
-    model_serializer,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
 from tfr_moe.config.models import MODELS, ORDINAL_MODELS, ModelSpec, preset_settings
-from tfr_moe.config.settings import GROUPS, SETTINGS, Groups
+from tfr_moe.config.settings import GROUPS, SETTINGS, Group, Groups
 from tfr_moe.config.tasks import Task, check_conditions, resolve_tasks
 from tfr_moe.errors import UserError, did_you_mean, validated
 from tfr_moe.schema import FeatureSchema
@@ -53,36 +48,34 @@ class RunConfig(Groups):
     def _into_groups(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return data
-        settings = {**data}
+        settings = _ungrouped(data)
         name = settings.pop("model", "adv_hsc_moe")
         if not isinstance(name, str) or name not in MODELS:
             if hint := did_you_mean(name, MODELS):
                 raise ValueError(f"model {name!r} is unknown; {hint}")
             raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}")
-        top = {"model": name} | ({"seed": settings.pop("seed")} if "seed" in settings else {})
-        groups: dict[str, dict[str, Any]] = {group: {} for group in GROUPS}
-        for setting, value in MODELS[name].defaults.items():
-            groups[SETTINGS[setting].group][setting] = value
-        for key, value in settings.items():
-            if key in SETTINGS:
-                named = {key: value}
-                groups[SETTINGS[key].group] |= named
-            elif key in GROUPS and isinstance(value, (BaseModel, Mapping)):
-                if isinstance(value, BaseModel):
-                    value = value.model_dump(exclude_unset=True)
-                named = dict(value)
-                groups[key] |= named
-            elif key in GROUPS:
-                raise ValueError(f"{key} must be a mapping of setting to value, got {value!r}")
-            else:
-                raise ValueError(_unknown(key, name))
-            for setting in named:
-                if setting in SETTINGS and setting not in MODELS[name].settings:
-                    raise ValueError(
-                        f"{setting} is not used by model {name!r}, whose settings are listed by "
-                        f"`tfr-moe settings {name}`"
-                    )
-        return {**top, **groups}
+        for retired, default in _RETIRED.items():
+            if (value := settings.pop(retired, default)) != default:
+                raise ValueError(
+                    f"{retired} was removed; only its last default, {default!r}, is accepted, "
+                    f"got {value!r}"
+                )
+        preset = settings.pop("preset", None)
+        presets = {} if preset is None else preset_settings(str(preset), name)
+        settings = {**MODELS[name].defaults, **presets, **settings}
+        tree: dict[str, Any] = {"model": name, **{group: {} for group in GROUPS}}
+        if "seed" in settings:
+            tree["seed"] = settings.pop("seed")
+        for setting, value in settings.items():
+            if setting not in SETTINGS:
+                raise ValueError(_unknown(setting, name))
+            if setting not in MODELS[name].settings:
+                raise ValueError(
+                    f"{setting} is not used by model {name!r}, whose settings are listed by "
+                    f"`tfr-moe settings {name}`"
+                )
+            tree[SETTINGS[setting].group][setting] = value
+        return tree
 
     @model_validator(mode="after")
     def _check(self) -> RunConfig:
@@ -212,19 +205,26 @@ def _unknown(key: str, model: str) -> str:
     return f"unknown key {key!r}; {hint}"
 
 
-def _ungrouped(settings: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Settings in groups by their flat names; a UserError for one that is given twice."""
+def _ungrouped(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings in groups by their flat names; a ValueError for one that is given twice."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
-        members = GROUPS[key].model_fields if key in GROUPS else {}
-        inside = isinstance(value, Mapping) and bool(members) and value.keys() <= members.keys()
-        named: Mapping[str, Any] = value if inside else {key: value}
+        named = value.model_dump(exclude_unset=True) if isinstance(value, Group) else value
+        if key not in GROUPS:
+            named = {key: value}
+        elif not isinstance(named, Mapping):
+            raise ValueError(f"{key} must be a mapping of setting to value, got {value!r}")
         for name in named:
+            if key in GROUPS and name not in GROUPS[key].model_fields:
+                raise ValueError(f"unknown key {name!r} in {key}")
             if name in flat:
-                group_name = SETTINGS[name].group
-                raise UserError(f"{where}: {name} is given twice, by itself and in {group_name}")
+                group = SETTINGS[name].group
+                raise ValueError(f"{name} is given twice, by itself and in {group}")
         flat |= named
     return flat
+
+
+_Flat = Annotated[dict[str, Any], BeforeValidator(_ungrouped)]
 
 
 def make_config(settings: Mapping[str, Any], where: str = "config") -> RunConfig:
@@ -237,16 +237,6 @@ def make_config(settings: Mapping[str, Any], where: str = "config") -> RunConfig
     Raises:
         UserError: in one line, with the setting and, for an unknown one, the nearest known.
     """
-    settings = _ungrouped(settings, where)
-    for name, default in _RETIRED.items():
-        if (value := settings.pop(name, default)) != default:
-            raise UserError(
-                f"{where}: {name} was removed; only its last default, {default!r}, is accepted, "
-                f"got {value!r}"
-            )
-    preset = settings.pop("preset", None)
-    if preset is not None:
-        settings = {**preset_settings(str(preset), settings.get("model")), **settings}
     return validated(RunConfig, settings, where, hidden=GROUPS)
 
 
@@ -264,11 +254,11 @@ def load_config(
         (64, 32)
     """
     where = f"config {path}" if path else "config"
-    data = _ungrouped(read_mapping(Path(path), "config") if path else {}, where)
-    pairs = _ungrouped(parse_pairs(overrides), "settings")
+    data = validated(_Flat, read_mapping(Path(path), "config") if path else {}, where)
+    pairs = validated(_Flat, parse_pairs(overrides), "settings")
     model = pairs.get("model", settings.get("model"))
     if settings.get("model", model) != model:
         raise UserError(f"model is given twice, as {settings['model']} and as {model}")
     if path and overrides:
         where += " with settings"
-    return make_config(data | _ungrouped(settings, where) | pairs, where)
+    return make_config(data | validated(_Flat, settings, where) | pairs, where)
