@@ -126,32 +126,23 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
 
     def build_train_dataset(self) -> tf.data.Dataset:
         """Batches (features, labels [B, L], weights if any); with `tasks` a dict of labels."""
-        dataset = self._read(
-            "train",
-            self._features_and_labels,
-            list_size=self.list_size,
-            shuffle=True,
-            shuffle_buffer_size=self.shuffle_buffer_size,
-            shuffle_seed=self.seed,
-            num_epochs=None if self.repeat else 1,
-        )
+        dataset = self._read("train", self._features_and_labels, training=True)
         return dataset if self.repeat else self._counted(dataset, "train")
 
     def build_valid_dataset(self) -> tf.data.Dataset:
         """The same for the validation split, whole lists in file order."""
-        dataset = self._read("validation", self._features_and_labels, shuffle=False, num_epochs=1)
-        return self._counted(dataset, "validation")
+        return self._counted(self._read("validation", self._features_and_labels), "validation")
 
     def build_evaluation_dataset(self, split: str) -> tf.data.Dataset:
         """Batches (features, labels [B, L], extras) in file order.
 
         `extras` has the list ID [B, 1], and position and weight [B, L, 1] if the schema has them.
         """
-        return self._read(split, self._split, shuffle=False, num_epochs=1)
+        return self._read(split, self._split)
 
     def build_parsed_dataset(self, split: str) -> tf.data.Dataset:
         """Batches of all columns of the records by name, with the mask, in file order."""
-        return self._read(split, dict, shuffle=False, num_epochs=1)
+        return self._read(split, dict)
 
     def build_signatures(self, model: tf.keras.Model) -> Any:
         """TFR's signatures, with `predict` on ExampleListWithContext as default."""
@@ -179,12 +170,13 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         return dataset.apply(tf.data.experimental.assert_cardinality(batches))
 
     @tf.autograph.experimental.do_not_convert
-    def _read(
-        self, split: str, then: Finish, list_size: int | None = None, **kwargs: Any
-    ) -> tf.data.Dataset:
-        """Batches of all columns after `then`, which is traced with the function that reads."""
+    def _read(self, split: str, then: Finish, training: bool = False) -> tf.data.Dataset:
+        """Batches of all columns after `then`, which is traced with the function that reads.
+
+        Only for `training` lists are truncated, shuffled and repeated.
+        """
         if split in self.folder.splits:
-            return self._read_parsed(self.folder.splits[split], then, list_size, **kwargs)
+            return self._read_parsed(self.folder.splits[split], then, training)
         context, example = column_specs(self.schema)
         dataset = tfr.data.build_ranking_dataset(
             [glob.escape(file) for file in self.folder.files(split)],
@@ -192,34 +184,28 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
             batch_size=self.batch_size,
             context_feature_spec=context,
             example_feature_spec=example,
-            list_size=list_size,
+            list_size=self.list_size if training else None,
             mask_feature_name=MASK,
             reader=tf.data.TFRecordDataset,
             reader_args=["GZIP"],
-            **kwargs,
+            shuffle=training,
+            shuffle_buffer_size=self.shuffle_buffer_size,
+            shuffle_seed=self.seed,
+            num_epochs=None if training and self.repeat else 1,
         )
         where = f"data {self.folder.path}: split {split}"
         check = functools.partial(check_finite, schema=self.schema, where=where)
         batches = dataset.map(lambda batch: then(check(batch)), num_parallel_calls=tf.data.AUTOTUNE)
         return batches.with_options(_untuned())
 
-    def _read_parsed(
-        self,
-        parsed: ParsedSplit,
-        then: Finish,
-        list_size: int | None,
-        shuffle: bool = False,
-        shuffle_seed: int | None = None,
-        num_epochs: int | None = 1,
-        **kwargs: Any,
-    ) -> tf.data.Dataset:
+    def _read_parsed(self, parsed: ParsedSplit, then: Finish, training: bool) -> tf.data.Dataset:
         """The same from a parsed split, whose lists are shuffled over the whole split."""
         count = int(parsed.row_splits.shape[0]) - 1
         numbers = tf.data.Dataset.range(count)
-        if shuffle:
-            numbers = numbers.shuffle(count, seed=shuffle_seed, reshuffle_each_iteration=True)
-        if num_epochs is None:
-            numbers = numbers.repeat()
+        if training:
+            numbers = numbers.shuffle(count, seed=self.seed, reshuffle_each_iteration=True)
+            numbers = numbers.repeat() if self.repeat else numbers
+        list_size = self.list_size if training else None
         gather = functools.partial(_gather, self.schema, parsed, list_size)
         batches = numbers.batch(self.batch_size).map(
             lambda lists: then(gather(lists)), num_parallel_calls=tf.data.AUTOTUNE
