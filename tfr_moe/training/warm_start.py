@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,6 @@ class WarmStart:
         self._statistics = DataFolder(self.path).statistics
         self._variables = {variable.name: variable for variable in source.model.variables}
         self._encoders = _encoders_of(source.model)
-        self._head = find_layer(source.model, CATEGORY_HEAD)
         ple = find_layer(source.model, "ple")
         self._domain_experts = 1 if ple is None else ple.num_domain_experts
 
@@ -118,54 +117,42 @@ class WarmStart:
         Raises a UserError for a variable that only one of the two models has, or whose shape is not
         that of the vocabularies, features and domains.
         """
-        encoders = _encoders_of(model)
-        variables = {variable.name: variable for variable in model.variables}
-        for layer in encoders.keys() & self._encoders.keys():
-            now, before = encoders[layer].embeddings, self._encoders[layer].embeddings
-            for name in now.keys() - before.keys():
-                del variables[now[name].embeddings.name]
+        tables, known = _tables_of(model), {feature.name for feature in self._schema.features}
+        variables = {
+            variable.name: variable
+            for variable in model.variables
+            if variable.name not in tables or tables[variable.name][1] in known
+        }
         for name in sorted(variables.keys() ^ self._variables.keys()):
             raise UserError(
                 f"run {self.path}: {name.partition(':')[0]} is a weight of "
                 f"{'the new model' if name in variables else 'this run'} only; start from a run "
                 "of the same model and settings"
             )
-        rows, widths = self._of_encoders(encoders, f"data {folder.path}")
-        rows.update(self._of_head(find_layer(model, CATEGORY_HEAD), encoders))
+        encoders = _encoders_of(model)
+        widths = [
+            _columns(self._encoders[layer], encoder, f"data {folder.path}")
+            for layer, encoder in encoders.items()
+        ]
+        widths.sort(key=lambda change: -change[0])
         domains = _domain_names(encoders[FEATURES])
         for name, variable in variables.items():
-            value = rows.get(name)
-            if value is None:
-                value = self._by_domain(name, self._variables[name].numpy(), domains)
+            value = self._variables[name].numpy()
+            if name in tables:
+                value = self._moved(value, *tables[name])
+            else:
+                value = self._by_domain(name, value, domains)
             variable.assign(self._widened(variable, value, widths))
 
-    def _of_encoders(
-        self, encoders: Mapping[str, FeatureEncoder], where: str
-    ) -> tuple[dict[str, Array], list[tuple[int, Array]]]:
-        """The embeddings by the names of their variables, and `_columns` of the encoders."""
-        rows, widths = {}, []
-        for layer, encoder in encoders.items():
-            before = self._encoders[layer]
-            for name, embedding in encoder.embeddings.items():
-                if name in before.embeddings and encoder.schema.feature(name).has_vocabulary:
-                    table = before.embeddings[name].embeddings.numpy()
-                    rows[embedding.embeddings.name] = _moved(table, name, before, encoder)
-            widths.append(_columns(before, encoder, where))
-        return rows, sorted(widths, key=lambda change: -change[0])
-
-    def _of_head(self, head: Any, encoders: Mapping[str, FeatureEncoder]) -> dict[str, Array]:
-        """The rows of a `CategoryHead` by the names of their variables; none without a head."""
-        tree = self._schema.hierarchy
-        if head is None or self._head is None or tree is None:
-            return {}
-        now, before = encoders[FEATURES], self._encoders[FEATURES]
-        rows = {}
-        for name, new, old in zip(
-            (tree.parent, tree.child), head.tables, self._head.tables, strict=True
-        ):
-            if now.schema.feature(name).has_vocabulary:
-                rows[new.embeddings.name] = _moved(old.embeddings.numpy(), name, before, now)
-        return rows
+    def _moved(self, table: Array, now: FeatureEncoder, name: str) -> Array:
+        """The rows of a feature's old table in the order of its new vocabulary."""
+        if not now.schema.feature(name).has_vocabulary:
+            return table
+        before, tree = self._encoders[now.name], now.schema.hierarchy
+        old, new = (encoder.lookups[name].get_vocabulary() for encoder in (before, now))
+        is_child = tree is not None and tree.child == name
+        parents = {*_domain_names(before), *_domain_names(now)} if is_child else None
+        return _rows(table, old, new, parents)
 
     def _by_domain(self, name: str, value: Array, domains: Sequence[str]) -> Array:
         """The value with slots for the domains of those names, new ones as the unknown one."""
@@ -213,21 +200,27 @@ def _encoders_of(model: tf.keras.Model) -> dict[str, FeatureEncoder]:
     return {layer.name: layer for layer in model.layers if isinstance(layer, FeatureEncoder)}
 
 
+def _tables_of(model: tf.keras.Model) -> dict[str, tuple[FeatureEncoder, str]]:
+    """Variable -> the encoder and the feature by whose IDs its rows are numbered."""
+    encoders = _encoders_of(model)
+    tables = {
+        embedding.embeddings.name: (encoder, name)
+        for encoder in encoders.values()
+        for name, embedding in encoder.embeddings.items()
+    }
+    head, tree = find_layer(model, CATEGORY_HEAD), encoders[FEATURES].schema.hierarchy
+    if head is not None and tree is not None:
+        for name, table in zip((tree.parent, tree.child), head.tables, strict=True):
+            tables[table.embeddings.name] = encoders[FEATURES], name
+    return tables
+
+
 def _domain_names(encoder: FeatureEncoder) -> list[str]:
     """The vocabulary of the top categories, which are the domains of `ple` and `star`."""
     tree = encoder.schema.hierarchy
     if tree is None or not encoder.schema.feature(tree.parent).has_vocabulary:
         return []
     return list(encoder.lookups[tree.parent].get_vocabulary())
-
-
-def _moved(table: Array, name: str, before: FeatureEncoder, now: FeatureEncoder) -> Array:
-    """The rows of a feature's old table in the order of its new vocabulary."""
-    tree = now.schema.hierarchy
-    old, new = (encoder.lookups[name].get_vocabulary() for encoder in (before, now))
-    is_child = tree is not None and tree.child == name
-    parents = {*_domain_names(before), *_domain_names(now)} if is_child else None
-    return _rows(table, old, new, parents)
 
 
 def _parent_of(word: str, parents: Collection[str]) -> str:
