@@ -69,13 +69,10 @@ class RunHistory(tf.keras.callbacks.Callback):
         self._monitor = monitor
         self._patience = patience
         self.epochs = read_history(run)
-        self._is_first_epoch = True
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Drops the entries of epochs that a resumed run trains again, and all but the best."""
-        if self._is_first_epoch:
-            self.epochs = [entry for entry in self.epochs if entry["epoch"] < epoch + 1]
-            self._is_first_epoch = False
+        self.epochs = [entry for entry in self.epochs if entry["epoch"] <= epoch]
         self._keep_best()
 
     def on_train_end(self, logs: Any = None) -> None:
