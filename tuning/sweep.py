@@ -113,7 +113,7 @@ def resolve(config: SweepConfig, folder: DataFolder) -> SweepConfig:
 
 def _check_run(folder: DataFolder, config: SweepConfig, run: RunConfig) -> None:
     """Rejects a run that does not fit the data, the objective or the algorithm."""
-    check_names(run)
+    check_names(run, folder.schema)
     _check_objective(config.objective, run, folder.schema)
     if run.model not in BASELINE_NAMES:
         make_scorer(folder, run)

@@ -42,7 +42,7 @@ for name, (model, where, settings) in CASES.items():
         run = folder / f"{name}-{len(ran)}"
         run.mkdir()
         builder, quiet = make_builder(where, config), Console(quiet=True)
-        ran.append(fit(builder, config, run, quiet, TrialPipeline, context))
+        ran.append(fit(builder, config, run, quiet, TrialPipeline, context=context))
     one, two = ran
     weights = zip(one.model.get_weights(), two.model.get_weights(), strict=True)
     found[name] = {

@@ -32,7 +32,7 @@ from tfr_moe.scorers.base import inference_function
 from tfr_moe.scorers.gate_maps import gate_reports
 from tfr_moe.training.callbacks import read_history, weights_path
 from tfr_moe.training.collapsed_gates import warn_of_gates
-from tfr_moe.training.distribute import ProcessContext, join_cluster, translate_cluster_errors
+from tfr_moe.training.distribute import join_cluster, translate_cluster_errors
 from tfr_moe.training.pipeline import RankingPipeline
 from tfr_moe.training.position_bias import bias_by_position, check_position_bias, log_variation
 from tfr_moe.training.run_folder import (
@@ -83,20 +83,16 @@ def make_scorer(folder: DataFolder, config: RunConfig) -> FeatureScorer:
     return create(config.model, folder.schema, folder.tables(), settings)
 
 
-def check_names(config: RunConfig, schema: FeatureSchema | None = None) -> None:
+def check_names(config: RunConfig, schema: FeatureSchema) -> None:
     """Checks that losses and metrics exist, go together and are defined on data of the schema."""
     pairs = [(config.objective.loss, config.training.metrics)]
-    for task in (config.multi_task.tasks or {}).values():
-        of_task = config.training.metrics if task.metrics is None else task.metrics
-        pairs.append((task.loss or config.objective.loss, of_task))
+    pairs += [(task.loss, task.metrics) for task in config.tasks_over(schema)]
     for loss, names in pairs:
         losses.get(loss, config.objective.max_label)
         for name in names:
             metrics.get(name)
-            if schema is not None:
-                check_columns([name], schema.position, schema.weight)
-    if schema is not None:
-        check_position_bias(config, schema)
+            check_columns([name], schema.position, schema.weight)
+    check_position_bias(config, schema)
 
 
 def highest_label(folder: DataFolder, labels: Sequence[str]) -> int:
@@ -176,9 +172,6 @@ def train(
             source = WarmStart(start)
             folder = source.described(folder)
             initialize = functools.partial(source.apply, folder=folder)
-        make_pipeline = functools.partial(
-            RankingPipeline, callbacks=callbacks, initialize=initialize
-        )
         folder_of_run = (
             prepared(run, folder, config, None if start is None else Path(start))
             if context.is_leader
@@ -193,7 +186,15 @@ def train(
             context.barrier()
             check_same_settings(run, config)
             builder = make_builder(folder, config)
-            pipeline = fit(builder, config, run, console, make_pipeline, context)
+            pipeline = fit(
+                builder,
+                config,
+                run,
+                console,
+                context=context,
+                callbacks=callbacks,
+                initialize=initialize,
+            )
     result = _result(pipeline, config, folder, time.monotonic() - started)
     if context.is_leader:
         weights = weights_path(run, result["best_epoch"])
@@ -258,13 +259,12 @@ def fit(
     run: Path,
     console: Console,
     make_pipeline: Callable[..., RankingPipeline] = RankingPipeline,
-    context: ProcessContext | None = None,
+    **arguments: Any,
 ) -> RankingPipeline:
     """Trains a model in the folder `run`, with the seed, precision and model of the configuration.
 
     The folder may hold the state of an interrupted run, which goes on with other random numbers.
-    `make_pipeline` has the arguments of `RankingPipeline`; `context` has strategy and cluster of
-    this process.
+    `make_pipeline` has the arguments of `RankingPipeline`, of which `arguments` are further ones.
     """
     # Keras warns about its file format on every save.
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
@@ -279,7 +279,7 @@ def fit(
     tf.keras.mixed_precision.set_global_policy(config.training.precision)
     try:
         model_builder = make_scorer(builder.folder, config).model_builder(name=config.model)
-        pipeline = make_pipeline(model_builder, builder, config, run, console, context)
+        pipeline = make_pipeline(model_builder, builder, config, run, console, **arguments)
         pipeline.train_and_validate()
     finally:
         tf.keras.mixed_precision.set_global_policy(policy)
