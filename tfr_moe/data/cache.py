@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection
 from typing import Literal
 
 import numpy as np
@@ -9,7 +11,6 @@ import numpy as np
 from tfr_moe._compat import tf
 from tfr_moe.data.builder import ElwcDatasetBuilder, ParsedSplit, column_specs
 from tfr_moe.data.folder import DataFolder
-from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK
 
 SPLITS = ("train", "validation")
@@ -32,24 +33,26 @@ def in_memory(split: ParsedSplit) -> ParsedSplit:
 
 def _parse(folder: DataFolder, split: str) -> ParsedSplit:
     """Parses a split; a UserError if it has no lists."""
-    context, example = column_specs(folder.schema)
-    parts: dict[str, list[np.ndarray]] = {}
+    folder.check_lists(split)
     batches = ElwcDatasetBuilder(folder, _BATCH).build_parsed_dataset(split)
+    return collected(batches, *column_specs(folder.schema))
+
+
+def collected(
+    batches: tf.data.Dataset, context: Collection[str], example: Collection[str]
+) -> ParsedSplit:
+    """Columns of one or more batches of `build_parsed_dataset`, without the padding."""
+    parts: dict[str, list[np.ndarray]] = defaultdict(list)
     for batch in batches.as_numpy_iterator():
         mask = batch[MASK]
-        flat = {
-            **{name: batch[name] for name in context},
-            **{name: batch[name][mask] for name in example},
-            MASK: mask.sum(axis=1),
-        }
-        for name, values in flat.items():
-            parts.setdefault(name, []).append(values)
-    if not parts:
-        raise UserError(f"data {folder.path}: split {split!r} has no lists")
+        parts[MASK].append(mask.sum(axis=1))
+        for name in context:
+            parts[name].append(batch[name])
+        for name in example:
+            parts[name].append(batch[name][mask])
     columns = {name: np.concatenate(values) for name, values in parts.items()}
-    row_splits = np.concatenate([[0], np.cumsum(columns[MASK])]).astype(np.int64)
     return ParsedSplit(
         {name: columns[name] for name in context},
         {name: columns[name] for name in example},
-        row_splits,
+        np.concatenate([[0], np.cumsum(columns[MASK])]).astype(np.int64),
     )

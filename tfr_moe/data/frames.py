@@ -153,7 +153,7 @@ def training_data(
     validation_fraction: float = 0.1,
     max_list_size: int = MAX_LIST_SIZE,
     max_lost: float = MAX_LOST,
-    log: Log | None = None,
+    log: Log = silent,
 ) -> FrameData:
     """Makes the data set of a training run in the folder `path`.
 
@@ -162,7 +162,7 @@ def training_data(
     keep the items shown first. `max_lost` is the largest allowed share of positives that are cut,
     and of lists whose rows disagree about a context feature; the first row wins.
     """
-    limits = Limits(max_list_size, max_lost, log or silent)
+    limits = Limits(max_list_size, max_lost, log)
     table = to_table(train, frame_columns(schema))
     lists = group(table, schema)
 

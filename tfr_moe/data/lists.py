@@ -60,14 +60,10 @@ class Lists(NamedTuple):
 
     def select(self, lists: NDArray[np.int64]) -> Lists:
         """Returns some of the lists, in the order of the given indices."""
-        lengths = np.diff(self.row_splits)[lists]
-        ends = np.cumsum(lengths)
-        shift = np.repeat(self.row_splits[:-1][lists] - (ends - lengths), lengths)
-        return Lists(
-            [self.list_ids[i] for i in lists],
-            self.rows[np.arange(len(shift)) + shift],
-            np.concatenate([[0], ends]),
-        )
+        rows = pa.LargeListArray.from_arrays(pa.array(self.row_splits), pa.array(self.rows))
+        chosen = rows.take(pa.array(lists))
+        list_ids = [self.list_ids[i] for i in lists]
+        return Lists(list_ids, chosen.flatten().to_numpy(), chosen.offsets.to_numpy())
 
     def in_record_order(self, shards: int) -> Lists:
         """Returns the lists in the order of the records that `build` writes in a number of files.

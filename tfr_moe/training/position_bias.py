@@ -12,6 +12,7 @@ from rich.console import Console
 from tfr_moe._compat import tf
 from tfr_moe.config import BASELINE_NAMES, RunConfig
 from tfr_moe.data.builder import ElwcDatasetBuilder
+from tfr_moe.data.cache import collected
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.layers.features import FeatureEncoder
@@ -168,22 +169,18 @@ def variation_of(values: NDArray[Any], positions: NDArray[Any]) -> tuple[float, 
 def _position_variation(folder: DataFolder) -> tuple[str | None, float, float]:
     """The feature of items, or else category, and `variation_of` its first training values."""
     schema = folder.schema
+    position = str(schema.position)
     names = [feature.name for feature in schema.select("example", "categorical")]
-    context = {} if schema.hierarchy is None or names else {schema.hierarchy.child}
-    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in (*names, *context)}
-    positions = []
-    for batch in _sample(folder).as_numpy_iterator():
-        mask = batch[MASK]
-        positions.append(batch[schema.position][mask][:, 0].astype(np.float64))
-        for name in names:
-            parts[name].append(batch[name][mask][:, 0].astype("S"))
-        for name in context:
-            parts[name].append(np.repeat(batch[name][:, 0].astype("S"), mask.sum(axis=1)))
-    if not parts:
+    context = [] if schema.hierarchy is None or names else [schema.hierarchy.child]
+    if not names and not context:
         return None, float("nan"), float("nan")
-    columns = {name: np.concatenate(values) for name, values in parts.items()}
+    sample = collected(_sample(folder), context, [*names, position])
+    lengths = np.diff(sample.row_splits)
+    columns = {name: sample.example[name][:, 0] for name in names}
+    columns |= {name: np.repeat(sample.context[name][:, 0], lengths) for name in context}
+    columns = {name: values.astype("S") for name, values in columns.items()}
     feature = max(columns, key=lambda name: len(np.unique(columns[name])))
-    return feature, *variation_of(columns[feature], np.concatenate(positions))
+    return feature, *variation_of(columns[feature], sample.example[position][:, 0].astype(float))
 
 
 def log_variation(folder: DataFolder, config: RunConfig, console: Console) -> None:
