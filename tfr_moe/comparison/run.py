@@ -84,6 +84,9 @@ def compare(
     is evaluated once on the test split. The folder then holds `runs/`, `leaderboard.json` and
     `report.html` with the best run of each model.
 
+    For a data frame, `list_id`, `label`, `time`, `position`, `weight`, `hierarchy` and `ignore`
+    name its columns as in `Ranker.fit`.
+
     Args:
         data: a data-set folder with train, validation and test split, or a data frame with the
             training lists, as `Ranker.fit` takes it.
@@ -92,13 +95,6 @@ def compare(
         validation: with a data frame, the frame with the validation lists; None takes them from
             `data`: the latest tenth where `time` is given, else by a hash of the list ID.
         schema: with a data frame, its schema; None infers it from `data` and these columns.
-        list_id: column with the ID of the list.
-        label: column with the relevance, >= 0.
-        time: column with the time of the list.
-        position: column with the display position, from 1.
-        weight: column with the weight of the item in the loss.
-        hierarchy: `{"child": ..., "parent": ...}`, or `item.NAME`; None finds them.
-        ignore: columns that are no features.
         settings: settings of all models by flat name; each takes those that it uses. With a
             `learning_rate` there is no search for it.
         metric: metric that models are selected and compared by.
@@ -125,9 +121,6 @@ def compare(
             hierarchy=hierarchy,
         )
         folder = _open(data, Path(scratch) / "data", frames, roles, console)
-        _check(models, metric, folder)
-        if not learning_rates:
-            raise UserError("learning_rates must not be empty")
         options = {
             "data": folder.fingerprint,
             "settings": plain(dict(settings or {})),
@@ -145,12 +138,7 @@ def compare(
             seed,
             None if budget is None else seconds_of(budget),
         )
-        plan.check()
-        for model in set(plan.models) - set(BASELINE_NAMES):
-            try:
-                make_scorer(folder, plan.config(model, plan.rates(model)[-1], seed))
-            except UserError as error:
-                raise UserError(f"{model}: {error}") from error
+        _check(plan)
         claim(out, NOTE_FILE, options, "comparison")
         if folder.path.parent == Path(scratch):
             plan = replace(plan, data=_keep(folder, out / "data"))
@@ -191,14 +179,22 @@ def _keep(folder: DataFolder, out: Path) -> DataFolder:
     return DataFolder(out)
 
 
-def _check(models: Sequence[str], metric: str, folder: DataFolder) -> None:
-    if not models:
-        raise UserError("models: must not be empty")
+def _check(plan: Plan) -> None:
+    """Raises a `UserError` for models, settings or data that do not fit."""
+    for name, given in (("models", plan.models), ("learning_rates", plan.learning_rates)):
+        if not given:
+            raise UserError(f"{name}: must not be empty")
     allowed = [name for name in ALL_MODELS if name not in MULTITASK_NAMES]
-    for model in models:
+    for model in plan.models:
         if model not in allowed:
             raise UserError(f"model {model!r}: must be one of {', '.join(allowed)}")
-    check_columns([metric], folder.schema.position, folder.schema.weight)
+    check_columns([plan.metric], plan.data.schema.position, plan.data.schema.weight)
+    plan.check()
+    for model in set(plan.models) - set(BASELINE_NAMES):
+        try:
+            make_scorer(plan.data, plan.config(model, plan.rates(model)[-1], plan.seed))
+        except UserError as error:
+            raise UserError(f"{model}: {error}") from error
 
 
 def _leaderboard(plan: Plan, runs: Mapping[str, Sequence[Path]], console: Console) -> Leaderboard:
