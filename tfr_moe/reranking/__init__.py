@@ -81,10 +81,10 @@ def rerank_data(
         for split in ("validation", "test"):
             if folder.num_lists(split) != 0:
                 sources[split] = [(folder.path, split, run)]
-        counts = _write_splits(partial, sources, schema, console)
+        scores = _write_splits(partial, sources, schema, console)
         shutil.rmtree(work)
-        _write_description(folder, partial, schema, counts, config, folds)
-    return {split: of_split["lists"] for split, of_split in counts.items()}
+        _write_description(folder, partial, schema, scores, config, folds)
+    return {split: len(of_split) for split, of_split in scores.items()}
 
 
 def _train(data: Path, run: Path, config: RunConfig, console: Console, lists: str) -> None:
@@ -198,47 +198,42 @@ def _write_splits(
     sources: dict[str, list[tuple[Path, str, Path]]],
     schema: FeatureSchema,
     console: Console,
-) -> dict[str, dict[str, float]]:
-    """Writes the records; returns the number of lists and score statistics of each split."""
-    counts = {}
+) -> dict[str, list[Scores]]:
+    """Writes the records; returns the scores of the lists of each split."""
+    scores: dict[str, list[Scores]] = {split: [] for split in sources}
     for split, of_split in sources.items():
-        scored: list[NDArray[np.float64]] = []
         with progress_bar(console, f"scoring {split}") as move:
             for number, (data, part, run) in enumerate(of_split):
                 path = out / shard_file(split, number, len(of_split))
                 with _record_writer(path) as writer:
-                    for record, scores in scored_records(data, part, run):
-                        writer.write(reordered(record, scores, schema))
-                        scored.append(np.asarray(scores, np.float64))
-                        move(len(scored))
-        values = np.concatenate(scored)
-        statistics = {
-            name: float(getattr(values, name)()) for name in ("mean", "std", "min", "max")
-        }
-        counts[split] = {"lists": len(scored), "count": len(values), **statistics}
-    return counts
+                    for record, of_list in scored_records(data, part, run):
+                        writer.write(reordered(record, of_list, schema))
+                        scores[split].append(np.asarray(of_list, np.float64))
+                        move(len(scores[split]))
+    return scores
 
 
 def _write_description(
     folder: DataFolder,
     out: Path,
     schema: FeatureSchema,
-    counts: dict[str, dict[str, float]],
+    scores: dict[str, list[Scores]],
     config: RunConfig,
     folds: int,
 ) -> None:
     """Writes schema, statistics, vocabularies and manifest of the new data set."""
     folder.copy_description(out)
     schema.save(out / SCHEMA_FILE)
-    of_train = {name: value for name, value in counts["train"].items() if name != "lists"}
+    values = np.concatenate(scores["train"])
+    moments = {name: float(getattr(values, name)()) for name in ("mean", "std", "min", "max")}
     statistics: dict[str, Any] = dict(folder.statistics)
-    statistics["example"] = {**statistics.get("example", {}), SCORE: of_train}
-    write_json(out / STATISTICS_FILE, statistics)
+    of_items = {**statistics.get("example", {}), SCORE: {"count": len(values), **moments}}
+    write_json(out / STATISTICS_FILE, {**statistics, "example": of_items})
     described = {
         **folder.manifest,
         "splits": {
-            split: {"lists": of_split["lists"], "items": of_split["count"]}
-            for split, of_split in counts.items()
+            split: {"lists": len(of_split), "items": sum(map(len, of_split))}
+            for split, of_split in scores.items()
         },
         "initial_lists": {
             "data": str(folder.path.resolve()),
