@@ -26,7 +26,7 @@ from timing import machine, parser_of, ratio, ratio_line, run_rounds, seconds_of
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.data.cache import cached
+from tfr_moe.data.builder import cached
 from tfr_moe.elwc.encoder import ScopeEncoder
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.schema import STATISTICS_FILE, FeatureSchema, shard_file

@@ -16,7 +16,7 @@ from rich.console import Console
 from tfr_moe._compat import tf
 from tfr_moe.baselines import train_baseline
 from tfr_moe.config import BASELINE_NAMES, RunConfig
-from tfr_moe.data.cache import cached
+from tfr_moe.data.builder import cached
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.evaluation import evaluate_run, summarize

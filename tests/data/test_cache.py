@@ -5,8 +5,7 @@ import pytest
 
 from tests.tiny import write_data_folder
 from tfr_moe.config import load_config
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.data.cache import cached
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder, cached
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tiny import SCHEMA, lists, write_data_folder
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder
-from tfr_moe.data.cache import cached
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder, cached
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK
 

@@ -77,7 +77,7 @@ def test_the_experiments_use_public_names_only(repository: Path):
             "line 2: tfr_moe._compat is not a package",
         ),
         ("from tfr_moe.cli.app import main", "tfr_moe.cli.app is not a package"),
-        ("import tfr_moe.data.cache", "import tfr_moe, or names from tfr_moe.data.cache"),
+        ("import tfr_moe.data.folder", "import tfr_moe, or names from tfr_moe.data.folder"),
         ("from beam import sources", "beam"),
     ],
 )

@@ -6,8 +6,7 @@ from tfr_moe._compat import lazy_names
 __all__, __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "builder": ("ElwcDatasetBuilder", "ParsedSplit"),
-        "cache": ("cached",),
+        "builder": ("ElwcDatasetBuilder", "ParsedSplit", "cached"),
         "days": ("join_days",),
         "folder": ("DataFolder", "open_data"),
     },

@@ -1,13 +1,14 @@
-"""The splits of a data-set folder as `tf.data`, for TFR's pipelines and for evaluation."""
+"""The splits of a data-set folder as `tf.data`, read from records or parsed into memory."""
 
 from __future__ import annotations
 
 import functools
 import glob
 import math
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,10 @@ from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.schema import MASK, FeatureSchema, Scope
 from tfr_moe.utils.failures import GRAPH_ERROR
+
+TRAINING_SPLITS = ("train", "validation")
+"""The splits that training reads; the test split is never opened."""
+_PARSED_BATCH = 512
 
 Finish = Callable[[dict[str, tf.Tensor]], Any]
 """Makes the elements of a data set from a batch of all columns."""
@@ -267,3 +272,45 @@ def _rows(values: Any, rows: tf.Tensor) -> tf.Tensor:
     if isinstance(values, Dictionary):
         return tf.gather(values.words, tf.gather(values.codes, rows))
     return tf.gather(values, rows)
+
+
+def cached(folder: DataFolder, kind: Literal["none", "memory"]) -> DataFolder:
+    """The data set with parsed splits for training; unchanged for `none`, or if it has some."""
+    if folder.splits or kind == "none":
+        return folder
+    return folder.with_splits(
+        {split: in_memory(_parse(folder, split)) for split in TRAINING_SPLITS}
+    )
+
+
+def in_memory(split: ParsedSplit) -> ParsedSplit:
+    """Converts the arrays of a split to tensors in memory."""
+    with tf.device("CPU"):
+        return tf.nest.map_structure(lambda array: tf.constant(np.asarray(array)), split)
+
+
+def _parse(folder: DataFolder, split: str) -> ParsedSplit:
+    """Parses a split; a UserError if it has no lists."""
+    folder.check_lists(split)
+    batches = ElwcDatasetBuilder(folder, _PARSED_BATCH).build_parsed_dataset(split)
+    return collected(batches, *column_specs(folder.schema))
+
+
+def collected(
+    batches: tf.data.Dataset, context: Collection[str], example: Collection[str]
+) -> ParsedSplit:
+    """Columns of one or more batches of `build_parsed_dataset`, without the padding."""
+    parts: dict[str, list[np.ndarray]] = defaultdict(list)
+    for batch in batches.as_numpy_iterator():
+        mask = batch[MASK]
+        parts[MASK].append(mask.sum(axis=1))
+        for name in context:
+            parts[name].append(batch[name])
+        for name in example:
+            parts[name].append(batch[name][mask])
+    columns = {name: np.concatenate(values) for name, values in parts.items()}
+    return ParsedSplit(
+        {name: columns[name] for name in context},
+        {name: columns[name] for name in example},
+        np.concatenate([[0], np.cumsum(columns[MASK])]).astype(np.int64),
+    )

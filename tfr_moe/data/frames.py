@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from tfr_moe._compat import tf
-from tfr_moe.data.builder import Dictionary, ParsedSplit
-from tfr_moe.data.cache import in_memory
+from tfr_moe.data.builder import Dictionary, ParsedSplit, in_memory
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.data.frame_tables import ItemCategories, serialized_lists, tables_of
 from tfr_moe.data.lists import (

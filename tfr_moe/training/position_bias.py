@@ -11,8 +11,7 @@ from rich.console import Console
 
 from tfr_moe._compat import tf
 from tfr_moe.config import BASELINE_NAMES, RunConfig
-from tfr_moe.data.builder import ElwcDatasetBuilder
-from tfr_moe.data.cache import collected
+from tfr_moe.data.builder import ElwcDatasetBuilder, collected
 from tfr_moe.data.folder import DataFolder
 from tfr_moe.errors import UserError
 from tfr_moe.layers.features import FeatureEncoder

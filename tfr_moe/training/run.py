@@ -20,8 +20,7 @@ from rich.console import Console
 from tfr_moe import losses, metrics
 from tfr_moe._compat import tf, tfr
 from tfr_moe.config import BASELINE_NAMES, RunConfig
-from tfr_moe.data.builder import ElwcDatasetBuilder
-from tfr_moe.data.cache import SPLITS, cached
+from tfr_moe.data.builder import TRAINING_SPLITS, ElwcDatasetBuilder, cached
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
 from tfr_moe.layers.outputs import single_score
@@ -156,7 +155,7 @@ def train(
     """
     console = console or Console(stderr=True)
     run, folder = Path(run), open_data(data)
-    for split in SPLITS:
+    for split in TRAINING_SPLITS:
         folder.check_lists(split)
     # Before waiting for other processes.
     check_not_finished(run)
