@@ -64,14 +64,10 @@ def gate_problems(
             f"weight of {gate}{known}; {remedy}"
         )
     if entropy is not None and mixed > 1 and entropy > _UNIFORM * math.log(mixed):
+        for_dense = "use fewer experts or a larger learning_rate"
         found["uniform"] = (
             f"{gate} is near uniform over its {mixed} experts (entropy {entropy:.3f} of "
-            f"{math.log(mixed):.3f}); "
-            + (
-                "use fewer experts or a larger learning_rate"
-                if dense
-                else "set gate_learning_rate_multiplier"
-            )
+            f"{math.log(mixed):.3f}); {for_dense if dense else 'set gate_learning_rate_multiplier'}"
         )
     return found
 

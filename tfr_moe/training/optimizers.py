@@ -135,18 +135,13 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
     def _update(
         self, variable: tf.Variable, gradient: tf.Tensor | tf.IndexedSlices, now: _Step
     ) -> Any:
-        index = self._index_dict[self._var_key(variable)]
-        m, v = self._momentums[index], self._velocities[index]
-        decays = self.weight_decay and self._use_weight_decay(variable)
-        size = variable.shape.num_elements() or 0
-        slices = isinstance(gradient, tf.IndexedSlices)
-        if slices and size >= self.lazy_size:
-            scale = now.rate * tf.sqrt(1 - now.beta_2_power) / (1 - now.beta_1_power)
-            decay = now.decay if decays else None
-            return self._sparse_step(variable, m, v, gradient, scale, decay)
-        if slices:
+        decays = bool(self.weight_decay) and self._use_weight_decay(variable)
+        if isinstance(gradient, tf.IndexedSlices):
+            if (variable.shape.num_elements() or 0) >= self.lazy_size:
+                return self._sparse_step(variable, gradient, now, decays)
             rows = variable.shape[0]
             gradient = tf.math.unsorted_segment_sum(gradient.values, gradient.indices, rows)
+        m, v = self._moments_of(variable)
         update = tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=m.handle,
@@ -166,23 +161,22 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
             return variable.assign_sub(variable * now.decay, read_value=False)
         return variable.assign(variable * (1 - now.decay), read_value=False)
 
+    def _moments_of(self, variable: tf.Variable) -> tuple[tf.Variable, tf.Variable]:
+        index = self._index_dict[self._var_key(variable)]
+        return self._momentums[index], self._velocities[index]
+
     def _sparse_step(
-        self,
-        variable: tf.Variable,
-        m: tf.Variable,
-        v: tf.Variable,
-        gradient: tf.IndexedSlices,
-        scale: tf.Tensor,
-        decay: tf.Tensor | None,
+        self, variable: tf.Variable, gradient: tf.IndexedSlices, now: _Step, decays: bool
     ) -> Any:
-        rows = gradient.indices
+        rows, (m, v) = gradient.indices, self._moments_of(variable)
         old = tf.gather(variable, rows)
         momentum, velocity = tf.gather(m, rows), tf.gather(v, rows)
         momentum += (gradient.values - momentum) * (1 - self.beta_1)
         velocity += (tf.square(gradient.values) - velocity) * (1 - self.beta_2)
+        scale = now.rate * tf.sqrt(1 - now.beta_2_power) / (1 - now.beta_1_power)
         change = scale * momentum / (tf.sqrt(velocity) + self.epsilon)
-        if decay is not None:
-            change += decay * old
+        if decays:
+            change += now.decay * old
         m.scatter_update(tf.IndexedSlices(momentum, rows))
         v.scatter_update(tf.IndexedSlices(velocity, rows))
         return variable.scatter_sub(tf.IndexedSlices(change, rows))
