@@ -68,7 +68,9 @@ class RunConfig(Groups):
             tree["seed"] = settings.pop("seed")
         for setting, value in settings.items():
             if setting not in SETTINGS:
-                raise ValueError(_unknown(setting, name))
+                hint = did_you_mean(setting, ["model", "seed", *MODELS[name].settings])
+                hint = hint or f"`tfr-moe settings {name}` lists the settings"
+                raise ValueError(f"unknown key {setting!r}; {hint}")
             if setting not in MODELS[name].settings:
                 raise ValueError(
                     f"{setting} is not used by model {name!r}, whose settings are listed by "
@@ -197,12 +199,6 @@ class RunConfig(Groups):
     def save(self, path: Path) -> None:
         """Writes the settings that the model uses as YAML; `load_config` reads them back equal."""
         write_text(path, yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False))
-
-
-def _unknown(key: str, model: str) -> str:
-    names = ["model", "seed", *MODELS[model].settings]
-    hint = did_you_mean(key, names) or f"`tfr-moe settings {model}` lists the settings"
-    return f"unknown key {key!r}; {hint}"
 
 
 def _ungrouped(settings: Mapping[str, Any]) -> dict[str, Any]:

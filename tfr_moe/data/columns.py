@@ -31,11 +31,6 @@ from tfr_moe.tables.arrow import Ids, as_numbers, encode, is_list
 Floats: TypeAlias = NDArray[np.float64]
 
 
-def row_error(row: int, error: object) -> UserError:
-    """Returns the error of a row: `row 17: column 'price': expected a number, got 'x'`."""
-    return UserError(f"row {row}: {error}")
-
-
 def convert_words(
     ids: Ids, convert: Callable[[Any], Any], rows: NDArray[np.int64] | None = None
 ) -> Ids:
@@ -56,7 +51,7 @@ def convert_words(
     if invalid.any():
         first = int(np.argmax(invalid))
         row = first if rows is None else int(rows[first])
-        raise row_error(row, rejected[int(ids.codes[first])])
+        raise UserError(f"row {row}: {rejected[int(ids.codes[first])]}")
     return Ids(mapping[ids.codes], list(merged))
 
 
@@ -87,7 +82,7 @@ def _read_lists(feature: Feature, column: pa.ChunkedArray) -> Ids:
     """Reads lists of IDs: the last `max_length` of each row, padded with '' at the end."""
     missing = np.flatnonzero(pc.is_null(column).to_numpy())
     if feature.required and len(missing):
-        raise row_error(int(missing[0]), f"column {feature.name!r}: a value is required")
+        raise UserError(f"row {missing[0]}: column {feature.name!r}: a value is required")
     lengths = pc.list_value_length(column).fill_null(0).to_numpy()
     row_of = np.repeat(np.arange(len(lengths)), lengths)
     entry = feature.model_copy(update={"kind": "categorical", "default": None, "required": False})
@@ -127,10 +122,10 @@ def read_numbers(
     invalid = np.abs(values) > FLOAT32_MAX
     if invalid.any():
         row = int(np.argmax(invalid))
-        raise row_error(row, f"column {name!r}: expected a finite number, got {values[row]}")
+        raise UserError(f"row {row}: column {name!r}: expected a finite number, got {values[row]}")
     if lowest is not None and (values < lowest).any():
         row = int(np.argmax(values < lowest))
-        raise row_error(row, f"column {name!r}: must be >= {lowest:g}, got {values[row]:g}")
+        raise UserError(f"row {row}: column {name!r}: must be >= {lowest:g}, got {values[row]:g}")
     return values
 
 
@@ -170,7 +165,7 @@ def read_wide(feature: Feature, column: pa.ChunkedArray) -> Floats:
     if (sizes != feature.width).any():
         row = int(np.argmax(sizes != feature.width))
         reason = f"expected {feature.width} numbers, got {sizes[row]}"
-        raise row_error(row, f"column {feature.name!r}: {reason}")
+        raise UserError(f"row {row}: column {feature.name!r}: {reason}")
     values = np.full((len(column), feature.width), 0.0 if default is None else default)
     flat = read_numbers(f"{feature.name} (entries)", pc.list_flatten(column))
     values[~missing] = flat.reshape(-1, feature.width)
