@@ -38,7 +38,7 @@ found = {}
 for name, (model, where, settings) in CASES.items():
     config = small_config({**SETTINGS, "model": model, **settings})
     ran = []
-    for context in (ProcessContext(), mirrored):
+    for context in (ProcessContext(tf.distribute.get_strategy()), mirrored):
         run = folder / f"{name}-{len(ran)}"
         run.mkdir()
         builder, quiet = make_builder(where, config), Console(quiet=True)

@@ -7,7 +7,7 @@ import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import LostWorkersError, UserError
@@ -18,14 +18,14 @@ _JOBS = ("chief", "worker")
 
 
 class ProcessContext(NamedTuple):
-    """The strategy of this process, None for one device."""
+    """The strategy of this process, TensorFlow's default one for one device."""
 
-    strategy: tf.distribute.Strategy | None = None
+    strategy: tf.distribute.Strategy
 
     @property
     def worker(self) -> str | None:
         """Role and number of this process in its cluster, such as `worker-1`, or None."""
-        resolver = None if self.strategy is None else self.strategy.cluster_resolver
+        resolver = self.strategy.cluster_resolver
         if resolver is None or resolver.task_type is None:
             return None
         return f"{resolver.task_type}-{resolver.task_id}"
@@ -33,17 +33,12 @@ class ProcessContext(NamedTuple):
     @property
     def is_leader(self) -> bool:
         """Whether this process writes the run."""
-        strategy = self.strategy
-        return strategy is None or self.worker is None or leads(strategy.cluster_resolver)
-
-    def scope(self) -> Any:
-        """The context in which variables are created."""
-        return tfr.python.keras.strategy_utils.strategy_scope(self.strategy)
+        return self.worker is None or leads(self.strategy.cluster_resolver)
 
     def barrier(self) -> None:
         """Waits until all processes of the cluster have called it."""
         strategy = self.strategy
-        if strategy is None or self.worker is None:
+        if self.worker is None:
             return
 
         @tf.function
@@ -97,9 +92,9 @@ def join_cluster(strategy: str | None) -> ProcessContext:
 
 
 @functools.cache
-def _strategy(name: str | None) -> tf.distribute.Strategy | None:
+def _strategy(name: str | None) -> tf.distribute.Strategy:
     """One of each name in a process: collective operations of a second one have the same keys."""
-    return tfr.python.keras.strategy_utils.get_strategy(name)
+    return tfr.python.keras.strategy_utils.get_strategy(name) or tf.distribute.get_strategy()
 
 
 @contextlib.contextmanager
@@ -110,10 +105,8 @@ def _reading_cluster() -> Iterator[None]:
         raise UserError(f"{TF_CONFIG}: {' '.join(str(error).split())}") from error
 
 
-def shard_batches(dataset: Any, context: ProcessContext) -> Any:
+def shard_batches(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Makes every replica take its share of each global batch; workers read data in one order."""
-    if context.strategy is None:
-        return dataset
     options = tf.data.Options()
     policy = tf.data.experimental.AutoShardPolicy.DATA
     options.experimental_distribute.auto_shard_policy = policy

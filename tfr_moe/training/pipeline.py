@@ -70,12 +70,9 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
             steps_per_execution=config.training.steps_per_execution,
         )
         super().__init__(model_builder, dataset_builder, hparams)
-        # The context exists already: workers must connect before TensorFlow computes anything.
-        self._strategy = self._context.strategy
         self._config = config
         self._callbacks = list(callbacks)
         self._initialize = initialize
-        self._max_label = config.objective.max_label
         self._run = run
         self._console = console or Console(stderr=True)
         self._move_bar: ProgressCallback = lambda *_: None
@@ -107,9 +104,10 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
 
     def build_loss(self) -> Any:
         """The loss of the run, or a dict of losses by task."""
+        objective = self._config.objective
         if self.tasks:
-            return {task.name: losses.get(task.loss, self._max_label) for task in self.tasks}
-        return losses.get(self._config.objective.loss, self._max_label)
+            return {task.name: losses.get(task.loss, objective.max_label) for task in self.tasks}
+        return losses.get(objective.loss, objective.max_label)
 
     def build_metrics(self) -> Any:
         """The metrics of the run, or a dict of metrics by task."""
@@ -137,10 +135,10 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
 
     def train_and_validate(self, verbose: int = 0) -> None:
         """Trains under the strategy."""
-        with self._context.scope():
+        with self._context.strategy.scope():
             self.model = self.compiled_model()
-            train = shard_batches(self._dataset_builder.build_train_dataset(), self._context)
-            valid = shard_batches(self._dataset_builder.build_valid_dataset(), self._context)
+            train = shard_batches(self._dataset_builder.build_train_dataset())
+            valid = shard_batches(self._dataset_builder.build_valid_dataset())
             with progress_bar(self._console, "training") as self._move_bar:
                 # Keras' layers of single operations must be made with AutoGraph: only `fit` is
                 # without it.
@@ -157,7 +155,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
 
     def _num_batches(self, dataset: tf.data.Dataset) -> int | None:
         """The number of batches, if Keras needs it and cannot find it itself."""
-        if self._strategy is None or self._config.training.steps_per_execution == 1:
+        if not tf.distribute.has_strategy() or self._config.training.steps_per_execution == 1:
             return None
         count = int(dataset.cardinality())
         if count < 0:
