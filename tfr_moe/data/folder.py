@@ -79,6 +79,8 @@ class DataFolder:
         """Checks sizes, and the contents of the description and of some shards."""
         digests = self.manifest.get("files")
         if digests is None:
+            for name in shards:
+                _check_gzip(self.path / name)
             return
         contents = {*description_files(self.path), *shards}
         check_files(self.path, digests, "data", contents)
@@ -160,13 +162,8 @@ class DataFolder:
         names = shard_files(self.path, split)
         if not names:
             raise UserError(f"data {self.path}: no {split}-*.tfrecord.gz files")
-        paths = [str(self.path / name) for name in names]
-        if self.manifest.get("files") is not None:
-            self._check_files(names)
-        else:
-            for path in paths:
-                _check_gzip(path)
-        return paths
+        self._check_files(names)
+        return [str(self.path / name) for name in names]
 
     def num_lists(self, split: str) -> int | None:
         """Number of lists of a split by the manifest; None without a manifest."""
@@ -213,10 +210,10 @@ class DataFolder:
                 write_vocabulary(path, words)
 
 
-def _check_gzip(path: str) -> None:
+def _check_gzip(path: Path) -> None:
     """Reads a file to its end, where gzip has a checksum."""
-    with reading(path), gzip.open(path) as file:
-        if not Path(path).stat().st_size:
+    with reading(str(path)), gzip.open(path) as file:
+        if not path.stat().st_size:
             raise ValueError("the file is empty")
         while file.read(1 << 20):
             pass
