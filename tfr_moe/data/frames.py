@@ -97,8 +97,7 @@ class FrameData(DataFolder):
     @cached_property
     def fingerprint(self) -> str:
         """Identifies the training lists by schema, statistics, vocabularies and list lengths."""
-        words = {name: list(words) for name, words in self._vocabularies.items()}
-        described = [self.schema.to_json(), self.statistics, words]
+        described = [self.schema.to_json(), self.statistics, self._vocabularies]
         digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
         for name in sorted(self.splits):
             digest.update(np.asarray(self.splits[name].row_splits).tobytes())
