@@ -117,21 +117,19 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
 
     def build_callbacks(self) -> list[tf.keras.callbacks.Callback]:
         """All callbacks; the history precedes the backup, so that it has every backed-up epoch."""
-        callbacks = [DefinedLogs(self.tasks)]
+        callbacks = [DefinedLogs(self.tasks), *learning_rate_drop(self._config)]
         if self._context.is_leader:
             callbacks += [
                 EpochProgress(self._console, self.monitor, self._move_bar),
                 GateWarnings(self._console, self._config),
+                tf.keras.callbacks.TensorBoard(str(self._run / "tensorboard"), write_graph=False),
             ]
-        callbacks += [
-            *learning_rate_drop(self._config),
+        return [
+            *callbacks,
             self.history,
             tf.keras.callbacks.BackupAndRestore(str(self._run / "backup"), delete_checkpoint=False),
+            *self._callbacks,
         ]
-        if self._context.is_leader:
-            logs = str(self._run / "tensorboard")
-            callbacks.append(tf.keras.callbacks.TensorBoard(logs, write_graph=False))
-        return [*callbacks, *self._callbacks]
 
     def train_and_validate(self, verbose: int = 0) -> None:
         """Trains under the strategy."""

@@ -171,13 +171,12 @@ def train(
             source = WarmStart(start)
             folder = source.described(folder)
             initialize = functools.partial(source.apply, folder=folder)
+        is_leader = context.is_leader
         folder_of_run = (
-            prepared(run, folder, config, None if start is None else Path(start))
-            if context.is_leader
-            else contextlib.nullcontext()
+            prepared(run, folder, config, start) if is_leader else contextlib.nullcontext()
         )
         with folder_of_run, translate_cluster_errors(context):
-            if context.is_leader:
+            if is_leader:
                 warn_of_one_task(config, folder.schema, console)
                 warn_of_constants(config, folder, console)
                 if config.bias.position_bias:
@@ -186,16 +185,10 @@ def train(
             check_same_settings(run, config)
             builder = make_builder(folder, config)
             pipeline = fit(
-                builder,
-                config,
-                run,
-                console,
-                context=context,
-                callbacks=callbacks,
-                initialize=initialize,
+                builder, config, run, console, callbacks=callbacks, initialize=initialize
             )
     result = _result(pipeline, config, folder, time.monotonic() - started)
-    if context.is_leader:
+    if is_leader:
         weights = weights_path(run, result["best_epoch"])
         pipeline.model.load_weights(str(weights))
         if config.bias.position_bias:

@@ -94,7 +94,7 @@ def check_same_settings(run: Path, config: RunConfig) -> None:
             )
 
 
-def check_same_data(run: Path, folder: DataFolder, start: Path | None = None) -> None:
+def check_same_data(run: Path, folder: DataFolder, start: str | Path | None = None) -> None:
     """Raises a UserError unless a run was started on that data, by content, and those weights."""
     manifest = _read_manifest(run)
     source, now = manifest.get("start") or {}, _identity(start) or {}
@@ -116,17 +116,17 @@ def _read_manifest(run: Path) -> dict[str, Any]:
     return read_json(run / MANIFEST_FILE, _RunManifest) or {}
 
 
-def _identity(start: Path | None) -> dict[str, str] | None:
+def _identity(start: str | Path | None) -> dict[str, str] | None:
     """What identifies the run that another one starts from, by content."""
     if start is None:
         return None
-    fingerprint = _read_manifest(start).get("fingerprint") or ""
-    return {"path": str(start.resolve()), "fingerprint": fingerprint}
+    fingerprint = _read_manifest(Path(start)).get("fingerprint") or ""
+    return {"path": str(Path(start).resolve()), "fingerprint": fingerprint}
 
 
 @contextlib.contextmanager
 def prepared(
-    run: Path, folder: DataFolder, config: RunConfig, start: Path | None = None
+    run: Path, folder: DataFolder, config: RunConfig, start: str | Path | None = None
 ) -> Iterator[None]:
     """Makes the folder of a run, or checks that the run can be resumed.
 
