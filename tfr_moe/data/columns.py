@@ -57,16 +57,14 @@ def convert_words(
 
 def read_ids(feature: Feature, column: pa.ChunkedArray) -> Ids:
     """Reads a `categorical` or `categorical_list` feature."""
-    convert = converter(feature)
-    single = feature.kind == "categorical" or not is_list(column.type)
-    if single and types.is_nested(column.type):
-        name = feature.name
+    name, convert = feature.name, converter(feature)
+    if feature.kind == "categorical_list" and is_list(column.type):
+        return _read_lists(feature, column)
+    if types.is_nested(column.type):
         raise UserError(f"column {name!r}: expected IDs, got values of type {column.type}")
     if feature.kind == "categorical":
         return convert_words(encode(column), convert)
-    if not is_list(column.type):
-        return _padded(convert_words(encode(column), lambda value: tuple(convert(value))), feature)
-    return _read_lists(feature, column)
+    return _padded(convert_words(encode(column), lambda value: tuple(convert(value))), feature)
 
 
 def _padded(lists: Ids, feature: Feature) -> Ids:
