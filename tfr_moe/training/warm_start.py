@@ -174,15 +174,11 @@ class WarmStart:
         axes = [a for a, (n, o) in enumerate(zip(shape, value.shape, strict=True)) if n != o]
         if not axes:
             return value
+        axis = axes[0]
+        before, more = value.shape[axis], shape[axis] - value.shape[axis]
         for width, columns in widths:
-            more, axis = len(columns) - width, axes[0]
-            if (
-                more > 0
-                and len(axes) == 1
-                and shape[axis] - value.shape[axis] == more
-                and value.shape[axis] >= width
-            ):
-                columns = np.concatenate([columns, np.arange(width, value.shape[axis])])
+            if len(axes) == 1 and len(columns) - width == more and before >= width:
+                columns = np.concatenate([columns, np.arange(width, before)])
                 start = variable.numpy()
                 if _LINEAR.search(variable.name):
                     start = np.zeros_like(start)
