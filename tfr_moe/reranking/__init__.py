@@ -101,13 +101,9 @@ def with_initial_list(schema: FeatureSchema) -> FeatureSchema:
     if SCORE in [feature.name for feature in schema.features]:
         raise UserError(f"the data already has a feature {SCORE!r}; use the original data set")
     score = {"name": SCORE, "scope": "example", "kind": "numeric", "required": True}
-    return FeatureSchema.model_validate(
-        {
-            **schema.as_dict(),
-            "features": [*schema.as_dict()["features"], score],
-            "position": schema.position or POSITION,
-        }
-    )
+    described = schema.as_dict()
+    features, position = [*described["features"], score], schema.position or POSITION
+    return FeatureSchema.of({**described, "features": features, "position": position})
 
 
 def reordered(serialized: bytes, scores: Scores, schema: FeatureSchema) -> bytes:
