@@ -190,19 +190,18 @@ def log_variation(folder: DataFolder, config: RunConfig, console: Console) -> No
             f"position bias: {repeated:.0%} of the values of {feature} were shown at 2 or more "
             f"positions; {within:.0%} of the variance of positions is within them"
         )
-    warnings = []
     if not within >= _TOO_LITTLE:
-        warnings.append(
+        warn(
+            console,
             "positions hardly vary within items, so that position bias cannot be separated from "
-            "relevance: the scores of this run are not unbiased"
+            "relevance: the scores of this run are not unbiased",
         )
     if config.training.monitor != "loss":
-        warnings.append(
+        warn(
+            console,
             f"monitor {config.training.monitor} is measured on biased clicks; monitor=loss selects "
-            "the epoch by the loss with the bias"
+            "the epoch by the loss with the bias",
         )
-    for line in warnings:
-        warn(console, line)
 
 
 def bias_by_position(

@@ -96,11 +96,11 @@ def check_names(config: RunConfig, schema: FeatureSchema) -> None:
 
 def highest_label(folder: DataFolder, labels: Sequence[str]) -> int:
     """The highest grade in the training lists, rounded up; a UserError if no item is relevant."""
-    highest = tf.constant(0.0)
-    for parsed in ElwcDatasetBuilder(folder, batch_size=1024).build_parsed_dataset("train"):
-        for label in labels:
-            highest = tf.maximum(highest, tf.reduce_max(parsed[label]))
-    grade = math.ceil(float(highest))
+    highest = 0.0
+    batches = ElwcDatasetBuilder(folder, batch_size=1024).build_parsed_dataset("train")
+    for batch in batches.as_numpy_iterator():
+        highest = max(highest, *(float(batch[label].max()) for label in labels))
+    grade = math.ceil(highest)
     if grade < 1:
         raise UserError(
             f"data {folder.path}: no training item has a label {' or '.join(labels)} above 0"
@@ -206,11 +206,10 @@ def train(
 def warn_of_one_task(config: RunConfig, schema: FeatureSchema, console: Console) -> None:
     """Warns of a model of several tasks on one label."""
     if config.spec.kind == "multi_task" and len(schema.labels) == 1:
-        words = "add labels to the schema or choose a model of one task"
         warn(
             console,
             f"model {config.model} is for several tasks, and {schema.label} is the only label: "
-            f"{words}",
+            "add labels to the schema or choose a model of one task",
         )
 
 
@@ -286,7 +285,6 @@ def _result(
     epochs = pipeline.history.epochs
     best = pipeline.history.best
     assert best is not None  # `RunHistory` raises otherwise
-    lists = folder.num_lists("train")
     return {
         "model": config.model,
         "data": str(folder.path.resolve()),
@@ -296,7 +294,7 @@ def _result(
         "best": {k: v for k, v in best.items() if k != "epoch"},
         "parameters": pipeline.model.count_params(),
         "seconds": round(seconds, 1),
-        "train_lists": lists,
+        "train_lists": folder.num_lists("train"),
         "versions": {"tensorflow": tf.__version__, "tensorflow_ranking": tfr.__version__},
     }
 
