@@ -97,7 +97,7 @@ def check_same_settings(run: Path, config: RunConfig) -> None:
 def check_same_data(run: Path, folder: DataFolder, start: str | Path | None = None) -> None:
     """Raises a UserError unless a run was started on that data, by content, and those weights."""
     manifest = _read_manifest(run)
-    source, now = manifest.get("start") or {}, _identity(start) or {}
+    source, now = (part.get("start") or {} for part in (manifest, _origins(folder, start)))
     if source.get("fingerprint") != now.get("fingerprint"):
         before, given = (part.get("path", "random weights") for part in (source, now))
         raise UserError(
@@ -116,12 +116,13 @@ def _read_manifest(run: Path) -> dict[str, Any]:
     return read_json(run / MANIFEST_FILE, _RunManifest) or {}
 
 
-def _identity(start: str | Path | None) -> dict[str, str] | None:
-    """What identifies the run that another one starts from, by content."""
-    if start is None:
-        return None
-    fingerprint = _read_manifest(Path(start)).get("fingerprint") or ""
-    return {"path": str(Path(start).resolve()), "fingerprint": fingerprint}
+def _origins(folder: DataFolder, start: str | Path | None = None) -> dict[str, dict[str, str]]:
+    """What a run is made from, by content: `data`, and the run that it starts from as `start`."""
+    origins = {"data": {"path": str(folder.path.resolve()), "fingerprint": folder.fingerprint}}
+    if start is not None:
+        fingerprint = _read_manifest(Path(start)).get("fingerprint") or ""
+        origins["start"] = {"path": str(Path(start).resolve()), "fingerprint": fingerprint}
+    return origins
 
 
 @contextlib.contextmanager
@@ -148,7 +149,7 @@ def prepared(
         # A process that is killed leaves no folder, or one that the same command resumes.
         with atomic_directory(run) if new else contextlib.nullcontext(run) as target:
             folder.copy_description(target)
-            _write_manifest(target, folder, [], _identity(start))
+            write_manifest(target, _origins(folder, start))
             config.save(target / CONFIG_FILE)
         yield
     except LostWorkersError:
@@ -164,7 +165,9 @@ def prepared(
 def finish(run: Path, folder: DataFolder, result: Mapping[str, Any], files: Iterable[Path]) -> None:
     """Writes `metrics.json`, which makes a run finished, and the digests of the model's files."""
     names = [str(file.relative_to(run)) for file in files]
-    _write_manifest(run, folder, [CONFIG_FILE, *names], _read_manifest(run).get("start"))
+    start = _read_manifest(run).get("start")
+    origins = {**_origins(folder), **({"start": start} if start else {})}
+    write_manifest(run, origins, [CONFIG_FILE, *names])
     write_metrics(run, result)
 
 
@@ -176,14 +179,6 @@ def write_metrics(run: Path, result: Mapping[str, Any]) -> None:
     manifest["files"][METRICS_FILE] = digest_files(run, [pending.name])[pending.name]
     write_json(run / MANIFEST_FILE, manifest)
     pending.replace(run / METRICS_FILE)
-
-
-def _write_manifest(
-    run: Path, folder: DataFolder, names: Iterable[str], start: Mapping[str, str] | None
-) -> None:
-    data = {"path": str(folder.path.resolve()), "fingerprint": folder.fingerprint}
-    values = {"data": data, **({"start": start} if start else {})}
-    write_manifest(run, values, names)
 
 
 class _Metrics(BaseModel):
