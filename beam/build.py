@@ -7,6 +7,7 @@ source -> group_rows -> make_lists -> split -> EncodeLists -> shards
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass
 from functools import partial
@@ -177,9 +178,7 @@ class BuildOptions:
 
     def as_json(self) -> dict[str, Any]:
         """Returns the options as JSON values, for the manifest."""
-        paths = {name: str(v) for name, v in vars(self).items() if isinstance(v, Path)}
-        lists = {name: list(v) for name, v in vars(self).items() if isinstance(v, tuple)}
-        return {**vars(self), **paths, **lists}
+        return json.loads(json.dumps(vars(self), default=str))
 
 
 def build(options: BuildOptions, progress: ProgressCallback | None = None) -> dict[str, Any]:
