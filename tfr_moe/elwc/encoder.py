@@ -256,6 +256,7 @@ class RowEncoder:
         self._list_id, self._position = schema.list_id, schema.position
         self._position_index = -len(extras) + len(schema.labels)
         self._time = schema.time if labelled else None
+        self._read_time = lru_cache(_CACHED_IDS, typed=True)(partial(to_time, schema.time or ""))
         self._shared = [schema.list_id, *(f.name for f in schema.select("context"))]
 
     def __call__(self, rows: Rows) -> list[EncodedRow | RowError]:
@@ -263,7 +264,10 @@ class RowEncoder:
         slow: set[int] = set()
         examples, numbers = self._example.quick(rows, slow)
         list_ids, contexts = self._lists(rows, slow)
-        times, positions = self._times(rows, slow), [0.0] * len(rows)
+        times: list[float | None] = [None] * len(rows)
+        if self._time:
+            times = _tried(self._read_time, column_of(rows, self._time), slow)
+        positions = [0.0] * len(rows)
         if self._position and self._labelled:
             positions = numbers[:, self._position_index].tolist()
         elif self._position:
@@ -273,21 +277,6 @@ class RowEncoder:
         for i in slow:
             found[i] = self._slow(rows[i])
         return found
-
-    def _times(self, rows: Rows, slow: set[int]) -> list[float | None]:
-        column = self._time
-        if column is None:
-            return [None] * len(rows)
-        last, time = object(), None
-
-        def read(value: Any) -> float | None:
-            nonlocal last, time
-            if value is not last and value != last:
-                time = to_time(column, value)
-                last = value
-            return time
-
-        return _tried(read, column_of(rows, column), slow)
 
     def _lists(self, rows: Rows, slow: set[int]) -> tuple[list[str], list[Any]]:
         """Returns list IDs and contexts, encoded once for rows of the same texts in a row."""
