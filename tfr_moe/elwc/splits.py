@@ -94,11 +94,8 @@ def time_bounds(
         >>> time_bounds(np.arange(10.0), 0.2, 0.1)
         Bounds(validation=7.0, test=9.0)
     """
-    level = FINEST_LEVEL
-    buckets, counts = np.unique(np.floor(np.ldexp(times, -level)), return_counts=True)
-    while len(buckets) > MAX_BUCKETS:
-        level += 1
-        buckets, inverse = np.unique(np.floor(buckets / 2), return_inverse=True)
-        counts = np.bincount(inverse, counts).astype(np.int64)
-    of_bucket = dict(zip(map(int, buckets), map(int, counts), strict=True))
-    return bounds_of_counts(level, of_bucket, validation_fraction, test_fraction)
+    level, buckets = FINEST_LEVEL, np.floor(np.ldexp(times, -FINEST_LEVEL))
+    while len(np.unique(buckets)) > MAX_BUCKETS:
+        level, buckets = level + 1, np.floor(buckets / 2)
+    counts = Counter(map(int, buckets))
+    return bounds_of_counts(level, counts, validation_fraction, test_fraction)
