@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -151,11 +150,5 @@ def query_categories(folder: str | Path, schema: FeatureSchema) -> QueryCategori
     path = Path(folder, QUERY_CATEGORIES_FILE)
     if not path.is_file():
         raise UserError(f"{path}: is missing; build the data set again")
-    return _read(path, path.stat().st_mtime_ns)
-
-
-@lru_cache(maxsize=4)
-def _read(path: Path, modified: int) -> QueryCategories:
-    """Reads a table; `modified` makes the entry of a replaced file invalid."""
     table = read_json(path, dict[str, tuple[str, str]])
     return {query: (parent, child) for query, (parent, child) in table.items()}
