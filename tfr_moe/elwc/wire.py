@@ -11,7 +11,6 @@ out once, and an item costs a few copies of bytes instead of several calls per v
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -74,11 +73,8 @@ class FloatBlock:
         self.size = len(zeros)
 
     def pack(self, numbers: Sequence[float]) -> bytes:
-        """Returns the block with the values of all features; an OverflowError beyond float32."""
-        floats = struct.pack(f"<{self.width}f", *numbers)
-        block = self._zeros.copy()
-        block[self._offsets] = np.frombuffer(floats, np.uint8)
-        return block.tobytes()
+        """Returns the block with the values of all features."""
+        return self.pack_rows(np.array([numbers], np.float64), set())[0]
 
     def pack_rows(self, numbers: NDArray[np.float64], slow: set[int]) -> list[bytes]:
         """Returns the block of each row [rows, width]; those with a value beyond float32 are added
