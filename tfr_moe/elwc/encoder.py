@@ -194,7 +194,7 @@ class ScopeEncoder:
     def __call__(self, rows: Rows) -> list[Encoded | RowError]:
         """Encodes raw rows; an invalid one becomes the error that names its column."""
         slow: set[int] = set()
-        found, _ = self.quick(rows, slow)
+        found = self.quick(rows, slow)
         for i in slow:
             try:
                 found[i] = self.slow(rows[i])
@@ -202,21 +202,18 @@ class ScopeEncoder:
                 found[i] = error
         return found
 
-    def quick(self, rows: Rows, slow: set[int]) -> tuple[list[Any], NDArray[np.float64]]:
-        """Encodes raw rows; returns their numbers, extras last, as well.
-
-        The indices of rows that need the slow path are added to `slow`.
-        """
+    def quick(self, rows: Rows, slow: set[int]) -> list[Any]:
+        """Encodes raw rows; the indices of rows that need the slow path are added to `slow`."""
         if not self._numbers.single:
             slow.update(range(len(rows)))
-            return [None] * len(rows), np.zeros((len(rows), self._floats.width))
+            return [None] * len(rows)
         numbers = self._numbers.read(rows, slow)
         ids = self._ids.encode(rows, slow)
         blocks = self._floats.pack_rows(numbers, slow)
         return [
             found and (floats + found[0], found[1])
             for floats, found in zip(blocks, ids, strict=True)
-        ], numbers
+        ]
 
     def slow(self, row: Mapping[str, Any]) -> Encoded:
         """Encodes a raw row; raises `RowError` at the first invalid column."""
@@ -249,30 +246,27 @@ class RowEncoder:
     """
 
     def __init__(self, schema: FeatureSchema, labelled: bool = True):
-        self._labelled = labelled
         extras = minima(schema) if labelled else {}
         self._example = ScopeEncoder(schema, "example", extras)
         self._context = ScopeEncoder(schema, "context")
         self._list_id, self._position = schema.list_id, schema.position
-        self._position_index = -len(extras) + len(schema.labels)
         self._time = schema.time if labelled else None
-        self._read_time = lru_cache(_CACHED_IDS, typed=True)(partial(to_time, schema.time or ""))
+        cached = lru_cache(_CACHED_IDS, typed=True)
+        self._read_time = cached(partial(to_time, schema.time or ""))
+        self._read_position = cached(partial(to_position, schema.position or ""))
         self._shared = [schema.list_id, *(f.name for f in schema.select("context"))]
 
     def __call__(self, rows: Rows) -> list[EncodedRow | RowError]:
         """Encodes rows; an invalid one becomes the error that names its column."""
         slow: set[int] = set()
-        examples, numbers = self._example.quick(rows, slow)
+        examples = self._example.quick(rows, slow)
         list_ids, contexts = self._lists(rows, slow)
         times: list[float | None] = [None] * len(rows)
         if self._time:
             times = _tried(self._read_time, column_of(rows, self._time), slow)
         positions = [0.0] * len(rows)
-        if self._position and self._labelled:
-            positions = numbers[:, self._position_index].tolist()
-        elif self._position:
-            read = partial(to_position, self._position)
-            positions = _tried(read, column_of(rows, self._position), slow)
+        if self._position:
+            positions = _tried(self._read_position, column_of(rows, self._position), slow)
         found: list[Any] = list(map(EncodedRow, list_ids, times, positions, contexts, examples))
         for i in slow:
             found[i] = self._slow(rows[i])
@@ -289,7 +283,7 @@ class RowEncoder:
         firsts, bad = rows_at(rows, starts, self._shared), set[int]()
         read = partial(required_id, self._list_id)
         ids = _tried(read, column_of(firsts, self._list_id), bad)
-        contexts, _ = self._context.quick(firsts, bad)
+        contexts = self._context.quick(firsts, bad)
         at_row = np.repeat(np.arange(len(starts)), np.diff([*starts, len(rows)])).tolist()
         slow.update(i for i, at in enumerate(at_row) if at in bad)
         return [ids[at] for at in at_row], [contexts[at] for at in at_row]
