@@ -141,31 +141,25 @@ def infer_schema(
         if column := roles[role]:
             _numbers(table, column, role)
     relevant = {name: _numbers(table, name, "label") > 0 for name in labels}
-    scan = _Scan(lists, relevant, set(keep) | set(categories))
+    scan = _Scan(lists, relevant, {*keep, *categories})
     features: dict[str, dict[str, Any]] = {}
-    decisions: list[Decision] = []
+    decisions: dict[str, Decision] = {}
     for name in table.column_names:
         if name in named:
             unlisted = rows - table.num_rows
-            decisions.append(role_decision(name, named[name], lists, unlisted, relevant))
-            continue
-        if name in set(ignore):
-            decisions.append(Decision(name, "ignored", "as given"))
-            continue
-        if position is None and _POSITION_NAME.match(name) and name not in scan.keep:
-            decisions.append(Decision(name, "ignored", _POSITION, True))
-            continue
-        feature, decision = scan.column(name, column_of(table, name))
-        decisions.append(decision)
-        if feature is not None:
-            features[name] = feature
+            decisions[name] = role_decision(name, named[name], lists, unlisted, relevant)
+        elif name in ignore:
+            decisions[name] = Decision(name, "ignored", "as given")
+        elif position is None and _POSITION_NAME.match(name) and name not in scan.keep:
+            decisions[name] = Decision(name, "ignored", _POSITION, True)
+        else:
+            feature, decisions[name] = scan.column(name, column_of(table, name))
+            if feature is not None:
+                features[name] = feature
     for name, other in scan.repeated_ids().items():
         del features[name], scan.codes[name]
         reason = f"has one value for each {other!r}, nearly; both tell the same items apart"
-        ignored = Decision(name, "ignored", reason)
-        decisions = [ignored if decision.column == name else decision for decision in decisions]
-    if time is None:
-        decisions = [d._replace(warning=d.warning or d.reason == _TIME) for d in decisions]
+        decisions[name] = Decision(name, "ignored", reason)
     if not features:
         raise UserError("no column is left as a feature; name the columns to use with `keep`")
     scopes: dict[str, dict[str, NDArray[np.int32]]] = {"context": {}, "example": {}}
@@ -173,7 +167,6 @@ def infer_schema(
         scope = features[name]["scope"]
         scopes[scope][name] = codes[lists.first_rows] if scope == "context" else codes
     chosen, more = choose_hierarchy(hierarchy, scopes["context"], scopes["example"])
-    decisions += more
     if chosen:
         # Gates compare the two, which needs embeddings of one width.
         names = [chosen.get(role, "").removeprefix(ITEM) for role in ("child", "parent")]
@@ -188,7 +181,10 @@ def infer_schema(
         **({"hierarchy": chosen} if chosen else {}),
         "features": ordered,
     }
-    return Inference(schema, decisions)
+    made = [*decisions.values(), *more]
+    if time is None:
+        made = [d._replace(warning=d.warning or d.reason == _TIME) for d in made]
+    return Inference(schema, made)
 
 
 def _numbers(table: pa.Table, name: str, role: str) -> NDArray[np.float64]:
