@@ -36,7 +36,6 @@ from tfr_moe.beam.sources.registry import (
     get_source,
     load_source_modules,
 )
-from tfr_moe.beam.transforms.list_categories import AddCategories, count_clicks
 from tfr_moe.beam.transforms.make_lists import (
     CombineList,
     EncoderFactory,
@@ -46,10 +45,12 @@ from tfr_moe.beam.transforms.make_lists import (
     value_encoder,
 )
 from tfr_moe.beam.transforms.shards import (
+    AddCategories,
     EncodeLists,
     TimeBounds,
     add_empty_files,
     assigner,
+    count_clicks,
     to_split,
     write_shard,
 )

@@ -1,4 +1,4 @@
-"""Lists -> splits -> shards of serialized `ExampleListWithContext`."""
+"""Lists -> splits -> categories -> shards of serialized `ExampleListWithContext`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import math
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import apache_beam as beam
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from tfr_moe.beam.rows import CountingDoFn
 from tfr_moe.beam.runner import advance
 from tfr_moe.beam.transforms.make_lists import RankedList
+from tfr_moe.elwc.categories import Clicks, ListCategory, Pair
 from tfr_moe.elwc.encoded import Labels
 from tfr_moe.elwc.log_checks import OrderSums
 from tfr_moe.elwc.splits import (
@@ -32,6 +32,8 @@ from tfr_moe.elwc.values import RowError
 from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.schema import SPLITS, FeatureSchema, shard_file, vocabulary_file
 
+Assigned: TypeAlias = tuple[str, RankedList]
+"""(split, list)"""
 Shard = tuple[str, int]
 """(split, number)"""
 Record = tuple[int, str, bytes]
@@ -60,13 +62,12 @@ class TimeBounds(beam.CombineFn):
 
     def merge_accumulators(self, accumulators: Iterable[Counts]) -> Counts:
         """Merges counts at the coarsest resolution among them."""
-
-        def merge(one: Counts, other: Counts) -> Counts:
-            level = max(one[0], other[0])
-            (_, counts), (_, others) = coarsened(*one, level), coarsened(*other, level)
-            return coarsened(level, counts + others, level)
-
-        return reduce(merge, accumulators, self.create_accumulator())
+        merged = self.create_accumulator()
+        for level, counts in accumulators:
+            coarsest = max(level, merged[0])
+            both = coarsened(*merged, coarsest)[1] + coarsened(level, counts, coarsest)[1]
+            merged = coarsened(coarsest, both, coarsest)
+        return merged
 
     def extract_output(self, counted: Counts) -> Bounds:
         """Returns the two times; training has at least one bucket."""
@@ -108,6 +109,53 @@ def assigner(
     }
     split_of = kinds[split]
     return beam.Map(lambda ranked: (split_of(ranked), ranked))
+
+
+@beam.ptransform_fn
+def count_clicks(assigned: beam.PCollection, schema: FeatureSchema) -> beam.PCollection:
+    """(split, `RankedList`) -> one `Clicks`, of the training lists."""
+    category = ListCategory(schema)
+
+    def clicks_of(assigned: Assigned) -> Iterator[tuple[tuple[str, Pair], int]]:
+        split, ranked = assigned
+        if split == SPLITS[0]:
+            query, clicks = category.clicks(ranked.context, ranked.items)
+            for pair, number in clicks.items():
+                yield (query, pair), number
+
+    def by_query(sums: list[tuple[tuple[str, Pair], int]]) -> Clicks:
+        clicks: dict[str, Counter[Pair]] = {}
+        for (query, pair), number in sums:
+            clicks.setdefault(query, Counter())[pair] = number
+        return clicks
+
+    return (
+        assigned
+        | "ClicksOfLists" >> beam.FlatMap(clicks_of)
+        | "Sum" >> beam.CombinePerKey(sum)
+        | "Sums" >> beam.combiners.ToList()
+        | "ByQuery" >> beam.Map(by_query)
+    )
+
+
+class AddCategories(CountingDoFn):
+    """(split, `RankedList`) -> the same with a category; a list never counts its own clicks."""
+
+    def __init__(self, schema: FeatureSchema):
+        self._category = ListCategory(schema)
+
+    def process(self, assigned: Assigned, clicks: Clicks | None = None) -> Iterator[Assigned]:
+        """Adds the category of one list; without clicks, that of the majority of its items."""
+        split, ranked = assigned
+        of_query: Counter[Pair] | None = None
+        if clicks is not None:
+            query, own = self._category.clicks(ranked.context, ranked.items)
+            of_query = clicks.get(query, Counter())
+            of_query = of_query - own if split == SPLITS[0] else of_query
+        context, notes = self._category(ranked.context, ranked.items, of_query)
+        for note in notes:
+            self.tally["noted", note] += 1
+        yield split, ranked._replace(context=context)
 
 
 class EncodeLists(CountingDoFn):
