@@ -1,22 +1,21 @@
-"""Options that sources take, rows that they make, and counters that leave a pipeline as data."""
+"""Rows that sources make, and counters that leave a pipeline as data."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, NamedTuple, get_origin
+from typing import Any, NamedTuple
 
 import apache_beam as beam
-from apache_beam.transforms.window import GlobalWindow
-from apache_beam.utils.windowed_value import WindowedValue
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from apache_beam.transforms.window import GlobalWindows
 
 from tfr_moe.elwc.columns import Columns
 
 COUNTS = "counts"
 REJECTS = "rejects"
-_WINDOW = GlobalWindow()
-_END = _WINDOW.max_timestamp()
+
+at_the_end = GlobalWindows.windowed_value_at_end_of_window
+"""Wraps an element for `finish_bundle`, which has to name its window."""
 
 RowKey = tuple[int, int, int]
 """(file, line, order) of a row: where it comes from."""
@@ -72,28 +71,6 @@ class SourceRows(NamedTuple):
     batches: beam.PCollection
     rejects: beam.PCollection
     counts: beam.PCollection
-
-
-class SourceOptions(BaseModel):
-    """Base class of the options of a source; the description of a field is its help text.
-
-    The text of a tuple is split at its commas: `a,b` or `[a, b]`.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
-        annotation = cls.model_fields[info.field_name or ""].annotation
-        if isinstance(value, str) and get_origin(annotation) is tuple:
-            return [part.strip() for part in value.strip("[]").split(",") if part.strip()]
-        return value
-
-
-def at_the_end(element: Any) -> WindowedValue:
-    """Wraps an element for `finish_bundle`, which has to name its window."""
-    return WindowedValue(element, _END, (_WINDOW,))
 
 
 class CountingDoFn(beam.DoFn):

@@ -11,7 +11,6 @@ from tfr_moe.beam.rows import (
     CountingDoFn,
     RawRow,
     RowKey,
-    SourceOptions,
     SourceRows,
 )
 from tfr_moe.beam.sorted_groups import CoGroupSorted
@@ -26,6 +25,7 @@ from tfr_moe.beam.sources.files import (
 from tfr_moe.beam.sources.registry import (
     Input,
     Source,
+    SourceOptions,
     check_columns,
     get_source,
     load_source_modules,

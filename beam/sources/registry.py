@@ -8,11 +8,11 @@ import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_origin
 
 import apache_beam as beam
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
-from tfr_moe.beam.rows import SourceOptions
 from tfr_moe.errors import UserError, did_you_mean
 from tfr_moe.schema import FeatureSchema
 
@@ -34,6 +34,23 @@ class Input(NamedTuple):
     total_bytes: int
     notes: Mapping[str, Any] = {}
     split_of: Callable[[str], str] | None = None
+
+
+class SourceOptions(BaseModel):
+    """Base class of the options of a source; the description of a field is its help text.
+
+    The text of a tuple is split at its commas: `a,b` or `[a, b]`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, str) and get_origin(annotation) is tuple:
+            return [part.strip() for part in value.strip("[]").split(",") if part.strip()]
+        return value
 
 
 @dataclass(frozen=True)
