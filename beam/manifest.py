@@ -77,12 +77,13 @@ def manifest(
 ) -> dict[str, Any]:
     """Returns the manifest as JSON values; an AssertionError where something counted was lost."""
     splits = {name: _split(name, counts, shards) for name in SPLITS}
+    packages = {name: metadata.version(name) for name in _PACKAGES}
     return {
         "source": options.source,
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "seed": options.seed,
         "options": options.as_json(),
-        "versions": _versions(),
+        "versions": {"python": platform.python_version(), **packages},
         "inputs": source_input.files,
         "notes": dict(source_input.notes),
         "split": {"by": split, "bounds": bounds},
@@ -193,8 +194,3 @@ def check_losses(found: dict[str, Any], limit: float, folder: Path) -> None:
         (cut, cut + written, "positives are cut", f"max_list_size is {found['max_list_size']}"),
     ):
         check_lost(lost, of, what, limit, f": {why}")
-
-
-def _versions() -> dict[str, str]:
-    packages = {name: metadata.version(name) for name in _PACKAGES}
-    return {"python": platform.python_version(), **packages}

@@ -38,7 +38,6 @@ from tfr_moe.beam.transforms.make_lists import (
 )
 from tfr_moe.elwc.splits import list_hash
 from tfr_moe.elwc.values import required_id
-from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 from tfr_moe.utils.console import ProgressCallback
@@ -222,7 +221,5 @@ def _table(input_pattern: str, schema: FeatureSchema, item_id: str) -> Input:
 
 
 def _request(ranked: RankedList, list_id: str) -> Request:
-    bodies = [body for body, _ in ranked.items]
-    context = ranked.context[0] + ids_entry(list_id, [ranked.list_id])
     items = tuple([ids[-1] for _, ids in ranked.items])
-    return (ranked.list_id, items), list_record(bodies, context)
+    return (ranked.list_id, items), ranked.record(list_id)

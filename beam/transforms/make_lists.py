@@ -18,6 +18,7 @@ from tfr_moe.elwc.encoded import Labels, differing
 from tfr_moe.elwc.encoder import Encoded, EncodedRow, RowEncoder
 from tfr_moe.elwc.log_checks import is_repeated
 from tfr_moe.elwc.values import RowError
+from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.schema import FeatureSchema, Scope
 
 _LIST_ID = itemgetter(0)
@@ -64,6 +65,11 @@ class RankedList(NamedTuple):
     time: float | None
     context: Encoded
     items: list[Encoded]
+
+    def record(self, id_name: str) -> bytes:
+        """Returns the serialized `ExampleListWithContext`, with the list ID of that name."""
+        context = self.context[0] + ids_entry(id_name, [self.list_id])
+        return list_record([body for body, _ in self.items], context)
 
 
 @dataclass(slots=True)

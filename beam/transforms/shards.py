@@ -29,7 +29,6 @@ from tfr_moe.elwc.splits import (
 )
 from tfr_moe.elwc.tfrecord import write_records
 from tfr_moe.elwc.values import RowError
-from tfr_moe.elwc.wire import ids_entry, list_record
 from tfr_moe.schema import SPLITS, FeatureSchema, shard_file, vocabulary_file
 
 Assigned: TypeAlias = tuple[str, RankedList]
@@ -184,10 +183,8 @@ class EncodeLists(CountingDoFn):
 
     def process(self, assigned: tuple[str, RankedList]) -> Iterator[tuple[Shard, Record]]:
         """Encodes one list."""
-        split, (list_id, _, (context, _), items) = assigned
-        bodies = [body for body, _ in items]
-        record = list_record(bodies, context + ids_entry(self._schema.list_id, [list_id]))
-        tally = self.tally
+        split, ranked = assigned
+        list_id, items, tally = ranked.list_id, ranked.items, self.tally
         tally["lists", split] += 1
         tally["items", split] += len(items)
         relevant = self._labels.relevant(items)
@@ -197,6 +194,7 @@ class EncodeLists(CountingDoFn):
             self._row_splits.append(len(self._relevant))
         tally["length", len(items)] += 1
         order = list_hash(list_id, self._seed, "order")
+        record = ranked.record(self._schema.list_id)
         yield (split, order % self._shards[split]), (order, list_id, record)
 
 
