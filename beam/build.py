@@ -7,7 +7,6 @@ source -> group_rows -> make_lists -> split -> EncodeLists -> shards
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import dataclass
 from functools import partial
@@ -72,7 +71,7 @@ from tfr_moe.schema import (
 )
 from tfr_moe.schema.folders import check_same_schema, day_folder, days_of
 from tfr_moe.utils.console import ProgressCallback
-from tfr_moe.utils.io import atomic_directory, check_inputs_outside, read_json, write_json
+from tfr_moe.utils.io import atomic_directory, check_inputs_outside, plain, read_json, write_json
 from tfr_moe.utils.settings import parse_options
 
 _BOUNDS_FILE = "bounds.json"
@@ -176,10 +175,6 @@ class BuildOptions:
             "validation": max(1, round(train * self.validation_fraction / rest)),
             "test": max(1, round(train * self.test_fraction / rest)),
         }
-
-    def as_json(self) -> dict[str, Any]:
-        """Returns the options as JSON values, for the manifest."""
-        return json.loads(json.dumps(vars(self), default=str))
 
 
 def build(options: BuildOptions, progress: ProgressCallback | None = None) -> dict[str, Any]:
@@ -299,7 +294,7 @@ def _assemble(
         fractions = TimeBounds(options.validation_fraction, options.test_fraction)
         bounds = times | "TimeBounds" >> beam.CombineGlobally(fractions)
         _ = bounds | "WriteBounds" >> beam.Map(
-            lambda bounds: write_json(folder / _BOUNDS_FILE, bounds.as_json())
+            lambda bounds: write_json(folder / _BOUNDS_FILE, plain(bounds._asdict()))
         )
     limits = hash_bounds(options.validation_fraction, options.test_fraction)
     assign = assigner(split, source_input.split_of, limits, options.seed, bounds)

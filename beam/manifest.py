@@ -20,7 +20,7 @@ from tfr_moe.beam.sorted_groups import use_groups
 from tfr_moe.beam.sources.registry import Input
 from tfr_moe.elwc.log_checks import OrderSums, check_lost, log_warnings
 from tfr_moe.schema import SPLITS, shard_file
-from tfr_moe.utils.io import read_json, write_json
+from tfr_moe.utils.io import plain, read_json, write_json
 
 if TYPE_CHECKING:
     from tfr_moe.beam.build import BuildOptions
@@ -82,7 +82,7 @@ def manifest(
         "source": options.source,
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "seed": options.seed,
-        "options": options.as_json(),
+        "options": plain(options),
         "versions": {"python": platform.python_version(), **packages},
         "inputs": source_input.files,
         "notes": dict(source_input.notes),

@@ -39,11 +39,6 @@ class Bounds(NamedTuple):
         """Returns the split of a list with this time, or hash."""
         return SPLITS[(value >= self.validation) + (value >= self.test)]
 
-    def as_json(self) -> dict[str, float | None]:
-        """Returns the bounds for the manifest; None where a split is empty."""
-        bounds = {"validation": self.validation, "test": self.test}
-        return {name: value if math.isfinite(value) else None for name, value in bounds.items()}
-
 
 def hash_bounds(validation_fraction: float, test_fraction: float) -> Bounds:
     """Returns the bounds of `hash_fraction`."""
