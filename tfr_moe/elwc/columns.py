@@ -38,11 +38,3 @@ def column_of(rows: Rows, name: str) -> list[Any]:
     if isinstance(rows, Columns):
         return rows.column(name)
     return [row.get(name) for row in rows]
-
-
-def rows_at(rows: Rows, indices: Sequence[int], names: Sequence[str]) -> Rows:
-    """Returns some rows, with at least the columns of these names."""
-    if isinstance(rows, Columns) and indices:
-        chosen = {name: rows.column(name) for name in names}
-        return Columns({n: [values[i] for i in indices] for n, values in chosen.items()})
-    return [rows[i] for i in indices]

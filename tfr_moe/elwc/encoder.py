@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe.elwc.columns import Rows, column_of, rows_at
+from tfr_moe.elwc.columns import Columns, Rows, column_of
 from tfr_moe.elwc.values import (
     RowError,
     Values,
@@ -258,6 +258,8 @@ class RowEncoder:
 
     def __call__(self, rows: Rows) -> list[EncodedRow | RowError]:
         """Encodes rows; an invalid one becomes the error that names its column."""
+        if not rows:
+            return []
         slow: set[int] = set()
         examples = self._example.quick(rows, slow)
         list_ids, contexts = self._lists(rows, slow)
@@ -280,7 +282,8 @@ class RowEncoder:
             starts = [i for i, value in enumerate(raw) if not i or value != raw[i - 1]]
         else:
             starts = list(range(len(rows)))
-        firsts, bad = rows_at(rows, starts, self._shared), set[int]()
+        columns = map(list, zip(*[raw[i] for i in starts], strict=True))
+        firsts, bad = Columns(dict(zip(self._shared, columns, strict=True))), set[int]()
         read = partial(required_id, self._list_id)
         ids = _tried(read, column_of(firsts, self._list_id), bad)
         contexts = self._context.quick(firsts, bad)
