@@ -1,6 +1,6 @@
 """Scores, or vectors, of all items of a table by an exported model.
 
-table -> group_rows -> make_lists -> records -> batches -> model -> rows -> one file
+table -> group_rows -> make_lists -> batches -> records -> model -> rows -> one file
 """
 
 from __future__ import annotations

@@ -16,18 +16,14 @@ class Columns(Sequence[Mapping[str, Any]]):
     """
 
     def __init__(self, columns: Mapping[str, list[Any]]):
-        self._columns = columns
+        self.columns = columns
         self._size = len(next(iter(columns.values())))
 
     def __len__(self) -> int:
         return self._size
 
     def __getitem__(self, index: Any) -> Any:
-        return {name: values[index] for name, values in self._columns.items()}
-
-    def column(self, name: str) -> list[Any]:
-        """Returns the values of a column, None where it is missing."""
-        return self._columns.get(name) or [None] * self._size
+        return {name: values[index] for name, values in self.columns.items()}
 
 
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
@@ -36,5 +32,5 @@ Rows: TypeAlias = Sequence[Mapping[str, Any]]
 def column_of(rows: Rows, name: str) -> list[Any]:
     """Returns the values of a column, None where a row has none."""
     if isinstance(rows, Columns):
-        return rows.column(name)
+        return rows.columns.get(name) or [None] * len(rows)
     return [row.get(name) for row in rows]
