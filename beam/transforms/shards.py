@@ -27,8 +27,8 @@ from tfr_moe.elwc.splits import (
     hash_fraction,
     list_hash,
 )
-from tfr_moe.elwc.tfrecord import write_records
 from tfr_moe.elwc.values import RowError
+from tfr_moe.elwc.wire import write_records
 from tfr_moe.schema import SPLITS, FeatureSchema, shard_file, vocabulary_file
 
 Assigned: TypeAlias = tuple[str, RankedList]

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from tfr_moe.elwc.tfrecord import framed
+from tfr_moe.elwc.wire import framed
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 

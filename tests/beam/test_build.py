@@ -11,7 +11,7 @@ import pytest
 
 from tests.beam import logs
 from tfr_moe.beam import BuildOptions, build
-from tfr_moe.elwc import tfrecord as tfrecords
+from tfr_moe.elwc.wire import write_records
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
 
@@ -346,7 +346,7 @@ def test_tensorflow_reads_what_write_records_wrote(tmp_path):
     from tfr_moe._compat import tf
 
     written = [b"", b"one", bytes(range(256)) * 1000]
-    tfrecords.write_records(tmp_path / "x.tfrecord.gz", written)
+    write_records(tmp_path / "x.tfrecord.gz", written)
     read = tf.data.TFRecordDataset(str(tmp_path / "x.tfrecord.gz"), compression_type="GZIP")
     assert [record.numpy() for record in read] == written
     assert [path.name for path in tmp_path.iterdir()] == ["x.tfrecord.gz"]

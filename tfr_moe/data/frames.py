@@ -34,7 +34,7 @@ from tfr_moe.data.lists import (
 )
 from tfr_moe.elwc.categories import Clicks, clicks_of_table, table_of
 from tfr_moe.elwc.log_checks import OrderSums, log_warnings, repeated_lists
-from tfr_moe.elwc.tfrecord import write_records
+from tfr_moe.elwc.wire import write_records
 from tfr_moe.errors import UserError
 from tfr_moe.schema import (
     FeatureSchema,
