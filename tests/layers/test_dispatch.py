@@ -111,6 +111,18 @@ def test_hidden_outputs_pass_through_groups():
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("training", [True, False])
+def test_vectors_without_an_axis_for_the_list_pass_through_groups(size, training):
+    segments = towers()
+    groups = alike(segments, dispatch="grouped", capacity=4)
+    inputs = tf.random.stateless_normal([size, 4], [1, 2])
+    indices, mask = tf.constant([[2, 0], [1, 1], [5, 3]])[:size], tf.constant([True, False, True])
+    got = groups(inputs, indices, mask=mask[:size], training=training)
+    expected = segments(inputs, indices, mask=mask[:size], training=training)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_padded_inputs_of_groups_may_hold_anything():
     inputs, indices, mask = random_case(False)
     layer = towers(dispatch="grouped", capacity=4)

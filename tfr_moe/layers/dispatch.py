@@ -50,8 +50,9 @@ def put_in_order(values: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
 
 
 def where_valid(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Values [B, L, ...] with 0 at padded items, NaN included."""
-    shape = tf.concat([tf.shape(mask), tf.ones([len(values.shape) - 2], tf.int32)], 0)
+    """Values [B, L, ...] or [B, ...] with 0 at padded items, NaN included."""
+    more = len(values.shape) - len(mask.shape)
+    shape = tf.concat([tf.shape(mask), tf.ones([more], tf.int32)], axis=0)
     return tf.where(tf.reshape(mask, shape), values, tf.zeros([], values.dtype))
 
 

@@ -152,49 +152,35 @@ class ExpertTowers(ConfiguredLayer):
         of_lists, of_items = [inputs.shape[0], None], [*inputs.shape[:-1], None]
         check_argument("indices", indices, "integers", of_lists, of_items)
         mask = full_mask(inputs, mask)
-        of_any = self._of_groups if self.dispatch == "grouped" else self._of_rows
-        if training or len(indices.shape) == 3:
-            return of_any(inputs, indices, mask, training)
-        return tf.cond(
-            tf.shape(indices)[0] == 1,
-            lambda: self._of_one_list(inputs, indices[0], mask),
-            lambda: of_any(inputs, indices, mask, training),
-        )
-
-    def _of_one_list(self, inputs: tf.Tensor, selected: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """Items of a single list through its experts [S]; the cost does not depend on N."""
+        # In groups padded items are rows too: XLA needs shapes that do not depend on the mask.
         rows, positions = take_rows(inputs, None if self.dispatch == "grouped" else mask)
+
+        def of_any() -> tf.Tensor:
+            return self._of_rows(rows, _experts_of_rows(indices, mask, positions), training)
+
+        if training or len(indices.shape) == 3:
+            values = of_any()
+        else:
+            one = tf.shape(indices)[0] == 1
+            values = tf.cond(one, lambda: self._of_one_list(rows, indices[0]), of_any)
+        values = put_rows(self._logits(values), positions, inputs)
+        return values if positions is not None else where_valid(values, mask)
+
+    def _of_one_list(self, rows: tf.Tensor, selected: tf.Tensor) -> tf.Tensor:
+        """Rows of a single list through its experts [S]; the cost does not depend on N."""
         stacks = self._stacks(rows.dtype)
         outputs = []
         for slot in range(selected.shape[0]):
             expert = tf.maximum(selected[slot], 0)
             values = self._tower(rows, select_weights(stacks, operator.itemgetter(expert)), False)
             outputs.append(tf.where(selected[slot] >= 0, values, tf.zeros([], rows.dtype)))
-        restored = put_rows(self._logits(tf.stack(outputs, axis=1)), positions, inputs)
-        return restored if positions is not None else where_valid(restored, mask)
+        return tf.stack(outputs, axis=1)
 
-    def _of_rows(
-        self, inputs: tf.Tensor, indices: tf.Tensor, mask: tf.Tensor, training: bool
-    ) -> tf.Tensor:
-        """Valid items of any number of lists, sorted by expert, or grouped on a GPU."""
-        rows, positions = take_rows(inputs, mask)
-        grouped = self.dispatch == "auto" and tf.config.get_visible_devices("GPU")
-        compute = self._grouped if grouped else self._sorted
-        selected = tf.gather_nd(indices, positions[:, : len(indices.shape) - 1])
-        values = compute(rows, selected, training)
-        return put_rows(self._logits(values), positions, inputs)
-
-    def _of_groups(
-        self, inputs: tf.Tensor, indices: tf.Tensor, mask: tf.Tensor, training: bool
-    ) -> tf.Tensor:
-        """Items of any number of lists, in groups of a fixed size."""
-        indices = tf.cast(indices, tf.int64)
-        if len(indices.shape) == 2:
-            indices = tf.tile(indices[:, tf.newaxis], [1, tf.shape(mask)[1], 1])
-        selected = tf.where(mask[..., tf.newaxis], indices, tf.constant(-1, tf.int64))
-        rows = tf.reshape(inputs, [-1, inputs.shape[-1]])
-        values = self._grouped(rows, tf.reshape(selected, [-1, selected.shape[-1]]), training)
-        return put_rows(self._logits(values), None, inputs)
+    def _of_rows(self, rows: tf.Tensor, selected: tf.Tensor, training: bool) -> tf.Tensor:
+        """Rows [T, n] through their experts [T, S] -> [T, S, h]."""
+        on_gpu = self.dispatch == "auto" and tf.config.get_visible_devices("GPU")
+        compute = self._grouped if on_gpu or self.dispatch == "grouped" else self._sorted
+        return compute(rows, selected, training)
 
     def all_experts(self, rows: tf.Tensor, training: bool = False) -> tf.Tensor:
         """All experts: rows [T, n] shared by all or [T, N, n] one per expert -> [T, N, h]."""
@@ -276,6 +262,17 @@ class ExpertTowers(ConfiguredLayer):
                     seed = self.offset_seed(depth * self.num_experts + stream)
                     hidden = tf.nn.dropout(hidden, self.dropout, seed=seed)
         return hidden
+
+
+def _experts_of_rows(indices: tf.Tensor, mask: tf.Tensor, positions: Any) -> tf.Tensor:
+    """The experts [T, S] of the rows of `take_rows`; -1 for a padded item that is a row."""
+    if positions is not None:
+        return tf.gather_nd(indices, positions[:, : len(indices.shape) - 1])
+    indices = tf.cast(indices, tf.int64)
+    if len(indices.shape) == len(mask.shape):
+        indices = tf.tile(indices[:, tf.newaxis], [1, tf.shape(mask)[1], 1])
+    selected = tf.where(mask[..., tf.newaxis], indices, tf.constant(-1, tf.int64))
+    return tf.reshape(selected, [-1, selected.shape[-1]])
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
