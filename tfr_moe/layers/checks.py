@@ -62,8 +62,14 @@ def check_scores(labels: tf.Tensor, scores: tf.Tensor, ranks: tuple[int, ...] = 
     )
 
 
-def check_weights(weights: tf.Tensor, labels: tf.Tensor) -> None:
-    """Raises a ValueError unless weights are [batch], [batch, 1] or have the shape of labels."""
+def item_weights(sample_weight: Any, labels: tf.Tensor) -> tf.Tensor:
+    """The weights of items [batch, list], float32, from those of items or lists; 1 if None.
+
+    Raises a ValueError unless weights are [batch], [batch, 1] or have the shape of labels.
+    """
+    if sample_weight is None:
+        return tf.ones_like(labels)
+    weights = tf.cast(dense(sample_weight), tf.float32)
     size = labels.shape[:1]
     shapes = (size, size.concatenate(1), labels.shape)
     if not any(weights.shape.is_compatible_with(shape) for shape in shapes):
@@ -71,6 +77,8 @@ def check_weights(weights: tf.Tensor, labels: tf.Tensor) -> None:
             f"sample_weight must have shape {' or '.join(map(str, shapes))}. "
             f"Received: sample_weight of shape {weights.shape}"
         )
+    weights = weights[:, tf.newaxis] if weights.shape.rank == 1 else weights
+    return weights * tf.ones_like(labels)
 
 
 def dense(values: Any) -> tf.Tensor:

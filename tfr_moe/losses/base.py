@@ -13,7 +13,7 @@ import abc
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.checks import check_scores, check_weights, dense
+from tfr_moe.layers.checks import check_scores, dense, item_weights
 from tfr_moe.layers.distribute import mean_over_items
 
 
@@ -49,12 +49,7 @@ def lists_of(
     check_scores(labels, logits, ranks)
     valid = labels >= 0.0
     present = tf.cast(valid, tf.float32)
-    weights = present
-    if sample_weight is not None:
-        weights = tf.cast(dense(sample_weight), tf.float32)
-        check_weights(weights, labels)
-        weights = weights[:, tf.newaxis] if weights.shape.rank == 1 else weights
-        weights = tf.where(valid, weights * tf.ones_like(labels), 0.0)
+    weights = tf.where(valid, item_weights(sample_weight, labels), 0.0)
     mean = tf.math.divide_no_nan(tf.reduce_sum(weights, axis=1), tf.reduce_sum(present, axis=1))
     valid_logits = valid if logits.shape.rank == 2 else valid[..., tf.newaxis]
     return Lists(

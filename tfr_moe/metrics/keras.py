@@ -20,7 +20,7 @@ from typing import Any
 
 from tfr_moe._compat import tf, tfr
 from tfr_moe.errors import UserError
-from tfr_moe.layers.checks import check_scores, check_weights, dense
+from tfr_moe.layers.checks import check_scores, dense, item_weights
 from tfr_moe.layers.gating import TrainingMean
 from tfr_moe.layers.outputs import expected_grade, ranks_by_score, scaled_gains
 from tfr_moe.metrics import naming
@@ -67,11 +67,7 @@ class _MeanOverLists(TrainingMean):
         labels, outputs = tf.cast(dense(y_true), tf.float32), dense(y_pred)
         check_scores(labels, outputs)
         scores = tf.cast(expected_grade(outputs), tf.float32)
-        weights = tf.ones_like(labels)
-        if sample_weight is not None:
-            factors = tf.cast(dense(sample_weight), tf.float32)
-            check_weights(factors, labels)
-            weights *= factors[:, tf.newaxis] if factors.shape.rank == 1 else factors
+        weights = item_weights(sample_weight, labels)
         valid = (labels >= 0.0) & (weights > 0.0)
         values, defined = self._per_list(labels, scores, valid)
         count = tf.reduce_sum(tf.cast(valid, tf.float32), axis=1)
