@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -197,7 +197,7 @@ class FeatureEncoder(ConfiguredLayer):
         }
         of_item = self._embedded("example", example, rows)
         blocks = [block for name, block in of_item.items() if name not in self.left_out]
-        runs = self._numerics("example", example)
+        runs = list(self._numerics("example", example))
         blocks += [values for run, values in runs if run[0].name not in self.left_out]
         ranked = {feature.name for feature in self.ranked_features()}
         if compared := [
@@ -252,19 +252,35 @@ class FeatureEncoder(ConfiguredLayer):
         self, scope: Scope, features: Mapping[str, Any], rows: Mapping[str, Any]
     ) -> dict[str, Any]:
         """The embedding of each feature of IDs of one scope."""
-        return {
-            feature.name: self._embed(feature, rows[feature.name], features)
-            for feature in self.schema.select(scope, "categorical", "categorical_list")
-        }
+        blocks = {}
+        for feature in self.schema.select(scope, "categorical", "categorical_list"):
+            vectors = self.embeddings[feature.name](rows[feature.name])
+            if feature.kind == "categorical":
+                blocks[feature.name] = tf.squeeze(vectors, axis=-2)
+                continue
+            present = tf.strings.length(features[feature.name]) > 0
+            present = tf.cast(present, vectors.dtype)[..., tf.newaxis]
+            total = tf.reduce_sum(vectors * present, axis=-2)
+            blocks[feature.name] = tf.math.divide_no_nan(total, tf.reduce_sum(present, axis=-2))
+        return blocks
 
     def _numerics(
         self, scope: Scope, features: Mapping[str, Any]
-    ) -> list[tuple[list[Feature], Any]]:
-        """Runs of `alike` numerics with their values."""
-        return [
-            (run, self._normalize(scope, run, raw_run(self.schema, run, features)))
-            for run in alike(self.schema.select(scope, "numeric"), self.left_out)
-        ]
+    ) -> Iterator[tuple[list[Feature], Any]]:
+        """Runs of `alike` numerics with their values in X."""
+        for run in alike(self.schema.select(scope, "numeric"), self.left_out):
+            first = run[0]
+            columns = [self.statistics[scope][name] for feature in run for name in feature.columns]
+            value = complete_numbers(first, columns, raw_run(self.schema, run, features))
+            if first.bucketize:
+                yield run, value
+                continue
+            # An indicator of missing values, the last number, stays as it is.
+            means = [s["mean"] for s in columns] + [0.0] * first.missing_indicator
+            stds = [_divisor(s["mean"], s["std"]) for s in columns]
+            stds += [1.0] * first.missing_indicator
+            normalized = (value - means) / stds
+            yield run, tf.clip_by_value(normalized, -NORMALIZED_LIMIT, NORMALIZED_LIMIT)
 
     def category_sizes(self) -> tuple[int, ...]:
         """How many numbers the parent and the child category have; empty without a hierarchy."""
@@ -279,28 +295,6 @@ class FeatureEncoder(ConfiguredLayer):
         if not names:
             return tf.zeros([tf.shape(mask)[0], 0], tf.int64)
         return tf.concat([rows[name] for name in names], axis=1)
-
-    def _embed(self, feature: Feature, rows: Any, features: Mapping[str, Any]) -> Any:
-        vectors = self.embeddings[feature.name](rows)
-        if feature.kind == "categorical":
-            return tf.squeeze(vectors, axis=-2)
-        present = tf.strings.length(features[feature.name]) > 0
-        present = tf.cast(present, vectors.dtype)[..., tf.newaxis]
-        count = tf.reduce_sum(present, axis=-2)
-        return tf.math.divide_no_nan(tf.reduce_sum(vectors * present, axis=-2), count)
-
-    def _normalize(self, scope: Scope, run: Sequence[Feature], value: Any) -> Any:
-        """Values of a run of `alike` as in X."""
-        first = run[0]
-        columns = [self.statistics[scope][name] for feature in run for name in feature.columns]
-        value = complete_numbers(first, columns, value)
-        if first.bucketize:
-            return value
-        # An indicator of missing values, the last number, stays as it is.
-        means = [s["mean"] for s in columns] + [0.0] * first.missing_indicator
-        stds = [_divisor(s["mean"], s["std"]) for s in columns]
-        stds += [1.0] * first.missing_indicator
-        return tf.clip_by_value((value - means) / stds, -NORMALIZED_LIMIT, NORMALIZED_LIMIT)
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments."""
