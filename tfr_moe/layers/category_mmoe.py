@@ -8,7 +8,7 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.dispatch import put_rows, take_rows
-from tfr_moe.layers.gating import GateMonitor, GateOutput, NoisyTopKGate
+from tfr_moe.layers.gating import GateMonitor, GateOutput, NoisyTopKGate, gate_arguments
 from tfr_moe.layers.multi_task import MultiTaskLayer
 from tfr_moe.layers.regularizers import ConstraintGate
 
@@ -62,14 +62,7 @@ class CategoryMMoE(MultiTaskLayer):
         self.keep(locals())
         self.experts = self._experts(num_experts, "experts")
         self.towers = self._towers()
-        gate: dict[str, Any] = {
-            "num_experts": num_experts,
-            "top_k": top_k,
-            "learning_rate_multiplier": gate_learning_rate_multiplier,
-            "kernel_initializer": self.gate_initializer,
-            "kernel_regularizer": self.gate_regularizer,
-            "dtype": "float32",
-        }
+        gate = gate_arguments(self)
         self.gates = [
             NoisyTopKGate(
                 noisy=noisy_gate, seed=self.offset_seed(200 + k), name=f"gate_{task}", **gate

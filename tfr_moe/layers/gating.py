@@ -112,6 +112,18 @@ class NoisyTopKGate(ConfiguredLayer):
         return GateOutput(logits, indices, tf.nn.softmax(top))
 
 
+def gate_arguments(layer: Any) -> dict[str, Any]:
+    """The arguments of the gates of a layer, but for their seeds, names and noise."""
+    return {
+        "num_experts": layer.num_experts,
+        "top_k": layer.top_k,
+        "learning_rate_multiplier": layer.gate_learning_rate_multiplier,
+        "kernel_initializer": layer.gate_initializer,
+        "kernel_regularizer": layer.gate_regularizer,
+        "dtype": "float32",
+    }
+
+
 def expert_importance(gate: GateOutput, num_items: tf.Tensor, num_experts: int) -> tf.Tensor:
     """Sums the gate weights of each expert over items (Shazeer et al. 2017, section 4) -> [N].
 

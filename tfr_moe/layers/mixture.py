@@ -17,6 +17,7 @@ from tfr_moe.layers.gating import (
     NoisyTopKGate,
     TrainingMean,
     expert_importance,
+    gate_arguments,
     squared_variation,
 )
 from tfr_moe.layers.regularizers import (
@@ -98,14 +99,7 @@ class CategoryMixtureOfExperts(ConfiguredLayer):
     ):
         super().__init__(**kwargs)
         self.keep(locals())
-        gates: dict[str, Any] = {
-            "num_experts": num_experts,
-            "top_k": top_k,
-            "learning_rate_multiplier": gate_learning_rate_multiplier,
-            "kernel_initializer": self.gate_initializer,
-            "kernel_regularizer": self.gate_regularizer,
-            "dtype": "float32",
-        }
+        gates = gate_arguments(self)
         residual = {"kernel_initializer": "zeros"} if gate_residual else {}
         self.inference_gate = NoisyTopKGate(
             noisy=noisy_gate, **{**gates, **residual}, seed=seed, name="inference_gate"
