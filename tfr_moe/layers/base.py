@@ -108,6 +108,11 @@ class ConfiguredLayer(Configured, tf.keras.layers.Layer):
         given = signature.bind(self, inputs, *args, **kwargs).arguments
         return super().__call__(inputs, **dict(list(given.items())[2:]))
 
+    def add_float32_weight(self, name: str, shape: Any, start: Any, **kwargs: Any) -> Any:
+        """Creates a variable that stays float32 under every precision policy."""
+        kwargs |= {"initializer": start, "experimental_autocast": False}
+        return self.add_weight(name, shape, tf.float32, **kwargs)
+
 
 def seeded_initializer(
     initializer: Any, seed: int | None = None, num_kernels: int = 1, factor: float = 1.0

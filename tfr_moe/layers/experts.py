@@ -104,27 +104,34 @@ class ExpertTowers(ConfiguredLayer):
         widths = [int(input_shape[-1]), *self.hidden_dims, *last]
         self.kernels, self.biases = [], []
         for depth, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
-            shapes = [self.num_experts, fan_in, fan_out], [self.num_experts, fan_out]
-            self.kernels.append(
-                self._kernel(f"kernel_{depth}", shapes[0], self._kernel_start(depth))
-            )
-            self.biases.append(self._bias(f"bias_{depth}", shapes[1], self._bias_start(depth)))
+            shape = [self.num_experts, fan_in, fan_out]
+            kernel, bias = self._add_layer(depth, shape, self._starts(depth))
+            self.kernels.append(kernel)
+            self.biases.append(bias)
         super().build(input_shape)
 
-    def _kernel(self, name: str, shape: Sequence[int], start: Any) -> tf.Variable:
-        return self.add_weight(name, shape, initializer=start, regularizer=self.kernel_regularizer)
+    def _add_layer(
+        self, depth: int, shape: Sequence[int], starts: tuple[Any, Any], prefix: str = ""
+    ) -> tuple[Any, Any]:
+        """Creates the kernel [..., in, out] and the bias [..., out] of a layer."""
+        kernel = self.add_weight(
+            f"{prefix}kernel_{depth}", shape, None, starts[0], self.kernel_regularizer
+        )
+        bias = self.add_weight(
+            f"{prefix}bias_{depth}",
+            [*shape[:-2], shape[-1]],
+            None,
+            starts[1],
+            self.bias_regularizer,
+        )
+        return kernel, bias
 
-    def _bias(self, name: str, shape: Sequence[int], start: Any) -> tf.Variable:
-        return self.add_weight(name, shape, initializer=start, regularizer=self.bias_regularizer)
-
-    def _kernel_start(self, depth: int) -> Any:
-        """The initializer of the stacked kernels of a layer."""
+    def _starts(self, depth: int) -> tuple[Any, Any]:
+        """The initializers of the stacked kernels and biases of a layer."""
         seed = self.offset_seed(depth)
-        return in_one_piece(seeded_initializer(self.kernel_initializer, seed, self.num_experts))
-
-    def _bias_start(self, depth: int) -> Any:
-        """The initializer of the stacked biases of a layer."""
-        return seeded_initializer(self.bias_initializer, self.offset_seed(500 + depth))
+        kernel = seeded_initializer(self.kernel_initializer, seed, self.num_experts)
+        bias = seeded_initializer(self.bias_initializer, self.offset_seed(500 + depth))
+        return in_one_piece(kernel), bias
 
     def call(
         self,

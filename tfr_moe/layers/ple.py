@@ -67,14 +67,8 @@ class _Level(ConfiguredLayer):
 
         def gate(name: str, shape: list[int], seed_offset: int, domains: int) -> tf.Variable:
             seed = self.offset_seed(seed_offset)
-            return self.add_weight(
-                name,
-                shape,
-                tf.float32,
-                seeded_initializer(self.gate_initializer, seed, domains),
-                self.gate_regularizer,
-                experimental_autocast=False,
-            )
+            start = seeded_initializer(self.gate_initializer, seed, domains)
+            return self.add_float32_weight(name, shape, start, regularizer=self.gate_regularizer)
 
         each = [self.num_domains, width, self.num_domain_experts + self.num_shared_experts]
         self.gate_kernel = gate("gate_kernel", each, 200, self.num_domains)

@@ -21,11 +21,6 @@ _MOVING: dict[str, Any] = {
 }
 
 
-def _add_weight(layer: Any, name: str, shape: Any, start: Any, **kwargs: Any) -> Any:
-    """Creates a variable that stays float32 under every precision policy."""
-    return layer.add_weight(name, shape, tf.float32, start, experimental_autocast=False, **kwargs)
-
-
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class PartitionedNormalization(ConfiguredLayer):
     r"""Normalizes each column of the items by the moments of its list's domain.
@@ -66,14 +61,14 @@ class PartitionedNormalization(ConfiguredLayer):
         """Creates scales and shifts, [n] of all and [domains, n], and the moving moments."""
         width = int(input_shape[-1])
         each = [self.num_domains, width]
-        self.scale = _add_weight(self, "norm_scale", [width], "ones")
-        self.shift = _add_weight(self, "norm_bias", [width], "zeros")
-        self.domain_scale = _add_weight(self, "domain_norm_scale", each, "zeros")
-        self.domain_shift = _add_weight(self, "domain_norm_bias", each, "zeros")
-        self.moving_mean = _add_weight(self, "moving_mean", each, "zeros", **_MOVING)
-        self.moving_variance = _add_weight(self, "moving_variance", each, "ones", **_MOVING)
+        self.scale = self.add_float32_weight("norm_scale", [width], "ones")
+        self.shift = self.add_float32_weight("norm_bias", [width], "zeros")
+        self.domain_scale = self.add_float32_weight("domain_norm_scale", each, "zeros")
+        self.domain_shift = self.add_float32_weight("domain_norm_bias", each, "zeros")
+        self.moving_mean = self.add_float32_weight("moving_mean", each, "zeros", **_MOVING)
+        self.moving_variance = self.add_float32_weight("moving_variance", each, "ones", **_MOVING)
         counts = [self.num_domains, 1]
-        self.moving_items = _add_weight(self, "moving_items", counts, "zeros", **_MOVING)
+        self.moving_items = self.add_float32_weight("moving_items", counts, "zeros", **_MOVING)
         super().build(input_shape)
 
     def call(
@@ -94,9 +89,12 @@ class PartitionedNormalization(ConfiguredLayer):
         mask = full_mask(inputs, mask)
         # First of all, since padded items may hold NaN.
         values = where_valid(values, mask)
-        means, variances = (
-            self._batch_moments(values, domains, mask) if training else self._moving_moments()
-        )
+        if training:
+            means, variances = self._batch_moments(values, domains, mask)
+        else:
+            trained = tf.convert_to_tensor(self.moving_items) > 0
+            moments = (self.moving_mean, self.moving_variance)
+            means, variances = (tf.where(trained, m, tf.convert_to_tensor(m)[:1]) for m in moments)
 
         def of_list(by_domain: tf.Tensor) -> tf.Tensor:
             return take_experts(by_domain, domains)[:, tf.newaxis]
@@ -134,12 +132,6 @@ class PartitionedNormalization(ConfiguredLayer):
         self.moving_mean.assign_add(rate * difference)
         self.moving_items.assign(items)
 
-    def _moving_moments(self) -> tuple[tf.Tensor, tf.Tensor]:
-        trained = tf.convert_to_tensor(self.moving_items) > 0
-        moments = (self.moving_mean, self.moving_variance)
-        means, variances = (tf.where(trained, m, tf.convert_to_tensor(m)[:1]) for m in moments)
-        return means, variances
-
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
 class StarTowers(ExpertTowers):
@@ -162,16 +154,12 @@ class StarTowers(ExpertTowers):
         self.shared: list[tuple[Any, Any]] = []
         widths = [int(input_shape[-1]), *(bias.shape[-1] for bias in self.biases)]
         for depth, (fan_in, fan_out) in enumerate(itertools.pairwise(widths)):
-            start = seeded_initializer(self.kernel_initializer, self.offset_seed(depth))
-            kernel = self._kernel(f"shared_kernel_{depth}", [fan_in, fan_out], start)
-            start = super()._bias_start(depth)
-            self.shared.append((kernel, self._bias(f"shared_bias_{depth}", [fan_out], start)))
+            kernel = seeded_initializer(self.kernel_initializer, self.offset_seed(depth))
+            starts = kernel, super()._starts(depth)[1]
+            self.shared.append(self._add_layer(depth, [fan_in, fan_out], starts, "shared_"))
 
-    def _kernel_start(self, depth: int) -> Any:
-        return "zeros"
-
-    def _bias_start(self, depth: int) -> Any:
-        return "zeros"
+    def _starts(self, depth: int) -> tuple[Any, Any]:
+        return "zeros", "zeros"
 
     def _effective(self, layers: Sequence[Dense]) -> list[Dense]:
         """The products of the shared tower and the weights of the selected domains."""
