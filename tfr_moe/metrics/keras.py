@@ -26,13 +26,6 @@ from tfr_moe.layers.outputs import expected_grade, ranks_by_score, scaled_gains
 from tfr_moe.metrics import naming
 
 
-def _first_items(valid: tf.Tensor, count: int | None) -> tf.Tensor:
-    """[B, L] bool: the first `count` valid items of each list."""
-    if count is None:
-        return valid
-    return valid & (tf.cumsum(tf.cast(valid, tf.int32), axis=1) <= count)
-
-
 class _MeanOverLists(TrainingMean):
     """Averages per-list values over the lists on which they are defined."""
 
@@ -51,9 +44,12 @@ class _MeanOverLists(TrainingMean):
         self.k, self.shown = k, shown
 
     def _per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
+        self, labels: tf.Tensor, scores: tf.Tensor, items: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """[B] finite values, and [B] bool: whether the metric is defined on the list."""
+        """[B] finite values, and [B] bool: whether the metric is defined on the list.
+
+        `items`, bool [B, L], are those to evaluate.
+        """
         raise NotImplementedError
 
     def update_state(  # type: ignore[override]
@@ -69,7 +65,10 @@ class _MeanOverLists(TrainingMean):
         scores = tf.cast(expected_grade(outputs), tf.float32)
         weights = item_weights(sample_weight, labels)
         valid = (labels >= 0.0) & (weights > 0.0)
-        values, defined = self._per_list(labels, scores, valid)
+        items = valid
+        if self.shown is not None:
+            items &= tf.cumsum(tf.cast(valid, tf.int32), axis=1) <= self.shown
+        values, defined = self._per_list(labels, scores, items)
         count = tf.reduce_sum(tf.cast(valid, tf.float32), axis=1)
         weight = tf.reduce_sum(tf.where(valid, weights, 0.0), axis=1)
         weight = tf.math.divide_no_nan(weight, count)
@@ -111,9 +110,8 @@ class SessionAUC(_MeanOverLists):
         super().__init__(None, name, dtype, shown)
 
     def _per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
+        self, labels: tf.Tensor, scores: tf.Tensor, items: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        items = _first_items(valid, self.shown)
         relevant = items & (labels > 0.0)
         irrelevant = items & ~relevant
         num_relevant = tf.reduce_sum(tf.cast(relevant, tf.float32), axis=1)
@@ -142,9 +140,8 @@ class _RankedMetric(_MeanOverLists):
         return tf.cast(relevant, tf.float32)
 
     def _per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
+        self, labels: tf.Tensor, scores: tf.Tensor, items: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        items = _first_items(valid, self.shown)
         relevant = items & (labels > 0.0)
         labels = self._gains(labels, relevant, items)
         metric = type(self)._tfr_class(name=self._family, topn=self.k)
@@ -228,12 +225,12 @@ class _OverCutoff(_MeanOverLists):
         return hits
 
     def _per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, valid: tf.Tensor
+        self, labels: tf.Tensor, scores: tf.Tensor, items: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        relevant = valid & (labels > 0.0)
-        order = tf.argsort(ranks_by_score(scores, valid), axis=1)
+        relevant = items & (labels > 0.0)
+        order = tf.argsort(ranks_by_score(scores, items), axis=1)
         hits = tf.gather(tf.cast(relevant, tf.float32), order, batch_dims=1)[:, : self.k]
-        needed = valid if self._family in naming.OVER_ALL_LISTS else relevant
+        needed = items if self._family in naming.OVER_ALL_LISTS else relevant
         return tf.reduce_sum(self._gains(hits), axis=1) / self.k, tf.reduce_any(needed, axis=1)
 
 
