@@ -10,6 +10,9 @@ from tfr_moe.layers.base import Configured, ConfiguredLayer, seeded_initializer
 from tfr_moe.layers.checks import check_argument
 from tfr_moe.layers.distribute import seed_of_replica
 
+DEAD_SHARE = 0.01
+"""An expert with less than this part of an equal share is dead."""
+
 
 class GateOutput(NamedTuple):
     """The decision of a gate for each list (`...` = B) or each item (`...` = B, L).
@@ -200,7 +203,7 @@ class ExpertUsage(Configured, tf.keras.metrics.Metric):
         """`dead_experts` and `busiest_share` as float scalars."""
         total = tf.reduce_sum(self.usage)
         share = tf.math.divide_no_nan(self.usage, total)
-        dead = tf.reduce_sum(tf.cast(share < 0.01 / self.num_experts, share.dtype))
+        dead = tf.reduce_sum(tf.cast(share < DEAD_SHARE / self.num_experts, share.dtype))
         busiest = tf.reduce_sum(tf.math.top_k(share, k=self.top_k).values)
         return {
             f"dead_experts{self.suffix}": tf.where(total > 0, dead, float("nan")),

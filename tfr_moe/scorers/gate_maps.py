@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfr_moe._compat import tf
+from tfr_moe.layers.gating import DEAD_SHARE
 from tfr_moe.schema import MASK, FeatureSchema
 from tfr_moe.scorers.base import (
     explanation_model,
@@ -20,9 +21,6 @@ from tfr_moe.scorers.base import (
 )
 
 Array = NDArray[Any]
-
-DEAD_SHARE = 0.01
-"""An expert below this part of a uniform share is dead, as in the training metrics."""
 
 
 @dataclass(frozen=True)
