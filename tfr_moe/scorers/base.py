@@ -41,11 +41,11 @@ class Scores(NamedTuple):
     num_experts: int = 0
 
     @classmethod
-    def of_layer(cls, outputs: tf.Tensor | Mapping[str, tf.Tensor], num_experts: int = 0) -> Scores:
-        """Scores of a layer that returns logits, or a dict of logits and routing."""
+    def of_layer(cls, layer: Any, outputs: tf.Tensor | Mapping[str, tf.Tensor]) -> Scores:
+        """Scores of a layer that returned logits, or a dict of logits and routing."""
         if not isinstance(outputs, Mapping):
             return cls(outputs)
-        return cls(outputs["logits"], routing_in(outputs), num_experts)
+        return cls(outputs["logits"], routing_in(outputs), layer.num_experts)
 
 
 def routing_of(outputs: Mapping[str, Any]) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:

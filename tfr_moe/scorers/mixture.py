@@ -79,7 +79,7 @@ class MixtureScorer(FeatureScorer):
             None if hierarchy is None else features.context[hierarchy.parent],
             mask=mask,
         )
-        return Scores.of_layer(outputs, mixture.num_experts)
+        return Scores.of_layer(mixture, outputs)
 
     def _gate_inputs(self, features: EncodedFeatures) -> tf.Tensor:
         if self.gate_features == (ALL_FEATURES,):

@@ -46,8 +46,7 @@ class DomainScorer(FeatureScorer, metaclass=abc.ABCMeta):
         network = self.network()
         unknown = UnknownDomains(self.unknown_share, self.seed, name="domains")
         domains = unknown(tf.cast(features.categories[:, 0], tf.int32))
-        outputs = network(features.items, domains, mask=mask)
-        return Scores.of_layer(outputs, getattr(network, "num_experts", 0))
+        return Scores.of_layer(network, network(features.items, domains, mask=mask))
 
     @abc.abstractmethod
     def network(self) -> tf.keras.layers.Layer:

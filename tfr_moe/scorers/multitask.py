@@ -84,7 +84,7 @@ class MultiTaskScorer(FeatureScorer):
             name=self.network,
         )
         outputs = layer(features.items, *self.gate_inputs(features), mask=mask)
-        return Scores.of_layer(outputs, getattr(layer, "num_experts", 0))
+        return Scores.of_layer(layer, outputs)
 
     def gate_inputs(self, features: EncodedFeatures) -> tuple[tf.Tensor, ...]:
         """Vectors of the lists [B, q] that the gates of the network read, beside the items."""
