@@ -9,6 +9,7 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.checks import check_widths
+from tfr_moe.schema import FeatureSchema
 
 _LARGE = 1 << 20
 """Number of elements from which initial values are made in a graph."""
@@ -22,6 +23,9 @@ def plain(name: str, value: Any) -> Any:
         return tf.keras.regularizers.serialize(value)
     if name == "activation" and callable(value):
         return tf.keras.activations.serialize(value)
+    if isinstance(value, FeatureSchema):
+        return value.as_dict()
+    value = value._asdict() if hasattr(value, "_asdict") else value
     if isinstance(value, Mapping):
         return {key: plain("", entry) for key, entry in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

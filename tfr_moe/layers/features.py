@@ -295,8 +295,3 @@ class FeatureEncoder(ConfiguredLayer):
         if not names:
             return tf.zeros([tf.shape(mask)[0], 0], tf.int64)
         return tf.concat([rows[name] for name in names], axis=1)
-
-    def get_config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        schema = self.schema.as_dict()
-        return {**super().get_config(), "schema": schema}

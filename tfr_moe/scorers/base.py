@@ -176,9 +176,8 @@ class FeatureScorer(tfr.keras.model.Scorer, metaclass=abc.ABCMeta):
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, ready for JSON."""
-        config = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}
-        config |= {"schema": self.schema.as_dict(), "tables": self.tables._asdict()}
-        return {name: plain(name, value) for name, value in config.items()}
+        names = [field.name for field in dataclasses.fields(self) if field.init]
+        return {name: plain(name, getattr(self, name)) for name in names}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> FeatureScorer:
