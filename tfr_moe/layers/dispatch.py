@@ -31,22 +31,15 @@ def put_rows(values: tf.Tensor, positions: Any, inputs: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(tf.scatter_nd(positions, values, shape), static)
 
 
-def densely(values: tf.Tensor) -> tf.Tensor:
-    """Values whose gradient by `tf.gather` is a tensor, not slices, because they are reshaped.
+def gather_rows(values: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
+    """The rows of values [N, ...] at some indices, with a gradient that is a tensor, not slices.
 
-    A custom gradient would do it too, but TensorFlow keeps the graph of each for as long as the
-    process lives: 24 MB for each trial of a sweep.
+    An optimizer would treat slices as embedding rows, and TensorFlow's concatenation would search
+    them once for each of its parts. The gradient is dense because the values are reshaped: a custom
+    gradient would do it too, but TensorFlow keeps the graph of each for as long as the process
+    lives, 24 MB for each trial of a sweep.
     """
-    return tf.reshape(values, tf.shape(values))
-
-
-def put_in_order(values: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
-    """Puts row i of values [T, ...] at position order[i] of a permutation.
-
-    The gradient is dense: slices would be searched by TensorFlow's concatenation, once for each of
-    its parts.
-    """
-    return tf.gather(densely(values), tf.math.invert_permutation(order))
+    return tf.gather(tf.reshape(values, tf.shape(values)), indices)
 
 
 def where_valid(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -136,14 +129,6 @@ def _sums(values: tf.Tensor, segments: tf.Tensor, count: Any) -> tf.Tensor:
     """Sums of int64 values by segment; GPUs have this kernel for int32 alone."""
     sums = tf.math.unsorted_segment_sum(tf.cast(values, tf.int32), segments, count)
     return tf.cast(sums, tf.int64)
-
-
-def take_experts(weights: tf.Tensor, experts: tf.Tensor) -> tf.Tensor:
-    """Weights [N, ...] of the groups' experts [G], with a dense gradient.
-
-    An optimizer would treat slices as embedding rows.
-    """
-    return tf.gather(densely(weights), experts)
 
 
 class Dense(NamedTuple):

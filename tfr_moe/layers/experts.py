@@ -13,11 +13,10 @@ from tfr_moe.layers.checks import check_argument, check_items, full_mask
 from tfr_moe.layers.dispatch import (
     DEFAULT_CAPACITY,
     Dense,
+    gather_rows,
     group_rows,
-    put_in_order,
     put_rows,
     select_weights,
-    take_experts,
     take_rows,
     where_valid,
 )
@@ -219,7 +218,8 @@ class ExpertTowers(ConfiguredLayer):
         ]
         width = self.kernels[-1].shape[-1]
         zeros = tf.zeros([tf.shape(nothing)[0], width], rows.dtype)
-        values = put_in_order(tf.concat([zeros, *outputs], axis=0), order)
+        values = tf.concat([zeros, *outputs], axis=0)
+        values = gather_rows(values, tf.math.invert_permutation(order))
         shape = tf.concat([tf.shape(selected), [width]], axis=0)
         return tf.ensure_shape(tf.reshape(values, shape), [None, selected.shape[-1], width])
 
@@ -229,7 +229,7 @@ class ExpertTowers(ConfiguredLayer):
         # Empty slots are computed, but never read.
         hidden = tf.gather(tf.pad(rows, [[0, 1], [0, 0]]), groups.rows)
         layers = select_weights(
-            self._stacks(rows.dtype), lambda w: take_experts(w, groups.experts), batched=True
+            self._stacks(rows.dtype), lambda w: gather_rows(w, groups.experts), batched=True
         )
         values = self._tower(hidden, layers, training)
         width = self.kernels[-1].shape[-1]

@@ -8,7 +8,7 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
 from tfr_moe.layers.checks import check_argument, check_items, full_mask
-from tfr_moe.layers.dispatch import put_rows, take_experts, take_rows, where_valid
+from tfr_moe.layers.dispatch import gather_rows, put_rows, take_rows, where_valid
 from tfr_moe.layers.experts import TOWER, ExpertTowers
 
 
@@ -118,7 +118,7 @@ class _Level(ConfiguredLayer):
         of_domain = self.domain_experts(own, selected, mask=mask, training=training)
         of_shared = self.shared_experts(shared, mask=mask, training=training)
         outputs = tf.cast(tf.concat([of_domain, of_shared], axis=2), tf.float32)
-        kernel = take_experts(tf.convert_to_tensor(self.gate_kernel), domains)
+        kernel = gather_rows(tf.convert_to_tensor(self.gate_kernel), domains)
         weights = _softmax("bln,bne->ble", own, kernel)
         return tf.einsum("ble,bleh->blh", weights, outputs), weights
 

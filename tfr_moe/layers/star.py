@@ -9,7 +9,7 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
 from tfr_moe.layers.checks import check_argument, check_items, full_mask
-from tfr_moe.layers.dispatch import Dense, take_experts, where_valid
+from tfr_moe.layers.dispatch import Dense, gather_rows, where_valid
 from tfr_moe.layers.experts import TOWER, ExpertTowers, ItemTower
 
 EPSILON = 1e-3
@@ -97,7 +97,7 @@ class PartitionedNormalization(ConfiguredLayer):
             means, variances = (tf.where(trained, m, tf.convert_to_tensor(m)[:1]) for m in moments)
 
         def of_list(by_domain: tf.Tensor) -> tf.Tensor:
-            return take_experts(by_domain, domains)[:, tf.newaxis]
+            return gather_rows(by_domain, domains)[:, tf.newaxis]
 
         factor = self.scale * (1.0 + tf.convert_to_tensor(self.domain_scale))
         scales = factor * tf.math.rsqrt(variances + EPSILON)
@@ -117,7 +117,7 @@ class PartitionedNormalization(ConfiguredLayer):
         counts = summed(tf.ones_like(values[..., :1]))
         size = tf.maximum(counts, 1.0)
         means = summed(values) / size
-        of_list = take_experts(means, domains)[:, tf.newaxis]
+        of_list = gather_rows(means, domains)[:, tf.newaxis]
         variances = summed(tf.square(values - of_list)) / size
         self._update(tf.stop_gradient(means), tf.stop_gradient(variances), counts)
         return means, variances
