@@ -7,7 +7,8 @@ from typing import Any, Literal, get_args
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
-from tfr_moe.layers.checks import check_items, full_mask
+from tfr_moe.layers.checks import valid_items
+from tfr_moe.layers.dispatch import where_valid
 
 PositionalEncoding = Literal["none", "fixed", "learned"]
 
@@ -66,14 +67,14 @@ class EncoderBlock(ConfiguredLayer):
     $$ \text{MultiHead}(x) = \text{Concat}(head_1, \dots, head_H) W^O, \qquad
        head_i = \text{softmax}\left(\frac{(x W_i^Q)(x W_i^K)^T}{\sqrt{d_k}}\right) x W_i^V $$
 
-    Initializers and the regularizer are those of all kernels and biases.
-
     Args:
         num_heads: H.
         head_dim: d_k, the width of queries, keys and values of a head; None for n / H.
         hidden_dim: width d_h of the hidden layer of FC.
-        dropout: share dropped of what is added to a residual, in training.
         residual: whether x and z are added; without, the block is PRM's ablation "remove RC".
+        **kwargs: `dropout`, the share dropped of what is added to a residual, in training; `seed`;
+            and, for all kernels and biases, `kernel_initializer`, `bias_initializer` and
+            `kernel_regularizer`.
 
     Raises:
         ValueError: if the input width n is not divisible by H and `head_dim` is None.
@@ -152,7 +153,7 @@ class EncoderBlock(ConfiguredLayer):
         undefined. With `return_weights` also the weights [B, H, L, L]: [b, h, i, j] is how much
         item i attends to item j.
         """
-        check_items(inputs, mask)
+        valid_items(inputs, mask)
         both = None if mask is None else mask[:, tf.newaxis, :] & mask[:, :, tf.newaxis]
         attended, weights = self.attention(
             inputs, inputs, attention_mask=both, return_attention_scores=True, training=training
@@ -269,23 +270,23 @@ class SelfAttentionEncoder(ConfiguredLayer):
         attention weights [B, N, H, L, L]: [b, k, h, i, j] is the weight of item j for item i in
         head h of block k. Over the valid j they sum to 1 for every valid i.
         """
-        check_items(inputs, mask)
-        mask = full_mask(inputs, mask)
-        valid = mask[..., tf.newaxis]
+        mask = valid_items(inputs, mask)
         # NaN times a weight of 0 is NaN: values of padded items are removed first.
-        hidden = tf.where(valid, tf.cast(inputs, self.compute_dtype), 0)
+        hidden = where_valid(tf.cast(inputs, self.compute_dtype), mask)
         positions = positions_in_list(mask)
-        hidden = self._add_positions(hidden, positions, self.encode_inputs)
-        hidden = self._add_positions(self.projection(hidden), positions, not self.encode_inputs)
+        if self.encode_inputs:
+            hidden = self.projection(self._add_positions(hidden, positions))
+        else:
+            hidden = self._add_positions(self.projection(hidden), positions)
         weights = []
         for block in self.blocks:
             hidden, of_block = block(hidden, mask, training=training, return_weights=True)
             weights.append(of_block)
-        hidden = tf.where(valid, hidden, 0)
+        hidden = where_valid(hidden, mask)
         return (hidden, tf.stack(weights, axis=1)) if return_weights else hidden
 
-    def _add_positions(self, hidden: tf.Tensor, positions: tf.Tensor, here: bool) -> tf.Tensor:
-        if not here or self.positional_encoding == "none":
+    def _add_positions(self, hidden: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+        if self.positional_encoding == "none":
             return hidden
         if self.positional_encoding == "fixed":
             encoding = sinusoidal_encoding(positions, hidden.shape[-1])

@@ -6,7 +6,8 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import ConfiguredLayer
-from tfr_moe.layers.checks import check_argument, check_items, full_mask
+from tfr_moe.layers.checks import check_argument, valid_items
+from tfr_moe.layers.dispatch import where_valid
 from tfr_moe.layers.distribute import seed_of_replica
 
 
@@ -61,13 +62,12 @@ class CategoryHead(ConfiguredLayer):
         Several outputs are the last axis. Inputs are [B, L, n], categories integers [B, 2], the
         parent and the child category of each list, and the mask bool [B, L].
         """
-        check_items(inputs, mask)
+        mask = valid_items(inputs, mask)
         check_argument("categories", categories, "integers", [inputs.shape[0], 2])
         weights = tf.add_n([t(categories[:, level]) for level, t in enumerate(self.tables)])
         weights = tf.reshape(weights, [-1, inputs.shape[-1], self.num_outputs])
         # Values at padded positions must not affect logits or gradients.
-        valid = tf.where(full_mask(inputs, mask)[..., tf.newaxis], inputs, 0.0)
-        logits = tf.cast(tf.matmul(valid, weights), tf.float32)
+        logits = tf.cast(tf.matmul(where_valid(inputs, mask), weights), tf.float32)
         return logits if self.num_outputs > 1 else tf.squeeze(logits, axis=-1)
 
 

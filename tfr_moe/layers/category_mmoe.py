@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.checks import check_argument, check_items, full_mask
+from tfr_moe.layers.checks import check_argument, valid_items
 from tfr_moe.layers.dispatch import put_rows, take_rows
 from tfr_moe.layers.gating import GateMonitor, GateOutput, NoisyTopKGate, gate_arguments
 from tfr_moe.layers.multi_task import MultiTaskLayer
@@ -99,12 +99,11 @@ class CategoryMMoE(MultiTaskLayer):
         `logits` float32 [B, L, tasks], 0 at padded items; for each task `expert_ids_<task>` int32
         and `expert_weights_<task>` float32, [B, K], heaviest expert first.
         """
-        check_items(inputs, mask)
+        mask = valid_items(inputs, mask)
         of_lists = [inputs.shape[0], None]
         check_argument("gate_inputs", gate_inputs, "float vectors", of_lists)
         if self.constraint_gates:
             check_argument("constraint_inputs", constraint_inputs, "float vectors", of_lists)
-        mask = full_mask(inputs, mask)
         num_items = tf.reduce_sum(tf.cast(mask, tf.float32), axis=-1)
         gate_inputs = tf.cast(gate_inputs, tf.float32)
         gates = [gate(gate_inputs, training=training) for gate in self.gates]

@@ -24,10 +24,11 @@ def check_widths(name: str, widths: Any) -> tuple[int, ...]:
     return tuple(int(dim) for dim in dims)
 
 
-def check_items(inputs: Any, mask: Any = None, ranks: tuple[int, ...] = (3,)) -> None:
-    """Raises a ValueError unless inputs are float [batch, list, features] with a bool mask.
+def valid_items(inputs: Any, mask: Any = None, ranks: tuple[int, ...] = (3,)) -> tf.Tensor:
+    """Returns the mask of the inputs, or for None one that takes every item as valid.
 
-    With 2 in `ranks` inputs may be [batch, features]; a mask of None is not checked.
+    Raises a ValueError unless inputs are float [batch, list, features] with a bool mask. With 2 in
+    `ranks` inputs may be [batch, features].
     """
     shape = _shape(inputs)
     if shape.rank is not None and shape.rank not in ranks:
@@ -39,12 +40,13 @@ def check_items(inputs: Any, mask: Any = None, ranks: tuple[int, ...] = (3,)) ->
     if not tf.as_dtype(inputs.dtype).is_floating:
         raise ValueError(f"inputs must be float vectors. Received: inputs of type {_type(inputs)}")
     if mask is None:
-        return
+        return tf.ones(tf.shape(inputs)[:-1], tf.bool)
     if not _shape(mask).is_compatible_with(shape[:-1]) or tf.as_dtype(mask.dtype) != tf.bool:
         raise ValueError(
             f"mask must be bool of shape {shape[:-1]}, the shape of inputs without its last axis. "
             f"Received: mask of type {_type(mask)} and shape {_shape(mask)}"
         )
+    return mask
 
 
 def check_scores(labels: tf.Tensor, scores: tf.Tensor, ranks: tuple[int, ...] = (2, 3)) -> None:
@@ -86,11 +88,6 @@ def dense(values: Any) -> tf.Tensor:
     if isinstance(values, tf.RaggedTensor):
         raise ValueError("lists must be padded to one length. Received: a RaggedTensor")
     return tf.convert_to_tensor(values)
-
-
-def full_mask(inputs: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
-    """The mask, or one that takes every item of `inputs` [..., n] as valid."""
-    return tf.ones(tf.shape(inputs)[:-1], tf.bool) if mask is None else mask
 
 
 def check_argument(

@@ -8,7 +8,8 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.layers.attention import positions_in_list
 from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
-from tfr_moe.layers.checks import check_items, full_mask
+from tfr_moe.layers.checks import valid_items
+from tfr_moe.layers.dispatch import where_valid
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -28,9 +29,9 @@ class DeepListwiseContext(ConfiguredLayer):
         hidden_dims: widths of the ELU layers; may be empty.
         state_dim: a, the width of the GRU.
         num_comparisons: k.
-        dropout: share of the GRU's outputs dropped in training.
-        kernel_initializer: of all kernels but the GRU's recurrent one, which starts orthogonal.
-        kernel_regularizer: of the same kernels; `bias_initializer` is that of all biases.
+        **kwargs: `dropout` of the GRU's outputs in training, `seed`, `bias_initializer`, and, for
+            all kernels but the GRU's recurrent one, which starts orthogonal, `kernel_initializer`
+            and `kernel_regularizer`.
 
     Example:
         >>> dlcm = DeepListwiseContext([8], state_dim=4)
@@ -88,12 +89,11 @@ class DeepListwiseContext(ConfiguredLayer):
 
         The initial list is the order of the items. Logits are 0 outside of `mask`, bool [B, L].
         """
-        check_items(inputs, mask)
-        mask = full_mask(inputs, mask)
+        mask = valid_items(inputs, mask)
         # Padded items go to the end, which the mask hides from the GRU.
         positions = tf.where(mask, positions_in_list(mask), -1)
         last_first = tf.argsort(positions, direction="DESCENDING", stable=True)
-        vectors = tf.where(mask[..., tf.newaxis], tf.cast(inputs, self.compute_dtype), 0)
+        vectors = where_valid(tf.cast(inputs, self.compute_dtype), mask)
         hidden = vectors = tf.gather(vectors, last_first, batch_dims=1)
         for layer in self.abstract:
             hidden = layer(hidden)

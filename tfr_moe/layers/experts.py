@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import ConfiguredLayer, in_one_piece, seeded_initializer
-from tfr_moe.layers.checks import check_argument, check_items, full_mask
+from tfr_moe.layers.checks import check_argument, valid_items
 from tfr_moe.layers.dispatch import (
     DEFAULT_CAPACITY,
     Dense,
@@ -151,18 +151,17 @@ class ExpertTowers(ConfiguredLayer):
             Logits [B, L, S], with several outputs [B, L, S, num_outputs], with `hidden_output` [B,
             L, S, h], in the layer's compute dtype; 0 at padded items and where the index is -1.
         """
-        check_items(inputs, mask, ranks=(2, 3))
+        valid = valid_items(inputs, mask, ranks=(2, 3))
         if indices is None:
             rows, positions = take_rows(inputs, mask)
             return put_rows(self._logits(self.all_experts(rows, training)), positions, inputs)
         of_lists, of_items = [inputs.shape[0], None], [*inputs.shape[:-1], None]
         check_argument("indices", indices, "integers", of_lists, of_items)
-        mask = full_mask(inputs, mask)
         # In groups padded items are rows too: XLA needs shapes that do not depend on the mask.
-        rows, positions = take_rows(inputs, None if self.dispatch == "grouped" else mask)
+        rows, positions = take_rows(inputs, None if self.dispatch == "grouped" else valid)
 
         def of_any() -> tf.Tensor:
-            return self._of_rows(rows, _experts_of_rows(indices, mask, positions), training)
+            return self._of_rows(rows, _experts_of_rows(indices, valid, positions), training)
 
         if training or len(indices.shape) == 3:
             values = of_any()
@@ -170,7 +169,7 @@ class ExpertTowers(ConfiguredLayer):
             one = tf.shape(indices)[0] == 1
             values = tf.cond(one, lambda: self._of_one_list(rows, indices[0]), of_any)
         values = put_rows(self._logits(values), positions, inputs)
-        return values if positions is not None else where_valid(values, mask)
+        return values if positions is not None else where_valid(values, valid)
 
     def _of_one_list(self, rows: tf.Tensor, selected: tf.Tensor) -> tf.Tensor:
         """Rows of a single list through its experts [S]; the cost does not depend on N."""
@@ -320,6 +319,6 @@ class ItemTower(ConfiguredLayer):
 
         Logits are 0 outside of `mask`, bool [B, L]; None takes every item as valid.
         """
-        check_items(inputs, mask)
+        valid_items(inputs, mask)
         logits = self.tower(inputs, mask=mask, training=training)
         return tf.cast(tf.squeeze(logits, axis=2), tf.float32)

@@ -7,8 +7,8 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import ConfiguredLayer
-from tfr_moe.layers.checks import check_argument, check_items, full_mask
-from tfr_moe.layers.dispatch import DEFAULT_CAPACITY
+from tfr_moe.layers.checks import check_argument, valid_items
+from tfr_moe.layers.dispatch import DEFAULT_CAPACITY, where_valid
 from tfr_moe.layers.distribute import sum_over_replicas
 from tfr_moe.layers.experts import TOWER, Dispatch, ExpertTowers, ItemTower
 from tfr_moe.layers.gating import (
@@ -165,7 +165,7 @@ class CategoryMixtureOfExperts(ConfiguredLayer):
             `logits` float32 [B, L], 0 at padded items;
             `expert_ids` int32 and `expert_weights` float32, [B, K] or [B, L, K], best expert first.
         """
-        check_items(inputs, mask)
+        mask = valid_items(inputs, mask)
         of_lists, of_items = [inputs.shape[0], None], [*inputs.shape[:2], None]
         check_argument("gate_inputs", gate_inputs, "float vectors", of_lists, of_items)
         needs_constraint = self.constraint_gate is not None or self.parent_gate is not None
@@ -176,12 +176,11 @@ class CategoryMixtureOfExperts(ConfiguredLayer):
                 "constraint_inputs are required unless hsc_weight is None and gate_residual is "
                 "False. Received: constraint_inputs=None"
             )
-        mask = full_mask(inputs, mask)
         gate_inputs = tf.cast(gate_inputs, tf.float32)
         by_item = len(gate_inputs.shape) == 3
         if by_item:
             # Values of padded items must reach neither the balance of experts nor a gradient.
-            gate_inputs = tf.where(mask[..., tf.newaxis], gate_inputs, 0.0)
+            gate_inputs = where_valid(gate_inputs, mask)
         gate = self.decide(gate_inputs, constraint_inputs, training)
         experts = gate.indices
         if training and self.num_adversarial:

@@ -15,7 +15,7 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
-from tfr_moe.layers.checks import check_items
+from tfr_moe.layers.checks import valid_items
 from tfr_moe.layers.dispatch import put_rows, take_rows
 from tfr_moe.layers.experts import TOWER, ExpertTowers
 from tfr_moe.layers.gating import GateMonitor
@@ -126,7 +126,7 @@ class RowwiseMultiTask(MultiTaskLayer, metaclass=abc.ABCMeta):
         self, inputs: tf.Tensor, mask: tf.Tensor | None = None, training: bool = False
     ) -> tf.Tensor:
         """See `MultiTaskLayer.call`."""
-        check_items(inputs, mask, ranks=(2, 3))
+        valid_items(inputs, mask, ranks=(2, 3))
         rows, positions = take_rows(inputs, mask)
         return put_rows(tf.cast(self._score(rows, training), tf.float32), positions, inputs)
 
@@ -268,7 +268,7 @@ class MMoE(MultiTaskLayer):
         experts, [B, N] or [B, L, N], heaviest first, with `_<task>` after the name where each task
         has a gate. Weights are 0 at padded items.
         """
-        check_items(inputs, mask, ranks=(2, 3))
+        valid_items(inputs, mask, ranks=(2, 3))
         rows, positions = take_rows(inputs, mask)
         gate = self.gate(rows)
         logits = tf.cast(self._mix(rows, gate, training), tf.float32)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
-from tfr_moe.layers.checks import check_argument, check_items, full_mask
+from tfr_moe.layers.checks import check_argument, valid_items
 from tfr_moe.layers.dispatch import gather_rows, put_rows, take_rows, where_valid
 from tfr_moe.layers.experts import TOWER, ExpertTowers
 
@@ -259,9 +259,8 @@ class ProgressiveExtraction(ConfiguredLayer):
         Returns `logits` float32 [B, L], 0 at padded items. `expert_ids` int32 and `expert_weights`
         float32 are of the last level, [B, L, m + s], heaviest expert first.
         """
-        check_items(inputs, mask)
+        mask = valid_items(inputs, mask)
         check_argument("domains", domains, "integers", inputs.shape[:1])
-        mask = full_mask(inputs, mask)
         own, shared = self._below_last_level(where_valid(inputs, mask), domains, mask, training)
         last = self.levels[-1]
         hidden, weights = last.domains_of_lists(own, shared, domains, mask, training)

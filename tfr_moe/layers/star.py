@@ -8,7 +8,7 @@ from typing import Any
 
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
-from tfr_moe.layers.checks import check_argument, check_items, full_mask
+from tfr_moe.layers.checks import check_argument, valid_items
 from tfr_moe.layers.dispatch import Dense, gather_rows, where_valid
 from tfr_moe.layers.experts import TOWER, ExpertTowers, ItemTower
 
@@ -83,10 +83,9 @@ class PartitionedNormalization(ConfiguredLayer):
         The result is 0 outside of `mask`, bool [B, L]. In training moments are those of the batch,
         and update the moving ones.
         """
-        check_items(inputs, mask)
+        mask = valid_items(inputs, mask)
         check_argument("domains", domains, "integers", inputs.shape[:1])
         values = tf.cast(inputs, tf.float32)
-        mask = full_mask(inputs, mask)
         # First of all, since padded items may hold NaN.
         values = where_valid(values, mask)
         if training:
@@ -240,7 +239,7 @@ class StarTopology(ConfiguredLayer):
         training: bool = False,
     ) -> tf.Tensor:
         """Items z [B, L, n] and domains int32 [B] -> float32 logits [B, L], 0 outside of `mask`."""
-        check_items(inputs, mask)
+        valid_items(inputs, mask)
         check_argument("domains", domains, "integers", inputs.shape[:1])
         vectors = inputs
         if self.domain_norm:
