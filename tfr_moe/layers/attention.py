@@ -67,14 +67,14 @@ class EncoderBlock(ConfiguredLayer):
     $$ \text{MultiHead}(x) = \text{Concat}(head_1, \dots, head_H) W^O, \qquad
        head_i = \text{softmax}\left(\frac{(x W_i^Q)(x W_i^K)^T}{\sqrt{d_k}}\right) x W_i^V $$
 
+    Initializers and the regularizer are those of all kernels and biases.
+
     Args:
         num_heads: H.
         head_dim: d_k, the width of queries, keys and values of a head; None for n / H.
         hidden_dim: width d_h of the hidden layer of FC.
+        dropout: share dropped of what is added to a residual, in training.
         residual: whether x and z are added; without, the block is PRM's ablation "remove RC".
-        **kwargs: `dropout`, the share dropped of what is added to a residual, in training; `seed`;
-            and, for all kernels and biases, `kernel_initializer`, `bias_initializer` and
-            `kernel_regularizer`.
 
     Raises:
         ValueError: if the input width n is not divisible by H and `head_dim` is None.

@@ -29,9 +29,9 @@ class DeepListwiseContext(ConfiguredLayer):
         hidden_dims: widths of the ELU layers; may be empty.
         state_dim: a, the width of the GRU.
         num_comparisons: k.
-        **kwargs: `dropout` of the GRU's outputs in training, `seed`, `bias_initializer`, and, for
-            all kernels but the GRU's recurrent one, which starts orthogonal, `kernel_initializer`
-            and `kernel_regularizer`.
+        dropout: share of the GRU's outputs dropped in training.
+        kernel_initializer: of all kernels but the GRU's recurrent one, which starts orthogonal.
+        kernel_regularizer: of the same kernels; `bias_initializer` is that of all biases.
 
     Example:
         >>> dlcm = DeepListwiseContext([8], state_dim=4)
