@@ -126,6 +126,6 @@ def test_what_is_no_sum_of_leaves_is_refused():
     with pytest.raises(UserError, match="trees of linear_tree cannot be exported"):
         lightgbm_of(columns, linear_tree=True).graph()
     data = xgboost.DMatrix(columns, labels(columns), group=[SIZE] * LISTS)
-    dart = XGBoostRanker(xgboost.train({"booster": "dart"}, data, 3))
+    dart = XGBoostRanker(xgboost.train({"booster": "dart", "rate_drop": 0.5}, data, 3))
     with pytest.raises(UserError, match="booster dart cannot be exported"):
         dart.graph()

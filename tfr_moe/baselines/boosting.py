@@ -54,10 +54,12 @@ class XGBoostRanker:
 
     def graph(self) -> Forest:
         """The trees of `gbtree` up to the best round as TensorFlow operations."""
-        learner = json.loads(self._booster.save_config())["learner"]
-        booster = learner["learner_train_param"]["booster"]
-        if booster != "gbtree":
-            raise UserError(f"xgboost: trees of the booster {booster} cannot be exported")
+        learner = json.loads(self._booster.save_raw("json"))["learner"]
+        booster = learner["gradient_booster"]
+        # From XGBoost 3.4 on, dropout is an option of gbtree.
+        kind = "dart" if "weight_drop" in booster.get("model", {}) else booster["name"]
+        if kind != "gbtree":
+            raise UserError(f"xgboost: trees of the booster {kind} cannot be exported")
         roots = map(json.loads, self._booster.get_dump(dump_format="json"))
         # A number, from XGBoost 3.1 on a list of one.
         offset = float(learner["learner_model_param"]["base_score"].strip("[]"))
