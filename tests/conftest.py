@@ -6,7 +6,6 @@ import atexit
 import collections
 import gc
 import os
-import resource
 import subprocess
 import sys
 import zlib
@@ -21,8 +20,6 @@ import pytest
 RARELY = (50_000, 20, 50)
 gc.set_threshold(*RARELY)
 atexit.register(gc.freeze)
-MUCH = 2_000_000  # kilobytes
-_collected_at = 0
 # Each test process and those that it starts have one core; more threads of TensorFlow only wait.
 # Those of OpenMP, in LightGBM, XGBoost and scikit-learn, use a core while they wait.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
@@ -144,17 +141,12 @@ def pytest_runtest_setup(item: pytest.Function) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def collected_garbage() -> None:
-    """Hides what earlier files left from searches for garbage, and frees it when that is much.
+    """Frees what the file before left, and hides from later searches what is still in use.
 
-    Trials, comparisons and `multipletests` of statsmodels collect garbage. After some thousand
-    tests a search of all models and graphs that TensorFlow keeps takes three seconds.
+    Trials, comparisons and `multipletests` of statsmodels collect garbage as well. After some
+    thousand tests a search of all models and graphs that TensorFlow keeps takes half a minute.
     """
-    global _collected_at
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    if peak - _collected_at > MUCH:
-        gc.unfreeze()
-        gc.collect()
-        _collected_at = peak
+    gc.collect()
     gc.freeze()
 
 
