@@ -44,11 +44,14 @@ class ShapleyValues:
             orders = np.concatenate([random, random[:, ::-1]])
         self._ranks = np.argsort(orders, axis=1)
         sets = self._ranks[:, np.newaxis, :] < np.arange(count + 1)[:, np.newaxis]
-        self.replaced: Bools = sets.reshape(len(orders) * (count + 1), count)
+        self.replaced: Bools
+        rows = sets.reshape(len(orders) * (count + 1), count)
+        self.replaced, index = np.unique(rows, axis=0, return_inverse=True)
+        self._index = index.reshape(sets.shape[:2])
 
     def __call__(self, values: Floats) -> Floats:
         """Values [T, V] of `replaced` -> [m, V], which add up to v(none) - v(all)."""
-        changes = -np.diff(values.reshape(len(self._ranks), -1, values.shape[1]), axis=1)
+        changes = -np.diff(values[self._index], axis=1)
         return np.take_along_axis(changes, self._ranks[..., np.newaxis], axis=1).mean(axis=0)
 
 
