@@ -190,7 +190,14 @@ def evaluate_runs(
                     callbacks.append(partial(_count_order, order))
                 title = f"{name} (combined)" if combined else name
                 results[title] = evaluate_run(
-                    folder, run, split, metrics, batch_size, labels, combined, callbacks, dataset
+                    folder,
+                    run,
+                    split,
+                    metrics,
+                    tasks=labels,
+                    combined=combined,
+                    callbacks=callbacks,
+                    dataset=dataset,
                 )
     if order is not None and (leak := order.warning()):
         warn(console, f"split {split}: {leak}")
