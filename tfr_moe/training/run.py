@@ -185,7 +185,13 @@ def train(
             check_same_settings(run, config)
             builder = make_builder(folder, config)
             pipeline = fit(
-                builder, config, run, console, callbacks=callbacks, initialize=initialize
+                builder,
+                config,
+                run,
+                console,
+                context=context,
+                callbacks=callbacks,
+                initialize=initialize,
             )
     result = _result(pipeline, config, folder, time.monotonic() - started)
     if is_leader:
