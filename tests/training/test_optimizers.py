@@ -213,19 +213,25 @@ def test_updates_that_save_memory_are_those_of_keras(axis, large, monkeypatch):
     monkeypatch.setattr(optimizers, "_LARGE", large)
 
     def trained(optimizer):
-        kernel = tf.Variable(np.random.default_rng(3).normal(size=[3, 5, 2]).astype(np.float32))
+        rng = np.random.default_rng(3)
+        shapes = [3, 2, 2], [3, 5, 2], [4]
+        weights = [tf.Variable(rng.normal(size=shape).astype(np.float32)) for shape in shapes]
 
         @tf.function
         def train():
             with tf.GradientTape() as tape:
-                parts = tf.unstack(kernel, axis=axis)
+                parts = [part for w in weights[:2] for part in tf.unstack(w, axis=axis)]
+                parts = [*parts, weights[2]]
                 loss = tf.add_n([(i + 1.0) * tf.reduce_sum(p**2) for i, p in enumerate(parts)])
-            optimizer.minimize(loss, [kernel], tape)
+            optimizer.minimize(loss, weights, tape)
 
         for _ in range(3):
             train()
-        return kernel.numpy()
+        return [w.numpy() for w in weights], [list(w.shape) for w in optimizer.variables]
 
     settings = {"learning_rate": 0.1, "weight_decay": 0.5}
-    expected = trained(tf.keras.optimizers.AdamW(**settings))
-    np.testing.assert_allclose(trained(FusedAdamW(**settings)), expected, atol=4e-6)
+    of_keras, shapes_of_keras = trained(tf.keras.optimizers.AdamW(**settings))
+    weights, shapes = trained(FusedAdamW(**settings))
+    for weight, expected in zip(weights, of_keras, strict=True):
+        np.testing.assert_allclose(weight, expected, atol=4e-6)
+    assert shapes == shapes_of_keras  # the moments of a checkpoint are in this order
