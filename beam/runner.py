@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import io
 import logging
@@ -56,9 +57,17 @@ def running(
 
 
 def collect_rarely() -> None:
-    """Runs the garbage collector rarely, and not over what was there before: rows are many small
-    objects without reference cycles."""
+    """Runs the garbage collector rarely, and not over what was there before or at the exit.
+
+    Rows are many small objects without reference cycles. The worker processes of the embedded
+    runner end one after the other, each after a search of a second.
+    """
     gc.set_threshold(100_000, *gc.get_threshold()[1:])
+    gc.freeze()
+    atexit.register(_freeze)
+
+
+def _freeze() -> None:
     gc.freeze()
 
 
@@ -69,6 +78,7 @@ def _rare_collections() -> Iterator[None]:
     try:
         yield
     finally:
+        atexit.unregister(_freeze)
         gc.unfreeze()
         gc.set_threshold(*before)
 

@@ -61,7 +61,7 @@ class _WriteRuns(beam.DoFn):
 
     def process(self, entry: tuple[Any, Any]) -> Iterator[tuple[int, str]]:
         data = pickle.dumps(entry, pickle.HIGHEST_PROTOCOL)
-        part = zlib.crc32(repr(entry[0]).encode()) % self._parts if self._parts > 1 else 0
+        part = _number(entry[0]) % self._parts if self._parts > 1 else 0
         self._waiting[part].append((self._order(entry), data))
         self._size += len(data) + _ENTRY_BYTES
         if self._size > RUN_BYTES:
@@ -80,6 +80,11 @@ class _WriteRuns(beam.DoFn):
                         file.write(_LENGTH.pack(len(data)) + data)
                 yield part, path
         self.start_bundle()
+
+
+def _number(key: Any) -> int:
+    """A number that chooses the part of a key; a few keys that are numbers are spread evenly."""
+    return key if isinstance(key, int) else zlib.crc32(repr(key).encode())
 
 
 def _read_run(path: str) -> Iterator[tuple[Any, Any]]:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.beam.sourcing import _dump, _load
 from tfr_moe.beam.runner import running
-from tfr_moe.beam.sorted_groups import CoGroupSorted
+from tfr_moe.beam.sorted_groups import CoGroupSorted, sorted_runs
 
 KNOWN = [("a", 1), ("b", 2), ("a", 3), ("nobody asks", 4)]
 ASKED = [("a", "x"), ("c", "y"), ("a", "z"), ("b", "w")]
@@ -33,3 +33,14 @@ def test_queries_meet_all_known_values_of_their_key(tmp_path, monkeypatch, runne
         ("c", [], "y"),
     ]
     assert list(Path(tmp_path).glob(".runs-*")) == []
+
+
+def test_a_few_keys_that_are_numbers_are_shared_evenly(tmp_path):
+    """By a hash one of two processes would have ten of the sixteen files of scores."""
+    with running(("--direct_num_workers=2",)) as pipeline:
+        entries = pipeline | beam.Create([(key, "x" * 100) for key in range(16)])
+        runs = entries | sorted_runs(lambda entry: entry[0])
+        sizes = runs | beam.Map(lambda paths: sum(Path(path).stat().st_size for path in paths))
+        _ = sizes | beam.Map(_dump, folder=str(tmp_path), name="sizes")
+    one, other = _load(tmp_path / "sizes")
+    assert one == other > 8 * 100

@@ -1,6 +1,7 @@
 """From a click model to PRM with its vectors: trained, predicted, joined, trained."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from pyarrow import parquet
 
@@ -113,6 +114,20 @@ def test_a_model_without_vectors_is_rejected(root, tmp_path):
     with pytest.raises(UserError, match=r"--vectors: model dnn of \S+ has none; train one with"):
         predict(tmp_path / "dnn", None, log, out, item_id="item", vectors="pv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dnn"]
+
+
+def test_the_item_id_is_by_default_a_column_that_need_not_be_a_feature(root, tmp_path):
+    log = pd.read_csv(root / "log.csv", dtype=str).head(8)
+    named = log.assign(product_id=[f"p{i}" for i in range(8)])
+    named.to_csv(tmp_path / "named.csv", index=False)
+    predict(root / "clicks", None, str(tmp_path / "named.csv"), tmp_path / "s.csv")
+    written = pd.read_csv(tmp_path / "s.csv").item_id
+    assert sorted(written) == [f"p{i}" for i in range(8)]
+
+    renamed = tmp_path / "renamed.csv"
+    log.assign(sku=log.item).rename(columns={"item": "thing"}).to_csv(renamed, index=False)
+    with pytest.raises(UserError, match=r"--item-id is required: .*product\) is among .*, sku, "):
+        predict(root / "clicks", None, str(renamed), tmp_path / "t.csv")
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,11 @@ def predict(
 ) -> dict[str, Any]:
     """Scores all lists of the input and writes them to `out`, by a run or an exported model.
 
-    `item_id` is by default a feature with a usual name; `options` are others of
+    `item_id` is by default a column with a usual name; `options` are others of
     `tfr_moe.beam.predict`, whose result is returned.
     """
     from tfr_moe.beam import predict as run_predict
+    from tfr_moe.beam.sources.files import columns, match
 
     if (run is None) == (model is None):
         raise UserError("give either --run or --model")
@@ -79,13 +80,15 @@ def predict(
     else:
         assert model is not None
         scorer, schema, tasks = _exported_model(model)
-    ids = [feature.name for feature in schema.select("example", "categorical")]
+    if item_id is None:
+        first = next(iter(match(input_pattern)))
+        item_id = usual("--item-id", ITEM_IDS, sorted(columns(first)))
     return run_predict(
         scorer,
         input_pattern,
         schema,
         out,
-        usual("--item-id", ITEM_IDS, ids) if item_id is None else item_id,
+        item_id,
         vectors=vectors,
         tasks=tasks,
         **options,
