@@ -216,6 +216,7 @@ def test_updates_that_save_memory_are_those_of_keras(axis, large, monkeypatch):
         rng = np.random.default_rng(3)
         shapes = [3, 2, 2], [3, 5, 2], [4]
         weights = [tf.Variable(rng.normal(size=shape).astype(np.float32)) for shape in shapes]
+        unused = tf.Variable(1.0, name="unused")
 
         @tf.function
         def train():
@@ -223,7 +224,7 @@ def test_updates_that_save_memory_are_those_of_keras(axis, large, monkeypatch):
                 parts = [part for w in weights[:2] for part in tf.unstack(w, axis=axis)]
                 parts = [*parts, weights[2]]
                 loss = tf.add_n([(i + 1.0) * tf.reduce_sum(p**2) for i, p in enumerate(parts)])
-            optimizer.minimize(loss, weights, tape)
+            optimizer.minimize(loss, [unused, *weights], tape)
 
         for _ in range(3):
             train()

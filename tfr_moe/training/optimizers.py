@@ -98,10 +98,11 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
 
     def apply_gradients(self, grads_and_vars: Any, *args: Any, **kwargs: Any) -> Any:
         """See the base class; what depends on the step alone is computed once for a device."""
-        pairs = [pair for pair in grads_and_vars if pair[0] is not None]
+        pairs = list(grads_and_vars)
         stacks = [variable.shape for _, variable in pairs if variable.shape.rank == 3]
         self._saves_memory = any(shape.num_elements() >= _LARGE for shape in stacks)
         if self._saves_memory:
+            # Before they are sorted: checkpoints have the moments in the order of the variables.
             with tf.name_scope(self.name), tf.init_scope():
                 self.build([variable for _, variable in pairs])
             pairs, self._first = _in_little_memory(pairs)
@@ -198,7 +199,7 @@ def _in_little_memory(pairs: list[Any]) -> tuple[list[Any], list[Any]]:
     The largest stack is filled while its parts are computed, and updated first. The others are
     made in its memory, one after the other.
     """
-    pairs = sorted(pairs, key=lambda pair: -pair[1].shape.num_elements())
+    pairs = sorted(pairs, key=lambda pair: -(pair[1].shape.num_elements() or 0))
     parts = [part for gradient, _ in pairs for part in _parts_of(gradient) or [gradient]]
     gradient, variable = pairs[0]
     if (own := _parts_of(gradient)) and all(part.shape.is_fully_defined() for part in own):
