@@ -213,6 +213,9 @@ def train(
     network = tf.keras.Model(inputs, logits_of(layer(inputs)))
     loss = tf.keras.losses.BinaryCrossentropy(from_logits=True)
     network.compile(tf.keras.optimizers.Adam(chosen["learning_rate"]), loss)
+    # Otherwise the first step creates variables, and is traced twice.
+    network.optimizer.build(network.trainable_variables)
+    network.compiled_loss.build(network.output)
     best = BestEpoch(parts["validation"], settings.patience)
     network.fit(
         parts["train"].x,

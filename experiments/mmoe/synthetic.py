@@ -162,6 +162,9 @@ def train_one(settings: SyntheticSettings, job: Job) -> Result:
     model = tf.keras.Model(inputs, logits_of(layer(inputs)))
     optimizer = tf.keras.optimizers.Adam(learning_rate(settings, job["learning_rate"]))
     model.compile(optimizer, "mse", steps_per_execution=settings.window)
+    # Otherwise the first step creates variables, and is traced twice.
+    model.optimizer.build(model.trainable_variables)
+    model.compiled_loss.build(model.output)
     # Each example is seen once, and an "epoch" is a window of the curve.
     history = model.fit(
         _stream(settings, tasks, weights, 2 * seed),
