@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import random
+import shutil
 import sys
 from collections import Counter
 from types import ModuleType
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.beam import logs
 from tests.records import typed_row
 from tfr_moe.schema import FeatureSchema
 
@@ -165,18 +167,28 @@ def test_the_same_seed_gives_the_same_rows_and_the_positive_has_no_place_of_its_
     assert all(abs(count - len(groups) / 10) < 75 for count in places.values())
 
 
-def test_a_slice_of_the_real_files_fits_the_schema(prepare, real_data, repository):
+def test_a_slice_of_the_real_files_fits_the_schema(
+    prepare, real_data, repository, tmp_path, monkeypatch
+):
     folder = real_data / "complete_journey"
     if not folder.is_dir():
         pytest.skip(f"no {folder}")
-    counts: Counter[str] = Counter()
-    products = prepare.read_products(folder / "products.csv.gz")
-    sales = prepare.read_sales(folder / "transactions.csv.gz", products, counts)[:12000]
-    assert counts["rows read"] == 75000
-    rows, _ = make(prepare, sales, products)
+    for name in ("products.csv.gz", "demographics.csv.gz"):
+        shutil.copy(folder / name, tmp_path)
+    purchases = sorted(
+        prepare.read_csv(folder / "transactions.csv.gz"),
+        key=lambda row: row["transaction_timestamp"],
+    )
+    logs.write_csv(tmp_path / "transactions.csv.gz", purchases[:12000])
+    out = tmp_path / "out"
+    monkeypatch.setattr(
+        sys, "argv", ["prepare.py", "--data", str(tmp_path), "--out", str(out), "--train-share=1"]
+    )
+    prepare.main()
     schema = FeatureSchema.load(repository / "experiments/datasets/complete_journey/schema.yaml")
-    groups = lists_of(rows)
+    groups = lists_of(list(prepare.read_csv(out / "rows.csv.gz")))
     assert len({group[0]["list_id"] for group in groups}) == len(groups) > 1000
+    assert max(map(len, groups)) == 26
     for group in groups[:200]:
         parsed = [typed_row(schema, row) for row in group]
         assert 10 <= len(parsed) <= 26
@@ -203,9 +215,25 @@ def test_the_real_files_give_the_documented_counts(
     folder = real_data / "complete_journey"
     if not folder.is_dir():
         pytest.skip(f"no {folder}")
-    monkeypatch.setattr(sys, "argv", ["prepare.py", "--data", str(folder), "--out", str(tmp_path)])
+    lists, others_of = prepare.lists, []
+
+    def counted(*arguments):
+        for sale, others in lists(*arguments):
+            others_of.append(len(others))
+            yield sale, others
+
+    monkeypatch.setattr(prepare, "lists", counted)
+    # With one negative a list, which is a 13th of the rows.
+    words = ["prepare.py", "--data", str(folder), "--out", str(tmp_path), "--negatives", "1"]
+    monkeypatch.setattr(sys, "argv", words)
     prepare.main()
     printed = " ".join(capsys.readouterr().out.split())
-    for count in ("1,249,123 rows written", "49,973 lists", "32,881 lists within --train-share"):
+    for count in (
+        "75,000 rows read",
+        "99,946 rows written",
+        "49,973 lists",
+        "32,881 lists within --train-share",
+    ):
         assert count in printed
+    assert sum(1 + min(others, 25) for others in others_of) == 1_249_123
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv.gz"]
