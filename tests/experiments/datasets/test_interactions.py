@@ -352,12 +352,7 @@ def test_the_real_purchases_give_the_documented_counts_and_no_leak(tmp_path, rea
     if not folder.is_dir():
         pytest.skip(f"no {folder}")
     (tmp_path / "features.yaml").write_text(
-        yaml.safe_dump(
-            [
-                {"name": "item_events", "kind": "count", "by": "product_id"},
-                {"name": "user_item", "kind": "count", "by": ["household_id", "product_id"]},
-            ]
-        )
+        yaml.safe_dump([{"name": "item_events", "kind": "count", "by": "product_id"}])
     )
     schema = {
         "list_id": "list",
@@ -368,7 +363,6 @@ def test_the_real_purchases_give_the_documented_counts_and_no_leak(tmp_path, rea
             feature("department", "context"),
             feature("product_category", "context"),
             feature("item_events", "example", "numeric"),
-            feature("user_item", "example", "numeric"),
         ],
     }
     rows, counts, rejects = rows_of(
