@@ -126,7 +126,8 @@ class Check:
         self._command("synth", "--out", logs, "--sessions", 300 if self.quick else 4000)
         schema = logs / "schema.yaml"
         self._command("build", "--input", logs / "logs-*", "--schema", schema, "--out", data)
-        small = ["--set", "expert_hidden_dims=[8]", "--set", "num_epochs=1"] if self.quick else []
+        sizes = ("expert_hidden_dims=[8]", "num_experts=4", "top_k=2", "num_epochs=1")
+        small = [word for size in sizes for word in ("--set", size)] if self.quick else []
         self._command("train", "--data", data, "--model", "adv_hsc_moe", "--out", run, *small)
         self._command("export", "--run", run, "--out", work / "models" / "shop")
         records = sorted(data.glob("test-*.tfrecord.gz"))[0]

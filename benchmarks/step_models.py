@@ -52,7 +52,7 @@ class Size(NamedTuple):
         return sum(a * b for a, b in itertools.pairwise(widths))
 
 
-QUICK = Size(lists=4, places=8, width=40, hidden=(8,), experts=10)
+QUICK = Size(lists=4, places=8, width=40, hidden=(8,), experts=10, selected=2)
 
 
 def schema_of(size: Size) -> FeatureSchema:
