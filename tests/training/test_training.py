@@ -37,7 +37,8 @@ def data(tmp_path_factory):
 
 
 def config(**settings):
-    return small_config({"model": "adv_hsc_moe", **SMALL, **settings})
+    shared = {"model": "adv_hsc_moe", "metrics": ["session_auc"], **SMALL}
+    return small_config({**shared, **settings})
 
 
 def light(**settings):
