@@ -325,7 +325,7 @@ def test_requests_and_tasks_are_checked(ranker, frame):
 def test_one_fit_and_one_predict_for_every_model(model, frame):
     labels = ("purchase", "click") if MODELS[model].kind == "multi_task" else ("purchase",)
     schema = TIMED.model_copy(update={"labels": labels})
-    one = {"num_epochs": 1, "metrics": ("session_auc",)}
+    one = {"num_epochs": 1, "metrics": ("session_auc",), "attention_blocks": 1}
     config = small_config({**SMALL, **one}, model=model)
     settings = {k: v for k, v in config.changed().items() if k != "model"}
     ranker = Ranker(model, **settings).fit(frame, schema=schema, verbose=0)
