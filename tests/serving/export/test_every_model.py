@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,9 +73,9 @@ def evaluated(ranker: Any, folder: DataFolder, tasks: list[str]) -> dict[str, di
     return found
 
 
-def assert_same_scores(version: Path, folder: DataFolder, expected: dict[str, dict[str, Any]]):
+def assert_same_scores(loaded: Any, folder: DataFolder, expected: dict[str, dict[str, Any]]):
     """1e-5, absolute and relative: float32 in another order of operations."""
-    predict = tf.saved_model.load(str(version)).signatures["serving_default"]
+    predict = loaded.signatures["serving_default"]
     compared = 0
     for serialized in ElwcDatasetBuilder(folder).serialized_lists("test").batch(7):
         found = {k: v.numpy() for k, v in predict(inputs=serialized).items()}
@@ -90,9 +89,9 @@ def assert_same_scores(version: Path, folder: DataFolder, expected: dict[str, di
     assert compared == sum(len(outputs) for outputs in expected.values()) >= 40
 
 
-def assert_heaviest_first(version: Path, folder: DataFolder):
+def assert_heaviest_first(loaded: Any, folder: DataFolder):
     """The experts of `rank`, which clients show in this order."""
-    rank = tf.saved_model.load(str(version)).signatures["rank"]
+    rank = loaded.signatures["rank"]
     for serialized in ElwcDatasetBuilder(folder).serialized_lists("test").batch(7):
         for output, values in rank(inputs=serialized).items():
             if output.startswith("expert_weights"):
@@ -121,8 +120,9 @@ def test_what_only_training_needs_is_gone_and_scores_are_evaluates(name, folders
     for found in (*working, *variables):
         parts = found.lower().split("/")
         assert not [part for part in parts if part.startswith(TRAINING_ONLY)], found
-    assert_same_scores(version, folder, evaluated(ranker, folder, tasks))
-    assert_heaviest_first(version, folder)
+    loaded = tf.saved_model.load(str(version))
+    assert_same_scores(loaded, folder, evaluated(ranker, folder, tasks))
+    assert_heaviest_first(loaded, folder)
 
 
 @pytest.mark.slow
@@ -133,7 +133,7 @@ def test_the_export_of_a_run_scores_as_evaluate_does(folders, tmp_path):
     version = export_run(tmp_path / "run", tmp_path / "shop")
     run = load_run(tmp_path / "run")
     expected = evaluated(run.served_model(), folder, [task.name for task in run.tasks])
-    assert_same_scores(version, folder, expected)
+    assert_same_scores(tf.saved_model.load(str(version)), folder, expected)
     details = json.loads((version / "assets.extra" / "details.json").read_text())
     assert details["config"]["model"] == name
     assert details["data"]["splits"]["validation"]["lists"] == 40
