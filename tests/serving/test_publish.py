@@ -22,6 +22,12 @@ from tfr_moe.serving.versions import versions_of
 from tfr_moe.training import train
 
 QUIET = Console(quiet=True)
+STUMP = make_config(
+    {
+        "model": "lambdamart",
+        "library_parameters": {"num_iterations": 1, "num_leaves": 2, "min_data_in_leaf": 5},
+    }
+)
 
 
 def result(values, categories=None):
@@ -86,9 +92,7 @@ def good(data, tmp_path_factory):
 def bad(data, tmp_path_factory):
     """A run of a single tree with two leaves."""
     run = tmp_path_factory.mktemp("runs") / "bad"
-    stump = {"num_iterations": 1, "num_leaves": 2, "min_data_in_leaf": 5}
-    config = make_config({"model": "lambdamart", "library_parameters": stump})
-    train_baseline(data, run, config, QUIET)
+    train_baseline(data, run, STUMP, QUIET)
     return run
 
 
@@ -163,7 +167,7 @@ def test_a_live_version_that_cannot_read_the_newest_lists_holds_the_candidate_ba
     schema = FeatureSchema(**{**SCHEMA.model_dump(exclude={"features"}), "features": features})
     data = write_data_folder(tmp_path / "data", 40, 10, 10, schema)
     run, to = tmp_path / "run", tmp_path / "shop"
-    train(data, run, small_config({**SMALL, "model": "dnn", "num_epochs": 1}), QUIET)
+    train_baseline(data, run, STUMP, QUIET)
     shutil.copytree(exported, to / "1")
     decision = publish(run, to, data, console=QUIET)
     assert versions_of(to) == [1] and decisions(to)[0]["published"] is False
