@@ -83,9 +83,17 @@ def test_the_warm_up_file_holds_plain_predict_logs_of_both_signatures(models: Pa
     assert path.read_bytes()[:2] != b"\x1f\x8b"  # gzip
 
 
-def test_a_warm_up_file_has_at_most_1000_records(tmp_path: Path):
-    version = export_model(scorer(), SHOP, tmp_path / "shop", warmup=[WARMUP[0]] * 501)
-    path = version / "assets.extra" / "tf_serving_warmup_requests"
+@pytest.fixture(scope="module")
+def later(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A version beside an earlier one, with many warm-up lists; the folder's inode before it."""
+    out = tmp_path_factory.mktemp("later") / "shop"
+    (out / "41").mkdir(parents=True)
+    before = out.stat().st_ino
+    return export_model(scorer(), SHOP, out, warmup=[WARMUP[0]] * 501), before
+
+
+def test_a_warm_up_file_has_at_most_1000_records(later: tuple[Path, int]):
+    path = later[0] / "assets.extra" / "tf_serving_warmup_requests"
     assert len(list(read_log(path))) == 1000
 
 
@@ -101,11 +109,10 @@ def test_lists_of_defaults_fit_the_schema():
     assert list(lists[1].examples[9].features.feature["example_numeric"].float_list.value) == [0, 3]
 
 
-def test_versions_count_up_and_are_never_overwritten(tmp_path: Path):
-    out = tmp_path / "shop"
-    (out / "41").mkdir(parents=True)
-    before = out.stat().st_ino
-    assert export_model(scorer(), SHOP, out) == out / "42"
+def test_versions_count_up_and_are_never_overwritten(later: tuple[Path, int]):
+    made, before = later
+    out = made.parent
+    assert made == out / "42"
     for version in (41, 42):
         with pytest.raises(UserError, match=f"version {version} exists"):
             export_model(scorer(), SHOP, out, version=version)
@@ -219,9 +226,8 @@ def test_a_table_from_a_vocabulary_file_travels_as_an_asset(tmp_path: Path):
     inputs = inputs_of(SHOP)
     table = tf.keras.layers.StringLookup(vocabulary=str(tmp_path / "brands.txt"))
     rows = table(inputs["brand"])[:, :, 0]
-    path = export_model(
-        tf.keras.Model(inputs, tf.cast(rows, tf.float32)), SHOP, tmp_path / "shop", warmup=WARMUP
-    )
+    model = tf.keras.Model(inputs, tf.cast(rows, tf.float32))
+    path = export_model(model, SHOP, tmp_path / "shop")
     (tmp_path / "brands.txt").unlink()
     loaded = tf.saved_model.load(str(path))
     scores = loaded.signatures["serving_default"](inputs=tf.constant([elwc(shop_items(3))]))[
