@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -252,16 +248,6 @@ def test_folders_without_models_are_rejected(models: Path, tmp_path: Path):
         DevServer(models / "plain", port=0)
 
 
-def test_a_port_in_use_is_rejected(server: DevServer, models: Path):
-    port = int(server.target.rpartition(":")[2])
-    with pytest.raises(UserError, match=f"cannot listen on {server.target}: the port is in use"):
-        DevServer(models, port=port)
-    command = [sys.executable, "-m", "tfr_moe.cli", "serve", "--models", models, "--port"]
-    run = subprocess.run([*command, str(port)], capture_output=True, text=True)
-    assert run.stderr.splitlines()[-1].startswith("error: cannot listen on")
-    assert "add_port" not in run.stderr  # gRPC's own line
-
-
 def test_an_invalid_address_is_rejected(models: Path):
     with pytest.raises(UserError, match=r"port must be 0 to 65535. Received: port=70000"):
         DevServer(models, port=70000)
@@ -271,39 +257,3 @@ def test_an_invalid_address_is_rejected(models: Path):
 
 def test_by_default_only_this_machine_reaches_it(server: DevServer):
     assert server.target.startswith("127.0.0.1:")
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_serve_finishes_running_requests_when_it_is_stopped(
-    models: Path, tmp_path: Path, number: int
-):
-    (tmp_path / "mixture").symlink_to(models / "mixture")
-    script = "import sys; from tfr_moe.serving.dev_server import serve; serve(sys.argv[1], port=0)"
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    lines: list[str] = []
-    assert process.stderr is not None
-    try:
-        while not lines or not lines[-1].startswith("listening on"):
-            lines.append(process.stderr.readline())
-            assert lines[-1], lines
-        assert "TensorFlow Serving image" in lines[-1]
-        # Large enough to be running while the signal arrives.
-        lists = [elwc(shop_items(60))] * 2000
-        with grpc.insecure_channel(lines[-1].split()[2]) as opened:
-            stub = Stub(opened)
-            stub.Predict(predict_request("mixture", "rank", lists[:1]), timeout=SECONDS)
-            running = stub.Predict.future(predict_request("mixture", "rank", lists))
-            time.sleep(0.2)
-            process.send_signal(number)
-            answer = running.result(timeout=SECONDS)
-        assert len(answer.outputs["valid"].int_val) == 2000
-        _, rest = process.communicate(timeout=SECONDS)
-    finally:
-        process.kill()
-    assert process.returncode == 0
-    assert rest.startswith("stopping")
