@@ -68,6 +68,7 @@ def collect_rarely() -> None:
 
 
 def _freeze() -> None:
+    # Not `gc.freeze` itself: to unregister that would also undo what the command line registers.
     gc.freeze()
 
 

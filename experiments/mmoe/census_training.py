@@ -16,7 +16,12 @@ from sklearn.metrics import roc_auc_score
 from experiments.common.runs import Job, Result
 from experiments.common.settings import StudySettings
 from experiments.mmoe.census_data import PARTS, Split, encode, read_table
-from experiments.mmoe.models import Model, match_budget, parameter_count
+from experiments.mmoe.models import (
+    Model,
+    create_training_variables,
+    match_budget,
+    parameter_count,
+)
 from tfr_moe.layers import MULTITASK, logits_of
 from tfr_moe.tuning import keras_tuner
 
@@ -213,9 +218,7 @@ def train(
     network = tf.keras.Model(inputs, logits_of(layer(inputs)))
     loss = tf.keras.losses.BinaryCrossentropy(from_logits=True)
     network.compile(tf.keras.optimizers.Adam(chosen["learning_rate"]), loss)
-    # Otherwise the first step creates variables, and is traced twice.
-    network.optimizer.build(network.trainable_variables)
-    network.compiled_loss.build(network.output)
+    create_training_variables(network)
     best = BestEpoch(parts["validation"], settings.patience)
     network.fit(
         parts["train"].x,

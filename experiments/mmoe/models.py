@@ -66,3 +66,12 @@ def match_budget(
         return parameter_count(name, input_width, num_tasks, **{**settings, "hidden_dims": dims})
 
     return {**settings, "hidden_dims": dims_of_budget(settings["hidden_dims"], budget, parameters)}
+
+
+def create_training_variables(model: tf.keras.Model) -> None:
+    """Creates the variables of a compiled model's optimizer and loss.
+
+    A first step that creates variables is traced twice.
+    """
+    model.optimizer.build(model.trainable_variables)
+    model.compiled_loss.build(model.output)

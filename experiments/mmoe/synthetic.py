@@ -34,7 +34,12 @@ from experiments.mmoe.correlated_tasks import (
     draw_weights,
     label_correlation,
 )
-from experiments.mmoe.models import Model, match_budget, parameter_count
+from experiments.mmoe.models import (
+    Model,
+    create_training_variables,
+    match_budget,
+    parameter_count,
+)
 from experiments.mmoe.synthetic_plots import (
     Curves,
     draw_distribution,
@@ -162,9 +167,7 @@ def train_one(settings: SyntheticSettings, job: Job) -> Result:
     model = tf.keras.Model(inputs, logits_of(layer(inputs)))
     optimizer = tf.keras.optimizers.Adam(learning_rate(settings, job["learning_rate"]))
     model.compile(optimizer, "mse", steps_per_execution=settings.window)
-    # Otherwise the first step creates variables, and is traced twice.
-    model.optimizer.build(model.trainable_variables)
-    model.compiled_loss.build(model.output)
+    create_training_variables(model)
     # Each example is seen once, and an "epoch" is a window of the curve.
     history = model.fit(
         _stream(settings, tasks, weights, 2 * seed),
