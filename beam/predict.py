@@ -27,7 +27,7 @@ from tfr_moe.beam.rows import COUNTS, CountingDoFn
 from tfr_moe.beam.runner import advance, reporting, running
 from tfr_moe.beam.score_files import ScoredList, ScoreFiles, concatenate
 from tfr_moe.beam.sorted_groups import use_groups
-from tfr_moe.beam.sources.files import ReadFiles, columns, match, read_batches
+from tfr_moe.beam.sources.files import ReadRows, columns, match
 from tfr_moe.beam.sources.registry import Input, check_columns
 from tfr_moe.beam.transforms.make_lists import (
     CombineList,
@@ -217,7 +217,7 @@ def _table(input_pattern: str, schema: FeatureSchema, item_id: str) -> Input:
     needed = [schema.list_id, item_id, *(feature.name for feature in schema.log_features)]
     for path in sizes:
         check_columns(path, columns(path), list(dict.fromkeys(needed)))
-    return Input(ReadFiles(sizes, read_batches, in_batches=True), list(sizes), sum(sizes.values()))
+    return Input(ReadRows(sizes, by_column=True), list(sizes), sum(sizes.values()))
 
 
 def _request(ranked: RankedList, list_id: str) -> Request:

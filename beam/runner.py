@@ -63,7 +63,8 @@ def collect_rarely() -> None:
     runner end one after the other, each after a search of a second.
     """
     gc.set_threshold(100_000, *gc.get_threshold()[1:])
-    gc.freeze()
+    if not gc.get_freeze_count():
+        gc.freeze()
     atexit.register(_freeze)
 
 
@@ -74,14 +75,15 @@ def _freeze() -> None:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    before = gc.get_threshold()
+    threshold, frozen = gc.get_threshold(), gc.get_freeze_count()
     collect_rarely()
     try:
         yield
     finally:
         atexit.unregister(_freeze)
-        gc.unfreeze()
-        gc.set_threshold(*before)
+        if not frozen:  # what the program has frozen itself stays so
+            gc.unfreeze()
+        gc.set_threshold(*threshold)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from tfr_moe.beam.rows import (
 from tfr_moe.beam.sorted_groups import CoGroupSorted
 from tfr_moe.beam.sources.files import (
     ReadFiles,
+    ReadRows,
     columns,
     lines,
     match,
@@ -48,6 +49,7 @@ __all__ = [
     "JoinColumns",
     "RawRow",
     "ReadFiles",
+    "ReadRows",
     "ReadTable",
     "RowKey",
     "Source",

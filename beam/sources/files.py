@@ -14,7 +14,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 import apache_beam as beam
 import pyarrow as pa
@@ -33,6 +33,7 @@ from tfr_moe.utils.failures import reading
 _BATCH = 500
 _SAMPLE = 1000
 _PARQUET_BATCH = 4096
+_PART = 65_536  # rows of a Parquet file that are worth a process's turn
 _TEXT = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
@@ -153,6 +154,80 @@ class ReadFiles(beam.PTransform):
         )
 
 
+class RowGroups(NamedTuple):
+    """Consecutive row groups of a Parquet file.
+
+    Attributes:
+        numbers: of the groups, from 0.
+        line: number of their first row, from 1.
+    """
+
+    numbers: list[int]
+    line: int
+
+
+class ReadRows(beam.PTransform):
+    """Reads tables on several workers, also one large Parquet file, by its row groups.
+
+    Args:
+        paths: of CSV, TSV, JSON lines or Parquet files; `RawRow.file` is the index of the path.
+        first: index of the first of these files.
+        by_column: whether batches may be `RowColumns`; else all are lists of `RawRow`.
+    """
+
+    def __init__(self, paths: Iterable[str], first: int = 0, by_column: bool = False):
+        super().__init__()
+        self._files = list(enumerate(paths, start=first))
+        self._by_column = by_column
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection:
+        """Reads the tables."""
+        batches = (
+            pipeline
+            | beam.Create(self._files, reshuffle=False)
+            | beam.FlatMapTuple(_parts)
+            | beam.Reshuffle()
+            | beam.FlatMapTuple(read_batches).with_output_types(Any)
+        )
+        if self._by_column:
+            return batches
+        return batches | beam.FlatMap(_in_rows).with_output_types(list[RawRow])
+
+
+def _parts(index: int, path: str) -> Iterator[tuple[str, int, str, RowGroups | None]]:
+    """Yields arguments of `read_batches`: one part of a file, or several of a Parquet file."""
+    kind = file_format(path)
+    if kind != "parquet":
+        yield path, index, kind, None
+        return
+    with open_file(path) as file, reading(f"{path}: the Parquet file"):
+        parts = list(_row_groups(parquet.ParquetFile(file).metadata))
+    for groups in parts:
+        yield path, index, kind, groups
+
+
+def _row_groups(about: parquet.FileMetaData) -> Iterator[RowGroups]:
+    groups, end = RowGroups([], 1), 1
+    for number in range(about.num_row_groups):
+        if end - groups.line >= _PART:
+            yield groups
+            groups = RowGroups([], end)
+        groups.numbers.append(number)
+        end += about.row_group(number).num_rows
+    yield groups
+
+
+def _in_rows(batch: list[RawRow] | RowColumns) -> Iterator[list[RawRow]]:
+    return iter([batch]) if isinstance(batch, list) else _batches(_rows(batch))
+
+
+def _rows(batch: list[RawRow] | RowColumns) -> Iterator[RawRow]:
+    if isinstance(batch, list):
+        return iter(batch)
+    rows = enumerate(batch.rows, start=batch.line)
+    return (RawRow(batch.file, line, row) for line, row in rows)
+
+
 def _batches(rows: Iterator[RawRow]) -> Iterator[list[RawRow]]:
     while batch := list(itertools.islice(rows, _BATCH)):
         yield batch
@@ -226,23 +301,20 @@ def read(path: str, index: int, kind: str | None = None) -> Iterator[RawRow]:
     Raises:
         UserError: if the file cannot be read to its end; the message names the file.
     """
-    for batch in read_batches(path, index, kind):
-        if isinstance(batch, RowColumns):
-            yield from (RawRow(index, line, row) for line, row in enumerate(batch.rows, batch.line))
-        else:
-            yield from batch
+    return itertools.chain.from_iterable(map(_rows, read_batches(path, index, kind)))
 
 
 def read_batches(
-    path: str, index: int, kind: str | None = None
+    path: str, index: int, kind: str | None = None, groups: RowGroups | None = None
 ) -> Iterator[list[RawRow] | RowColumns]:
-    """Yields the rows of `read` in batches, by column for Parquet and where CSV is simple."""
+    """Yields the rows of `read` in batches, by column for Parquet and where CSV is simple.
+
+    Those of a Parquet file can be limited to some row groups.
+    """
     kind = kind or file_format(path)
     with open_file(path) as file:
         if kind == "parquet":
-            yield from _parquet_batches(path, index, file)
-            # It is read from its end, so that its position is not the progress.
-            advance(file.seek(0, io.SEEK_END))
+            yield from _parquet_batches(path, index, file, groups)
         elif kind == "jsonl":
             yield from _batches(_reported(_read_jsonl(index, file), file))
         else:
@@ -325,10 +397,17 @@ def _values(column: pa.Array) -> list[Any]:
     return decoded.to_pylist()
 
 
-def _parquet_batches(path: str, index: int, file: IO[bytes]) -> Iterator[RowColumns]:
-    line = 1
+def _parquet_batches(
+    path: str, index: int, file: IO[bytes], groups: RowGroups | None
+) -> Iterator[RowColumns]:
+    size = file.seek(0, io.SEEK_END)
     with reading(f"{path}: the Parquet file"):
-        for batch in parquet.ParquetFile(file).iter_batches(_PARQUET_BATCH):
+        table = parquet.ParquetFile(file)
+        numbers, line = groups or (None, 1)
+        for batch in table.iter_batches(_PARQUET_BATCH, row_groups=numbers):
             columns = zip(batch.schema.names, map(_values, batch.columns), strict=True)
             yield RowColumns(index, line, Columns(dict(columns)))
+            # Its position in the file is not the progress: a Parquet file is read by column.
+            rows, before = table.metadata.num_rows, line - 1
             line += batch.num_rows
+            advance(size * (line - 1) // rows - size * before // rows)

@@ -11,14 +11,13 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tfr_moe.beam.rows import RawRow, SourceRows
 from tfr_moe.beam.sources.files import (
-    Reader,
     ReadFiles,
+    ReadRows,
     columns,
     columns_of_rows,
     file_format,
     match,
     read,
-    read_batches,
 )
 from tfr_moe.beam.sources.registry import (
     Input,
@@ -101,20 +100,20 @@ def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) 
     needed = [*(column for column in used if column not in joined), *left_on]
     # Other columns of the table stay out of the rows.
     wanted = sorted(joined.intersection(used))
-    reader: Reader = partial(_read_nested, items=options.items) if options.items else read
+    nested = partial(_read_nested, items=options.items)
     for path in sizes:
         if options.items and file_format(path) != "jsonl":
             raise UserError(f"{path}: items needs JSON lines, .jsonl, .ndjson or .json")
-        present = columns_of_rows(path, reader(path, 0)) if options.items else columns(path)
+        present = columns_of_rows(path, nested(path, 0)) if options.items else columns(path)
         check_columns(path, present, list(dict.fromkeys(needed)))
         if both := [column for column in wanted if column in present]:
             raise UserError(f"{path}: column {both[0]!r} is also in the table of join; rename one")
-    by_column = not (options.items or options.grades or options.join)
-    rows: beam.PTransform = ReadFiles(sizes, read_batches if by_column else reader, 0, by_column)
-    if options.grades or options.join:
-        rows = _transformed(rows, ReadFiles(table, read, len(sizes)), schema, options, wanted)
+    by_row = bool(options.grades or options.join)
+    log = ReadFiles(sizes, nested) if options.items else ReadRows(sizes, by_column=not by_row)
+    if by_row:
+        log = _transformed(log, ReadRows(table, len(sizes)), schema, options, wanted)
     notes = {"negatives": options.negatives} if options.negatives else {}
-    return Input(rows, [*sizes, *table], sum(sizes.values()) + sum(table.values()), notes)
+    return Input(log, [*sizes, *table], sum(sizes.values()) + sum(table.values()), notes)
 
 
 def _joined_columns(table: dict[str, int], key: list[str]) -> set[str]:

@@ -29,6 +29,13 @@ def _load(path):
     return found
 
 
+def elements(tmp_path, read):
+    """What a transform of a pipeline makes."""
+    with running(()) as pipeline:
+        _ = pipeline | read | beam.Map(_dump, folder=str(tmp_path), name="elements")
+    return _load(tmp_path / "elements")
+
+
 def rows_of(tmp_path, source, pattern, schema, *settings):
     """(rows in the order of file, line and place; counts; rejects) of a source."""
     chosen = get_source(source)

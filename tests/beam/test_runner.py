@@ -1,5 +1,6 @@
 """What `running` does around a pipeline."""
 
+import gc
 import os
 
 import apache_beam as beam
@@ -18,6 +19,19 @@ def test_worker_processes_share_the_cores_while_a_pipeline_runs(monkeypatch):
     with running(()) as pipeline:
         assert "TF_NUM_INTRAOP_THREADS" not in os.environ
         _ = pipeline | beam.Create([1])
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_what_a_program_hides_from_its_garbage_collector_stays_hidden(is_frozen):
+    collected = gc.get_threshold()
+    gc.unfreeze()
+    if is_frozen:
+        gc.freeze()
+    with running(()) as pipeline:
+        assert gc.get_freeze_count() > 0
+        _ = pipeline | beam.Create([1])
+    assert (gc.get_freeze_count() > 0) == is_frozen
+    assert gc.get_threshold() == collected
 
 
 def stop(_):

@@ -11,11 +11,10 @@ from experiments.datasets.interactions.history_features import HistoryFeature, l
 from experiments.datasets.interactions.negative_sampling import Interactions
 from tfr_moe.beam.sources import (
     Input,
-    ReadFiles,
+    ReadRows,
     check_columns,
     columns,
     match,
-    read,
     register,
     schema_columns,
 )
@@ -62,7 +61,7 @@ def interactions(pattern: str, schema: FeatureSchema, options: InteractionsOptio
         levels=options.category,
         history=tuple(load_features(options.history_features)) if options.history_features else (),
     )
-    rows = Interactions(ReadFiles(events, read), ReadFiles(items, read, first=len(events)), design)
+    rows = Interactions(ReadRows(events), ReadRows(items, first=len(events)), design)
     total_bytes = sum(events.values()) + sum(items.values())
     return Input(rows, [*events, *items], total_bytes, design.notes())
 

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tests.beam.sourcing import elements
 from tfr_moe.beam.rows import RawRow
 from tfr_moe.beam.runner import reporting
 from tfr_moe.beam.sources import files
@@ -194,4 +195,46 @@ def test_dictionary_encoded_columns_of_parquet_have_their_values(tmp_path):
         (2, {"brand": None, "size": 3}),
         (3, {"brand": "é", "size": None}),
         (4, {"brand": "x", "size": 1}),
+    ]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 9, 20])
+def test_parts_of_a_parquet_file_are_its_rows_and_its_bytes(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(files, "_PART", 5)
+    path = tmp_path / "log.parquet"
+    parquet.write_table(pa.table({"a": pa.array(range(rows), pa.int64())}), path, row_group_size=2)
+    parts = list(files._parts(3, str(path)))
+    # Three row groups of two rows are the fewest with five rows.
+    assert [part[-1].line for part in parts] == list(range(1, max(rows, 1) + 1, 6))
+    done, size = [], path.stat().st_size
+    with reporting(lambda so_far, total, stage: done.append(so_far), size + 1, 0):
+        batches = [batch for part in parts for batch in files.read_batches(*part)]
+    assert [row for batch in batches for row in rows_of(batch)] == read(path)
+    assert done[-1:] == ([size] if rows else [])
+
+
+def test_other_files_are_one_part(tmp_path):
+    (tmp_path / "log.csv").write_text("a\n" + "1\n" * 70_000)
+    path = str(tmp_path / "log.csv")
+    assert list(files._parts(3, path)) == [(path, 3, "csv", None)]
+
+
+@pytest.mark.parametrize("name", ["log.parquet", "log.csv"])
+def test_rows_by_column_and_by_row_are_the_same(tmp_path, monkeypatch, name):
+    table = pa.table({"a": list(map(str, range(1200)))})
+    if name.endswith("csv"):
+        (tmp_path / name).write_text("a\n" + "".join(f"{a}\n" for a in range(1200)))
+    else:
+        parquet.write_table(table, tmp_path / name, row_group_size=100)
+    monkeypatch.setattr(files, "_PART", 300)
+
+    by_row, by_column = (
+        elements(tmp_path, files.ReadRows([str(tmp_path / name)], 3, by_column))
+        for by_column in (False, True)
+    )
+    assert all(isinstance(batch, list) and len(batch) <= 500 for batch in by_row)
+    rows = [row for batch in by_row for row in batch]
+    assert sorted(rows) == sorted(row for batch in by_column for row in rows_of(batch))
+    assert sorted((row.file, row.line, int(row.values["a"])) for row in rows) == [
+        (3, number + 1 + name.endswith("csv"), number) for number in range(1200)
     ]
