@@ -122,13 +122,27 @@ def restored_state() -> Iterator[None]:
     assert not changed, f"left changed for the tests that follow: {changed}"
 
 
+def pytest_collection_finish() -> None:
+    """Starts TensorFlow without its optimizer of graphs, see `pytest_runtest_setup`.
+
+    What it starts with is kept for the functions of `tf.data`, which are optimized each time that
+    an iterator is made: a tenth of the time of a short training.
+    """
+    if "tensorflow" in sys.modules:
+        from tfr_moe._compat import tf
+
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+        tf.config.list_logical_devices()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Function) -> None:
     """Switches off TensorFlow's optimizer of graphs, a quarter of the time of a short training.
 
     It is on in smoke tests, which have all kinds of models and every step from logs to an answered
-    query, in those that ask for `optimized_graphs`, and in all processes that tests start. It is
-    set before the fixtures of a module are made, which then compute as its tests.
+    query, in those that ask for `optimized_graphs`, and in all processes that tests start, there
+    for data sets too. It is set before the fixtures of a module are made, which then compute as its
+    tests.
     """
     if "tensorflow" in sys.modules:
         from tfr_moe._compat import tf
