@@ -14,26 +14,22 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, cast
 
 import apache_beam as beam
-import pyarrow as pa
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
-from pyarrow import parquet
 
 from tfr_moe.beam.rows import RawRow, RowColumns
 from tfr_moe.beam.runner import advance
+from tfr_moe.beam.sources import parquet_rows
 from tfr_moe.beam.sources.csv_rows import CsvReader, CsvRow
 from tfr_moe.elwc.columns import Columns
 from tfr_moe.elwc.values import is_valid_text
 from tfr_moe.errors import UserError
-from tfr_moe.utils.failures import reading
 
 _BATCH = 500
 _SAMPLE = 1000
-_PARQUET_BATCH = 4096
-_PART = 65_536  # rows of a Parquet file that are worth a process's turn
 _TEXT = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl"}
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _PARQUET = (".parquet", ".pq")
@@ -154,18 +150,6 @@ class ReadFiles(beam.PTransform):
         )
 
 
-class RowGroups(NamedTuple):
-    """Consecutive row groups of a Parquet file.
-
-    Attributes:
-        numbers: of the groups, from 0.
-        line: number of their first row, from 1.
-    """
-
-    numbers: list[int]
-    line: int
-
-
 class ReadRows(beam.PTransform):
     """Reads tables on several workers, also one large Parquet file, by its row groups.
 
@@ -194,27 +178,16 @@ class ReadRows(beam.PTransform):
         return batches | beam.FlatMap(_in_rows).with_output_types(list[RawRow])
 
 
-def _parts(index: int, path: str) -> Iterator[tuple[str, int, str, RowGroups | None]]:
+def _parts(index: int, path: str) -> Iterator[tuple[str, int, str, parquet_rows.RowGroups | None]]:
     """Yields arguments of `read_batches`: one part of a file, or several of a Parquet file."""
     kind = file_format(path)
     if kind != "parquet":
         yield path, index, kind, None
         return
-    with open_file(path) as file, reading(f"{path}: the Parquet file"):
-        parts = list(_row_groups(parquet.ParquetFile(file).metadata))
+    with open_file(path) as file:
+        parts = parquet_rows.parts(path, file)
     for groups in parts:
         yield path, index, kind, groups
-
-
-def _row_groups(about: parquet.FileMetaData) -> Iterator[RowGroups]:
-    groups, end = RowGroups([], 1), 1
-    for number in range(about.num_row_groups):
-        if end - groups.line >= _PART:
-            yield groups
-            groups = RowGroups([], end)
-        groups.numbers.append(number)
-        end += about.row_group(number).num_rows
-    yield groups
 
 
 def _in_rows(batch: list[RawRow] | RowColumns) -> Iterator[list[RawRow]]:
@@ -255,9 +228,7 @@ def columns(path: str, kind: str | None = None) -> set[str]:
         return columns_of_rows(path, read(path, 0, kind))
     with open_file(path) as file:
         if kind == "parquet":
-            with reading(f"{path}: the Parquet file"):
-                names = parquet.ParquetFile(file).schema_arrow.names
-            return _distinct(path, names)
+            return _distinct(path, parquet_rows.names(path, file))
         return set(_header(path, CsvReader(text_of(file), _DELIMITERS[kind])))
 
 
@@ -305,7 +276,7 @@ def read(path: str, index: int, kind: str | None = None) -> Iterator[RawRow]:
 
 
 def read_batches(
-    path: str, index: int, kind: str | None = None, groups: RowGroups | None = None
+    path: str, index: int, kind: str | None = None, groups: parquet_rows.RowGroups | None = None
 ) -> Iterator[list[RawRow] | RowColumns]:
     """Yields the rows of `read` in batches, by column for Parquet and where CSV is simple.
 
@@ -314,7 +285,7 @@ def read_batches(
     kind = kind or file_format(path)
     with open_file(path) as file:
         if kind == "parquet":
-            yield from _parquet_batches(path, index, file, groups)
+            yield from parquet_rows.batches(path, index, file, groups)
         elif kind == "jsonl":
             yield from _batches(_reported(_read_jsonl(index, file), file))
         else:
@@ -389,25 +360,3 @@ def _read_jsonl(index: int, file: IO[bytes]) -> Iterator[RawRow]:
             yield RawRow(index, line, row)
         else:
             yield RawRow(index, line, repr(text), row)
-
-
-def _values(column: pa.Array) -> list[Any]:
-    # Arrow takes twenty times as long for a dictionary that it has not decoded first.
-    decoded = column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
-    return decoded.to_pylist()
-
-
-def _parquet_batches(
-    path: str, index: int, file: IO[bytes], groups: RowGroups | None
-) -> Iterator[RowColumns]:
-    size = file.seek(0, io.SEEK_END)
-    with reading(f"{path}: the Parquet file"):
-        table = parquet.ParquetFile(file)
-        numbers, line = groups or (None, 1)
-        for batch in table.iter_batches(_PARQUET_BATCH, row_groups=numbers):
-            columns = zip(batch.schema.names, map(_values, batch.columns), strict=True)
-            yield RowColumns(index, line, Columns(dict(columns)))
-            # Its position in the file is not the progress: a Parquet file is read by column.
-            rows, before = table.metadata.num_rows, line - 1
-            line += batch.num_rows
-            advance(size * (line - 1) // rows - size * before // rows)

@@ -7,7 +7,7 @@ from pyarrow import parquet
 from tests.beam.sourcing import elements
 from tfr_moe.beam.rows import RawRow
 from tfr_moe.beam.runner import reporting
-from tfr_moe.beam.sources import files
+from tfr_moe.beam.sources import files, parquet_rows
 from tfr_moe.errors import UserError
 
 
@@ -178,7 +178,7 @@ def test_a_parquet_file_that_breaks_off_is_rejected(tmp_path):
 
 
 def test_rows_of_a_parquet_file_are_numbered_through_all_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_PARQUET_BATCH", 2)
+    monkeypatch.setattr(parquet_rows, "_BATCH", 2)
     path = tmp_path / "log.parquet"
     parquet.write_table(pa.table({"a": [1, None, 3], "b": [["x"], [], None]}), path)
     rows = [(row.line, row.values) for row in read(path)]
@@ -200,7 +200,7 @@ def test_dictionary_encoded_columns_of_parquet_have_their_values(tmp_path):
 
 @pytest.mark.parametrize("rows", [0, 1, 9, 20])
 def test_parts_of_a_parquet_file_are_its_rows_and_its_bytes(tmp_path, monkeypatch, rows):
-    monkeypatch.setattr(files, "_PART", 5)
+    monkeypatch.setattr(parquet_rows, "_PART", 5)
     path = tmp_path / "log.parquet"
     parquet.write_table(pa.table({"a": pa.array(range(rows), pa.int64())}), path, row_group_size=2)
     parts = list(files._parts(3, str(path)))
@@ -226,7 +226,7 @@ def test_rows_by_column_and_by_row_are_the_same(tmp_path, monkeypatch, name):
         (tmp_path / name).write_text("a\n" + "".join(f"{a}\n" for a in range(1200)))
     else:
         parquet.write_table(table, tmp_path / name, row_group_size=100)
-    monkeypatch.setattr(files, "_PART", 300)
+    monkeypatch.setattr(parquet_rows, "_PART", 300)
 
     by_row, by_column = (
         elements(tmp_path, files.ReadRows([str(tmp_path / name)], 3, by_column))
