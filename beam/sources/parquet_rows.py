@@ -59,14 +59,16 @@ def batches(
     size = file.seek(0, io.SEEK_END)
     with reading(f"{path}: the Parquet file"):
         table = parquet.ParquetFile(file)
+        rows = table.metadata.num_rows
+        if not rows:
+            advance(size)
         numbers, line = groups or (None, 1)
         for batch in table.iter_batches(_BATCH, row_groups=numbers):
             columns = zip(batch.schema.names, map(_values, batch.columns), strict=True)
             yield RowColumns(index, line, Columns(dict(columns)))
             # The position in the file is not the progress: it is read by column.
-            rows, before = table.metadata.num_rows, line - 1
-            line += batch.num_rows
-            advance(size * (line - 1) // rows - size * before // rows)
+            before, line = line, line + batch.num_rows
+            advance(size * (line - 1) // rows - size * (before - 1) // rows)
 
 
 def _values(column: pa.Array) -> list[Any]:
