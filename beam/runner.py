@@ -57,14 +57,12 @@ def running(
 
 
 def collect_rarely() -> None:
-    """Runs the garbage collector rarely, and not over what was there before or at the exit.
+    """Runs the garbage collector rarely, and not at the exit.
 
     Rows are many small objects without reference cycles. The worker processes of the embedded
     runner end one after the other, each after a search of a second.
     """
     gc.set_threshold(100_000, *gc.get_threshold()[1:])
-    if not gc.get_freeze_count():
-        gc.freeze()
     atexit.register(_freeze)
 
 
@@ -75,14 +73,12 @@ def _freeze() -> None:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    threshold, frozen = gc.get_threshold(), gc.get_freeze_count()
+    threshold = gc.get_threshold()
     collect_rarely()
     try:
         yield
     finally:
         atexit.unregister(_freeze)
-        if not frozen:  # what the program has frozen itself stays so
-            gc.unfreeze()
         gc.set_threshold(*threshold)
 
 

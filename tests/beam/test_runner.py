@@ -28,7 +28,7 @@ def test_what_a_program_hides_from_its_garbage_collector_stays_hidden(is_frozen)
     if is_frozen:
         gc.freeze()
     with running(()) as pipeline:
-        assert gc.get_freeze_count() > 0
+        assert gc.get_threshold()[0] > collected[0]
         _ = pipeline | beam.Create([1])
     assert (gc.get_freeze_count() > 0) == is_frozen
     assert gc.get_threshold() == collected
