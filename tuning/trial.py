@@ -81,7 +81,9 @@ class SweepContext:
 
 
 class TrialPipeline(RankingPipeline):
-    """Trains without TensorBoard logs or progress lines."""
+    """Trains without TensorBoard logs, progress lines or weights of the best epoch."""
+
+    saves_weights = False
 
     def build_callbacks(self) -> list[tf.keras.callbacks.Callback]:
         """The callbacks of a run without those that only display."""
@@ -129,9 +131,6 @@ def run_job(context: SweepContext, job: TrialJob, log: Log) -> Trial:
     finally:
         tf.keras.backend.clear_session()
         gc.collect()
-        if not gc.get_freeze_count():
-            # The objects of the frameworks stay; to search them after each trial takes 0.3 s.
-            gc.freeze()
     write_trial(context.path, trial)
     if context.config.algorithm != "hyperband":
         shutil.rmtree(context.work_folder(job.trial_id), ignore_errors=True)

@@ -60,11 +60,19 @@ class RunHistory(tf.keras.callbacks.Callback):
     Best epoch and early stopping follow from `history.json`, so that a resumed run decides as an
     uninterrupted one; Keras' ModelCheckpoint and EarlyStopping lose their state with the process.
     Training stops after `patience` epochs without improvement, 0 for never. Files are written to
-    `out`, by default the folder of the run.
+    `out`, by default the folder of the run. Weights are saved only if `saves_weights`.
     """
 
-    def __init__(self, run: Path, monitor: str, patience: int, out: Path | None = None):
+    def __init__(
+        self,
+        run: Path,
+        monitor: str,
+        patience: int,
+        out: Path | None = None,
+        saves_weights: bool = True,
+    ):
         super().__init__()
+        self._saves_weights = saves_weights
         self._out = run if out is None else out
         self._monitor = monitor
         self._patience = patience
@@ -89,7 +97,7 @@ class RunHistory(tf.keras.callbacks.Callback):
                 f"{self._monitor} is undefined: no validation list has the labels it needs, such "
                 "as a relevant item and another one for session_auc"
             )
-        if best is self.epochs[-1]:
+        if self._saves_weights and best is self.epochs[-1]:
             self.model.save_weights(str(weights_path(self._out, epoch + 1)))
         write_json(self._out / HISTORY_FILE, self.epochs)
         if self.exhausted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
@@ -20,15 +20,19 @@ class _Step(NamedTuple):
 
     Attributes:
         decay: share by which weights decay.
+        kept: the rest, 1 - decay.
         decayed_rate: rate of an update that the decay comes after.
+        constants: beta_1, beta_2 and epsilon.
         last: what the next update on a device waits for.
     """
 
     rate: tf.Tensor
     decay: tf.Tensor
+    kept: tf.Tensor
     decayed_rate: tf.Tensor
     beta_1_power: tf.Tensor
     beta_2_power: tf.Tensor
+    constants: Mapping[str, tf.Tensor]
     last: list[Any]
 
 
@@ -116,12 +120,17 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         step = tf.cast(self.iterations + 1, dtype)
         rate = tf.cast(self.learning_rate, dtype)
         decay = rate * (self.weight_decay or 0.0)
+        kept = 1 - decay
+        beta_1, beta_2 = tf.constant(self.beta_1, dtype), tf.constant(self.beta_2, dtype)
+        epsilon = tf.constant(self.epsilon, dtype)
         return _Step(
             rate,
             decay,
-            rate / (1 - decay),
-            tf.cast(self.beta_1, dtype) ** step,
-            tf.cast(self.beta_2, dtype) ** step,
+            kept,
+            rate / kept,
+            beta_1**step,
+            beta_2**step,
+            {"beta1": beta_1, "beta2": beta_2, "epsilon": epsilon},
             list(self._first),
         )
 
@@ -153,17 +162,15 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
             beta1_power=now.beta_1_power,
             beta2_power=now.beta_2_power,
             lr=now.decayed_rate if decays else now.rate,
-            beta1=self.beta_1,
-            beta2=self.beta_2,
-            epsilon=self.epsilon,
             grad=gradient,
+            **now.constants,
         )
         if not decays:
             return update
         # After the update, so that the product takes the memory of the gradient.
         if self._saves_memory:
             return variable.assign_sub(variable * now.decay, read_value=False)
-        return variable.assign(variable * (1 - now.decay), read_value=False)
+        return variable.assign(variable * now.kept, read_value=False)
 
     def _moments_of(self, variable: tf.Variable) -> tuple[tf.Variable, tf.Variable]:
         index = self._index_dict[self._var_key(variable)]

@@ -37,6 +37,9 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
         initialize: sets the weights of the new model; None leaves them random.
     """
 
+    saves_weights = True
+    """Whether the weights of the best epoch are kept."""
+
     def __init__(
         self,
         model_builder: Any,
@@ -56,6 +59,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
             self.monitor,
             config.training.early_stopping_patience,
             self._context.run_folder(run),
+            self.saves_weights,
         )
         # A run that was killed after its last epoch has nothing left to train.
         epochs = len(self.history.epochs) if self.history.exhausted else config.training.num_epochs
@@ -137,6 +141,10 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
             self.model = self.compiled_model()
             train = shard_batches(self._dataset_builder.build_train_dataset())
             valid = shard_batches(self._dataset_builder.build_valid_dataset())
+            valid_batches = self._num_batches(valid)
+            if int(valid.cardinality()) > 0:
+                # Of a data set that ends with its steps, Keras makes two iterators in each epoch.
+                valid_batches, valid = int(valid.cardinality()), valid.repeat()
             with progress_bar(self._console, "training") as self._move_bar:
                 # Keras' layers of single operations must be made with AutoGraph: only `fit` is
                 # without it.
@@ -146,7 +154,7 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
                     epochs=self._hparams.num_epochs,
                     steps_per_epoch=self._hparams.steps_per_epoch or self._num_batches(train),
                     validation_data=valid,
-                    validation_steps=self._num_batches(valid),
+                    validation_steps=valid_batches,
                     callbacks=self.build_callbacks(),
                     verbose=verbose,
                 )
