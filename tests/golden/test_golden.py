@@ -13,12 +13,9 @@ import pytest
 from tests.golden import record
 from tfr_moe._compat import needs_legacy_keras
 
-pytestmark = [
-    pytest.mark.skipif(
-        needs_legacy_keras(), reason="the golden numbers are those of TensorFlow < 2.16"
-    ),
-    pytest.mark.usefixtures("optimized_graphs"),
-]
+pytestmark = pytest.mark.skipif(
+    needs_legacy_keras(), reason="the golden numbers are those of TensorFlow < 2.16"
+)
 
 EXACT = {"rtol": 2e-5, "atol": 1e-6}
 # Rounding that threads or another order of a sum leave in the weights grows from step to step.
@@ -107,6 +104,7 @@ def test_significance_and_reports():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("optimized_graphs")
 @pytest.mark.parametrize("name", record.PARTS["runs"][0])
 def test_trainings_and_their_evaluation(name: str):
     check("runs", name)

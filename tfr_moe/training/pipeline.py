@@ -142,9 +142,9 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
             train = shard_batches(self._dataset_builder.build_train_dataset())
             valid = shard_batches(self._dataset_builder.build_valid_dataset())
             valid_batches = self._num_batches(valid)
-            if int(valid.cardinality()) > 0:
-                # Of a data set that ends with its steps, Keras makes two iterators in each epoch.
-                valid_batches, valid = int(valid.cardinality()), valid.repeat()
+            if valid_batches is not None:
+                # Keras makes two iterators in each epoch over a data set that ends with its steps.
+                valid = valid.repeat()
             with progress_bar(self._console, "training") as self._move_bar:
                 # Keras' layers of single operations must be made with AutoGraph: only `fit` is
                 # without it.
@@ -160,13 +160,13 @@ class RankingPipeline(tfr.keras.pipeline.MultiTaskPipeline):
                 )
 
     def _num_batches(self, dataset: tf.data.Dataset) -> int | None:
-        """The number of batches, if Keras needs it and cannot find it itself."""
-        if not tf.distribute.has_strategy() or self._config.training.steps_per_execution == 1:
-            return None
-        count = int(dataset.cardinality())
-        if count < 0:
+        """The number of batches of an epoch; None if it is not known."""
+        count, steps = int(dataset.cardinality()), self._config.training.steps_per_execution
+        if count >= 0:
+            return count
+        if tf.distribute.has_strategy() and steps > 1:
             raise UserError(
                 "steps_per_execution must be 1 under a strategy if the data has no manifest with "
-                f"its number of lists. Received: {self._config.training.steps_per_execution}"
+                f"its number of lists. Received: {steps}"
             )
-        return count
+        return None
