@@ -285,6 +285,9 @@ def test_an_interrupted_trial_resumes_after_its_last_epoch(data, tmp_path, monke
         run_job(context, job, print)
     before = (tmp_path / "work" / "0000" / "seed-1" / "result.json").stat().st_mtime_ns
     assert not trial_file(tmp_path, "0000").exists()
+    # All that it needs to go on: nothing reads the weights of its best epoch.
+    interrupted = {path.name for path in (tmp_path / "work" / "0000" / "seed-2").iterdir()}
+    assert interrupted == {"backup", "history.json"}
     calls = []
 
     def count():
