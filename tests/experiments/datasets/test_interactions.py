@@ -355,12 +355,9 @@ def test_real_purchases_all_have_an_outcome_and_no_leak(tmp_path, real_data):
         pytest.skip(f"no {folder}")
     # Whole years of a third of the households.
     with gzip.open(folder / "transactions.csv.gz", "rt", encoding="utf-8", newline="") as file:
-        header, *purchases = csv.reader(file)
-    assert header[0] == "household_id" and len(purchases) == 75000
-    events = tmp_path / "transactions.csv"
-    with events.open("w", encoding="utf-8", newline="") as file:
-        kept = [row for row in purchases if int(row[0]) % 3 == 0]
-        csv.writer(file).writerows([header, *kept])
+        purchases = list(csv.DictReader(file))
+    assert len(purchases) == 75000
+    kept = [row for row in purchases if int(row["household_id"]) % 3 == 0]
     (tmp_path / "features.yaml").write_text(
         yaml.safe_dump([{"name": "item_events", "kind": "count", "by": "product_id"}])
     )
@@ -378,7 +375,7 @@ def test_real_purchases_all_have_an_outcome_and_no_leak(tmp_path, real_data):
     rows, counts, rejects = rows_of(
         tmp_path,
         "interactions",
-        events,
+        logs.write_csv(tmp_path / "transactions.csv", kept),
         schema,
         f"items={folder}/products.csv.gz",
         "user=household_id",
