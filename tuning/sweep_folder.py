@@ -56,8 +56,8 @@ class SeedResult:
     Attributes:
         metrics: validation metrics of the best epoch by name: `session_auc`, `loss`, ...
         best_epoch: counted from 1.
-        history: an entry per epoch: `epoch`, training values (`loss`) and validation values
-            (`val_loss`, `val_session_auc`).
+        history: an entry per epoch: `epoch`, training values (`loss`, `gate_entropy`) and
+            validation values (`val_loss`, `val_session_auc`).
     """
 
     seed: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import math
 import shutil
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -81,9 +83,19 @@ class SweepContext:
 
 
 class TrialPipeline(RankingPipeline):
-    """Trains without TensorBoard logs, progress lines or weights of the best epoch."""
+    """Trains without TensorBoard logs, progress lines or weights of the best epoch.
+
+    Metrics of scores are those of the validation lists.
+    """
 
     saves_weights = False
+
+    def compiled_model(self) -> tf.keras.Model:
+        """The model of a run, with training steps that compute no metrics of scores."""
+        model = super().compiled_model()
+        step = functools.partial(_train_step, model)
+        model.train_step = tf.autograph.experimental.do_not_convert(step)
+        return model
 
     def build_callbacks(self) -> list[tf.keras.callbacks.Callback]:
         """The callbacks of a run without those that only display."""
@@ -104,6 +116,21 @@ class TrialPipeline(RankingPipeline):
             super().train_and_validate(verbose)
         finally:
             tf.config.optimizer.set_experimental_options({option: before})
+
+
+def _train_step(model: tf.keras.Model, data: Any) -> dict[str, tf.Tensor]:
+    """A step of Keras that computes losses and what layers record, but no metrics of scores."""
+    x, y, sample_weight = tf.keras.utils.unpack_x_y_sample_weight(data)
+    with tf.GradientTape() as tape:
+        loss = model.compute_loss(x, y, model(x, training=True), sample_weight)
+    model.optimizer.minimize(loss, model.trainable_variables, tape=tape)
+    skipped = {id(metric) for metric in model.compiled_metrics.metrics}
+    logs = {}
+    for metric in model.metrics:
+        if id(metric) not in skipped:
+            value = metric.result()
+            logs.update(value if isinstance(value, dict) else {metric.name: value})
+    return logs
 
 
 def run_job(context: SweepContext, job: TrialJob, log: Log) -> Trial:
