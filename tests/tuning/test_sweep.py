@@ -14,11 +14,9 @@ from rich.console import Console
 from tests.tiny import SMALL, small_config, write_data_folder
 from tfr_moe._compat import tf
 from tfr_moe.cli import main
-from tfr_moe.config import MODEL_NAMES, applicable, make_config
+from tfr_moe.config import MODEL_NAMES, applicable
 from tfr_moe.data import DataFolder
 from tfr_moe.errors import UserError
-from tfr_moe.training import RankingPipeline
-from tfr_moe.training.run import fit, make_builder
 from tfr_moe.tuning import keras_tuner as kt
 from tfr_moe.tuning.config import make_sweep_config
 from tfr_moe.tuning.hypermodel import RankingHyperModel
@@ -88,21 +86,6 @@ def test_each_point_is_trained_with_each_seed_without_a_test_split(swept):
             assert [entry["epoch"] for entry in seed.history] == [1, 2]
             best = max(entry["val_session_auc"] for entry in seed.history)
             assert seed.metrics["session_auc"] == best
-
-
-def test_a_trial_trains_what_train_does(data, tmp_path):
-    gated = {**applicable("adv_hsc_moe", SMALL), "model": "adv_hsc_moe"}
-    settings = make_config({**gated, "metrics": ["session_auc"], "num_epochs": 2})
-    histories = []
-    for pipeline in (RankingPipeline, TrialPipeline):
-        run = tmp_path / pipeline.__name__
-        run.mkdir()
-        builder = make_builder(DataFolder(data), settings)
-        histories.append(fit(builder, settings, run, QUIET, pipeline).history.epochs)
-    # Losses, what gates and regularizers record, and all of validation.
-    expected = [{n: v for n, v in entry.items() if n != "session_auc"} for entry in histories[0]]
-    assert histories[1] == [pytest.approx(entry, rel=1e-5) for entry in expected]
-    assert {"session_auc", "hsc", "dead_experts"} <= histories[0][0].keys()
 
 
 def test_a_finished_sweep_keeps_records_and_no_working_files(swept):
