@@ -3,12 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
-from tfr_moe.cli.data import schema_yaml
 from tfr_moe.errors import UserError
 from tfr_moe.schema import FeatureSchema
-from tfr_moe.tables import infer_schema, read_table
+from tfr_moe.tables import infer_schema
 
 LISTS, ITEMS = 60, 4
 ROWS = LISTS * ITEMS
@@ -337,6 +335,16 @@ def test_two_words_as_a_label_are_named():
     assert str(caught.value) == expected
 
 
+def test_numbers_as_text_are_a_label_and_a_position():
+    rows = frame(place=[f"{1 + n % ITEMS:02d}" for n in range(ROWS)])
+    rows["sold"], rows["weight"] = rows["buy"].astype(str), "0.5"
+    roles = {"label": "sold", "position": "place", "weight": "weight", "ignore": "buy"}
+    assert (
+        inferred(rows, **roles)[1]
+        == inferred(rows.astype({"sold": int, "place": int, "weight": float}), **roles)[1]
+    )
+
+
 @pytest.mark.parametrize("kind", ["text", "datetime64"])
 def test_a_time_without_its_role_is_warned_of(kind):
     days = pd.date_range("2024-03-01", periods=LISTS).repeat(ITEMS)
@@ -347,63 +355,9 @@ def test_a_time_without_its_role_is_warned_of(kind):
     assert not decisions["day"].warning and schema.time == "day"
 
 
-def test_files_in_another_encoding_or_with_semicolons_are_rejected(tmp_path):
-    log = tmp_path / "log.csv"
-    log.write_bytes("q,buy,brand\n1,0,Müller\n".encode("latin-1"))
-    with pytest.raises(UserError, match=r"log.csv: column 'brand' is not valid UTF-8"):
-        read_table(log)
-    log.write_text("q;buy;brand\n1;0;a\n")
-    with pytest.raises(UserError, match=r"'q' is missing; .*are the columns separated by commas"):
-        infer_schema(read_table(log), list_id="q", label="buy")
-    log.write_text("q;buy;brand\n1;0;a,b\n")
-    with pytest.raises(UserError) as caught:
-        read_table(log)
-    assert str(caught.value) == (
-        f"{log}: cannot be read (the header is one column; are the columns separated by commas?)"
-    )
-
-
 def test_lists_of_one_row_have_no_scopes():
     with pytest.raises(UserError, match="list_id 'q': every list has one row"):
         inferred(frame(q=range(ROWS)))
-
-
-def test_the_yaml_file_has_the_schema_and_the_reasons(tmp_path):
-    found = infer_schema(frame(copy=BOUGHT * 1.0), list_id="q", label="buy", weight="price")
-    text = schema_yaml(found, "log.csv")
-    (tmp_path / "schema.yaml").write_text(text)
-    schema = FeatureSchema.load(tmp_path / "schema.yaml")
-    assert schema == FeatureSchema.model_validate(found.schema)
-    assert "hierarchy: {child: sub, parent: top}\n" in text
-    assert "  # 6 distinct IDs; one value in each list\n  - {name: sub," in text
-    assert "# warning: copy: leak: non-zero exactly where 'buy' is\n" in text
-    assert list(yaml.safe_load(text))[:3] == ["list_id", "labels", "weight"]
-
-
-@pytest.mark.parametrize("name", ["log.csv", "log.csv.gz", "log.tsv", "log.jsonl", "log.parquet"])
-def test_files_of_all_kinds_give_the_same_schema(tmp_path, name):
-    rows, path = frame(), tmp_path / name
-    if "jsonl" in name:
-        rows.to_json(path, orient="records", lines=True)
-    elif "parquet" in name:
-        rows.to_parquet(path)
-    else:
-        rows.to_csv(path, index=False, sep="\t" if "tsv" in name else ",")
-    assert infer_schema(read_table(path), list_id="q", label="buy").schema == (
-        infer_schema(rows, list_id="q", label="buy").schema
-    )
-
-
-def test_files_that_cannot_be_read_are_named(tmp_path):
-    (tmp_path / "log.xlsx").write_text("x")
-    (tmp_path / "log.parquet").write_text("x")
-    for name, message in [
-        ("none.csv", "no such file"),
-        ("log.xlsx", "unknown file type"),
-        ("log.parquet", "cannot be read"),
-    ]:
-        with pytest.raises(UserError, match=message):
-            read_table(tmp_path / name)
 
 
 @pytest.mark.parametrize(

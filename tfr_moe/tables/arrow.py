@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from io import BufferedReader
 from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +45,7 @@ def are_times(words: Sequence[Any]) -> bool:
 
 
 _SHOWN = 12
+_PADDED = r"^\s*0\d"
 _INDEX = b"index"  # key of a table's metadata: names of the levels of a pandas index
 
 
@@ -201,20 +203,10 @@ def read_table(path: str | Path) -> pa.Table:
     try:
         if name.endswith((".parquet", ".pq")):
             return parquet.read_table(path)
-        with gzip.open(path) if name.endswith(".gz") else path.open("rb") as file:
-            if plain.endswith((".csv", ".tsv")):
-                delimiter = "\t" if plain.endswith(".tsv") else ","
-                # As in `build`, text in any column may be quoted and span lines.
-                options = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-                convert = csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
-                table = csv.read_csv(file, parse_options=options, convert_options=convert)
-                for field in table.schema:
-                    if types.is_binary(field.type):
-                        raise UserError(f"{path}: column {field.name!r} is not valid UTF-8")
-                if not table.num_rows:
-                    raise UserError(f"{path}: has no rows")
-                return table
-            if plain.endswith((".jsonl", ".ndjson", ".json")):
+        if plain.endswith((".csv", ".tsv")):
+            return _read_csv(path, "\t" if plain.endswith(".tsv") else ",")
+        if plain.endswith((".jsonl", ".ndjson", ".json")):
+            with _opened(path) as file:
                 return json.read_json(file)
     except (OSError, EOFError, pa.ArrowException) as error:
         reason = " ".join(str(error).split())
@@ -225,3 +217,34 @@ def read_table(path: str | Path) -> pa.Table:
         f"{path}: unknown file type; the name must end in .csv, .tsv, .jsonl, .ndjson or .json, "
         "each plain or .gz, and .parquet or .pq"
     )
+
+
+def _opened(path: Path) -> gzip.GzipFile | BufferedReader:
+    return gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+def _read_csv(path: Path, delimiter: str) -> pa.Table:
+    # As in `build`, text in any column may be quoted and span lines.
+    parse = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+
+    def read(**convert: Any) -> pa.Table:
+        options = csv.ConvertOptions(strings_can_be_null=True, null_values=[""], **convert)
+        with _opened(path) as file:
+            return csv.read_csv(file, parse_options=parse, convert_options=options)
+
+    table = read()
+    for field in table.schema:
+        if types.is_binary(field.type):
+            raise UserError(f"{path}: column {field.name!r} is not valid UTF-8")
+    if not table.num_rows:
+        raise UserError(f"{path}: has no rows")
+    once = [name for name, count in Counter(table.column_names).items() if count == 1]
+    integers = [name for name in once if types.is_integer(table.schema.field(name).type)]
+    if not integers:
+        return table
+    texts = read(include_columns=integers, column_types=dict.fromkeys(integers, pa.string()))
+    for name in integers:
+        # 007 is no number but an ID, and differs from 7.
+        if pc.any(pc.match_substring_regex(texts[name], _PADDED)).as_py():
+            table = table.set_column(table.schema.get_field_index(name), name, texts[name])
+    return table

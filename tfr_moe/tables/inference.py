@@ -188,9 +188,12 @@ def infer_schema(
 
 
 def _numbers(table: pa.Table, name: str, role: str) -> NDArray[np.float64]:
-    values = as_numbers(table.column(name))
+    column = table.column(name)
+    values = as_numbers(column)
+    if values is None and (types.is_string(column.type) or types.is_large_string(column.type)):
+        with suppress(pa.ArrowInvalid):
+            values = as_numbers(column.cast("float64"))
     if values is None:
-        column = table.column(name)
         kind = re.sub("(large_)?string", "text", str(column.type))
         words = sorted(str(word) for word in column.drop_null().unique().to_pylist())
         if len(words) == 2:
