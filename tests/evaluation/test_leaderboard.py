@@ -56,7 +56,8 @@ def test_the_verdict_says_what_won_what_is_level_and_what_to_ship(board):
     # 0.1 on every list is significant; from lambdamart the lists differ by -0.9 and +1.1.
     won, level, advice = board.verdict.splitlines()
     assert board.headline == "moe leads, but not significantly over lambdamart"
-    assert won.startswith(f"{board.headline}: test mrr of 0.6000 [-0.3187, 1.5187] (2 seeds each)")
+    mean = "Test mrr of moe: 0.6000 [-0.3187, 1.5187] (2 seeds each)"
+    assert won.startswith(f"{board.headline}. {mean}")
     assert "(not significant) against lambdamart, the best tree, and " in won
     assert won.endswith(
         "+0.1000 [+0.1000, +0.1000] (significant) against dnn, the best single tower."
@@ -95,6 +96,16 @@ def test_one_run_of_each_model_names_no_winner():
     assert (
         "*" not in won and advice == "Ship moe, or dnn if training time matters (20 s, not 30 s)."
     )
+
+
+def test_a_model_that_is_better_on_test_alone_is_named_but_not_chosen():
+    runs = {"moe": {"moe/1": RUN, "moe/2": RUN}, "dnn": {"dnn/1": RUN, "dnn/2": RUN}}
+    high, low = [result([0.7, 0.8, 0.9])] * 2, [result([0.5, 0.7, 0.7])] * 2
+    validation, test = {"moe": high, "dnn": low}, {"moe": low, "dnn": high}
+    board = make_leaderboard("mrr", validation, test, runs, dict.fromkeys(runs))
+    assert board.headline == "moe leads on validation lists, dnn on test lists"
+    _, level, advice = board.verdict.splitlines()
+    assert level.endswith("Significantly better on test: dnn.") and advice == "Ship moe."
 
 
 def test_without_a_significant_difference_the_cheapest_is_named():

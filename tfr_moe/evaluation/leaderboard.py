@@ -189,20 +189,21 @@ def _verdict(
 ) -> tuple[str, str]:
     """Who wins in a few words, and lines: how sure it is, what is level with it, what to ship."""
     best, *others = entries
-    mean = f"{split} {metric} of {best.test:.4f} [{best.low:.4f}, {best.high:.4f}]"
+    value = f"{best.test:.4f} [{best.low:.4f}, {best.high:.4f}]"
+    mean = f"{split.capitalize()} {metric} of {best.model}: {value}"
     if not others:
         headline = f"Nothing to compare {best.model} with"
-        return headline, f"{headline}: {mean}, {_seeds(best)}."
+        return headline, f"{headline}. {mean}, {_seeds(best)}."
     against = {name: what for name, what in named.items() if name != best.model}
     against = against or {others[0].model: "the second"}
     level = [e for e in others if not e.differences[best.model].significant]
     above = [e.model for e in others if e not in level and e.differences[best.model].low > 0]
-    headline = _headline(best, others, [e.model for e in level], above)
+    headline = _headline(split, best, others, [e.model for e in level], above)
     differences = ", and ".join(
         f"{difference_text(best.differences[name])} against {name}, {what}"
         for name, what in against.items()
     )
-    lines = [f"{headline}: {mean} ({_seeds(best)}), {differences}."]
+    lines = [f"{headline}. {mean} ({_seeds(best)}), {differences}."]
     sentence = "All other models differ significantly from it."
     if len(best.runs) == 1:
         sentence = "With one training run each there is no winner: another run may differ by more."
@@ -220,12 +221,12 @@ def _verdict(
 
 
 def _headline(
-    best: Entry, others: Sequence[Entry], level: Sequence[str], above: Sequence[str]
+    split: str, best: Entry, others: Sequence[Entry], level: Sequence[str], above: Sequence[str]
 ) -> str:
     if not all(entry.differences[best.model].includes_seeds for entry in others):
         return f"{best.model} leads, by one training run each"
     if above:
-        return f"{best.model} leads on validation only: {_and(above)} significantly better"
+        return f"{best.model} leads on validation lists, {_and(above)} on {split} lists"
     if len(level) == len(others):
         return f"No significant winner: {best.model} leads"
     if level:

@@ -62,8 +62,7 @@ def sentences(report: Report) -> str:
     """The first two sentences of the verdict: what won and how sure it is, and what is level."""
     board = report.leaderboard
     first, *rest = board.verdict.splitlines()
-    first = first.removeprefix(f"{board.headline}: ")
-    return " ".join([first[0].upper() + first[1:], *rest[:1]])
+    return " ".join([first.removeprefix(f"{board.headline}. "), *rest[:1]])
 
 
 def by_task(report: Report) -> str:
