@@ -125,8 +125,8 @@ def test_the_item_id_is_by_default_a_column_that_need_not_be_a_feature(root, tmp
     assert sorted(written) == [f"p{i}" for i in range(8)]
 
     renamed = tmp_path / "renamed.csv"
-    log.assign(sku=log.item).rename(columns={"item": "thing"}).to_csv(renamed, index=False)
-    with pytest.raises(UserError, match=r"--item-id is required: .*product\) is among .*, sku, "):
+    log.assign(gtin=log.item).rename(columns={"item": "thing"}).to_csv(renamed, index=False)
+    with pytest.raises(UserError, match=r"--item-id is required: .*product\) is among .*, gtin, "):
         predict(root / "clicks", None, str(renamed), tmp_path / "t.csv")
 
 

@@ -25,17 +25,23 @@ from tfr_moe.training import train
         ),
         (["runs/run", "runs/run/run"], ["run", "run/run"]),
         (["runs/dnn", "runs/dnn"], ["dnn"]),
-        (["."], ["."]),
+        (["old/dnn", "new/moe"], ["old/dnn", "new/moe"]),
+        (["c/runs/dnn/seed-1", "c/runs/moe/seed-2"], ["dnn/seed-1", "moe/seed-2"]),
+        (["old/runs/dnn", "new/runs/moe"], ["dnn", "moe"]),
         ([], []),
     ],
 )  # fmt: skip
-def test_runs_of_the_same_folder_name_are_called_by_their_paths_from_the_common_folder(
-    paths, names
-):
+def test_runs_are_called_by_their_paths_from_the_common_folder(paths, names):
     runs = [Path(path) for path in paths]
     named = run_names(runs)
     assert list(named) == names
     assert list(named.values()) == list(dict.fromkeys(runs))
+
+
+def test_the_run_one_is_in_has_the_name_of_its_folder(tmp_path, monkeypatch):
+    (tmp_path / "moe").mkdir()
+    monkeypatch.chdir(tmp_path / "moe")
+    assert list(run_names([Path()])) == ["moe"]
 
 
 def test_a_run_without_weights_is_evaluated_on_data_with_them(tmp_path):

@@ -13,7 +13,7 @@ from tfr_moe.schema import SCHEMA_FILE, FeatureSchema
 from tfr_moe.serving.versions import EXTRA, SAVED_MODEL, signatures_of, versions_of
 from tfr_moe.training.run_folder import finished_run
 
-ITEM_IDS = ("item_id", "product_id", "doc_id", "document_id", "asin", "item", "product")
+ITEM_IDS = ("item_id", "product_id", "sku", "doc_id", "document_id", "asin", "item", "product")
 """Names of features that are used as the item's ID by default."""
 
 

@@ -44,12 +44,18 @@ BatchCallback = Callable[[Mapping[str, ListBatch]], None]
 
 
 def run_names(runs: Sequence[Path], baseline: Path | None = None) -> dict[str, Path]:
-    """Names of runs, a baseline first: the folder, or the path from what all have in common."""
+    """Names of runs, a baseline first: their paths from what all have in common.
+
+    The folder alone instead of a path of three parts or more, if no two folders are called alike.
+    """
     runs = list(dict.fromkeys(filter(None, [baseline, *runs])))
-    if len({run.name for run in runs}) == len(runs):
-        return {run.name or str(run): run for run in runs}
+    if not runs:
+        return {}
     common = os.path.commonpath([run.absolute().parent for run in runs])
-    return {os.path.relpath(run, common): run for run in runs}
+    paths = {os.path.relpath(run, common): run for run in runs}
+    folders = {run.absolute().name: run for run in runs}
+    far = any(len(Path(path).parts) > 2 for path in paths)
+    return folders if far and len(folders) == len(runs) else paths
 
 
 def split_metric(metric: str, tasks: Sequence[str]) -> tuple[str, str]:
