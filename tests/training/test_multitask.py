@@ -135,12 +135,11 @@ def test_an_evaluation_judges_each_task_by_its_label(run, data):
     np.testing.assert_allclose(found.metric("click_ndcg"), alone.metric("ndcg"))
 
 
-def test_runs_with_and_without_tasks_are_compared_on_all_labels(run, data, tmp_path):
+def test_runs_with_and_without_tasks_are_compared_on_all_labels(run, data):
     settings = {"model": "dnn", "num_epochs": 1, "metrics": ["session_auc"]}
-    train(data, tmp_path / "dnn", config(**settings), QUIET)
-    found = evaluate_runs(
-        data, [run], baseline=tmp_path / "dnn", metrics=["session_auc"], console=QUIET
-    )
+    dnn = run.with_name("dnn")
+    train(data, dnn, config(**settings), QUIET)
+    found = evaluate_runs(data, [run], baseline=dnn, metrics=["session_auc"], console=QUIET)
     assert found.metrics == ("purchase_session_auc", "click_session_auc")
     assert list(found.models) == ["dnn", "mmoe", "mmoe (combined)"]
     assert set(found.comparisons) == {"mmoe", "mmoe (combined)"}

@@ -43,14 +43,37 @@ class _MeanOverLists(TrainingMean):
         super().__init__(name=name or f"{self._family}{cut}", dtype=dtype)
         self.k, self.shown = k, shown
 
+    @classmethod
     def _per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, items: tf.Tensor
+        cls, k: int | None, labels: tf.Tensor, scores: tf.Tensor, items: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """[B] finite values, and [B] bool: whether the metric is defined on the list.
 
         `items`, bool [B, L], are those to evaluate.
         """
         raise NotImplementedError
+
+    @classmethod
+    @functools.cache
+    def _traced(cls, k: int | None, shown: int | None) -> Callable[..., Any]:
+        """Labels, scores and weights [B, L] -> values and weights of the lists [B].
+
+        One graph for all models of a process: metrics are a quarter of the operations of a step.
+        """
+
+        def of_lists(
+            labels: tf.Tensor, scores: tf.Tensor, weights: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor]:
+            items = valid = (labels >= 0.0) & (weights > 0.0)
+            if shown is not None:
+                items &= tf.cumsum(tf.cast(valid, tf.int32), axis=1) <= shown
+            values, defined = cls._per_list(k, labels, scores, items)
+            count = tf.reduce_sum(tf.cast(valid, tf.float32), axis=1)
+            weight = tf.reduce_sum(tf.where(valid, weights, 0.0), axis=1)
+            weight = tf.math.divide_no_nan(weight, count)
+            return values, tf.where(defined, weight, 0.0)
+
+        return tf.function(of_lists, [tf.TensorSpec([None, None])] * 3, autograph=False)
 
     def update_state(  # type: ignore[override]
         self, y_true: Any, y_pred: Any, sample_weight: Any = None
@@ -64,15 +87,7 @@ class _MeanOverLists(TrainingMean):
         check_scores(labels, outputs)
         scores = tf.cast(expected_grade(outputs), tf.float32)
         weights = item_weights(sample_weight, labels)
-        valid = (labels >= 0.0) & (weights > 0.0)
-        items = valid
-        if self.shown is not None:
-            items &= tf.cumsum(tf.cast(valid, tf.int32), axis=1) <= self.shown
-        values, defined = self._per_list(labels, scores, items)
-        count = tf.reduce_sum(tf.cast(valid, tf.float32), axis=1)
-        weight = tf.reduce_sum(tf.where(valid, weights, 0.0), axis=1)
-        weight = tf.math.divide_no_nan(weight, count)
-        super().update_state(values, tf.where(defined, weight, 0.0))
+        super().update_state(*self._traced(self.k, self.shown)(labels, scores, weights))
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor."""
@@ -109,8 +124,9 @@ class SessionAUC(_MeanOverLists):
     ) -> None:
         super().__init__(None, name, dtype, shown)
 
+    @classmethod
     def _per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, items: tf.Tensor
+        cls, k: int | None, labels: tf.Tensor, scores: tf.Tensor, items: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         relevant = items & (labels > 0.0)
         irrelevant = items & ~relevant
@@ -135,16 +151,18 @@ class _RankedMetric(_MeanOverLists):
 
     _tfr_class: Callable[..., Any]
 
-    def _gains(self, labels: tf.Tensor, relevant: tf.Tensor, items: tf.Tensor) -> tf.Tensor:
+    @classmethod
+    def _gains(cls, labels: tf.Tensor, relevant: tf.Tensor, items: tf.Tensor) -> tf.Tensor:
         """The labels for TFR's metric, [B, L]."""
         return tf.cast(relevant, tf.float32)
 
+    @classmethod
     def _per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, items: tf.Tensor
+        cls, k: int | None, labels: tf.Tensor, scores: tf.Tensor, items: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         relevant = items & (labels > 0.0)
-        labels = self._gains(labels, relevant, items)
-        metric = type(self)._tfr_class(name=self._family, topn=self.k)
+        labels = cls._gains(labels, relevant, items)
+        metric = cls._tfr_class(name=cls._family, topn=k)
         # TFR shuffles equal scores; negated ranks are all different.
         values, _ = metric.compute(labels, -ranks_by_score(scores, items), mask=items)
         return tf.squeeze(values, axis=1), tf.reduce_any(relevant, axis=1)
@@ -173,7 +191,8 @@ class NDCG(_RankedMetric):
     _family = "ndcg"
     _tfr_class = functools.partial(tfr.python.metrics_impl.NDCGMetric, gain_fn=tf.identity)
 
-    def _gains(self, labels: tf.Tensor, relevant: tf.Tensor, items: tf.Tensor) -> tf.Tensor:
+    @classmethod
+    def _gains(cls, labels: tf.Tensor, relevant: tf.Tensor, items: tf.Tensor) -> tf.Tensor:
         return scaled_gains(labels, items)
 
     def __init__(
@@ -221,17 +240,19 @@ class _OverCutoff(_MeanOverLists):
     def __init__(self, k: int, name: str | None = None, dtype: Any = None) -> None:
         super().__init__(k, name, dtype)
 
-    def _gains(self, hits: tf.Tensor) -> tf.Tensor:
+    @classmethod
+    def _gains(cls, hits: tf.Tensor) -> tf.Tensor:
         return hits
 
+    @classmethod
     def _per_list(
-        self, labels: tf.Tensor, scores: tf.Tensor, items: tf.Tensor
+        cls, k: int | None, labels: tf.Tensor, scores: tf.Tensor, items: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         relevant = items & (labels > 0.0)
         order = tf.argsort(ranks_by_score(scores, items), axis=1)
-        hits = tf.gather(tf.cast(relevant, tf.float32), order, batch_dims=1)[:, : self.k]
-        needed = items if self._family in naming.OVER_ALL_LISTS else relevant
-        return tf.reduce_sum(self._gains(hits), axis=1) / self.k, tf.reduce_any(needed, axis=1)
+        hits = tf.gather(tf.cast(relevant, tf.float32), order, batch_dims=1)[:, :k]
+        needed = items if cls._family in naming.OVER_ALL_LISTS else relevant
+        return tf.reduce_sum(cls._gains(hits), axis=1) / k, tf.reduce_any(needed, axis=1)
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")
@@ -267,7 +288,8 @@ class PRMMAP(_OverCutoff):
 
     _family = "prm_map"
 
-    def _gains(self, hits: tf.Tensor) -> tf.Tensor:
+    @classmethod
+    def _gains(cls, hits: tf.Tensor) -> tf.Tensor:
         ranks = tf.range(1.0, tf.cast(tf.shape(hits)[1], tf.float32) + 1.0)
         return hits * tf.cumsum(hits, axis=1) / ranks
 
