@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -192,7 +192,7 @@ def strings(tensor: Any) -> Array:
 
 
 def gate_reports(
-    model: tf.keras.Model, dataset: tf.data.Dataset, schema: FeatureSchema
+    model: tf.keras.Model, dataset: Iterable[tuple[Any, ...]], schema: FeatureSchema
 ) -> dict[str, GateReport]:
     """Runs the gates of a model over a data set, without the towers.
 

@@ -9,7 +9,7 @@ import math
 import random
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -199,14 +199,19 @@ def train(
         pipeline.model.load_weights(str(weights))
         if config.bias.position_bias:
             result["position_bias"] = bias_by_position(pipeline.model, folder)
-        dataset = builder.build_evaluation_dataset("validation").take(_CHECKED_BATCHES)
-        warn_of_gates(gate_reports(pipeline.model, dataset, folder.schema), config, console)
+        gates = gate_reports(pipeline.model, _checked_batches(builder), folder.schema)
+        warn_of_gates(gates, config, console)
         warn_of_last_epoch(result["best_epoch"], config, console)
         finish(run, folder, result, weights.parent.glob(f"{weights.name}.*"))
         shutil.rmtree(run / "backup", ignore_errors=True)
     else:
         shutil.rmtree(context.run_folder(run), ignore_errors=True)
     return result
+
+
+def _checked_batches(builder: ElwcDatasetBuilder) -> Iterator[tuple[Any, ...]]:
+    """Validation batches, read only for models that have gates to check."""
+    yield from builder.build_evaluation_dataset("validation").take(_CHECKED_BATCHES)
 
 
 def warn_of_one_task(config: RunConfig, schema: FeatureSchema, console: Console) -> None:
