@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from tfr_moe.evaluation.results import CONFIDENCE, PerListResult, Policy
@@ -46,17 +48,44 @@ class CategoryRow:
         return self.category or NO_CATEGORY
 
 
-def _differences(groups: Any) -> dict[str, dict[str, Any]]:
-    """Category -> mean, ends of its interval, and whether it is significant, of grouped values."""
+class _Groups(NamedTuple):
+    """Per group the number of values that are no NaN, their mean and its standard error."""
+
+    evaluated: NDArray[np.int64]
+    mean: NDArray[np.float64]
+    error: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64], groups: NDArray[np.intp], number: int) -> _Groups:
+        """The values of each group from 0 to `number` - 1; NaN where a mean or error has none."""
+        known = ~np.isnan(values)
+        values, groups = values[known], groups[known]
+        count = np.bincount(groups, minlength=number)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = np.bincount(groups, values, number) / count
+            squares = np.bincount(groups, (values - mean[groups]) ** 2, number)
+            return cls(count, mean, np.sqrt(squares / (count - 1) / count))
+
+
+class _Differences(NamedTuple):
+    """Per group a mean difference, the ends of its interval, and whether it is significant."""
+
+    mean: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    significant: NDArray[np.bool_]
+
+
+def _differences(groups: _Groups) -> _Differences:
     from scipy import stats  # takes long to load
 
-    means, errors = groups.mean(), groups.sem()
-    freedom = np.maximum(groups.count() - 1, 1)
-    half_widths = stdtrit(freedom, (1 + CONFIDENCE) / 2) * errors
-    p_values = (2 * stdtr(freedom, -means.abs() / errors)).fillna(1.0)
+    freedom = np.maximum(groups.evaluated - 1, 1)
+    half_widths = stdtrit(freedom, (1 + CONFIDENCE) / 2) * groups.error
+    with np.errstate(invalid="ignore", divide="ignore"):
+        p_values = np.nan_to_num(2 * stdtr(freedom, -np.abs(groups.mean) / groups.error), nan=1.0)
     significant = stats.false_discovery_control(p_values) < 1 - CONFIDENCE
-    columns = {"low": means - half_widths, "high": means + half_widths}
-    return means.to_frame("mean").assign(**columns, significant=significant).to_dict("index")
+    mean = groups.mean
+    return _Differences(mean, mean - half_widths, mean + half_widths, significant)
 
 
 def per_category(
@@ -74,37 +103,34 @@ def per_category(
     Raises:
         UserError: if the results are of different lists.
     """
-    import pandas as pd  # takes long to load
-
     first = next(iter(results.values()))
     categories = first.categories if level == "top" else first.sub_categories
     if categories is None:
         return []
-    names = categories.astype(str)
-    values = pd.DataFrame(
-        {
-            model: result.with_policy(metric, policy)[alignment(first, result)]
-            for model, result in results.items()
-        }
-    )
-    groups = values.groupby(names)
-    lists, means, evaluated = groups.size(), groups.mean().to_dict("index"), groups.count()
-    positives = pd.Series(first.num_relevant).groupby(names).sum()
+    names, of_list = np.unique(categories.astype(str), return_inverse=True)
+    groups_of = partial(_Groups.of, groups=of_list, number=len(names))
+    values = {
+        model: result.with_policy(metric, policy)[alignment(first, result)]
+        for model, result in results.items()
+    }
+    groups = {model: groups_of(of_model) for model, of_model in values.items()}
+    lists = np.bincount(of_list)
+    positives = np.bincount(of_list, first.num_relevant)
     differences = {
-        model: _differences((values[model] - values[baseline]).groupby(names))
+        model: _differences(groups_of(values[model] - values[baseline]))
         for model in results
         if baseline is not None and model != baseline
     }
     return [
         CategoryRow(
-            category=name,
-            lists=int(lists[name]),
-            positives=int(positives[name]),
-            evaluated=int(evaluated.loc[name].iloc[0]),
-            means=means[name],
-            differences={model: of[name]["mean"] for model, of in differences.items()},
-            intervals={m: (of[name]["low"], of[name]["high"]) for m, of in differences.items()},
-            significant=tuple(m for m, of in differences.items() if of[name]["significant"]),
+            category=str(names[n]),
+            lists=int(lists[n]),
+            positives=int(positives[n]),
+            evaluated=int(next(iter(groups.values())).evaluated[n]),
+            means={model: float(of_model.mean[n]) for model, of_model in groups.items()},
+            differences={model: float(of.mean[n]) for model, of in differences.items()},
+            intervals={m: (float(of.low[n]), float(of.high[n])) for m, of in differences.items()},
+            significant=tuple(m for m, of in differences.items() if of.significant[n]),
         )
-        for name in lists.sort_values(ascending=False, kind="stable").index
+        for n in np.argsort(-lists, kind="stable")
     ]
