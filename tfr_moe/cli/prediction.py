@@ -14,7 +14,7 @@ from tfr_moe.serving.versions import EXTRA, SAVED_MODEL, signatures_of, versions
 from tfr_moe.training.run_folder import finished_run
 
 ITEM_IDS = ("item_id", "product_id", "sku", "doc_id", "document_id", "asin", "item", "product")
-"""Names of features that are used as the item's ID by default."""
+"""Names of columns that are used as the ID of the items by default."""
 
 
 _Model: TypeAlias = tuple[Path | Callable[[], Any], FeatureSchema, tuple[str, ...]]

@@ -58,7 +58,8 @@ class _MeanOverLists(TrainingMean):
     def _traced(cls, k: int | None, shown: int | None) -> Callable[..., Any]:
         """Labels, scores and weights [B, L] -> values and weights of the lists [B].
 
-        One graph for all models of a process: metrics are a quarter of the operations of a step.
+        One graph for all models of a process: metrics are a quarter of the operations of a step of
+        `dnn`.
         """
 
         def of_lists(
