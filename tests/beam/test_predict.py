@@ -220,6 +220,8 @@ def test_invalid_rows_are_rejected_and_the_others_scored(run, expected, tmp_path
 
 def test_what_can_not_work_is_rejected_in_one_line_and_leaves_nothing(run, tmp_path):
     table = str(write_table(tmp_path / "rows.csv", table_rows()))
+    unnamed = [{name.replace("sku", "gtin"): row[name] for name in row} for row in table_rows()]
+    unnamed_table = str(write_table(tmp_path / "unnamed.csv", unnamed))
     (tmp_path / "there.csv").write_text("old")
     before = sorted(path.name for path in tmp_path.iterdir())
     out = tmp_path / "s.csv"
@@ -231,7 +233,10 @@ def test_what_can_not_work_is_rejected_in_one_line_and_leaves_nothing(run, tmp_p
         ("exists already", {"out": tmp_path / "there.csv"}),
         ("rows.csv: is an input", {"out": tmp_path / "rows.csv", "overwrite": True}),
         ("missing column 'nope'", {"item_id": "nope"}),
-        (r"--item-id is required: none of .*\(item_id, .*\) is among .*brand", {"item_id": None}),
+        (
+            r"--item-id is required: none of .*\(item_id, .*\) is among .*brand",
+            {"item_id": None, "input_pattern": unnamed_table},
+        ),
         ("no file matches", {"input_pattern": str(tmp_path / "*.jsonl")}),
         ("Beam arguments", {"beam_args": ["--runner=Nope"]}),
     ):
