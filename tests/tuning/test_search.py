@@ -89,8 +89,8 @@ def test_a_search_killed_after_every_step_visits_the_same_points(tmp_path, algor
     # With the addresses of arrays, the products of BLAS differ in their last bits, and the points
     # that a Gaussian process proposes by up to 5e-7 of their values.
     near = 1e-5 if algorithm == "bayesian" else 0.0
-    for found, (trial_id, values, budget) in zip(finish(killed, True), expected, strict=True):
-        assert found == (trial_id, pytest.approx(values, rel=near, abs=0.0), budget)
+    for job, (trial_id, values, budget) in zip(finish(killed, True), expected, strict=True):
+        assert job == (trial_id, pytest.approx(values, rel=near, abs=0.0), budget)
     assert killed.state()["end_order"] == [trial_id for trial_id, *_ in expected]
 
 
