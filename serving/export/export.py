@@ -29,7 +29,7 @@ from ..client.request import RequestEncoder, predict_request, prediction_log
 from ..versions import EXTRA, MAX_VERSION, RETIRED, SAVED_MODEL, WARMUP_FILE, versions_of
 from .parsing import Features
 from .signatures import INPUT, PREDICT, RANK, Tensors, build
-from .verify import reference_batches, verify
+from .verify import FreshProcess, reference_batches, verify
 
 GOLDEN = "golden"
 """The folder of the golden pair, below `EXTRA`."""
@@ -210,27 +210,30 @@ def export_model(
     out = Path(out)
     name, final = out.resolve().name, out / str(free_version(out, version))
     lists = (list(warmup) or example_lists(schema))[: MAX_RECORDS // len(_WARMED)]
-    expected = reference_batches(reference or model, schema, lists, explanation, categories)
     # What the order of operations may change, or the rounding unit of a mixed precision.
     tolerance = max(_ROUNDING.get(layer.compute_dtype, _TOLERANCE) for layer in model.layers)
-    module, signatures = build(model, schema, explanation, categories)
-    with atomic_directory(final) as folder:
-        tf.saved_model.save(module, str(folder), signatures=signatures)
-        largest = verify(folder, schema, expected, tolerance)
-        extra = folder / EXTRA
-        extra.mkdir()
-        write_warmup(extra / WARMUP_FILE, name, lists)
-        schema.save(extra / SCHEMA_FILE)
-        about = {
-            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "tensorflow": tf.__version__,
-            "verified": {"lists": len(lists), "largest_difference": largest, "allowed": tolerance},
-            **(details or {}),
-        }
-        write_json(extra / "details.json", plain(about))
-        write_golden(extra / GOLDEN, name, int(final.name), schema, lists, signatures[RANK])
-        files = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
-        write_digests(folder, MODEL_MANIFEST, {}, files)
+    with FreshProcess() as process:
+        expected = reference_batches(reference or model, schema, lists, explanation, categories)
+        module, signatures = build(model, schema, explanation, categories)
+        with atomic_directory(final) as folder:
+            tf.saved_model.save(module, str(folder), signatures=signatures)
+            answers = process.run(folder, [batch.lists for batch in expected])
+            largest = verify(answers, schema, expected, tolerance)
+            verified = {"lists": len(lists), "largest_difference": largest, "allowed": tolerance}
+            extra = folder / EXTRA
+            extra.mkdir()
+            write_warmup(extra / WARMUP_FILE, name, lists)
+            schema.save(extra / SCHEMA_FILE)
+            about = {
+                "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                "tensorflow": tf.__version__,
+                "verified": verified,
+                **(details or {}),
+            }
+            write_json(extra / "details.json", plain(about))
+            write_golden(extra / GOLDEN, name, int(final.name), schema, lists, signatures[RANK])
+            files = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()]
+            write_digests(folder, MODEL_MANIFEST, {}, files)
     return final
 
 

@@ -46,20 +46,19 @@ gc.disable()
 sys.modules.update(dict.fromkeys(("keras", "tf_keras", "pandas", "scipy")))
 import tensorflow as tf
 
-folder, batches, answers, *signatures = sys.argv[1:]
+folder, signatures, batches = pickle.load(sys.stdin.buffer)
 loaded = tf.saved_model.load(folder)
 
 def outputs(signature, lists):
     tensors = loaded.signatures[signature](inputs=tf.constant(lists, tf.string))
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
-with open(batches, "rb") as file:
-    found = [{name: outputs(name, lists) for name in signatures} for lists in pickle.load(file)]
+found = [{name: outputs(name, lists) for name in signatures} for lists in batches]
 ours = ("tfr_moe", "tensorflow_ranking")
 foreign = sorted(name for name in sys.modules if name.split(".")[0] in ours)
 if foreign:
     sys.exit("imported " + ", ".join(foreign))
-with open(answers, "wb") as file:
+with open("answers", "wb") as file:
     pickle.dump(found, file)
 gc.freeze()
 """
@@ -67,29 +66,53 @@ gc.freeze()
 Arrays = dict[str, np.ndarray]
 
 
-def _answers_in_fresh_process(
-    folder: Path, batches: Sequence[Sequence[bytes]]
-) -> list[dict[str, Arrays]]:
-    """Runs an export on the CPU; returns the outputs of each batch by signature and name."""
-    with tempfile.TemporaryDirectory() as scratch:
-        inputs, outputs = Path(scratch) / "batches", Path(scratch) / "answers"
-        # This function and the script above alone write and read the pickles.
-        inputs.write_bytes(pickle.dumps(batches))
-        files = map(str, (folder.resolve(), inputs, outputs))
-        run = subprocess.run(
-            [sys.executable, "-c", _SCRIPT, *files, DEFAULT, RANK, SCHEMA],
+class FreshProcess:
+    """A Python process with TensorFlow and nothing of this library, which runs an export once.
+
+    It runs on the CPU, and imports TensorFlow while the export is still written.
+
+    Example:
+        >>> with FreshProcess() as process:  # doctest: +SKIP
+        ...     answers = process.run(folder, batches)
+    """
+
+    def __init__(self) -> None:
+        self._scratch = tempfile.TemporaryDirectory()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SCRIPT],
             # An empty working directory, or Python would find packages in the current one.
-            cwd=scratch,
+            cwd=self._scratch.name,
             env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"},
-            capture_output=True,
-            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )
-        if run.returncode:
-            lines = run.stderr.strip().splitlines() or [f"exit code {run.returncode}"]
+
+    def __enter__(self) -> FreshProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._scratch.cleanup()
+
+    def run(self, folder: Path, batches: Sequence[Sequence[bytes]]) -> list[dict[str, Arrays]]:
+        """The outputs of an export for each batch of lists, by signature and name.
+
+        Raises:
+            UserError: if the process fails.
+        """
+        # This function and the script above alone write and read the pickles.
+        task = pickle.dumps((str(folder.resolve()), (DEFAULT, RANK, SCHEMA), batches))
+        _, errors = self._process.communicate(task)
+        if code := self._process.returncode:
+            lines = errors.decode(errors="replace").strip().splitlines() or [f"exit code {code}"]
             reason = ([line for line in lines if "Error" in line] or lines)[-1].strip()
             raise UserError(f"the export does not run in a fresh process: {reason}")
-        answers: list[dict[str, Arrays]] = pickle.loads(outputs.read_bytes())
-    return answers
+        answers: list[dict[str, Arrays]] = pickle.loads(
+            Path(self._scratch.name, "answers").read_bytes()
+        )
+        return answers
 
 
 class ReferenceBatch(NamedTuple):
@@ -148,14 +171,16 @@ def reference_batches(
 
 
 def verify(
-    folder: Path, schema: FeatureSchema, batches: Sequence[ReferenceBatch], tolerance: float
+    answers: Sequence[dict[str, Arrays]],
+    schema: FeatureSchema,
+    batches: Sequence[ReferenceBatch],
+    tolerance: float,
 ) -> float:
-    """Runs every signature of an export in a fresh process and compares all outputs.
+    """Compares what an export answers to each batch with the answer of the Keras model.
 
     Differences up to `tolerance`, absolute and relative, are allowed, of whole numbers none;
     another one is a UserError. Returns the largest one.
     """
-    answers = _answers_in_fresh_process(folder, [batch.lists for batch in batches])
     largest = 0.0
     for batch, answer in zip(batches, answers, strict=True):
         for where, exported, expected in _pairs(batch, answer):

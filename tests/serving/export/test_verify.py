@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +14,12 @@ from tests.serving.models import SHOP, mixture
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.serving.export.signatures import DEFAULT, RANK, SCORES
-from tfr_moe.serving.export.verify import Arrays, reference_batches, verify
+from tfr_moe.serving.export.verify import (
+    Arrays,
+    FreshProcess,
+    reference_batches,
+    verify,
+)
 
 Answer = dict[str, Arrays]
 
@@ -81,16 +86,14 @@ def answers(models: Path) -> Callable[[], Answer]:
     return answer
 
 
-def largest_difference(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> float:
+def largest_difference(answer: Answer) -> float:
     model, explanation = mixture()
     batches = reference_batches(model, SHOP, WARMUP, explanation)
-    module = sys.modules["tfr_moe.serving.export.verify"]
-    monkeypatch.setattr(module, "_answers_in_fresh_process", lambda *_: [answer])
-    return verify(Path(), SHOP, batches, 1e-5)
+    return verify([answer], SHOP, batches, 1e-5)
 
 
-def test_what_the_model_answers_is_right(answers, monkeypatch):
-    assert largest_difference(answers(), monkeypatch) <= 1e-5
+def test_what_the_model_answers_is_right(answers):
+    assert largest_difference(answers()) <= 1e-5
 
 
 @pytest.mark.parametrize(
@@ -108,8 +111,26 @@ def test_what_the_model_answers_is_right(answers, monkeypatch):
         (other_expert, "warm-up list 0: rank expert_weights: "),
     ],
 )
-def test_a_wrong_answer_is_named(answers, monkeypatch, change, message):
+def test_a_wrong_answer_is_named(answers, change, message):
     answer = answers()
     change(answer)
     with pytest.raises(UserError, match=message):
-        largest_difference(answer, monkeypatch)
+        largest_difference(answer)
+
+
+def child_processes() -> set[str]:
+    """IDs of the processes that this one started, until they are waited for."""
+    lists = Path("/proc/self/task").glob("*/children")
+    return {pid for started in lists for pid in started.read_text().split()}
+
+
+def test_a_failure_before_the_export_is_written_leaves_no_process_and_no_file(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = child_processes()
+    with pytest.raises(UserError, match="of the model"), FreshProcess():
+        assert len(child_processes() - before) == len(list(tmp_path.iterdir())) == 1
+        raise UserError("of the model")
+    assert child_processes() == before
+    assert list(tmp_path.iterdir()) == []
