@@ -208,10 +208,37 @@ def test_hidden_modules_are_not_loaded_with_the_frameworks_and_can_be_loaded_lat
         run_python("""
 import sys
 from tfr_moe import _compat
-_compat.hide_while_loading("pandas", "scipy.ndimage")
-_compat.tf.keras.Model
-assert "pandas" not in sys.modules and "scipy.ndimage" not in sys.modules
+hidden = "pandas", "scipy", "setuptools", "PIL"
+_compat.hide_while_loading(*hidden)
+_compat.tfr.keras.losses
+assert sys.modules.keys().isdisjoint(hidden)
 import pandas
 assert pandas.DataFrame
+""")
+    )
+
+
+@pytest.mark.smoke
+def test_deferred_modules_load_when_a_framework_uses_them(run_python, tmp_path):
+    succeeds(
+        run_python(f"""
+import os, sys
+from tfr_moe._compat import tf
+assert sys.modules.keys().isdisjoint(["requests", "h5py"])
+os.chdir({str(tmp_path)!r})
+model = tf.keras.Sequential([tf.keras.Input([2]), tf.keras.layers.Dense(1)])
+model.save_weights("weights.h5")
+saved = [weight.numpy() for weight in model.weights]
+model.layers[0].kernel.assign([[7.0], [8.0]])
+model.load_weights("weights.h5")
+assert (model.weights[0].numpy() == saved[0]).all()
+model.save("model.keras")
+assert (tf.keras.models.load_model("model.keras").weights[0].numpy() == saved[0]).all()
+
+# It posts to a server that is not there: a warning, not a failure.
+monitor = tf.keras.callbacks.RemoteMonitor(root="http://127.0.0.1:9")
+monitor.on_epoch_end(0, {{"loss": 1.0}})
+import h5py, requests
+assert type(requests) is type(h5py) is type(os)
 """)
     )

@@ -88,37 +88,51 @@ def _leave_quietly() -> None:
         functions.AtomicFunction.__del__ = lambda self: None
 
 
+# Of these the frameworks use, where a program does not do so itself, a name or two or nothing.
+_DEFERRED = ("requests", "h5py")
 _hidden: tuple[str, ...] = ()
 
 
 def hide_while_loading(*modules: str) -> None:
     """Has the frameworks load as if optional modules were not installed.
 
-    Keras imports pandas and scipy.ndimage, for data frames and images, where it finds them: a fifth
-    of the import of TensorFlow. So does Beam with pandas. Modules that are imported already are not
-    hidden.
+    Keras imports pandas, SciPy and Pillow, for data frames, sparse matrices and images, where it
+    finds them; TensorFlow loads setuptools in place of the standard library's distutils: together a
+    third of the import of TensorFlow. Beam looks for pandas, too. Modules that are imported already
+    are not hidden.
     """
     global _hidden
     _hidden = modules
 
 
+class _Deferred(types.ModuleType):
+    """Stands for a module that is imported when one of its names is first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
+
+
 @contextlib.contextmanager
 def light_import() -> Iterator[None]:
-    """Hides optional modules and suspends the garbage collector while a framework is imported.
+    """Hides or defers other modules and suspends the garbage collector while a framework loads.
 
     An import makes many objects and hardly any garbage; the search for it takes a fifth of the
     import of the frameworks.
     """
     enabled = gc.isenabled()
     gc.disable()
-    hidden = [name for name in _hidden if name not in sys.modules]
-    for name in hidden:
-        sys.modules[name] = None  # type: ignore[assignment] # which stops an import
+    stand_ins: dict[str, Any] = {name: _Deferred(name) for name in _DEFERRED}
+    stand_ins |= dict.fromkeys(_hidden)  # None stops an import
+    used = {name: module for name, module in stand_ins.items() if name not in sys.modules}
+    sys.modules.update(used)
     try:
         yield
     finally:
-        for name in hidden:
-            del sys.modules[name]
+        for name, module in used.items():
+            if sys.modules.get(name) is module:
+                sys.modules.pop(name, None)
         if enabled:
             gc.enable()
 

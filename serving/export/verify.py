@@ -38,12 +38,13 @@ from .signatures import (
 
 _BATCH_SIZE = 16
 # Without the garbage collector, which takes a fifth of so short a process and would run at its exit
-# too, and without what takes another fifth to import: an export needs neither Keras nor the
-# libraries that Keras looks for.
+# too, and without what takes a third of the import of TensorFlow: an export needs neither Keras nor
+# the libraries that TensorFlow and Keras look for.
 _SCRIPT = """
 import gc, pickle, sys
 gc.disable()
-sys.modules.update(dict.fromkeys(("keras", "tf_keras", "pandas", "scipy")))
+unused = "keras", "tf_keras", "pandas", "scipy", "h5py", "setuptools"
+sys.modules.update(dict.fromkeys(unused))
 import tensorflow as tf
 
 folder, signatures, batches = pickle.load(sys.stdin.buffer)
