@@ -70,11 +70,8 @@ Arrays = dict[str, np.ndarray]
 class FreshProcess:
     """A Python process with TensorFlow and nothing of this library, which runs an export once.
 
-    It runs on the CPU, and imports TensorFlow while the export is still written.
-
-    Example:
-        >>> with FreshProcess() as process:  # doctest: +SKIP
-        ...     answers = process.run(folder, batches)
+    It runs on the CPU, and imports TensorFlow while the export is still written. At the end of its
+    `with` block it is stopped.
     """
 
     def __init__(self) -> None:
