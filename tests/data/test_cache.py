@@ -5,7 +5,7 @@ import pytest
 
 from tests.tiny import write_data_folder
 from tfr_moe.config import load_config
-from tfr_moe.data import DataFolder, ElwcDatasetBuilder, cached
+from tfr_moe.data import DataFolder, ElwcDatasetBuilder, builder, cached
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,24 @@ def test_training_data_repeats_on_request(folder, parsed):
 
 def test_the_cache_on_disk_of_older_configurations_is_read_as_memory():
     assert load_config(overrides=["cache=disk"]).data.cache == "memory"
+
+
+@pytest.mark.parametrize(
+    ("train", "limit", "is_cached"),
+    [
+        # 70 lists of 1 number and 6 IDs, 400 items of 4 numbers and 1 ID.
+        ({"lists": 50, "items": 300}, 70 * (4 + 6 * 40) + 400 * (4 * 4 + 40), True),
+        ({"lists": 50, "items": 300}, 70 * (4 + 6 * 40) + 400 * (4 * 4 + 40) - 1, False),
+        ({"lists": 50}, 2**40, False),
+    ],
+)
+def test_auto_keeps_splits_of_a_known_size_up_to_a_limit(
+    folder, monkeypatch, train, limit, is_cached
+):
+    splits = {"train": train, "validation": {"lists": 20, "items": 100}}
+    monkeypatch.setitem(folder.manifest, "splits", splits)
+    monkeypatch.setattr(builder, "AUTO_CACHE_BYTES", limit)
+    assert bool(cached(folder, "auto").splits) == is_cached
 
 
 def test_a_split_that_is_not_cached_comes_from_the_records(tmp_path):

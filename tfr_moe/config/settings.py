@@ -273,12 +273,12 @@ class DataSettings(Group):
     )
     # Older runs have `disk`, whose lists came in the order of `memory`.
     cache: Annotated[
-        Literal["none", "memory"],
+        Literal["auto", "none", "memory"],
         BeforeValidator(lambda value: "memory" if value == "disk" else value),
     ] = Field(
-        "none",
-        description="whether to keep the parsed records of a run in memory; cached lists are "
-        "shuffled over the whole split",
+        "auto",
+        description="whether to keep the parsed records of a run in memory, where lists are "
+        "shuffled over the whole split; auto: up to 256 MB",
     )
 
 

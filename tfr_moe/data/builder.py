@@ -20,7 +20,10 @@ from tfr_moe.utils.failures import GRAPH_ERROR
 
 TRAINING_SPLITS = ("train", "validation")
 """The splits that training reads; the test split is never opened."""
+AUTO_CACHE_BYTES = 2**28
+"""Parsed splits up to this size are kept in memory by `cached(folder, "auto")`."""
 _PARSED_BATCH = 512
+_ID_BYTES = 40  # of a short string in memory
 
 Finish = Callable[[dict[str, tf.Tensor]], Any]
 """Makes the elements of a data set from a batch of all columns."""
@@ -274,13 +277,32 @@ def _rows(values: Any, rows: tf.Tensor) -> tf.Tensor:
     return tf.gather(values, rows)
 
 
-def cached(folder: DataFolder, kind: Literal["none", "memory"]) -> DataFolder:
-    """The data set with parsed splits for training; unchanged for `none`, or if it has some."""
-    if folder.splits or kind == "none":
+def cached(folder: DataFolder, kind: Literal["auto", "none", "memory"]) -> DataFolder:
+    """The data set with parsed splits for training; unchanged for `none`, or if it has some.
+
+    `auto` is `memory` for splits that take up to 256 MB, by the numbers of lists and items in the
+    manifest, and else `none`.
+    """
+    is_large = kind == "auto" and parsed_bytes(folder) > AUTO_CACHE_BYTES
+    if folder.splits or kind == "none" or is_large:
         return folder
     return folder.with_splits(
         {split: in_memory(_parse(folder, split)) for split in TRAINING_SPLITS}
     )
+
+
+def parsed_bytes(folder: DataFolder) -> float:
+    """About the memory that the splits of `cached` take; infinity if the manifest has no counts."""
+    context, example = (
+        sum(
+            spec.shape[0] * (_ID_BYTES if spec.dtype == tf.string else 4) for spec in specs.values()
+        )
+        for specs in column_specs(folder.schema)
+    )
+    counts = [(folder.manifest.get("splits") or {}).get(split, {}) for split in TRAINING_SPLITS]
+    if any("lists" not in of or "items" not in of for of in counts):
+        return math.inf
+    return sum(of["lists"] * context + of["items"] * example for of in counts)
 
 
 def in_memory(split: ParsedSplit) -> ParsedSplit:

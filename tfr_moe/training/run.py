@@ -183,7 +183,8 @@ def train(
                     log_variation(folder, config, console)
             context.barrier()
             check_same_settings(run, config)
-            builder = make_builder(folder, config)
+            with console.status(f"reading {folder.path}"):
+                builder = make_builder(folder, config)
             pipeline = fit(
                 builder,
                 config,
