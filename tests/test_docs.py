@@ -48,6 +48,7 @@ def test_twenty_lines_train_what_the_command_trains(folder, names):
         "learning_rate": 1e-3,
         "batch_size": 32,
         "num_epochs": 2,
+        "cache": "none",  # as on the page
     }
     train(folder / "data", folder / "same", make_config(settings), Console(quiet=True))
     history = names["history"].history
