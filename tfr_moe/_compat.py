@@ -88,7 +88,7 @@ def _leave_quietly() -> None:
         functions.AtomicFunction.__del__ = lambda self: None
 
 
-# Of these the frameworks use, where a program does not do so itself, a name or two or nothing.
+# The frameworks import these at their start and rarely use them.
 _DEFERRED = ("requests", "h5py")
 _hidden: tuple[str, ...] = ()
 

@@ -283,8 +283,9 @@ def cached(folder: DataFolder, kind: Literal["auto", "none", "memory"]) -> DataF
     `auto` is `memory` for splits that take up to 256 MB, by the numbers of lists and items in the
     manifest, and else `none`.
     """
-    is_large = kind == "auto" and parsed_bytes(folder) > AUTO_CACHE_BYTES
-    if folder.splits or kind == "none" or is_large:
+    if folder.splits or kind == "none":
+        return folder
+    if kind == "auto" and parsed_bytes(folder) > AUTO_CACHE_BYTES:
         return folder
     return folder.with_splits(
         {split: in_memory(_parse(folder, split)) for split in TRAINING_SPLITS}
@@ -299,10 +300,13 @@ def parsed_bytes(folder: DataFolder) -> float:
         )
         for specs in column_specs(folder.schema)
     )
-    counts = [(folder.manifest.get("splits") or {}).get(split, {}) for split in TRAINING_SPLITS]
-    if any("lists" not in of or "items" not in of for of in counts):
-        return math.inf
-    return sum(of["lists"] * context + of["items"] * example for of in counts)
+    total = 0
+    for split in TRAINING_SPLITS:
+        lists, items = folder.num_lists(split), folder.num_items(split)
+        if lists is None or items is None:
+            return math.inf
+        total += lists * context + items * example
+    return total
 
 
 def in_memory(split: ParsedSplit) -> ParsedSplit:

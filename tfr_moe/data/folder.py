@@ -167,7 +167,14 @@ class DataFolder:
 
     def num_lists(self, split: str) -> int | None:
         """Number of lists of a split by the manifest; None without a manifest."""
-        return (self.manifest.get("splits") or {}).get(split, {}).get("lists")
+        return self._count(split, "lists")
+
+    def num_items(self, split: str) -> int | None:
+        """Number of items of a split by the manifest; None without a manifest."""
+        return self._count(split, "items")
+
+    def _count(self, split: str, what: str) -> int | None:
+        return (self.manifest.get("splits") or {}).get(split, {}).get(what)
 
     def check_lists(self, split: str) -> None:
         """Raises a UserError unless a split has a list."""

@@ -14,12 +14,7 @@ from tests.serving.models import SHOP, mixture
 from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
 from tfr_moe.serving.export.signatures import DEFAULT, RANK, SCORES
-from tfr_moe.serving.export.verify import (
-    Arrays,
-    FreshProcess,
-    reference_batches,
-    verify,
-)
+from tfr_moe.serving.export.verify import Arrays, FreshProcess, reference_batches, verify
 
 Answer = dict[str, Arrays]
 
