@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 
 from tfr_moe._compat import tf, tfr
+from tfr_moe.layers.dispatch import sizes
 from tfr_moe.schema import MASK, Feature, FeatureSchema, QueryCategories, Scope
 
 Features = dict[str, tf.Tensor]
@@ -67,7 +68,7 @@ class RequestParser:
 
 def _pad(value: tf.Tensor, axis: int) -> tf.Tensor:
     """Pads an axis of size 0 to 1, with zero, False or an empty string."""
-    missing = tf.maximum(1 - tf.shape(value)[axis], 0)
+    missing = tf.maximum(1 - sizes(value)[axis], 0)
     return tf.pad(value, [[0, missing if i == axis else 0] for i in range(value.shape.rank)])
 
 
@@ -82,11 +83,12 @@ def _complete(schema: FeatureSchema, features: Features) -> Features:
     for scope, rows in real.items():
         for name, columns in _columns(schema, scope):
             missing, filled[name] = _fill(columns, features[name])
-            required = [f.required for f in columns]
-            if any(required):
-                names += [f.name for f in columns if f.required]
-                of_rows = tf.reshape(missing & rows[..., tf.newaxis], [-1, len(columns)])
-                flags.append(tf.boolean_mask(tf.reduce_any(of_rows, 0), required))
+            required = [number for number, f in enumerate(columns) if f.required]
+            if required:
+                names += [columns[number].name for number in required]
+                missing &= tf.expand_dims(rows, axis=-1)
+                of_columns = tf.reduce_any(tf.reshape(missing, [-1, len(columns)]), axis=0)
+                flags.append(tf.gather(of_columns, required))
     if not names:
         return filled
     absent = tf.concat(flags, 0)

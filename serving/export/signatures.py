@@ -157,6 +157,6 @@ def _ranked(outputs: Tensors, batch: _Batch) -> Tensors:
             if item_level:
                 padding = tf.cast(-1 if name.startswith(EXPERT_IDS) else 0, value.dtype)
                 value = tf.gather(value, best_first, batch_dims=1)
-                value = tf.where(real[..., tf.newaxis], value, padding)
+                value = tf.where(tf.expand_dims(real, axis=-1), value, padding)
             answer[name] = batch.cut(value, item_level)
     return answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import glob
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
@@ -76,13 +77,17 @@ def check_finite(
     stored |= {name: [name] for name in roles if name}
     numerics = [feature for feature in schema.features if feature.kind == "numeric"]
     replaced = {c for f in numerics if math.isnan(f.missing_number) for c in f.columns}
-    for name, values in stored.items():
-        axes = list(range(parsed[name].shape.rank - 1))
-        missing = tf.math.is_nan(parsed[name]) & [value in replaced for value in values]
-        finite = tf.reduce_all(tf.math.is_finite(parsed[name]) | missing, axes)
-        culprit = tf.gather(values, tf.argmin(tf.cast(finite, tf.int32)))
-        message = [f"{GRAPH_ERROR}{where}: column ", culprit, " holds a NaN or infinite value"]
-        tf.debugging.Assert(tf.reduce_all(finite), [tf.strings.join(message)])
+    of_columns = []
+    for name, columns in stored.items():
+        finite = tf.math.is_finite(parsed[name])
+        if not replaced.isdisjoint(columns):
+            finite |= tf.math.is_nan(parsed[name]) & [column in replaced for column in columns]
+        of_columns.append(tf.reduce_all(finite, list(range(finite.shape.rank - 1))))
+    names = list(itertools.chain(*stored.values()))
+    finite = tf.concat(of_columns, axis=0)
+    culprit = tf.gather(names, tf.argmin(tf.cast(finite, tf.int32)))
+    message = [f"{GRAPH_ERROR}{where}: column ", culprit, " holds a NaN or infinite value"]
+    tf.debugging.Assert(tf.reduce_all(finite), [tf.strings.join(message)])
     return parsed
 
 
@@ -259,13 +264,13 @@ def _gather(
     lengths = tf.gather(parsed.row_splits, lists + 1) - starts
     width = tf.reduce_max(lengths) if list_size is None else tf.constant(list_size, tf.int64)
     position = tf.range(width)
-    mask = position < lengths[:, None]
-    rows = tf.where(mask, starts[:, None] + position, 0)
+    mask = position < tf.expand_dims(lengths, axis=1)
+    rows = tf.where(mask, tf.expand_dims(starts, axis=1) + position, 0)
     batch = {name: _rows(values, lists) for name, values in parsed.context.items()}
     for name, values in parsed.example.items():
         spec = example[name]
         padding = tf.constant(spec.default_value, spec.dtype)
-        batch[name] = tf.where(mask[:, :, None], _rows(values, rows), padding)
+        batch[name] = tf.where(tf.expand_dims(mask, axis=2), _rows(values, rows), padding)
     batch[MASK] = mask
     return batch
 

@@ -154,7 +154,9 @@ class EncoderBlock(ConfiguredLayer):
         item i attends to item j.
         """
         valid_items(inputs, mask)
-        both = None if mask is None else mask[:, tf.newaxis, :] & mask[:, :, tf.newaxis]
+        both = None
+        if mask is not None:
+            both = tf.expand_dims(mask, axis=1) & tf.expand_dims(mask, axis=2)
         attended, weights = self.attention(
             inputs, inputs, attention_mask=both, return_attention_scores=True, training=training
         )

@@ -119,7 +119,8 @@ class CategoryMMoE(MultiTaskLayer):
 
     def _over_all_experts(self, gate: GateOutput) -> tf.Tensor:
         """Weights [B, N] of all experts, 0 where they are not selected."""
-        each = tf.one_hot(gate.indices, self.num_experts) * gate.weights[..., tf.newaxis]
+        weights = tf.expand_dims(gate.weights, axis=-1)
+        each = tf.one_hot(gate.indices, self.num_experts) * weights
         return tf.reduce_sum(each, axis=-2)
 
     def _mix(
@@ -128,7 +129,7 @@ class CategoryMMoE(MultiTaskLayer):
         """Items [B, L, n] and weights of all experts [B, tasks, N] -> logits."""
         selected, slots = self._slots(weights)
         rows, positions = take_rows(inputs, mask)
-        lists = positions[:, 0]
+        lists = tf.unstack(positions, axis=1)[0]
         outputs = self.experts(rows, tf.gather(selected, lists), training=training)
         outputs = tf.cast(outputs, tf.float32)  # [T, S, h]
         mixed = tf.matmul(tf.gather(slots, lists), outputs)  # [T, tasks, h]

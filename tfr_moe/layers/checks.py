@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from tfr_moe._compat import tf
+from tfr_moe.layers.dispatch import sizes
 
 Kind = Literal["float vectors", "integers"]
 
@@ -40,7 +41,7 @@ def valid_items(inputs: Any, mask: Any = None, ranks: tuple[int, ...] = (3,)) ->
     if not tf.as_dtype(inputs.dtype).is_floating:
         raise ValueError(f"inputs must be float vectors. Received: inputs of type {_type(inputs)}")
     if mask is None:
-        return tf.ones(tf.shape(inputs)[:-1], tf.bool)
+        return tf.ones(sizes(inputs)[:-1], tf.bool)
     if not _shape(mask).is_compatible_with(shape[:-1]) or tf.as_dtype(mask.dtype) != tf.bool:
         raise ValueError(
             f"mask must be bool of shape {shape[:-1]}, the shape of inputs without its last axis. "
@@ -79,7 +80,7 @@ def item_weights(sample_weight: Any, labels: tf.Tensor) -> tf.Tensor:
             f"sample_weight must have shape {' or '.join(map(str, shapes))}. "
             f"Received: sample_weight of shape {weights.shape}"
         )
-    weights = weights[:, tf.newaxis] if weights.shape.rank == 1 else weights
+    weights = tf.expand_dims(weights, axis=1) if weights.shape.rank == 1 else weights
     return weights * tf.ones_like(labels)
 
 

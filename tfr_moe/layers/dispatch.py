@@ -24,11 +24,18 @@ def take_rows(inputs: tf.Tensor, mask: Any = None) -> tuple[tf.Tensor, Any]:
 
 def put_rows(values: tf.Tensor, positions: Any, inputs: tf.Tensor) -> tf.Tensor:
     """The inverse of `take_rows`: values [T, ...] at the leading axes of `inputs`, else 0."""
-    shape = tf.concat([tf.shape(inputs)[:-1], tf.shape(values)[1:]], axis=0)
-    static = [*inputs.shape[:-1], *values.shape[1:]]
+    shape = [*sizes(inputs)[:-1], *sizes(values)[1:]]
     if positions is None:
-        return tf.ensure_shape(tf.reshape(values, shape), static)
-    return tf.ensure_shape(tf.scatter_nd(positions, values, shape), static)
+        return tf.reshape(values, shape)
+    return tf.scatter_nd(positions, values, shape)
+
+
+def sizes(tensor: tf.Tensor) -> list[Any]:
+    """The sizes of the axes: numbers where they are known, else scalar tensors."""
+    known = list(tensor.shape)
+    if None not in known:
+        return known
+    return [s if n is None else n for n, s in zip(known, tf.unstack(tf.shape(tensor)), strict=True)]
 
 
 def gather_rows(values: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
@@ -44,9 +51,9 @@ def gather_rows(values: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
 
 def where_valid(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """Values [B, L, ...] or [B, ...] with 0 at padded items, NaN included."""
-    more = len(values.shape) - len(mask.shape)
-    shape = tf.concat([tf.shape(mask), tf.ones([more], tf.int32)], axis=0)
-    return tf.where(tf.reshape(mask, shape), values, tf.zeros([], values.dtype))
+    for _ in range(len(values.shape) - len(mask.shape)):
+        mask = tf.expand_dims(mask, axis=-1)
+    return tf.where(mask, values, tf.zeros([], values.dtype))
 
 
 class Groups(NamedTuple):
@@ -87,7 +94,7 @@ def group_rows(selected: tf.Tensor, num_experts: int, capacity: int = DEFAULT_CA
         >>> groups.experts.numpy().tolist()
         [0, 1, 1]
     """
-    num_rows, num_selected = tf.shape(selected)[0], tf.shape(selected)[1]
+    num_rows, num_selected = tf.unstack(tf.shape(selected))
     pairs = num_rows * num_selected
     capacity = tf.maximum(tf.minimum(capacity, pairs), 1)
     num_groups = tf.minimum(pairs, tf.maximum(pairs - num_experts, 0) // capacity + num_experts)
@@ -111,7 +118,7 @@ def group_rows(selected: tf.Tensor, num_experts: int, capacity: int = DEFAULT_CA
     filled = _sums(order // tf.cast(num_selected, tf.int64) + 1, slot, num_slots + 1)[:-1]
     rows = tf.where(filled > 0, filled - 1, tf.cast(num_rows, tf.int64))
     slots = _sums(slot, order, pairs)
-    begun = _numbers(num_groups)[:, tf.newaxis] >= starts[1:]
+    begun = tf.expand_dims(_numbers(num_groups), axis=1) >= starts[1:]
     owner = tf.reduce_sum(tf.cast(begun, tf.int64), axis=1)
     return Groups(
         tf.reshape(rows, [num_groups, capacity]),
@@ -147,6 +154,6 @@ def select_weights(
     """
 
     def vector(stacked: tf.Tensor) -> Any:
-        return select(stacked)[..., tf.newaxis, :] if batched else select(stacked)
+        return tf.expand_dims(select(stacked), axis=-2) if batched else select(stacked)
 
     return [Dense(select(kernel), vector(bias)) for kernel, bias in layers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from tfr_moe.layers.dispatch import (
     group_rows,
     put_rows,
     select_weights,
+    sizes,
     take_rows,
     where_valid,
 )
@@ -166,7 +168,7 @@ class ExpertTowers(ConfiguredLayer):
         if training or len(indices.shape) == 3:
             values = of_any()
         else:
-            one = tf.shape(indices)[0] == 1
+            one = tf.equal(sizes(indices)[0], 1)
             values = tf.cond(one, lambda: self._of_one_list(rows, indices[0]), of_any)
         values = put_rows(self._logits(values), positions, inputs)
         return values if positions is not None else where_valid(values, valid)
@@ -174,12 +176,19 @@ class ExpertTowers(ConfiguredLayer):
     def _of_one_list(self, rows: tf.Tensor, selected: tf.Tensor) -> tf.Tensor:
         """Rows of a single list through its experts [S]; the cost does not depend on N."""
         stacks = self._stacks(rows.dtype)
+        experts = tf.maximum(selected, 0)
+        num_slots = selected.shape[0]
+        step = tf.ones([1], experts.dtype)
         outputs = []
-        for slot in range(selected.shape[0]):
-            expert = tf.maximum(selected[slot], 0)
-            values = self._tower(rows, select_weights(stacks, operator.itemgetter(expert)), False)
-            outputs.append(tf.where(selected[slot] >= 0, values, tf.zeros([], rows.dtype)))
-        return tf.stack(outputs, axis=1)
+        for start, stop in zip(
+            tf.split(experts, num_slots), tf.split(experts + step, num_slots), strict=True
+        ):
+            # Not a gather, which would copy the weights; nor `stacked[expert]`, six operations.
+            slot = {"begin": start, "end": stop, "strides": step, "shrink_axis_mask": 1}
+            layers = select_weights(stacks, functools.partial(tf.strided_slice, **slot))
+            outputs.append(self._tower(rows, layers, False))
+        computed = tf.reshape(selected >= 0, [1, num_slots, 1])
+        return tf.where(computed, tf.stack(outputs, axis=1), tf.zeros([], rows.dtype))
 
     def _of_rows(self, rows: tf.Tensor, selected: tf.Tensor, training: bool) -> tf.Tensor:
         """Rows [T, n] through their experts [T, S] -> [T, S, h]."""
@@ -192,20 +201,23 @@ class ExpertTowers(ConfiguredLayer):
         if self.num_experts == 1:
             only = select_weights(self._stacks(rows.dtype), lambda w: tf.squeeze(w, axis=0))
             hidden = rows if len(rows.shape) == 2 else tf.squeeze(rows, axis=1)
-            return self._tower(hidden, only, training)[:, tf.newaxis]
-        hidden = rows[tf.newaxis] if len(rows.shape) == 2 else tf.transpose(rows, [1, 0, 2])
+            return tf.expand_dims(self._tower(hidden, only, training), axis=1)
+        shared = len(rows.shape) == 2
+        hidden = tf.expand_dims(rows, axis=0) if shared else tf.transpose(rows, [1, 0, 2])
         layers = select_weights(self._stacks(rows.dtype), lambda w: w, batched=True)
         return tf.transpose(self._tower(hidden, layers, training), [1, 0, 2])
 
     def _sorted(self, rows: tf.Tensor, selected: tf.Tensor, training: bool) -> tf.Tensor:
         """Rows [T, n] through their experts [T, S] -> [T, S, h], sorted by expert."""
         experts = tf.reshape(selected, [-1])
-        order = tf.argsort(experts, stable=True)
+        # Ascending, since equal values keep their order.
+        order = tf.math.top_k(-experts, tf.size(experts)).indices
         # The first segment is that of index -1.
-        counts = tf.math.bincount(
-            experts + 1, minlength=self.num_experts + 1, maxlength=self.num_experts + 1
+        counts = tf.math.unsorted_segment_sum(
+            tf.ones_like(experts), experts + 1, self.num_experts + 1
         )
-        sorted_rows = tf.gather(rows, order // tf.shape(selected)[1])
+        num_slots = sizes(selected)[1]
+        sorted_rows = tf.gather(rows, order // num_slots)
         nothing, *segments = tf.split(sorted_rows, counts, num=self.num_experts + 1)
         # unstack, because the gradient of W[e] would be a zero-padded [N, in, out] for each e.
         stacks = select_weights(
@@ -216,11 +228,10 @@ class ExpertTowers(ConfiguredLayer):
             for e, segment in enumerate(segments)
         ]
         width = self.kernels[-1].shape[-1]
-        zeros = tf.zeros([tf.shape(nothing)[0], width], rows.dtype)
+        zeros = tf.zeros([sizes(nothing)[0], width], rows.dtype)
         values = tf.concat([zeros, *outputs], axis=0)
         values = gather_rows(values, tf.math.invert_permutation(order))
-        shape = tf.concat([tf.shape(selected), [width]], axis=0)
-        return tf.ensure_shape(tf.reshape(values, shape), [None, selected.shape[-1], width])
+        return tf.reshape(values, [-1, num_slots, width])
 
     def _grouped(self, rows: tf.Tensor, selected: tf.Tensor, training: bool) -> tf.Tensor:
         """Rows [T, n] through their experts [T, S] -> [T, S, h], in groups of a fixed size."""
@@ -248,7 +259,7 @@ class ExpertTowers(ConfiguredLayer):
 
     def _logits(self, values: tf.Tensor) -> tf.Tensor:
         """[..., h] as they are, or the single logits [...]."""
-        return values if self.hidden_output or self.num_outputs > 1 else values[..., 0]
+        return values if self.hidden_output or self.num_outputs > 1 else tf.squeeze(values, -1)
 
     def _tower(
         self,
@@ -273,11 +284,13 @@ class ExpertTowers(ConfiguredLayer):
 def _experts_of_rows(indices: tf.Tensor, mask: tf.Tensor, positions: Any) -> tf.Tensor:
     """The experts [T, S] of the rows of `take_rows`; -1 for a padded item that is a row."""
     if positions is not None:
-        return tf.gather_nd(indices, positions[:, : len(indices.shape) - 1])
+        if len(indices.shape) == 3:
+            return tf.gather_nd(indices, positions)
+        return tf.gather(indices, tf.unstack(positions, axis=1)[0])
     indices = tf.cast(indices, tf.int64)
     if len(indices.shape) == len(mask.shape):
-        indices = tf.tile(indices[:, tf.newaxis], [1, tf.shape(mask)[1], 1])
-    selected = tf.where(mask[..., tf.newaxis], indices, tf.constant(-1, tf.int64))
+        indices = tf.tile(tf.expand_dims(indices, axis=1), [1, sizes(mask)[1], 1])
+    selected = tf.where(tf.expand_dims(mask, axis=-1), indices, tf.constant(-1, tf.int64))
     return tf.reshape(selected, [-1, selected.shape[-1]])
 
 

@@ -208,7 +208,7 @@ class FeatureEncoder(ConfiguredLayer):
             blocks.append(list_ranks(tf.concat(compared, axis=-1), mask))
         blocks = [tf.cast(block, self.compute_dtype) for block in blocks]
         if spread := [block for name, block in of_list.items() if name not in self.left_out]:
-            row = tf.concat(spread, axis=-1)[:, tf.newaxis]
+            row = tf.expand_dims(tf.concat(spread, axis=-1), axis=1)
             blocks.append(tf.broadcast_to(row, [*tf.unstack(tf.shape(mask)), row.shape[-1]]))
         items = tf.concat(blocks, axis=-1)
         if training and self.embedding_l2 > 0 and self.lookups:
@@ -220,7 +220,7 @@ class FeatureEncoder(ConfiguredLayer):
     ) -> None:
         """Adds the penalty on the embeddings of IDs, those of lists once for each item."""
         parts = [
-            of_item[name] if name in of_item else of_list[name][:, tf.newaxis, :]
+            of_item[name] if name in of_item else tf.expand_dims(of_list[name], axis=1)
             for name in self.lookups
         ]
         norms = tf.add_n(
@@ -259,7 +259,7 @@ class FeatureEncoder(ConfiguredLayer):
                 blocks[feature.name] = tf.squeeze(vectors, axis=-2)
                 continue
             present = tf.strings.length(features[feature.name]) > 0
-            present = tf.cast(present, vectors.dtype)[..., tf.newaxis]
+            present = tf.expand_dims(tf.cast(present, vectors.dtype), axis=-1)
             total = tf.reduce_sum(vectors * present, axis=-2)
             blocks[feature.name] = tf.math.divide_no_nan(total, tf.reduce_sum(present, axis=-2))
         return blocks

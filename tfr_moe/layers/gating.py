@@ -132,7 +132,7 @@ def expert_importance(gate: GateOutput, num_items: tf.Tensor, num_experts: int) 
 
     `num_items` [...] are the valid items behind each decision: those of a list, or 1 or 0.
     """
-    weights = gate.weights * tf.cast(num_items, gate.weights.dtype)[..., tf.newaxis]
+    weights = gate.weights * tf.expand_dims(tf.cast(num_items, gate.weights.dtype), axis=-1)
     return tf.math.unsorted_segment_sum(
         tf.reshape(weights, [-1]), tf.reshape(gate.indices, [-1]), num_experts
     )
@@ -165,7 +165,7 @@ class TrainingMean(tf.keras.metrics.Mean):
 
     def result(self) -> tf.Tensor:
         """The mean so far."""
-        return tf.where(self.count > 0, super().result(), float("nan"))
+        return self.total / self.count
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")

@@ -189,8 +189,10 @@ class CategoryMixtureOfExperts(ConfiguredLayer):
             )
             experts = tf.concat([gate.indices, idle], axis=-1)
         outputs = tf.cast(self.towers(inputs, experts, mask=mask, training=training), tf.float32)
-        active = outputs[:, :, : self.top_k]
-        weights = gate.weights if by_item else gate.weights[:, tf.newaxis]
+        active, idle = outputs, None
+        if experts is not gate.indices:
+            active, idle = tf.split(outputs, [self.top_k, self.num_adversarial], axis=2)
+        weights = gate.weights if by_item else tf.expand_dims(gate.weights, axis=1)
         logits = tf.reduce_sum(active * weights, axis=2)
         if self.shared is not None:
             logits += self.shared(inputs, mask=mask, training=training)
@@ -201,8 +203,8 @@ class CategoryMixtureOfExperts(ConfiguredLayer):
             self.constraint_gate.constrain(gate, constraint_inputs, num_items, training)
         if training:
             self._balance(gate, num_items)
-            if self.num_adversarial:
-                self._disagree(active, outputs[:, :, self.top_k :], mask)
+            if idle is not None:
+                self._disagree(active, idle, mask)
         return {"logits": logits, "expert_ids": gate.indices, "expert_weights": gate.weights}
 
     def decide(
@@ -216,7 +218,7 @@ class CategoryMixtureOfExperts(ConfiguredLayer):
         if self.parent_gate is not None:
             offset = self.parent_gate(tf.cast(constraint_inputs, tf.float32)).logits
             if len(gate_inputs.shape) == 3:
-                offset = offset[:, tf.newaxis, :]
+                offset = tf.expand_dims(offset, axis=1)
         return self.inference_gate(
             tf.cast(gate_inputs, tf.float32), offset=offset, training=training
         )

@@ -193,7 +193,7 @@ class SharedBottom(RowwiseMultiTask):
         self.towers = self._towers()
 
     def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
-        shared = self.bottom(rows, training=training)[:, 0]
+        shared = tf.squeeze(self.bottom(rows, training=training), axis=1)
         return self.towers(shared, training=training)
 
 
@@ -274,10 +274,11 @@ class MMoE(MultiTaskLayer):
         logits = tf.cast(self._mix(rows, gate, training), tf.float32)
         outputs = {"logits": put_rows(logits, positions, inputs)}
         weights, ids = tf.math.top_k(put_rows(gate, positions, inputs), k=self.num_experts)
-        for index, name in enumerate(self.gate_names):
+        of_gates = zip(tf.unstack(ids, axis=-2), tf.unstack(weights, axis=-2), strict=True)
+        for name, (of_gate, weights_of_gate) in zip(self.gate_names, of_gates, strict=True):
             suffix = f"_{name}" if name else ""
-            outputs[f"expert_ids{suffix}"] = ids[..., index, :]
-            outputs[f"expert_weights{suffix}"] = weights[..., index, :]
+            outputs[f"expert_ids{suffix}"] = of_gate
+            outputs[f"expert_weights{suffix}"] = weights_of_gate
         return outputs
 
     def _mix(self, rows: tf.Tensor, gate: tf.Tensor, training: bool) -> tf.Tensor:
@@ -285,7 +286,7 @@ class MMoE(MultiTaskLayer):
         weights = self.monitor(gate, training=training)
         mixed = tf.matmul(weights, outputs)  # [T, gates, h]
         one_for_all = len(self.gate_names) == 1
-        return self.towers(mixed[:, 0] if one_for_all else mixed, training=training)
+        return self.towers(tf.squeeze(mixed, axis=1) if one_for_all else mixed, training=training)
 
 
 @tf.keras.utils.register_keras_serializable(package="tfr_moe")

@@ -27,7 +27,9 @@ def _stored(
     """The values of neighbours that are stored in one tensor, from the first to the last."""
     stored, part = schema.stored_at(first)
     stop = schema.stored_at(last)[1].stop
-    return tf.cast(features[stored], tf.float32)[..., part.start : stop]
+    values = tf.cast(features[stored], tf.float32)
+    whole = part.start == 0 and stop == values.shape[-1]
+    return values if whole else values[..., part.start : stop]
 
 
 def alike(features: Iterable[Feature], left_out: Sequence[str] = ()) -> list[list[Feature]]:
@@ -80,7 +82,7 @@ def _positions(value: tf.Tensor, columns: Sequence[Mapping[str, Any]]) -> tf.Ten
 
 def _buckets(value: tf.Tensor, bounds: Sequence[float]) -> tf.Tensor:
     """1 for the bucket of each of [..., width], else 0: [..., width * (bounds + 1)]."""
-    number = value[..., tf.newaxis]
+    number = tf.expand_dims(value, axis=-1)
     inside = (number >= [-math.inf, *bounds]) & (number < [*bounds, math.inf])
     flat = tf.concat([tf.shape(value)[:-1], [value.shape[-1] * (len(bounds) + 1)]], axis=0)
     return tf.reshape(tf.cast(inside, tf.float32), flat)
@@ -125,7 +127,7 @@ def list_ranks(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     a model can learn at which positions of the record the relevant items are. Values are [B, L, n];
     ranks float32, 0 at padded items.
     """
-    valid = mask[..., tf.newaxis]
+    valid = tf.expand_dims(mask, axis=-1)
     of_lists = tf.transpose(tf.where(valid, values, values.dtype.max), [0, 2, 1])
     ordered = tf.sort(of_lists, axis=-1)
     twice = tf.searchsorted(ordered, of_lists) + tf.searchsorted(ordered, of_lists, "right") - 1

@@ -114,7 +114,7 @@ class _Level(ConfiguredLayer):
         Returns what it extracts, float32 [B, L, h], and the gate's weights [B, L, m + s].
         """
         count = self.num_domain_experts
-        selected = domains[:, tf.newaxis] * count + tf.range(count)
+        selected = tf.expand_dims(domains, axis=1) * count + tf.range(count)
         of_domain = self.domain_experts(own, selected, mask=mask, training=training)
         of_shared = self.shared_experts(shared, mask=mask, training=training)
         outputs = tf.cast(tf.concat([of_domain, of_shared], axis=2), tf.float32)
@@ -129,7 +129,7 @@ class _Level(ConfiguredLayer):
         """
         m, s = self.num_domain_experts, self.num_shared_experts
         top, order = tf.math.top_k(weights, k=m + s)
-        others = tf.where(order < m, domains[..., tf.newaxis], self.num_domains - 1) * m
+        others = tf.where(order < m, tf.expand_dims(domains, axis=-1), self.num_domains - 1) * m
         return {"expert_ids": others + order, "expert_weights": top}
 
     @staticmethod
@@ -264,9 +264,9 @@ class ProgressiveExtraction(ConfiguredLayer):
         own, shared = self._below_last_level(where_valid(inputs, mask), domains, mask, training)
         last = self.levels[-1]
         hidden, weights = last.domains_of_lists(own, shared, domains, mask, training)
-        of_lists = domains[:, tf.newaxis]
+        of_lists = tf.expand_dims(domains, axis=1)
         logits = self.towers(hidden, of_lists, mask=mask, training=training)
-        weights *= tf.cast(mask[..., tf.newaxis], weights.dtype)
+        weights *= tf.cast(tf.expand_dims(mask, axis=-1), weights.dtype)
         return {
             "logits": tf.cast(tf.squeeze(logits, axis=2), tf.float32),
             **last.routing(weights, of_lists),
@@ -282,6 +282,6 @@ class ProgressiveExtraction(ConfiguredLayer):
         own, shared = rows, rows
         for level in self.levels[:-1]:
             own, shared = level.all_domains(own, shared, training)
-        of_rows = tf.gather(domains, positions[:, 0])
+        of_rows = tf.gather(domains, tf.unstack(positions, axis=1)[0])
         own = tf.gather(own, of_rows, axis=1, batch_dims=1)
         return put_rows(own, positions, inputs), put_rows(shared, positions, inputs)

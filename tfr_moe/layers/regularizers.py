@@ -58,7 +58,7 @@ class HierarchicalSoftConstraint(_WeightedPenalty):
         # Keras casts the first argument only.
         constraint = tf.nn.softmax(tf.cast(constraint_logits, inference.dtype))
         if len(inference_logits.shape) == 3:
-            constraint = tf.broadcast_to(constraint[:, tf.newaxis, :], tf.shape(inference))
+            constraint = tf.broadcast_to(tf.expand_dims(constraint, axis=1), tf.shape(inference))
         gap = tf.square(inference - constraint)
         hsc = tf.reduce_sum(tf.gather(gap, indices, batch_dims=len(gap.shape) - 1), axis=-1)
         if training and self.weight > 0:
@@ -160,9 +160,10 @@ class AdversarialExpertPenalty(_WeightedPenalty):
         Training subtracts it from the losses, as a mean over the items in `mask`, bool [B, L]. At
         padded items it is 0 if their logits are equal.
         """
-        active = tf.sigmoid(active_logits)[..., :, tf.newaxis]
+        active = tf.expand_dims(tf.sigmoid(active_logits), axis=-1)
         # Keras casts the first argument only.
-        idle = tf.sigmoid(tf.cast(idle_logits, active_logits.dtype))[..., tf.newaxis, :]
+        idle = tf.sigmoid(tf.cast(idle_logits, active_logits.dtype))
+        idle = tf.expand_dims(idle, axis=-2)
         disagreement = tf.reduce_sum(tf.square(active - idle), axis=[-2, -1])
         if training and self.weight > 0:
             self.add_loss(-self.weight * mean_over_items(disagreement, mask))

@@ -9,7 +9,7 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
 from tfr_moe.layers.checks import check_argument, valid_items
-from tfr_moe.layers.dispatch import Dense, gather_rows, where_valid
+from tfr_moe.layers.dispatch import Dense, gather_rows, sizes, where_valid
 from tfr_moe.layers.experts import TOWER, ExpertTowers, ItemTower
 
 EPSILON = 1e-3
@@ -96,7 +96,7 @@ class PartitionedNormalization(ConfiguredLayer):
             means, variances = (tf.where(trained, m, tf.convert_to_tensor(m)[:1]) for m in moments)
 
         def of_list(by_domain: tf.Tensor) -> tf.Tensor:
-            return gather_rows(by_domain, domains)[:, tf.newaxis]
+            return tf.expand_dims(gather_rows(by_domain, domains), axis=1)
 
         factor = self.scale * (1.0 + tf.convert_to_tensor(self.domain_scale))
         scales = factor * tf.math.rsqrt(variances + EPSILON)
@@ -116,7 +116,7 @@ class PartitionedNormalization(ConfiguredLayer):
         counts = summed(tf.ones_like(values[..., :1]))
         size = tf.maximum(counts, 1.0)
         means = summed(values) / size
-        of_list = gather_rows(means, domains)[:, tf.newaxis]
+        of_list = tf.expand_dims(gather_rows(means, domains), axis=1)
         variances = summed(tf.square(values - of_list)) / size
         self._update(tf.stop_gradient(means), tf.stop_gradient(variances), counts)
         return means, variances
@@ -244,9 +244,9 @@ class StarTopology(ConfiguredLayer):
         vectors = inputs
         if self.domain_norm:
             vectors = self.norm(inputs, domains, mask=mask, training=training)
-        of_domain = self.towers(vectors, domains[:, tf.newaxis], mask=mask, training=training)
-        size = tf.shape(inputs)[1]
-        embedded = tf.repeat(self.embedding(domains)[:, tf.newaxis], size, axis=1)
+        of_lists = tf.expand_dims(domains, axis=1)
+        of_domain = self.towers(vectors, of_lists, mask=mask, training=training)
+        embedded = tf.repeat(self.embedding(of_lists), sizes(inputs)[1], axis=1)
         with_domain = tf.concat([inputs, tf.cast(embedded, inputs.dtype)], axis=-1)
         auxiliary = self.auxiliary(with_domain, mask=mask, training=training)
         return tf.cast(tf.squeeze(of_domain, axis=2), tf.float32) + auxiliary

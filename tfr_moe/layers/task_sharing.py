@@ -205,10 +205,10 @@ class TensorFactorization(RowwiseMultiTask):
         return tf.einsum("kpq,mp,nq->kmn", mixed, layer["factor1"], layer["factor2"])
 
     def _score(self, rows: tf.Tensor, training: bool) -> tf.Tensor:
-        hidden = rows[tf.newaxis]
+        hidden = tf.expand_dims(rows, axis=0)
         for depth, layer in enumerate(self.factors):
             kernel = tf.cast(self.kernel(depth), rows.dtype)
-            bias = tf.cast(layer["bias"], rows.dtype)[:, tf.newaxis]
+            bias = tf.expand_dims(tf.cast(layer["bias"], rows.dtype), axis=1)
             hidden = self.activation(tf.matmul(hidden, kernel) + bias)
             if training and self.dropout > 0:
                 hidden = tf.nn.dropout(hidden, self.dropout, seed=self.offset_seed(depth))

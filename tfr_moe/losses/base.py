@@ -51,13 +51,13 @@ def lists_of(
     present = tf.cast(valid, tf.float32)
     weights = tf.where(valid, item_weights(sample_weight, labels), 0.0)
     mean = tf.math.divide_no_nan(tf.reduce_sum(weights, axis=1), tf.reduce_sum(present, axis=1))
-    valid_logits = valid if logits.shape.rank == 2 else valid[..., tf.newaxis]
+    valid_logits = valid if logits.shape.rank == 2 else tf.expand_dims(valid, axis=-1)
     return Lists(
         labels=tf.where(valid, labels, 0.0),
         logits=tf.where(valid_logits, logits, 0.0),
         valid=valid,
         weights=weights,
-        shares=tf.math.divide_no_nan(weights, mean[:, tf.newaxis]),
+        shares=tf.math.divide_no_nan(weights, tf.expand_dims(mean, axis=1)),
         list_weights=mean,
     )
 
