@@ -190,15 +190,10 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         """
         if split in self.folder.splits:
             return self._read_parsed(self.folder.splits[split], then, training)
-        context, example = column_specs(self.schema)
-        dataset = tfr.data.build_ranking_dataset(
+        dataset = tfr.data.build_ranking_dataset_with_parsing_fn(
             [glob.escape(file) for file in self.folder.files(split)],
-            data_format=tfr.data.ELWC,
-            batch_size=self.batch_size,
-            context_feature_spec=context,
-            example_feature_spec=example,
-            list_size=self.list_size if training else None,
-            mask_feature_name=MASK,
+            _parser(self.schema, self.list_size if training else None),
+            self.batch_size,
             reader=tf.data.TFRecordDataset,
             reader_args=["GZIP"],
             shuffle=training,
@@ -242,6 +237,16 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         if self.schema.weight is None:
             return features, labels
         return features, labels, tf.squeeze(extras[self.schema.weight], axis=-1)
+
+
+@functools.lru_cache(maxsize=16)
+def _parser(schema: FeatureSchema, list_size: int | None) -> Callable[..., dict[str, tf.Tensor]]:
+    """TFR's function from serialized lists [B] to columns, traced once for all data sets."""
+    context, example = column_specs(schema)
+    parse = tfr.data.make_parsing_fn(
+        tfr.data.ELWC, list_size, context, example, mask_feature_name=MASK
+    )
+    return tf.function(parse, [tf.TensorSpec([None], tf.string)], autograph=False)
 
 
 def _untuned() -> tf.data.Options:
