@@ -246,7 +246,7 @@ def _parser(schema: FeatureSchema, list_size: int | None) -> Callable[..., dict[
     parse = tfr.data.make_parsing_fn(
         tfr.data.ELWC, list_size, context, example, mask_feature_name=MASK
     )
-    return tf.function(parse, [tf.TensorSpec([None], tf.string)], autograph=False)
+    return tf.function(parse, autograph=False)
 
 
 def _untuned() -> tf.data.Options:
