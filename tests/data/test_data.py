@@ -66,6 +66,21 @@ def test_list_size_cuts_training_lists_only(folder):
     assert next(iter(builder.build_valid_dataset()))[1].shape[1] > 3
 
 
+def test_batches_have_the_static_shape_of_their_settings_whatever_was_read_before(folder):
+    ends = ElwcDatasetBuilder(folder, batch_size=7, list_size=3)
+    endless = ElwcDatasetBuilder(folder, batch_size=7, list_size=3, repeat=True)
+    shapes = [
+        dataset.element_spec[1].shape.as_list()
+        for dataset in (
+            ends.build_train_dataset(),
+            ends.build_valid_dataset(),
+            endless.build_train_dataset(),
+            ElwcDatasetBuilder(folder, batch_size=9, repeat=True).build_train_dataset(),
+        )
+    ]
+    assert shapes == [[None, 3], [None, None], [7, 3], [9, None]]
+
+
 def test_a_weight_column_becomes_a_third_element(tmp_path):
     schema = SCHEMA.model_copy(update={"weight": "weight"})
     folder = DataFolder(write_data_folder(tmp_path / "set", train=8, schema=schema))

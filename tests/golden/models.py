@@ -148,7 +148,7 @@ def numbers(case: str) -> dict[str, Any]:
         "inference": {"loss": float(loss), "gradient_norm": float(norm)},
     }
 
-    @tf.function
+    @tf.function(autograph=False)
     def step() -> tuple[Any, Any]:
         loss, norm, gradients = loss_and_gradients(model, batch, truth, training=True)
         for variable, gradient in zip(model.trainable_variables, gradients, strict=True):

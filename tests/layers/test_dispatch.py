@@ -10,6 +10,7 @@ from tfr_moe.layers.dispatch import (
     gather_rows,
     group_rows,
     put_rows,
+    sizes,
     take_rows,
     where_valid,
 )
@@ -248,6 +249,17 @@ def test_values_of_any_shape_can_be_put_back():
     rows, places = take_rows(tf.constant(X), tf.constant(MASK))
     assert put_rows(rows[:, 0], places, X).shape == (2, 4)
     assert put_rows(rows[:, tf.newaxis], places, X).shape == (2, 4, 1, 3)
+
+
+def test_sizes_are_numbers_where_they_are_known():
+    def sizes_of(x):
+        lists, length, width = sizes(x)
+        assert (length, width) == (2, 3)
+        return lists
+
+    assert sizes(np.zeros([4, 2, 3])) == [4, 2, 3]
+    graph = tf.function(sizes_of, [tf.TensorSpec([None, 2, 3])], autograph=False)
+    assert int(graph(tf.zeros([5, 2, 3]))) == 5
 
 
 def test_known_shapes_stay_known_in_a_graph():

@@ -1,36 +1,49 @@
 """Callbacks keep the best epoch, and warn of diverging losses and unused experts."""
 
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from tests.tiny import SMALL, small_config
+from tfr_moe._compat import tf
 from tfr_moe.errors import UserError
-from tfr_moe.training.callbacks import EpochProgress, RunHistory, gate_warnings
+from tfr_moe.training.callbacks import EpochProgress, RunHistory, gate_warnings, save_weights
+
+
+def small_model():
+    return tf.keras.Sequential([tf.keras.layers.Dense(3, input_shape=[2]), tf.keras.layers.ReLU()])
+
+
+def test_weights_are_saved_without_the_state_of_the_optimizer(tmp_path):
+    model, path = small_model(), tmp_path / "new" / "weights"
+    model.compile("adam", "mse")
+    model.fit(np.ones([4, 2]), np.ones([4, 3]), verbose=0)
+    save_weights(model, path)
+    saved = [shape for name, shape in tf.train.list_variables(str(path)) if "VALUE" in name]
+    assert sorted(saved) == [[2, 3], [3]]
+    other = small_model()
+    other.load_weights(str(path)).assert_existing_objects_matched()
+    for expected, found in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_the_best_weights_stay_until_the_next_epoch_begins(tmp_path):
-    class Model:
-        stop_training = False
-
-        def save_weights(self, path):
-            Path(path).parent.mkdir(parents=True)
+    model = small_model()
 
     def kept():
         return sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
 
     history = RunHistory(tmp_path, "val_ndcg", 0)
-    history.model = Model()
+    history.set_model(model)
     for epoch, value in enumerate((0.5, 0.6)):
         history.on_epoch_begin(epoch)
         history.on_epoch_end(epoch, {"val_ndcg": value})
     # A process that is killed now repeats the second epoch.
     assert kept() == ["epoch-0001", "epoch-0002"]
     again = RunHistory(tmp_path, "val_ndcg", 0)
-    again.model = Model()
+    again.set_model(model)
     again.on_epoch_begin(1)
     assert kept() == ["epoch-0001"]
     again.on_epoch_end(1, {"val_ndcg": 0.7})

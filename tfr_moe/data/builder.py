@@ -190,16 +190,22 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
         """
         if split in self.folder.splits:
             return self._read_parsed(self.folder.splits[split], then, training)
+        endless = training and self.repeat
         dataset = tfr.data.build_ranking_dataset_with_parsing_fn(
             [glob.escape(file) for file in self.folder.files(split)],
-            _parser(self.schema, self.list_size if training else None),
+            _parser(
+                self.schema,
+                # The last batch of a data set that ends may be a smaller one.
+                self.batch_size if endless else None,
+                self.list_size if training else None,
+            ),
             self.batch_size,
             reader=tf.data.TFRecordDataset,
             reader_args=["GZIP"],
             shuffle=training,
             shuffle_buffer_size=self.shuffle_buffer_size,
             shuffle_seed=self.seed,
-            num_epochs=None if training and self.repeat else 1,
+            num_epochs=None if endless else 1,
         )
         where = f"data {self.folder.path}: split {split}"
         check = functools.partial(check_finite, schema=self.schema, where=where)
@@ -240,13 +246,15 @@ class ElwcDatasetBuilder(tfr.keras.pipeline.AbstractDatasetBuilder):
 
 
 @functools.lru_cache(maxsize=16)
-def _parser(schema: FeatureSchema, list_size: int | None) -> Callable[..., dict[str, tf.Tensor]]:
-    """TFR's function from serialized lists [B] to columns, traced once for all data sets."""
+def _parser(
+    schema: FeatureSchema, batch_size: int | None, list_size: int | None
+) -> Callable[..., dict[str, tf.Tensor]]:
+    """TFR's function from serialized lists [B] to columns, one graph for data sets of a schema."""
     context, example = column_specs(schema)
     parse = tfr.data.make_parsing_fn(
         tfr.data.ELWC, list_size, context, example, mask_feature_name=MASK
     )
-    return tf.function(parse, autograph=False)
+    return tf.function(parse, [tf.TensorSpec([batch_size], tf.string)], autograph=False)
 
 
 def _untuned() -> tf.data.Options:

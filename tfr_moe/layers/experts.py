@@ -183,7 +183,7 @@ class ExpertTowers(ConfiguredLayer):
         for start, stop in zip(
             tf.split(experts, num_slots), tf.split(experts + step, num_slots), strict=True
         ):
-            # Not a gather, which would copy the weights; nor `stacked[expert]`, six operations.
+            # A gather would copy the weights, and `stacked[expert]` is six operations.
             slot = {"begin": start, "end": stop, "strides": step, "shrink_axis_mask": 1}
             layers = select_weights(stacks, functools.partial(tf.strided_slice, **slot))
             outputs.append(self._tower(rows, layers, False))

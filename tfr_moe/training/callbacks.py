@@ -54,6 +54,13 @@ def keras_history(run: Path, metrics: Mapping[str, Any]) -> tf.keras.callbacks.H
     return history
 
 
+def save_weights(model: tf.keras.Model, path: Path) -> None:
+    """Saves what `load_weights` of an equal model reads, without the optimizer's two moments."""
+    parts = dict(tf.train.TrackableView(model).children(model))
+    parts.pop("optimizer", None)
+    tf.train.Checkpoint(**parts).write(str(path))
+
+
 class RunHistory(tf.keras.callbacks.Callback):
     """Writes `history.json`, saves the weights of the best epoch, and stops training early.
 
@@ -98,7 +105,7 @@ class RunHistory(tf.keras.callbacks.Callback):
                 "as a relevant item and another one for session_auc"
             )
         if self._saves_weights and best is self.epochs[-1]:
-            self.model.save_weights(str(weights_path(self._out, epoch + 1)))
+            save_weights(self.model, weights_path(self._out, epoch + 1))
         write_json(self._out / HISTORY_FILE, self.epochs)
         if self.exhausted:
             self.model.stop_training = True
