@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 
 from tfr_moe._compat import tf, tfr
-from tfr_moe.layers.dispatch import sizes
+from tfr_moe.layers.shapes import sizes
 from tfr_moe.schema import MASK, Feature, FeatureSchema, QueryCategories, Scope
 
 Features = dict[str, tf.Tensor]

@@ -10,12 +10,12 @@ from tfr_moe.layers.dispatch import (
     gather_rows,
     group_rows,
     put_rows,
-    sizes,
     take_rows,
     where_valid,
 )
 from tfr_moe.layers.experts import ExpertTowers
 from tfr_moe.layers.mixture import CategoryMixtureOfExperts
+from tfr_moe.layers.shapes import sizes
 
 
 def towers(**settings):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from tfr_moe._compat import tf
-from tfr_moe.layers.dispatch import sizes
+from tfr_moe.layers.shapes import sizes
 
 Kind = Literal["float vectors", "integers"]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tfr_moe._compat import tf
+from tfr_moe.layers.shapes import sizes
 
 DEFAULT_CAPACITY = 256
 
@@ -28,14 +29,6 @@ def put_rows(values: tf.Tensor, positions: Any, inputs: tf.Tensor) -> tf.Tensor:
     if positions is None:
         return tf.reshape(values, shape)
     return tf.scatter_nd(positions, values, shape)
-
-
-def sizes(tensor: tf.Tensor) -> list[Any]:
-    """The sizes of the axes: numbers where they are known, else scalar tensors."""
-    known = list(tensor.shape)
-    if None not in known:
-        return known
-    return [s if n is None else n for n, s in zip(known, tf.unstack(tf.shape(tensor)), strict=True)]
 
 
 def gather_rows(values: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:

@@ -18,10 +18,10 @@ from tfr_moe.layers.dispatch import (
     group_rows,
     put_rows,
     select_weights,
-    sizes,
     take_rows,
     where_valid,
 )
+from tfr_moe.layers.shapes import sizes
 
 Dispatch = Literal["auto", "sorted", "grouped"]
 TOWER = (

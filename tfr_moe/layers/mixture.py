@@ -183,14 +183,15 @@ class CategoryMixtureOfExperts(ConfiguredLayer):
             gate_inputs = where_valid(gate_inputs, mask)
         gate = self.decide(gate_inputs, constraint_inputs, training)
         experts = gate.indices
-        if training and self.num_adversarial:
-            idle = sample_idle_experts(
+        with_idle = training and self.num_adversarial > 0
+        if with_idle:
+            others = sample_idle_experts(
                 gate.indices, self.num_experts, self.num_adversarial, self.seed
             )
-            experts = tf.concat([gate.indices, idle], axis=-1)
+            experts = tf.concat([gate.indices, others], axis=-1)
         outputs = tf.cast(self.towers(inputs, experts, mask=mask, training=training), tf.float32)
-        active, idle = outputs, None
-        if experts is not gate.indices:
+        active = outputs
+        if with_idle:
             active, idle = tf.split(outputs, [self.top_k, self.num_adversarial], axis=2)
         weights = gate.weights if by_item else tf.expand_dims(gate.weights, axis=1)
         logits = tf.reduce_sum(active * weights, axis=2)
@@ -203,8 +204,8 @@ class CategoryMixtureOfExperts(ConfiguredLayer):
             self.constraint_gate.constrain(gate, constraint_inputs, num_items, training)
         if training:
             self._balance(gate, num_items)
-            if idle is not None:
-                self._disagree(active, idle, mask)
+        if with_idle:
+            self._disagree(active, idle, mask)
         return {"logits": logits, "expert_ids": gate.indices, "expert_weights": gate.weights}
 
     def decide(

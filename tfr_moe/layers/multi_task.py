@@ -274,10 +274,10 @@ class MMoE(MultiTaskLayer):
         logits = tf.cast(self._mix(rows, gate, training), tf.float32)
         outputs = {"logits": put_rows(logits, positions, inputs)}
         weights, ids = tf.math.top_k(put_rows(gate, positions, inputs), k=self.num_experts)
-        of_gates = zip(tf.unstack(ids, axis=-2), tf.unstack(weights, axis=-2), strict=True)
-        for name, (of_gate, weights_of_gate) in zip(self.gate_names, of_gates, strict=True):
+        by_gate = (self.gate_names, tf.unstack(ids, axis=-2), tf.unstack(weights, axis=-2))
+        for name, ids_of_gate, weights_of_gate in zip(*by_gate, strict=True):
             suffix = f"_{name}" if name else ""
-            outputs[f"expert_ids{suffix}"] = of_gate
+            outputs[f"expert_ids{suffix}"] = ids_of_gate
             outputs[f"expert_weights{suffix}"] = weights_of_gate
         return outputs
 

@@ -9,8 +9,9 @@ from typing import Any
 from tfr_moe._compat import tf
 from tfr_moe.layers.base import ConfiguredLayer, seeded_initializer
 from tfr_moe.layers.checks import check_argument, valid_items
-from tfr_moe.layers.dispatch import Dense, gather_rows, sizes, where_valid
+from tfr_moe.layers.dispatch import Dense, gather_rows, where_valid
 from tfr_moe.layers.experts import TOWER, ExpertTowers, ItemTower
+from tfr_moe.layers.shapes import sizes
 
 EPSILON = 1e-3
 MOMENTUM = 0.99

@@ -59,7 +59,7 @@ def logistic_loss_of_pairs(items: Items, weight: PairWeight) -> tf.Tensor:
     rows = tf.maximum(1, PAIRS_AT_A_TIME // tf.maximum(1, lists * length))
     logits = tf.stop_gradient(items.logits)
     everything = items._replace(logits=logits)
-    worse = Items(*(values[:, tf.newaxis, :] for values in everything))
+    worse = Items(*(tf.expand_dims(values, axis=1) for values in everything))
 
     def block(start: Any, losses: Any, gradient: Any) -> tuple[Any, Any, Any]:
         indices = tf.range(start, tf.minimum(start + rows, length))

@@ -95,7 +95,7 @@ class OrdinalLoss(_GradedLoss, ItemLoss):
         """See `ItemLoss`."""
         logits = lists.logits
         if logits.shape.rank == 2 and self.max_label == 1:
-            logits = logits[..., tf.newaxis]
+            logits = tf.expand_dims(logits, axis=-1)
         if logits.shape.rank != 3 or logits.shape[-1] != self.max_label:
             raise ValueError(
                 f"the ordinal loss needs {self.max_label} outputs for each item. "

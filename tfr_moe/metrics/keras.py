@@ -137,7 +137,7 @@ class SessionAUC(_MeanOverLists):
         rivals = tf.sort(tf.where(irrelevant, scores, float("inf")), axis=1)
         below = tf.cast(tf.searchsorted(rivals, scores, side="left"), tf.float32)
         not_above = tf.cast(tf.searchsorted(rivals, scores, side="right"), tf.float32)
-        not_above = tf.minimum(not_above, num_irrelevant[:, tf.newaxis])
+        not_above = tf.minimum(not_above, tf.expand_dims(num_irrelevant, axis=1))
         won = tf.reduce_sum(tf.where(relevant, (below + not_above) / 2.0, 0.0), axis=1)
         pairs = num_relevant * num_irrelevant
         return tf.math.divide_no_nan(won, pairs), pairs > 0.0
