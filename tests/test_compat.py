@@ -203,15 +203,16 @@ def test_what_the_pipeline_and_the_server_need_is_installed(name: str):
 
 
 @pytest.mark.smoke
-def test_hidden_modules_are_not_loaded_with_the_frameworks_and_can_be_loaded_later(run_python):
+def test_frameworks_of_a_command_load_without_hidden_modules_and_are_no_garbage(run_python):
     succeeds(
         run_python("""
-import sys
+import gc, sys
 from tfr_moe import _compat
 hidden = "pandas", "scipy", "setuptools", "PIL"
-_compat.hide_while_loading(*hidden)
+_compat.load_for_a_command(*hidden)
 _compat.tfr.keras.losses
 assert sys.modules.keys().isdisjoint(hidden)
+assert gc.get_freeze_count() > 100_000
 import pandas
 assert pandas.DataFrame
 """)

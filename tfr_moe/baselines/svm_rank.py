@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from tfr_moe._compat import tf
 from tfr_moe.baselines.rows import Column, Fitted, Log, Rows, library, merged
@@ -38,6 +37,8 @@ class LinearRanker:
 
     def features(self, values: NDArray[np.float32]) -> Any:
         """Rows [T, columns] -> standardised, clipped numerics and one-hot IDs, sparse [T, n]."""
+        from scipy import sparse  # takes long to load
+
         numbers = (values[:, self._numeric] - self._means) / self._stds
         blocks = [sparse.csr_matrix(np.clip(numbers, -_LIMIT, _LIMIT))]
         rows = np.arange(len(values))

@@ -13,7 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from tfr_moe import __version__
-from tfr_moe._compat import hide_while_loading
+from tfr_moe._compat import load_for_a_command
 from tfr_moe.cli import daily, data, models, reports, serving
 from tfr_moe.cli.options import BeamCommand, Seed, flag
 from tfr_moe.errors import EXIT_INTERRUPTED, EXIT_USAGE, UserError, error_line
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Hides the notices of the runtimes of TensorFlow and gRPC; their errors are reported as ours.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    hide_while_loading("pandas", "scipy", "setuptools", "PIL")
+    load_for_a_command("pandas", "scipy", "setuptools", "PIL")
     # Frameworks make a million objects that stay; to search them for garbage takes half a second.
     gc.set_threshold(100_000, *gc.get_threshold()[1:])
     # The search at the exit takes longer still, and finds only what the system frees anyway.

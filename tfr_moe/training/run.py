@@ -329,7 +329,8 @@ def with_model(run: FinishedRun) -> LoadedRun:
     policy = tf.keras.mixed_precision.global_policy()
     tf.keras.mixed_precision.set_global_policy(config.training.precision)
     try:
-        model = make_scorer(DataFolder(run.path), config).build_model(name=config.model)
+        with tf.variable_creator_scope(_zeros):
+            model = make_scorer(DataFolder(run.path), config).build_model(name=config.model)
     finally:
         tf.keras.mixed_precision.set_global_policy(policy)
     weights = weights_path(run.path, run.metrics["best_epoch"])
@@ -338,3 +339,10 @@ def with_model(run: FinishedRun) -> LoadedRun:
         status.expect_partial()
         status.assert_existing_objects_matched()
     return LoadedRun(**vars(run), model=single_score(model))
+
+
+def _zeros(create: Callable[..., tf.Variable], **arguments: Any) -> tf.Variable:
+    """Makes a variable of zeros: random values take longer, and are about to be replaced."""
+    if (shape := arguments.get("shape")) is not None:
+        arguments["initial_value"] = functools.partial(tf.zeros, shape, arguments["dtype"])
+    return create(**arguments)
