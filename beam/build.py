@@ -340,8 +340,8 @@ def _copy_tables(source: Path, folder: Path) -> None:
 def _check_not_empty(options: BuildOptions, folder: Path, counts: Counts) -> None:
     """Raises `UserError` where no list is left for training, or at all where it is not needed."""
     if not counts["rows", "read"]:
-        found = [f"{key[1]} {key[2]}: {n}" for key, n in counts.items() if key[0] == "source"]
-        why = f" ({'; '.join(sorted(found))})" if found else ""
+        numbers = [f"{key[1]} {key[2]}: {n}" for key, n in counts.items() if key[0] == "source"]
+        why = f" ({'; '.join(sorted(numbers))})" if numbers else ""
         raise UserError(f"input {options.input}: there are no rows{why}")
     needed = SPLITS if options.like is not None else SPLITS[:1]
     if any(counts["lists", split] for split in needed):

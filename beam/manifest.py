@@ -120,13 +120,13 @@ def rows_of(counts: Counts) -> dict[str, int]:
 
 def _source_counts(counts: Counts) -> dict[str, dict[str, int]]:
     """Returns thing -> outcome -> number, as counted by the source."""
-    found: dict[str, dict[str, int]] = {}
+    outcomes_of: dict[str, dict[str, int]] = {}
     for key, count in sorted((key, n) for key, n in counts.items() if key[0] == "source"):
-        found.setdefault(key[1], {})[key[2]] = count
-    for thing, outcomes in found.items():
+        outcomes_of.setdefault(key[1], {})[key[2]] = count
+    for thing, outcomes in outcomes_of.items():
         if outcomes.get("read", 0) != sum(n for name, n in outcomes.items() if name != "read"):
             raise AssertionError(f"{thing} were lost: {outcomes}")
-    return found
+    return outcomes_of
 
 
 def _split(name: str, counts: Counts, shards: dict[str, int]) -> dict[str, Any]:
@@ -145,22 +145,22 @@ def _lengths(counts: dict[int, int]) -> dict[str, float]:
 def _warnings(options: BuildOptions, by: str, splits: dict[str, Any], counts: Counts) -> list[str]:
     fractions = {"validation": options.validation_fraction, "test": options.test_fraction}
     remedy = ": the lists have too few different times; split by hash" if by == "time" else ""
-    found = [
+    warnings = [
         f"the {name} split is empty{remedy}"
         for name, fraction in fractions.items()
         if fraction and not splits[name]["lists"] and options.like is None
     ]
     if conflicts := counts["context_conflicts",]:
         features = _listed(named(counts, "conflict"))
-        found.append(
+        warnings.append(
             f"{conflicts} lists have rows with different context ({features}); the first row wins"
         )
     if not any(split["positives"] for split in splits.values()):
-        found.append("no item has a label above 0: there is nothing to learn from")
+        warnings.append("no item has a label above 0: there is nothing to learn from")
     lists = sum(split["lists"] for split in splits.values())
     order = OrderSums(**named(counts, "order"))
     longest = max(named(counts, "length"), default=0)
-    return found + log_warnings(longest, counts["repeated_lists",], lists, order)
+    return warnings + log_warnings(longest, counts["repeated_lists",], lists, order)
 
 
 def _listed(numbers: dict[str, int]) -> str:
@@ -177,20 +177,20 @@ def first_reject(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def check_losses(found: dict[str, Any], limit: float, folder: Path) -> None:
+def check_losses(manifest: dict[str, Any], limit: float, folder: Path) -> None:
     """Raises `UserError` where a manifest has a larger share of losses than `limit`.
 
     Losses are rejected rows, lists whose rows have different context, and positives that are cut.
     """
-    rows, splits = found["rows"], found["splits"].values()
+    rows, splits = manifest["rows"], manifest["splits"].values()
     reject = first_reject(folder)
     first = f"; the first is {reject['file']}, line {reject['line']}" if reject else ""
     lists, written = (sum(split[kind] for split in splits) for kind in ("lists", "positives"))
-    conflicts, cut = found["context_conflicts"], found["cut_positives"]
-    features = _listed(found["conflicting_features"])
+    conflicts, cut = manifest["context_conflicts"], manifest["cut_positives"]
+    features = _listed(manifest["conflicting_features"])
     for lost, of, what, why in (
-        (rows["rejected"], rows["read"], "rows are rejected", _listed(found["rejects"]) + first),
+        (rows["rejected"], rows["read"], "rows are rejected", _listed(manifest["rejects"]) + first),
         (conflicts, lists, "lists have rows with different context", features),
-        (cut, cut + written, "positives are cut", f"max_list_size is {found['max_list_size']}"),
+        (cut, cut + written, "positives are cut", f"max_list_size is {manifest['max_list_size']}"),
     ):
         check_lost(lost, of, what, limit, f": {why}")

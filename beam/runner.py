@@ -151,10 +151,10 @@ def _user_message(error: Exception) -> str | None:
     if isinstance(error, UserError):
         return str(error).split(_STEP)[0]
     text = str(error)
-    if found := _USER_ERROR.search(text):
-        return found[1]
-    if found := _OS_ERROR.search(text):
-        return file_failure(OSError(int(found[1]), found[2], found[3]))
+    if match := _USER_ERROR.search(text):
+        return match[1]
+    if match := _OS_ERROR.search(text):
+        return file_failure(OSError(int(match[1]), match[2], match[3]))
     return file_failure(error)
 
 

@@ -74,9 +74,9 @@ def dense(experts: int, rounds: int) -> dict[str, Any]:
         "ours": keras_step(FusedAdamW(**common), tower_weights(experts), gradients),
         "keras": keras_step(tf.keras.optimizers.AdamW(**common), tower_weights(experts), gradients),
     }
-    found = run_rounds(ways, rounds, seed=1)
-    ratios = {name: ratio(found, name, "kernel") for name in ways if name != "kernel"}
-    return {"kernel_ms": 1e3 * seconds_of(found)["kernel"]["median"], **ratios}
+    results = run_rounds(ways, rounds, seed=1)
+    ratios = {name: ratio(results, name, "kernel") for name in ways if name != "kernel"}
+    return {"kernel_ms": 1e3 * seconds_of(results)["kernel"]["median"], **ratios}
 
 
 def sparse(rows: int, rounds: int, with_keras: bool) -> dict[str, float]:
@@ -90,8 +90,8 @@ def sparse(rows: int, rounds: int, with_keras: bool) -> dict[str, float]:
         name: keras_step(optimizer, [tf.Variable(tf.zeros([rows, 16]))], [slices])
         for name, optimizer in optimizers.items()
     }
-    found = seconds_of(run_rounds(ways, rounds, seed=1))
-    return {name: 1e3 * seconds["median"] for name, seconds in found.items()}
+    seconds_by_way = seconds_of(run_rounds(ways, rounds, seed=1))
+    return {name: 1e3 * seconds["median"] for name, seconds in seconds_by_way.items()}
 
 
 def main() -> None:

@@ -101,25 +101,25 @@ def measure(rows: int, work: Path, arguments: argparse.Namespace) -> dict[str, A
     )
     if child.returncode:
         raise SystemExit(f"{rows} rows: {child.stderr[-2000:]}")
-    found: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
+    result: dict[str, Any] = json.loads(child.stdout.splitlines()[-1])
     shutil.rmtree(logs)
     shutil.rmtree(data)
-    return found
+    return result
 
 
 def main() -> None:
     arguments = parse_arguments()
     work = arguments.work or Path(tempfile.mkdtemp(prefix="build-memory-"))
     work.mkdir(exist_ok=True)
-    found = []
+    runs = []
     try:
         for rows in arguments.rows or [5_000_000]:
-            found.append(measure(rows, work, arguments))
-            print(json.dumps(found[-1]), flush=True)
+            runs.append(measure(rows, work, arguments))
+            print(json.dumps(runs[-1]), flush=True)
     finally:
         shutil.rmtree(work)
     if arguments.json:
-        result = {"limit_gb": arguments.limit_gb, "hot": arguments.hot, "runs": found}
+        result = {"limit_gb": arguments.limit_gb, "hot": arguments.hot, "runs": runs}
         arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     unused = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
     print(f"largest child: {unused} MB", file=sys.stderr)

@@ -69,11 +69,11 @@ class PlainLoop:
     def _record(self, list_id: str, rows: list[list[str]]) -> bytes:
         schema = self._schema
         assert schema.position is not None
-        place = self._at[schema.position]
+        column = self._at[schema.position]
         proto = input_pb2.ExampleListWithContext()
         self._fill(proto.context.features.feature, "context", rows[0])
         proto.context.features.feature[schema.list_id].bytes_list.value.append(list_id.encode())
-        for row in sorted(rows, key=lambda row: int(row[place])):
+        for row in sorted(rows, key=lambda row: int(row[column])):
             features = proto.examples.add().features.feature
             self._fill(features, "example", row)
             for name in (*schema.labels, schema.position):
@@ -155,12 +155,12 @@ def main() -> None:
     try:
         logs = work / "logs"
         generate(logs, SearchLogOptions(sessions=arguments.sessions, num_files=4))
-        found = {layout: compare(layout, logs, work, arguments) for layout in LAYOUTS}
+        compared = {layout: compare(layout, logs, work, arguments) for layout in LAYOUTS}
     finally:
         shutil.rmtree(work)
-    result = {"machine": machine(), "rounds": arguments.rounds, "layouts": found}
+    result = {"machine": machine(), "rounds": arguments.rounds, "layouts": compared}
     print(result["machine"])
-    for layout, numbers in found.items():
+    for layout, numbers in compared.items():
         speed, faster = numbers["rows_per_cpu_second"], numbers["ratio"]
         print(
             f"{layout}: {numbers['rows']:,} rows of {numbers['columns']} columns; "

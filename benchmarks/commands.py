@@ -61,9 +61,9 @@ def _rows(root: Path) -> None:
     files = sorted((root / "logs").glob("logs-*.csv.gz"))
     with gzip.open(files[-1], "rt", encoding="utf-8") as lines:
         rows = list(csv.reader(lines))
-    kept = rows[1:][-len(rows) * len(files) // 10 :]
+    last = rows[1:][-len(rows) * len(files) // 10 :]
     with (root / "rows.csv").open("w", encoding="utf-8", newline="") as out:
-        csv.writer(out).writerows([rows[0], *kept])
+        csv.writer(out).writerows([rows[0], *last])
 
 
 def commands(root: Path) -> dict[str, Callable[[], Any]]:
@@ -122,8 +122,8 @@ def main() -> None:
         print(f"prepared in {time.monotonic() - started:.0f} s", file=sys.stderr)
         rounds = run_rounds(commands(root), arguments.rounds, arguments.seed, warm_up=0)
         seconds = seconds_of(rounds) | {"a further trial of tune": further_trials(root)}
-    for name, found in seconds.items():
-        print(f"{name}: {found['median']:.1f} s ({found['low']:.1f} to {found['high']:.1f})")
+    for name, times in seconds.items():
+        print(f"{name}: {times['median']:.1f} s ({times['low']:.1f} to {times['high']:.1f})")
     result = {"machine": machine(), "sizes": sizes_of(arguments), "seconds": seconds}
     write(result, arguments.json)
 

@@ -108,21 +108,23 @@ def main() -> None:
     parser.add_argument("--lists", type=int, default=100_000)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    found = measure(given.data, given.run, given.split, given.lists, given.batch_size)
-    print(
-        f"{found['lists']:,} lists: reading {found['reading_seconds']:.1f} s, "
-        f"with the forward pass {found['forward_seconds']:.1f} s, "
-        f"evaluation {found['evaluation_seconds']:.1f} s"
+    arguments = parser.parse_args()
+    measured = measure(
+        arguments.data, arguments.run, arguments.split, arguments.lists, arguments.batch_size
     )
     print(
-        f"evaluation / forward pass: {found['ratio']:.2f}; both without reading: "
-        f"{found['ratio_without_reading']:.2f}"
+        f"{measured['lists']:,} lists: reading {measured['reading_seconds']:.1f} s, "
+        f"with the forward pass {measured['forward_seconds']:.1f} s, "
+        f"evaluation {measured['evaluation_seconds']:.1f} s"
     )
-    for lists, megabytes in found["resident_megabytes"]:
+    print(
+        f"evaluation / forward pass: {measured['ratio']:.2f}; both without reading: "
+        f"{measured['ratio_without_reading']:.2f}"
+    )
+    for lists, megabytes in measured["resident_megabytes"]:
         print(f"after {lists:>9,} lists: {megabytes:.0f} MB resident")
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -49,11 +49,11 @@ def multiplications(step: dict[str, Any]) -> float:
 def row(train: float, read: float, build: float | None) -> dict[str, Any]:
     bound = "training" if train > read else "reading"
     # Reading and training overlap: the slower of both is the epoch.
-    found = {"training_hours": hours(train), "reading_hours": hours(read), "bound": bound}
-    found["epoch_hours"] = hours(max(train, read))
+    result = {"training_hours": hours(train), "reading_hours": hours(read), "bound": bound}
+    result["epoch_hours"] = hours(max(train, read))
     if build is not None:
-        found["build_hours_once"] = hours(build)
-    return found
+        result["build_hours_once"] = hours(build)
+    return result
 
 
 def main() -> None:

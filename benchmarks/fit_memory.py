@@ -61,7 +61,7 @@ def main() -> None:
     rows: dict[str, dict[str, tuple[Size, dict[str, Any]]]] = {
         "N": {str(n): (base._replace(experts=n), {}) for n in (10, 64, 128)},
         "K": {str(k): (base._replace(selected=k), {}) for k in (1, 4, 8)},
-        "list length": {str(n): (base._replace(places=n), {}) for n in (30, 60, 240)},
+        "list length": {str(n): (base._replace(slots=n), {}) for n in (30, 60, 240)},
         "batch": {str(b): (base._replace(lists=b), {}) for b in (32, 128, 512)},
         "kind": {
             "bfloat16": (base, {"precision": "mixed_bfloat16"}),
@@ -73,10 +73,10 @@ def main() -> None:
     result: dict[str, Any] = {"machine": machine(), "sizes": base._asdict()}
     for name, cases in rows.items():
         result[name] = {value: in_child(*what) for value, what in cases.items()}
-        for value, found in result[name].items():
+        for value, sizes in result[name].items():
             print(
-                f"{name} {value}: {found['megabytes']} MB "
-                f"({found['of_parameters']} MB of parameters)"
+                f"{name} {value}: {sizes['megabytes']} MB "
+                f"({sizes['of_parameters']} MB of parameters)"
             )
         write(result, arguments.json)
 

@@ -45,7 +45,7 @@ def marks(base: Size, arguments: Any) -> dict[str, Any]:
     # Forward once, backward twice: by the weights and by the input.
     useful = 6 * base.items * (base.selected + base.adversarial) * base.products
     shares = [(useful / r["N=10"]) / (peak / r[PEAK]) for r in rounds]
-    found = {
+    ratios = {
         "seconds": seconds_of(rounds),
         "N=10 / one tower": ratio(rounds, "N=10", "one tower"),
         "float32 / bfloat16": ratio(rounds, "N=10", "N=10 bfloat16"),
@@ -55,8 +55,8 @@ def marks(base: Size, arguments: Any) -> dict[str, Any]:
     }
     fewer = base.lists if arguments.quick else max(1, base.lists // 4)
     for lists in {base.lists, fewer}:
-        found[f"N=64 / N=10, B={lists}"] = _against_ten(base._replace(lists=lists), arguments)
-    return found
+        ratios[f"N=64 / N=10, B={lists}"] = _against_ten(base._replace(lists=lists), arguments)
+    return ratios
 
 
 def _product(square: Any) -> Any:
@@ -67,32 +67,32 @@ def _product(square: Any) -> Any:
 def _against_ten(size: Size, arguments: Any) -> dict[str, float]:
     steps = {n: fit_step(ours(size._replace(experts=n), MOE), size) for n in (10, 64)}
     named = {f"N={n}": step for n, step in steps.items()}
-    found = ratio(run_rounds(named, arguments.rounds, arguments.seed), "N=64", "N=10")
+    against = ratio(run_rounds(named, arguments.rounds, arguments.seed), "N=64", "N=10")
     gc.collect()
-    return found
+    return against
 
 
 def growth(base: Size, arguments: Any) -> dict[str, Any]:
     rows: dict[str, list[tuple[int, Size]]] = {
         "N": [(n, base._replace(experts=n)) for n in (10, 16, 32, 64, 128)],
         "K": [(k, base._replace(selected=k, experts=16)) for k in (1, 2, 4, 8)],
-        "list length": [(n, base._replace(places=n)) for n in (20, 60, 120, 240)],
+        "list length": [(n, base._replace(slots=n)) for n in (20, 60, 120, 240)],
         "batch": [(n, base._replace(lists=n)) for n in (16, 32, 64, 128)],
     }
     if arguments.quick:
         rows = {name: row[:2] for name, row in rows.items()}
-    found = {}
+    growths = {}
     for name, row in rows.items():
         steps = {str(value): fit_step(ours(size, MOE), size) for value, size in row}
         rounds = run_rounds(steps, arguments.rounds, arguments.seed)
         first = str(row[0][0])
-        found[name] = {
+        growths[name] = {
             value: {"seconds": quartile, "ratio": ratio(rounds, value, first)}
             for value, quartile in seconds_of(rounds).items()
         }
         del steps
         gc.collect()
-    return found
+    return growths
 
 
 def others(base: Size, arguments: Any) -> dict[str, Any]:
@@ -136,8 +136,8 @@ def main() -> None:
     result: dict[str, Any] = {"machine": machine(), "sizes": base._asdict()}
     print(result["machine"], result["sizes"], sep="\n")
     for section in arguments.section or SECTIONS:
-        found = result[section] = globals()[section](base, arguments)
-        for name, value in found.items():
+        numbers = result[section] = globals()[section](base, arguments)
+        for name, value in numbers.items():
             print(
                 ratio_line(name, value)
                 if isinstance(value, dict) and "median" in value

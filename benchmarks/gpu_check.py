@@ -108,8 +108,8 @@ class Check:
         columns = 30 if self.quick else 300
         read = [HERE / "reading.py", "--columns", columns, "--json", result]
         self.run("reading", *read, *self._quick())
-        found = json.loads(result.read_text(encoding="utf-8"))
-        rates = found[f"{columns} numerics"]["lists_per_second"]
+        compared = json.loads(result.read_text(encoding="utf-8"))
+        rates = compared[f"{columns} numerics"]["lists_per_second"]
         step = json.loads((self.out / "fit_step.json").read_text(encoding="utf-8"))
         consumed = step["sizes"]["lists"] / step["marks"]["seconds"]["N=10"]["median"]
         return {
@@ -154,11 +154,11 @@ class Check:
 def table(result: Mapping[str, Any]) -> str:
     """The marks as a table in Markdown, with the machine and the failed parts."""
     step = result.get("step", {})
-    found = {**step.get("marks", {}), **step.get("dispatch", {})}
+    ratios = {**step.get("marks", {}), **step.get("dispatch", {})}
     lines = [f"{step.get('machine', {})}", "", "| | median | quartiles |", "|---|---|---|"]
     for key, words in ROWS.items():
-        if key in found:
-            low, middle, high = (found[key][name] for name in ("low", "median", "high"))
+        if key in ratios:
+            low, middle, high = (ratios[key][name] for name in ("low", "median", "high"))
             lines.append(f"| {words} | {middle:.2f} | {low:.2f} to {high:.2f} |")
     for kind, times in result.get("reading", {}).get("read / consumed", {}).items():
         lines.append(f"| lists read ({kind}) over lists consumed | {times:.2f} | |")

@@ -46,9 +46,7 @@ LENGTHS = (10, 30, 100, 300, 1000)
 def parse_arguments() -> argparse.Namespace:
     parser = parser_of(__doc__)
     parser.add_argument("--lists", type=int, default=32, help="lists in a batch")
-    parser.add_argument(
-        "--places", type=int, default=60, help="places of a list, half of them valid"
-    )
+    parser.add_argument("--slots", type=int, default=60, help="slots of a list, half of them valid")
     parser.add_argument("--width", type=int, default=136, help="width of the input vector")
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--blocks", type=int, default=2)
@@ -57,7 +55,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--items", type=int, default=3000, help="in a batch of any length")
     arguments = parser.parse_args()
     if arguments.quick:
-        arguments.lists, arguments.places, arguments.items, arguments.rounds = 2, 6, 1000, 3
+        arguments.lists, arguments.slots, arguments.items, arguments.rounds = 2, 6, 1000, 3
     return arguments
 
 
@@ -72,10 +70,10 @@ def encoder_of(arguments: argparse.Namespace, head_dim: int | None = None) -> Se
     )
 
 
-def batch(arguments: argparse.Namespace, lists: int, places: int, valid: int) -> tuple[Any, Any]:
+def batch(arguments: argparse.Namespace, lists: int, slots: int, valid: int) -> tuple[Any, Any]:
     rng = np.random.default_rng(arguments.seed)
-    items = tf.constant(rng.normal(size=[lists, places, arguments.width]), tf.float32)
-    return items, tf.constant(np.tile(np.arange(places) < valid, [lists, 1]))
+    items = tf.constant(rng.normal(size=[lists, slots, arguments.width]), tf.float32)
+    return items, tf.constant(np.tile(np.arange(slots) < valid, [lists, 1]))
 
 
 def scored(layer: Any, call: Callable[[], Any]) -> Callable[[], Any]:
@@ -126,8 +124,8 @@ def torch_step(arguments: argparse.Namespace, items: Any, mask: Any) -> Callable
 
 def contestants(arguments: argparse.Namespace) -> dict[str, Callable[[], Any]]:
     """A step of each."""
-    places = arguments.places
-    items, mask = batch(arguments, arguments.lists, places, places // 2)
+    slots = arguments.slots
+    items, mask = batch(arguments, arguments.lists, slots, slots // 2)
     ours, wide = encoder_of(arguments), encoder_of(arguments, arguments.dim)
     theirs = tfr.keras.layers.DocumentInteractionAttention(
         arguments.heads, arguments.dim, arguments.blocks, dropout=0.0
@@ -162,16 +160,16 @@ def _named(length: int) -> str:
 def growth(arguments: argparse.Namespace, rounds: list[dict[str, float]]) -> dict[str, Any]:
     """By case: milliseconds for 1,000 items, and how many times those of the shortest lists."""
 
-    def each(found: dict[str, float], length: int, name: str) -> float:
+    def each(seconds: dict[str, float], length: int, name: str) -> float:
         items = max(1, arguments.items // length) * length
-        return found[name] / items * 1e6
+        return seconds[name] / items * 1e6
 
     shortest = LENGTHS[0]
     result = {}
     for length in LENGTHS:
         name = _named(length)
-        costs = [each(found, length, name) for found in rounds]
-        bases = [each(found, shortest, _named(shortest)) for found in rounds]
+        costs = [each(of_round, length, name) for of_round in rounds]
+        bases = [each(of_round, shortest, _named(shortest)) for of_round in rounds]
         result[name] = {
             "milliseconds_per_1000_items": quartiles(costs),
             "against_shortest": quartiles([c / b for c, b in zip(costs, bases, strict=True)]),
@@ -197,10 +195,10 @@ def main() -> None:
         "by_length": growth(arguments, lengths),
     }
     print(f"{result['machine']}\n{sizes}")
-    for name, found in seconds.items():
-        print(f"{name:<12} {found['median']:.3f} s for forward and backward")
-    for name, found in ratios.items():
-        print(ratio_line(name, found))
+    for name, numbers in seconds.items():
+        print(f"{name:<12} {numbers['median']:.3f} s for forward and backward")
+    for name, numbers in ratios.items():
+        print(ratio_line(name, numbers))
     for name, cost in result["by_length"].items():
         each, against = cost["milliseconds_per_1000_items"], cost["against_shortest"]
         print(

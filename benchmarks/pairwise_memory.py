@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     context = multiprocessing.get_context("spawn")
-    found: dict[str, tuple[float, float] | None] = {}
+    measured: dict[str, tuple[float, float] | None] = {}
     for kind in ("ours", "tfr"):
         answers = context.Queue()
         process = context.Process(
@@ -70,13 +70,13 @@ def main() -> None:
         process.start()
         process.join()
         # A process that ran out of memory has no answer.
-        answer = found[kind] = answers.get() if process.exitcode == 0 else None
+        answer = measured[kind] = answers.get() if process.exitcode == 0 else None
         message = "ended without a result"
         if answer is not None:
             message = "{:.0f} MB above the start, {:.3f} s of processor a step".format(*answer)
         print(f"{kind}: {message}", flush=True)
-    if found["ours"] and found["tfr"]:
-        memory, seconds = (found["tfr"][i] / found["ours"][i] for i in (0, 1))
+    if measured["ours"] and measured["tfr"]:
+        memory, seconds = (measured["tfr"][i] / measured["ours"][i] for i in (0, 1))
         print(f"TensorFlow Ranking over ours: memory {memory:.1f}, time {seconds:.1f}")
 
 

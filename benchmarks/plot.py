@@ -27,7 +27,7 @@ def draw_growth(step: dict[str, Any]) -> Chart:
         if not points:
             continue
         sizes = [float(value) for value in points]
-        ratios = [found["ratio"] for found in points.values()]
+        ratios = [point["ratio"] for point in points.values()]
         median, low, high = ([r[key] for r in ratios] for key in ("median", "low", "high"))
         times = [size / sizes[0] for size in sizes]
         last = max(last, *times)
@@ -49,7 +49,7 @@ def draw_memory(memory: dict[str, Any]) -> Chart:
         points = memory.get(name, {})
         if points:
             sizes = [float(value) for value in points]
-            megabytes = [found["megabytes"] for found in points.values()]
+            megabytes = [point["megabytes"] for point in points.values()]
             times = [size / sizes[0] for size in sizes]
             lines.append(Line(f"{name}, from {sizes[0]:.0f}", times, megabytes))
     return log_chart(

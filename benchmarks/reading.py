@@ -169,8 +169,8 @@ def compare(columns: int, arguments: Any, work: Path) -> dict[str, Any]:
     }
     return {
         "lists_per_second": {
-            name: round(arguments.lists / found["median"])
-            for name, found in seconds_of(rounds).items()
+            name: round(arguments.lists / times["median"])
+            for name, times in seconds_of(rounds).items()
         },
         "parsing alone, scalar / packed": ratio(parsed, "scalar", "packed"),
         "megabytes": {name: round(size / 1e6, 2) for name, size in sizes.items()},
@@ -192,9 +192,9 @@ def main() -> None:
     print(result["machine"])
     for columns in arguments.columns or (30, 300):
         with tempfile.TemporaryDirectory() as work:
-            found = result[f"{columns} numerics"] = compare(columns, arguments, Path(work))
-        print(f"{columns} numerics: {found['lists_per_second']} lists a second")
-        for name, value in found.items():
+            compared = result[f"{columns} numerics"] = compare(columns, arguments, Path(work))
+        print(f"{columns} numerics: {compared['lists_per_second']} lists a second")
+        for name, value in compared.items():
             if "/" in name:
                 print(ratio_line(f"  {name}", value))
     write(result, arguments.json)

@@ -33,9 +33,7 @@ SELECTED = "selected"
 def parse_arguments() -> argparse.Namespace:
     parser = parser_of(__doc__)
     parser.add_argument("--lists", type=int, default=32, help="lists in a batch")
-    parser.add_argument(
-        "--places", type=int, default=60, help="places of a list, half of them valid"
-    )
+    parser.add_argument("--slots", type=int, default=60, help="slots of a list, half of them valid")
     parser.add_argument("--width", type=int, default=300, help="width of the input vector")
     parser.add_argument("--hidden", type=int, nargs="+", default=[1024, 512, 256])
     parser.add_argument("--experts", type=int, default=10, help="N")
@@ -62,13 +60,13 @@ def by_loop(towers: ExpertTowers, rows: Any, chosen: Any) -> Any:
     """Rows [T, n] and their experts [T, S] -> [T, S], expert by expert."""
     logits = tf.zeros(tf.shape(chosen))
     for expert in range(towers.num_experts):
-        places = tf.where(chosen == expert)
-        hidden = tf.gather(rows, places[:, 0])
+        indices = tf.where(chosen == expert)
+        hidden = tf.gather(rows, indices[:, 0])
         for depth, (kernel, bias) in enumerate(zip(towers.kernels, towers.biases, strict=True)):
             hidden = tf.matmul(hidden, kernel[expert]) + bias[expert]
             if depth < len(towers.kernels) - 1:
                 hidden = tf.nn.relu(hidden)
-        logits = tf.tensor_scatter_nd_update(logits, places, hidden[:, 0])
+        logits = tf.tensor_scatter_nd_update(logits, indices, hidden[:, 0])
     return logits
 
 
@@ -82,9 +80,9 @@ def skewed(order: Any, selected: int) -> Any:
 def contestants(arguments: argparse.Namespace) -> dict[str, Callable[[], Any]]:
     """Each computes logits and the gradients of all its weights and of the input."""
     rng = np.random.default_rng(arguments.seed)
-    lists, places, width = arguments.lists, arguments.places, arguments.width
-    items = tf.constant(rng.normal(size=[lists, places, width]), tf.float32)
-    mask = tf.constant(np.tile(np.arange(places) < places // 2, [lists, 1]))
+    lists, slots, width = arguments.lists, arguments.slots, arguments.width
+    items = tf.constant(rng.normal(size=[lists, slots, width]), tf.float32)
+    mask = tf.constant(np.tile(np.arange(slots) < slots // 2, [lists, 1]))
     order = np.argsort(rng.random([lists, arguments.experts]), axis=1)
     chosen = tf.constant(order[:, : arguments.selected], tf.int32)
     uneven = skewed(order, arguments.selected)
@@ -124,8 +122,8 @@ def main() -> None:
     result = {"machine": machine(), "sizes": sizes, "seconds": seconds, "ratios": ratios}
     print(f"{result['machine']}\n{sizes}")
     print(f"{SELECTED}: median {seconds[SELECTED]['median']:.3f} s for forward and backward")
-    for name, found in ratios.items():
-        print(ratio_line(f"{SELECTED} / {name}", found))
+    for name, numbers in ratios.items():
+        print(ratio_line(f"{SELECTED} / {name}", numbers))
     write(result, arguments.json)
 
 

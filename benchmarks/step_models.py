@@ -24,7 +24,7 @@ class Size(NamedTuple):
 
     Attributes:
         lists: B.
-        places: L; half of them are valid.
+        slots: L; half of them are valid.
         width: of the input vector.
         hidden: widths of a tower.
         experts: N.
@@ -33,7 +33,7 @@ class Size(NamedTuple):
     """
 
     lists: int = 128
-    places: int = 60
+    slots: int = 60
     width: int = 300
     hidden: tuple[int, ...] = (1024, 512, 256)
     experts: int = 10
@@ -43,7 +43,7 @@ class Size(NamedTuple):
     @property
     def items(self) -> int:
         """Valid items of a batch."""
-        return self.lists * (self.places // 2)
+        return self.lists * (self.slots // 2)
 
     @property
     def products(self) -> int:
@@ -52,7 +52,7 @@ class Size(NamedTuple):
         return sum(a * b for a, b in itertools.pairwise(widths))
 
 
-QUICK = Size(lists=4, places=8, width=40, hidden=(8,), experts=10, selected=2)
+QUICK = Size(lists=4, slots=8, width=40, hidden=(8,), experts=10, selected=2)
 
 
 def schema_of(size: Size) -> FeatureSchema:
@@ -79,10 +79,10 @@ def schema_of(size: Size) -> FeatureSchema:
 def batch_of(size: Size, seed: int = 1) -> tuple[dict[str, Any], Any]:
     """Raw features and labels of one batch."""
     rng = np.random.default_rng(seed)
-    lists, places = size.lists, size.places
-    mask = np.tile(np.arange(places) < places // 2, [lists, 1])
-    numerics = rng.normal(size=[lists, places, size.width - 2 * EMBEDDING])
-    labels = np.where(mask, rng.random([lists, places]) < 0.1, -1.0)
+    lists, slots = size.lists, size.slots
+    mask = np.tile(np.arange(slots) < slots // 2, [lists, 1])
+    numerics = rng.normal(size=[lists, slots, size.width - 2 * EMBEDDING])
+    labels = np.where(mask, rng.random([lists, slots]) < 0.1, -1.0)
     features = {
         "top": tf.constant(rng.integers(0, CATEGORIES, [lists, 1]).astype(str)),
         "sub": tf.constant(rng.integers(0, CATEGORIES, [lists, 1]).astype(str)),
@@ -142,7 +142,7 @@ def tfr_dnn(size: Size) -> Any:
 
 def dense_mmoe(size: Size, tasks: int = 2) -> Any:
     """MMoE as it is commonly written in Keras: Dense layers for each expert, on all slots."""
-    items = tf.keras.Input([size.places, size.width - 2 * EMBEDDING], name="example_numeric")
+    items = tf.keras.Input([size.slots, size.width - 2 * EMBEDDING], name="example_numeric")
     experts = []
     for _ in range(size.experts):
         hidden = items

@@ -57,11 +57,11 @@ def run_rounds(
         for _ in range(warm_up):
             _seconds(step)
     shuffle = random.Random(seed)
-    found = []
+    measured = []
     for _ in range(rounds):
         seconds = {name: _seconds(steps[name]) for name in shuffle.sample(list(steps), len(steps))}
-        found.append({name: seconds[name] for name in steps})
-    return found
+        measured.append({name: seconds[name] for name in steps})
+    return measured
 
 
 def _seconds(step: Callable[[], Any]) -> float:
@@ -88,17 +88,19 @@ def quartiles(values: Sequence[float]) -> dict[str, float]:
 
 def seconds_of(rounds: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
     """Quartiles of each contestant's seconds."""
-    return {name: quartiles([found[name] for found in rounds]) for name in rounds[0]}
+    return {name: quartiles([of_round[name] for of_round in rounds]) for name in rounds[0]}
 
 
 def ratio(rounds: Sequence[dict[str, float]], one: str, other: str) -> dict[str, float]:
     """Quartiles of the seconds of one contestant over those of another in the same round."""
-    return quartiles([found[one] / found[other] for found in rounds])
+    return quartiles([of_round[one] / of_round[other] for of_round in rounds])
 
 
-def ratio_line(name: str, found: dict[str, float]) -> str:
+def ratio_line(name: str, ratios: dict[str, float]) -> str:
     """A ratio with its quartiles as a line of text."""
-    return f"{name}: {found['median']:.2f}  (quartiles {found['low']:.2f} to {found['high']:.2f})"
+    return (
+        f"{name}: {ratios['median']:.2f}  (quartiles {ratios['low']:.2f} to {ratios['high']:.2f})"
+    )
 
 
 def machine() -> dict[str, Any]:

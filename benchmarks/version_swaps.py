@@ -94,12 +94,12 @@ def export(root: Path, seed: int) -> Path:
 
 def answered(log: Path) -> dict[int, list[Any]]:
     """The answers in the log by request; a line cut off by a kill does not count."""
-    found: dict[int, list[Any]] = {}
+    answers_of: dict[int, list[Any]] = {}
     for line in log.read_bytes().splitlines(keepends=True) if log.is_file() else []:
         if line.endswith(b"]\n"):
             number, *answer = json.loads(line)
-            found[number] = answer
-    return found
+            answers_of[number] = answer
+    return answers_of
 
 
 def run_client(arguments: argparse.Namespace) -> None:

@@ -114,8 +114,8 @@ def main() -> None:
         "speed_of_workers_over_alone": ratio(rounds, "alone", "workers"),
         "peak_megabytes": memory,
     }
-    for name, found in result["seconds_of_an_epoch"].items():
-        print(f"{name}: {found['median']:.2f} s, {memory[name]} MB")
+    for name, times in result["seconds_of_an_epoch"].items():
+        print(f"{name}: {times['median']:.2f} s, {memory[name]} MB")
     print(ratio_line("speed of workers over alone", result["speed_of_workers_over_alone"]))
     write(result, arguments.json)
 

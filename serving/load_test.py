@@ -25,7 +25,7 @@ from rich.table import Table
 
 from tfr_moe.elwc.values import decode_list
 from tfr_moe.errors import UserError
-from tfr_moe.utils.console import Column, fitted_table
+from tfr_moe.utils.console import TableColumn, fitted_table
 
 from .client import RankingClient
 from .client.channel import open_channel
@@ -204,13 +204,13 @@ def latency_table(report: Mapping[str, Any]) -> Table:
             "or too busy for the rate"
         )
     columns = [
-        Column("rate/s", [f"{entry['rate']:g}" for entry in results]),
-        Column("sent", [str(entry["sent"]) for entry in results]),
-        Column("errors", [str(sum(entry["errors"].values())) for entry in results]),
-        Column("answers/s", [f"{entry['throughput']:.1f}" for entry in results]),
+        TableColumn("rate/s", [f"{entry['rate']:g}" for entry in results]),
+        TableColumn("sent", [str(entry["sent"]) for entry in results]),
+        TableColumn("errors", [str(sum(entry["errors"].values())) for entry in results]),
+        TableColumn("answers/s", [f"{entry['throughput']:.1f}" for entry in results]),
     ]
     for name in PERCENTILES:
         values = [entry["latency_ms"][name] for entry in results]
-        columns.append(Column(name, ["-" if v is None else f"{v:.1f}" for v in values]))
+        columns.append(TableColumn(name, ["-" if v is None else f"{v:.1f}" for v in values]))
     title = f"{report['model']} at {report['target']}: latency in ms from the due time"
     return fitted_table(columns, len(columns), title=title, caption="\n".join(notes))

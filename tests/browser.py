@@ -64,7 +64,7 @@ def chromium():
 
 def run(chromium, page, tmp_path, *flags):
     """What Chromium prints, and the errors on the page's console."""
-    found = subprocess.run(
+    result = subprocess.run(
         [
             chromium,
             "--headless",
@@ -81,7 +81,7 @@ def run(chromium, page, tmp_path, *flags):
         timeout=120,
         check=True,
     )
-    return found.stdout, [line for line in found.stderr.splitlines() if "CONSOLE" in line]
+    return result.stdout, [line for line in result.stderr.splitlines() if "CONSOLE" in line]
 
 
 def measured_in_frames(chromium, pages, tmp_path, *flags):
@@ -105,8 +105,8 @@ def measured_in_frames(chromium, pages, tmp_path, *flags):
     )
     assert not console
     note = re.search(r'<pre id="measured">(.*?)</pre>', printed, re.DOTALL)
-    found = dict(json.loads(html.unescape(note[1])))
-    return [found[number] for number in range(len(pages))]
+    result = dict(json.loads(html.unescape(note[1])))
+    return [result[number] for number in range(len(pages))]
 
 
 def measured(chromium, page, tmp_path, width=1000, *flags):
@@ -132,5 +132,5 @@ def checked(chromium, page, tmp_path, *flags):
     )
     assert not console
     assert axe in printed
-    found = re.search(r'<pre id="violations">(.*?)</pre>', printed, re.DOTALL)
-    return json.loads(html.unescape(found[1])), printed.replace(axe, "")
+    result = re.search(r'<pre id="violations">(.*?)</pre>', printed, re.DOTALL)
+    return json.loads(html.unescape(result[1])), printed.replace(axe, "")

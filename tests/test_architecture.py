@@ -152,7 +152,7 @@ def version_checks(source: str) -> Iterator[tuple[int, str]]:
         inside = ast.walk(node) if isinstance(node, ast.Compare) else ()
         if isinstance(node, ast.Attribute) and is_version(node.value):
             yield node.lineno, ast.unparse(node.value)
-        yield from ((node.lineno, ast.unparse(found)) for found in inside if is_version(found))
+        yield from ((node.lineno, ast.unparse(result)) for result in inside if is_version(result))
 
 
 def is_proto(name: str) -> bool:
@@ -165,23 +165,23 @@ def violations(source: str, module: str, is_package: bool = False) -> list[str]:
     part = part_of(module)
     if part not in MAY_IMPORT:
         return [f"{module}: part {part!r} has no row in RULES"]
-    found = []
+    result = []
     for name, line in imports_of(source, module, is_package):
         target = part_of(name)
         if name.split(".")[0] in OUTER:
-            found.append(f"{module}:{line} imports {name}: its name is tfr_moe.{name}")
+            result.append(f"{module}:{line} imports {name}: its name is tfr_moe.{name}")
         if target is not None and target not in {part, "__init__", *MAY_IMPORT[part]}:
-            found.append(f"{module}:{line} imports {name}: {part} may not import {target}")
+            result.append(f"{module}:{line} imports {name}: {part} may not import {target}")
         package = name.split(".")[0]
         allowed = MAY_BE_IMPORTED_BY.get(package)
         if allowed and part not in allowed and not is_proto(name):
-            found.append(f"{module}:{line} imports {name}: only {sorted(allowed)} may")
+            result.append(f"{module}:{line} imports {name}: only {sorted(allowed)} may")
     if part != "_compat":
-        found += [
+        result += [
             f"{module}:{line} depends on {text}: only _compat decides by versions"
             for line, text in version_checks(source)
         ]
-    return found
+    return result
 
 
 def tree(root: Path) -> Iterator[tuple[Path, str, bool]]:
@@ -197,12 +197,12 @@ def tree(root: Path) -> Iterator[tuple[Path, str, bool]]:
 
 
 def test_every_module_follows_the_import_rules(repository: Path):
-    found = [
+    actual = [
         line
         for path, module, is_package in tree(repository)
         for line in violations(path.read_text(encoding="utf-8"), module, is_package)
     ]
-    assert not found, "\n" + "\n".join(found)
+    assert not actual, "\n" + "\n".join(actual)
 
 
 def test_the_walk_finds_the_whole_tree(repository: Path):
@@ -261,9 +261,9 @@ def test_the_rules_have_no_cycle():
     ],
 )
 def test_a_planted_violation_is_found(module: str, source: str, reason: str):
-    found = violations(source, module)
-    assert len(found) == 1
-    assert reason in found[0]
+    actual = violations(source, module)
+    assert len(actual) == 1
+    assert reason in actual[0]
 
 
 @pytest.mark.parametrize(

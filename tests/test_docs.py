@@ -14,8 +14,8 @@ from tfr_moe.training import load_run, train
 
 def blocks_of(text):
     """The Python blocks of a Markdown text with the line at which each begins."""
-    found = re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [(text[: match.start()].count("\n") + 2, match[1]) for match in found]
+    result = re.finditer(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [(text[: match.start()].count("\n") + 2, match[1]) for match in result]
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +62,11 @@ def test_twenty_lines_train_what_the_command_trains(folder, names):
 def test_the_metrics_of_the_page_are_those_in_the_logs(names, repository):
     text = (repository / "docs" / "library.md").read_text(encoding="utf-8")
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
-    told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     history = names["history"].history
-    shown = {name for name in history if not name.startswith("val_")}
-    assert told == shown - {"loss", "session_auc", "ndcg"}
-    assert all(np.isnan(history[f"val_{name}"]).all() for name in told)
+    logged = {name for name in history if not name.startswith("val_")}
+    assert documented == logged - {"loss", "session_auc", "ndcg"}
+    assert all(np.isnan(history[f"val_{name}"]).all() for name in documented)
 
 
 def test_the_pipelines_leave_an_export_and_the_best_epoch(names):

@@ -11,8 +11,10 @@ from tests.test_lazy_names import AT_ONCE, PACKAGES
 @pytest.mark.parametrize("package", [*AT_ONCE, *PACKAGES])
 def test_every_package_is_on_a_page(package, repository):
     pages = (repository / "docs" / "api").glob("*.md")
-    shown = {name for page in pages for name in re.findall(r"^::: (.+)$", page.read_text(), re.M)}
-    assert f"tfr_moe.{package}" in shown
+    documented = {
+        name for page in pages for name in re.findall(r"^::: (.+)$", page.read_text(), re.M)
+    }
+    assert f"tfr_moe.{package}" in documented
 
 
 @pytest.fixture(scope="module")

@@ -52,5 +52,5 @@ def test_the_yaml_of_the_page_is_a_configuration(page):
 
 def test_the_tables_name_every_model_and_every_setting(page):
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
-    told = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    assert {*MULTITASK_NAMES, *TaskSettings.model_fields} <= told
+    documented = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert {*MULTITASK_NAMES, *TaskSettings.model_fields} <= documented

@@ -93,9 +93,9 @@ def commands_of(text):
     """The words of each `tfr-moe` command in blocks of code, unless `...` cuts it."""
     for block in re.findall(r"^```\w*\n(.*?)^```", text, flags=re.M | re.S):
         for line in block.replace("\\\n", " ").splitlines():
-            found = re.search(r"^[^#]*?\btfr-moe ([a-z].*)$", line)
-            if found and not re.search(r" \.\.\.|\$|--help", line):
-                words = shlex.split(found[1], comments=True)
+            result = re.search(r"^[^#]*?\btfr-moe ([a-z].*)$", line)
+            if result and not re.search(r" \.\.\.|\$|--help", line):
+                words = shlex.split(result[1], comments=True)
                 yield list(itertools.takewhile(lambda word: word not in ("|", ">", "&&"), words))
 
 

@@ -44,11 +44,11 @@ def frames():
 def names(frames, repository, tmp_path_factory):
     """The names of the tutorial after it ran, and its folder."""
     page = repository / "docs" / "dataframes.md"
-    (found,) = [b for b in blocks_of(page.read_text(encoding="utf-8")) if "sklearn" in b[1]]
+    (result,) = [b for b in blocks_of(page.read_text(encoding="utf-8")) if "sklearn" in b[1]]
     namespace = {**frames, "folder": tmp_path_factory.mktemp("text")}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(namespace["folder"])
-        exec(compile("\n" * (found[0] - 1) + found[1], str(page), "exec"), namespace)
+        exec(compile("\n" * (result[0] - 1) + result[1], str(page), "exec"), namespace)
     return namespace
 
 

@@ -23,8 +23,10 @@ def test_every_public_name_can_be_loaded_and_completion_shows_no_other(package: 
 def test_completion_shows_rooms_and_the_ranker_before_anything_is_loaded() -> None:
     program = "import tfr_moe; print(*dir(tfr_moe))"
     command = [sys.executable, "-c", program]
-    shown = subprocess.run(command, check=True, timeout=120, capture_output=True, text=True).stdout
-    assert {"FeatureSchema", "Ranker", "layers", "losses", "metrics"} <= set(shown.split())
+    completions = subprocess.run(
+        command, check=True, timeout=120, capture_output=True, text=True
+    ).stdout
+    assert {"FeatureSchema", "Ranker", "layers", "losses", "metrics"} <= set(completions.split())
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -113,10 +113,10 @@ def test_wheel_and_sdist_have_licence_readme_and_one_version(built: tuple[Path, 
         info = f"tfr_moe-{version}.dist-info"
         (licence,) = [n for n in files.namelist() if n.startswith(info) and n.endswith("/LICENSE")]
         assert b"Apache License" in files.read(licence)
-        found = files.read(f"{info}/METADATA").decode("utf-8")
+        actual = files.read(f"{info}/METADATA").decode("utf-8")
     # README's first lines of Python import it.
-    assert "\nRequires-Dist: pandas>=2.1\n" in found
-    assert f"Version: {version}\n" in found and "Description-Content-Type: text/markdown" in found
+    assert "\nRequires-Dist: pandas>=2.1\n" in actual
+    assert f"Version: {version}\n" in actual and "Description-Content-Type: text/markdown" in actual
     with tarfile.open(sdist) as files:
         names = {name.partition("/")[2] for name in files.getnames()}
     assert {"LICENSE", "README.md", "setup.py", "pyproject.toml"} <= names

@@ -114,25 +114,25 @@ def test_scores_are_those_of_the_command(command, ranker, frame):
     log, out = str(command / "candidates.csv"), command / "scores.csv"
     run_predict(command / "run", None, log, out, item_id="item")
     expected = pd.read_csv(command / "scores.csv").set_index("item_id").score
-    found = pd.Series(ranker.predict(rows), rows["item"])
+    actual = pd.Series(ranker.predict(rows), rows["item"])
     # Batches of other lengths multiply matrices of other shapes: float32 rounds differently.
-    np.testing.assert_allclose(found[expected.index], expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(actual[expected.index], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_metrics_are_those_of_the_command(command, ranker):
     data = DataFolder(command / "data")
     result = evaluate_run(data, command / "run", "validation", ("ndcg", "mrr"))
     expected = {name: summary.mean for name, summary in summarize(result, "skip").items()}
-    found = ranker.evaluate(str(command / "data"), ("ndcg", "mrr"), split="validation")
-    assert found == expected
+    actual = ranker.evaluate(str(command / "data"), ("ndcg", "mrr"), split="validation")
+    assert actual == expected
 
 
 def test_evaluation_of_a_frame_is_that_of_its_lists(command, ranker, frame):
     latest = frame[frame.time >= 1_700_000_000 + 60 * 63]
-    found = ranker.evaluate(latest, ["ndcg"])
+    actual = ranker.evaluate(latest, ["ndcg"])
     expected = ranker.evaluate(command / "data", ["ndcg"], split="validation")
-    assert found == pytest.approx(expected, rel=1e-6)
-    assert ranker.evaluate(latest, "ndcg") == found
+    assert actual == pytest.approx(expected, rel=1e-6)
+    assert ranker.evaluate(latest, "ndcg") == actual
 
 
 def test_scores_follow_the_rows_whatever_their_order(ranker, frame):
@@ -283,12 +283,12 @@ def test_user_errors_are_one_line(frame, call, message):
 
 def test_importance_of_a_frame_and_of_a_folder(command, ranker, frame):
     latest = frame[frame.time >= 1_700_000_000 + 60 * 63]
-    found = ranker.importance(latest, metric="ndcg", repeats=1)
+    actual = ranker.importance(latest, metric="ndcg", repeats=1)
     other = ranker.importance(command / "data", metric="ndcg", repeats=1)
-    assert set(found.feature) == set(other.feature) >= {"price", "sales", "top + sub"}
-    assert found.lists.max() == other.lists.max() == latest.query_id.nunique()
-    assert (found.drop(columns="feature").columns == other.columns[1:]).all()
-    assert found.attrs["findings"] and "" in found.category.tolist()
+    assert set(actual.feature) == set(other.feature) >= {"price", "sales", "top + sub"}
+    assert actual.lists.max() == other.lists.max() == latest.query_id.nunique()
+    assert (actual.drop(columns="feature").columns == other.columns[1:]).all()
+    assert actual.attrs["findings"] and "" in actual.category.tolist()
     with pytest.raises(UserError, match="metric 'accuracy' is unknown"):
         ranker.importance(latest, metric="accuracy")
 
@@ -360,7 +360,7 @@ def test_weights_of_the_schema_weight_the_clicks_of_an_evaluation(frame, model, 
     schema = TIMED.model_copy(update={"weight": "propensity"})
     settings = {} if model == "lambdamart" else {"expert_hidden_dims": (8,), "num_epochs": 1}
     ranker = Ranker(model, **settings).fit(weighted, schema=schema, verbose=0)
-    found = ranker.evaluate(weighted, ["ips_dcg", "ips_dcg_2"])
+    actual = ranker.evaluate(weighted, ["ips_dcg", "ips_dcg_2"])
     scored = weighted.assign(score=ranker.predict(weighted))
     expected = {"ips_dcg": [], "ips_dcg_2": []}
     for _, rows in scored.groupby("query_id"):
@@ -369,7 +369,7 @@ def test_weights_of_the_schema_weight_the_clicks_of_an_evaluation(frame, model, 
         gains = gains / np.log2(2 + np.arange(len(gains)))
         expected["ips_dcg"].append(gains.sum())
         expected["ips_dcg_2"].append(gains[:2].sum())
-    assert found == pytest.approx({k: np.mean(v) for k, v in expected.items()}, rel=1e-5)
+    assert actual == pytest.approx({k: np.mean(v) for k, v in expected.items()}, rel=1e-5)
     with pytest.raises(UserError, match=reason):
         Ranker(model, metrics=["ips_dcg"], monitor="ips_dcg").fit(
             weighted, schema=schema, verbose=0

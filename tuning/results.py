@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 from tfr_moe.config import RunConfig, make_config
 from tfr_moe.errors import UserError
 from tfr_moe.utils import formats
-from tfr_moe.utils.console import Column, fitted_table
+from tfr_moe.utils.console import TableColumn, fitted_table
 from tfr_moe.utils.io import write_text
 
 from .config import SweepConfig, load_sweep_config
@@ -279,14 +279,16 @@ def _table(summary: SweepSummary, width: int) -> Table:
     epochs = [range_text([seed.epochs for seed in trial.seeds]) for trial in trials]
     return fitted_table(
         [
-            Column("", [str(entry.rank) for entry in entries]),
-            Column("trial", [trial.trial_id for trial in trials], numeric=False),
-            Column(summary.config.objective, [entry.text for entry in entries]),
-            Column("gap", gaps),
-            *(Column(symbol(name), values(name)) for name in summary.varying),
-            Column("seeds", [str(len(trial.seeds)) for trial in trials]),
-            Column("epochs", epochs),
-            Column("s", [f"{sum(seed.seconds for seed in trial.seeds):.0f}" for trial in trials]),
+            TableColumn("", [str(entry.rank) for entry in entries]),
+            TableColumn("trial", [trial.trial_id for trial in trials], numeric=False),
+            TableColumn(summary.config.objective, [entry.text for entry in entries]),
+            TableColumn("gap", gaps),
+            *(TableColumn(symbol(name), values(name)) for name in summary.varying),
+            TableColumn("seeds", [str(len(trial.seeds)) for trial in trials]),
+            TableColumn("epochs", epochs),
+            TableColumn(
+                "s", [f"{sum(seed.seconds for seed in trial.seeds):.0f}" for trial in trials]
+            ),
         ],
         always=4,
         width=width,

@@ -44,15 +44,15 @@ def match(pattern: str, argument: str = "input") -> dict[str, int]:
     The name of an existing file or folder stands for itself, whatever characters it has. A
     UserError names the `argument` and the pattern that matches no file.
     """
-    found = _matched(pattern, argument)
-    if not found:
+    sizes = _matched(pattern, argument)
+    if not sizes:
         for part in (part.strip() for part in pattern.split(",")):
             matches = _matched(part, argument)
             if not matches:
                 reason = "is a folder; name its files" if os.path.isdir(part) else "no file matches"
                 raise UserError(f"{argument} {part}: {reason}")
-            found.update(matches)
-    return dict(sorted(found.items()))
+            sizes.update(matches)
+    return dict(sorted(sizes.items()))
 
 
 def _matched(pattern: str, argument: str) -> dict[str, int]:
@@ -234,16 +234,16 @@ def columns(path: str, kind: str | None = None) -> set[str]:
 
 def columns_of_rows(path: str, rows: Iterator[RawRow]) -> set[str]:
     """Returns the columns of the first 1,000 rows; a UserError with the reason if none is valid."""
-    found: set[str] = set()
+    names: set[str] = set()
     reason = "the file is empty"
     for row in itertools.islice(rows, _SAMPLE):
         if row.error is None:
-            found.update(row.values)
+            names.update(row.values)
         else:
             reason = f"line {row.line}: {row.error}"
-    if not found:
+    if not names:
         raise UserError(f"{path}: {reason}")
-    return found
+    return names
 
 
 def _header(path: str, rows: Iterator[CsvRow]) -> list[str]:

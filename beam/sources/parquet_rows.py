@@ -40,13 +40,13 @@ def parts(path: str, file: IO[bytes]) -> list[RowGroups]:
     """Divides all row groups; an empty file is one part. Errors as for `names`."""
     with reading(f"{path}: the Parquet file"):
         about = parquet.ParquetFile(file).metadata
-    found, end = [RowGroups([], 1)], 1
+    groups, end = [RowGroups([], 1)], 1
     for number in range(about.num_row_groups):
-        if end - found[-1].line >= _PART:
-            found.append(RowGroups([], end))
-        found[-1].numbers.append(number)
+        if end - groups[-1].line >= _PART:
+            groups.append(RowGroups([], end))
+        groups[-1].numbers.append(number)
         end += about.row_group(number).num_rows
-    return found
+    return groups
 
 
 def batches(

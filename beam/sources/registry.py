@@ -152,7 +152,7 @@ def get_source(name: str) -> Source:
     Raises:
         UserError: if there is none; the message lists the available ones.
     """
-    found = sources()
-    if name not in found:
-        raise UserError(f"unknown source {name!r}; available: {', '.join(found)}")
-    return found[name]
+    available = sources()
+    if name not in available:
+        raise UserError(f"unknown source {name!r}; available: {', '.join(available)}")
+    return available[name]

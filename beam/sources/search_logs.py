@@ -39,7 +39,7 @@ def _grade(text: str) -> tuple[str, float]:
     return column, float(number)
 
 
-class SearchLogOptions(SourceOptions):
+class SearchLogSourceOptions(SourceOptions):
     """Options of `search-logs`; a plain log needs none."""
 
     items: str = Field(
@@ -69,7 +69,7 @@ class SearchLogOptions(SourceOptions):
     )
 
     @model_validator(mode="after")
-    def _check(self) -> SearchLogOptions:
+    def _check(self) -> SearchLogSourceOptions:
         if bool(self.join) != bool(self.join_by):
             raise ValueError("join and join_by must be used together")
         return self
@@ -80,8 +80,8 @@ class SearchLogOptions(SourceOptions):
         return [left for left, _, _ in pairs], [right or left for left, _, right in pairs]
 
 
-@register("search-logs", SearchLogOptions)
-def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogOptions) -> Input:
+@register("search-logs", SearchLogSourceOptions)
+def search_logs(pattern: str, schema: FeatureSchema, options: SearchLogSourceOptions) -> Input:
     """Impressions: CSV with a header, TSV, JSON lines (flat or nested) or Parquet.
 
     The input is a pattern, or several separated by commas.
@@ -130,7 +130,7 @@ def _transformed(
     log: beam.PTransform,
     table: beam.PTransform,
     schema: FeatureSchema,
-    options: SearchLogOptions,
+    options: SearchLogSourceOptions,
     joined: list[str],
 ) -> SourceRows:
     """Pipeline -> `SourceRows` of a log: joined, then graded."""

@@ -179,13 +179,13 @@ class _ParseRows(CountingDoFn):
         if isinstance(batch, RowColumns):
             file, first, rows = batch
             keys: Sequence[RowKey] = [(file, first + i, 0) for i in range(len(rows))]
-            found = self._encode(rows)
+            results = self._encode(rows)
         else:
             keys, rows = [row.key for row in batch], [row.values for row in batch]
             encoded = iter(self._encode([row.values for row in batch if row.error is None]))
             errors = [None if row.error is None else RowError(row.error) for row in batch]
-            found = [next(encoded) if error is None else error for error in errors]
-        for i, (key, row) in enumerate(zip(keys, found, strict=True)):
+            results = [next(encoded) if error is None else error for error in errors]
+        for i, (key, row) in enumerate(zip(keys, results, strict=True)):
             if isinstance(row, RowError):
                 reason = str(row)
                 self.tally["rejects", _kind_of(reason)] += 1

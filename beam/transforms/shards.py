@@ -148,9 +148,9 @@ class AddCategories(CountingDoFn):
         split, ranked = assigned
         of_query: Counter[Pair] | None = None
         if clicks is not None:
-            query, own = self._category.clicks(ranked.context, ranked.items)
+            query, of_list = self._category.clicks(ranked.context, ranked.items)
             of_query = clicks.get(query, Counter())
-            of_query = of_query - own if split == SPLITS[0] else of_query
+            of_query = of_query - of_list if split == SPLITS[0] else of_query
         context, notes = self._category(ranked.context, ranked.items, of_query)
         for note in notes:
             self.tally["noted", note] += 1

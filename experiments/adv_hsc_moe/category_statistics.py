@@ -121,11 +121,13 @@ def analyse(
     counts: dict[Category, CategoryCounts] = {}
     for path in files:
         for category, correct, purchases in _lists(path, schema, brand):
-            found = counts.get(category, CategoryCounts(0, np.zeros(len(names)), Counter()))
-            found.brands.update(purchases)
+            of_category = counts.get(category, CategoryCounts(0, np.zeros(len(names)), Counter()))
+            of_category.brands.update(purchases)
             if correct is not None:
-                found = found._replace(lists=found.lists + 1, sums=found.sums + correct)
-            counts[category] = found
+                of_category = of_category._replace(
+                    lists=of_category.lists + 1, sums=of_category.sums + correct
+                )
+            counts[category] = of_category
     with atomic_directory(out, RESULT_FILE if overwrite else None) as folder:
         result = _result(counts, names)
         write_json(folder / RESULT_FILE, result)
@@ -188,13 +190,13 @@ def _lists(
 def _result(counts: dict[Category, CategoryCounts], names: list[str]) -> dict[str, Any]:
     importance: dict[str, Any] = {"top": {}, "sub": {}}
     brands: dict[str, Any] = {"top": {}, "sub": {}}
-    for (level, name), found in sorted(counts.items(), key=lambda c: (-c[1].lists, c[0])):
-        if found.lists:
-            means = zip(names, found.sums / found.lists, strict=True)
+    for (level, name), of_category in sorted(counts.items(), key=lambda c: (-c[1].lists, c[0])):
+        if of_category.lists:
+            means = zip(names, of_category.sums / of_category.lists, strict=True)
             shares = {feature: round(float(mean), 6) for feature, mean in means}
-            importance[level][name] = {"lists": found.lists, **shares}
-        if found.brands:
-            brands[level][name] = concentration(found.brands)
+            importance[level][name] = {"lists": of_category.lists, **shares}
+        if of_category.brands:
+            brands[level][name] = concentration(of_category.brands)
     return {"feature_importance": importance, "brand_concentration": brands}
 
 
@@ -212,7 +214,7 @@ def _sections(result: dict[str, Any]) -> list[Section]:
             findings.append(_most_varied(importance))
         if brands:
             maps.append(_brands(brands))
-            shares = sorted((found["proportion"], of) for of, found in brands.items())
+            shares = sorted((of_brands["proportion"], of) for of, of_brands in brands.items())
             (low, least), (high, most) = shares[0], shares[-1]
             findings.append(
                 f"{percent(_SHARE)} of the purchases are of {percent(low)} of the brands in "
@@ -229,7 +231,7 @@ def _features(importance: dict[str, dict[str, float]]) -> list[str]:
 
 def _most_varied(importance: dict[str, dict[str, float]]) -> str:
     def ends(feature: str) -> tuple[float, float]:
-        values = [found[feature] for found in importance.values()]
+        values = [shares[feature] for shares in importance.values()]
         return min(values), max(values)
 
     feature = max(_features(importance), key=lambda name: ends(name)[1] - ends(name)[0])
@@ -251,11 +253,11 @@ def _importance(importance: dict[str, dict[str, float]]) -> HeatMap:
 def _brands(brands: dict[str, dict[str, float]]) -> HeatMap:
     cells = [
         [
-            Cell(f"{found['brands']:,.0f}"),
-            Cell(f"{found['of']:,.0f}"),
-            Cell(percent(found["proportion"]), found["proportion"]),
+            Cell(f"{of_category['brands']:,.0f}"),
+            Cell(f"{of_category['of']:,.0f}"),
+            Cell(percent(of_category["proportion"]), of_category["proportion"]),
         ]
-        for found in brands.values()
+        for of_category in brands.values()
     ]
     caption = f"Brands with {percent(_SHARE)} of the purchases"
     columns = [("brands", ""), ("of", ""), ("proportion", "")]

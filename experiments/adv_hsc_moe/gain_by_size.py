@@ -113,14 +113,14 @@ def gains(
         buckets = min(buckets, len(np.unique(categories)))
     bucket_of = bucketed(categories, sizes, buckets)
     names = sorted(set(bucket_of), key=lambda name: int(name.partition(":")[0]))
-    found = []
+    rows = []
     for name in names:
         members = [str(category) for category in np.unique(categories[bucket_of == name])]
         selected = {
             model: [_selected(run, members) for run in runs] for model, runs in results.items()
         }
         evaluated = int(np.isfinite(selected[BASELINE][0].metric(metric)).sum())
-        found.append(
+        rows.append(
             {
                 "name": f"{name} lists",
                 "smallest": min(sizes.get(member, 0) for member in members),
@@ -130,7 +130,7 @@ def gains(
                 "gains": _gains(selected, metric) if evaluated else {},
             }
         )
-    return found
+    return rows
 
 
 def _selected(result: PerListResult, categories: Sequence[str]) -> PerListResult:
@@ -190,9 +190,9 @@ def _draw(out: Path, buckets: Sequence[Mapping[str, Any]], level: str) -> None:
     ends = (-0.5, len(buckets) - 0.5)
     lines = []
     for index, model in enumerate(models):
-        found = [(i, b["gains"][model]) for i, b in enumerate(buckets) if model in b["gains"]]
-        across = [i + 0.06 * (index - len(models) / 2) for i, _ in found]
-        gains = ([100 * gain[key] for _, gain in found] for key in ("difference", "low", "high"))
+        drawn = [(i, b["gains"][model]) for i, b in enumerate(buckets) if model in b["gains"]]
+        across = [i + 0.06 * (index - len(models) / 2) for i, _ in drawn]
+        gains = ([100 * gain[key] for _, gain in drawn] for key in ("difference", "low", "high"))
         lines.append(Line(model, across, *gains))
     x_title = f"training lists of a {'sub-category' if level == 'sub' else 'top category'}"
     y_title = f"AUC minus {BASELINE}, percentage points"

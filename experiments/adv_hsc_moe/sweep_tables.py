@@ -71,26 +71,26 @@ def verdict(difference: float, noise: float | None) -> str:
 
 def table_viii(summary: Any) -> list[str]:
     """Returns the lines of Table VIII: both lambdas."""
-    found = by_values(summary, ("hsc_weight", "adversarial_weight"))
+    entries = by_values(summary, ("hsc_weight", "adversarial_weight"))
     lines = table(
         ["", *(f"λ₁ = {value:g}" for value in LAMBDAS)],
         [
             [f"λ₂ = {down:g}"]
             + [
-                f"{cell(found.get((across, down)))} (paper {paper:.4f})"
+                f"{cell(entries.get((across, down)))} (paper {paper:.4f})"
                 for across, paper in zip(LAMBDAS, row, strict=True)
             ]
             for down, row in TABLE_VIII.items()
         ],
     )
-    corner, best = found.get((0.001, 0.001)), summary.best
+    corner, best = entries.get((0.001, 0.001)), summary.best
     if corner is not None and best is not None:
         answer = "yes"
         if corner.rank > 1:
             answer = verdict(-corner.gap, least_difference(summary)).removesuffix(", the reverse")
         lines += ["", f"- λ₁ = λ₂ = 0.001 is best: {answer} (gap {corner.gap:.4f})."]
-    large = [e.value for (_, down), e in found.items() if down == 0.1]
-    small = [e.value for (_, down), e in found.items() if down != 0.1]
+    large = [e.value for (_, down), e in entries.items() if down == 0.1]
+    small = [e.value for (_, down), e in entries.items() if down != 0.1]
     if large and small:
         difference = _sign(summary) * (fmean(small) - fmean(large))
         lines.append(
@@ -107,21 +107,21 @@ def _sign(summary: Any) -> int:
 def table_vii(summary: Any, gate_inputs: Mapping[str, Sequence[str]]) -> list[str]:
     """Returns the lines of Table VII: the features that the gate sees, by the name of the row."""
     entries = {tuple(e.trial.hyperparameters["gate_features"]): e for e in summary.entries}
-    found = {
+    named = {
         name: entries[tuple(features)]
         for name, features in gate_inputs.items()
         if tuple(features) in entries
     }
     lines = table(
         ["gate input", "here", "paper"],
-        [[name, cell(found.get(name)), f"{paper:.4f}"] for name, paper in TABLE_VII.items()],
+        [[name, cell(named.get(name)), f"{paper:.4f}"] for name, paper in TABLE_VII.items()],
     )
-    if "SC" not in found:
+    if "SC" not in named:
         return lines
     lines.append("")
     for name in TABLE_VII:
-        if name != "SC" and name in found:
-            difference = _sign(summary) * (found["SC"].value - found[name].value)
+        if name != "SC" and name in named:
+            difference = _sign(summary) * (named["SC"].value - named[name].value)
             answer = verdict(difference, least_difference(summary))
             lines.append(f"- SC is better than {name}: {answer} ({difference:+.4f}).")
     return lines
@@ -129,25 +129,25 @@ def table_vii(summary: Any, gate_inputs: Mapping[str, Sequence[str]]) -> list[st
 
 def fig_6(summary: Any) -> list[str]:
     """Returns the lines of Fig. 6: N, K, D. The paper draws bars without numbers."""
-    found = by_values(summary, EXPERTS)
+    entries = by_values(summary, EXPERTS)
     lines = table(
         ["N, K, D", "here"],
-        [[", ".join(map(str, key)), cell(found[key])] for key in sorted(found)],
+        [[", ".join(map(str, key)), cell(entries[key])] for key in sorted(entries)],
     )
     lines.append("")
     pairs = [
-        _sign(summary) * (entry.value - found[n, 2, d].value)
-        for (n, k, d), entry in found.items()
-        if k == 4 and (n, 2, d) in found
+        _sign(summary) * (entry.value - entries[n, 2, d].value)
+        for (n, k, d), entry in entries.items()
+        if k == 4 and (n, 2, d) in entries
     ]
     if pairs:
         lines.append(
             f"- K = 4 is better than K = 2, the rest being equal: in {sum(p > 0 for p in pairs)} "
             f"of {len(pairs)} pairs, on average by {fmean(pairs):+.4f}."
         )
-    if (16, 2, 2) in found:
-        entry = found[16, 2, 2]
-        lines.append(f"- (16, 2, 2) is best: here it is number {entry.rank} of {len(found)}.")
+    if (16, 2, 2) in entries:
+        entry = entries[16, 2, 2]
+        lines.append(f"- (16, 2, 2) is best: here it is number {entry.rank} of {len(entries)}.")
     return lines
 
 

@@ -77,17 +77,17 @@ def model_comparisons(
     for name in dict.fromkeys(name for pair in pairs for name in pair):
         if not results.get(name):
             raise UserError(f"model {name!r} has no run to compare; models: {', '.join(results)}")
-    found: list[ModelComparison] = []
+    compared: list[ModelComparison] = []
     for metric in metrics:
         family = [compare(results[a], results[b], metric) for a, b in pairs]
         if any(not one.evaluated for one in family):
             raise UserError(f"metric {metric!r} is defined on no list")
         corrected = holm([one.p_value for one in family])
-        found += [
+        compared += [
             ModelComparison(metric, a, b, one, p, len(results[a][0]))
             for (a, b), one, p in zip(pairs, family, corrected, strict=True)
         ]
-    return found
+    return compared
 
 
 def by_metric(comparisons: Sequence[ModelComparison]) -> dict[str, list[ModelComparison]]:
@@ -111,8 +111,8 @@ def p_text(value: float) -> str:
 
 
 def _difference(one: ModelComparison) -> str:
-    found = one.comparison
-    return f"{found.difference:+.4f} [{found.low:+.4f}, {found.high:+.4f}]"
+    comparison = one.comparison
+    return f"{comparison.difference:+.4f} [{comparison.low:+.4f}, {comparison.high:+.4f}]"
 
 
 def _table(comparisons: Sequence[ModelComparison], more: str) -> Table:

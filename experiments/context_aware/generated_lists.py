@@ -131,7 +131,7 @@ def lists(options: LetorOptions, count: int, stream: int) -> Iterator[GeneratedL
         shift = _SHIFT * rng.normal(size=options.features)
         others = x[:, TOPICS + 1 :]
         # Variances 1/2, 1/4 and 1/4: E[sin(2 z)^2] is nearly 1/2.
-        own = (
+        of_items = (
             np.sqrt(0.5) * others @ weights
             + 0.5 * others[:, 0] * others[:, 1]
             + np.sqrt(0.5) * np.sin(2.0 * x[:, 0])
@@ -142,12 +142,12 @@ def lists(options: LetorOptions, count: int, stream: int) -> Iterator[GeneratedL
         features = x + shift
         # The topic is the greatest of the scores: a common shift leaves it readable.
         features[:, :TOPICS] = x[:, :TOPICS] + shift[0]
-        yield GeneratedList(features, own + options.context_strength * context + noise)
+        yield GeneratedList(features, of_items + options.context_strength * context + noise)
 
 
 def thresholds(options: LetorOptions) -> NDArray[np.float64]:
     """[4] the utilities at which the grades 1, 2, 3 and 4 begin."""
-    sample = np.concatenate([found.utility for found in lists(options, _SAMPLE, stream=1)])
+    sample = np.concatenate([generated.utility for generated in lists(options, _SAMPLE, stream=1)])
     return np.quantile(sample, np.cumsum(SHARES)[:-1])
 
 
@@ -183,11 +183,11 @@ def generate_letor(
         for split, count in counts.items():
             with gzip.open(folder / f"{split}.txt.gz", "wt", _GZIP_LEVEL) as file:
                 for _ in range(count):
-                    found = next(source)
-                    grades = np.searchsorted(limits, found.utility, side="right")
+                    generated = next(source)
+                    grades = np.searchsorted(limits, generated.utility, side="right")
                     shares += np.bincount(grades, minlength=len(SHARES))
                     number += 1
-                    _write(file, number, grades, found.features)
+                    _write(file, number, grades, generated.features)
                     if progress:
                         progress(number, options.queries)
         truth = {

@@ -185,8 +185,8 @@ class _Searches(beam.PTransform):
             | "Products" >> ReadTable(("wid",), columns, "products")
         )
         read = ReadFiles(self._searches, partial(_read_searches, seed=self._seed), in_batches=True)
-        found = pipeline | "Searches" >> read
-        joined = (found, table.entries) | "JoinProducts" >> JoinColumns(("wid",), columns)
+        searches = pipeline | "Searches" >> read
+        joined = (searches, table.entries) | "JoinProducts" >> JoinColumns(("wid",), columns)
         candidates = joined | "Candidates" >> beam.Map(_candidates).with_output_types(list[RawRow])
         events = joined | "Events" >> beam.Map(_events).with_output_types(list[RawRow])
         rows, history_counts = add_history(
@@ -248,14 +248,14 @@ def _rows(index: int, number: int, search: str, fields: list[str], seed: int) ->
         raise ValueError(f"history type must be one of {', '.join(TYPES)}, got {unknown[0]!r}")
     times = _times(pauses)
     shared = {"search": search, "user": search, "query": query, _TIME: times[-1]}
-    shown = sorted(
+    results = sorted(
         zip(wids, labels, strict=True),
         key=lambda pair: list_hash(f"{search} {pair[0]}", seed, "order"),
     )
-    for order, (wid, label) in enumerate(shown):
+    for order, (wid, label) in enumerate(results):
         yield RawRow(index, number, {**shared, "wid": wid, "label": label}, order=order)
     for order, (query_before, wid, kind, time) in enumerate(
-        zip(queries, items, types, times[:-1], strict=True), start=len(shown)
+        zip(queries, items, types, times[:-1], strict=True), start=len(results)
     ):
         event = {"user": search, "wid": wid, "type": kind, "asked": query_before, _TIME: time}
         yield RawRow(index, number, event, order=order)
@@ -291,13 +291,13 @@ def _candidates(batch: list[RawRow]) -> list[RawRow]:
 def _most_frequent_path(paths: Iterable[tuple[str, ...]]) -> list[str]:
     """Returns, level by level, the most frequent name of the paths that agree so far."""
     paths = [path for path in paths if path[0]]
-    found: list[str] = []
+    common: list[str] = []
     for level in range(len(LEVELS)):
         names = Counter(path[level] for path in paths)
         best = min(names, key=lambda name: (-names[name], name), default="")
         paths = [path for path in paths if path[level] == best]
-        found.append(best)
-    return found
+        common.append(best)
+    return common
 
 
 def _described(row: RawRow, category: dict[str, str]) -> RawRow:

@@ -82,14 +82,14 @@ def _queries(path: str) -> list[str] | None:
         return None
     plain = path.removesuffix(".gz")
     candidates = [f"{plain}.query", f"{path}.query"]
-    found = next(filter(FileSystems.exists, candidates), None)
-    if found is None:
+    file = next(filter(FileSystems.exists, candidates), None)
+    if file is None:
         missing = f"there is no file {candidates[0]} with sizes"
         raise UserError(f"{path}: line 1 has no qid, and {missing}")
     queries = []
-    for query, (number, text) in enumerate(lines(found), start=1):
+    for query, (number, text) in enumerate(lines(file), start=1):
         if not (text.isascii() and text.strip().isdigit()) or int(text) < 1:
-            raise UserError(f"{found}, line {number}: expected the size of a query, got {text!r}")
+            raise UserError(f"{file}, line {number}: expected the size of a query, got {text!r}")
         queries += [f"{plain.rpartition('/')[2]}-{query}"] * int(text)
     return queries
 

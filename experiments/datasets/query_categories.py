@@ -97,11 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("\n".join(report(fit(known, truth[~held_out]), unseen, truth[held_out])))
     model = fit(queries, truth)
     column = pc.unique(pc.cast(read_table(given.queries)[given.query], pa.string()))
-    asked = [query for query in column.to_pylist() if query]
-    probabilities = model.predict_proba(asked)
+    queries_to_label = [query for query in column.to_pylist() if query]
+    probabilities = model.predict_proba(queries_to_label)
     best = model.classes_[probabilities.argmax(axis=1)]
     sure = probabilities.max(axis=1) >= given.probability
-    columns: dict[str, Any] = {given.query: pa.array(asked)}
+    columns: dict[str, Any] = {given.query: pa.array(queries_to_label)}
     for index, level in enumerate(levels):
         columns[level] = pa.array([names[number][index] for number in best])
     csv.write_csv(pa.table(columns).filter(pa.array(sure)), given.out)

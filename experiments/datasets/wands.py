@@ -102,10 +102,10 @@ def wands(pattern: str, schema: FeatureSchema, options: SourceOptions) -> Input:
     """
     sizes: dict[str, int] = {}
     for name, needed in _FILES.items():
-        found = match(f"{pattern.rstrip('/')}/{name}.csv*")
-        for path in found:
+        matched = match(f"{pattern.rstrip('/')}/{name}.csv*")
+        for path in matched:
             check_columns(path, columns(path, "tsv"), list(needed))
-        sizes.update(found)
+        sizes.update(matched)
     available = sorted({*_FILES["label"], *_PRODUCT, *_QUERY, *_MADE} - {"label"})
     for column in schema_columns(schema):
         if column not in available:

@@ -170,8 +170,12 @@ def draw(out: Path, group: int, runs: Sequence[dict[str, Any]]) -> None:
         lines = []
         for row, model in enumerate(reversed(models)):
             values = [run["test"][task] for run in runs if run["model"] == model]
-            found = seed_interval(values)
-            ends = [found.mean] if np.isnan(found.high) else [found.low, found.mean, found.high]
+            interval = seed_interval(values)
+            ends = (
+                [interval.mean]
+                if np.isnan(interval.high)
+                else [interval.low, interval.mean, interval.high]
+            )
             lines += [
                 Line("", values, [row] * len(values), kind="points", colour=row),
                 Line("", ends, [row + 0.3] * len(ends), colour=row),

@@ -142,8 +142,8 @@ def model_settings(settings: SyntheticSettings, model: str) -> dict[str, Any]:
     if model == "mmoe":
         return {**sizes, **experts}
     budget = parameter_count("mmoe", settings.num_features, 2, **sizes, **experts)
-    own = experts if model == "omoe" else {}
-    return match_budget(model, budget, settings.num_features, 2, **sizes, **own)
+    of_experts = experts if model == "omoe" else {}
+    return match_budget(model, budget, settings.num_features, 2, **sizes, **of_experts)
 
 
 def train_one(settings: SyntheticSettings, job: Job) -> Result:

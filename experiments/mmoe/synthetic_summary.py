@@ -55,18 +55,18 @@ class Losses:
     def degradations(self, model: str) -> dict[str, NDArray[np.float64]]:
         """Returns the degradation at each lower correlation, and the mean of several."""
         lower = self.correlations[:-1]
-        found = {str(p): self.degradation(model, p) for p in lower}
+        values = {str(p): self.degradation(model, p) for p in lower}
         if len(lower) > 1:
-            found[TOGETHER] = np.mean(list(found.values()), axis=0)
-        return found
+            values[TOGETHER] = np.mean(list(values.values()), axis=0)
+        return values
 
 
 def _interval(values: NDArray[np.float64]) -> dict[str, Any]:
-    found: dict[str, Any] = asdict(seed_interval(values))
-    found["p_value"] = _p_value(values)
-    found["by_ranks"] = asdict(rank_interval(values))
-    found["wilcoxon_p_value"] = wilcoxon(values)
-    return found
+    interval: dict[str, Any] = asdict(seed_interval(values))
+    interval["p_value"] = _p_value(values)
+    interval["by_ranks"] = asdict(rank_interval(values))
+    interval["wilcoxon_p_value"] = wilcoxon(values)
+    return interval
 
 
 def _p_value(values: NDArray[np.float64]) -> float:

@@ -155,8 +155,8 @@ def run_one(settings: Mapping[str, Any], job: Job) -> Result:
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """The mean over seeds, and the half-width of its 95 % interval."""
-    found = seed_interval(values)
-    return found.mean, (found.high - found.low) / 2
+    of_seeds = seed_interval(values)
+    return of_seeds.mean, (of_seeds.high - of_seeds.low) / 2
 
 
 def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -174,7 +174,9 @@ def summarize(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if model in PAIRS:
             without = by_cell[strength, PAIRS[model]]
             pairs = zip(cell, without, strict=True)
-            of_model["gain"] = interval([own["ndcg"] - other["ndcg"] for own, other in pairs])
+            of_model["gain"] = interval(
+                [of_seed["ndcg"] - other["ndcg"] for of_seed, other in pairs]
+            )
         content.setdefault(f"{strength:g}", {})[model] = of_model
     for strength in {row["strength"] for row in rows}:
         curves = [row["curve"]["bias"][:_POSITIONS] for row in by_cell[strength, "DNN, tower"]]

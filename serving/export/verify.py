@@ -229,8 +229,8 @@ def _pairs(
     order, slots = ranked["order"], np.arange(width)
     yield f"{RANK} valid", ranked["valid"], sizes
     # Each item once, best first, and the padding last, since its score is the lowest.
-    found = np.sort(np.where(order < 0, width, order), axis=1)
-    yield f"{RANK} order", found, np.where(mask, slots, width)
+    ordered = np.sort(np.where(order < 0, width, order), axis=1)
+    yield f"{RANK} order", ordered, np.where(mask, slots, width)
     best_first = np.argsort(-ranked[SCORES], axis=1, kind="stable")
     yield f"{RANK} sorted {SCORES}", best_first, np.broadcast_to(slots, mask.shape)
     scores = {n: v for n, v in batch.outputs.items() if not names_experts(n)}

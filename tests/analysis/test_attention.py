@@ -22,24 +22,24 @@ WEIGHTS = np.array([[[0.2, 0.3, 0.5], [0.1, 0.6, 0.3], [0.0, 0.0, 1.0]]])
 
 
 def test_the_mean_over_pairs_of_two_groups_by_hand():
-    found = AttentionMap(["a", "b"], lambda features: features["group"])
-    found.add(WEIGHTS, {MASK: np.ones([1, 3], bool), "group": np.array([[0, 0, 1]])})
+    actual = AttentionMap(["a", "b"], lambda features: features["group"])
+    actual.add(WEIGHTS, {MASK: np.ones([1, 3], bool), "group": np.array([[0, 0, 1]])})
     pair = {MASK: np.ones([1, 2], bool), "group": np.array([[0, 1]])}
-    found.add(np.array([[[0.4, 0.6], [0.7, 0.3]]]), pair)
-    shown = found.as_json()
+    actual.add(np.array([[[0.4, 0.6], [0.7, 0.3]]]), pair)
+    content = actual.as_json()
     # a attends to a: 0.3 and 0.1; to b: 0.5, 0.3 of lists of three and 0.6 of one of two
-    assert shown["lift"][0] == pytest.approx([0.6, (3 * 0.8 + 2 * 0.6) / 3])
-    assert shown["lift"][1] == [pytest.approx((3 * 0.0 + 2 * 0.7) / 3), None]
-    assert shown["pairs"] == [[2, 3], [3, 0]]
+    assert content["lift"][0] == pytest.approx([0.6, (3 * 0.8 + 2 * 0.6) / 3])
+    assert content["lift"][1] == [pytest.approx((3 * 0.0 + 2 * 0.7) / 3), None]
+    assert content["pairs"] == [[2, 3], [3, 0]]
 
 
 def test_in_the_map_of_positions_items_attend_to_themselves_and_padding_does_not_count():
     weights = np.array([[[0.4, 0.6, 0.0], [0.1, 0.9, 0.0], [0.3, 0.3, 0.4]]])
-    found = map_of_positions(3)
-    found.add(weights, {MASK: np.array([[True, True, False]])})
-    shown = found.as_json()
-    assert shown["lift"] == [[0.8, 1.2, None], [0.2, 1.8, None], [None, None, None]]
-    assert shown["labels"] == ["1", "2", "3"]
+    actual = map_of_positions(3)
+    actual.add(weights, {MASK: np.array([[True, True, False]])})
+    content = actual.as_json()
+    assert content["lift"] == [[0.8, 1.2, None], [0.2, 1.8, None], [None, None, None]]
+    assert content["labels"] == ["1", "2", "3"]
 
 
 def test_bands_have_about_as_many_items_each_and_ids_beyond_the_twelve_are_others():
@@ -89,8 +89,8 @@ def test_the_weights_are_the_mean_over_blocks_and_heads():
     encoder = model.get_layer("trunk")
     _, weights = encoder(vectors, mask=raw_batch()[MASK], return_weights=True)
     expected = weights.numpy().mean(axis=(1, 2))
-    found = attention_weights(model, encoder, DATASET.element_spec[0])(raw_batch())
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    actual = attention_weights(model, encoder, DATASET.element_spec[0])(raw_batch())
+    np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_there_are_maps_by_position_and_by_features():
@@ -98,9 +98,9 @@ def test_there_are_maps_by_position_and_by_features():
     assert lists == raw_batch()[MASK].numpy().any(axis=1).sum()
     assert list(maps) == ["position", "brand", "price"]
     assert maps["position"]["pairs"][0][0] == lists
-    for found in maps.values():
-        size = len(found["labels"])
-        assert np.array(found["lift"], float).shape == (size, size)
+    for actual in maps.values():
+        size = len(actual["labels"])
+        assert np.array(actual["lift"], float).shape == (size, size)
 
 
 def test_a_model_without_attention_has_no_maps():

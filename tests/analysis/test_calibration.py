@@ -18,13 +18,13 @@ def test_bins_hold_what_was_predicted_and_what_was_observed():
     # A probability of 1/4 for four items of which two are relevant, of 3/4 for four of which three.
     low, high = -np.log(3.0), np.log(3.0)
     counter({"": scored([low] * 4 + [high] * 4, [1, 1, 0, 0, 1, 1, 1, 0])})
-    found = counter.result()
-    assert found.predicted == pytest.approx([0.25, 0.75])
-    assert found.observed == pytest.approx([0.5, 0.75])
-    assert (found.mean_predicted, found.mean_observed) == pytest.approx((0.5, 0.625))
-    assert found.error == pytest.approx((4 * 0.25 + 4 * 0.0) / 8)
+    actual = counter.result()
+    assert actual.predicted == pytest.approx([0.25, 0.75])
+    assert actual.observed == pytest.approx([0.5, 0.75])
+    assert (actual.mean_predicted, actual.mean_observed) == pytest.approx((0.5, 0.625))
+    assert actual.error == pytest.approx((4 * 0.25 + 4 * 0.0) / 8)
     # Wilson's interval of 2 of 4.
-    assert (found.low[0], found.high[0]) == pytest.approx((0.1500, 0.8500), abs=1e-4)
+    assert (actual.low[0], actual.high[0]) == pytest.approx((0.1500, 0.8500), abs=1e-4)
 
 
 def test_padding_and_the_cut_into_batches_change_nothing():

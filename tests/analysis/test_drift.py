@@ -107,10 +107,10 @@ def broken(context, items):
 
 def test_missing_values_unknown_ids_and_labels_are_found(reference, tmp_path):
     rows = measure_drift(reference, day(tmp_path / "day", broken))
-    found = above(rows)
-    assert {("clicked", "missing"), ("sales", "missing"), ("brand", "out_of_vocabulary")} <= found
-    assert ("purchase", "psi") in found
-    assert {column for column, _ in found} == {"clicked", "sales", "brand", "purchase"}
+    actual = above(rows)
+    assert {("clicked", "missing"), ("sales", "missing"), ("brand", "out_of_vocabulary")} <= actual
+    assert ("purchase", "psi") in actual
+    assert {column for column, _ in actual} == {"clicked", "sales", "brand", "purchase"}
     brand = next(row for row in rows if row.column == "brand")
     assert 0.4 < brand.out_of_vocabulary < 0.5
     assert next(row for row in rows if row.column == "sales").missing == 1.0
@@ -122,9 +122,9 @@ def test_limits_by_column_and_what_they_reject(reference, tmp_path):
     nothing = "{psi: null, mean_shift: null, missing: null, out_of_vocabulary: null}"
     path.write_text(f"columns:\n  sales: {nothing}\n  clicked: {nothing}\n  brand: {{psi: null}}\n")
     limits = DriftLimits.load(path)
-    found = above(measure_drift(reference, tmp_path / "day", limits))
-    assert {column for column, _ in found} == {"brand", "purchase"}
-    assert ("brand", "psi") not in found
+    actual = above(measure_drift(reference, tmp_path / "day", limits))
+    assert {column for column, _ in actual} == {"brand", "purchase"}
+    assert ("brand", "psi") not in actual
     for text, message in [
         ("psy: 1", "psy: unknown key"),
         ("psi: -1", "psi: Input should be greater"),

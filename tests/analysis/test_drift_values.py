@@ -21,10 +21,10 @@ def test_numbers_are_those_that_the_model_of_the_reference_reads():
             [[[6.0, 4.0], [8.0, 1.0]], [[5.0, 0.0], [0.0, 0.0]]], np.float32
         ),
     }
-    found = dict(values_of(schema, {"context": {}, "example": {"price": column}}, batch))
+    actual = dict(values_of(schema, {"context": {}, "example": {"price": column}}, batch))
     # 6 / 4 is halfway; 8 / 1 above all; 5 / 0 is missing.
-    np.testing.assert_allclose(found["price"].values, [0.5, 0.75, np.nan])
-    np.testing.assert_allclose(found["price"].stored, [1.5, 8.0, np.nan])
-    np.testing.assert_allclose(found["usual"].values, [3.0, 1.0, 0.0])
-    np.testing.assert_allclose(found["usual"].stored, [4.0, 1.0, 0.0])
-    np.testing.assert_array_equal(found["usual"].lists, [0, 0, 1])
+    np.testing.assert_allclose(actual["price"].values, [0.5, 0.75, np.nan])
+    np.testing.assert_allclose(actual["price"].stored, [1.5, 8.0, np.nan])
+    np.testing.assert_allclose(actual["usual"].values, [3.0, 1.0, 0.0])
+    np.testing.assert_allclose(actual["usual"].stored, [4.0, 1.0, 0.0])
+    np.testing.assert_array_equal(actual["usual"].lists, [0, 0, 1])

@@ -57,10 +57,10 @@ def run_of(folder):
 
 
 def test_an_unused_feature_has_none_and_the_only_one_all(run_of, folder):
-    found = feature_importance(run_of(lambda c: c["sales"]), folder, repeats=4, batch_size=50)
-    by_name = {row.feature: row for row in found.of()}
+    actual = feature_importance(run_of(lambda c: c["sales"]), folder, repeats=4, batch_size=50)
+    by_name = {row.feature: row for row in actual.of()}
     assert set(by_name) == {"top + sub", "age", "clicked", "brand", "price", "sales"}
-    assert found.rows[0].feature == "sales"
+    assert actual.rows[0].feature == "sales"
     for name, drop in by_name.items():
         assert drop.lists == COUNT
         if name != "sales":
@@ -69,26 +69,26 @@ def test_an_unused_feature_has_none_and_the_only_one_all(run_of, folder):
     sizes = [len(items) for _, _, items in lists(COUNT, SEED)]
     random = np.mean([np.mean(1 / np.log2(2 + np.arange(size))) for size in sizes])
     error = 0.25 / np.sqrt(COUNT * 4)
-    assert found.mean - by_name["sales"].drop == pytest.approx(random, abs=4 * error)
+    assert actual.mean - by_name["sales"].drop == pytest.approx(random, abs=4 * error)
     assert by_name["sales"].low < by_name["sales"].drop < by_name["sales"].high
 
 
 def test_importance_differs_between_categories_whose_weights_differ(run_of, folder):
     # Index 1 of the vocabulary is category a, where the cheapest item sells.
     of_category = run_of(lambda c: np.where(c["top"] == 1, -c["price"], c["sales"]))
-    found = feature_importance(of_category, folder, repeats=2)
-    rows = {(row.feature, row.category): row for row in found.rows}
+    actual = feature_importance(of_category, folder, repeats=2)
+    rows = {(row.feature, row.category): row for row in actual.rows}
     for name, used, other in (("price", "a", "b"), ("sales", "b", "a")):
         assert (rows[name, other].drop, rows[name, other].high) == (0.0, 0.0)
         assert rows[name, used].low > 0.05
         assert rows[name, ""].differs and rows[name, ""].p_value < 1e-6
-    counts = [rows["price", category].lists for category in found.categories]
+    counts = [rows["price", category].lists for category in actual.categories]
     assert sum(counts) == COUNT and counts == sorted(counts, reverse=True)
     assert not rows["brand", ""].differs and rows["brand", ""].p_value == 1.0
-    assert [row.category for row in found.rows] == [
-        category for category in ("", *found.categories) for _ in range(6)
+    assert [row.category for row in actual.rows] == [
+        category for category in ("", *actual.categories) for _ in range(6)
     ]
-    matters, differs = found.findings()
+    matters, differs = actual.findings()
     assert "3 of 6 features have a significant importance" in matters
     assert "price (b +0.0000 to a" in differs and "the reason for a gate" in differs
 
@@ -100,8 +100,8 @@ def without_category(count, seed):
 
 def test_lists_without_a_category_are_a_group_beside_all_lists(run_of, tmp_path):
     folder = DataFolder(write_data_folder(tmp_path, 2, 120, 2, lists=without_category))
-    found = feature_importance(run_of(lambda c: c["sales"]), folder, repeats=1)
-    rows = {row.category: row.lists for row in found.rows}
+    actual = feature_importance(run_of(lambda c: c["sales"]), folder, repeats=1)
+    rows = {row.category: row.lists for row in actual.rows}
     assert rows.pop("") == 120 and rows.pop("(none)") == 30
     assert set(rows) == {"a", "b"} and sum(rows.values()) == 90
 
@@ -121,8 +121,8 @@ def test_one_shuffle_is_that_of_loops_over_lists(run_of, folder):
         labels = [item["purchase"] for item in of_list]
         scores = [np.log1p(price) + context["age"] for price in taken]
         expected.append(ndcg_score([labels], [scores], ignore_ties=True))
-    found = sample.shuffled(["price"], np.random.default_rng(5))
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    actual = sample.shuffled(["price"], np.random.default_rng(5))
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 def read(folder):

@@ -26,11 +26,11 @@ def dataset(tmp_path_factory):
 def test_lists_are_fetched_by_number(dataset):
     written = [list_id for list_id, _, _ in lists(11, 3)]
     in_files = written[::2] + written[1::2]
-    found = {
+    actual = {
         number: element[2]["query_id"].numpy()[0, 0].decode()
         for number, element in fetch(dataset, [9, 0, 5, 4, 5])
     }
-    assert found == {number: in_files[number] for number in (0, 4, 5, 9)}
+    assert actual == {number: in_files[number] for number in (0, 4, 5, 9)}
 
 
 def test_a_list_is_shown_as_it_was_logged_and_ranked(dataset):
@@ -40,16 +40,20 @@ def test_a_list_is_shown_as_it_was_logged_and_ranked(dataset):
     def by_sales(features):
         return features["example_numeric"][..., 1]
 
-    shown = show_list(element, by_sales, SCHEMA, "", {"m": 0.5}, most_items=1)
-    assert (shown.list_id, shown.values, shown.num_items) == (list_id, {"m": 0.5}, len(items))
-    assert shown.context["top"] == context["top"]
-    assert shown.context["age"] == pytest.approx(context["age"])
+    displayed = show_list(element, by_sales, SCHEMA, "", {"m": 0.5}, most_items=1)
+    assert (displayed.list_id, displayed.values, displayed.num_items) == (
+        list_id,
+        {"m": 0.5},
+        len(items),
+    )
+    assert displayed.context["top"] == context["top"]
+    assert displayed.context["age"] == pytest.approx(context["age"])
     best = max(items, key=lambda item: item["sales"])
-    assert shown.items[0].features["brand"] == best["brand"]
-    assert shown.items[0].features["price"] == pytest.approx(best["price"], rel=1e-5)
-    assert shown.items[0].score == pytest.approx(best["sales"], rel=1e-6)
-    assert shown.items[0].position == best["position"]
+    assert displayed.items[0].features["brand"] == best["brand"]
+    assert displayed.items[0].features["price"] == pytest.approx(best["price"], rel=1e-5)
+    assert displayed.items[0].score == pytest.approx(best["sales"], rel=1e-6)
+    assert displayed.items[0].position == best["position"]
     # Beyond the first one only what is relevant.
-    assert all(item.label > 0 for item in shown.items[1:])
-    assert sum(item.label for item in shown.items) == 1
+    assert all(item.label > 0 for item in displayed.items[1:])
+    assert sum(item.label for item in displayed.items) == 1
     assert isinstance(element[0]["top"], tf.Tensor)

@@ -48,8 +48,8 @@ def test_pairs_of_orders_are_exact_where_two_features_interact():
     rng = np.random.default_rng(0)
     alone, together = rng.normal(size=6), np.triu(rng.normal(size=(6, 6)), 1)
     shares = ShapleyValues(6, max_orders=2)
-    kept = (~shares.replaced).astype(float)
-    values = kept @ alone + np.einsum("ti,ij,tj->t", kept, together, kept)
+    remaining = (~shares.replaced).astype(float)
+    values = remaining @ alone + np.einsum("ti,ij,tj->t", remaining, together, remaining)
     # Each feature has its own term and half of those that it shares.
     expected = alone + (together + together.T).sum(axis=1) / 2
     np.testing.assert_allclose(shares(values[:, np.newaxis])[:, 0], expected)

@@ -79,10 +79,10 @@ def test_the_command_trains_what_the_function_trains(runs, data, tmp_path, model
 
 
 def test_baselines_beat_the_order_of_the_records(runs, data):
-    found = evaluate_runs(
+    actual = evaluate_runs(
         data, [runs / model for model in BASELINE_NAMES], metrics=["ndcg"], console=QUIET
     )
-    means = {model: found.models[model]["ndcg"].mean for model in BASELINE_NAMES}
+    means = {model: actual.models[model]["ndcg"].mean for model in BASELINE_NAMES}
     # In random order the NDCG of these lists is 0.68; a linear model can't read the category.
     assert means["lambdamart"] > 0.85, means
     assert means["xgboost"] > 0.85, means
@@ -104,14 +104,14 @@ def test_a_run_read_again_scores_as_its_ranker_and_leaves_padding_at_zero(model,
 
 @pytest.mark.parametrize("model", BASELINE_NAMES)
 def test_a_finished_run_reports_rounds_and_the_validation_metric_of_evaluate(model, runs, data):
-    found = json.loads((runs / model / "metrics.json").read_text())
-    assert found["model"] == model
-    assert 1 <= found["best_epoch"] <= found["epochs"]
-    assert found["monitor"] in found["best"]
+    actual = json.loads((runs / model / "metrics.json").read_text())
+    assert actual["model"] == model
+    assert 1 <= actual["best_epoch"] <= actual["epochs"]
+    assert actual["monitor"] in actual["best"]
     splits = evaluate_runs(data, [runs / model], split="validation", console=QUIET)
     expected = splits.models[model]["ndcg_10"].mean
-    assert found["best"] == {"val_ndcg_10": pytest.approx(expected, abs=1e-6)}
-    assert found["train_lists"] == 200
+    assert actual["best"] == {"val_ndcg_10": pytest.approx(expected, abs=1e-6)}
+    assert actual["train_lists"] == 200
     assert not list((runs / model).glob(".rows*"))
 
 
@@ -179,15 +179,15 @@ def test_rows_are_the_valid_items_in_the_order_of_the_lists(data, tmp_path):
     for features, labels, _ in ElwcDatasetBuilder(folder, 50).build_evaluation_dataset("train"):
         mask = features[MASK].numpy()
         numbers = features["example_numeric"].numpy()[mask]
-        own = rows.values[start : start + len(numbers)]
-        np.testing.assert_allclose(own[:, 1], np.log1p(numbers[:, 0]), rtol=1e-6)
-        np.testing.assert_array_equal(own[:, 2], numbers[:, 1])
+        of_batch = rows.values[start : start + len(numbers)]
+        np.testing.assert_allclose(of_batch[:, 1], np.log1p(numbers[:, 0]), rtol=1e-6)
+        np.testing.assert_array_equal(of_batch[:, 2], numbers[:, 1])
         lists = np.where(mask)[0]
         sales = pd.Series(numbers[:, 1]).groupby(lists)
         ranks = (sales.rank() - 1) / (sales.transform("size") - 1)
-        np.testing.assert_allclose(own[:, 4], ranks, rtol=1e-6)
+        np.testing.assert_allclose(of_batch[:, 4], ranks, rtol=1e-6)
         ids = features["clicked"].numpy()
-        np.testing.assert_array_equal(own[:, 8], ((ids != b"").sum(axis=1))[lists])
+        np.testing.assert_array_equal(of_batch[:, 8], ((ids != b"").sum(axis=1))[lists])
         np.testing.assert_array_equal(
             rows.labels[start : start + len(numbers)], labels.numpy()[mask]
         )

@@ -17,16 +17,16 @@ def _dump(value, folder, name):
 
 
 def _load(path):
-    found = []
+    result = []
     if path.exists():
         with open(path, "rb") as file:
             while True:
                 try:
-                    found.append(pickle.load(file))
+                    result.append(pickle.load(file))
                 except EOFError:
                     break
         path.unlink()
-    return found
+    return result
 
 
 def elements(tmp_path, read):

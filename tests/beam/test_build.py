@@ -73,12 +73,12 @@ def test_hash_split_keeps_a_list_where_it_is_when_others_come(tmp_path):
     _, many = logs.run(
         tmp_path, tmp_path / "many.csv", "many", split="hash", validation_fraction=0.3
     )
-    found = []
+    actual = []
     for split in ("train", "validation", "test"):
         before, after = set(logs.list_ids(few, split)), set(logs.list_ids(many, split))
         assert before == {name for name in after if int(name[1:]) < 40}
-        found += after
-    assert sorted(found) == sorted(f"s{s}" for s in range(80))
+        actual += after
+    assert sorted(actual) == sorted(f"s{s}" for s in range(80))
     assert logs.list_ids(many, "validation")
 
 
@@ -217,11 +217,11 @@ def test_a_bad_row_goes_to_the_rejects_with_line_and_reason(tmp_path):
         "column 'purchase': must be >= 0": 1,
         "column 'session': a value is required": 1,
     }
-    found = rejects(folder)
-    assert [r["line"] for r in found] == [6, 9, 11]
-    assert {r["file"] for r in found} == {str(path)}
-    assert found[0]["reason"] == "column 'price': expected a number, got 'cheap'"
-    assert found[0]["row"]["item"] == rows[4]["item"]
+    actual = rejects(folder)
+    assert [r["line"] for r in actual] == [6, 9, 11]
+    assert {r["file"] for r in actual} == {str(path)}
+    assert actual[0]["reason"] == "column 'price': expected a number, got 'cheap'"
+    assert actual[0]["row"]["item"] == rows[4]["item"]
 
 
 def test_longer_lists_keep_the_items_shown_first_and_count_the_others(tmp_path):
@@ -234,9 +234,15 @@ def test_longer_lists_keep_the_items_shown_first_and_count_the_others(tmp_path):
     assert manifest["rows"] == {"read": 530, "written": 35, "rejected": 0, "cut": 495}
     assert manifest["cut"] == {"list too long": 495}
     assert manifest["list_length"]["max"] == 5
-    kept = [r for r in logs.records(folder) if b"hot" in r]
-    assert len(kept) == 1
-    assert [i for i in range(1, 501) if f"h{i}\n".encode() in _items(kept[0])] == [1, 2, 3, 4, 5]
+    long_lists = [r for r in logs.records(folder) if b"hot" in r]
+    assert len(long_lists) == 1
+    assert [i for i in range(1, 501) if f"h{i}\n".encode() in _items(long_lists[0])] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
 
 
 def _items(record):

@@ -24,9 +24,9 @@ START_SECONDS = 180
 
 
 def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as result:
+        result.bind(("127.0.0.1", 0))
+        return result.getsockname()[1]
 
 
 @contextmanager
@@ -64,13 +64,13 @@ def engine(request, repository, tmp_path):
         # A server of seconds ends before the second compiler of Java has paid.
         quick = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
         environment = {**os.environ, **quick, "PYTHON": sys.executable, "SLOTS": "2"}
-        asked = subprocess.run(
+        done = subprocess.run(
             [script, "fetch"], capture_output=True, text=True, env=environment, check=False
         )
-        if asked.returncode == 3:
-            pytest.skip(f"no Flink: {asked.stderr.strip().splitlines()[-1]}")
-        assert asked.returncode == 0, asked.stderr
-        environment["FLINK_JOB_SERVER_JAR"] = asked.stdout.splitlines()[-1]  # asks Maven once
+        if done.returncode == 3:
+            pytest.skip(f"no Flink: {done.stderr.strip().splitlines()[-1]}")
+        assert done.returncode == 0, done.stderr
+        environment["FLINK_JOB_SERVER_JAR"] = done.stdout.splitlines()[-1]  # asks Maven once
         command = [script, str(port)]
     with serving(command, port, tmp_path / "server.log", env=environment):
         yield (
@@ -121,9 +121,9 @@ def test_build_and_predict_give_what_they_give_in_this_process(engine, here, tmp
     assert set(logs.records(one)) == set(logs.records(two))
     assert logs.tree(one) == logs.tree(two)
 
-    found = predicted(folder, tmp_path / "there.csv", beam_args=engine)
-    assert found.keys() == expected.keys()
+    actual = predicted(folder, tmp_path / "there.csv", beam_args=engine)
+    assert actual.keys() == expected.keys()
     for key, (score, rank) in expected.items():
         # Batches differ between engines, and with them the order of sums in float32.
-        assert found[key][0] == pytest.approx(score, rel=1e-5, abs=1e-6)
-        assert found[key][1] == rank
+        assert actual[key][0] == pytest.approx(score, rel=1e-5, abs=1e-6)
+        assert actual[key][1] == rank

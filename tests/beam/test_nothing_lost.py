@@ -31,16 +31,16 @@ def rejects(folder):
 
 def decoded(folder, schema):
     """List id -> (context, items) of all records."""
-    found = {}
+    result = {}
     for record in logs.records(folder):
         context, items = decode_list(schema, record)
         from tensorflow_serving.apis import input_pb2
 
         proto = input_pb2.ExampleListWithContext.FromString(record)
         name = proto.context.features.feature["session"].bytes_list.value[0].decode()
-        assert name not in found
-        found[name] = context, items
-    return found
+        assert name not in result
+        result[name] = context, items
+    return result
 
 
 def add_up(manifest, folder):
@@ -88,10 +88,10 @@ def test_ids_beyond_2_to_the_63_stay_what_they_are(tmp_path, write):
     kind = {"write_csv": "csv", "write_jsonl": "jsonl", "write_parquet": "parquet"}[write.__name__]
     manifest, folder = logs.run(tmp_path, write(tmp_path / f"log.{kind}", rows))
     add_up(manifest, folder)
-    found = decoded(folder, FeatureSchema.load(folder / "schema.json"))
-    assert sorted(found) == sorted(str(2**63 - 1 - number) for number in range(10))
+    actual = decoded(folder, FeatureSchema.load(folder / "schema.json"))
+    assert sorted(actual) == sorted(str(2**63 - 1 - number) for number in range(10))
     assert all(
-        [item["item"] for item in items] == [str(big), "7", "7"] for _, items in found.values()
+        [item["item"] for item in items] == [str(big), "7", "7"] for _, items in actual.values()
     )
     assert str(big) in (folder / "vocabulary" / "item.txt").read_text().splitlines()
 
@@ -156,8 +156,8 @@ def test_a_file_that_is_there_twice_is_told(tmp_path):
     shutil.copy(once, tmp_path / "log-1.csv")
     manifest, folder = logs.run(tmp_path, tmp_path / "log-*.csv", "both")
     add_up(manifest, folder)
-    found = [text for text in manifest["warnings"] if "twice" in text]
-    assert found == [
+    actual = [text for text in manifest["warnings"] if "twice" in text]
+    assert actual == [
         "40 of 40 lists have every item twice, equal in all columns: is the input read twice?"
     ]
 
@@ -229,8 +229,8 @@ def test_groups_of_all_runs_come_in_order_with_their_values(tmp_path, monkeypatc
     with running((), tmp_path) as pipeline:
         _ = pipeline | beam.Create(entries) | sorted_groups.use_groups(use, lambda value: value)
     assert list(tmp_path.iterdir()) == [written]
-    found = [json.loads(line) for line in written.read_text().splitlines()]
-    assert found == [[f"k{k}", list(range(k, 200, 7))] for k in range(7)]
+    actual = [json.loads(line) for line in written.read_text().splitlines()]
+    assert actual == [[f"k{k}", list(range(k, 200, 7))] for k in range(7)]
 
 
 KILLED = """
@@ -262,8 +262,8 @@ def test_a_table_with_quotes_line_breaks_and_bars_in_ids_survives(tmp_path):
     rows[0]["item"], rows[1]["item"] = 'say "hi", you', "two\nlines"
     manifest, folder = logs.run(tmp_path, logs.write_csv(tmp_path / "log.csv", rows))
     add_up(manifest, folder)
-    found = decoded(folder, FeatureSchema.load(folder / "schema.json"))
-    assert [item["item"] for item in found["s0"][1]] == [
+    actual = decoded(folder, FeatureSchema.load(folder / "schema.json"))
+    assert [item["item"] for item in actual["s0"][1]] == [
         'say "hi", you',
         "two\nlines",
         rows[2]["item"],

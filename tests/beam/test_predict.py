@@ -61,10 +61,10 @@ def table_rows():
             "query_id": name,
             **{k: "|".join(v) if isinstance(v, list) else v for k, v in context.items()},
             **{k: v for k, v in item.items() if k != "purchase"},
-            "sku": f"{name}/{place}",
+            "sku": f"{name}/{position}",
         }
         for name, context, items in tiny.lists(LISTS, 3)
-        for place, item in enumerate(items)
+        for position, item in enumerate(items)
     ]
     return [rows[at] for at in np.random.default_rng(0).permutation(len(rows))]
 
@@ -81,19 +81,19 @@ def read(path):
     """List id -> [(item id, score)] best first; checks that ranks count from 1."""
     with open(path, newline="") as file:
         rows = list(csv.DictReader(file))
-    found = defaultdict(list)
+    result = defaultdict(list)
     for row in rows:
-        found[row["list_id"]].append((row["item_id"], float(row["score"])))
-        assert int(row["rank"]) == len(found[row["list_id"]])
-    return found
+        result[row["list_id"]].append((row["item_id"], float(row["score"])))
+        assert int(row["rank"]) == len(result[row["list_id"]])
+    return result
 
 
-def assert_scores_are(found, expected, lists):
-    assert len(found) == lists
-    for name, rows in found.items():
+def assert_scores_are(result, expected, lists):
+    assert len(result) == lists
+    for name, rows in result.items():
         assert [score for _, score in rows] == sorted((s for _, s in rows), reverse=True)
         by_place = {int(item.rsplit("/")[-1]): score for item, score in rows}
-        scores = [by_place[place] for place in range(len(rows))]
+        scores = [by_place[position] for position in range(len(rows))]
         np.testing.assert_allclose(scores, expected[name], rtol=1e-5, atol=1e-6)
 
 
@@ -158,9 +158,9 @@ def test_a_run_of_tasks_is_ranked_by_their_combination_with_a_column_per_task(tm
     for row in rows:
         expected = scores[row["list_id"]]
         at = int(row["item_id"].rsplit("/")[-1])
-        found = [float(row[name]) for name in names]
+        actual = [float(row[name]) for name in names]
         wanted = [expected[f"scores{name.removeprefix('score')}"][at] for name in names]
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-6)
     export_run(tmp_path / "run", tmp_path / "models" / "shop", data, console=QUIET)
     predict(None, tmp_path / "models" / "shop", table, tmp_path / "again.csv", item_id="sku")
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "s.csv").read_text()
@@ -197,8 +197,8 @@ def test_the_command_prints_what_it_loads_and_what_it_wrote(run, run_python, tmp
     # From C++ newer versions of TensorFlow greet whoever starts them, and nothing in Python can
     # stop it.
     greeting = re.compile(r"WARNING: All log messages before absl|[IW]\d{4} ")
-    told = [line for line in done.stderr.splitlines() if not greeting.match(line)]
-    assert told == [f"loading {run}", f"wrote {out}: {rows} of {rows} rows in {LISTS} lists"]
+    lines = [line for line in done.stderr.splitlines() if not greeting.match(line)]
+    assert lines == [f"loading {run}", f"wrote {out}: {rows} of {rows} rows in {LISTS} lists"]
     assert done.stdout == ""
 
 
@@ -208,10 +208,10 @@ def test_invalid_rows_are_rejected_and_the_others_scored(run, expected, tmp_path
     table = write_table(tmp_path / "rows.csv", [*rows, *broken])
     counts = predict(run, None, str(table), tmp_path / "s.csv", item_id="sku")
     assert counts["read"] == len(rows) + 2 == counts["written"] + counts["rejected"]
-    found = [
+    actual = [
         json.loads(line) for line in (tmp_path / "s.csv.rejects.jsonl").read_text().splitlines()
     ]
-    assert [(r["line"], r["reason"]) for r in found] == [
+    assert [(r["line"], r["reason"]) for r in actual] == [
         (len(rows) + 2, "column 'price': expected a number, got 'cheap'"),
         (len(rows) + 3, "column 'sku': a value is required"),
     ]

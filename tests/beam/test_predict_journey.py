@@ -62,5 +62,5 @@ def test_scores_of_the_complete_journey_are_those_of_evaluate(real_data, reposit
     for name, scores in expected.items():
         by_item = dict(of_table[name])
         assert len(by_item) == len(scores)
-        shown = [by_item[item] for item in items[name]]
-        np.testing.assert_allclose(shown, scores, rtol=1e-5, atol=1e-5)
+        written = [by_item[item] for item in items[name]]
+        np.testing.assert_allclose(written, scores, rtol=1e-5, atol=1e-5)

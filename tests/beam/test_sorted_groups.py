@@ -12,8 +12,8 @@ KNOWN = [("a", 1), ("b", 2), ("a", 3), ("nobody asks", 4)]
 ASKED = [("a", "x"), ("c", "y"), ("a", "z"), ("b", "w")]
 
 
-def use(key, known, asked):
-    for question in asked:
+def use(key, known, questions):
+    for question in questions:
         yield key, sorted(known), question
 
 

@@ -26,8 +26,8 @@ def page(repository):
 
 
 def block(page, language):
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    return found
+    (result,) = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return result
 
 
 def test_the_table_names_every_source(page):

@@ -96,8 +96,8 @@ def test_help_works_fits_80_columns_and_has_an_example_that_the_parser_takes(nam
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_has_help(name):
-    shown = [parameter for parameter in GROUP.commands[name].params if not parameter.hidden]
-    assert [parameter.name for parameter in shown if not parameter.help] == []
+    public = [parameter for parameter in GROUP.commands[name].params if not parameter.hidden]
+    assert [parameter.name for parameter in public if not parameter.help] == []
 
 
 @pytest.mark.parametrize(

@@ -79,10 +79,10 @@ def test_the_statistics_of_the_vectors_are_those_of_the_training_split(root):
     ).astype(np.float64)
     statistics = DataFolder(root / "joined").statistics["example"]
     for index in range(3):
-        found = statistics[f"pv[{index}]"]
-        assert found["count"] == len(vectors)
-        assert found["mean"] == pytest.approx(vectors[:, index].mean(), rel=1e-6)
-        assert found["std"] == pytest.approx(vectors[:, index].std(), rel=1e-6)
+        actual = statistics[f"pv[{index}]"]
+        assert actual["count"] == len(vectors)
+        assert actual["mean"] == pytest.approx(vectors[:, index].mean(), rel=1e-6)
+        assert actual["std"] == pytest.approx(vectors[:, index].std(), rel=1e-6)
 
 
 def test_every_format_has_the_same_vectors(root, tmp_path):

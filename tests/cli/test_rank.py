@@ -16,7 +16,7 @@ ITEMS = [
 ]
 
 
-def shown(ranking: Ranking) -> list[str]:
+def lines_of(ranking: Ranking) -> list[str]:
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(ranking_table(ranking, ITEMS))
     return [line.rstrip() for line in console.export_text().splitlines()]
@@ -27,7 +27,7 @@ def printed(ranking: Ranking) -> dict[str, Any]:
 
 
 def test_items_are_in_rank_order_with_their_fields():
-    lines = shown(Ranking("shop", 3, (RankedItem(1, 2.0), RankedItem(0, -0.25))))
+    lines = lines_of(Ranking("shop", 3, (RankedItem(1, 2.0), RankedItem(0, -0.25))))
     assert lines[0] == "shop version 3"
     assert lines[1].split() == ["rank", "item", "score", "title", "price", "tags"]
     assert lines[3].split() == ["1", "1", "2.0000", "doll", "new", "sale"]
@@ -37,12 +37,12 @@ def test_items_are_in_rank_order_with_their_fields():
 
 def test_the_experts_of_the_list_are_below_the_table():
     experts = (Expert(7, 0.75), Expert(2, 0.25))
-    lines = shown(Ranking("shop", 3, (RankedItem(0, 1.0),), experts))
+    lines = lines_of(Ranking("shop", 3, (RankedItem(0, 1.0),), experts))
     assert lines[-1] == "experts (weight): 7 (0.75), 2 (0.25)"
 
 
 def test_the_experts_of_an_item_are_in_its_row():
-    lines = shown(Ranking("shop", 3, (RankedItem(0, 1.0, (Expert(4, 1.0),)),)))
+    lines = lines_of(Ranking("shop", 3, (RankedItem(0, 1.0, (Expert(4, 1.0),)),)))
     assert lines[1].endswith("experts (weight)")
     assert lines[3].endswith("4 (1.00)")
 

@@ -9,7 +9,7 @@ from tfr_moe.errors import UserError
 
 
 def task_names(**settings):
-    made = {name: TaskSettings.model_validate(own) for name, own in settings.items()}
+    made = {name: TaskSettings.model_validate(values) for name, values in settings.items()}
     return resolve_tasks(made or None, TASKS, "sigmoid_cross_entropy", ("session_auc",))
 
 

@@ -35,7 +35,7 @@ class Array(NamedTuple):
         width: size of the axis after those; None for none.
         dtype: of the symbolic input.
         draw: values of a shape.
-        junk: values of a shape that may stand at padded places; None where the value follows from
+        junk: values of a shape that padded positions may have; None where the value follows from
             the mask.
         of_mask: the value that follows from the mask.
     """
@@ -69,7 +69,7 @@ def nan(_: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def floats(axes: str, width: int | None, scale: float = 1.0) -> Array:
-    """Normal deviates; not a number at padded places."""
+    """Normal deviates; not a number at padded positions."""
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         return scale * rng.normal(size=shape).astype(np.float32)
@@ -96,7 +96,7 @@ def ids(axes: str, width: int, *choices: str) -> Array:
     return Array(axes, width, "string", draw, draw)
 
 
-def places(limit: int) -> Array:
+def positions(limit: int) -> Array:
     """Places of items, beyond the limit too."""
 
     def draw(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -121,7 +121,7 @@ def one_if_valid() -> Array:
 
 
 def labels() -> Array:
-    """Every other valid item is relevant, -1 at padded places; lists of one item are irrelevant."""
+    """Every other valid item is relevant, -1 if padded; lists of one item are irrelevant."""
 
     def of_mask(m: np.ndarray) -> np.ndarray:
         order = np.cumsum(m, axis=1) % 2 == 0
@@ -131,7 +131,7 @@ def labels() -> Array:
 
 
 def different_labels() -> Array:
-    """0, 1, 2, ... by place, -1 at padded places."""
+    """0, 1, 2, ... by position, -1 at padded positions."""
 
     def of_mask(m: np.ndarray) -> np.ndarray:
         return np.where(m, np.cumsum(m, axis=1) - 1, -1).astype(np.float32)
@@ -146,7 +146,7 @@ def draw(arrays: dict[str, Array], mask: np.ndarray = MASK, seed: int = 0) -> Va
 
 
 def with_junk(arrays: dict[str, Array], values: Values, mask: np.ndarray) -> Values:
-    """The same values with something else at padded places."""
+    """The same values with something else at padded positions."""
     rng = np.random.default_rng(99)
     result = {}
     for name, array in arrays.items():
@@ -159,7 +159,7 @@ def with_junk(arrays: dict[str, Array], values: Values, mask: np.ndarray) -> Val
 
 
 def with_more_padding(arrays: dict[str, Array], values: Values, mask: np.ndarray) -> Values:
-    """The same lists with three padded places more."""
+    """The same lists with three padded positions more."""
     rng = np.random.default_rng(98)
     wider = np.pad(mask, [(0, 0), (0, 3)])
     result = {}
@@ -176,13 +176,13 @@ def with_more_padding(arrays: dict[str, Array], values: Values, mask: np.ndarray
 
 
 def orders(mask: np.ndarray) -> np.ndarray:
-    """[B, L]: for each list another order of its places."""
+    """[B, L]: for each list another order of its positions."""
     return np.argsort(np.random.default_rng(97).random(mask.shape), axis=1)
 
 
 def reorder(value: np.ndarray, order: np.ndarray) -> np.ndarray:
     """A value of axes "BL" in the new order of each list."""
-    return np.stack([row[places] for row, places in zip(value, order, strict=True)])
+    return np.stack([row[positions] for row, positions in zip(value, order, strict=True)])
 
 
 def reordered(arrays: dict[str, Array], values: Values, order: np.ndarray) -> Values:

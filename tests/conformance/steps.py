@@ -32,8 +32,8 @@ def added(model: Any, values: Values) -> Added:
     model.reset_metrics()
     model(tensors(values), training=True)
     results = (metric.result() for metric in model.metrics)
-    shown = [v for r in results for v in (r.values() if isinstance(r, Mapping) else [r])]
-    return Added([float(loss) for loss in model.losses], [float(value) for value in shown])
+    values_shown = [v for r in results for v in (r.values() if isinstance(r, Mapping) else [r])]
+    return Added([float(loss) for loss in model.losses], [float(value) for value in values_shown])
 
 
 class Step(NamedTuple):

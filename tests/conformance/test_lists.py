@@ -46,7 +46,7 @@ every_loss = pytest.mark.parametrize("case", registry.LOSSES, ids=registry.by_na
 every_metric = pytest.mark.parametrize("case", registry.METRICS, ids=registry.by_name)
 
 
-def assert_valid_places_equal(case, got, expected, mask=MASK):
+def assert_valid_positions_equal(case, got, expected, mask=MASK):
     for name, axes in case.outputs.items():
         if axes == "BL":
             wide, narrow = got[name][:, : mask.shape[1]][mask], expected[name][mask]
@@ -62,15 +62,15 @@ def assert_same_results(got, expected):
 
 
 @every_model
-def test_padded_places_may_hold_anything(case):
+def test_padded_positions_may_hold_anything(case):
     junk = with_junk(case.inputs, draw(case.inputs), MASK)
-    assert_valid_places_equal(case, run(case.shared, junk), case.scored)
+    assert_valid_positions_equal(case, run(case.shared, junk), case.scored)
 
 
 @every_model
 def test_more_padding_changes_nothing(case):
     wider = with_more_padding(case.inputs, draw(case.inputs), MASK)
-    assert_valid_places_equal(case, run(case.shared, wider), case.scored)
+    assert_valid_positions_equal(case, run(case.shared, wider), case.scored)
 
 
 @still_models
@@ -83,13 +83,13 @@ def test_padding_does_not_change_what_training_adds_and_shows(case):
 
 
 @masked_models
-def test_what_stands_at_padded_places_reaches_no_gradient(case):
-    def at_valid_places(name, value):
+def test_what_stands_at_padded_positions_reaches_no_gradient(case):
+    def at_valid_positions(name, value):
         return tf.sin(tf.boolean_mask(value, MASK) if case.outputs[name] == "BL" else value)
 
     values = draw(case.inputs)
     junk = with_junk(case.inputs, values, MASK)
-    steps = (training_step(case.shared, x, at_valid_places) for x in (values, junk))
+    steps = (training_step(case.shared, x, at_valid_positions) for x in (values, junk))
     for a, b in zip(*(step.gradients for step in steps), strict=True):
         assert (a is None) == (b is None)
         if a is not None:
@@ -104,7 +104,7 @@ def test_permuted_items_permute_the_outputs(case):
         name: reorder(case.scored[name], order) if axes == "BL" else case.scored[name]
         for name, axes in case.outputs.items()
     }
-    assert_valid_places_equal(case, got, expected, reorder(MASK, order))
+    assert_valid_positions_equal(case, got, expected, reorder(MASK, order))
 
 
 @still_unordered
@@ -118,7 +118,7 @@ def test_permuted_items_do_not_change_the_added_losses(case):
 def test_lists_score_the_same_in_other_batches(case):
     parts = [run(case.shared, part) for part in groups(draw(case.inputs), 1, 4, 6)]
     together = {name: np.concatenate([part[name] for part in parts]) for name in case.outputs}
-    assert_valid_places_equal(case, together, case.scored)
+    assert_valid_positions_equal(case, together, case.scored)
 
 
 @still_models

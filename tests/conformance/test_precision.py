@@ -48,8 +48,8 @@ def test_gradients_in_training_are_finite(case, policy):
 @pytest.mark.parametrize("case", registry.LAYERS, ids=registry.by_name)
 def test_a_layers_own_policy_rules_all_its_parts(case):
     layer = case.make()
-    own = type(layer).from_config({**layer.get_config(), "dtype": "mixed_bfloat16"})
-    alone, everywhere = case.model(own), case.half("mixed_bfloat16").model
+    with_policy = type(layer).from_config({**layer.get_config(), "dtype": "mixed_bfloat16"})
+    alone, everywhere = case.model(with_policy), case.half("mixed_bfloat16").model
     alone.set_weights(everywhere.get_weights())
     expected, got = run(everywhere, draw(case.inputs)), run(alone, draw(case.inputs))
     for name in expected:

@@ -86,14 +86,14 @@ def test_a_new_public_class_without_a_row_would_be_found():
         "class Record: pass\n"
     )
     exec(source, module.__dict__)
-    found = classes_of([module]) - registered_classes()
-    assert {c.__name__ for c in found} == {"NewLayer", "NewLoss", "NewMetric", "NewScorer"}
+    actual = classes_of([module]) - registered_classes()
+    assert {c.__name__ for c in actual} == {"NewLayer", "NewLoss", "NewMetric", "NewScorer"}
 
 
 def test_the_walk_reaches_the_packages_beside_the_core():
-    found = {module.__name__ for module in all_modules()}
-    assert {"tfr_moe.layers.mixture", "tfr_moe.beam.build", "tfr_moe.serving.client"} <= found
-    assert found <= set(sys.modules)
+    actual = {module.__name__ for module in all_modules()}
+    assert {"tfr_moe.layers.mixture", "tfr_moe.beam.build", "tfr_moe.serving.client"} <= actual
+    assert actual <= set(sys.modules)
 
 
 def test_no_two_rows_have_the_same_name():

@@ -40,11 +40,11 @@ def test_only_cases_that_draw_differ_from_step_to_step(case):
 
     def step():
         outputs = model(values, training=True)
-        kept = [
+        arrays = [
             np.ravel(value.numpy()[MASK] if case.outputs[name] == "BL" else value)
             for name, value in sorted(outputs.items())
         ]
-        return np.concatenate([*kept, [float(loss) for loss in model.losses]])
+        return np.concatenate([*arrays, [float(loss) for loss in model.losses]])
 
     steps = [step() for _ in range(5)]
     same = all(np.allclose(steps[0], other, rtol=1e-5, atol=1e-6) for other in steps[1:])

@@ -39,8 +39,8 @@ def assert_same(first, second):
 
 def test_validation_batches_are_those_of_the_records(folder, parsed):
     expected = ElwcDatasetBuilder(folder, 8).build_valid_dataset()
-    found = ElwcDatasetBuilder(parsed, 8).build_valid_dataset()
-    assert_same(flat(found), flat(expected))
+    actual = ElwcDatasetBuilder(parsed, 8).build_valid_dataset()
+    assert_same(flat(actual), flat(expected))
 
 
 def test_every_training_list_comes_once_an_epoch_in_another_order_each_time(folder, parsed):
@@ -59,8 +59,8 @@ def test_every_training_list_comes_once_an_epoch_in_another_order_each_time(fold
 def test_long_lists_are_cut_and_short_ones_padded_like_those_of_the_records(folder, parsed):
     for list_size in (3, 12):
         expected = ElwcDatasetBuilder(folder, 50, list_size).build_train_dataset()
-        found = ElwcDatasetBuilder(parsed, 50, list_size).build_train_dataset()
-        (one, labels), (other, expected_labels) = flat(found)[0], flat(expected)[0]
+        actual = ElwcDatasetBuilder(parsed, 50, list_size).build_train_dataset()
+        (one, labels), (other, expected_labels) = flat(actual)[0], flat(expected)[0]
         assert labels.shape == expected_labels.shape == (50, list_size)
         assert one["example_list_mask"].sum() == other["example_list_mask"].sum()
         assert (labels[~one["example_list_mask"]] == -1).all()

@@ -82,7 +82,7 @@ def built(tmp_path, rows, **options):
 
 
 def categories(folder):
-    found = {}
+    result = {}
     for record in logs.records(folder):
         context, items = decode_list(schema(), record)
         pairs = [f"{item['top']}>{item['sub']}" for item in items]
@@ -91,8 +91,8 @@ def categories(folder):
             for name, (_, query, given, _) in LISTS.items()
             if ([pair.rstrip("*") for pair in given], query) == (pairs, context["query"])
         )
-        found[name] = f"{context['list_top']}>{context['list_sub']}"
-    return found
+        result[name] = f"{context['list_top']}>{context['list_sub']}"
+    return result
 
 
 def expected(*splits):

@@ -26,11 +26,11 @@ def read(dataset):
 
 def test_every_list_comes_out_once_with_its_values(folder):
     builder = ElwcDatasetBuilder(folder, batch_size=7)
-    found = read(builder.build_evaluation_dataset("validation"))
+    actual = read(builder.build_evaluation_dataset("validation"))
     expected = {list_id: (context, items) for list_id, context, items in lists(60, seed=2)}
-    assert found.keys() == expected.keys()
+    assert actual.keys() == expected.keys()
     for list_id, (context, items) in expected.items():
-        features, labels, extras, b = found[list_id]
+        features, labels, extras, b = actual[list_id]
         size = len(items)
         np.testing.assert_array_equal(
             features[MASK][b], np.arange(labels.shape[1]) < size, err_msg=list_id

@@ -61,27 +61,27 @@ def parsed(rows, schema=SCHEMA):
     table = to_table(rows, frame_columns(schema))
     lists = group(table, schema)
     split = parse(table, schema, {"all": lists})["all"]
-    found = {}
+    result = {}
     for i, name in enumerate(lists.list_ids):
         items = slice(*split.row_splits[i : i + 2])
         brand = split.example["brand"]
-        found[name] = {
+        result[name] = {
             "rows": lists.rows[items].tolist(),
             "brand": [brand.words[c].decode() for c in brand.codes[items, 0]],
             "numbers": split.example["example_numeric"][items].tolist(),
             "buy": split.example["buy"][items, 0].tolist(),
         }
-    return found
+    return result
 
 
 def test_rows_are_grouped_by_list_in_the_order_of_their_positions():
-    found = parsed(frame())
-    assert {name: of["rows"] for name, of in found.items()} == {
+    actual = parsed(frame())
+    assert {name: of["rows"] for name, of in actual.items()} == {
         "b": [0],
         "a": [1, 4, 3],
         "c": [2, 5],
     }
-    assert found["a"] == {
+    assert actual["a"] == {
         "rows": [1, 4, 3],
         "brand": ["k", "", "k"],
         "numbers": [[3.0, 3.0], [1.0, 1.0], [7.0, 2.0]],
@@ -92,10 +92,10 @@ def test_rows_are_grouped_by_list_in_the_order_of_their_positions():
 def test_the_order_of_the_rows_does_not_matter():
     order = [5, 2, 0, 4, 1, 3]
     shuffled = parsed(frame().iloc[order])
-    found = parsed(frame())
+    actual = parsed(frame())
     for name, of in shuffled.items():
-        assert [order[row] for row in of.pop("rows")] == found[name].pop("rows")
-    assert shuffled == found
+        assert [order[row] for row in of.pop("rows")] == actual[name].pop("rows")
+    assert shuffled == actual
 
 
 def test_without_positions_items_keep_the_order_of_their_rows():
@@ -184,8 +184,8 @@ def test_rows_that_are_there_twice_are_told():
     lines, both = [], pd.concat([frame(), frame()])
     training_data(both, frame(), SCHEMA, "run", log=lines.append)
     # List b has one item twice, which may be two items.
-    told = "2 of 3 lists have every item twice, equal in all columns: is the input read twice?"
-    assert lines == [f"warning: {told}"]
+    message = "2 of 3 lists have every item twice, equal in all columns: is the input read twice?"
+    assert lines == [f"warning: {message}"]
     both["price"] = np.arange(12.0)
     training_data(both, frame(), SCHEMA, "run", log=lines.append)
     assert len(lines) == 1
@@ -220,8 +220,8 @@ def test_frames_of_all_kinds_give_the_same_lists(convert):
 def test_ids_are_the_text_of_integers_floats_and_booleans():
     feature = Feature(name="x", scope="example", kind="categorical")
     columns = [[7, 8], [7.0, 0.5], [True, False], ["7", " b "], [None, "c"]]
-    found = [read_ids(feature, pa.chunked_array([pa.array(column)])) for column in columns]
-    texts = [[ids.words[code] for code in ids.codes] for ids in found]
+    actual = [read_ids(feature, pa.chunked_array([pa.array(column)])) for column in columns]
+    texts = [[ids.words[code] for code in ids.codes] for ids in actual]
     assert texts == [["7", "8"], ["7", "0.5"], ["true", "false"], ["7", "b"], ["", "c"]]
 
 
@@ -268,9 +268,9 @@ def test_wide_numerics_have_a_value_in_each_column(column):
     ],
 )
 def test_times_are_those_of_rows(column):
-    found = read_times("at", pa.chunked_array([pa.array(column)]))
-    assert found.tolist() == [to_time("at", value) for value in column]
-    assert found[0] == 1704067200.0
+    actual = read_times("at", pa.chunked_array([pa.array(column)]))
+    assert actual.tolist() == [to_time("at", value) for value in column]
+    assert actual[0] == 1704067200.0
 
 
 @pytest.mark.parametrize(

@@ -119,9 +119,9 @@ def test_requests_get_the_category_of_training():
         expected = [pair.split(">")[role].encode() for _, pair in LISTS.values()]
         assert trained.words[trained.codes[:, 0]].tolist() == expected
         assert served[column].numpy()[:, 0].tolist() == expected
-    own = encode({"age": 30, "list_top": "B", "list_sub": "z"}, [{"top": "A", "sub": "x"}])
-    found = RequestParser(schema()).lists(tf.constant([own]))
-    assert found["list_sub"].numpy().tolist() == [[b"z"]]
+    request = encode({"age": 30, "list_top": "B", "list_sub": "z"}, [{"top": "A", "sub": "x"}])
+    actual = RequestParser(schema()).lists(tf.constant([request]))
+    assert actual["list_sub"].numpy().tolist() == [[b"z"]]
 
 
 def test_a_request_without_items_has_no_category():

@@ -64,10 +64,10 @@ def test_a_served_request_reads_what_training_reads(changes, expected):
     assert np.float32(value).tobytes() in stored.tobytes() or np.isnan(value)
     absent = RequestParser(schema).lists(tf.constant([b"\n\x00\n\x00"]))
     wanted = [[*expected, 0.0, 1.0]]
-    found = numbers(served)
-    np.testing.assert_allclose(found[:, 0], wanted, atol=1e-6)
-    np.testing.assert_allclose(found[0, 1, 0], -2.0, atol=1e-6)
-    assert not found[0, 1, 1:-2].any()
+    actual = numbers(served)
+    np.testing.assert_allclose(actual[:, 0], wanted, atol=1e-6)
+    np.testing.assert_allclose(actual[0, 1, 0], -2.0, atol=1e-6)
+    assert not actual[0, 1, 1:-2].any()
     np.testing.assert_allclose(numbers(absent)[0, 0], wanted[0], atol=1e-6)
     rows = TabularEncoder(schema, FeatureTables(STATISTICS, {}), FeatureSettings())
     unscaled = [expected[0] * 0.5 + 2.0, *expected[1:], 30.0, 1.0]

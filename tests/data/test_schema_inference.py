@@ -30,8 +30,8 @@ def frame(**columns):
 
 def inferred(rows, **roles):
     """Column -> (outcome, reason), and the schema."""
-    found = infer_schema(rows, **{"list_id": "q", "label": "buy", **roles})
-    return {d.column: d for d in found.decisions}, FeatureSchema.model_validate(found.schema)
+    result = infer_schema(rows, **{"list_id": "q", "label": "buy", **roles})
+    return {d.column: d for d in result.decisions}, FeatureSchema.model_validate(result.schema)
 
 
 def feature_of(schema, name):
@@ -209,8 +209,8 @@ def test_what_is_known_only_after_the_label_is_a_leak(name):
     assert decisions["later"].warning
     assert decisions["later"].reason.startswith(f"leak: {reason}")
     assert "later" not in {feature.name for feature in schema.features}
-    kept = inferred(frame(later=column), keep=["later"])[1]
-    assert "later" in {feature.name for feature in kept.features}
+    with_leak = inferred(frame(later=column), keep=["later"])[1]
+    assert "later" in {feature.name for feature in with_leak.features}
 
 
 def test_a_flag_of_most_items_is_no_leak():

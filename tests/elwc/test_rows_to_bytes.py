@@ -109,16 +109,16 @@ def _fill(example, schema, scope, values):
 def test_the_fast_way_is_the_plain_way_row_for_row(rows, packed):
     schema = FeatureSchema.model_validate({**SCHEMA, "packed": packed})
     encode = RowEncoder(schema)
-    for row, found in zip(rows, encode(rows), strict=True):
-        assert repr(encode([row])) == repr([found])
+    for row, actual in zip(rows, encode(rows), strict=True):
+        assert repr(encode([row])) == repr([actual])
         try:
             expected = plainly(schema, row)
         except RowError as error:
-            assert (type(found), str(found)) == (RowError, str(error))
+            assert (type(actual), str(actual)) == (RowError, str(error))
             continue
-        context = found.context[0] + ids_entry("session", [found.list_id])
-        record = list_record([found.example[0]], context)
-        assert (found.list_id, found.time, found.position) == expected[:3]
+        context = actual.context[0] + ids_entry("session", [actual.list_id])
+        record = list_record([actual.example[0]], context)
+        assert (actual.list_id, actual.time, actual.position) == expected[:3]
         assert _canonical(record) == _canonical(expected[3])
 
 

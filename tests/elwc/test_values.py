@@ -324,8 +324,8 @@ def test_rows_encoded_and_parsed_by_tfr_are_the_same_values(context, items, pack
     assert texts(parsed["session"]) == [context["session"]]
     assert texts(parsed["top"]) == [context["top"]]
     assert texts(parsed["sub"]) == [context["sub"]]
-    kept = context["history"][-3:]
-    assert texts(parsed["history"]) == kept + [""] * (3 - len(kept))
+    latest = context["history"][-3:]
+    assert texts(parsed["history"]) == latest + [""] * (3 - len(latest))
     assert texts(parsed["brand"]) == [one["brand"] for one in items]
     for name in ("click", "buy", "place", "importance"):
         assert parsed[name].ravel().tolist() == [one[name] for one in items]

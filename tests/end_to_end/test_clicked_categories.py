@@ -94,8 +94,8 @@ def test_frames_the_command_line_and_an_export_give_equal_scores(tmp_path):
     other = ranker.predict(frame.assign(query="unknown"))
     assert np.abs(other - scores).max() > 1e-3
     validation = evaluate_run(DataFolder(data), tmp_path / "run", "validation", ("ndcg",))
-    found = ranker.evaluate(data, ["ndcg"], split="validation")
-    assert found["ndcg"] == summarize(validation, "skip")["ndcg"].mean
+    actual = ranker.evaluate(data, ["ndcg"], split="validation")
+    assert actual["ndcg"] == summarize(validation, "skip")["ndcg"].mean
 
     ranker.save(tmp_path / "kept")
     loaded = Ranker.load(tmp_path / "kept")
@@ -108,8 +108,8 @@ def test_frames_the_command_line_and_an_export_give_equal_scores(tmp_path):
         context = {"query": rows["query"].iloc[0]}
         request = RequestEncoder(SCHEMA).encode(context, items)
         answer = served(inputs=tf.constant([request]))
-        found = np.zeros(len(items))
-        found[answer["order"].numpy()[0]] = answer["scores"].numpy()[0]
-        np.testing.assert_allclose(found, scores[rows.index], rtol=1e-4, atol=1e-5)
+        actual = np.zeros(len(items))
+        actual[answer["order"].numpy()[0]] = answer["scores"].numpy()[0]
+        np.testing.assert_allclose(actual, scores[rows.index], rtol=1e-4, atol=1e-5)
         ranked = {item.index: item.score for item in loaded.rank(context, items)}
-        np.testing.assert_allclose([ranked[i] for i in range(len(items))], found, rtol=1e-4)
+        np.testing.assert_allclose([ranked[i] for i in range(len(items))], actual, rtol=1e-4)

@@ -110,9 +110,9 @@ def test_frames_the_command_line_and_an_export_give_equal_scores(frame, folder, 
         items = rows[columns].to_dict("records")
         request = encoder.encode({"budget": rows.budget.iloc[0]}, items)
         answer = served(inputs=tf.constant([request]))
-        found = np.zeros(len(items))
-        found[answer["order"].numpy()[0]] = answer["scores"].numpy()[0]
-        np.testing.assert_allclose(found, scores[rows.index], rtol=1e-4, atol=1e-5)
+        actual = np.zeros(len(items))
+        actual[answer["order"].numpy()[0]] = answer["scores"].numpy()[0]
+        np.testing.assert_allclose(actual, scores[rows.index], rtol=1e-4, atol=1e-5)
 
 
 def test_trees_of_frames_and_of_a_build_give_equal_scores(frame, folder):

@@ -116,10 +116,10 @@ def test_unknown_source(capsys, folder):
     ],
 )
 def test_settings_that_cannot_be(capsys, folder, tmp_path, pair, message):
-    found = user_error(
+    actual = user_error(
         capsys, "train", "--data", folder / "data", "--out", tmp_path / "run", "--set", pair
     )
-    assert message in found
+    assert message in actual
 
 
 def test_data_that_is_none(capsys, folder, tmp_path):

@@ -57,9 +57,9 @@ def test_policy_zero_judges_lists_with_nothing_relevant():
 
 
 def test_means_weighted_by_judged_lists_give_the_overall_mean():
-    found = evaluate_lists([random_batch(np.random.default_rng(1), lists=200)])
-    for metric, values in found.values.items():
-        rows = per_category({"m": found}, metric)
+    actual = evaluate_lists([random_batch(np.random.default_rng(1), lists=200)])
+    for metric, values in actual.values.items():
+        rows = per_category({"m": actual}, metric)
         assert sum(row.lists for row in rows) == 200
         total = sum(row.evaluated * row.means["m"] for row in rows)
         assert total / sum(row.evaluated for row in rows) == pytest.approx(np.nanmean(values))

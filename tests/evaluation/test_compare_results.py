@@ -28,26 +28,26 @@ def printed(table, width=160) -> str:
 
 
 def test_report_holds_what_the_parts_compute(results):
-    found = compare_results(results, baseline="dnn")
-    assert found.lists == 120
-    assert found.models["dnn"] == summarize(results["dnn"])
-    assert list(found.comparisons) == ["moe [K=4]"]
+    actual = compare_results(results, baseline="dnn")
+    assert actual.lists == 120
+    assert actual.models["dnn"] == summarize(results["dnn"])
+    assert list(actual.comparisons) == ["moe [K=4]"]
     expected = compare(results["moe [K=4]"], results["dnn"], "ndcg")
-    assert found.comparisons["moe [K=4]"]["ndcg"] == expected
-    assert found.comparisons["moe [K=4]"]["ndcg"].difference > 0
-    assert found.category_metric == "session_auc"
-    assert len(found.categories) == 3
+    assert actual.comparisons["moe [K=4]"]["ndcg"] == expected
+    assert actual.comparisons["moe [K=4]"]["ndcg"].difference > 0
+    assert actual.category_metric == "session_auc"
+    assert len(actual.categories) == 3
 
 
 def test_json_is_the_report_in_full_precision(results):
-    found = compare_results(results, baseline="dnn", policy="zero")
-    data = json.loads(json.dumps(to_json(found), allow_nan=False))
+    actual = compare_results(results, baseline="dnn", policy="zero")
+    data = json.loads(json.dumps(to_json(actual), allow_nan=False))
     assert data["policy"] == "zero"
     assert data["baseline"] == "dnn"
     assert data["confidence"] == 0.95
-    assert data["models"]["dnn"]["mrr"]["mean"] == found.models["dnn"]["mrr"].mean
+    assert data["models"]["dnn"]["mrr"]["mean"] == actual.models["dnn"]["mrr"].mean
     assert data["comparisons"]["moe [K=4]"]["ndcg"]["p_value"] > 0
-    assert [row["lists"] for row in data["categories"]] == [r.lists for r in found.categories]
+    assert [row["lists"] for row in data["categories"]] == [r.lists for r in actual.categories]
 
 
 def test_json_has_null_for_what_is_undefined():
@@ -58,9 +58,9 @@ def test_json_has_null_for_what_is_undefined():
 
 
 def test_overall_table_has_four_decimals_and_the_policy(results):
-    found = compare_results(results, policy="zero")
-    text = printed(overall_table(found))
-    summary = found.models["moe [K=4]"]["ndcg_10"]
+    actual = compare_results(results, policy="zero")
+    text = printed(overall_table(actual))
+    summary = actual.models["moe [K=4]"]["ndcg_10"]
     row = next(r for r in text.splitlines() if "ndcg_10" in r and "moe [K=4]" in r)
     numbers = row.split("moe [K=4]")[1].split()
     assert numbers == [
@@ -75,9 +75,9 @@ def test_overall_table_has_four_decimals_and_the_policy(results):
 
 
 def test_comparison_table_signs_differences_and_bounds_small_p(results):
-    found = compare_results(results, baseline="dnn")
-    text = printed(comparison_table(found))
-    comparison = found.comparisons["moe [K=4]"]["session_auc"]
+    actual = compare_results(results, baseline="dnn")
+    text = printed(comparison_table(actual))
+    comparison = actual.comparisons["moe [K=4]"]["session_auc"]
     row = next(r for r in text.splitlines() if "session_auc " in r)
     assert f"{comparison.difference:+.4f}" in row
     assert f"{comparison.low:+.4f} to {comparison.high:+.4f}" in row
@@ -86,13 +86,13 @@ def test_comparison_table_signs_differences_and_bounds_small_p(results):
 
 
 def test_category_table_shows_the_largest_and_counts_the_rest(results):
-    found = compare_results(results, baseline="dnn", category_metric="mrr")
-    first = found.categories[0]
+    actual = compare_results(results, baseline="dnn", category_metric="mrr")
+    first = actual.categories[0]
     cell = f"{first.means['moe [K=4]']:.4f} ({first.differences['moe [K=4]']:+.4f})"
-    assert cell in printed(category_table(found))
-    assert "hidden" not in printed(category_table(found))
+    assert cell in printed(category_table(actual))
+    assert "hidden" not in printed(category_table(actual))
     named = [dataclasses.replace(first, category=f"category {i}") for i in range(21)]
-    text = printed(category_table(dataclasses.replace(found, categories=named)))
+    text = printed(category_table(dataclasses.replace(actual, categories=named)))
     assert "category 19" in text and "category 20" not in text
     assert "1 smaller categories are hidden" in text
 
@@ -130,11 +130,11 @@ def test_identifiers_stay_whole_in_80_columns_and_other_columns_are_hidden(resul
         results["dnn"],
         categories=np.array([category] * len(results["dnn"]), dtype=object),
     )
-    found = compare_results({"dnn": renamed, model: results["moe [K=4]"]}, baseline="dnn")
-    rows = printed(category_table(found, width=80), width=80)
+    actual = compare_results({"dnn": renamed, model: results["moe [K=4]"]}, baseline="dnn")
+    rows = printed(category_table(actual, width=80), width=80)
     assert any(row.startswith(category) for row in rows.splitlines())
     assert f"hidden columns: {model}, lists, positives (use --json)" in " ".join(rows.split())
-    text = printed(overall_table(found, width=80), width=80)
+    text = printed(overall_table(actual, width=80), width=80)
     row = next(r for r in text.splitlines() if "precision_5" in r and "dnn" not in r)
     assert row.split()[:2] == ["precision_5", model]
     assert max(map(len, (rows + text).splitlines())) <= 80

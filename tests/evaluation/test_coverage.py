@@ -60,9 +60,9 @@ def test_intervals_hold_their_level(runs, regime):
 
 if __name__ == "__main__":
     for count in RUNS:
-        found = [
+        shares = [
             f"{coverage(count, regime, one_sided=one_sided):.1%}"
             for one_sided in (False, True)
             for regime in REGIMES
         ]
-        print(f"| {count} | {' | '.join(found)} |", flush=True)
+        print(f"| {count} | {' | '.join(shares)} |", flush=True)

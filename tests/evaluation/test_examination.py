@@ -11,14 +11,14 @@ COLUMNS = {"list_id": "list", "position": "position", "click": "click"}
 
 def log(rows):
     """Columns of rows of (query, item, position, clicks, impressions)."""
-    shown = [
+    impressed = [
         (query, item, position, int(number < clicks))
         for query, item, position, clicks, impressions in rows
         for number in range(impressions)
     ]
-    values = zip(*shown, strict=True)
+    values = zip(*impressed, strict=True)
     columns = dict(zip(("query", "item", "position", "click"), map(np.array, values), strict=True))
-    return {**columns, "list": np.arange(len(shown))}
+    return {**columns, "list": np.arange(len(impressed))}
 
 
 def estimate(columns, **settings):

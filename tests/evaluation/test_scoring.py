@@ -30,8 +30,8 @@ def elements(batch):
             "sub": ["any"],
             MASK: np.ones(keep.sum(), bool),
         }
-        place = batch.positions[i, keep].astype(np.float32)[:, None]
-        yield features, column["labels"], {"query": [batch.list_ids[i]], "place": place}
+        positions = batch.positions[i, keep].astype(np.float32)[:, None]
+        yield features, column["labels"], {"query": [batch.list_ids[i]], "place": positions}
 
 
 def dataset(batch, size):
@@ -83,16 +83,18 @@ def test_lists_come_out_with_scores_ids_positions_and_categories():
     scored = list(score_dataset(doubling_model(), dataset(batch, 5), SCHEMA))
     assert [len(b.list_ids) for b in scored] == [5, 5, 5, 5, 3]
     row = 0
-    for found in scored:
-        found.check()
-        for i in range(len(found.list_ids)):
-            keep, own = batch.mask[row], found.mask[i]
-            np.testing.assert_allclose(found.scores[i, own], 2 * batch.scores[row, keep], rtol=1e-6)
-            np.testing.assert_array_equal(found.labels[i, own], batch.labels[row, keep])
-            np.testing.assert_array_equal(found.positions[i, own], batch.positions[row, keep])
-            assert found.list_ids[i] == batch.list_ids[row]
-            assert found.categories[i] == f"kategorie-ß-{batch.categories[row]}"
-            assert found.sub_categories[i] == f"kategorie-ß-{batch.categories[row]} > any"
+    for actual in scored:
+        actual.check()
+        for i in range(len(actual.list_ids)):
+            keep, valid = batch.mask[row], actual.mask[i]
+            np.testing.assert_allclose(
+                actual.scores[i, valid], 2 * batch.scores[row, keep], rtol=1e-6
+            )
+            np.testing.assert_array_equal(actual.labels[i, valid], batch.labels[row, keep])
+            np.testing.assert_array_equal(actual.positions[i, valid], batch.positions[row, keep])
+            assert actual.list_ids[i] == batch.list_ids[row]
+            assert actual.categories[i] == f"kategorie-ß-{batch.categories[row]}"
+            assert actual.sub_categories[i] == f"kategorie-ß-{batch.categories[row]} > any"
             row += 1
     assert row == 23
 
@@ -100,11 +102,11 @@ def test_lists_come_out_with_scores_ids_positions_and_categories():
 def test_the_batch_size_of_the_dataset_does_not_change_the_values():
     batch = random_batch(np.random.default_rng(2), lists=23)
     model = doubling_model()
-    found = [
+    actual = [
         evaluate_lists(score_dataset(model, dataset(batch, size), SCHEMA)) for size in (1, 7, 23)
     ]
     direct = evaluate_lists([batch])
-    for result in found:
+    for result in actual:
         assert result.list_ids.tolist() == direct.list_ids.tolist()
         for name, values in direct.values.items():
             # Doubled float32 scores order the items as the float64 ones do.
@@ -121,6 +123,6 @@ def test_lists_of_all_lengths_cost_one_trace():
 
 def test_without_position_and_hierarchy_there_are_none():
     batch = random_batch(np.random.default_rng(4), lists=4)
-    for found in score_dataset(doubling_model(), dataset(batch, 2), BARE):
-        assert found.positions is None
-        assert found.categories is found.sub_categories is None
+    for actual in score_dataset(doubling_model(), dataset(batch, 2), BARE):
+        assert actual.positions is None
+        assert actual.categories is actual.sub_categories is None

@@ -36,11 +36,11 @@ def two_results(seed=0, lists=200):
 
 def test_worked_out_by_hand():
     # Differences 0.1, 0.3, 0.2: mean 0.2, deviation 0.1, t = 0.2 / (0.1 / sqrt 3) = 3.4641, 2 d.f.
-    found = compare(result([0.5, 0.9, 0.4]), result([0.4, 0.6, 0.2]), "mrr")
-    assert found.difference == pytest.approx(0.2)
-    assert (found.mean_a, found.mean_b) == pytest.approx((0.6, 0.4))
-    assert found.p_value == pytest.approx(0.0742, abs=1e-4)
-    assert found.evaluated == 3
+    actual = compare(result([0.5, 0.9, 0.4]), result([0.4, 0.6, 0.2]), "mrr")
+    assert actual.difference == pytest.approx(0.2)
+    assert (actual.mean_a, actual.mean_b) == pytest.approx((0.6, 0.4))
+    assert actual.p_value == pytest.approx(0.0742, abs=1e-4)
+    assert actual.evaluated == 3
 
 
 def test_one_model_that_does_not_vary_worked_out_by_hand():
@@ -49,12 +49,12 @@ def test_one_model_that_does_not_vary_worked_out_by_hand():
     # 12.706205 for one, 0.25^1.8 = 0.0824692: 0.04 (18.51282 + 142.93482 * 0.0824692) = 1.212022.
     a = np.array([[0.5, 0.9, 0.4]] * 2)
     b = np.array([[0.2, 0.3, 0.4], [0.4, 0.5, 0.6]])
-    found = difference_interval(a, b)
-    assert found.includes_seeds
-    assert (found.low, found.high) == pytest.approx((0.2 - 1.100919, 0.2 + 1.100919), abs=1e-6)
+    actual = difference_interval(a, b)
+    assert actual.includes_seeds
+    assert (actual.low, actual.high) == pytest.approx((0.2 - 1.100919, 0.2 + 1.100919), abs=1e-6)
     mirrored = difference_interval(b, a)
-    assert (mirrored.low, mirrored.high) == pytest.approx((-found.high, -found.low))
-    assert mirrored.p_value == found.p_value
+    assert (mirrored.low, mirrored.high) == pytest.approx((-actual.high, -actual.low))
+    assert mirrored.p_value == actual.p_value
 
 
 def test_lists_are_paired_by_id_whatever_their_order():
@@ -75,38 +75,38 @@ def test_two_results_give_scipys_paired_t_test_on_the_evaluated_lists():
     for metric in a.values:
         evaluated = ~np.isnan(a.values[metric])
         expected = stats.ttest_rel(a.values[metric][evaluated], b.values[metric][evaluated])
-        found = compare(a, b, metric)
-        assert found.p_value == pytest.approx(expected.pvalue, rel=1e-9)
+        actual = compare(a, b, metric)
+        assert actual.p_value == pytest.approx(expected.pvalue, rel=1e-9)
         interval = expected.confidence_interval(0.95)
-        assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
-        assert found.evaluated == evaluated.sum() < len(a)
-        assert not found.includes_seeds
+        assert (actual.low, actual.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
+        assert actual.evaluated == evaluated.sum() < len(a)
+        assert not actual.includes_seeds
 
 
 def test_identical_results_differ_by_nothing_with_p_one_and_no_warning():
     a, _ = two_results()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = compare(a, a, "mrr")
-    assert (found.difference, found.low, found.high, found.p_value) == (0.0, 0.0, 0.0, 1.0)
+        actual = compare(a, a, "mrr")
+    assert (actual.difference, actual.low, actual.high, actual.p_value) == (0.0, 0.0, 0.0, 1.0)
 
 
 def test_a_constant_difference_has_p_zero_and_no_warning():
     # 0.9 - 0.8 and 0.3 - 0.2 differ in the last place only.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = compare(result([0.9, 0.3, 0.5]), result([0.8, 0.2, 0.4]), "mrr")
-    assert (found.low, found.high) == pytest.approx((0.1, 0.1))
-    assert found.p_value == 0.0
+        actual = compare(result([0.9, 0.3, 0.5]), result([0.8, 0.2, 0.4]), "mrr")
+    assert (actual.low, actual.high) == pytest.approx((0.1, 0.1))
+    assert actual.p_value == 0.0
 
 
 @pytest.mark.parametrize(("values", "evaluated"), [([0.5], 1), ([np.nan, np.nan], 0)])
 def test_below_two_lists_there_is_neither_interval_nor_p(values, evaluated):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = compare(result(values), result(values), "mrr")
-    assert found.evaluated == evaluated
-    assert np.isnan([found.low, found.high, found.p_value]).all()
+        actual = compare(result(values), result(values), "mrr")
+    assert actual.evaluated == evaluated
+    assert np.isnan([actual.low, actual.high, actual.p_value]).all()
 
 
 def test_the_policy_decides_which_lists_are_compared():
@@ -129,16 +129,16 @@ def test_results_of_other_lists_are_refused():
 
 
 def test_seed_interval_of_three_runs():
-    found = seed_interval([0.70, 0.72, 0.74])
-    assert found.mean == pytest.approx(0.72)
-    assert found.standard_deviation == pytest.approx(0.02)
-    assert found.high - found.mean == pytest.approx(4.302653 * 0.02 / np.sqrt(3), rel=1e-6)
-    assert found.runs == 3
+    actual = seed_interval([0.70, 0.72, 0.74])
+    assert actual.mean == pytest.approx(0.72)
+    assert actual.standard_deviation == pytest.approx(0.02)
+    assert actual.high - actual.mean == pytest.approx(4.302653 * 0.02 / np.sqrt(3), rel=1e-6)
+    assert actual.runs == 3
 
 
 def test_seed_interval_of_one_run_has_a_mean_only():
-    found = seed_interval([0.7])
-    assert found.mean == 0.7 and np.isnan([found.low, found.high]).all()
+    actual = seed_interval([0.7])
+    assert actual.mean == 0.7 and np.isnan([actual.low, actual.high]).all()
 
 
 def test_values_of_runs_are_aligned_by_list():
@@ -152,9 +152,9 @@ def test_values_of_runs_are_aligned_by_list():
 def test_rounding_errors_are_no_difference():
     # Sums in another order differ by a unit in the last place, all in one direction.
     values = np.linspace(0.3, 0.6, 9)
-    found = compare(result(values), result(values - 1e-16), "mrr")
-    assert found.p_value == 1.0
-    assert (found.low, found.high) == pytest.approx((0.0, 0.0), abs=1e-12)
+    actual = compare(result(values), result(values - 1e-16), "mrr")
+    assert actual.p_value == 1.0
+    assert (actual.low, actual.high) == pytest.approx((0.0, 0.0), abs=1e-12)
 
 
 def test_an_interval_over_seeds_and_lists_by_hand():
@@ -163,29 +163,29 @@ def test_an_interval_over_seeds_and_lists_by_hand():
     # less the residuals of b, four of +-1/2: 1 / (2 * 2). V = 1 + 1/4 + 3/4, D = 2.
     freedom = 2**2 / (1.0**2 + 0.25**2 + 0.75**2)
     half_width = stats.t.ppf(0.975, freedom) * np.sqrt(2)
-    found = difference_interval(a, b)
-    assert (found.low, found.high) == pytest.approx((2 - half_width, 2 + half_width))
-    assert found.p_value == pytest.approx(2 * stats.t.sf(np.sqrt(2), freedom))
-    assert found.includes_seeds
+    actual = difference_interval(a, b)
+    assert (actual.low, actual.high) == pytest.approx((2 - half_width, 2 + half_width))
+    assert actual.p_value == pytest.approx(2 * stats.t.sf(np.sqrt(2), freedom))
+    assert actual.includes_seeds
 
 
 def test_an_interval_where_one_model_does_not_vary_by_seed_by_hand():
     a, b = np.array([[1.0, 3.0], [3.0, 5.0]]), np.array([[0.0, 1.0], [1.0, 0.0]])
     # V_a = 2 / 2 and V_l = 2 / 2 - 1 / (2 * 2), each with one degree of freedom; D = 5/2.
-    found = difference_interval(a, b)
+    actual = difference_interval(a, b)
     half_width = stats.t.ppf(0.975, 1) * np.sqrt(1.75)
-    assert (found.low, found.high) == pytest.approx((2.5 - half_width, 2.5 + half_width))
-    assert found.p_value == pytest.approx(2 * stats.t.sf(2.5 / np.sqrt(1.75), 1))
+    assert (actual.low, actual.high) == pytest.approx((2.5 - half_width, 2.5 + half_width))
+    assert actual.p_value == pytest.approx(2 * stats.t.sf(2.5 / np.sqrt(1.75), 1))
     assert difference_interval(a + 1e17, b).p_value == 0.0
 
 
 def test_one_run_on_either_side_gives_an_interval_over_lists_only():
     rng = np.random.default_rng(2)
     runs, single = rng.random((4, 30)), rng.random((1, 30))
-    found = difference_interval(runs, single)
+    actual = difference_interval(runs, single)
     expected = stats.ttest_rel(runs.mean(axis=0), single[0])
-    assert found.p_value == pytest.approx(expected.pvalue, rel=1e-9)
-    assert not found.includes_seeds
+    assert actual.p_value == pytest.approx(expected.pvalue, rel=1e-9)
+    assert not actual.includes_seeds
     assert not difference_interval(single, runs).includes_seeds
 
 
@@ -204,9 +204,9 @@ def test_a_difference_within_seed_variance_is_not_significant_though_every_list_
         [result(lists + 0.01 * shift) for shift in np.random.default_rng(seed).normal(size=5)]
         for seed in (3, 2)
     )
-    found = compare(a, b, "mrr")
-    assert found.p_value > 0.05
-    assert found.low < 0 < found.high
+    actual = compare(a, b, "mrr")
+    assert actual.p_value > 0.05
+    assert actual.low < 0 < actual.high
     assert compare(a[0], b[0], "mrr").p_value < 1e-60
 
 
@@ -216,9 +216,9 @@ def test_compare_aligns_the_lists_of_several_runs():
         result([np.nan, 0.7, 0.9], ["z", "y", "x"]),
     ]
     runs_b = [result([0.2, np.nan, 0.4], ["y", "z", "x"])] * 2
-    found = compare(runs_a, runs_b, "mrr")
+    actual = compare(runs_a, runs_b, "mrr")
     # On list x 0.9 - 0.4 and on y 0.7 - 0.2 in every run.
-    assert (found.difference, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
-    assert (found.runs_a, found.runs_b, found.evaluated) == (2, 2, 2)
+    assert (actual.difference, actual.low, actual.high) == pytest.approx((0.5, 0.5, 0.5))
+    assert (actual.runs_a, actual.runs_b, actual.evaluated) == (2, 2, 2)
     with pytest.raises(UserError, match="at least one result"):
         compare(runs_a, [], "mrr")

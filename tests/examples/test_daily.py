@@ -121,8 +121,8 @@ def state_of(work: Path) -> dict[str, object]:
             elif path.is_file():
                 state[str(path.relative_to(work))] = read_json(path)["fingerprint"]
     for path in sorted(work.glob("runs/*/metrics.json")):
-        found = {k: v for k, v in read_json(path).items() if k != "seconds"}
-        state[path.parent.name] = json.dumps(found)
+        result = {k: v for k, v in read_json(path).items() if k != "seconds"}
+        state[path.parent.name] = json.dumps(result)
     model = work / "models" / "shop"
     state["versions"] = versions_of(model)
     state["runs"] = [
@@ -186,8 +186,8 @@ def test_the_same_command_after_a_kill_ends_in_the_same_state(days, step, at):
     assert versions_of(days.work / "models" / "shop") in ([1], [1, 2])
 
     assert days.run(TUESDAY, "--step", step) == 0
-    found, expected = state_of(days.work), days.state[step]
-    assert found.keys() == expected.keys()
-    assert [name for name in expected if found[name] != expected[name]] == []
+    actual, expected = state_of(days.work), days.state[step]
+    assert actual.keys() == expected.keys()
+    assert [name for name in expected if actual[name] != expected[name]] == []
     assert not list(days.work.glob("*/.*.partial")) or step == "publish"
-    assert days.run(TUESDAY, "--step", step) == 0 and state_of(days.work) == found
+    assert days.run(TUESDAY, "--step", step) == 0 and state_of(days.work) == actual

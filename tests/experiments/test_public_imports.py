@@ -42,29 +42,29 @@ def public_names(module: str) -> set[str] | None:
 
 def private_imports(source: str) -> list[str]:
     """Returns a message for each import of something that is not public."""
-    found = []
+    result = []
     for module, name, line in imported_names(source):
         if not name:
             if module != "tfr_moe":
-                found.append(f"line {line}: import tfr_moe, or names from {module}")
+                result.append(f"line {line}: import tfr_moe, or names from {module}")
             continue
         names = public_names(module)
         if names is None:
-            found.append(f"line {line}: {module} is not a package with __all__")
+            result.append(f"line {line}: {module} is not a package with __all__")
         elif name not in names:
-            found.append(f"line {line}: {name} is not in the __all__ of {module}")
-    return found
+            result.append(f"line {line}: {name} is not in the __all__ of {module}")
+    return result
 
 
 def test_the_experiments_use_public_names_only(repository: Path):
     paths = sorted((repository / "experiments").rglob("*.py"))
     assert len(paths) > 20
-    found = {
+    actual = {
         str(path.relative_to(repository)): messages
         for path in paths
         if (messages := private_imports(path.read_text(encoding="utf-8")))
     }
-    assert found == {}
+    assert actual == {}
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_the_experiments_use_public_names_only(repository: Path):
     ],
 )
 def test_a_private_import_is_found(source: str, message: str):
-    (found,) = private_imports(source)
-    assert message in found
+    (actual,) = private_imports(source)
+    assert message in actual
 
 
 def test_public_imports_are_allowed():
@@ -96,7 +96,7 @@ def test_public_imports_are_allowed():
 
 
 def test_the_library_does_not_import_the_experiments(repository: Path):
-    found = []
+    actual = []
     for folder in INSTALLED:
         for path in (repository / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -106,5 +106,5 @@ def test_the_library_does_not_import_the_experiments(repository: Path):
                 elif isinstance(node, ast.ImportFrom):
                     names = [node.module or ""]
                 if any(name.partition(".")[0] == "experiments" for name in names):
-                    found.append(f"{path}:{node.lineno}")
-    assert found == []
+                    actual.append(f"{path}:{node.lineno}")
+    assert actual == []

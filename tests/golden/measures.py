@@ -49,7 +49,7 @@ def loss(name: str) -> dict[str, Any]:
     weightings: dict[str, Any] = {"": None}
     if name in losses.LOSSES:
         weightings |= {", weighted lists": list_weights, ", weighted items": item_weights}
-    found = {}
+    result = {}
     for kind, truth in truths.items():
         labels = tf.constant(np.where(valid, truth, -1), tf.float32)
         logits = levels if name == "ordinal" else scores
@@ -59,8 +59,8 @@ def loss(name: str) -> dict[str, Any]:
             with tf.GradientTape() as tape:
                 value = losses.get(name, SIZE - 1)(labels, logits, given)
             norm = tf.norm(tape.gradient(value, logits))
-            found[kind + weighting] = {"value": float(value), "gradient_norm": float(norm)}
-    return found
+            result[kind + weighting] = {"value": float(value), "gradient_norm": float(norm)}
+    return result
 
 
 def scored_lists(seed: int, tied: bool = False) -> ListBatch:
@@ -87,13 +87,13 @@ def scored_lists(seed: int, tied: bool = False) -> ListBatch:
 
 def metric(name: str) -> dict[str, Any]:
     """One metric of every list and its means under every policy, without and with equal scores."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for kind, tied in (("different scores", False), ("equal scores", True)):
         result = evaluate_lists([scored_lists(1, tied)], [name])
-        found[kind] = {"lists": result.metric(name).tolist()}
+        values[kind] = {"lists": result.metric(name).tolist()}
         for policy in POLICIES:
             mean = summarize(result, policy)[name]
-            found[kind][policy] = {
+            values[kind][policy] = {
                 "lists": result.with_policy(name, policy).tolist(),
                 "mean": mean.mean,
                 "evaluated": mean.evaluated,
@@ -103,7 +103,7 @@ def metric(name: str) -> dict[str, Any]:
                 "low": mean.low,
                 "high": mean.high,
             }
-    return found
+    return values
 
 
 def keras_metric(name: str) -> dict[str, float]:

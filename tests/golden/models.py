@@ -118,8 +118,8 @@ def loss_and_gradients(
             else:
                 terms.append(losses.get("sigmoid_cross_entropy")(truth["binary"], output))
         total = tf.add_n([*terms, *model.losses])
-    found = tape.gradient(total, model.trainable_variables)
-    gradients = [None if g is None else tf.convert_to_tensor(g) for g in found]
+    result = tape.gradient(total, model.trainable_variables)
+    gradients = [None if g is None else tf.convert_to_tensor(g) for g in result]
     return total, tf.linalg.global_norm([g for g in gradients if g is not None]), gradients
 
 
@@ -142,7 +142,7 @@ def numbers(case: str) -> dict[str, Any]:
     model, batch = build(case), raw_batch()
     truth = labels(batch[MASK].numpy())
     loss, norm, _ = loss_and_gradients(model, batch, truth, training=False)
-    found = {
+    result = {
         "parameters": model.count_params(),
         "scores": scores(model, batch),
         "inference": {"loss": float(loss), "gradient_norm": float(norm)},
@@ -158,6 +158,6 @@ def numbers(case: str) -> dict[str, Any]:
 
     for number in (1, 2):
         loss, norm = step()
-        found[f"training step {number}"] = {"loss": float(loss), "gradient_norm": float(norm)}
-    found["scores after training"] = scores(model, batch)
-    return found
+        result[f"training step {number}"] = {"loss": float(loss), "gradient_norm": float(norm)}
+    result["scores after training"] = scores(model, batch)
+    return result

@@ -55,9 +55,9 @@ def compute() -> dict[str, Any]:
     }
 
 
-def write(found: dict[str, Any], path: Path = FILE) -> None:
+def write(result: dict[str, Any], path: Path = FILE) -> None:
     """Writes the numbers with sorted keys and each list of them on one line."""
-    text = json.dumps(found, indent=1, sort_keys=True, allow_nan=False)
+    text = json.dumps(result, indent=1, sort_keys=True, allow_nan=False)
     text = re.sub(r"\[[^][{}]*\]", lambda match: " ".join(match[0].split()), text)
     path.write_text(text + "\n", encoding="utf-8")
 

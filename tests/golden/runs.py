@@ -34,14 +34,14 @@ METRICS = ("session_auc", "session_auc_shown_10", "ndcg", "mrr", "precision_5")
 
 def scores_of_test(data: Path, run: Path) -> dict[str, list[float]]:
     """The scores of the first test lists, by task."""
-    found: dict[str, list[float]] = {}
+    result: dict[str, list[float]] = {}
 
     def watch(by_task: Any) -> None:
         for task, batch in by_task.items():
-            found.setdefault(task or "score", np.asarray(batch.scores)[batch.mask][:40].tolist())
+            result.setdefault(task or "score", np.asarray(batch.scores)[batch.mask][:40].tolist())
 
     evaluate_run(DataFolder(data), run, "test", ["mrr"], callbacks=[watch])
-    return found
+    return result
 
 
 def numbers(model: str, folder: Path) -> dict[str, Any]:
@@ -49,21 +49,21 @@ def numbers(model: str, folder: Path) -> dict[str, Any]:
     schema = TASKS if model == "mmoe" else SCHEMA
     data, run = write_data_folder(folder / "data", schema=schema), folder / model
     result = train_any(data, run, small_config({"model": model, **CASES[model]}), QUIET)
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "best": {name: v for name, v in result["best"].items() if name.startswith("val_")},
         "best_epoch": result["best_epoch"],
         "parameters": result["parameters"],
     }
     if (run / "history.json").is_file():
         epochs = json.loads((run / "history.json").read_text(encoding="utf-8"))
-        found["history"] = [
+        values["history"] = [
             {name: v for name, v in epoch.items() if name == "loss" or name.startswith("val_")}
             for epoch in epochs
         ]
     evaluated = to_json(evaluate_runs(data, [run], metrics=METRICS, console=QUIET))
-    found["test"] = {
+    values["test"] = {
         name: {metric: summary["mean"] for metric, summary in means.items()}
         for name, means in evaluated["models"].items()
     }
-    found["scores"] = scores_of_test(data, run)
-    return found
+    values["scores"] = scores_of_test(data, run)
+    return values

@@ -42,7 +42,7 @@ def golden() -> dict[str, Any]:
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     """The lists of numbers, numbers and texts of a nested dict, each with where it stands."""
     if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
-        value = {str(place): entry for place, entry in enumerate(value)}
+        value = {str(index): entry for index, entry in enumerate(value)}
     if not isinstance(value, dict):
         yield path, value
         return
@@ -52,18 +52,18 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def check(part: str, name: str) -> None:
     """Compares one entry, and names all of its numbers that differ."""
-    found = dict(leaves(record.plain(record.PARTS[part][1](name))))
+    result = dict(leaves(record.plain(record.PARTS[part][1](name))))
     expected = dict(leaves(golden()[part][name]))
-    assert found.keys() == expected.keys()
+    assert result.keys() == expected.keys()
     differences = []
     for path, wanted in expected.items():
         if isinstance(wanted, str | bool) or (isinstance(wanted, list) and not numeric(wanted)):
-            if found[path] != wanted:
-                differences.append(f"{path}: {found[path]!r} instead of {wanted!r}")
+            if result[path] != wanted:
+                differences.append(f"{path}: {result[path]!r} instead of {wanted!r}")
             continue
         try:
             np.testing.assert_allclose(
-                np.array(found[path], float), np.array(wanted, float), **tolerance(part, path)
+                np.array(result[path], float), np.array(wanted, float), **tolerance(part, path)
             )
         except AssertionError as error:
             differences.append(f"{path}: {error}")

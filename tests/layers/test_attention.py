@@ -37,15 +37,17 @@ def slow_attention(layer, query, items):
     def project(name, vector, head):
         return vector @ named[f"{name}/kernel"][:, head] + named[f"{name}/bias"][head]
 
-    total, found = named["attention_output/bias"].copy(), []
+    total, result = named["attention_output/bias"].copy(), []
     for head in range(named["query/bias"].shape[0]):
-        asked = project("query", query, head)
-        logits = [asked @ project("key", item, head) / np.sqrt(len(asked)) for item in items]
+        projected = project("query", query, head)
+        logits = [
+            projected @ project("key", item, head) / np.sqrt(len(projected)) for item in items
+        ]
         weights = slow_softmax(np.array(logits))
         mixed = weights @ np.array([project("value", item, head) for item in items])
         total += mixed @ named["attention_output/kernel"][head]
-        found.append(weights)
-    return total, np.array(found)
+        result.append(weights)
+    return total, np.array(result)
 
 
 def slow_block(block, items):
@@ -90,8 +92,8 @@ def test_a_block_equals_the_slow_one_on_the_valid_items_alone(settings):
         expected, expected_weights = slow_block(block, inputs[b][valid].astype(np.float64))
         # float32 against float64
         np.testing.assert_allclose(result[b][valid], expected, rtol=1e-4, atol=1e-5)
-        found = weights[b].numpy()[:, valid][:, :, valid]
-        np.testing.assert_allclose(found, expected_weights, rtol=1e-4, atol=1e-6)
+        actual = weights[b].numpy()[:, valid][:, :, valid]
+        np.testing.assert_allclose(actual, expected_weights, rtol=1e-4, atol=1e-6)
 
 
 def encoder_of(**settings):
@@ -109,8 +111,8 @@ def test_the_encoder_is_a_projection_and_its_blocks():
         hidden = slow_dense(encoder.projection, inputs[b][valid].astype(np.float64))
         for number, block in enumerate(encoder.blocks):
             hidden, expected = slow_block(block, hidden)
-            found = weights[b, number].numpy()[:, valid][:, :, valid]
-            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+            actual = weights[b, number].numpy()[:, valid][:, :, valid]
+            np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-5)
         np.testing.assert_allclose(got[b][valid], hidden, rtol=1e-3, atol=1e-4)
     np.testing.assert_array_equal(got.numpy()[~mask], 0.0)
 
@@ -137,11 +139,11 @@ def test_queries_keys_and_values_start_from_different_numbers():
         kernels = [w.numpy() for w in encoder.trainable_weights if "/kernel" in w.name]
         return [k.ravel() for k in kernels if k.size == 36]
 
-    found = kernels(1)
-    assert len(found) == 1 + 2 * 4  # projection; query, key, value and output of two blocks
-    for i, kernel in enumerate(found):
-        assert all(np.abs(kernel - other).max() > 0.01 for other in found[:i])
-    for kernel, again in zip(found, kernels(1), strict=True):
+    actual = kernels(1)
+    assert len(actual) == 1 + 2 * 4  # projection; query, key, value and output of two blocks
+    for i, kernel in enumerate(actual):
+        assert all(np.abs(kernel - other).max() > 0.01 for other in actual[:i])
+    for kernel, again in zip(actual, kernels(1), strict=True):
         np.testing.assert_array_equal(kernel, again)
 
 
@@ -195,17 +197,17 @@ def test_sizes_that_do_not_fit_are_rejected():
 
 def test_places_count_valid_items_alone():
     mask = tf.constant([[False, True, True, False, True], [True, True, False, False, False]])
-    places = positions_in_list(mask).numpy()
-    np.testing.assert_array_equal(places[0][[1, 2, 4]], [0, 1, 2])
-    np.testing.assert_array_equal(places[1][[0, 1]], [0, 1])
+    positions = positions_in_list(mask).numpy()
+    np.testing.assert_array_equal(positions[0][[1, 2, 4]], [0, 1, 2])
+    np.testing.assert_array_equal(positions[1][[0, 1]], [0, 1])
 
 
 @pytest.mark.parametrize("width", [4, 5])
 def test_the_fixed_encoding_by_its_formula(width):
     got = sinusoidal_encoding(tf.constant([[0, 3], [50, 999]]), width).numpy()
-    for row, place in zip(got.reshape(4, width), [0, 3, 50, 999], strict=True):
+    for row, position in zip(got.reshape(4, width), [0, 3, 50, 999], strict=True):
         for column in range(width):
-            angle = place / 10000 ** (2 * (column // 2) / width)
+            angle = position / 10000 ** (2 * (column // 2) / width)
             expected = math.cos(angle) if column % 2 else math.sin(angle)
             # an angle of 999 is known to 6e-5 in float32
             assert row[column] == pytest.approx(expected, abs=1e-4)

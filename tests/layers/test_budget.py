@@ -10,8 +10,8 @@ def test_no_other_factor_comes_nearer(budget):
     def parameters(dims):
         return 11 * dims[0] + (dims[0] + 1) * dims[1] + dims[1] + 1
 
-    found = dims_of_budget([8, 4], budget, parameters)
-    gap = abs(parameters(found) - budget)
+    actual = dims_of_budget([8, 4], budget, parameters)
+    gap = abs(parameters(actual) - budget)
     for factor in range(1, 4000):
         other = tuple(max(1, round(width * factor / 20)) for width in (8, 4))
         assert gap <= abs(parameters(other) - budget)

@@ -36,11 +36,11 @@ def slow(layer):
     logits, hsc = np.zeros([4, 5, TASKS]), np.zeros([4, TASKS])
     for b in range(4):
         for k in range(TASKS):
-            own = SC[b] @ layer.gates[k].kernel.numpy()
+            of_sub = SC[b] @ layer.gates[k].kernel.numpy()
             parent = TC[b] @ layer.constraint_gates[k].kernel.numpy()
-            chosen = top(own)
-            weights = softmax(own[chosen])
-            hsc[b, k] = np.sum((softmax(own) - softmax(parent))[chosen] ** 2)
+            chosen = top(of_sub)
+            weights = softmax(of_sub[chosen])
+            hsc[b, k] = np.sum((softmax(of_sub) - softmax(parent))[chosen] ** 2)
             for i in np.flatnonzero(MASK[b]):
                 outputs = [network(layer.experts, e, X[b, i], True) for e in chosen]
                 mixed = sum(w * f for w, f in zip(weights, outputs, strict=True))
@@ -61,8 +61,8 @@ def test_equals_the_slow_reference(training):
     means = items @ hsc / items.sum()
     if training:
         np.testing.assert_allclose(layer.losses, 0.5 * means, rtol=1e-4)
-        shown = {m.name: float(m.result()) for m in layer.metrics if m.name.startswith("hsc_")}
-        assert shown == {
+        terms = {m.name: float(m.result()) for m in layer.metrics if m.name.startswith("hsc_")}
+        assert terms == {
             f"hsc_task_{k}": pytest.approx(float(means[k]), rel=1e-4) for k in range(TASKS)
         }
     else:

@@ -192,19 +192,19 @@ def choices(kind, rows=40, slots=3, experts=6):
     "kind", ["even", "nine in ten to one, one without", "one expert for all", "nothing"]
 )
 @pytest.mark.parametrize("capacity", [1, 7, 256])
-def test_every_choice_has_a_place_of_its_own_in_a_group_of_its_expert(kind, capacity):
+def test_every_choice_has_its_own_slot_in_a_group_of_its_expert(kind, capacity):
     chosen = choices(kind)
-    rows, places, experts = (np.array(x) for x in group_rows(tf.constant(chosen), 6, capacity))
+    rows, slots, experts = (np.array(x) for x in group_rows(tf.constant(chosen), 6, capacity))
     assert (np.diff(experts) >= 0).all()
     seen = set()
-    for row, slot in np.ndindex(chosen.shape):
-        place = places[row, slot]
-        if chosen[row, slot] < 0:
-            assert place == rows.size
+    for row, number in np.ndindex(chosen.shape):
+        slot = slots[row, number]
+        if chosen[row, number] < 0:
+            assert slot == rows.size
             continue
-        assert rows.ravel()[place] == row
-        assert experts[place // rows.shape[1]] == chosen[row, slot]
-        seen.add(place)
+        assert rows.ravel()[slot] == row
+        assert experts[slot // rows.shape[1]] == chosen[row, number]
+        seen.add(slot)
     assert len(seen) == (chosen >= 0).sum()
     assert (rows < len(chosen)).sum() == len(seen)
 
@@ -238,17 +238,17 @@ MASK = np.array([[True, False, True, True], [False, True, False, False]])
 
 
 @pytest.mark.parametrize("mask", [None, MASK])
-def test_rows_return_to_their_places(mask):
-    rows, places = take_rows(tf.constant(X), None if mask is None else tf.constant(mask))
+def test_rows_return_to_their_positions(mask):
+    rows, positions = take_rows(tf.constant(X), None if mask is None else tf.constant(mask))
     np.testing.assert_array_equal(rows, X.reshape(-1, 3) if mask is None else X[mask])
-    back = put_rows(rows, places, tf.constant(X))
+    back = put_rows(rows, positions, tf.constant(X))
     np.testing.assert_array_equal(back, X if mask is None else X * mask[..., None])
 
 
 def test_values_of_any_shape_can_be_put_back():
-    rows, places = take_rows(tf.constant(X), tf.constant(MASK))
-    assert put_rows(rows[:, 0], places, X).shape == (2, 4)
-    assert put_rows(rows[:, tf.newaxis], places, X).shape == (2, 4, 1, 3)
+    rows, positions = take_rows(tf.constant(X), tf.constant(MASK))
+    assert put_rows(rows[:, 0], positions, X).shape == (2, 4)
+    assert put_rows(rows[:, tf.newaxis], positions, X).shape == (2, 4, 1, 3)
 
 
 def test_sizes_are_numbers_where_they_are_known():
@@ -265,9 +265,9 @@ def test_sizes_are_numbers_where_they_are_known():
 def test_known_shapes_stay_known_in_a_graph():
     inputs = tf.keras.Input([None, 3])
     mask = tf.keras.Input([None], dtype=tf.bool)
-    rows, places = take_rows(inputs, mask)
+    rows, positions = take_rows(inputs, mask)
     assert rows.shape.as_list() == [None, 3]
-    assert put_rows(rows, places, inputs).shape.as_list() == [None, None, 3]
+    assert put_rows(rows, positions, inputs).shape.as_list() == [None, None, 3]
 
 
 def test_rows_are_put_in_the_order_of_a_permutation():
@@ -286,5 +286,5 @@ def test_no_graph_outlives_its_function():
 
 def test_padded_items_are_zero_even_if_they_are_nan():
     values = tf.constant([[[5.0], [float("nan")]]])
-    kept = where_valid(values, tf.constant([[True, False]]))
-    np.testing.assert_array_equal(kept, [[[5.0], [0.0]]])
+    valid = where_valid(values, tf.constant([[True, False]]))
+    np.testing.assert_array_equal(valid, [[[5.0], [0.0]]])

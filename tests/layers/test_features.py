@@ -64,9 +64,9 @@ def test_a_child_name_under_two_parents_has_two_embeddings():
     set_table(encoder, "top", [[0.0], [10.0], [20.0]])
     set_table(encoder, "sub", [[9.0], [1.0], [2.0]])
     top, sub = strings(["men"], ["women"], ["kids"]), strings(["shoes"], ["shoes"], ["shoes"])
-    found = encoder({"top": top, "sub": sub}, {}, tf.ones([3, 1], tf.bool)).context
-    np.testing.assert_array_equal(found["sub"], [[1.0], [2.0], [9.0]])
-    np.testing.assert_array_equal(found["top"], [[10.0], [20.0], [0.0]])
+    actual = encoder({"top": top, "sub": sub}, {}, tf.ones([3, 1], tf.bool)).context
+    np.testing.assert_array_equal(actual["sub"], [[1.0], [2.0], [9.0]])
+    np.testing.assert_array_equal(actual["top"], [[10.0], [20.0], [0.0]])
 
 
 def test_a_hashed_child_is_hashed_with_its_parent():
@@ -86,10 +86,10 @@ def test_hashed_ids_need_no_vocabulary_and_fall_into_their_buckets():
     encoder = encoder_of(schema_of(example("sku", hash_buckets=3)), embedding_dim=2)
     set_table(encoder, "sku", [[0.0, 0.0], [1.0, 10.0], [2.0, 20.0]])
     ids = [f"item{i}" for i in range(40)]
-    found = encoder({}, {"sku": strings([[i] for i in ids])}, tf.ones([1, 40], tf.bool)).items[0]
-    buckets = found[:, 0].numpy().astype(int)
+    actual = encoder({}, {"sku": strings([[i] for i in ids])}, tf.ones([1, 40], tf.bool)).items[0]
+    buckets = actual[:, 0].numpy().astype(int)
     assert set(buckets) == {0, 1, 2}
-    np.testing.assert_array_equal(found[:, 1], 10.0 * buckets)
+    np.testing.assert_array_equal(actual[:, 1], 10.0 * buckets)
 
 
 def test_a_list_of_ids_is_the_mean_over_those_that_are_there():
@@ -97,9 +97,9 @@ def test_a_list_of_ids_is_the_mean_over_those_that_are_there():
     encoder = encoder_of(schema, vocabularies={"clicked": ["a", "b"]}, embedding_dim=2)
     set_table(encoder, "clicked", [[9.0, 9.0], [1.0, 10.0], [3.0, 30.0]])
     clicked = strings(["a", "b", ""], ["b", "", ""], ["", "", ""], ["a", "new", "b"])
-    found = encoder({"clicked": clicked}, {}, tf.ones([4, 1], tf.bool)).context["clicked"]
+    actual = encoder({"clicked": clicked}, {}, tf.ones([4, 1], tf.bool)).context["clicked"]
     np.testing.assert_allclose(
-        found,
+        actual,
         [[(1 + 3) / 2, (10 + 30) / 2], [3, 30], [0, 0], [(1 + 9 + 3) / 3, (10 + 9 + 30) / 3]],
         rtol=1e-6,
     )
@@ -110,8 +110,8 @@ def test_items_may_have_lists_of_ids_too():
     encoder = encoder_of(schema, vocabularies={"tags": ["a", "b"]}, embedding_dim=1)
     set_table(encoder, "tags", [[0.0], [1.0], [3.0]])
     tags = strings([["a", "b"], ["", ""]], [["b", ""], ["a", ""]])
-    found = encoder({}, {"tags": tags}, tf.ones([2, 2], tf.bool)).items
-    np.testing.assert_array_equal(found, [[[2.0], [0.0]], [[3.0], [1.0]]])
+    actual = encoder({}, {"tags": tags}, tf.ones([2, 2], tf.bool)).items
+    np.testing.assert_array_equal(actual, [[[2.0], [0.0]], [[3.0], [1.0]]])
 
 
 def test_a_vocabulary_in_a_file_is_that_of_a_list(tmp_path):
@@ -136,14 +136,14 @@ def test_a_relative_path_is_that_of_the_working_directory(tmp_path, monkeypatch)
         labels=["click"],
         features=[{"name": "brand", "scope": "example", "kind": "categorical"}],
     ).features[0]
-    found = []
+    actual = []
     for folder, words in {"one": "a\nb\n", "two": "b\na\n"}.items():
         (tmp_path / folder).mkdir()
         monkeypatch.chdir(tmp_path / folder)
         Path("brand.txt").write_text(words)
         lookup = id_lookup(feature, {"brand": "brand.txt"})
-        found.append(lookup(tf.constant(["a", "b"])).numpy().tolist())
-    assert found == [[1, 2], [2, 1]]
+        actual.append(lookup(tf.constant(["a", "b"])).numpy().tolist())
+    assert actual == [[1, 2], [2, 1]]
 
 
 @pytest.mark.parametrize("in_a_file", [False, True])
@@ -155,9 +155,9 @@ def test_an_empty_vocabulary_knows_nothing(tmp_path, in_a_file):
         vocabularies={"brand": str(path) if in_a_file else []},
         embedding_dim=2,
     )
-    found = encoder({}, {"brand": strings([["a"], [""]])}, ONE_LIST).items
+    actual = encoder({}, {"brand": strings([["a"], [""]])}, ONE_LIST).items
     row_zero = encoder.embeddings["brand"].embeddings[0]
-    np.testing.assert_array_equal(found, [[row_zero, row_zero]])
+    np.testing.assert_array_equal(actual, [[row_zero, row_zero]])
 
 
 # ----------------------------------------------------------------------------------------- numerics
@@ -281,13 +281,13 @@ def everything():
 
 def test_the_input_vector_holds_the_items_blocks_then_the_lists():
     encoder, inputs, items = everything()
-    found = encoder(inputs, items, ONE_LIST)
+    actual = encoder(inputs, items, ONE_LIST)
     of_list = [1, 2, 6, 6, 6, 7]  # ids in the schema's order, then numerics
     np.testing.assert_array_equal(
-        found.items, [[[3, 4, 5, 8, 9, *of_list], [0, 0, 0, -8, -9, *of_list]]]
+        actual.items, [[[3, 4, 5, 8, 9, *of_list], [0, 0, 0, -8, -9, *of_list]]]
     )
-    assert list(found.context) == ["top", "clicked", "age"]
-    np.testing.assert_array_equal(tf.concat([*found.context.values()], -1), [of_list])
+    assert list(actual.context) == ["top", "clicked", "age"]
+    np.testing.assert_array_equal(tf.concat([*actual.context.values()], -1), [of_list])
 
 
 def test_the_width_of_the_input_vector_is_static():

@@ -33,9 +33,9 @@ def usage(*batches, num_experts=4, top_k=2):
 
 def test_usage_adds_up_over_batches_before_it_is_judged():
     # Alone each batch leaves two experts idle; together 5, 1, 3, 1 of 10: the busiest two have 8.
-    found = usage([5.0, 0.0, 3.0, 0.0], [0.0, 1.0, 0.0, 1.0])
-    assert found["dead_experts"] == 0
-    assert found["busiest_share"] == pytest.approx(0.8)
+    actual = usage([5.0, 0.0, 3.0, 0.0], [0.0, 1.0, 0.0, 1.0])
+    assert actual["dead_experts"] == 0
+    assert actual["busiest_share"] == pytest.approx(0.8)
 
 
 def test_experts_below_a_hundredth_of_an_equal_share_are_dead():
@@ -62,11 +62,11 @@ def test_a_gate_monitor_shows_each_gate_by_name_and_passes_the_weights():
     # Gate "click" gives all to expert 0; "purchase" is even for item 1, all to expert 1 for item 2.
     weights = tf.constant([[[1.0, 0.0], [0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]]])
     np.testing.assert_array_equal(monitor(weights, training=True), weights)
-    found = {}
+    actual = {}
     for metric in monitor.metrics:
         result = metric.result()
-        found.update(result if isinstance(result, dict) else {metric.name: result})
-    assert {name: pytest.approx(float(value)) for name, value in found.items()} == {
+        actual.update(result if isinstance(result, dict) else {metric.name: result})
+    assert {name: pytest.approx(float(value)) for name, value in actual.items()} == {
         "gate_entropy_click": 0.0,
         "gate_entropy_purchase": np.log(2) / 2,
         "busiest_share_click": 1.0,
@@ -89,9 +89,9 @@ def test_a_gate_monitor_weighs_decisions_by_their_items_and_is_still_outside_tra
 def test_usage_keeps_the_type_that_a_float64_policy_gives_metrics():
     metric = ExpertUsage(3, 1, dtype="float64")
     metric.update_state(tf.constant([1.0, 0.0, 3.0]))
-    found = metric.result()
-    assert {value.dtype for value in found.values()} == {tf.float64}
-    assert {name: float(value) for name, value in found.items()} == {
+    actual = metric.result()
+    assert {value.dtype for value in actual.values()} == {tf.float64}
+    assert {name: float(value) for name, value in actual.items()} == {
         "dead_experts": 1.0,
         "busiest_share": 0.75,
     }

@@ -58,10 +58,10 @@ def test_noise_in_training_has_the_softplus_deviation():
     deviations = np.array([math.log(2), math.log1p(math.e), math.log1p(math.exp(-3))])
     # Weights over all experts show the differences of their noise.
     logs = np.log(np.take_along_axis(out.weights.numpy(), np.argsort(out.indices, axis=1), axis=1))
-    found = np.std(logs - np.roll(logs, 1, axis=1), axis=0)
+    actual = np.std(logs - np.roll(logs, 1, axis=1), axis=0)
     expected = np.sqrt(deviations**2 + np.roll(deviations, 1) ** 2)
     # The deviation of 20,000 draws lies within 2 % of the true one (4 standard errors).
-    np.testing.assert_allclose(found, expected, rtol=0.02)
+    np.testing.assert_allclose(actual, expected, rtol=0.02)
     np.testing.assert_allclose(out.logits, np.zeros([20_000, 3]))
 
 

@@ -106,10 +106,10 @@ def gradients(moe, batch, pick):
         loss = pick(moe, out)
     targets = [*moe.trainable_variables, sc, tc]
     names = [*(v.name for v in moe.trainable_variables), "sc", "tc"]
-    found = tape.gradient(loss, targets)
+    result = tape.gradient(loss, targets)
     return {
         name: 0.0 if g is None else float(tf.reduce_sum(tf.abs(tf.convert_to_tensor(g))))
-        for name, g in zip(names, found, strict=True)
+        for name, g in zip(names, result, strict=True)
     }
 
 
@@ -119,8 +119,8 @@ def only_loss(weight_name):
 
 
 def test_hsc_reaches_both_gates_and_both_embeddings_but_no_tower():
-    found = gradients(only_loss("hsc_weight"), random_batch(), lambda m, out: tf.add_n(m.losses))
-    for name, norm in found.items():
+    actual = gradients(only_loss("hsc_weight"), random_batch(), lambda m, out: tf.add_n(m.losses))
+    for name, norm in actual.items():
         if "towers" in name:
             assert norm == 0.0, name
         else:
@@ -128,11 +128,11 @@ def test_hsc_reaches_both_gates_and_both_embeddings_but_no_tower():
 
 
 def test_advloss_reaches_the_towers_but_not_the_constraint_gate():
-    found = gradients(
+    actual = gradients(
         only_loss("adversarial_weight"), random_batch(), lambda m, out: tf.add_n(m.losses)
     )
-    assert found["tc"] == 0.0
-    for name, norm in found.items():
+    assert actual["tc"] == 0.0
+    for name, norm in actual.items():
         if "constraint" in name:
             assert norm == 0.0, name
         # The output bias cancels nowhere: the sigmoids of active and idle experts differ.
@@ -156,9 +156,9 @@ def test_advloss_reaches_active_and_idle_towers():
 
 def test_the_scores_reach_gate_and_towers_but_not_the_constraint_gate():
     moe = random_model()
-    found = gradients(moe, random_batch(), lambda m, out: tf.reduce_sum(out["logits"]))
-    assert found["sc"] > 0.0
-    assert found["tc"] == 0.0
+    actual = gradients(moe, random_batch(), lambda m, out: tf.reduce_sum(out["logits"]))
+    assert actual["sc"] > 0.0
+    assert actual["tc"] == 0.0
 
 
 def test_regularisers_are_means_whatever_the_batch_and_the_padding():

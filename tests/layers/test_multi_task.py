@@ -226,8 +226,8 @@ def test_what_a_task_trains(name):
         gradient = gradients[path]
         return [bool(np.abs(gradient[k]).max() > 0) for k in range(len(gradient))]
 
-    own = "networks" if name in ("single_task", "l2_constrained") else "task_towers"
-    assert moved(f"{own}/kernel_0:0") == [True, False, False]
+    towers = "networks" if name in ("single_task", "l2_constrained") else "task_towers"
+    assert moved(f"{towers}/kernel_0:0") == [True, False, False]
     expected = {
         "cross_stitch": ("bottom_0/kernel_0:0", [True] * 3),
         "tensor_factorization": ("factor3_0:0", [True, False, False]),

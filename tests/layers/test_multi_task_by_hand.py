@@ -19,8 +19,8 @@ def assign(layer, x, **weights):
     left = dict(weights)
     for weight in layer.trainable_weights:
         path = "/".join(weight.name.split(":")[0].split("/")[-2:])
-        found = [key for key in left if path.endswith(key)]
-        value = left.pop(found[0]) if found else np.zeros(weight.shape)
+        result = [key for key in left if path.endswith(key)]
+        value = left.pop(result[0]) if result else np.zeros(weight.shape)
         weight.assign(np.reshape(np.asarray(value, np.float32), weight.shape))
     assert not left, f"no such weights: {list(left)}"
     return layer

@@ -67,8 +67,8 @@ def test_moving_moments_by_hand():
     rate = 4 / 5.98
     mean = 2 + 3 * rate
     variance = (1 - rate) * 1 + rate * (1 - rate) * 9
-    found = [float(m[1, 0]) for m in moments]
-    np.testing.assert_allclose(found, [mean, variance, 5.98], rtol=1e-6)
+    actual = [float(m[1, 0]) for m in moments]
+    np.testing.assert_allclose(actual, [mean, variance, 5.98], rtol=1e-6)
     assert [float(m[0, 0]) for m in moments] == [0.0, 1.0, 0.0]
 
 

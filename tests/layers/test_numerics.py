@@ -30,8 +30,8 @@ STARS = {"mean": 0.5, "std": 1.0, "quantiles": [1.0, 2.0, 5.0], "positions": [0.
 
 def test_a_number_becomes_its_position_in_the_training_split():
     values = [[[1.0], [1.5], [3.5]], [[-1e38], [1e38], [NAN]]]
-    found = completed(values, STARS, transform="quantile")
-    np.testing.assert_allclose(found[..., 0], [[0.3, 0.5, 0.8], [0.3, 0.9, 0.5]], rtol=1e-6)
+    actual = completed(values, STARS, transform="quantile")
+    np.testing.assert_allclose(actual[..., 0], [[0.3, 0.5, 0.8], [0.3, 0.9, 0.5]], rtol=1e-6)
     filled = completed([[NAN]], STARS, transform="quantile", missing=3.5, missing_indicator=True)
     np.testing.assert_allclose(filled, [[0.8, 1.0]], rtol=1e-6)
 
@@ -40,16 +40,16 @@ def test_a_number_becomes_its_position_in_the_training_split():
 def test_positions_are_finite_for_constants_and_for_extreme_quantiles(quantiles):
     positions = np.linspace(0.25, 0.75, len(quantiles)).tolist()
     column = {**STARS, "quantiles": quantiles, "positions": positions}
-    found = completed([[7.0], [-3.4e38], [3.4e38], [0.0]], column, transform="quantile")[:, 0]
+    actual = completed([[7.0], [-3.4e38], [3.4e38], [0.0]], column, transform="quantile")[:, 0]
     expected = [0.25] * 4 if len(quantiles) == 1 else [0.5, 0.25, 0.75, 0.5]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 def test_each_column_of_a_wide_numeric_has_its_own_quantiles():
     feature = Feature(**number(width=2, transform="quantile"))
     columns = [STARS, {**STARS, "quantiles": [10.0, 20.0, 50.0]}]
-    found = complete_numbers(feature, columns, tf.constant([[1.5, 35.0]]))
-    np.testing.assert_allclose(found, [[0.5, 0.8]], rtol=1e-6)
+    actual = complete_numbers(feature, columns, tf.constant([[1.5, 35.0]]))
+    np.testing.assert_allclose(actual, [[0.5, 0.8]], rtol=1e-6)
 
 
 def test_the_graph_and_the_statistics_have_the_same_positions():
@@ -60,14 +60,14 @@ def test_the_graph_and_the_statistics_have_the_same_positions():
     column = statistics.describe(statistics.of(rows))["x"]
     other = np.random.default_rng(2).lognormal(3.0, 2.0, [500, 1]).astype(np.float32)
     expected = transformed(schema.features[0], column, other.astype(np.float64))
-    found = completed(other, column, transform="quantile", clip=[2, 400])
-    np.testing.assert_allclose(found, expected, atol=1e-6)
-    assert len(np.unique(found)) > 300
+    actual = completed(other, column, transform="quantile", clip=[2, 400])
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+    assert len(np.unique(actual)) > 300
 
 
 def test_buckets_begin_at_their_bound_and_a_missing_number_is_in_none():
-    found = completed([[9.0], [10.0], [19.0], [20.0], [NAN]], bucketize=[10, 20])
-    np.testing.assert_array_equal(found, [[1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]])
+    actual = completed([[9.0], [10.0], [19.0], [20.0], [NAN]], bucketize=[10, 20])
+    np.testing.assert_array_equal(actual, [[1, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]])
     filled = completed([[NAN]], bucketize=[10, 20], missing=10.0, missing_indicator=True)
     np.testing.assert_array_equal(filled, [[0, 1, 0, 1]])
     wide = completed([[[9.0, 25.0]], [[15.0, 1.0]]], bucketize=[10, 20], width=2)
@@ -100,8 +100,8 @@ def test_a_model_and_trees_read_ratios_and_buckets(packed):
     rows = TabularEncoder(
         schema, FeatureTables(statistics, {}), FeatureSettings(list_relative=True)
     )
-    found = rows({**tensors, MASK: mask}, mask)
-    np.testing.assert_allclose(found[:, :4], [[1.5, 0, 1, 1.0], [1.0, 1, 0, 2.0]])
+    actual = rows({**tensors, MASK: mask}, mask)
+    np.testing.assert_allclose(actual[:, :4], [[1.5, 0, 1, 1.0], [1.0, 1, 0, 2.0]])
     assert [column.name for column in rows.columns] == [
         "price",
         "usual (below 2)",
@@ -161,7 +161,7 @@ def test_numbers_that_are_treated_alike_become_what_each_is_alone(packed, left_o
 
     together = {"example_numeric": np.concatenate(list(raw.values()), axis=-1)}
     inputs, names = together if packed else raw, list(raw)
-    found = items(schema, inputs, left_out=left_out, list_relative=True)
+    actual = items(schema, inputs, left_out=left_out, list_relative=True)
     alone = [
         items(schema, inputs, left_out=[other for other in names if other != name])
         for name in names
@@ -169,7 +169,7 @@ def test_numbers_that_are_treated_alike_become_what_each_is_alone(packed, left_o
     ]
     expected = np.concatenate(alone, axis=-1)
     # log1p of a vector and of the numbers that remain of one differ in the last bit.
-    np.testing.assert_allclose(found[..., : expected.shape[-1]], expected, rtol=2e-7)
+    np.testing.assert_allclose(actual[..., : expected.shape[-1]], expected, rtol=2e-7)
 
 
 def test_the_graph_does_not_grow_with_numbers_that_are_treated_alike():
@@ -191,8 +191,8 @@ def test_the_graph_does_not_grow_with_numbers_that_are_treated_alike():
 def test_a_ratio_of_integers_that_a_caller_sends_is_a_float():
     numbers = [number("a", ratio="b"), number("b")]
     schema = FeatureSchema(list_id="q", labels=["y"], features=numbers)
-    found = raw_numbers(schema, "a", {"example_numeric": tf.constant([[3, 2], [1, 0]])}).numpy()
-    np.testing.assert_array_equal(found, [[1.5], [NAN]])
+    actual = raw_numbers(schema, "a", {"example_numeric": tf.constant([[3, 2], [1, 0]])}).numpy()
+    np.testing.assert_array_equal(actual, [[1.5], [NAN]])
 
 
 def test_missing_quantiles_are_named():
@@ -225,5 +225,5 @@ def test_a_constant_for_missing_values_replaces_the_ratio():
     stored = schema.feature_spec("example")["example_numeric"].default_value
     assert np.isnan(stored).all()
     ratios = raw_numbers(schema, "a", {"example_numeric": tf.constant([[NAN, 2.0], [3.0, 0.0]])})
-    found = complete_numbers(schema.feature("a"), [{}], ratios)
-    np.testing.assert_array_equal(found, [[7.0], [7.0]])
+    actual = complete_numbers(schema.feature("a"), [{}], ratios)
+    np.testing.assert_array_equal(actual, [[7.0], [7.0]])

@@ -37,24 +37,24 @@ def made(num_levels, num_domains=D, num_domain_experts=M, num_shared_experts=S, 
 
 def slow(layer, x):
     """The scores of all domains for one item."""
-    own, shared = [x] * D, x
+    specific, shared = [x] * D, x
     for level in layer.levels:
         of_domains = [
-            [network(level.domain_experts, p * M + i, own[p], True) for i in range(M)]
+            [network(level.domain_experts, p * M + i, specific[p], True) for i in range(M)]
             for p in range(D)
         ]
         of_shared = [network(level.shared_experts, i, shared, True) for i in range(S)]
         extracted = []
         for p in range(D):
-            weights = softmax(own[p] @ level.gate_kernel.numpy()[p])
+            weights = softmax(specific[p] @ level.gate_kernel.numpy()[p])
             used = [*of_domains[p], *of_shared]
             extracted.append(sum(w * f for w, f in zip(weights, used, strict=True)))
         if not level.last:
             weights = softmax(shared @ level.shared_gate_kernel.numpy())
             used = [*(f for part in of_domains for f in part), *of_shared]
             shared = sum(w * f for w, f in zip(weights, used, strict=True))
-        own = extracted
-    return [network(layer.towers, p, own[p], False)[0] for p in range(D)]
+        specific = extracted
+    return [network(layer.towers, p, specific[p], False)[0] for p in range(D)]
 
 
 @pytest.mark.parametrize("num_levels", [1, 2, 3])
@@ -63,13 +63,13 @@ def test_equals_the_slow_reference(num_levels):
     expected = np.zeros([*MASK.shape, D])
     for b, i in np.argwhere(MASK):
         expected[b, i] = slow(layer, X[b, i])
-    own = np.stack([scores[:, p] for scores, p in zip(expected, DOMAINS, strict=True)])
+    of_domains = np.stack([scores[:, p] for scores, p in zip(expected, DOMAINS, strict=True)])
     for training in (True, False):
         got = layer(X, DOMAINS, mask=mask, training=training)["logits"]
         assert got.dtype == tf.float32
-        np.testing.assert_allclose(got, own, **CLOSE)
+        np.testing.assert_allclose(got, of_domains, **CLOSE)
     alone = layer(X[:1], DOMAINS[:1], mask=mask[:1])["logits"]
-    np.testing.assert_allclose(alone, own[:1], **CLOSE)
+    np.testing.assert_allclose(alone, of_domains[:1], **CLOSE)
 
 
 def test_one_level_by_hand():

@@ -29,8 +29,8 @@ def tower_of(towers, domain, x):
     for depth, ((kernel, bias), difference, shift) in enumerate(
         zip(towers.shared, towers.kernels, towers.biases, strict=True)
     ):
-        own = kernel.numpy() * (1 + difference.numpy()[domain])
-        x = x @ own + bias.numpy() + shift.numpy()[domain]
+        merged = kernel.numpy() * (1 + difference.numpy()[domain])
+        x = x @ merged + bias.numpy() + shift.numpy()[domain]
         if depth < len(towers.shared) - 1:
             x = np.maximum(x, 0)
     return x
@@ -90,7 +90,7 @@ def star(**settings):
 
 def normalised(layer, training):
     """The items' vectors by domain, from the equation."""
-    norm, found = layer.norm, np.zeros_like(X)
+    norm, result = layer.norm, np.zeros_like(X)
     for domain in range(D):
         rows = np.argwhere(MASK & (domain == DOMAINS)[:, np.newaxis])
         values = X[tuple(rows.T)]
@@ -99,8 +99,8 @@ def normalised(layer, training):
             mean, variance = values.mean(axis=0), values.var(axis=0)
         scale = norm.scale.numpy() * (1 + norm.domain_scale.numpy()[domain])
         shift = norm.shift.numpy() + norm.domain_shift.numpy()[domain]
-        found[tuple(rows.T)] = scale * (values - mean) / np.sqrt(variance + 1e-3) + shift
-    return found
+        result[tuple(rows.T)] = scale * (values - mean) / np.sqrt(variance + 1e-3) + shift
+    return result
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -108,15 +108,15 @@ def normalised(layer, training):
 def test_the_score_equals_a_loop_over_items(training, domain_norm):
     layer = star(domain_norm=domain_norm)
     vectors = normalised(layer, training) if domain_norm else X
-    told = layer.embedding.embeddings.numpy()
+    embeddings = layer.embedding.embeddings.numpy()
     hidden, last = layer.auxiliary.tower.kernels
     first_bias, last_bias = layer.auxiliary.tower.biases
     expected = np.zeros(MASK.shape)
     for b, i in np.argwhere(MASK):
-        own = tower_of(layer.towers, DOMAINS[b], vectors[b, i])[0]
-        both = np.concatenate([X[b, i], told[DOMAINS[b]]])
+        of_tower = tower_of(layer.towers, DOMAINS[b], vectors[b, i])[0]
+        both = np.concatenate([X[b, i], embeddings[DOMAINS[b]]])
         inner = np.maximum(both @ hidden.numpy()[0] + first_bias.numpy()[0], 0)
-        expected[b, i] = own + (inner @ last.numpy()[0] + last_bias.numpy()[0])[0]
+        expected[b, i] = of_tower + (inner @ last.numpy()[0] + last_bias.numpy()[0])[0]
     got = layer(X, DOMAINS, mask=tf.constant(MASK), training=training)
     assert got.dtype == tf.float32
     np.testing.assert_allclose(got, expected, **CLOSE)

@@ -10,10 +10,10 @@ from tfr_moe.layers.categories import UnknownDomains
 def test_in_training_a_share_of_the_lists_is_of_the_unknown_domain():
     layer = UnknownDomains(0.3, seed=1)
     domains = tf.repeat(tf.constant([1, 3]), 5000)
-    found = layer(domains, training=True).numpy()
-    assert found.dtype == np.int32
+    actual = layer(domains, training=True).numpy()
+    assert actual.dtype == np.int32
     # Four standard errors of a share of 0.3 among 10,000.
-    assert np.mean(found == 0) == pytest.approx(0.3, abs=4 * np.sqrt(0.3 * 0.7 / 10_000))
-    np.testing.assert_array_equal(found[found > 0], domains[found > 0])
+    assert np.mean(actual == 0) == pytest.approx(0.3, abs=4 * np.sqrt(0.3 * 0.7 / 10_000))
+    np.testing.assert_array_equal(actual[actual > 0], domains[actual > 0])
     np.testing.assert_array_equal(layer(domains), domains)
-    assert np.any(layer(domains, training=True) != found)
+    assert np.any(layer(domains, training=True) != actual)

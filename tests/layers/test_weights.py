@@ -39,11 +39,11 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_initializers_and_regularizers_reach_all_weights(name):
-    make, inputs, count, own = CASES[name]
+    make, inputs, count, separate = CASES[name]
     layer = make()
     layer(*inputs)
     assert len(layer.weights) == count
-    named = [w for w in layer.weights if not any(part in w.name for part in own)]
+    named = [w for w in layer.weights if not any(part in w.name for part in separate)]
     for weight in named:
         assert (weight.numpy() == 1).all(), weight.name
     if name == "dlcm":  # has no regularizer of biases

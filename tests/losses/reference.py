@@ -26,7 +26,7 @@ def rmse(y, s, w):
 def ranks(s):
     """Places from 1 up by falling score."""
     order = sorted(range(len(s)), key=lambda i: -s[i])
-    return {item: place for place, item in enumerate(order, start=1)}
+    return {item: rank for rank, item in enumerate(order, start=1)}
 
 
 def log_discount(i):
@@ -39,12 +39,12 @@ def gains(y):
 
 
 def pairwise(y, s, w, exponent):
-    place, G = ranks(s), gains(y)
+    rank, G = ranks(s), gains(y)
     total = 0.0
     for i in range(len(y)):
         for j in range(len(y)):
             if y[i] > y[j]:
-                power = exponent(place[i], place[j]) * (
+                power = exponent(rank[i], rank[j]) * (
                     1.0 if exponent is unweighted else abs(G[i] - G[j])
                 )
                 total -= w[i] * power * math.log2(sigmoid(s[i] - s[j]))
@@ -88,8 +88,8 @@ def listnet_binary(y, s, w):
 def listmle(y, s, w):
     order = sorted(range(len(y)), key=lambda i: -y[i])
     total = 0.0
-    for place, item in enumerate(order):
-        rest = sum(math.exp(s[other]) for other in order[place:])
+    for start, item in enumerate(order):
+        rest = sum(math.exp(s[other]) for other in order[start:])
         total -= w[item] * math.log(math.exp(s[item]) / rest)
     return total
 
@@ -148,10 +148,10 @@ def loss(name, labels, logits, weights=None):
 def gradient(name, labels, logits, step=1e-6):
     """Central differences of `loss` by every logit."""
     logits = np.asarray(logits, np.float64)
-    found = np.zeros_like(logits)
-    for place in np.ndindex(logits.shape):
+    result = np.zeros_like(logits)
+    for index in np.ndindex(logits.shape):
         up, down = logits.copy(), logits.copy()
-        up[place] += step
-        down[place] -= step
-        found[place] = (loss(name, labels, up) - loss(name, labels, down)) / (2 * step)
-    return found
+        up[index] += step
+        down[index] -= step
+        result[index] = (loss(name, labels, up) - loss(name, labels, down)) / (2 * step)
+    return result

@@ -53,8 +53,8 @@ def test_metrics_over_all_lists_equal_the_offline_evaluation(name, tied):
     batch = in_record_order(random_batch(np.random.default_rng(1), lists=300, tied=tied))
     summary = summarize(evaluate_lists([batch], [name]))[name]
     assert summary.evaluated == 300
-    found = result_of(metrics.get(name), *keras_inputs(batch))
-    assert found == pytest.approx(summary.mean, rel=2e-6)
+    actual = result_of(metrics.get(name), *keras_inputs(batch))
+    assert actual == pytest.approx(summary.mean, rel=2e-6)
 
 
 @pytest.mark.smoke

@@ -70,9 +70,9 @@ def test_lists_without_a_click_count_zero_in_the_metrics_of_prm(policy):
         mask=np.ones((2, 3), bool),
         list_ids=np.array(["a", "b"]),
     )
-    found = summarize(evaluate_lists([lists], ["prm_precision_2", "prm_map_2"]), policy)
-    assert [found[name].mean for name in found] == [0.25, 0.25]
-    assert [found[name].evaluated for name in found] == [2, 2]
+    actual = summarize(evaluate_lists([lists], ["prm_precision_2", "prm_map_2"]), policy)
+    assert [actual[name].mean for name in actual] == [0.25, 0.25]
+    assert [actual[name].evaluated for name in actual] == [2, 2]
 
 
 def test_auc_of_tied_scores_counts_half():
@@ -124,45 +124,45 @@ def test_shown_cutoff_beyond_the_list_changes_nothing():
 def test_auc_equals_scikit_learn(tied):
     batch = random_batch(np.random.default_rng(2), lists=200, tied=tied)
     got = resolve("session_auc")(batch)
-    judged = 0
+    evaluated = 0
     for i, scores, labels, _ in rows(batch):
         if len(set(labels > 0)) == 2:
             assert got[i] == pytest.approx(roc_auc_score(labels > 0, scores), rel=1e-12)
-            judged += 1
+            evaluated += 1
         else:
             assert np.isnan(got[i])
-    assert judged > 100
+    assert evaluated > 100
 
 
 @pytest.mark.parametrize("cut", [None, 1, 4])
 def test_ndcg_equals_scikit_learn_with_exponential_gains(cut):
     batch = random_batch(np.random.default_rng(3), lists=200)
     got = resolve("ndcg" if cut is None else f"ndcg_{cut}")(batch)
-    judged = 0
+    evaluated = 0
     for i, scores, labels, _ in rows(batch):
         if len(labels) < 2 or not labels.any():  # scikit-learn refuses lists of one item
             continue
         expected = ndcg_score([2**labels - 1], [scores], k=cut, ignore_ties=True)
         assert got[i] == pytest.approx(expected, rel=1e-12)
-        judged += 1
-    assert judged > 100
+        evaluated += 1
+    assert evaluated > 100
 
 
 def test_shown_cutoffs_equal_scikit_learn_on_the_sub_list():
     batch = random_batch(np.random.default_rng(4), lists=200)
     auc, gain = resolve("session_auc_shown_5")(batch), resolve("ndcg_shown_5")(batch)
-    judged = 0
+    evaluated = 0
     for i, scores, labels, positions in rows(batch):
-        shown = np.argsort(positions)[:5]
-        scores, labels = scores[shown], labels[shown]
+        first = np.argsort(positions)[:5]
+        scores, labels = scores[first], labels[first]
         if len(set(labels > 0)) == 2:
             assert auc[i] == pytest.approx(roc_auc_score(labels > 0, scores), rel=1e-12)
             expected = ndcg_score([2**labels - 1], [scores], ignore_ties=True)
             assert gain[i] == pytest.approx(expected, rel=1e-12)
-            judged += 1
+            evaluated += 1
         else:
             assert np.isnan(auc[i])
-    assert judged > 100
+    assert evaluated > 100
 
 
 def test_rank_metrics_equal_ir_measures():
@@ -187,9 +187,9 @@ def test_rank_metrics_equal_ir_measures():
     }
     for name, measure in measures.items():
         got = resolve(name)(batch)
-        judged = np.flatnonzero(~np.isnan(got))
-        assert len(judged) > 100
-        for i in judged:
+        evaluated = np.flatnonzero(~np.isnan(got))
+        assert len(evaluated) > 100
+        for i in evaluated:
             assert got[i] == pytest.approx(expected[f"q{i}", measure], rel=1e-6), (name, i)
 
 
@@ -326,9 +326,9 @@ def test_examination_biases_the_dcg_of_clicks_and_not_the_weighted_one():
     lists, length = 20_000, 4
     examination = 1.0 / np.arange(1, length + 1)
     clicks = (rng.random((lists, length)) < 0.3) & (rng.random((lists, length)) < examination)
-    shown = np.tile(-np.arange(length, dtype=float), (lists, 1))
+    logged = np.tile(-np.arange(length, dtype=float), (lists, 1))
     means = {}
-    for name, scores in (("as shown", shown), ("reversed", -shown)):
+    for name, scores in (("as shown", logged), ("reversed", -logged)):
         for metric, weights in (("clicks", np.ones(length)), ("weighted", 1 / examination)):
             batch = ListBatch(
                 scores,

@@ -26,12 +26,12 @@ GAIN_OF_MIXTURE = 0.03
 
 def result(gains, seed=1, metrics=METRICS):
     """Metrics of lists whose difficulty is shared by all models; `gains` by top category."""
-    shared, own = np.random.default_rng(0), np.random.default_rng(seed)
+    shared, of_seed = np.random.default_rng(0), np.random.default_rng(seed)
     tops = np.array([TOPS[i] for i in shared.integers(len(TOPS), size=LISTS)], object)
     values, undefined = {}, shared.random(LISTS) < 0.05
     for name in metrics:
         difficulty = 0.7 + 0.15 * shared.normal(size=LISTS)
-        chance = 0.02 * own.normal(size=LISTS)
+        chance = 0.02 * of_seed.normal(size=LISTS)
         gain = np.array([gains.get(top, gains.get("", 0.0)) for top in tops])
         values[name] = np.where(undefined, np.nan, np.clip(difficulty + gain + chance, 0, 1))
     return PerListResult(
@@ -112,7 +112,7 @@ def run_part(name, model, gates=None, shift=None, attention=None):
 
 
 def shown_lists(names):
-    def shown(number):
+    def example(number):
         items = [
             ShownItem(rank, 2.0 - rank / 3, float(rank == 3), 7 - rank,
                       {"brand": f"brand {rank}", "price": 19.99 * rank, "sales": 1200.0 * rank})
@@ -123,7 +123,7 @@ def shown_lists(names):
         return ShownList(f"query {number}", values, context, items, 9)
 
     kinds = ("worst", "best", "lost", "gained")
-    return {kind: [shown(4 * k + i) for i in range(2)] for k, kind in enumerate(kinds)}
+    return {kind: [example(4 * k + i) for i in range(2)] for k, kind in enumerate(kinds)}
 
 
 ATTENTION = {

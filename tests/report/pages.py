@@ -36,9 +36,9 @@ class Page(HTMLParser):
             self.scripts[-1] += data
         elif "style" not in self.open:
             self.text += data
-        for tag, found in (("td", self.cells), ("h2", self.headings)):
+        for tag, result in (("td", self.cells), ("h2", self.headings)):
             if tag in self.open:
-                found[-1] += data
+                result[-1] += data
 
 
 def findings_of(text):

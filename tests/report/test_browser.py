@@ -51,10 +51,10 @@ def pages(tmp_path_factory):
     for name, case in CASES.items():
         write_page(render_report(case()), folder / f"{name}.html")
     write_page(render_drift(drift(), "data/monday", "data/tuesday"), folder / "drift.html")
-    found = {name: folder / f"{name}.html" for name in [*CASES, "drift"]}
+    result = {name: folder / f"{name}.html" for name in [*CASES, "drift"]}
     for name, trials in SWEEPS.items():
-        found[name] = write_sweep_report(write_sweep(folder / "sweeps" / name, trials(), name))
-    return found
+        result[name] = write_sweep_report(write_sweep(folder / "sweeps" / name, trials(), name))
+    return result
 
 
 MODES = {
@@ -100,16 +100,16 @@ WIDTHS = [(name, w) for name in ("wins", "tasks", "heat map", "wide", "drift") f
 def sizes(chromium, pages, tmp_path_factory):
     """What is measured of each name and width of `WIDTHS`."""
     framed = [(pages[name], width) for name, width in WIDTHS]
-    found = measured_in_frames(chromium, framed, tmp_path_factory.mktemp("sizes"))
-    return dict(zip(WIDTHS, found, strict=True))
+    result = measured_in_frames(chromium, framed, tmp_path_factory.mktemp("sizes"))
+    return dict(zip(WIDTHS, result, strict=True))
 
 
 @pytest.mark.parametrize(("name", "width"), WIDTHS)
 def test_nothing_is_wider_than_the_window_and_tables_show_that_they_scroll(sizes, name, width):
-    found = sizes[name, width]
-    assert found["width"] == width
-    assert found["page"] <= width
-    assert found["hidden"] == []
+    actual = sizes[name, width]
+    assert actual["width"] == width
+    assert actual["page"] <= width
+    assert actual["hidden"] == []
 
 
 @pytest.mark.parametrize("name", MODES)
@@ -149,8 +149,8 @@ def test_tables_sort_by_a_click_and_categories_are_searched(chromium, pages, tmp
     page.write_text(text.replace("</body>", script), encoding="utf-8")
     printed, console = run(chromium, page, tmp_path, "--dump-dom", "--virtual-time-budget=2000")
     assert not console
-    found = re.search("<title>(.*?)</title>", printed)[1].replace("&gt;", ">")
-    assert '"names":["books > A","books > B","food > A",' in found
-    falling = [float(n) for n in re.search(r'"falling":\[(.*?)\]', found)[1].split(",")]
+    actual = re.search("<title>(.*?)</title>", printed)[1].replace("&gt;", ">")
+    assert '"names":["books > A","books > B","food > A",' in actual
+    falling = [float(n) for n in re.search(r'"falling":\[(.*?)\]', actual)[1].split(",")]
     assert falling == sorted(falling, reverse=True) and falling[0] > 0 > falling[-1]
-    assert '"left":["shoes > A"],"message":"1 of 12"' in found
+    assert '"left":["shoes > A"],"message":"1 of 12"' in actual

@@ -16,13 +16,13 @@ def drawn(*lines, **options):
 
 
 def test_the_ends_of_the_data_are_the_corners_of_the_drawing_area():
-    found = drawn(Line("dnn", [0, 2, 4], [10.0, 30.0, 20.0]))
+    actual = drawn(Line("dnn", [0, 2, 4], [10.0, 30.0, 20.0]))
     middle = (LEFT + RIGHT) / 2, TOP
-    assert found.series[0].path == (
+    assert actual.series[0].path == (
         f"M{LEFT} {BOTTOM}L{middle[0]} {middle[1]}L{RIGHT} {(TOP + BOTTOM) / 2}"
     )
-    assert found.x_ticks == [(52.0, "0"), (127.0, "1"), (202.0, "2"), (277.0, "3"), (352.0, "4")]
-    assert [text for _, text in found.y_ticks] == ["10", "15", "20", "25", "30"]
+    assert actual.x_ticks == [(52.0, "0"), (127.0, "1"), (202.0, "2"), (277.0, "3"), (352.0, "4")]
+    assert [text for _, text in actual.y_ticks] == ["10", "15", "20", "25", "30"]
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_intervals_are_bars_of_points_and_bands_of_curves():
 
 def test_series_differ_in_colour_or_form():
     lines = [Line(f"{n}", [0, 1], [n, n]) for n in range(12)]
-    found = drawn(*lines).series
-    assert len({(s.colour, s.dash, s.sample) for s in found}) == 12
+    actual = drawn(*lines).series
+    assert len({(s.colour, s.dash, s.sample) for s in actual}) == 12
     points = drawn(*(Line("", [n], [n], kind="points") for n in range(12))).series
     assert len({(s.colour, s.sample) for s in points}) == 12
     assert {s.path for s in points} == {""}
@@ -64,17 +64,17 @@ def test_series_differ_in_colour_or_form():
 def test_names_on_an_axis_take_the_place_of_numbers():
     names = ["a", "b", "a rather long name of a model"]
     rows = list(enumerate(names))
-    found = drawn(Line("", [0.2, 0.8], [0, 2]), y_ticks=rows, include=((), (-0.5, 2.5)))
-    assert [text for _, text in found.y_ticks] == names
-    assert [y for y, _ in found.y_ticks] == pytest.approx(
+    actual = drawn(Line("", [0.2, 0.8], [0, 2]), y_ticks=rows, include=((), (-0.5, 2.5)))
+    assert [text for _, text in actual.y_ticks] == names
+    assert [y for y, _ in actual.y_ticks] == pytest.approx(
         [BOTTOM - 170 / 6, BOTTOM - 85, TOP + 170 / 6], abs=0.05
     )
-    assert found.left > LEFT
+    assert actual.left > LEFT
 
 
 def test_a_rule_ends_at_the_axes():
-    found = drawn(Line("", [0, 1], [0, 1]), rule=[(-math.inf, 0.5), (math.inf, 0.5)])
-    assert found.rule == "M52.0 93.0L352.0 93.0"
+    actual = drawn(Line("", [0, 1], [0, 1]), rule=[(-math.inf, 0.5), (math.inf, 0.5)])
+    assert actual.rule == "M52.0 93.0L352.0 93.0"
 
 
 def test_panels_stand_side_by_side(tmp_path):

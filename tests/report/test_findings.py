@@ -34,19 +34,19 @@ def first_screen(text):
 
 
 def test_a_winner_is_named_with_its_lead_its_cost_and_what_to_do(pages, reports):
-    shown = first_screen(pages["wins"])
-    assert shown.startswith("Which of 3 models ranks shop best? 600 test lists of data/shop, from")
-    assert "no sampled negatives recorded" in shown
-    assert "adv_hsc_moe wins" in shown
+    screen = first_screen(pages["wins"])
+    assert screen.startswith("Which of 3 models ranks shop best? 600 test lists of data/shop, from")
+    assert "no sampled negatives recorded" in screen
+    assert "adv_hsc_moe wins" in screen
     against = reports["wins"].leaderboard.entries[0].differences["dnn"]
     # Four of six categories gain 0.03, shoes 0.06, food loses 0.03.
     assert against.difference == pytest.approx(GAIN_OF_MIXTURE * (4 + 2 - 1) / 6, abs=0.005)
     said = f"{against.difference:+.4f} [{against.low:+.4f}, {against.high:+.4f}] (significant)"
-    assert f"{said} against dnn, the best single tower" in shown
-    assert "All other models differ significantly from it." in shown
-    assert f"▲ {against.difference:+.4f}" in shown
-    assert "3.5 M 11 min 3.2 ms" in shown
-    assert "Ship adv_hsc_moe." in shown and "tfr-moe export --run comparison/runs/" in shown
+    assert f"{said} against dnn, the best single tower" in screen
+    assert "All other models differ significantly from it." in screen
+    assert f"▲ {against.difference:+.4f}" in screen
+    assert "3.5 M 11 min 3.2 ms" in screen
+    assert "Ship adv_hsc_moe." in screen and "tfr-moe export --run comparison/runs/" in screen
 
 
 def test_where_it_wins_and_loses_is_said_by_category(pages):
@@ -56,36 +56,36 @@ def test_where_it_wins_and_loses_is_said_by_category(pages):
 
 
 def test_without_a_difference_none_is_claimed(pages):
-    shown = first_screen(pages["nothing_differs"])
-    assert "No significant winner: adv_hsc_moe leads" in shown
-    assert "Not significantly different from adv_hsc_moe: dnn, lambdamart." in shown
-    assert "▲ +" not in shown and "▼ -" not in shown and "≈ +" in shown
-    assert "or lambdamart if training time matters (14 s, not 640 s)" in shown
-    assert "negatives sampled: these items were not shown" in shown
-    assert "Confirm it on shown lists" in shown
+    screen = first_screen(pages["nothing_differs"])
+    assert "No significant winner: adv_hsc_moe leads" in screen
+    assert "Not significantly different from adv_hsc_moe: dnn, lambdamart." in screen
+    assert "▲ +" not in screen and "▼ -" not in screen and "≈ +" in screen
+    assert "or lambdamart if training time matters (14 s, not 640 s)" in screen
+    assert "negatives sampled: these items were not shown" in screen
+    assert "Confirm it on shown lists" in screen
     where = findings_of(pages["nothing_differs"])["where"]
     assert where == "adv_hsc_moe differs significantly from dnn in none of 6 top categories."
 
 
 def test_a_collapsed_gate_is_called_out_with_the_remedy(pages, reports):
-    shown = first_screen(pages["collapsed"])
-    assert "✕ Problem of the gate of adv_hsc_moe: the gate has collapsed: all top" in shown
-    assert "Retrain with these changes and compare again; until then, ship adv_hsc_moe." in shown
+    screen = first_screen(pages["collapsed"])
+    assert "✕ Problem of the gate of adv_hsc_moe: the gate has collapsed: all top" in screen
+    assert "Retrain with these changes and compare again; until then, ship adv_hsc_moe." in screen
     remedy = "set importance_weight=0.1, or use fewer experts"
     assert (
-        f"the gate has collapsed: all top categories have the same experts 0, 1; {remedy}" in shown
+        f"the gate has collapsed: all top categories have the same experts 0, 1; {remedy}" in screen
     )
-    assert "6 of 8 experts get less than 1 %" in shown
+    assert "6 of 8 experts get less than 1 %" in screen
     assert all(text.endswith(remedy) for text in reports["collapsed"].of_subject.warnings)
     assert "✕ dead: their parameters are unused" in Page(pages["collapsed"]).text
     assert "7 ✕" in Page(pages["collapsed"]).text
 
 
 def test_a_report_of_several_tasks_says_what_each_label_says(pages):
-    shown = first_screen(pages["tasks"])
-    assert "labels buy, click" in shown
-    assert re.search(r"mmoe-2 by the other labels: click_session_auc 0\.\d{4}, \+0\.0", shown)
-    assert "against mmoe-1, the baseline" in shown and "--set seed=2" in shown
+    screen = first_screen(pages["tasks"])
+    assert "labels buy, click" in screen
+    assert re.search(r"mmoe-2 by the other labels: click_session_auc 0\.\d{4}, \+0\.0", screen)
+    assert "against mmoe-1, the baseline" in screen and "--set seed=2" in screen
     assert "gate of buy" in pages["tasks"] and "gate of click" in pages["tasks"]
 
 
@@ -97,10 +97,10 @@ def test_gates_of_two_runs_are_side_by_side(pages):
 
 def test_drift_is_told_by_column_with_its_limits_and_what_to_do():
     text = render_drift(drift(), "data/monday", "data/tuesday", DriftLimits(columns={"buy": {}}))
-    shown = first_screen(text)
-    assert shown.startswith("Has tuesday drifted from monday? data/tuesday against data/monday")
-    assert "5,200 lists, reference 5,000 · 6 top categories" in shown
-    assert "✕ 4 of 5 columns have drifted" in shown
+    screen = first_screen(text)
+    assert screen.startswith("Has tuesday drifted from monday? data/tuesday against data/monday")
+    assert "5,200 lists, reference 5,000 · 6 top categories" in screen
+    assert "✕ 4 of 5 columns have drifted" in screen
     said = [
         "sales: missing 20.0 % instead of 0.0 %, allowed: 6.00 percentage points.",
         "price: PSI 0.41, allowed: 0.26; mean shift +0.72 sd (mean 19.7 instead of 12.5), "
@@ -108,11 +108,11 @@ def test_drift_is_told_by_column_with_its_limits_and_what_to_do():
         "brand: unknown IDs 31.0 % instead of 2.0 %, allowed: 21.00 percentage points.",
         "rating in toys: PSI 0.40, allowed: 0.30.",
     ]  # in multiples of what is allowed: 3.3, 1.6, 1.4, 1.3
-    positions = [shown.index(sentence) for sentence in said]
+    positions = [screen.index(sentence) for sentence in said]
     assert positions == sorted(positions)
     assert (
         "Check source and unit; if the change is real, train on the new data: price, rating"
-        in shown
+        in screen
     )
     page = Page(text)
     assert page.headings[1:3] == ["Columns", "Top categories"]
@@ -122,9 +122,9 @@ def test_drift_is_told_by_column_with_its_limits_and_what_to_do():
 
 def test_without_drift_the_day_goes_on():
     rows = [dataclasses.replace(row, exceeded={}) for row in drift()]
-    shown = first_screen(render_drift(rows, "data/monday", "data/tuesday"))
-    assert "No drift All 5 columns are within limits, in each category too." in shown
-    assert "Train and publish as usual. tfr-moe train --from RUN --data data/tuesday" in shown
+    screen = first_screen(render_drift(rows, "data/monday", "data/tuesday"))
+    assert "No drift All 5 columns are within limits, in each category too." in screen
+    assert "Train and publish as usual. tfr-moe train --from RUN --data data/tuesday" in screen
 
 
 def test_figures_are_written_as_svg_files(reports, tmp_path):
@@ -141,10 +141,10 @@ def test_figures_are_written_as_svg_files(reports, tmp_path):
 
 
 def test_a_single_run_is_not_praised(pages):
-    shown = first_screen(pages["single"])
-    assert "Nothing to compare adv_hsc_moe with" in shown
-    assert "Compare it with a tree model" in shown and "tfr-moe compare --data" in shown
-    assert "scale ±" not in shown
+    screen = first_screen(pages["single"])
+    assert "Nothing to compare adv_hsc_moe with" in screen
+    assert "Compare it with a tree model" in screen and "tfr-moe compare --data" in screen
+    assert "scale ±" not in screen
     assert "(scale ±0.0" in first_screen(pages["collapsed"])
 
 

@@ -40,42 +40,42 @@ def untrained(model, path, schema=SCHEMA, **settings):
     return LoadedRun(path, config, schema, {}, single_score(built))
 
 
-def check_sums(found):
+def check_sums(result):
     """Parts add up to scores and leads."""
-    assert [item.rank for item in found.items] == [1, 2, 3]
-    for item in found.items:
+    assert [item.rank for item in result.items] == [1, 2, 3]
+    for item in result.items:
         assert sum(item.terms.values()) == pytest.approx(item.score, abs=1e-5)
-    for lead, ahead, behind in zip(found.leads, found.items, found.items[1:], strict=False):
+    for lead, ahead, behind in zip(result.leads, result.items, result.items[1:], strict=False):
         assert lead.lead == pytest.approx(ahead.score - behind.score, abs=1e-6)
         assert sum(lead.terms.values()) == pytest.approx(lead.lead, abs=1e-5)
         shares = sum(feature.share for feature in lead.features)
-        assert shares + lead.place == pytest.approx(lead.lead, abs=1e-5)
+        assert shares + lead.position == pytest.approx(lead.lead, abs=1e-5)
         for feature in lead.features:
             assert sum(feature.by_term.values()) == pytest.approx(feature.share, abs=1e-5)
         for name, value in lead.terms.items():
-            if found.pointwise:
+            if result.pointwise:
                 of_features = sum(feature.by_term.get(name, 0.0) for feature in lead.features)
                 assert of_features == pytest.approx(value, abs=1e-5)
 
 
 @pytest.mark.parametrize("run", ["moe", "residual"])
 def test_experts_and_features_add_up_to_scores_and_leads(root, run):
-    found = explain_request(root / run, root / "request.json")
-    assert (found.sum_of, found.pointwise) == ("experts", True)
-    check_sums(found)
-    selected = {f"expert {i}" for i in found.gates[""]}
+    actual = explain_request(root / run, root / "request.json")
+    assert (actual.sum_of, actual.pointwise) == ("experts", True)
+    check_sums(actual)
+    selected = {f"expert {i}" for i in actual.gates[""]}
     shared = {"shared expert"} if run == "residual" else set()
-    assert set(found.items[0].terms) == selected | shared
-    assert sum(found.gates[""].values()) == pytest.approx(1, abs=1e-6)
+    assert set(actual.items[0].terms) == selected | shared
+    assert sum(actual.gates[""].values()) == pytest.approx(1, abs=1e-6)
 
 
 def test_a_change_that_would_put_an_item_ahead_does_so(root):
     ranker = Ranker.load(root / "residual")
     items = [{**item, "price": 10.0 * i} for i, item in enumerate(ITEMS, start=1)]
-    found = ranker.explain(CONTEXT, items)
-    assert [item.index for item in found.items] == [e.index for e in ranker.rank(CONTEXT, items)]
+    actual = ranker.explain(CONTEXT, items)
+    assert [item.index for item in actual.items] == [e.index for e in ranker.rank(CONTEXT, items)]
     tried = 0
-    for lead, ahead, behind in zip(found.leads, found.items, found.items[1:], strict=False):
+    for lead, ahead, behind in zip(actual.leads, actual.items, actual.items[1:], strict=False):
         possible = lead.swaps
         for name in ITEMS[0]:
             value = possible.get(name, ahead.item[name])
@@ -89,34 +89,34 @@ def test_a_change_that_would_put_an_item_ahead_does_so(root):
 
 
 def test_several_tasks_are_the_terms_of_the_combined_score(tmp_path):
-    found = explain_query(untrained("mmoe", tmp_path, TASKS), CONTEXT, ITEMS)
-    assert found.sum_of == "tasks"
-    check_sums(found)
-    first = found.items[0]
+    actual = explain_query(untrained("mmoe", tmp_path, TASKS), CONTEXT, ITEMS)
+    assert actual.sum_of == "tasks"
+    check_sums(actual)
+    first = actual.items[0]
     assert first.terms["click"] == pytest.approx(1 / (1 + np.exp(-first.tasks["click"])), rel=1e-5)
 
 
 def test_where_scores_depend_on_the_list_the_rest_is_due_to_the_place(tmp_path):
     loaded = untrained("context_aware", tmp_path, positional_encoding="fixed")
-    found = explain_query(loaded, CONTEXT, ITEMS)
-    assert not found.pointwise
+    actual = explain_query(loaded, CONTEXT, ITEMS)
+    assert not actual.pointwise
     check_sums_of_shares = [
-        sum(f.share for f in x.features) + x.place - x.lead for x in found.leads
+        sum(f.share for f in x.features) + x.position - x.lead for x in actual.leads
     ]
     assert check_sums_of_shares == pytest.approx([0, 0], abs=1e-5)
     # By hand: the features of the second item in the place of the first.
-    ahead, behind = found.items[:2]
+    ahead, behind = actual.items[:2]
     items = [dict(item) for item in ITEMS]
     items[ahead.index] = items[behind.index]
     scores = {item.index: item.score for item in explain_query(loaded, CONTEXT, items).items}
-    assert found.leads[0].place == pytest.approx(scores[ahead.index] - behind.score, abs=1e-5)
+    assert actual.leads[0].position == pytest.approx(scores[ahead.index] - behind.score, abs=1e-5)
 
 
 def test_shares_of_trees_of_one_split_are_those_of_lightgbm(root, tmp_path):
     parameters = {"num_leaves": 2, "num_iterations": 20, "min_data_in_leaf": 5}
     config = small_config({}, model="lambdamart", library_parameters=parameters)
     train_baseline(root / "data", tmp_path / "run", config, Console(quiet=True))
-    found = explain_request(tmp_path / "run", root / "request.json")
+    actual = explain_request(tmp_path / "run", root / "request.json")
     loaded = open_run(tmp_path / "run")
     features = {
         "example_numeric": tf.constant([[[i["price"], i["sales"]] for i in ITEMS]]),
@@ -129,8 +129,8 @@ def test_shares_of_trees_of_one_split_are_those_of_lightgbm(root, tmp_path):
     booster = lightgbm.Booster(model_file=str(tmp_path / "run" / "model.txt"))
     names = [column.name for column in loaded.encoder.columns]
     by_item = booster.predict(rows, pred_contrib=True)
-    assert any(lead.features[0].share for lead in found.leads)
-    for lead, ahead, behind in zip(found.leads, found.items, found.items[1:], strict=False):
+    assert any(lead.features[0].share for lead in actual.leads)
+    for lead, ahead, behind in zip(actual.leads, actual.items, actual.items[1:], strict=False):
         expected = by_item[ahead.index] - by_item[behind.index]
         for feature in lead.features:
             share = expected[names.index(feature.feature)]
@@ -159,17 +159,17 @@ def test_the_command_prints_80_columns_or_json_and_writes_a_page(root, tmp_path,
     with pytest.raises(SystemExit) as caught:
         main([*arguments, "--json", "--out", str(page)])
     assert caught.value.code == 0
-    found = json.loads(capsys.readouterr().out)
+    actual = json.loads(capsys.readouterr().out)
     with pytest.raises(SystemExit):
         main(arguments)
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 80
-    first = found["leads"][0]
-    shown = float(re.search(r" over item .*: ([+-][0-9.]+)", text)[1])
-    assert shown == pytest.approx(first["lead"], abs=1e-3)
+    first = actual["leads"][0]
+    printed = float(re.search(r" over item .*: ([+-][0-9.]+)", text)[1])
+    assert printed == pytest.approx(first["lead"], abs=1e-3)
     strongest = first["features"][0]
-    shown = float(re.search(rf"([+-][0-9.]+)  {strongest['feature']}: ", text)[1])
-    assert shown == pytest.approx(strongest["share"], abs=1e-3)
+    printed = float(re.search(rf"([+-][0-9.]+)  {strongest['feature']}: ", text)[1])
+    assert printed == pytest.approx(strongest["share"], abs=1e-3)
     html = page.read_text(encoding="utf-8")
     assert "&lt;i&gt;0" in html and "<i>" not in html
     assert len(html) < 100_000
@@ -187,8 +187,8 @@ def test_a_request_without_items_is_rejected(root, tmp_path):
 def test_the_page_is_readable_on_a_phone(root, chromium, tmp_path, mode):
     page = tmp_path / "query.html"
     explain_request(root / "moe", root / "request.json").save(page)
-    found = measured(chromium, page, tmp_path, 390, mode)  # also: no error on the console
-    assert found["page"] <= 390
+    actual = measured(chromium, page, tmp_path, 390, mode)  # also: no error on the console
+    assert actual["page"] <= 390
     assert violations(chromium, page, tmp_path, mode) == []
 
 

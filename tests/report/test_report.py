@@ -29,12 +29,14 @@ def evaluated(root):
 
 
 def test_numbers_are_those_of_evaluate(made, evaluated):
-    page, found = made
+    page, actual = made
     cells = Page(page).cells
-    assert found["evaluation"]["baseline"] == "dnn"
+    assert actual["evaluation"]["baseline"] == "dnn"
     for run, summaries in evaluated.models.items():
         for metric, summary in summaries.items():
-            assert found["evaluation"]["models"][run][metric]["mean"] == pytest.approx(summary.mean)
+            assert actual["evaluation"]["models"][run][metric]["mean"] == pytest.approx(
+                summary.mean
+            )
             at = next(
                 i for i, cell in enumerate(cells) if [cell, *cells[i + 1 : i + 2]] == [metric, run]
             )
@@ -44,11 +46,11 @@ def test_numbers_are_those_of_evaluate(made, evaluated):
 
 
 def test_the_leaderboard_is_of_the_runs_as_given(made):
-    page, found = made
-    board = found["leaderboard"]
+    page, actual = made
+    board = actual["leaderboard"]
     assert board["baseline"] == "dnn" and {e["model"] for e in board["entries"]} == {"dnn", "moe"}
-    assert found["subject"] == "moe"
-    assert sum(found["list_counts"].values()) == found["evaluation"]["models"]["moe"][
+    assert actual["subject"] == "moe"
+    assert sum(actual["list_counts"].values()) == actual["evaluation"]["models"]["moe"][
         "session_auc"]["evaluated"]  # fmt: skip
     assert board["headline"] in page
 
@@ -61,26 +63,26 @@ def test_the_figures_are_in_files_too(made, root):
 
 
 def test_category_tables_cover_all_lists_at_both_levels(made):
-    _, found = made
-    assert found["data"]["hierarchy"] == ["top", "sub"]
-    rows = found["evaluation"]["categories"]
+    _, actual = made
+    assert actual["data"]["hierarchy"] == ["top", "sub"]
+    rows = actual["evaluation"]["categories"]
     assert (
-        sum(row["lists"] for row in rows) == sum(r["lists"] for r in found["sub_categories"]) == 40
+        sum(row["lists"] for row in rows) == sum(r["lists"] for r in actual["sub_categories"]) == 40
     )
 
 
 def test_each_run_has_gates_curves_and_lists_where_they_apply(made):
-    page, found = made
-    dnn, moe = found["runs"]
+    page, actual = made
+    dnn, moe = actual["runs"]
     assert dnn["gates"] == {}
     assert sum(moe["gates"][""]["utilisation"]) == pytest.approx(1)
     assert moe["curves"]["HSC"].keys() == {"hsc"}
     assert moe["curves"]["AdvLoss, share of its maximum"].keys() == {"adversarial_share"}
-    assert len(found["lists"]["worst"]) == 4
-    assert found["importance"]["lists"] == 12
+    assert len(actual["lists"]["worst"]) == 4
+    assert actual["importance"]["lists"] == 12
     assert page.count("<h3>Importance of features</h3>") == 1
     assert moe["settings"]["num_experts"] == 4
-    items = [item for shown in found["lists"]["worst"] for item in shown["items"]]
+    items = [item for example in actual["lists"]["worst"] for item in example["items"]]
     assert all(item["features"].keys() == {"brand", "price", "sales"} for item in items)
     assert dnn["milliseconds"] > 0 and dnn["metrics"]["epochs"] == 1
     assert moe["calibration"]["mean_observed"] > 0

@@ -43,15 +43,15 @@ def work_of(out):
 def lists(folder, split):
     """Per list id its labels, initial scores and positions, in the order of the record."""
     data = DataFolder(folder)
-    found = {}
+    result = {}
     for features, labels, extras in ElwcDatasetBuilder(data).build_evaluation_dataset(split):
         for row in range(len(labels)):
             there = features[MASK][row].numpy()
             list_id = extras[data.schema.list_id][row, 0].numpy().decode()
             numbers = features["example_numeric"][row].numpy()[there]
             positions = extras[data.schema.position][row].numpy().reshape(-1)[there]
-            found[list_id] = (labels[row].numpy()[there], numbers, positions)
-    return found
+            result[list_id] = (labels[row].numpy()[there], numbers, positions)
+    return result
 
 
 def test_no_training_list_was_seen_by_the_ranker_that_scored_it(out):
@@ -59,22 +59,22 @@ def test_no_training_list_was_seen_by_the_ranker_that_scored_it(out):
     assert len(folders) == FOLDS
     scored = []
     for fold, folder in enumerate(folders):
-        trained, own = set(lists(folder, "train")), set(lists(folder, "test"))
-        assert not trained & own
-        assert all(fold_of(list_id, FOLDS) == fold for list_id in own)
-        assert len(trained | own) == 90
-        scored += own
+        trained, held_out = set(lists(folder, "train")), set(lists(folder, "test"))
+        assert not trained & held_out
+        assert all(fold_of(list_id, FOLDS) == fold for list_id in held_out)
+        assert len(trained | held_out) == 90
+        scored += held_out
     assert sorted(scored) == sorted(lists(out, "train"))
 
 
 def test_each_fold_has_the_scores_of_the_ranker_that_has_not_seen_it(out):
-    found = lists(out, "train")
+    actual = lists(out, "train")
     schema = with_initial_list(tiny.SCHEMA)
     for fold in range(FOLDS):
         without, run = work_of(out) / f"without-{fold}", work_of(out) / "runs" / str(fold)
         for record, scores in scored_records(without, "test", run):
             list_id = list_id_of(schema, record)
-            np.testing.assert_allclose(found[list_id][1][:, -1], -np.sort(-scores), rtol=1e-6)
+            np.testing.assert_allclose(actual[list_id][1][:, -1], -np.sort(-scores), rtol=1e-6)
 
 
 def test_lists_are_ordered_by_score_and_have_positions(out, data):
@@ -93,10 +93,10 @@ def test_lists_are_ordered_by_score_and_have_positions(out, data):
 def test_the_new_set_describes_itself(out):
     folder = DataFolder(out)
     scores = np.concatenate([numbers[:, -1] for _, numbers, _ in lists(out, "train").values()])
-    found = folder.statistics["example"]["initial_score"]
-    assert found["count"] == len(scores)
+    actual = folder.statistics["example"]["initial_score"]
+    assert actual["count"] == len(scores)
     np.testing.assert_allclose(
-        [found["mean"], found["std"], found["min"], found["max"]],
+        [actual["mean"], actual["std"], actual["min"], actual["max"]],
         [scores.mean(), scores.std(), scores.min(), scores.max()],
         rtol=1e-4,
     )

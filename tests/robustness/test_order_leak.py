@@ -79,8 +79,8 @@ def test_build_and_evaluate_report_it(case):
     leaks, folder = case
     source = ("search-logs", str(folder / "log.csv"), folder / "schema.yaml", folder / "data")
     manifest = build(BuildOptions(*source))
-    found = [line for line in manifest["warnings"] if "reveals relevance: in 300 lists" in line]
-    assert len(found) == leaks
+    actual = [line for line in manifest["warnings"] if "reveals relevance: in 300 lists" in line]
+    assert len(actual) == leaks
     few = {"library_parameters": {"num_boost_round": 2}}
     train_baseline(folder / "data", folder / "run", small_config({"model": "lambdamart"}, **few))
     text = io.StringIO()

@@ -25,25 +25,25 @@ def by_list():
 
 
 def test_items_count_and_not_lists():
-    found = by_list()
-    assert (found.lists, found.items, found.top_k) == (2, 4, 2)
-    assert found.utilisation == [(1.5 + 1) / 4, 1.5 / 4, 0.0, 0.0]
-    assert found.load == [1.0, 0.75, 0.0, 0.0]
-    assert found.dead == [2, 3]
-    assert found.entropy == pytest.approx(0.75 * math.log(2))
+    actual = by_list()
+    assert (actual.lists, actual.items, actual.top_k) == (2, 4, 2)
+    assert actual.utilisation == [(1.5 + 1) / 4, 1.5 / 4, 0.0, 0.0]
+    assert actual.load == [1.0, 0.75, 0.0, 0.0]
+    assert actual.dead == [2, 3]
+    assert actual.entropy == pytest.approx(0.75 * math.log(2))
 
 
 def test_a_category_is_the_mean_over_its_lists_and_siblings_are_compared():
-    found = by_list()
-    (top,) = found.top_categories
+    actual = by_list()
+    (top,) = actual.top_categories
     assert (top.parent, top.lists, top.weights) == ("a", 2, [0.75, 0.25, 0.0, 0.0])
-    assert [(row.child, row.weights) for row in found.sub_categories] == [
+    assert [(row.child, row.weights) for row in actual.sub_categories] == [
         ("x", [0.5, 0.5, 0.0, 0.0]),
         ("y", [1.0, 0.0, 0.0, 0.0]),
     ]
     # (0.5, 0.5) and (1, 0) stand at 45 degrees.
-    assert found.within_category_similarity == pytest.approx(math.sqrt(0.5))
-    assert found.between_category_similarity is None
+    assert actual.within_category_similarity == pytest.approx(math.sqrt(0.5))
+    assert actual.between_category_similarity is None
 
 
 def test_similarities_are_means_over_all_pairs():
@@ -58,9 +58,9 @@ def test_similarities_are_means_over_all_pairs():
     pairs = [(i, j) for i in range(7) for j in range(i)]
     inside = [units[i] @ units[j] for i, j in pairs if parents[i] == parents[j]]
     outside = [units[i] @ units[j] for i, j in pairs if parents[i] != parents[j]]
-    found = gate.report()
-    assert found.within_category_similarity == pytest.approx(np.mean(inside))
-    assert found.between_category_similarity == pytest.approx(np.mean(outside))
+    actual = gate.report()
+    assert actual.within_category_similarity == pytest.approx(np.mean(inside))
+    assert actual.between_category_similarity == pytest.approx(np.mean(outside))
 
 
 def test_a_choice_of_items_is_that_of_lists_where_all_items_choose_alike():
@@ -101,16 +101,16 @@ def test_the_gates_of_a_model_are_those_that_it_explains_itself_by(name, gates):
     model = create(name, SCHEMA, TABLES, settings).build_model()
     batch = raw_batch()
     dataset = tf.data.Dataset.from_tensors((batch, tf.zeros([5, 4]), {}))
-    found = gate_reports(model, dataset, SCHEMA)
-    assert list(found) == gates
-    for gate, shown in found.items():
+    actual = gate_reports(model, dataset, SCHEMA)
+    assert list(actual) == gates
+    for gate, gate_map in actual.items():
         suffix = f"_{gate}" if gate else ""
-        told = explanation_model(model)(batch)
-        weights = told[f"expert_weights{suffix}"].numpy()
+        explained = explanation_model(model)(batch)
+        weights = explained[f"expert_weights{suffix}"].numpy()
         mask = np.asarray(batch[MASK])
-        assert shown.items == mask.sum()
-        assert sum(shown.utilisation) == pytest.approx(1)
-        chosen = told[f"expert_ids{suffix}"].numpy()
+        assert gate_map.items == mask.sum()
+        assert sum(gate_map.utilisation) == pytest.approx(1)
+        chosen = explained[f"expert_ids{suffix}"].numpy()
         mass = mask.sum(axis=1)[:, None] if weights.ndim == 2 else mask[..., None]
         share = (weights * mass * (chosen == 0)).sum() / mask.sum()
-        assert shown.utilisation[0] == pytest.approx(share, abs=1e-6)
+        assert gate_map.utilisation[0] == pytest.approx(share, abs=1e-6)

@@ -39,11 +39,11 @@ def test_the_combined_model_shares_the_variables_and_keeps_the_scores():
     model = MultiTaskScorer(TASKS, TABLES, **SMALL).build_model()
     served = combined_model(model, {"purchase": 3.0, "click": 0.5}, "logit")
     assert all(a is b for a, b in zip(served.weights, model.weights, strict=True))
-    scores, found = model(raw_batch()), served(raw_batch())
-    assert set(found) == {"scores", "scores_click", "scores_purchase"}
-    np.testing.assert_array_equal(found["scores_click"], scores["click"])
+    scores, actual = model(raw_batch()), served(raw_batch())
+    assert set(actual) == {"scores", "scores_click", "scores_purchase"}
+    np.testing.assert_array_equal(actual["scores_click"], scores["click"])
     np.testing.assert_allclose(
-        found["scores"], 3 * scores["purchase"] + 0.5 * scores["click"], rtol=1e-5, atol=1e-6
+        actual["scores"], 3 * scores["purchase"] + 0.5 * scores["click"], rtol=1e-5, atol=1e-6
     )
 
 

@@ -48,9 +48,9 @@ def test_a_name_fixes_which_regularisers_there_are(name, constraint_gate, idle):
     assert layer.num_adversarial == idle
     names = {weight.name for weight in layer.weights}
     assert any("constraint" in weight for weight in names) == constraint_gate
-    shown = {metric.name for metric in layer.metrics}
-    assert ("hsc" in shown) == constraint_gate
-    assert ("adversarial" in shown) == bool(idle)
+    metrics = {metric.name for metric in layer.metrics}
+    assert ("hsc" in metrics) == constraint_gate
+    assert ("adversarial" in metrics) == bool(idle)
 
 
 def test_moe_takes_more_adversarial_experts_than_there_are_idle_ones_for_it_has_none():

@@ -68,40 +68,40 @@ def multi_task(name, **settings):
 
 
 def test_category_mmoe_names_the_experts_of_each_task_once_a_list():
-    ranker, found = multi_task("category_mmoe")
+    ranker, actual = multi_task("category_mmoe")
     gates = ranker.get_layer("category_mmoe").gates
     vectors = tf.keras.Model(ranker.input, ranker.get_layer("features").output.context["sub"])
     for gate, task in zip(gates, ("purchase", "click"), strict=True):
         expected = gate(vectors(raw_batch()))
-        np.testing.assert_array_equal(found[f"expert_ids_{task}"], expected.indices)
-        np.testing.assert_allclose(found[f"expert_weights_{task}"], expected.weights, rtol=1e-6)
-        assert found[f"expert_ids_{task}"].shape == (5, 3)
+        np.testing.assert_array_equal(actual[f"expert_ids_{task}"], expected.indices)
+        np.testing.assert_allclose(actual[f"expert_weights_{task}"], expected.weights, rtol=1e-6)
+        assert actual[f"expert_ids_{task}"].shape == (5, 3)
     scores = ranker(raw_batch())
-    assert found.keys() - scores.keys() == {
+    assert actual.keys() - scores.keys() == {
         f"expert_{what}_{task}" for what in ("ids", "weights") for task in ("purchase", "click")
     }
     for name, score in scores.items():
-        np.testing.assert_array_equal(found[name], score)
+        np.testing.assert_array_equal(actual[name], score)
 
 
 def test_mmoe_weighs_all_experts_for_each_item_and_task_heaviest_first():
-    ranker, found = multi_task("mmoe")
+    ranker, actual = multi_task("mmoe")
     vectors = tf.keras.Model(ranker.input, ranker.get_layer("features").output.items)(raw_batch())
     mask = raw_batch()[MASK].numpy()
     gates = ranker.get_layer("mmoe").gate(tf.boolean_mask(vectors, mask)).numpy()  # [T, tasks, N]
-    for place, task in enumerate(("purchase", "click")):
-        ids, weights = found[f"expert_ids_{task}"], found[f"expert_weights_{task}"]
+    for index, task in enumerate(("purchase", "click")):
+        ids, weights = actual[f"expert_ids_{task}"], actual[f"expert_weights_{task}"]
         assert ids.shape == weights.shape == (5, 4, 6)
         assert (np.diff(weights, axis=-1) <= 0).all()
         by_expert = np.take_along_axis(weights, np.argsort(ids, axis=-1), axis=-1)
-        np.testing.assert_allclose(by_expert[mask], gates[:, place], rtol=1e-6)
+        np.testing.assert_allclose(by_expert[mask], gates[:, index], rtol=1e-6)
 
 
 def test_omoe_has_one_gate_for_all_tasks():
-    _, found = multi_task("omoe")
-    assert {n for n in found if n.startswith("expert")} == {"expert_ids", "expert_weights"}
+    _, actual = multi_task("omoe")
+    assert {n for n in actual if n.startswith("expert")} == {"expert_ids", "expert_weights"}
     np.testing.assert_allclose(
-        found["expert_weights"].sum(-1), raw_batch()[MASK].numpy().astype(float), rtol=1e-6
+        actual["expert_weights"].sum(-1), raw_batch()[MASK].numpy().astype(float), rtol=1e-6
     )
 
 
@@ -117,9 +117,9 @@ def test_the_explained_experts_of_ple_make_up_its_scores(num_levels):
     layer = model.get_layer("ple")
     symbolic = [item_vectors(model), model.get_layer("domains").output]
     vectors, domains = tf.keras.Model(model.input, symbolic)(inputs)
-    own, shared = layer._below_last_level(vectors, domains, inputs[MASK], training=False)
+    specific, shared = layer._below_last_level(vectors, domains, inputs[MASK], training=False)
     last = layer.levels[-1]
-    of_domains = last.domain_experts.all_experts(tf.boolean_mask(own, mask), False)
+    of_domains = last.domain_experts.all_experts(tf.boolean_mask(specific, mask), False)
     of_shared = last.shared_experts.all_experts(tf.boolean_mask(shared, mask), False)
     hidden = np.concatenate([of_domains, of_shared], axis=1)
     assert num_experts(model) == hidden.shape[1] == 2 * 3 + 2

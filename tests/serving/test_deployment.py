@@ -123,9 +123,9 @@ def test_the_labels_in_the_comments_are_a_valid_configuration():
 
 
 def test_batching_never_waits_and_never_splits(pool):
-    found = read(pool, "BatchingParameters", CONFIG / "batching.config")
-    assert found.batch_timeout_micros.value == 0
-    assert found.max_batch_size.value == 32
+    actual = read(pool, "BatchingParameters", CONFIG / "batching.config")
+    assert actual.batch_timeout_micros.value == 0
+    assert actual.max_batch_size.value == 32
     settings = re.sub("#.*", "", (CONFIG / "batching.config").read_text())
     assert "enable_large_batch_splitting" not in settings
 
@@ -155,15 +155,15 @@ def test_the_platform_config_batches_as_the_flags_do(pool):
 def commands() -> dict[str, tuple[str, list[str]]]:
     """Image and flags of every file that starts a server."""
     services = yaml.safe_load((DOCKER / "compose.yaml").read_text())["services"]
-    found = {
+    result = {
         name: (re.sub(r"\$\{\w+:-(.*)\}", r"\1", service["image"]), service["command"])
         for name, service in services.items()
     }
     for kind in ("cpu", "gpu"):
         deployment = next(yaml.safe_load_all((KUBERNETES / f"{kind}.yaml").read_text()))
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        found[f"kubernetes-{kind}"] = container["image"], container["args"]
-    return found
+        result[f"kubernetes-{kind}"] = container["image"], container["args"]
+    return result
 
 
 @pytest.mark.parametrize("server", ["cpu", "gpu", "kubernetes-cpu", "kubernetes-gpu"])
@@ -238,8 +238,8 @@ def compose() -> list[str] | None:
     """The command of Docker Compose, as a plugin or on its own."""
     for command in (["docker", "compose"], ["docker-compose"]):
         if shutil.which(command[0]):
-            asked = subprocess.run([*command, "version"], capture_output=True)
-            if asked.returncode == 0:
+            done = subprocess.run([*command, "version"], capture_output=True)
+            if done.returncode == 0:
                 return command
     return None
 

@@ -133,9 +133,9 @@ def wrong_inputs() -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize(("message", "request_"), wrong_inputs())
 def test_wrong_inputs_are_an_invalid_argument(stub, message, request_):
-    code, found = rejected(stub.Predict, request_)
+    code, actual = rejected(stub.Predict, request_)
     assert code == grpc.StatusCode.INVALID_ARGUMENT
-    assert message in found
+    assert message in actual
 
 
 @pytest.mark.parametrize("sizes", [[10_000_000], [2**40], [2**20, 2**20], [0, 2**40], [-1]])

@@ -52,13 +52,13 @@ def status(channel: grpc.Channel, request: Any) -> str:
 @given(serialized=st.binary(max_size=300))
 def test_arbitrary_bytes_as_a_list_are_rejected_or_a_list(channel, serialized):
     """What does not parse is DATA_LOSS, as in TensorFlow Serving."""
-    found = status(channel, predict_request("plain", "rank", [serialized]))
+    actual = status(channel, predict_request("plain", "rank", [serialized]))
     try:
         input_pb2.ExampleListWithContext.FromString(serialized)
     except Exception:
-        assert found in ("DATA_LOSS", "INVALID_ARGUMENT")
+        assert actual in ("DATA_LOSS", "INVALID_ARGUMENT")
     else:
-        assert found in ("OK", "DATA_LOSS", "INVALID_ARGUMENT")
+        assert actual in ("OK", "DATA_LOSS", "INVALID_ARGUMENT")
 
 
 @FUZZED
@@ -71,8 +71,8 @@ def test_arbitrary_bytes_as_a_list_are_rejected_or_a_list(channel, serialized):
 def test_corrupted_lists_are_rejected_or_a_list(channel, at, length, other, good_first):
     tampered = VALID[:at] + other + VALID[at + length :]
     lists = [VALID, tampered] if good_first else [tampered]
-    found = status(channel, predict_request("mixture", "rank", lists))
-    assert found in ("OK", "DATA_LOSS", "INVALID_ARGUMENT")
+    actual = status(channel, predict_request("mixture", "rank", lists))
+    assert actual in ("OK", "DATA_LOSS", "INVALID_ARGUMENT")
 
 
 TENSORS = st.fixed_dictionaries(

@@ -179,9 +179,9 @@ def test_the_table_cuts_nothing_in_80_columns():
 
 def test_requests_are_the_lists_of_a_data_set_without_their_labels(tmp_path: Path):
     write_data_folder(tmp_path / "data")
-    found = data_requests(tmp_path / "data", "test", 5)
-    assert len(found) == 5
-    assert set(found[0].context) == {"top", "sub", "age", "clicked"}
-    assert set(found[0].items[0]) == {"brand", "price", "sales"}
+    actual = data_requests(tmp_path / "data", "test", 5)
+    assert len(actual) == 5
+    assert set(actual[0].context) == {"top", "sub", "age", "clicked"}
+    assert set(actual[0].items[0]) == {"brand", "price", "sales"}
     with pytest.raises(UserError):
         data_requests(tmp_path / "none", "test", 5)

@@ -240,7 +240,7 @@ def publish_and_die(point):
         os.rename = lambda *names: (rename(*names), die())
     publish(run, to, data)
 
-found = {}
+outcomes = {}
 for point in ("exported", "before", "after"):
     process = os.fork()
     if not process:
@@ -249,8 +249,8 @@ for point in ("exported", "before", "after"):
         finally:
             os._exit(1)
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    found[point] = [status, versions_of(to) if to.is_dir() else []]
-print(json.dumps(found))
+    outcomes[point] = [status, versions_of(to) if to.is_dir() else []]
+print(json.dumps(outcomes))
 """
 
 
@@ -261,11 +261,11 @@ def test_a_killed_publication_leaves_the_folder_as_it_was_or_complete(
     to = tmp_path / "models" / "shop"
     code = [sys.executable, "-c", KILLED, *map(str, (exported, good, to, data))]
     done = subprocess.run(code, stdout=subprocess.PIPE, text=True, check=True)
-    found = json.loads(done.stdout)
-    assert found == {"exported": [-9, []], "before": [-9, []], "after": [-9, [1]]}
+    actual = json.loads(done.stdout)
+    assert actual == {"exported": [-9, []], "before": [-9, []], "after": [-9, [1]]}
     assert json.loads((to / "1" / "assets.extra" / "decision.json").read_text())["published"]
     monkeypatch.setattr(publish_package(), "export_run", copy_of(exported))
     decision = publish(good, to, data, max_ratio=9.0, console=QUIET)
     assert decision.published and decision.live == 1
     assert not list(to.parent.glob(".*"))
-    assert [found["version"] for found in decisions(to)] == [1, 2]  # that of the killed one, too
+    assert [actual["version"] for actual in decisions(to)] == [1, 2]  # that of the killed one, too

@@ -19,15 +19,15 @@ def test_no_request_is_lost_or_wrong_while_versions_change_and_the_client_is_kil
     repository: Path, tmp_path: Path
 ):
     script = repository / "benchmarks" / "version_swaps.py"
-    found = tmp_path / "found.json"
+    actual = tmp_path / "found.json"
     done = subprocess.run(
-        [sys.executable, str(script), *ARGUMENTS, "--json", str(found)],
+        [sys.executable, str(script), *ARGUMENTS, "--json", str(actual)],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    result = json.loads(found.read_text())
+    result = json.loads(actual.read_text())
     assert (result["lost"], result["failed"], result["wrong"]) == (0, 0, 0)
     assert result["versions"] > 1
     assert result["kills"] > 0

@@ -53,13 +53,13 @@ def feature_importance(options, names, groups):
     """[groups, features] eq. 16: the AUC of each feature, averaged over a group's sessions."""
     *columns, group, label, _, session = drawn(options, *names, groups, "purchase")
     bounds = np.searchsorted(session, np.arange(session[-1] + 2))
-    found = {}
+    result = {}
     for begin, end in itertools.pairwise(bounds):
         bought = label[begin:end]
         if 0 < bought.sum() < len(bought):
             values = [auc(column[begin:end], bought) for column in columns]
-            found.setdefault(group[begin], []).append(values)
-    return np.array([np.mean(found[key], axis=0) for key in sorted(found)])
+            result.setdefault(group[begin], []).append(values)
+    return np.array([np.mean(result[key], axis=0) for key in sorted(result)])
 
 
 def test_same_seed_same_bytes_other_seed_other_bytes(tmp_path):
@@ -115,7 +115,7 @@ def test_an_item_has_the_same_attributes_wherever_it_is_shown():
     by_item = {}
     for item, *attributes in zip(*values, strict=True):
         by_item.setdefault(item, set()).add(tuple(attributes))
-    assert max(len(found) for found in by_item.values()) == 1
+    assert max(len(actual) for actual in by_item.values()) == 1
     assert len(values[0]) > 5 * len(by_item)
 
 
@@ -302,9 +302,9 @@ def test_names_are_readable_one_to_one_and_leave_the_numbers_as_they_are(tmp_pat
         texts = {text for text, _ in pairs}
         assert len(pairs) == len(texts) == len(set(values.tolist())), name
         assert all(text[0].isalpha() and "|" not in text for text in texts), name
-    shown = {row["item_id"] for row in written}
+    item_ids = {row["item_id"] for row in written}
     history = [item for row in written for item in row["click_history"].split("|") if item]
-    assert len(shown.intersection(history)) > 20
+    assert len(item_ids.intersection(history)) > 20
 
 
 @pytest.mark.parametrize("changes", [{}, {"top_categories": 38, "sub_categories": 400}])

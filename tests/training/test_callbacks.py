@@ -25,14 +25,14 @@ def test_weights_are_saved_without_the_state_of_the_optimizer(tmp_path):
     assert sorted(saved) == [[2, 3], [3]]
     other = small_model()
     other.load_weights(str(path)).assert_existing_objects_matched()
-    for expected, found in zip(model.get_weights(), other.get_weights(), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for expected, actual in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(actual, expected)
 
 
 def test_the_best_weights_stay_until_the_next_epoch_begins(tmp_path):
     model = small_model()
 
-    def kept():
+    def folders():
         return sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
 
     history = RunHistory(tmp_path, "val_ndcg", 0)
@@ -41,14 +41,14 @@ def test_the_best_weights_stay_until_the_next_epoch_begins(tmp_path):
         history.on_epoch_begin(epoch)
         history.on_epoch_end(epoch, {"val_ndcg": value})
     # A process that is killed now repeats the second epoch.
-    assert kept() == ["epoch-0001", "epoch-0002"]
+    assert folders() == ["epoch-0001", "epoch-0002"]
     again = RunHistory(tmp_path, "val_ndcg", 0)
     again.set_model(model)
     again.on_epoch_begin(1)
-    assert kept() == ["epoch-0001"]
+    assert folders() == ["epoch-0001"]
     again.on_epoch_end(1, {"val_ndcg": 0.7})
     again.on_train_end()
-    assert kept() == ["epoch-0002"]
+    assert folders() == ["epoch-0002"]
 
 
 def test_best_epoch_is_the_first_of_equals_and_skips_what_is_no_number(tmp_path):
@@ -65,12 +65,12 @@ def test_best_epoch_is_the_first_of_equals_and_skips_what_is_no_number(tmp_path)
 def test_warnings_name_dead_experts_runaway_disagreement_and_a_uniform_gate():
     settings = small_config({"model": "adv_hsc_moe", **SMALL, "num_experts": 10, "top_k": 4})
     assert gate_warnings({"dead_experts": 0.0, "gate_entropy": 1.2}, settings) == {}
-    found = gate_warnings(
+    actual = gate_warnings(
         {"dead_experts": 4.0, "adversarial_share": 0.6, "gate_entropy": float(np.log(4))}, settings
     )
-    assert "4 of 10 experts" in found["dead"]
-    assert "60% of its maximum" in found["adversarial"]
-    assert "near uniform over its 4 experts" in found["uniform"]
+    assert "4 of 10 experts" in actual["dead"]
+    assert "60% of its maximum" in actual["adversarial"]
+    assert "near uniform over its 4 experts" in actual["uniform"]
 
 
 def test_a_huge_loss_is_warned_of_once():

@@ -71,8 +71,8 @@ def test_the_highest_grade_is_that_of_the_training_lists(data):
 def test_a_warm_start_keeps_the_highest_grade_of_its_run(data, ordinal_run, tmp_path):
     lower = tiny.write_data_folder(tmp_path / "set", 8, 4, 4)
     assert highest_label(DataFolder(lower), ["purchase"]) == 1
-    found = with_max_label(DataFolder(lower), config(loss="ordinal"), ordinal_run)
-    assert found.objective.max_label == 3
+    actual = with_max_label(DataFolder(lower), config(loss="ordinal"), ordinal_run)
+    assert actual.objective.max_label == 3
     assert with_max_label(DataFolder(lower), config(loss="ordinal")).objective.max_label == 1
 
 
@@ -97,9 +97,9 @@ def test_a_run_of_levels_scores_by_their_sum(ordinal_run, data):
 
 
 def test_validation_while_training_agrees_with_the_evaluation(ordinal_run, data):
-    found = evaluate_runs(data, [ordinal_run], split="validation", metrics=["ndcg"], console=QUIET)
+    actual = evaluate_runs(data, [ordinal_run], split="validation", metrics=["ndcg"], console=QUIET)
     best = load_run(ordinal_run).metrics["best"]["val_ndcg"]
-    np.testing.assert_allclose(found.models["ordinal"]["ndcg"].mean, best, rtol=1e-4)
+    np.testing.assert_allclose(actual.models["ordinal"]["ndcg"].mean, best, rtol=1e-4)
 
 
 def test_a_run_of_levels_is_exported(ordinal_run, tmp_path):

@@ -79,8 +79,8 @@ def test_each_task_has_its_loss_weight_and_metrics(run):
 
 def test_a_shared_metric_is_shown_and_monitored_as_its_mean(run):
     for entry in history(run):
-        own = entry["val_click_session_auc"], entry["val_purchase_session_auc"]
-        assert entry["val_session_auc"] == pytest.approx(sum(own) / 2)
+        of_tasks = entry["val_click_session_auc"], entry["val_purchase_session_auc"]
+        assert entry["val_session_auc"] == pytest.approx(sum(of_tasks) / 2)
         assert entry["val_ndcg"] == entry["val_purchase_ndcg"]
     result = load_run(run).metrics
     assert result["monitor"] == "val_session_auc"
@@ -95,8 +95,8 @@ def test_both_tasks_are_learned(run):
 
 def test_gates_and_experts_are_shown_by_task_in_training_only(run):
     first = history(run)[0]
-    shown = {"gate_entropy_click", "dead_experts_purchase", "busiest_share_click"}
-    assert shown <= set(first)
+    names = {"gate_entropy_click", "dead_experts_purchase", "busiest_share_click"}
+    assert names <= set(first)
     assert not [name for name in first if name.startswith(("val_gate", "val_expert"))]
 
 
@@ -114,8 +114,8 @@ def test_a_loaded_run_gives_one_score_per_task_and_a_combined_one(run, data):
 
 
 def test_an_evaluation_judges_each_task_by_its_label(run, data):
-    found = evaluate_run(DataFolder(data), run, "test", ["session_auc", "ndcg"])
-    assert list(found.values) == [
+    actual = evaluate_run(DataFolder(data), run, "test", ["session_auc", "ndcg"])
+    assert list(actual.values) == [
         "purchase_session_auc", "purchase_ndcg", "click_session_auc", "click_ndcg",
     ]  # fmt: skip
     builder = ElwcDatasetBuilder(DataFolder(data), tasks=["click"])
@@ -132,17 +132,17 @@ def test_an_evaluation_judges_each_task_by_its_label(run, data):
         ),
         ["ndcg"],
     )
-    np.testing.assert_allclose(found.metric("click_ndcg"), alone.metric("ndcg"))
+    np.testing.assert_allclose(actual.metric("click_ndcg"), alone.metric("ndcg"))
 
 
 def test_runs_with_and_without_tasks_are_compared_on_all_labels(run, data):
     settings = {"model": "dnn", "num_epochs": 1, "metrics": ["session_auc"]}
     dnn = run.with_name("dnn")
     train(data, dnn, config(**settings), QUIET)
-    found = evaluate_runs(data, [run], baseline=dnn, metrics=["session_auc"], console=QUIET)
-    assert found.metrics == ("purchase_session_auc", "click_session_auc")
-    assert list(found.models) == ["dnn", "mmoe", "mmoe (combined)"]
-    assert set(found.comparisons) == {"mmoe", "mmoe (combined)"}
+    actual = evaluate_runs(data, [run], baseline=dnn, metrics=["session_auc"], console=QUIET)
+    assert actual.metrics == ("purchase_session_auc", "click_session_auc")
+    assert list(actual.models) == ["dnn", "mmoe", "mmoe (combined)"]
+    assert set(actual.comparisons) == {"mmoe", "mmoe (combined)"}
 
 
 class KilledError(Exception):
@@ -238,7 +238,7 @@ def test_warnings_name_the_gate_that_collapsed():
     settings = config(num_experts=4)
     quiet = {"gate_entropy_click": 1.0, "busiest_share_click": 0.5, "dead_experts_click": 0.0}
     assert gate_warnings(quiet, settings) == {}
-    found = gate_warnings(
+    actual = gate_warnings(
         {
             **quiet,
             "gate_entropy_buy": 0.01,
@@ -248,12 +248,13 @@ def test_warnings_name_the_gate_that_collapsed():
         },
         settings,
     )
-    assert set(found) == {"collapsed_buy", "dead_buy", "uniform_view"}
+    assert set(actual) == {"collapsed_buy", "dead_buy", "uniform_view"}
     assert (
-        "the gate of buy has collapsed: one expert gets 99% of its weight" in found["collapsed_buy"]
+        "the gate of buy has collapsed: one expert gets 99% of its weight"
+        in actual["collapsed_buy"]
     )
-    assert "3 of 4 experts" in found["dead_buy"]
-    assert "the gate of view is near uniform over its 4 experts" in found["uniform_view"]
+    assert "3 of 4 experts" in actual["dead_buy"]
+    assert "the gate of view is near uniform over its 4 experts" in actual["uniform_view"]
 
 
 def test_a_run_of_tasks_is_one_of_tensorflow_rankings_multi_task_pipeline():

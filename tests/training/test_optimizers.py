@@ -117,7 +117,7 @@ def test_a_small_table_moves_as_under_keras_in_all_rows():
     generator = np.random.default_rng(2)
     start = generator.normal(size=(5, 4)).astype(np.float32)
     steps = [(generator.integers(0, 5, 3), generator.normal(size=(3, 4))) for _ in range(4)]
-    found = []
+    actual = []
     for optimizer in (
         tf.keras.optimizers.AdamW(0.1, weight_decay=0.1),
         FusedAdamW(0.1, weight_decay=0.1),
@@ -128,8 +128,8 @@ def test_a_small_table_moves_as_under_keras_in_all_rows():
                 tf.constant(values, tf.float32), tf.constant(ids), tf.constant([5, 4])
             )
             optimizer.apply_gradients([(gradient, table)])
-        found.append(table.numpy())
-    np.testing.assert_allclose(found[1], found[0], atol=2e-6 + 4 * 0.1 * KERNEL)
+        actual.append(table.numpy())
+    np.testing.assert_allclose(actual[1], actual[0], atol=2e-6 + 4 * 0.1 * KERNEL)
 
 
 @pytest.mark.parametrize("first", [FusedAdamW, tf.keras.optimizers.AdamW])

@@ -34,7 +34,7 @@ CASES = {
     "terms": ("adv_hsc_moe", data, {**TERMS, "clip_norm": 0.5, "steps_per_execution": 2}),
     "tasks": ("mmoe", tasks, {}),
 }
-found = {}
+result = {}
 for name, (model, where, settings) in CASES.items():
     config = small_config({**SETTINGS, "model": model, **settings})
     ran = []
@@ -45,20 +45,20 @@ for name, (model, where, settings) in CASES.items():
         ran.append(fit(builder, config, run, quiet, TrialPipeline, context=context))
     one, two = ran
     weights = zip(one.model.get_weights(), two.model.get_weights(), strict=True)
-    found[name] = {
+    result[name] = {
         "replicas": mirrored.strategy.num_replicas_in_sync,
         "epochs": [one.history.epochs, two.history.epochs],
         "weights": max(float(np.abs(a - b).max()) for a, b in weights),
     }
 
 gates = mirrored.strategy.run(lambda: seed_of_replica(7))
-found["seeds"] = [int(seed) for seed in mirrored.strategy.experimental_local_results(gates)]
-print(json.dumps(found))
+result["seeds"] = [int(seed) for seed in mirrored.strategy.experimental_local_results(gates)]
+print(json.dumps(result))
 """
 
 
 @pytest.fixture(scope="module")
-def found(run_python, tmp_path_factory):
+def result(run_python, tmp_path_factory):
     folder = tmp_path_factory.mktemp("replicas")
     done = run_python(SCRIPT.replace("sys.argv[1]", repr(str(folder))))
     assert done.returncode == 0, done.stderr[-3000:]
@@ -66,22 +66,22 @@ def found(run_python, tmp_path_factory):
 
 
 @pytest.mark.parametrize("case", ["terms", "tasks"])
-def test_two_replicas_train_as_one_device(found, case):
+def test_two_replicas_train_as_one_device(result, case):
     """Weights, losses with all their terms, gate metrics and validation, over two epochs."""
-    one, two = found[case]["epochs"]
-    assert found[case]["replicas"] == 2
+    one, two = result[case]["epochs"]
+    assert result[case]["replicas"] == 2
     assert len(one) == 2
     for alone, shared in zip(one, two, strict=True):
         # Sums in another order differ in the last digits.
         assert shared == pytest.approx(alone, abs=1e-4)
-    assert found[case]["weights"] < 1e-4
+    assert result[case]["weights"] < 1e-4
 
 
-def test_the_terms_that_are_compared_are_there(found):
-    first = found["terms"]["epochs"][0][0]
+def test_the_terms_that_are_compared_are_there(result):
+    first = result["terms"]["epochs"][0][0]
     for name in ("hsc", "adversarial", "dead_experts"):
         assert first[name] >= 0, name
 
 
-def test_replicas_draw_from_seeds_of_their_own(found):
-    assert found["seeds"][0] == 7 != found["seeds"][1]
+def test_replicas_draw_from_seeds_of_their_own(result):
+    assert result["seeds"][0] == 7 != result["seeds"][1]

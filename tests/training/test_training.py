@@ -321,8 +321,8 @@ def test_an_interrupted_training_gives_the_cursor_back(data, tmp_path, monkeypat
     terminal = Console(force_terminal=True, file=io.StringIO())
     with pytest.raises(KeyboardInterrupt):
         train(data, tmp_path / "run", light(num_epochs=1), terminal)
-    hidden, shown = (terminal.file.getvalue().rfind(code) for code in ("\x1b[?25l", "\x1b[?25h"))
-    assert 0 <= hidden < shown
+    hidden, visible = (terminal.file.getvalue().rfind(code) for code in ("\x1b[?25l", "\x1b[?25h"))
+    assert 0 <= hidden < visible
 
 
 @pytest.mark.parametrize("model", ["adv_hsc_moe", "mmoe"])

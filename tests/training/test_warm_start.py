@@ -210,7 +210,7 @@ def test_siblings_are_found_where_categories_have_the_separator_in_their_names()
     old = ["", "Apparel > Shoes > Boots", "Apparel > Hats > Caps"]
     new = [*old, "Apparel > Shoes > Sandals"]
     rows = np.array([[0.0], [1.0], [100.0]])
-    found = _rows(rows, old, new, {"Apparel > Shoes", "Apparel > Hats"})
-    assert found.tolist() == [[0.0], [1.0], [100.0], [1.0]]
+    actual = _rows(rows, old, new, {"Apparel > Shoes", "Apparel > Hats"})
+    assert actual.tolist() == [[0.0], [1.0], [100.0], [1.0]]
     plain = _rows(rows, ["", "a > x", "b > x"], ["", "b > y"], {"a", "b"})
     assert plain.tolist() == [[0.0], [100.0]]

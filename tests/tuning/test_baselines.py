@@ -37,8 +37,8 @@ def sweep(tmp_path_factory):
 def test_each_point_of_a_librarys_parameters_is_a_trial_evaluated_on_validation(sweep):
     _, path, trials = sweep
     assert len(trials) == 4 and not any(each.failed for each in trials)
-    shown = {tuple(each.hyperparameters.values()) for each in trials}
-    assert shown == {(2, 0.1), (2, 0.3), (8, 0.1), (8, 0.3)}
+    tried = {tuple(each.hyperparameters.values()) for each in trials}
+    assert tried == {(2, 0.1), (2, 0.3), (8, 0.1), (8, 0.3)}
     assert all(set(each.seeds[0].metrics) == {"session_auc", "ndcg"} for each in trials)
     best = max(trials, key=lambda each: each.seeds[0].metrics["ndcg"])
     assert summarize_sweep(path).best.trial.trial_id == best.trial_id
@@ -63,8 +63,8 @@ def test_the_best_configuration_trains_to_the_result_of_its_trial(sweep):
     run = path.parent / "best"
     train_any(data, run, config.replace(seed=9), QUIET)
     # LightGBM draws nothing at these settings: another seed is the same model.
-    found = summarize(evaluate_run(DataFolder(data), run, "validation", ["ndcg"]))["ndcg"]
-    assert found.mean == pytest.approx(summary.best.value, abs=1e-6)
+    actual = summarize(evaluate_run(DataFolder(data), run, "validation", ["ndcg"]))["ndcg"]
+    assert actual.mean == pytest.approx(summary.best.value, abs=1e-6)
 
 
 def test_a_trial_that_was_killed_after_training_is_evaluated(sweep, tmp_path, monkeypatch):
@@ -105,5 +105,5 @@ def test_options_that_a_baseline_lacks_are_rejected_before_anything_is_trained(t
 
 def test_an_entry_of_the_librarys_parameters_leaves_the_others():
     base = RunConfig(model="xgboost", library_parameters={"eta": 0.1, "max_depth": 6})
-    found = settings_above(base, {"library_parameters.eta": 0.3, "seed": 4})
-    assert found["library_parameters"] == {"eta": 0.3, "max_depth": 6} and found["seed"] == 4
+    actual = settings_above(base, {"library_parameters.eta": 0.3, "seed": 4})
+    assert actual["library_parameters"] == {"eta": 0.3, "max_depth": 6} and actual["seed"] == 4

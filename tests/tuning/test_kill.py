@@ -69,11 +69,11 @@ class Command:
 
     def wait_for(self, happened):
         end = time.monotonic() + PATIENCE
-        while not (found := happened()):
+        while not (result := happened()):
             assert self.process.poll() is None, self.lines
             assert time.monotonic() < end, self.lines
             time.sleep(0.02)
-        return found
+        return result
 
     def wait_for_line(self, words):
         return self.wait_for(lambda: next((x for x in self.lines if words in x), None))
@@ -208,8 +208,8 @@ def assert_equals(undisturbed, out):
 
 
 def children(pid):
-    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
-    return [int(line) for line in found.stdout.split()]
+    result = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in result.stdout.split()]
 
 
 def alive(pid):

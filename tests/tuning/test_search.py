@@ -132,11 +132,11 @@ def test_a_grid_has_work_for_all_workers_at_once_and_the_next_one_waits(tmp_path
 
 def test_the_trial_of_a_dead_worker_goes_to_the_next_one_and_a_live_one_keeps_its_own(tmp_path):
     sweep = Sweep(tmp_path)
-    with sweep.search.next_job("worker-1@host:1") as kept:
+    with sweep.search.next_job("worker-1@host:1") as continued:
         with sweep.search.next_job("worker-2@host:1") as lost:
             pass
         with sweep.search.next_job("worker-3@other:1") as job:
-            assert job.trial_id == lost.trial_id != kept.trial_id
+            assert job.trial_id == lost.trial_id != continued.trial_id
 
 
 def test_attempts_count_the_workers_of_one_command(tmp_path):

@@ -12,20 +12,20 @@ from tfr_moe.tuning.space import make_space
 
 def points(space):
     """The settings of every point of a space of choices."""
-    found = []
+    result = []
     for values in itertools.product(*space.choices.values()):
         hp = kt.HyperParameters()
         space.suggest(hp)
         hp.values = dict(zip(space.choices, values, strict=True))
-        found.append(space.suggest(hp))
-    return found
+        result.append(space.suggest(hp))
+    return result
 
 
 def test_only_valid_numbers_of_experts_are_in_the_space():
-    own = {"num_experts": [4, 6], "top_k": [2, 4], "num_adversarial": [1, 3]}
-    found = {tuple(settings.values()) for settings in points(make_space(own, RunConfig()))}
+    parameters = {"num_experts": [4, 6], "top_k": [2, 4], "num_adversarial": [1, 3]}
+    actual = {tuple(settings.values()) for settings in points(make_space(parameters, RunConfig()))}
     # 4 experts, 2 active: at most 2 idle ones; 4 of 4 active: none; 6 - 4 = 2.
-    assert found == {(4, 2, 1), (6, 2, 1), (6, 2, 3), (6, 4, 1)}
+    assert actual == {(4, 2, 1), (6, 2, 1), (6, 2, 3), (6, 4, 1)}
 
 
 def test_a_custom_space_has_choices_and_ranges():

@@ -386,12 +386,12 @@ def test_a_trial_that_crashes_its_workers_fails_and_the_others_continue(data, tm
     sweep = pool.submit(tune, data, out, config(), QUIET, workers=1)
     while len(killed) < 3 and not sweep.done():
         if lock.exists() and len(lock.read_text().split()) > len(killed):
-            found = subprocess.run(
+            actual = subprocess.run(
                 ["pgrep", "-P", str(os.getpid()), "-f", "tfr_moe.tuning.sweep"],
                 capture_output=True,
                 check=True,
             )
-            os.kill(int(found.stdout), signal.SIGKILL)
+            os.kill(int(actual.stdout), signal.SIGKILL)
             killed.append(1)
         time.sleep(0.01)
     trials = sweep.result()

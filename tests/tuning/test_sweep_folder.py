@@ -49,7 +49,7 @@ def test_a_trial_reads_back_equal(sweep):
 def test_trials_come_in_the_order_of_their_ids(sweep):
     for trial_id in ("02", "00", "01"):
         write_trial(sweep, trial(trial_id))
-    assert [found.trial_id for found in load_trials(sweep)] == ["00", "01", "02"]
+    assert [actual.trial_id for actual in load_trials(sweep)] == ["00", "01", "02"]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_a_folder_without_sweep_yaml_is_rejected(tmp_path):
 
 def test_mean_and_sample_deviation_are_over_the_seeds():
     # (0.5 + 0.7) / 2 = 0.6; sqrt((0.1**2 + 0.1**2) / (2 - 1)) = 0.1414...
-    found = ended_trial(TrialJob("0", {}), "ndcg", [seed_result(1, 0.5), seed_result(2, 0.7)])
-    assert found.mean == pytest.approx(0.6)
-    assert found.std == pytest.approx(0.02**0.5)
+    actual = ended_trial(TrialJob("0", {}), "ndcg", [seed_result(1, 0.5), seed_result(2, 0.7)])
+    assert actual.mean == pytest.approx(0.6)
+    assert actual.std == pytest.approx(0.02**0.5)
 
 
 def test_one_seed_has_no_deviation_and_none_has_no_mean():

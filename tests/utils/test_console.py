@@ -51,9 +51,9 @@ def test_a_warning_is_printed_once_on_each_console():
 
 def test_columns_that_do_not_fit_are_named_below_the_table():
     columns = [
-        module.Column("item", ["a b"], False),
-        module.Column("price", ["1"]),
-        module.Column("x", ["2"]),
+        module.TableColumn("item", ["a b"], False),
+        module.TableColumn("price", ["1"]),
+        module.TableColumn("x", ["2"]),
     ]
     table = module.fitted_table(columns, always=1, width=10)
     assert [column.header.plain for column in table.columns] == ["item", "x"]

@@ -113,8 +113,8 @@ def map_of_feature(schema: FeatureSchema, name: str, sample: Sequence[Features])
 
     def groups_of(features: Features) -> Array:
         values = features[tensor][..., part][..., 0]
-        found = groups.get_indexer(values.reshape(-1)).reshape(values.shape)
-        return np.where((found < 0) & bool(others), len(groups), found)
+        indices = groups.get_indexer(values.reshape(-1)).reshape(values.shape)
+        return np.where((indices < 0) & bool(others), len(groups), indices)
 
     return AttentionMap(labels + others, groups_of)
 

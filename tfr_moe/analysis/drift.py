@@ -14,14 +14,14 @@ import pandas as pd
 from rich.table import Table
 from scipy import stats
 
-from tfr_moe.analysis.drift_limits import DriftLimits, Limits
+from tfr_moe.analysis.drift_limits import ColumnLimits, DriftLimits
 from tfr_moe.analysis.drift_values import LENGTH, values_of
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder, open_data
 from tfr_moe.errors import UserError
 from tfr_moe.metrics.per_list import Array
 from tfr_moe.schema import MASK, SPLITS, FeatureSchema, Statistics, shard_files
-from tfr_moe.utils.console import Column, fitted_table
+from tfr_moe.utils.console import TableColumn, fitted_table
 from tfr_moe.utils.formats import DASH, percent
 
 MEASURES = {
@@ -147,7 +147,7 @@ class _Bins:
         return np.where(index < 0, self.number - 1, np.minimum(index, _ENTRIES + 1))
 
 
-class _Groups:
+class _TopCategories:
     """The group of each list: its top category, of the reference's vocabulary; 0 for others."""
 
     def __init__(self, folder: DataFolder):
@@ -186,7 +186,7 @@ class _Counts(NamedTuple):
 
 def _count(
     bins_of: Mapping[str, _Bins],
-    groups: _Groups,
+    groups: _TopCategories,
     schema: FeatureSchema,
     statistics: Statistics,
     batches: Iterable[Mapping[str, Array]],
@@ -257,7 +257,7 @@ def measure_drift(
     before = open_data(reference)
     schema, where, batches = _current(before, current)
     limits.check_names([LENGTH, *before.schema.labels, *(f.name for f in before.schema.features)])
-    groups, rest = _Groups(before), _batches(before)
+    groups, rest = _TopCategories(before), _batches(before)
     first: list[dict[str, Array]] = []
     while sum(len(b[MASK]) for b in first) < _SAMPLE and (batch := next(rest, None)):
         first.append(batch)
@@ -304,7 +304,7 @@ def _row(
     bins: _Bins,
     old: _Counts,
     new: _Counts,
-    limits: Limits,
+    limits: ColumnLimits,
 ) -> DriftRow:
     counts = [side.bins[column][index].sum(axis=0) for side in (old, new)]
     missing = [c[0] / max(c.sum(), 1) for c in counts]
@@ -355,11 +355,11 @@ def drift_table(rows: Sequence[DriftRow], width: int | None = None) -> Table:
     lists = f"{rows[0].current_lists:,} lists, reference {rows[0].reference_lists:,}"
     return fitted_table(
         [
-            Column("column", [row.column for row in listed], numeric=False),
-            Column("category", [row.category or "all" for row in listed], numeric=False),
-            Column("above limit", [", ".join(row.exceeded) for row in listed], numeric=False),
+            TableColumn("column", [row.column for row in listed], numeric=False),
+            TableColumn("category", [row.category or "all" for row in listed], numeric=False),
+            TableColumn("above limit", [", ".join(row.exceeded) for row in listed], numeric=False),
             *(
-                Column(heading, [row.text(measure) for row in listed])
+                TableColumn(heading, [row.text(measure) for row in listed])
                 for measure, heading in MEASURES.items()
             ),
         ],

@@ -11,7 +11,7 @@ from tfr_moe.errors import UserError, validated
 from tfr_moe.utils.settings import read_mapping
 
 
-class Limits(BaseModel):
+class ColumnLimits(BaseModel):
     """The largest allowed drift of a column; None for no limit.
 
     Attributes:
@@ -30,7 +30,7 @@ class Limits(BaseModel):
     out_of_vocabulary: float | None = Field(0.2, ge=0)
 
 
-class DriftLimits(Limits):
+class DriftLimits(ColumnLimits):
     """Limits of all columns, with exceptions by column.
 
     Attributes:
@@ -44,16 +44,16 @@ class DriftLimits(Limits):
     """
 
     min_lists: int = Field(300, ge=1)
-    columns: dict[str, Limits] = {}
+    columns: dict[str, ColumnLimits] = {}
 
     @classmethod
     def load(cls, path: str | Path) -> DriftLimits:
         """Reads limits from YAML; a `UserError` names the invalid entry."""
         return validated(cls, read_mapping(Path(path), "limits"), f"limits {path}")
 
-    def of(self, column: str) -> Limits:
+    def of(self, column: str) -> ColumnLimits:
         """The limits of a column; `a` is also that of `a[0]`, `a[1]`, ..."""
-        special = self.columns.get(column.partition("[")[0], Limits())
+        special = self.columns.get(column.partition("[")[0], ColumnLimits())
         return self.model_copy(update=special.model_dump(exclude_unset=True))
 
     def check_names(self, names: Collection[str]) -> None:

@@ -117,8 +117,8 @@ class Lead:
         terms: term -> its contribution, largest first; they add up to the lead. Empty where the
             score is no sum.
         features: the features in which the items differ, largest share first. Their shares and
-            `place` add up to the lead.
-        place: lead of an item with the features of the next one, in the place of the first, over
+            `position` add up to the lead.
+        position: lead of an item with the features of the next one, at its own position, over
             the next one; 0 where the score of an item does not depend on the other items.
         swaps: feature -> the value of the next item that alone puts it ahead: that of the item
             ahead or, for a number, the first of eight equal steps towards it that suffices.
@@ -128,7 +128,7 @@ class Lead:
     lead: float
     terms: dict[str, float]
     features: list[FeatureShare]
-    place: float
+    position: float
     swaps: dict[str, Any]
 
 
@@ -230,7 +230,7 @@ def _lead(
         lead=float(gap[0]),
         terms=_by_name(names, gap),
         features=sorted(features, key=lambda feature: -abs(feature.share)),
-        place=0.0 if items.pointwise else float(gap[0] - shares[:, 0].sum()),
+        position=0.0 if items.pointwise else float(gap[0] - shares[:, 0].sum()),
         swaps=swaps,
     )
 

@@ -76,11 +76,11 @@ def example_lists(
         lost, gained = extremes(gaps, sizes, MOST_LISTS)
         kinds["lost"] = [i for i in lost if gaps[i] < 0]
         kinds["gained"] = [i for i in gained if gaps[i] > 0]
-    shown = {}
+    displayed = {}
     for number, element in fetch(dataset, itertools.chain(*kinds.values())):
         of_list = {model: float(of[number]) for model, of in values.items()}
-        shown[number] = show_list(element, score, schema, label, of_list)
-    return {kind: [shown[number] for number in numbers] for kind, numbers in kinds.items()}
+        displayed[number] = show_list(element, score, schema, label, of_list)
+    return {kind: [displayed[number] for number in numbers] for kind, numbers in kinds.items()}
 
 
 def extremes(values: Floats, sizes: Array, count: int) -> tuple[list[int], list[int]]:
@@ -151,7 +151,7 @@ def show_list(
     positions = None if schema.position is None else extras[schema.position].numpy().reshape(-1)
     real = np.flatnonzero(mask)
     order = real[np.argsort(-scores[real], kind="stable")]
-    shown = [
+    rows = [
         ShownItem(
             rank=rank,
             score=float(scores[at]),
@@ -164,4 +164,4 @@ def show_list(
     ]
     context = {name: column[0] for name, column in _columns(raw, schema, "context").items()}
     list_id = extras[schema.list_id].numpy().reshape(-1)[0].decode("utf-8", "replace")
-    return ShownList(list_id, dict(values), context, shown, len(real))
+    return ShownList(list_id, dict(values), context, rows, len(real))

@@ -93,7 +93,7 @@ def load(path: Path, columns: Sequence[Column]) -> XGBoostRanker:
 
 
 def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Merges XGBoost parameters into `DEFAULTS` and checks them by a training on two rows."""
+    """Merges XGBoost parameters into `DEFAULTS` and checks them by training on two rows."""
     xgboost = library("xgboost", "XGBoost")
     settings = {**merged(DEFAULTS, parameters, _FIXED), "seed": seed}
     if settings["objective"] not in OBJECTIVES:
@@ -110,7 +110,7 @@ def settings_of(parameters: Mapping[str, Any], seed: int) -> dict[str, Any]:
         except xgboost.core.XGBoostError as error:
             raise UserError(f"XGBoost: {str(error).splitlines()[0]}") from error
     unused = [re.search(r"Parameters: \{(.*)\} are not used", str(one.message)) for one in caught]
-    names = [name for found in unused if found for name in re.findall(r'"(.*?)"', found[1])]
+    names = [name for match in unused if match for name in re.findall(r'"(.*?)"', match[1])]
     reject_unknown(names, "XGBoost")
     return settings
 

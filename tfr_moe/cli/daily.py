@@ -11,7 +11,7 @@ from rich.console import Console
 from tfr_moe.cli.options import JsonFile, flag, note, reject_with, stderr, write_numbers
 from tfr_moe.errors import EXIT_REJECTED, UserError
 
-Limits = Annotated[Path | None, flag("limits of drift as YAML; see docs/daily.md", "--limits")]
+LimitsFile = Annotated[Path | None, flag("limits of drift as YAML; see docs/daily.md", "--limits")]
 
 
 def check(
@@ -92,7 +92,7 @@ def _check_requests(version: Path, requests: Path, run: Path, data: Path | None)
 def drift(
     reference: Annotated[Path, flag("data set to compare with, such as that of the live model")],
     current: Annotated[Path, flag("data set of today, or a file of recorded requests")],
-    limits: Limits = None,
+    limits: LimitsFile = None,
     json_file: JsonFile = None,
     out: Annotated[Path | None, flag("also write an HTML page")] = None,
 ) -> None:
@@ -144,7 +144,7 @@ def publish(
     reference: Annotated[
         Path | None, flag("data set: also require that --data has not drifted from it")
     ] = None,
-    limits: Limits = None,
+    limits: LimitsFile = None,
     rollback: Annotated[
         bool, flag("retire the newest version instead of publishing", "--rollback")
     ] = False,

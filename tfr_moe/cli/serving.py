@@ -25,7 +25,7 @@ from tfr_moe.cli.options import (
     stderr,
     write_numbers,
 )
-from tfr_moe.utils.console import Column, fitted_table, progress_bar
+from tfr_moe.utils.console import TableColumn, fitted_table, progress_bar
 from tfr_moe.utils.settings import split_pair
 
 if TYPE_CHECKING:
@@ -112,19 +112,19 @@ def ranking_table(
     """A table of rank, score and fields of each item that fit into `width`, and the experts."""
     ranked = ranking.items
     columns = [
-        Column("rank", [str(rank) for rank in range(1, len(ranked) + 1)]),
-        Column("item", [str(item.index) for item in ranked]),
-        Column("score", [f"{item.score:.4f}" for item in ranked]),
+        TableColumn("rank", [str(rank) for rank in range(1, len(ranked) + 1)]),
+        TableColumn("item", [str(item.index) for item in ranked]),
+        TableColumn("score", [f"{item.score:.4f}" for item in ranked]),
     ]
     for task in ranked[0].tasks if ranked else ():
-        columns.append(Column(f"{task} score", [f"{item.tasks[task]:.4f}" for item in ranked]))
+        columns.append(TableColumn(f"{task} score", [f"{item.tasks[task]:.4f}" for item in ranked]))
     for name in dict.fromkeys(name for item in items for name in item):
         values = [items[item.index].get(name) for item in ranked]
         numeric = all(value is None or isinstance(value, (int, float)) for value in values)
-        columns.append(Column(name, list(map(_text, values)), numeric))
+        columns.append(TableColumn(name, list(map(_text, values)), numeric))
     if any(item.experts for item in ranked):
         experts = [_expert_list(item.experts) for item in ranked]
-        columns.append(Column("experts (weight)", experts, numeric=False))
+        columns.append(TableColumn("experts (weight)", experts, numeric=False))
     title = f"{ranking.model} version {ranking.version}"
     parts: list[RenderableType] = [fitted_table(columns, 3, width, title)]
     if ranking.experts:

@@ -153,39 +153,41 @@ def best_rates(plan: Plan, console: Console) -> tuple[dict[str, float | None], l
     while the budget has room for that and for a second seed of all models. Returns the best rate of
     each model by validation, and the runs of the search.
     """
-    found: dict[str, dict[float | None, Path]] = {model: {} for model in plan.models}
+    trained: dict[str, dict[float | None, Path]] = {model: {} for model in plan.models}
     most = max(len(plan.rates(model)) for model in plan.models)
     for number in range(most):
         for model in plan.models:
             rates = plan.rates(model)[number:]
-            if not rates or (found[model] and not _another_rate(plan, found, model)):
+            if not rates or (trained[model] and not _another_rate(plan, trained, model)):
                 continue
             try:
-                found[model][rates[0]] = train_run(plan, model, rates[0], plan.seed, console)
+                trained[model][rates[0]] = train_run(plan, model, rates[0], plan.seed, console)
             except UserError as error:  # a learning rate may be too high
-                if len(rates) == 1 and not found[model]:
+                if len(rates) == 1 and not trained[model]:
                     raise
                 warn(console, f"{model}: {error}")
-    for model, tried in found.items():
+    for model, tried in trained.items():
         if untried := len(plan.rates(model)) - len(tried):
             line = f"{model}: {len(tried)} of {len(tried) + untried} learning rates tried"
             console.print(line, highlight=False)
     best = {
-        model: max(tried, key=lambda rate: _value(tried[rate])) for model, tried in found.items()
+        model: max(tried, key=lambda rate: _value(tried[rate])) for model, tried in trained.items()
     }
-    return best, [run for tried in found.values() for run in tried.values()]
+    return best, [run for tried in trained.values() for run in tried.values()]
 
 
 def _seconds(runs: Iterable[Path]) -> float:
     return sum(read_metrics(run).get("seconds", 0.0) for run in runs)
 
 
-def _another_rate(plan: Plan, found: Mapping[str, Mapping[float | None, Path]], model: str) -> bool:
+def _another_rate(
+    plan: Plan, trained: Mapping[str, Mapping[float | None, Path]], model: str
+) -> bool:
     """Whether the budget has room for another rate of a model and a second seed of all."""
     if plan.budget is None:
         return True
-    spent = _seconds(run for tried in found.values() for run in tried.values())
-    first = {name: _seconds(list(tried.values())[:1]) for name, tried in found.items()}
+    spent = _seconds(run for tried in trained.values() for run in tried.values())
+    first = {name: _seconds(list(tried.values())[:1]) for name, tried in trained.items()}
     return spent + first[model] + sum(first.values()) <= plan.budget
 
 

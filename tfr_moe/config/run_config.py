@@ -10,7 +10,7 @@ import yaml
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
 from tfr_moe.config.models import MODELS, ORDINAL_MODELS, ModelSpec, preset_settings
-from tfr_moe.config.settings import GROUPS, SETTINGS, Group, Groups
+from tfr_moe.config.settings import GROUPS, SETTINGS, Group, SettingGroups
 from tfr_moe.config.tasks import Task, check_conditions, resolve_tasks
 from tfr_moe.errors import UserError, did_you_mean, validated
 from tfr_moe.schema import FeatureSchema
@@ -21,7 +21,7 @@ _RETIRED: dict[str, Any] = {"category_groups": None, "wide_crosses": None}
 """Removed settings with their last default, as YAML has it: files that hold it still load."""
 
 
-class RunConfig(Groups):
+class RunConfig(SettingGroups):
     """The settings of one training run.
 
     Settings live in groups by concern (`config.gate.top_k`); files and the command line use their

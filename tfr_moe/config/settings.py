@@ -322,7 +322,7 @@ class BaselineSettings(Group):
     )
 
 
-class Groups(Group):
+class SettingGroups(Group):
     """The groups by their name in `RunConfig`."""
 
     gate: GateSettings = GateSettings()
@@ -342,7 +342,9 @@ class Groups(Group):
     baseline: BaselineSettings = BaselineSettings()
 
 
-GROUPS: dict[str, Any] = {name: field.annotation for name, field in Groups.model_fields.items()}
+GROUPS: dict[str, Any] = {
+    name: field.annotation for name, field in SettingGroups.model_fields.items()
+}
 
 
 class Setting(NamedTuple):

@@ -73,11 +73,11 @@ class ItemCategories:
     def clicks(self) -> Clicks:
         """Returns the clicks of each query."""
         clicks: dict[str, Counter[Pair]] = defaultdict(Counter)
-        for index, own in self._own_clicks().items():
-            clicks[self._queries[index]].update(own)
+        for index, of_list in self._clicks_of_lists().items():
+            clicks[self._queries[index]].update(of_list)
         return clicks
 
-    def _own_clicks(self) -> dict[int, Counter[Pair]]:
+    def _clicks_of_lists(self) -> dict[int, Counter[Pair]]:
         """Returns the clicks of each list with a query."""
         rows = np.flatnonzero(self._split.example[self._label][:, 0] > 0)
         lists = np.searchsorted(self._split.row_splits, rows, side="right") - 1
@@ -94,17 +94,18 @@ class ItemCategories:
         """
         names = self._tree.parent, self._tree.child
         split, notes = self._split, Counter[str]()
-        own = self._own_clicks() if training and clicks is not None else {}
+        of_lists = self._clicks_of_lists() if training and clicks is not None else {}
         given = list(zip(*(_words(split.context[name]) for name in names), strict=True))
         for i, (start, end) in enumerate(pairwise(split.row_splits.tolist())):
             if not given[i][1]:
                 of_query = None
                 if clicks is not None:
-                    of_query = clicks.get(self._queries[i], _NO_CLICKS) - own.get(i, _NO_CLICKS)
+                    of_query = clicks.get(self._queries[i], _NO_CLICKS)
+                    of_query = of_query - of_lists.get(i, _NO_CLICKS)
                 pairs = zip(self._parents[start:end], self._children[start:end], strict=True)
-                pair, found = category_of(pairs, of_query)
+                pair, of_list = category_of(pairs, of_query)
                 given[i] = pair or ("", "")
-                notes.update(found)
+                notes.update(of_list)
         for name, words in zip(names, zip(*given, strict=True), strict=True):
             distinct = {word: code for code, word in enumerate(dict.fromkeys(words))}
             codes = np.array([distinct[word] for word in words], np.int32)[:, None]

@@ -22,9 +22,9 @@ from tfr_moe.data.frame_tables import ItemCategories, serialized_lists, tables_o
 from tfr_moe.data.lists import (
     MAX_LIST_SIZE,
     MAX_LOST,
-    Limits,
-    Lists,
+    ListLimits,
     Log,
+    SplitLists,
     cut,
     frame_columns,
     group,
@@ -160,11 +160,11 @@ def training_data(
     keep the items shown first. `max_lost` is the largest allowed share of positives that are cut,
     and of lists whose rows disagree about a context feature; the first row wins.
     """
-    limits = Limits(max_list_size, max_lost, log)
+    limits = ListLimits(max_list_size, max_lost, log)
     table = to_table(train, frame_columns(schema))
     lists = group(table, schema)
 
-    def read(table: Any, parts: dict[str, Lists]) -> dict[str, ParsedSplit]:
+    def read(table: Any, parts: dict[str, SplitLists]) -> dict[str, ParsedSplit]:
         return parse(table, schema, cut(table, schema, parts, limits), limits=limits)
 
     if validation is None:
@@ -215,7 +215,7 @@ def scoring_data(
     labelled: bool,
     log: Log = silent,
     categories: QueryCategories | None = None,
-) -> tuple[FrameData, Lists]:
+) -> tuple[FrameData, SplitLists]:
     """Makes a data set of one split to evaluate or score, and its lists.
 
     Labels, position and weight are read only if it is `labelled`. Of lists whose rows disagree
@@ -223,7 +223,7 @@ def scoring_data(
     """
     table = to_table(frame, frame_columns(schema, labelled))
     lists = group(table, schema, labelled)
-    splits = parse(table, schema, {split: lists}, labelled, Limits(max_lost=1.0, log=log))
+    splits = parse(table, schema, {split: lists}, labelled, ListLimits(max_lost=1.0, log=log))
     if schema.item_categories:
         clicks = clicks_of_table(categories or {}) if schema.by_clicks else None
         _add_categories(schema, splits, clicks, log)

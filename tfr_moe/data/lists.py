@@ -30,7 +30,7 @@ def silent(line: str) -> None:
     """Prints nothing."""
 
 
-class Limits(NamedTuple):
+class ListLimits(NamedTuple):
     """Limits of lists and of what may be lost, see `training_data`; checks and logs losses."""
 
     max_list_size: int = MAX_LIST_SIZE
@@ -44,10 +44,10 @@ class Limits(NamedTuple):
             self.log(f"warning: {lost} of {of} {what}")
 
 
-DEFAULTS = Limits()
+DEFAULTS = ListLimits()
 
 
-class Lists(NamedTuple):
+class SplitLists(NamedTuple):
     """The lists of a split, as rows of a frame.
 
     `rows` are row numbers, list after list, in the order of the items; `row_splits`, [lists + 1],
@@ -58,14 +58,14 @@ class Lists(NamedTuple):
     rows: NDArray[np.int64]
     row_splits: NDArray[np.int64]
 
-    def select(self, lists: NDArray[np.int64]) -> Lists:
+    def select(self, lists: NDArray[np.int64]) -> SplitLists:
         """Returns some of the lists, in the order of the given indices."""
         rows = pa.LargeListArray.from_arrays(pa.array(self.row_splits), pa.array(self.rows))
         chosen = rows.take(pa.array(lists))
         list_ids = [self.list_ids[i] for i in lists]
-        return Lists(list_ids, chosen.flatten().to_numpy(), chosen.offsets.to_numpy())
+        return SplitLists(list_ids, chosen.flatten().to_numpy(), chosen.offsets.to_numpy())
 
-    def in_record_order(self, shards: int) -> Lists:
+    def in_record_order(self, shards: int) -> SplitLists:
         """Returns the lists in the order of the records that `build` writes in a number of files.
 
         The order follows from the list IDs, so that the order of the rows does not matter.
@@ -75,7 +75,7 @@ class Lists(NamedTuple):
         return self.select(np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64))
 
 
-def group(table: pa.Table, schema: FeatureSchema, labelled: bool = True) -> Lists:
+def group(table: pa.Table, schema: FeatureSchema, labelled: bool = True) -> SplitLists:
     """Groups rows by list ID, in any order of the rows; items are ordered by position, then row.
 
     Only labelled rows must have the position column.
@@ -94,12 +94,12 @@ def group(table: pa.Table, schema: FeatureSchema, labelled: bool = True) -> List
     rows = np.lexsort(keys)
     used = np.flatnonzero(lengths)
     list_ids = [ids.words[code] for code in used]
-    return Lists(list_ids, rows, np.concatenate([[0], np.cumsum(lengths[used])]))
+    return SplitLists(list_ids, rows, np.concatenate([[0], np.cumsum(lengths[used])]))
 
 
 def cut(
-    table: pa.Table, schema: FeatureSchema, parts: Mapping[str, Lists], limits: Limits
-) -> dict[str, Lists]:
+    table: pa.Table, schema: FeatureSchema, parts: Mapping[str, SplitLists], limits: ListLimits
+) -> dict[str, SplitLists]:
     """Cuts lists to `max_list_size`; checks and logs how many positives that loses."""
     size = limits.max_list_size
     if size < 1:
@@ -109,7 +109,7 @@ def cut(
         lengths = np.diff(lists.row_splits)
         index = np.arange(len(lists.rows)) - np.repeat(lists.row_splits[:-1], lengths)
         row_splits = np.concatenate([[0], np.cumsum(np.minimum(lengths, size))])
-        shorter[name] = Lists(lists.list_ids, lists.rows[index < size], row_splits)
+        shorter[name] = SplitLists(lists.list_ids, lists.rows[index < size], row_splits)
         lost = lists.rows[index >= size]
         if len(lost):
             positive = read_numbers(schema.label, column_of(table, schema.label), lowest=0.0) > 0
@@ -120,7 +120,7 @@ def cut(
 
 
 def is_validation(
-    table: pa.Table, schema: FeatureSchema, lists: Lists, fraction: float
+    table: pa.Table, schema: FeatureSchema, lists: SplitLists, fraction: float
 ) -> NDArray[np.bool_]:
     """Which lists are for validation, by the rule of `build` with an empty test split."""
     if not 0 < fraction <= 0.5:
@@ -146,9 +146,9 @@ def frame_columns(schema: FeatureSchema, labelled: bool = True) -> list[str]:
 def parse(
     table: pa.Table,
     schema: FeatureSchema,
-    parts: Mapping[str, Lists],
+    parts: Mapping[str, SplitLists],
     labelled: bool = True,
-    limits: Limits = DEFAULTS,
+    limits: ListLimits = DEFAULTS,
 ) -> dict[str, ParsedSplit]:
     """Checks and converts all columns, each once for all splits."""
     splits = {}
@@ -187,7 +187,7 @@ def parse(
 
 
 def _of_scope(
-    name: str, values: NDArray[Any], scope: Scope, lists: Lists, limits: Limits
+    name: str, values: NDArray[Any], scope: Scope, lists: SplitLists, limits: ListLimits
 ) -> NDArray[Any]:
     """Returns the values of the items, or those of the first row of each list."""
     if scope == "example":

@@ -42,7 +42,7 @@ def entries(body: bytes) -> list[bytes]:
         >>> [len(entry) for entry in entries(ids_entry("a", ["x"]) + ids_entry("b", ["yz"]))]
         [12, 13]
     """
-    found, start = [], 0
+    parts, start = [], 0
     while start < len(body):
         position, size, shift = start + 1, 0, 0
         while True:
@@ -50,9 +50,9 @@ def entries(body: bytes) -> list[bytes]:
             position, size, shift = position + 1, size | (byte & 0x7F) << shift, shift + 7
             if byte < _CONTINUED:
                 break
-        found.append(body[start : position + size])
+        parts.append(body[start : position + size])
         start = position + size
-    return found
+    return parts
 
 
 def differing(schema: FeatureSchema, one: bytes, other: bytes) -> list[str]:
@@ -71,13 +71,13 @@ def differing(schema: FeatureSchema, one: bytes, other: bytes) -> list[str]:
     names = [name for name, _ in float_features(schema, "context")]
     names += [feature.name for feature in id_features(schema, "context")]
     pairs = zip(names, entries(one), entries(other), strict=True)
-    found = [name for name, left, right in pairs if left != right]
-    if PACKED["context"] in found:
-        found.remove(PACKED["context"])
+    different = [name for name, left, right in pairs if left != right]
+    if PACKED["context"] in different:
+        different.remove(PACKED["context"])
         block = scope_floats(schema, "context")
         numerics = [f.name for f in schema.select("context", "numeric") for _ in f.columns]
         for name, column in zip(numerics, range(block.width), strict=True):
             part = block.bytes_of(column)
             if one[part] != other[part]:
-                found.append(name)
-    return list(dict.fromkeys(found))
+                different.append(name)
+    return list(dict.fromkeys(different))

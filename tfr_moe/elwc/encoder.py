@@ -82,11 +82,11 @@ def _id_encoder(feature: Feature) -> Callable[[Any], tuple[Any, bytes]]:
     name, convert = feature.name, converter(feature)
 
     def encode(value: Any) -> tuple[Any, bytes]:
-        found = convert(value)
-        if isinstance(found, str):
-            return found, ids_entry(name, [found])
-        padding = [""] * (feature.max_length - len(found))
-        return tuple(found), ids_entry(name, found + padding)
+        ids = convert(value)
+        if isinstance(ids, str):
+            return ids, ids_entry(name, [ids])
+        padding = [""] * (feature.max_length - len(ids))
+        return tuple(ids), ids_entry(name, ids + padding)
 
     if feature.kind == "categorical_list":
         return encode
@@ -94,7 +94,7 @@ def _id_encoder(feature: Feature) -> Callable[[Any], tuple[Any, bytes]]:
     return lru_cache(_CACHED_IDS, typed=True)(encode)
 
 
-class _Ids:
+class _IdFeatures:
     """Encoder of the ID features of one scope; those of items are likely to repeat together."""
 
     def __init__(self, schema: FeatureSchema, scope: Scope):
@@ -116,9 +116,9 @@ class _Ids:
         return self._one_by_one(tuple([values[name] for name in self._names]))
 
     def _one_by_one(self, raw: tuple[Any, ...]) -> Encoded:
-        found = [encode(value) for encode, value in zip(self._encoders, raw, strict=True)]
-        entries = b"".join([entry for _, entry in found])
-        return entries, tuple([found[i][0] for i in self._counted])
+        encoded = [encode(value) for encode, value in zip(self._encoders, raw, strict=True)]
+        entries = b"".join([entry for _, entry in encoded])
+        return entries, tuple([encoded[i][0] for i in self._counted])
 
 
 def _is_text(rows: Iterable[Iterable[Any]]) -> bool:
@@ -189,18 +189,18 @@ class ScopeEncoder:
         self._converters += [(n, partial(at_least, low, n)) for n, low in extras.items()]
         self._numbers = _Numbers(schema, scope, extras)
         self._floats = FloatBlock(float_features(schema, scope, extras))
-        self._ids = _Ids(schema, scope)
+        self._ids = _IdFeatures(schema, scope)
 
     def __call__(self, rows: Rows) -> list[Encoded | RowError]:
         """Encodes raw rows; an invalid one becomes the error that names its column."""
         slow: set[int] = set()
-        found = self.quick(rows, slow)
+        encoded = self.quick(rows, slow)
         for i in slow:
             try:
-                found[i] = self.slow(rows[i])
+                encoded[i] = self.slow(rows[i])
             except RowError as error:
-                found[i] = error
-        return found
+                encoded[i] = error
+        return encoded
 
     def quick(self, rows: Rows, slow: set[int]) -> list[Any]:
         """Encodes raw rows; the indices of rows that need the slow path are added to `slow`."""
@@ -211,8 +211,8 @@ class ScopeEncoder:
         ids = self._ids.encode(rows, slow)
         blocks = self._floats.pack_rows(numbers, slow)
         return [
-            found and (floats + found[0], found[1])
-            for floats, found in zip(blocks, ids, strict=True)
+            of_ids and (floats + of_ids[0], of_ids[1])
+            for floats, of_ids in zip(blocks, ids, strict=True)
         ]
 
     def slow(self, row: Mapping[str, Any]) -> Encoded:
@@ -269,10 +269,10 @@ class RowEncoder:
         positions = [0.0] * len(rows)
         if self._position:
             positions = _tried(self._read_position, column_of(rows, self._position), slow)
-        found: list[Any] = list(map(EncodedRow, list_ids, times, positions, contexts, examples))
+        encoded: list[Any] = list(map(EncodedRow, list_ids, times, positions, contexts, examples))
         for i in slow:
-            found[i] = self._slow(rows[i])
-        return found
+            encoded[i] = self._slow(rows[i])
+        return encoded
 
     def _lists(self, rows: Rows, slow: set[int]) -> tuple[list[str], list[Any]]:
         """Returns list IDs and contexts, encoded once for rows of the same texts in a row."""
@@ -311,11 +311,11 @@ def _tried(read: Callable[[Any], Any], rows: Sequence[Any], slow: set[int]) -> l
         return list(map(read, rows))
     except _INVALID:
         pass
-    found: list[Any] = []
+    results: list[Any] = []
     for row in rows:
         try:
-            found.append(read(row))
+            results.append(read(row))
         except _INVALID:
-            slow.add(len(found))
-            found.append(None)
-    return found
+            slow.add(len(results))
+            results.append(None)
+    return results

@@ -152,8 +152,8 @@ def quantile_statistics(feature: Feature, counts: Counter[float]) -> dict[str, A
     values, index = np.unique(numbers, return_inverse=True)
     weights = np.bincount(index, list(counts.values())) / counts.total()
     below = np.cumsum(weights)
-    kept = np.unique(np.searchsorted(below, _LEVELS - 1e-9).clip(0, len(values) - 1))
-    quantiles, positions = values[kept], (below - weights / 2)[kept]
+    indices = np.unique(np.searchsorted(below, _LEVELS - 1e-9).clip(0, len(values) - 1))
+    quantiles, positions = values[indices], (below - weights / 2)[indices]
     spread = np.interp(values, quantiles, positions)
     mean = float(weights @ spread)
     return {

@@ -226,12 +226,12 @@ def minima(schema: FeatureSchema) -> dict[str, float]:
 
     A position of 0 is the default of records without one: not shown.
     """
-    found = dict.fromkeys(schema.labels, 0.0)
+    lowest = dict.fromkeys(schema.labels, 0.0)
     if schema.position:
-        found[schema.position] = 1.0
+        lowest[schema.position] = 1.0
     if schema.weight:
-        found[schema.weight] = 0.0
-    return found
+        lowest[schema.weight] = 0.0
+    return lowest
 
 
 def float_features(

@@ -40,12 +40,12 @@ def varint(number: int) -> bytes:
         >>> varint(1), varint(300)
         (b'\\x01', b'\\xac\\x02')
     """
-    found = bytearray()
+    encoded = bytearray()
     while number >= _CONTINUED:
-        found.append(number & 0x7F | _CONTINUED)
+        encoded.append(number & 0x7F | _CONTINUED)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def _entry(name: str, feature: bytes) -> bytes:

@@ -48,7 +48,7 @@ class CategoryRow:
         return self.category or NO_CATEGORY
 
 
-class _Groups(NamedTuple):
+class _GroupMeans(NamedTuple):
     """Per group the number of values that are no NaN, their mean and its standard error."""
 
     evaluated: NDArray[np.int64]
@@ -56,7 +56,7 @@ class _Groups(NamedTuple):
     error: NDArray[np.float64]
 
     @classmethod
-    def of(cls, values: NDArray[np.float64], groups: NDArray[np.intp], number: int) -> _Groups:
+    def of(cls, values: NDArray[np.float64], groups: NDArray[np.intp], number: int) -> _GroupMeans:
         """The values of each group from 0 to `number` - 1; NaN where a mean or error has none."""
         known = ~np.isnan(values)
         values, groups = values[known], groups[known]
@@ -76,7 +76,7 @@ class _Differences(NamedTuple):
     significant: NDArray[np.bool_]
 
 
-def _differences(groups: _Groups) -> _Differences:
+def _differences(groups: _GroupMeans) -> _Differences:
     from scipy import stats  # takes long to load
 
     freedom = np.maximum(groups.evaluated - 1, 1)
@@ -108,7 +108,7 @@ def per_category(
     if categories is None:
         return []
     names, of_list = np.unique(categories.astype(str), return_inverse=True)
-    groups_of = partial(_Groups.of, groups=of_list, number=len(names))
+    groups_of = partial(_GroupMeans.of, groups=of_list, number=len(names))
     values = {
         model: result.with_policy(metric, policy)[alignment(first, result)]
         for model, result in results.items()

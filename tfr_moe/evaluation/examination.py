@@ -91,9 +91,12 @@ def examination_curve(
     cell, shape = keys * max_position + at, (int(keys.max()) + 1, max_position)
 
     def solve(weights: Floats) -> Floats:
-        shown = np.bincount(cell, weights, shape[0] * shape[1]).reshape(shape)
+        impressions = np.bincount(cell, weights, shape[0] * shape[1]).reshape(shape)
         clicked = np.bincount(cell, weights * clicks, shape[0] * shape[1]).reshape(shape)
-        return _solve(np.divide(clicked, shown, where=shown > 0, out=np.zeros(shape)), shown > 0)
+        observed = impressions > 0
+        return _solve(
+            np.divide(clicked, impressions, where=observed, out=np.zeros(shape)), observed
+        )
 
     rng = np.random.default_rng(seed)
     count = int(lists.max()) + 1
@@ -107,9 +110,9 @@ def examination_curve(
     return ExaminationCurve(curve, low, high, shape[0])
 
 
-def _solve(rates: Floats, shown: Bools) -> Floats:
+def _solve(rates: Floats, observed: Bools) -> Floats:
     """Examination [P] from click rates [pairs, P] where pairs were shown."""
-    sums = rates.T @ shown.astype(np.float64)  # [k, k']: at k, of the pairs shown at both
+    sums = rates.T @ observed.astype(np.float64)  # [k, k']: at k, of the pairs shown at both
     first, second = np.nonzero(np.triu((sums > 0) & (sums.T > 0), 1))
     here, there = sums[first, second], sums[second, first]
     # The variance of the logarithm of a ratio of Poisson counts.

@@ -13,7 +13,7 @@ from rich.table import Table
 from tfr_moe.config import BASELINE_NAMES
 from tfr_moe.evaluation.results import PerListResult, t_interval
 from tfr_moe.evaluation.significance import Comparison, aligned_values, compare
-from tfr_moe.utils.console import Column, fitted_table
+from tfr_moe.utils.console import TableColumn, fitted_table
 from tfr_moe.utils.formats import DASH, count, setting
 
 TOWERS = ("dnn", "wide_dnn", "mlp")
@@ -78,17 +78,19 @@ class Leaderboard:
         """The leaderboard for a terminal of `width` columns."""
         entries = self.entries
         columns = [
-            Column("model", [entry.model for entry in entries], numeric=False),
-            Column(self.split, [f"{entry.test:.4f}" for entry in entries]),
+            TableColumn("model", [entry.model for entry in entries], numeric=False),
+            TableColumn(self.split, [f"{entry.test:.4f}" for entry in entries]),
         ]
         for reference in self.references:
             cells = [_short(entry.differences.get(reference)) for entry in entries]
-            columns.append(Column(f"minus {reference}", cells))
+            columns.append(TableColumn(f"minus {reference}", cells))
         columns += [
-            Column("time", [_seconds(entry) for entry in entries]),
-            Column("parameters", [count(e.parameters) if e.parameters else DASH for e in entries]),
-            Column("validation", [f"{entry.validation:.4f}" for entry in entries]),
-            Column("rate", [setting(entry.learning_rate) for entry in entries]),
+            TableColumn("time", [_seconds(entry) for entry in entries]),
+            TableColumn(
+                "parameters", [count(e.parameters) if e.parameters else DASH for e in entries]
+            ),
+            TableColumn("validation", [f"{entry.validation:.4f}" for entry in entries]),
+            TableColumn("rate", [setting(entry.learning_rate) for entry in entries]),
         ]
         return fitted_table(
             columns,

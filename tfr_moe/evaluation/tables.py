@@ -8,7 +8,7 @@ from rich.table import Table
 from tfr_moe.evaluation.breakdown import CategoryRow
 from tfr_moe.evaluation.evaluate import EvaluationReport
 from tfr_moe.evaluation.results import CONFIDENCE
-from tfr_moe.utils.console import Column, fitted_table
+from tfr_moe.utils.console import TableColumn, fitted_table
 from tfr_moe.utils.formats import interval, number, p_value
 
 _INTERVAL = f"{CONFIDENCE:.0%} interval"
@@ -30,12 +30,12 @@ def overall_table(report: EvaluationReport, width: int | None = None) -> Table:
     rows = [(m, name, of[m]) for m in report.metrics for name, of in report.models.items()]
     return fitted_table(
         [
-            Column("metric", [metric for metric, _, _ in rows], numeric=False),
-            Column("model", [model for _, model, _ in rows], numeric=False),
-            Column("mean", [number(s.mean) for *_, s in rows]),
-            Column(_INTERVAL, [interval(s.low, s.high) for *_, s in rows]),
-            Column("evaluated", [f"{s.evaluated:,}" for *_, s in rows]),
-            Column("skipped", [f"{s.skipped:,}" for *_, s in rows]),
+            TableColumn("metric", [metric for metric, _, _ in rows], numeric=False),
+            TableColumn("model", [model for _, model, _ in rows], numeric=False),
+            TableColumn("mean", [number(s.mean) for *_, s in rows]),
+            TableColumn(_INTERVAL, [interval(s.low, s.high) for *_, s in rows]),
+            TableColumn("evaluated", [f"{s.evaluated:,}" for *_, s in rows]),
+            TableColumn("skipped", [f"{s.skipped:,}" for *_, s in rows]),
         ],
         always=3,
         width=width,
@@ -51,12 +51,12 @@ def comparison_table(report: EvaluationReport, width: int | None = None) -> Tabl
     rows = [(m, name, of[m]) for m in report.metrics for name, of in report.comparisons.items()]
     return fitted_table(
         [
-            Column("metric", [metric for metric, _, _ in rows], numeric=False),
-            Column("model", [model for _, model, _ in rows], numeric=False),
-            Column("difference", [number(c.difference, sign=True) for *_, c in rows]),
-            Column(_INTERVAL, [interval(c.low, c.high, sign=True) for *_, c in rows]),
-            Column("p", [p_value(c.p_value) for *_, c in rows]),
-            Column("lists", [f"{c.evaluated:,}" for *_, c in rows]),
+            TableColumn("metric", [metric for metric, _, _ in rows], numeric=False),
+            TableColumn("model", [model for _, model, _ in rows], numeric=False),
+            TableColumn("difference", [number(c.difference, sign=True) for *_, c in rows]),
+            TableColumn(_INTERVAL, [interval(c.low, c.high, sign=True) for *_, c in rows]),
+            TableColumn("p", [p_value(c.p_value) for *_, c in rows]),
+            TableColumn("lists", [f"{c.evaluated:,}" for *_, c in rows]),
         ],
         always=3,
         width=width,
@@ -79,11 +79,14 @@ def category_table(report: EvaluationReport, width: int | None = None) -> Table:
     rows = report.categories[:_MOST_CATEGORIES]
     return fitted_table(
         [
-            Column("category", [row.title for row in rows], numeric=False),
-            Column("evaluated", [f"{row.evaluated:,}" for row in rows]),
-            *(Column(model, [_mean_cell(row, model) for row in rows]) for model in report.models),
-            Column("lists", [f"{row.lists:,}" for row in rows]),
-            Column("positives", [f"{row.positives:,}" for row in rows]),
+            TableColumn("category", [row.title for row in rows], numeric=False),
+            TableColumn("evaluated", [f"{row.evaluated:,}" for row in rows]),
+            *(
+                TableColumn(model, [_mean_cell(row, model) for row in rows])
+                for model in report.models
+            ),
+            TableColumn("lists", [f"{row.lists:,}" for row in rows]),
+            TableColumn("positives", [f"{row.positives:,}" for row in rows]),
         ],
         always=2,
         width=width,

@@ -33,7 +33,7 @@ def plain(name: str, value: Any) -> Any:
     return value
 
 
-def _kept(name: str, value: Any) -> Any:
+def _stored(name: str, value: Any) -> Any:
     """The inverse of `plain`: an argument as a layer holds it."""
     if name.endswith("_initializer"):
         return tf.keras.initializers.get(value)
@@ -72,7 +72,7 @@ class Configured:
         """
         for name, value in arguments.items():
             if name not in ("self", "__class__", "kwargs"):
-                setattr(self, name, _kept(name, value))
+                setattr(self, name, _stored(name, value))
 
     def arguments(self, *names: str) -> dict[str, Any]:
         """Some of the arguments, for a layer that has them too."""
@@ -130,9 +130,9 @@ def seeded_initializer(
     keras = tf.keras.initializers
     if isinstance(initializer, keras.VarianceScaling):
         scale = initializer.scale * num_kernels * factor**2
-        own = initializer.seed
+        current = initializer.seed
         return keras.VarianceScaling(
-            scale, initializer.mode, initializer.distribution, seed if own is None else own
+            scale, initializer.mode, initializer.distribution, seed if current is None else current
         )
     copy = initializer
     if isinstance(initializer, keras.Initializer):

@@ -49,7 +49,7 @@ def where_valid(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.where(mask, values, tf.zeros([], values.dtype))
 
 
-class Groups(NamedTuple):
+class ExpertGroups(NamedTuple):
     """Rows in groups of one expert each; see `group_rows`.
 
     Attributes:
@@ -64,7 +64,9 @@ class Groups(NamedTuple):
     experts: tf.Tensor
 
 
-def group_rows(selected: tf.Tensor, num_experts: int, capacity: int = DEFAULT_CAPACITY) -> Groups:
+def group_rows(
+    selected: tf.Tensor, num_experts: int, capacity: int = DEFAULT_CAPACITY
+) -> ExpertGroups:
     r"""Puts T rows with S experts each into groups of C slots, every group of one expert.
 
     An expert with c rows has ceil(c / C) groups, so no row is dropped, however the rows are
@@ -113,7 +115,7 @@ def group_rows(selected: tf.Tensor, num_experts: int, capacity: int = DEFAULT_CA
     slots = _sums(slot, order, pairs)
     begun = tf.expand_dims(_numbers(num_groups), axis=1) >= starts[1:]
     owner = tf.reduce_sum(tf.cast(begun, tf.int64), axis=1)
-    return Groups(
+    return ExpertGroups(
         tf.reshape(rows, [num_groups, capacity]),
         tf.reshape(slots, [num_rows, num_selected]),
         tf.minimum(owner, num_experts - 1),

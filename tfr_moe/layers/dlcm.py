@@ -57,8 +57,8 @@ class DeepListwiseContext(ConfiguredLayer):
 
         def weights(seed_offset: int) -> dict[str, Any]:
             start = seeded_initializer(self.kernel_initializer, self.offset_seed(seed_offset))
-            kept = self.arguments("bias_initializer", "kernel_regularizer")
-            return {"kernel_initializer": start, **kept}
+            others = self.arguments("bias_initializer", "kernel_regularizer")
+            return {"kernel_initializer": start, **others}
 
         def dense(
             units: int, activation: str | None, seed_offset: int, name: str

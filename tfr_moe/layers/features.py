@@ -71,7 +71,7 @@ class EncodedFeatures(NamedTuple):
 
     Attributes:
         items: [B, L, n] input vectors X: features of the item, `list_ranks` of its numerics if
-            asked for, then features of its list.
+            `list_relative`, then features of its list.
         context: feature -> [B, w], the blocks of X that belong to the list.
         categories: int64 [B, 2], the numbers of the parent and the child category of each list, 0
             for unknown ones; [B, 0] without a hierarchy.

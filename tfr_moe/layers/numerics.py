@@ -67,7 +67,7 @@ def raw_run(
 
 def _positions(value: tf.Tensor, columns: Sequence[Mapping[str, Any]]) -> tf.Tensor:
     """Positions of [..., width] among the `quantiles` of each column, interpolated linearly."""
-    found = []
+    positions = []
     for i, column in enumerate(columns):
         # Two points at least, and halves: the difference of two floats may overflow.
         x = tf.constant((column["quantiles"] * 2)[: max(len(column["quantiles"]), 2)]) / 2
@@ -76,8 +76,8 @@ def _positions(value: tf.Tensor, columns: Sequence[Mapping[str, Any]]) -> tf.Ten
         right = tf.clip_by_value(tf.searchsorted(x, numbers, side="right"), 1, x.shape[0] - 1)
         x0, x1, y0, y1 = (tf.gather(v, right - k) for v in (x, y) for k in (1, 0))
         share = tf.clip_by_value(tf.math.divide_no_nan(numbers - x0, x1 - x0), 0.0, 1.0)
-        found.append(tf.reshape(y0 + share * (y1 - y0), tf.shape(value)[:-1]))
-    return tf.stack(found, axis=-1)
+        positions.append(tf.reshape(y0 + share * (y1 - y0), tf.shape(value)[:-1]))
+    return tf.stack(positions, axis=-1)
 
 
 def _buckets(value: tf.Tensor, bounds: Sequence[float]) -> tf.Tensor:

@@ -81,18 +81,18 @@ class _Level(ConfiguredLayer):
         super().build(input_shape)
 
     def all_domains(
-        self, own: tf.Tensor, shared: tf.Tensor, training: bool
+        self, specific: tf.Tensor, shared: tf.Tensor, training: bool
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Inputs of the domains, [T, n] for all or [T, D, n], and of the shared part -> the same.
 
         Returns what each extracts, float32 [T, D, h] and [T, h], in a level below the last.
         """
-        per_domain = len(own.shape) == 3
-        inputs = tf.repeat(own, self.num_domain_experts, axis=1) if per_domain else own
+        per_domain = len(specific.shape) == 3
+        inputs = tf.repeat(specific, self.num_domain_experts, axis=1) if per_domain else specific
         of_domains = self._all_experts(self.domain_experts, inputs, training)
         of_shared = self._all_experts(self.shared_experts, shared, training)
         product = "tdn,dne->tde" if per_domain else "tn,dne->tde"
-        weights = _softmax(product, own, self.gate_kernel)
+        weights = _softmax(product, specific, self.gate_kernel)
         width, count = of_domains.shape[-1], self.num_domain_experts
         each = tf.reshape(of_domains, [-1, self.num_domains, count, width])
         extracted = tf.einsum("tde,tdeh->tdh", weights[..., :count], each)
@@ -103,7 +103,7 @@ class _Level(ConfiguredLayer):
 
     def domains_of_lists(
         self,
-        own: tf.Tensor,
+        specific: tf.Tensor,
         shared: tf.Tensor,
         domains: tf.Tensor,
         mask: tf.Tensor,
@@ -115,11 +115,11 @@ class _Level(ConfiguredLayer):
         """
         count = self.num_domain_experts
         selected = tf.expand_dims(domains, axis=1) * count + tf.range(count)
-        of_domain = self.domain_experts(own, selected, mask=mask, training=training)
+        of_domain = self.domain_experts(specific, selected, mask=mask, training=training)
         of_shared = self.shared_experts(shared, mask=mask, training=training)
         outputs = tf.cast(tf.concat([of_domain, of_shared], axis=2), tf.float32)
         kernel = gather_rows(tf.convert_to_tensor(self.gate_kernel), domains)
-        weights = _softmax("bln,bne->ble", own, kernel)
+        weights = _softmax("bln,bne->ble", specific, kernel)
         return tf.einsum("ble,bleh->blh", weights, outputs), weights
 
     def routing(self, weights: tf.Tensor, domains: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -261,9 +261,11 @@ class ProgressiveExtraction(ConfiguredLayer):
         """
         mask = valid_items(inputs, mask)
         check_argument("domains", domains, "integers", inputs.shape[:1])
-        own, shared = self._below_last_level(where_valid(inputs, mask), domains, mask, training)
+        specific, shared = self._below_last_level(
+            where_valid(inputs, mask), domains, mask, training
+        )
         last = self.levels[-1]
-        hidden, weights = last.domains_of_lists(own, shared, domains, mask, training)
+        hidden, weights = last.domains_of_lists(specific, shared, domains, mask, training)
         of_lists = tf.expand_dims(domains, axis=1)
         logits = self.towers(hidden, of_lists, mask=mask, training=training)
         weights *= tf.cast(tf.expand_dims(mask, axis=-1), weights.dtype)
@@ -279,9 +281,9 @@ class ProgressiveExtraction(ConfiguredLayer):
         if len(self.levels) == 1:
             return inputs, inputs
         rows, positions = take_rows(inputs, mask)
-        own, shared = rows, rows
+        specific, shared = rows, rows
         for level in self.levels[:-1]:
-            own, shared = level.all_domains(own, shared, training)
+            specific, shared = level.all_domains(specific, shared, training)
         of_rows = tf.gather(domains, tf.unstack(positions, axis=1)[0])
-        own = tf.gather(own, of_rows, axis=1, batch_dims=1)
-        return put_rows(own, positions, inputs), put_rows(shared, positions, inputs)
+        specific = tf.gather(specific, of_rows, axis=1, batch_dims=1)
+        return put_rows(specific, positions, inputs), put_rows(shared, positions, inputs)

@@ -96,6 +96,6 @@ class PositionBiasTower(ConfiguredLayer):
         if presentation is not None:
             hidden += self.project(tf.cast(presentation, self.compute_dtype))
         terms = tf.cast(tf.nn.relu(hidden) @ self.output_kernel, tf.float32)
-        kept = self.drop(tf.ones([tf.shape(positions)[0], 1, 1]), training=training) > 0
-        valid = kept if mask is None else kept & tf.expand_dims(mask, -1)
+        undropped = self.drop(tf.ones([tf.shape(positions)[0], 1, 1]), training=training) > 0
+        valid = undropped if mask is None else undropped & tf.expand_dims(mask, -1)
         return tf.where(valid, terms, 0.0)

@@ -84,11 +84,11 @@ def __dir__() -> list[str]:
 
 def summaries() -> dict[str, str]:
     """What each loss is, in a line, by the names of `names()`."""
-    found = {name: _first_line(loss) for name, loss in LOSSES.items()}
+    lines = {name: _first_line(loss) for name, loss in LOSSES.items()}
     for name in names():
-        if name not in found:
-            found[name] = f"TensorFlow Ranking: {_first_line(type(tfr.keras.losses.get(name)))}"
-    return found
+        if name not in lines:
+            lines[name] = f"TensorFlow Ranking: {_first_line(type(tfr.keras.losses.get(name)))}"
+    return lines
 
 
 def _first_line(kind: type) -> str:

@@ -54,7 +54,7 @@ class Report:
         subject: the run that categories, gate and lists are shown of: the best one but the
             baseline.
         lists: of the subject, see `example_lists`.
-        importance: of the features for the subject; None if it was not asked for.
+        importance: of the features for the subject; None if not requested.
         list_counts: number of lists that the subject ranks `better` and `worse` than the baseline,
             and `equal`; empty without a baseline.
     """
@@ -136,10 +136,12 @@ def build_report(
     board = leaderboard or leaderboard_of(opened, results, metric, split)
     subject = _subject(board, list(opened), base)
     score = of_task(opened[subject], task)
-    found = None
+    importances = None
     if importance:
         with progress_bar(console, f"importance of features for {subject}") as move:
-            found = feature_importance(opened[subject], folder, max_lists=importance, move=move)
+            importances = feature_importance(
+                opened[subject], folder, max_lists=importance, move=move
+            )
     return Report(
         command=command,
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -152,7 +154,7 @@ def build_report(
         leaderboard=board,
         subject=subject,
         lists=example_lists(dataset, results, metric, subject, base, score, folder.schema, task),
-        importance=found,
+        importance=importances,
         list_counts={} if base is None else _list_counts(results, metric, subject, base),
     )
 

@@ -170,11 +170,11 @@ def chart(
 def _series(line: Line, number: int, x: Scale, y: Scale) -> Series:
     number = number if line.colour is None else line.colour
     drawn = enumerate(zip(line.x, line.y, strict=True))
-    kept = [n for n, point in drawn if all(map(math.isfinite, point))]
-    points = [(x(line.x[n]), y(line.y[n])) for n in kept]
+    finite = [n for n, point in drawn if all(map(math.isfinite, point))]
+    points = [(x(line.x[n]), y(line.y[n])) for n in finite]
     area = bars = ""
     if len(line.low):
-        low, high = ([(x(line.x[n]), y(ends[n])) for n in kept] for ends in (line.low, line.high))
+        low, high = ([(x(line.x[n]), y(ends[n])) for n in finite] for ends in (line.low, line.high))
         if line.kind == "curve":
             area = _joined(low + high[::-1]) + "z"
         else:

@@ -123,8 +123,8 @@ def _categories(rows: Sequence[DriftRow], number: int) -> Section:
     """The map of PSI by category and column, those above limits first."""
     columns = list(dict.fromkeys(row.column for row in rows))[:_MOST_COLUMNS]
     categories = list(dict.fromkeys(row.category for row in rows))[:_MOST_CATEGORIES]
-    found = {(row.category, row.column): row for row in rows}
-    grid = [[found[category, name] for name in columns] for category in categories]
+    row_of = {(row.category, row.column): row for row in rows}
+    grid = [[row_of[category, name] for name in columns] for category in categories]
     cells = [[_cell(bool(row.exceeded), f"{row.psi:.2f}") for row in line] for line in grid]
     above = len({row.category for row in rows if row.exceeded})
     caption = f"PSI by top category; ✕ is above any limit; at most {_MOST_COLUMNS} columns"

@@ -105,16 +105,16 @@ def learning_curves(history: Sequence[Mapping[str, Any]]) -> dict[str, Curves]:
     return {title: {n: points(n) for n in group} for title, group in groups.items() if group}
 
 
-def curves(run: str, found: Curves, title: str, best_epoch: int) -> Chart:
+def curves(run: str, points_of: Curves, title: str, best_epoch: int) -> Chart:
     """Quantities by epoch, the best epoch marked; shares are drawn from 0 % to 100 %."""
     factor, unit = (100.0, " %") if title in _SHARES else (1.0, "")
     ends = (0.0, 100.0) if title in _SHARES else (0.0,) if title in _PARTS else ()
     lines = [
         Line(label(name), list(points), [factor * value for value in points.values()])
-        for name, points in found.items()
+        for name, points in points_of.items()
     ]
     last = ", ".join(
-        f"{name} {[*points.values()][-1]:.4f}" for name, points in found.items() if points
+        f"{name} {[*points.values()][-1]:.4f}" for name, points in points_of.items() if points
     )
     return chart(
         lines,

@@ -27,7 +27,7 @@ _LONG = 20  # rows
 _CALIBRATED = 0.2  # relative error of the mean prediction
 
 
-class Step(NamedTuple):
+class NextStep(NamedTuple):
     """Something to do next: a sentence, a command if there is one, and `bad` for a problem."""
 
     text: str
@@ -79,33 +79,35 @@ def by_task(report: Report) -> str:
     return f"{report.subject} by the other labels: {'; '.join(parts)}." if parts else ""
 
 
-def next_steps(report: Report) -> list[Step]:
+def next_steps(report: Report) -> list[NextStep]:
     """What to do with the result, the most important first."""
     board, shipped = report.leaderboard, run_of(report, report.leaderboard.ship)
-    steps = [Step(f"{report.subject}: {text}.", kind="bad") for text in report.of_subject.warnings]
+    steps = [
+        NextStep(f"{report.subject}: {text}.", kind="bad") for text in report.of_subject.warnings
+    ]
     compare = command("compare", "--data", report.data["path"], "--out", "comparison")
     others = sum(len(run.warnings) for run in report.runs) - len(steps)
     if others:
         text = "1 warning" if others == 1 else f"{others} warnings"
-        steps.append(Step(f"Other runs have {text}: see Why.", kind="bad"))
+        steps.append(NextStep(f"Other runs have {text}: see Why.", kind="bad"))
     best, several = board.entries[0], len(board.entries) > 1
     if several and len(best.runs) == 1:
         more = f"{compare} --budget 2h"
         text = "Train several seeds: another run of the same model may differ by more."
-        steps.append(Step(text, f"{shipped.command} --set seed=2" if board.baseline else more))
+        steps.append(NextStep(text, f"{shipped.command} --set seed=2" if board.baseline else more))
     if several:
         export = command("export", "--run", shipped.path, "--out", f"models/{shipped.model}")
         advice = board.verdict.splitlines()[-1]
         if shipped.warnings:
             advice = f"Retrain with these changes and compare again; until then, s{advice[1:]}"
-        steps.append(Step(advice, export))
+        steps.append(NextStep(advice, export))
     else:
         text = "Compare it with a tree model and a single tower."
-        steps.append(Step(text, compare))
+        steps.append(NextStep(text, compare))
     if "negatives" in report.data["notes"] or report.data["warnings"]:
-        steps.append(Step("Confirm it on shown lists: see the caveats of the data."))
+        steps.append(NextStep("Confirm it on shown lists: see the caveats of the data."))
     elif several:
-        steps.append(Step("Confirm it in an A/B test: logged lists favor the logging model."))
+        steps.append(NextStep("Confirm it in an A/B test: logged lists favor the logging model."))
     return steps
 
 
@@ -117,8 +119,10 @@ def run_of(report: Report, model: str) -> RunPart:
 
 def widest(board: Leaderboard) -> float:
     """The scale of the intervals of differences from the references."""
-    found = [entry.differences.get(name) for entry in board.entries for name in board.references]
-    ends = [abs(end) for c in found if c is not None for end in (c.low, c.high)]
+    comparisons = [
+        entry.differences.get(name) for entry in board.entries for name in board.references
+    ]
+    ends = [abs(end) for c in comparisons if c is not None for end in (c.low, c.high)]
     return max((end for end in ends if not math.isnan(end)), default=0.0)
 
 
@@ -223,19 +227,19 @@ def trust(report: Report) -> str:
 
 def calibration(run: RunPart) -> str:
     """Whether the scores can be read as probabilities."""
-    found = run.calibration
-    if found is None:
+    summary = run.calibration
+    if summary is None:
         return f"The scores of {run.name} are not probabilities: its loss compares items of a list."
-    off = found.mean_predicted / found.mean_observed - 1 if found.mean_observed else math.inf
+    off = summary.mean_predicted / summary.mean_observed - 1 if summary.mean_observed else math.inf
     said = (
         "as"
         if abs(off) < _CALIBRATED
         else f"{percent(abs(off))} {'more' if off > 0 else 'less'} than"
     )
     return (
-        f"{run.name} predicts {found.mean_predicted:.4f} on average, {said} observed "
-        f"({found.mean_observed:.4f}); by bins it is off by {found.error:.4f}. The order of a list "
-        "does not depend on it."
+        f"{run.name} predicts {summary.mean_predicted:.4f} on average, {said} observed "
+        f"({summary.mean_observed:.4f}); by bins it is off by {summary.error:.4f}. The order of a "
+        "list does not depend on it."
     )
 
 
@@ -252,13 +256,13 @@ def lists(report: Report) -> str:
 
 def metrics(report: Report) -> str:
     """By how many metrics the subject differs from the baseline."""
-    found = report.evaluation.comparisons.get(report.subject)
-    if not found:
+    comparisons = report.evaluation.comparisons.get(report.subject)
+    if not comparisons:
         return f"{len(report.evaluation.metrics)} metrics."
-    sure = [c for c in found.values() if c.excludes_zero]
+    sure = [c for c in comparisons.values() if c.excludes_zero]
     better = sum(c.difference > 0 for c in sure)
     return (
-        f"Of {len(found)} metrics {report.subject} is significantly better than "
+        f"Of {len(comparisons)} metrics {report.subject} is significantly better than "
         f"{report.evaluation.baseline} by {better} and worse by {len(sure) - better}."
     )
 

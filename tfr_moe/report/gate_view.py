@@ -52,7 +52,7 @@ def experts_of(report: GateReport) -> list[dict[str, Any]]:
     """
     gates = report.top_categories
     mass = np.array([gate.lists * np.array(gate.weights) for gate in gates])
-    found = []
+    rows = []
     for number in np.argsort(-np.array(report.utilisation), kind="stable").tolist():
         if number in report.dead:
             continue
@@ -63,8 +63,8 @@ def experts_of(report: GateReport) -> list[dict[str, Any]]:
             if shares[i] >= _LEAST_SHARE
         ]
         share, selected = report.utilisation[number], report.load[number]
-        found.append({"number": number, "share": share, "selected": selected, "serves": serves})
-    return found
+        rows.append({"number": number, "share": share, "selected": selected, "serves": serves})
+    return rows
 
 
 def gate_maps(report: GateReport, name: str) -> list[HeatMap]:
@@ -81,12 +81,12 @@ def gate_maps(report: GateReport, name: str) -> list[HeatMap]:
     parents = dict.fromkeys(gate.parent for gate in [*tops, *by_size])
     subs = [g for top in parents for g in clustered([s for s in by_size if s.parent == top])]
     maps = []
-    for kind, shown, total in (
+    for kind, rows, total in (
         ("top category", tops, len(report.top_categories)),
         ("sub-category", subs, len(report.sub_categories)),
     ):
-        cut = f", the {len(shown)} of {total} with the most lists" if len(shown) < total else ""
-        maps.append(_map(f"{name}: weight of each expert by {kind}{cut}", shown, experts, report))
+        cut = f", the {len(rows)} of {total} with the most lists" if len(rows) < total else ""
+        maps.append(_map(f"{name}: weight of each expert by {kind}{cut}", rows, experts, report))
     return maps
 
 

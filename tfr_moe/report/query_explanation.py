@@ -27,7 +27,7 @@ from tfr_moe.scorers.multitask import SCORES
 from tfr_moe.serving.client.request import RequestEncoder, load_request
 from tfr_moe.serving.export.parsing import RequestParser
 from tfr_moe.training import LoadedRun
-from tfr_moe.utils.console import Column, fitted_table
+from tfr_moe.utils.console import TableColumn, fitted_table
 from tfr_moe.utils.formats import number, percent
 
 MOST_LEADS = 10
@@ -235,7 +235,7 @@ _SUMS = {
 
 def method(explanation: Explanation) -> str:
     """How to read the contributions."""
-    place = (
+    of_position = (
         " Scores depend on the other items: what remains with all features replaced is due to the "
         "position in the list."
     )
@@ -244,7 +244,7 @@ def method(explanation: Explanation) -> str:
         "replaced by that of the next item, averaged over the orders in which features are "
         "replaced (Shapley value); shares add up to the lead. A change would put an item ahead if "
         "its feature had the value of the item above or, for a number, a value on the way there."
-        f"{'' if explanation.pointwise else place}"
+        f"{'' if explanation.pointwise else of_position}"
     )
 
 
@@ -266,22 +266,24 @@ def _text(explanation: Explanation) -> Iterator[RenderableType]:
         yield Text(method(explanation))
 
 
-def _columns(explanation: Explanation) -> list[Column]:
+def _columns(explanation: Explanation) -> list[TableColumn]:
     items = explanation.items
     columns = [
-        Column("rank", [str(item.rank) for item in items]),
-        Column("item", [item.title.removeprefix("item ") for item in items], numeric=False),
-        Column("score", [number(item.score) for item in items]),
+        TableColumn("rank", [str(item.rank) for item in items]),
+        TableColumn("item", [item.title.removeprefix("item ") for item in items], numeric=False),
+        TableColumn("score", [number(item.score) for item in items]),
     ]
     for task in items[0].tasks:
-        columns.append(Column(f"{task} score", [number(item.tasks[task]) for item in items]))
+        columns.append(TableColumn(f"{task} score", [number(item.tasks[task]) for item in items]))
     for gate in items[0].gates:
         title = f"experts of {gate}" if gate else "experts"
-        columns.append(Column(title, [experts_text(item.gates[gate]) for item in items], False))
+        columns.append(
+            TableColumn(title, [experts_text(item.gates[gate]) for item in items], False)
+        )
     for name in item_fields(explanation):
         values = [item.item.get(name) for item in items]
         numeric = all(value is None or isinstance(value, int | float) for value in values)
-        columns.append(Column(name, list(map(value_text, values)), numeric))
+        columns.append(TableColumn(name, list(map(value_text, values)), numeric))
     return columns
 
 
@@ -304,14 +306,14 @@ def _lead(explanation: Explanation, lead: Lead) -> Iterator[RenderableType]:
     if lead.terms:
         terms = (f"{name} {number(value, True)}" for name, value in lead.terms.items())
         lines.append(f"{explanation.sum_of}: {', '.join(terms)}")
-    shown = lead.features[:_MOST_FEATURES]
-    for f in shown:
+    largest = lead.features[:_MOST_FEATURES]
+    for f in largest:
         values = f"{value_text(f.ahead)} against {value_text(f.behind)}"
         lines.append(f"{number(f.share, True)}  {f.feature}: {values}")
-    if len(lead.features) > len(shown):
-        rest = sum(f.share for f in lead.features[len(shown) :])
-        lines.append(f"{number(rest, True)}  {len(lead.features) - len(shown)} other features")
+    if len(lead.features) > len(largest):
+        rest = sum(f.share for f in lead.features[len(largest) :])
+        lines.append(f"{number(rest, True)}  {len(lead.features) - len(largest)} other features")
     if not explanation.pointwise:
-        lines.append(f"{number(lead.place, True)}  position in the list")
+        lines.append(f"{number(lead.position, True)}  position in the list")
     lines.append(changes(explanation, lead))
     yield from (Padding(Text(line), (0, 0, 0, 2), expand=False) for line in lines)

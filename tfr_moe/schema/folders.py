@@ -103,10 +103,10 @@ def days_of(data: str | Path, replacing: str | None = None) -> dict[str, Path]:
         day = path.name[1:-4]
         if day != replacing and not (days / day).exists():
             raise UserError(f"data {data}: the replacement of {day} was interrupted; repeat it")
-    found = sorted(path.parent for path in days.glob(f"[!.]*/{MANIFEST_FILE}"))
-    for path in found:
+    folders = sorted(path.parent for path in days.glob(f"[!.]*/{MANIFEST_FILE}"))
+    for path in folders:
         parse_day(path.name, f"data {data}, {DAYS_FOLDER}/{path.name}")
-    return {path.name: path for path in found if path.name != replacing}
+    return {path.name: path for path in folders if path.name != replacing}
 
 
 def days_of_window(days: dict[str, Path], window: str, until: str | None = None) -> dict[str, Path]:

@@ -78,7 +78,7 @@ class SessionGenerator:
         category = pick(self._category_cdf, rng.random(count))
         query = category * options.queries_per_category + pick(self._query_cdf, rng.random(count))
         user = pick(self._user_cdf, rng.random(count))
-        session, item = self._shown(rng, category)
+        session, item = self._impressions(rng, category)
         item_category = self._category(item)
         z = self._components(item, query[session])
         persons = {
@@ -119,7 +119,7 @@ class SessionGenerator:
         ids = [[int(i) for i in row if i >= 0] for row in history]
         return Chunk(columns, ids, session, utility)
 
-    def _shown(self, rng: np.random.Generator, category: Ints) -> tuple[Ints, Ints]:
+    def _impressions(self, rng: np.random.Generator, category: Ints) -> tuple[Ints, Ints]:
         """Distinct items of each session: session index and item ID, both flat."""
         options, world = self._options, self._world
         count = len(category)

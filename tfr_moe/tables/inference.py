@@ -27,7 +27,7 @@ from tfr_moe.tables.arrow import (
 )
 from tfr_moe.tables.relations import (
     ITEM,
-    Decision,
+    ColumnDecision,
     RowLists,
     choose_hierarchy,
     repeated_ids,
@@ -65,10 +65,10 @@ class Inference(NamedTuple):
     """
 
     schema: dict[str, Any]
-    decisions: list[Decision]
+    decisions: list[ColumnDecision]
 
     @property
-    def warnings(self) -> list[Decision]:
+    def warnings(self) -> list[ColumnDecision]:
         """The decisions that someone should look at."""
         return [decision for decision in self.decisions if decision.warning]
 
@@ -143,15 +143,15 @@ def infer_schema(
     relevant = {name: _numbers(table, name, "label") > 0 for name in labels}
     scan = _Scan(lists, relevant, {*keep, *categories})
     features: dict[str, dict[str, Any]] = {}
-    decisions: dict[str, Decision] = {}
+    decisions: dict[str, ColumnDecision] = {}
     for name in table.column_names:
         if name in named:
             unlisted = rows - table.num_rows
             decisions[name] = role_decision(name, named[name], lists, unlisted, relevant)
         elif name in ignore:
-            decisions[name] = Decision(name, "ignored", "as given")
+            decisions[name] = ColumnDecision(name, "ignored", "as given")
         elif position is None and _POSITION_NAME.match(name) and name not in scan.keep:
-            decisions[name] = Decision(name, "ignored", _POSITION, True)
+            decisions[name] = ColumnDecision(name, "ignored", _POSITION, True)
         else:
             feature, decisions[name] = scan.column(name, column_of(table, name))
             if feature is not None:
@@ -159,7 +159,7 @@ def infer_schema(
     for name, other in scan.repeated_ids().items():
         del features[name], scan.codes[name]
         reason = f"has one value for each {other!r}, nearly; both tell the same items apart"
-        decisions[name] = Decision(name, "ignored", reason)
+        decisions[name] = ColumnDecision(name, "ignored", reason)
     if not features:
         raise UserError("no column is left as a feature; name the columns to use with `keep`")
     scopes: dict[str, dict[str, NDArray[np.int32]]] = {"context": {}, "example": {}}
@@ -212,7 +212,9 @@ class _Scan:
         self.first_rows = lists.first_rows
         self.codes: dict[str, NDArray[np.int32]] = {}
 
-    def column(self, name: str, column: pa.ChunkedArray) -> tuple[dict[str, Any] | None, Decision]:
+    def column(
+        self, name: str, column: pa.ChunkedArray
+    ) -> tuple[dict[str, Any] | None, ColumnDecision]:
         """Returns the feature, None for an ignored column, and the decision."""
         try:
             if not _NAME.match(name) or name in _RESERVED:
@@ -221,11 +223,11 @@ class _Scan:
                 raise error("a feature name must have letters, digits and _ only; rename it")
             feature, reason = self._feature(name, column)
         except _WarnedError as error:
-            return None, Decision(name, "ignored", str(error), True)
+            return None, ColumnDecision(name, "ignored", str(error), True)
         except UserError as error:
-            return None, Decision(name, "ignored", str(error), name in self.keep)
+            return None, ColumnDecision(name, "ignored", str(error), name in self.keep)
         outcome = f"{feature['scope']} {feature['kind']}"
-        return feature, Decision(name, outcome, reason, _CONTEXT in reason)
+        return feature, ColumnDecision(name, outcome, reason, _CONTEXT in reason)
 
     def repeated_ids(self) -> dict[str, str]:
         """Returns the columns of IDs to leave out, with the name of the column they repeat."""

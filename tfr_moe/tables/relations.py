@@ -17,7 +17,7 @@ _LISTS_PER_CHILD = 4
 _MIN_IDS = 100
 
 
-class Decision(NamedTuple):
+class ColumnDecision(NamedTuple):
     """What became of a column.
 
     Attributes:
@@ -37,7 +37,7 @@ def choose_hierarchy(
     given: Mapping[str, str] | None,
     context: Mapping[str, NDArray[np.int32]],
     items: Mapping[str, NDArray[np.int32]],
-) -> tuple[dict[str, str] | None, list[Decision]]:
+) -> tuple[dict[str, str] | None, list[ColumnDecision]]:
     """Returns the given hierarchy, or else one of the lists, or else one of their items."""
     if given is not None:
         of_items = given.get("child", "").startswith(ITEM)
@@ -54,7 +54,7 @@ def choose_hierarchy(
 
 def find_hierarchy(
     codes: Mapping[str, NDArray[np.int32]],
-) -> tuple[dict[str, str] | None, list[Decision]]:
+) -> tuple[dict[str, str] | None, list[ColumnDecision]]:
     """Selects child and parent category, by the codes of columns, and returns the decisions.
 
     A child determines its parent in at least 90 % of the rows. Pairs whose names speak of
@@ -69,7 +69,7 @@ def find_hierarchy(
     count = {name: len(np.unique(of_column)) for name, of_column in codes.items()}
     candidates.sort(key=lambda pair: (-sum(speaking[name] for name in pair), count[pair[0]]))
     first, *others = [
-        Decision(child, "hierarchy candidate", f"{child!r} determines {parent!r}")
+        ColumnDecision(child, "hierarchy candidate", f"{child!r} determines {parent!r}")
         for child, parent in candidates
     ]
     child, parent = candidates[0]
@@ -157,7 +157,7 @@ class RowLists(NamedTuple):
 
 def role_decision(
     name: str, role: str, lists: RowLists, unlisted: int, relevant: Mapping[str, NDArray[np.bool_]]
-) -> Decision:
+) -> ColumnDecision:
     """Returns the decision on a column that has a role, with what is wrong with it."""
     reasons = []
     if role == "list_id" and unlisted:
@@ -167,4 +167,4 @@ def role_decision(
         reasons.append(f"{single:.0%} of its lists have one row; is it the ID of an item?")
     if role == "label" and not relevant[name].any():
         reasons.append("is never above 0: there is nothing to learn from")
-    return Decision(name, role, "; ".join(reasons) or "as given", bool(reasons))
+    return ColumnDecision(name, role, "; ".join(reasons) or "as given", bool(reasons))

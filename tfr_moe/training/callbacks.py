@@ -114,9 +114,9 @@ class RunHistory(tf.keras.callbacks.Callback):
         """Not before the state of the epoch is saved: without it, the best one may be repeated."""
         if (best := self.best) is None:
             return
-        kept = weights_path(self._out, best["epoch"]).parent
+        best_folder = weights_path(self._out, best["epoch"]).parent
         for folder in (self._out / "checkpoints").glob("epoch-*"):
-            if folder != kept:
+            if folder != best_folder:
                 shutil.rmtree(folder, ignore_errors=True)
 
     @property

@@ -39,14 +39,14 @@ def gate_problems(
     gate = f"the gate of {task}" if task else "the gate"
     dense = config.spec.dense_gate
     mixed = num_experts if dense else config.gate.top_k
-    found = {}
+    problems = {}
     if same:
-        found["same"] = (
+        problems["same"] = (
             f"{gate} has collapsed: all top categories have the same experts "
             f"{', '.join(map(str, same))}; {_remedy(config)}"
         )
     if dense and mixed > 1 and busiest > _BUSIEST:
-        found["collapsed"] = (
+        problems["collapsed"] = (
             f"{gate} has collapsed: one expert gets {busiest:.0%} of its weight; reduce "
             "learning_rate or set dropout"
         )
@@ -59,17 +59,17 @@ def gate_problems(
                 f"{top_categories} top categories with {config.gate.top_k} experts each: set "
                 f"num_experts={needed} or less"
             )
-        found["dead"] = (
+        problems["dead"] = (
             f"{dead} of {num_experts} experts {get} less than 1 % of an equal share of the "
             f"weight of {gate}{known}; {remedy}"
         )
     if entropy is not None and mixed > 1 and entropy > _UNIFORM * math.log(mixed):
         for_dense = "use fewer experts or a larger learning_rate"
-        found["uniform"] = (
+        problems["uniform"] = (
             f"{gate} is near uniform over its {mixed} experts (entropy {entropy:.3f} of "
             f"{math.log(mixed):.3f}); {for_dense if dense else 'set gate_learning_rate_multiplier'}"
         )
-    return found
+    return problems
 
 
 def same_experts(report: GateReport) -> list[int]:

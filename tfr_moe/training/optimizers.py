@@ -15,12 +15,12 @@ _LARGE = 1 << 24
 """Number of elements of a layer of all experts, 64 MB, from which updates save memory."""
 
 
-class _Step(NamedTuple):
+class _StepConstants(NamedTuple):
     """What a step of AdamW needs besides a variable and its gradient.
 
     Attributes:
         decay: share by which weights decay.
-        kept: the rest, 1 - decay.
+        remainder: 1 - decay.
         decayed_rate: rate of an update that the decay comes after.
         constants: beta_1, beta_2 and epsilon.
         last: what the next update on a device waits for.
@@ -28,7 +28,7 @@ class _Step(NamedTuple):
 
     rate: tf.Tensor
     decay: tf.Tensor
-    kept: tf.Tensor
+    remainder: tf.Tensor
     decayed_rate: tf.Tensor
     beta_1_power: tf.Tensor
     beta_2_power: tf.Tensor
@@ -95,7 +95,7 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         self.lazy_size = lazy_size
         self._saves_memory = False
         self._first: list[Any] = []
-        self._step_of: Callable[[tf.DType, str], _Step] = self._make_step
+        self._step_of: Callable[[tf.DType, str], _StepConstants] = self._make_step
 
     def _apply_weight_decay(self, variables: Any) -> None:
         """Does nothing: `update_step` applies the decay."""
@@ -116,18 +116,18 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         finally:
             self._step_of, self._first = self._make_step, []
 
-    def _make_step(self, dtype: tf.DType, device: str) -> _Step:
+    def _make_step(self, dtype: tf.DType, device: str) -> _StepConstants:
         step = tf.cast(self.iterations + 1, dtype)
         rate = tf.cast(self.learning_rate, dtype)
         decay = rate * (self.weight_decay or 0.0)
-        kept = 1 - decay
+        remainder = 1 - decay
         beta_1, beta_2 = tf.constant(self.beta_1, dtype), tf.constant(self.beta_2, dtype)
         epsilon = tf.constant(self.epsilon, dtype)
-        return _Step(
+        return _StepConstants(
             rate,
             decay,
-            kept,
-            rate / kept,
+            remainder,
+            rate / remainder,
             beta_1**step,
             beta_2**step,
             {"beta1": beta_1, "beta2": beta_2, "epsilon": epsilon},
@@ -146,7 +146,7 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
             now.last[:] = [self._update(variable, _stacked_again(gradient), now)]
 
     def _update(
-        self, variable: tf.Variable, gradient: tf.Tensor | tf.IndexedSlices, now: _Step
+        self, variable: tf.Variable, gradient: tf.Tensor | tf.IndexedSlices, now: _StepConstants
     ) -> Any:
         decays = bool(self.weight_decay) and self._use_weight_decay(variable)
         if isinstance(gradient, tf.IndexedSlices):
@@ -170,14 +170,14 @@ class FusedAdamW(tf.keras.optimizers.AdamW):
         # After the update, so that the product takes the memory of the gradient.
         if self._saves_memory:
             return variable.assign_sub(variable * now.decay, read_value=False)
-        return variable.assign(variable * now.kept, read_value=False)
+        return variable.assign(variable * now.remainder, read_value=False)
 
     def _moments_of(self, variable: tf.Variable) -> tuple[tf.Variable, tf.Variable]:
         index = self._index_dict[self._var_key(variable)]
         return self._momentums[index], self._velocities[index]
 
     def _sparse_step(
-        self, variable: tf.Variable, gradient: tf.IndexedSlices, now: _Step, decays: bool
+        self, variable: tf.Variable, gradient: tf.IndexedSlices, now: _StepConstants, decays: bool
     ) -> Any:
         rows, (m, v) = gradient.indices, self._moments_of(variable)
         old = tf.gather(variable, rows)
@@ -209,8 +209,8 @@ def _in_little_memory(pairs: list[Any]) -> tuple[list[Any], list[Any]]:
     pairs = sorted(pairs, key=lambda pair: -(pair[1].shape.num_elements() or 0))
     parts = [part for gradient, _ in pairs for part in _parts_of(gradient) or [gradient]]
     gradient, variable = pairs[0]
-    if (own := _parts_of(gradient)) and all(part.shape.is_fully_defined() for part in own):
-        pairs[0] = tf.parallel_stack(own), variable
+    if (slices := _parts_of(gradient)) and all(part.shape.is_fully_defined() for part in slices):
+        pairs[0] = tf.parallel_stack(slices), variable
     return pairs, [part for part in parts if tf.is_symbolic_tensor(part)]
 
 

@@ -61,9 +61,9 @@ def stored_config(run: Path) -> RunConfig:
 def _below(folder: Path) -> str:
     """The end of a message that names up to five runs in a folder of runs."""
     patterns = ("*", "*/*", "*/*/*")
-    found = sorted(str(path.parent) for p in patterns for path in folder.glob(f"{p}/{CONFIG_FILE}"))
-    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
-    return f"; runs in it: {', '.join(found[:5])}{more}" if found else ""
+    runs = sorted(str(path.parent) for p in patterns for path in folder.glob(f"{p}/{CONFIG_FILE}"))
+    more = f" and {len(runs) - 5} more" if len(runs) > 5 else ""
+    return f"; runs in it: {', '.join(runs[:5])}{more}" if runs else ""
 
 
 class _Data(BaseModel):

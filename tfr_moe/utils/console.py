@@ -18,7 +18,7 @@ from rich.text import Text
 _SEPARATOR = 2  # padding and divider
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """A column: its title, a cell for each row, and whether they are aligned as numbers."""
 
     title: str
@@ -33,7 +33,7 @@ class Column(NamedTuple):
 
 
 def fitted_table(
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     always: int,
     width: int | None = None,
     title: str | None = None,

@@ -172,8 +172,8 @@ class History:
         household = lists.household[candidates.list_index]
         store = lists.store[candidates.list_index]
         at_store = self._stores.span(self._key(store, product=product), week - STORE_WEEKS, week)
-        own = self._household_items.span(self._key(household, product=product), 0, week)
-        latest = self._household_items.latest_week(own)
+        of_household = self._household_items.span(self._key(household, product=product), 0, week)
+        latest = self._household_items.latest_week(of_household)
         shelves = self._shelves.span(self._key(lists.household, shelf=lists.shelf), 0, week)
         usual = ratio(
             self._shelves.total(shelves, "paid"), 100 * self._shelves.total(shelves, "units"), 0.0
@@ -186,7 +186,7 @@ class History:
             counts[f"household_{name.removeprefix('product_')}"] = sums.total(span)
         return {
             "store_sales_12w": self._stores.total(at_store),
-            "household_item": self._household_items.total(own),
+            "household_item": self._household_items.total(of_household),
             "household_item_recency": np.where(
                 latest < 0, 0.0, np.exp((latest - week) / RECENCY_WEEKS)
             ),

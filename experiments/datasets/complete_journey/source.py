@@ -253,10 +253,10 @@ def data_folder(given: Path | None) -> Path:
         UserError: if a file is missing; the message says how to install the package.
     """
     if given is None:
-        found = importlib.util.find_spec(PACKAGE)
-        if found is None or not found.submodule_search_locations:
+        package = importlib.util.find_spec(PACKAGE)
+        if package is None or not package.submodule_search_locations:
             raise UserError(f"the package {PACKAGE} is not installed; {INSTALL}")
-        given = Path(next(iter(found.submodule_search_locations)))
+        given = Path(next(iter(package.submodule_search_locations)))
     for folder in (given, given / "data", given / PACKAGE / "data"):
         if all((folder / f"{name}.parquet").is_file() for name in TABLES):
             return folder

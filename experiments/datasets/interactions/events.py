@@ -145,11 +145,11 @@ class ParseEvents(CountingDoFn):
         for column in (design.user, design.item, design.time):
             if is_missing(values.get(column)):
                 raise RowError(f"column {column!r}: a value is required")
-        found = {column: values.get(column) for column in design.event_columns}
-        found[design.user] = to_id(design.user, values[design.user])
-        found[design.item] = to_id(design.item, values[design.item])
-        found[design.time] = to_time(design.time, values[design.time])
-        return found
+        event = {column: values.get(column) for column in design.event_columns}
+        event[design.user] = to_id(design.user, values[design.user])
+        event[design.item] = to_id(design.item, values[design.item])
+        event[design.time] = to_time(design.time, values[design.time])
+        return event
 
 
 class UserEvents(CountingDoFn):
@@ -164,9 +164,9 @@ class UserEvents(CountingDoFn):
 
     def process(self, keyed: tuple[str, Iterable[RawRow]]) -> Iterator[list[RawRow]]:
         """Makes the batch of one user."""
-        _, found = keyed
+        _, rows = keyed
         events: dict[tuple[float, str], RawRow] = {}
-        for event in found:
+        for event in rows:
             values = event.values
             key = (values[self._time], values[self._item])
             if key in events:

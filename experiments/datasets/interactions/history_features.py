@@ -174,16 +174,16 @@ class History:
         rest = [index[column] for column in feature.by[1:]]
         wanted = [(index[c], {_id(c, value) for value in vs}) for c, vs in feature.where.items()]
         of = index.get(feature.of) if feature.of else None
-        found: dict[tuple[str, ...], _Series] = {}
+        series_of: dict[tuple[str, ...], _Series] = {}
         for time, _, values in events:
             if any(_id("where", values[i]) not in allowed for i, allowed in wanted):
                 continue
             if of is not None and is_missing(values[of]):
                 continue
             key = tuple([_id("by", values[i]) for i in rest])
-            series = found.get(key)
+            series = series_of.get(key)
             if series is None:
-                series = found[key] = _Series([], [], [])
+                series = series_of[key] = _Series([], [], [])
             series.times.append(time)
             if feature.kind == "history":
                 series.values.append(_id(feature.of or "", values[of]))  # type: ignore[index]
@@ -192,7 +192,7 @@ class History:
                 series.sums.append(float(number > 0) if feature.kind == "rate" else number)
         return {
             key: series._replace(sums=[0.0, *accumulate(series.sums)])
-            for key, series in found.items()
+            for key, series in series_of.items()
         }
 
     def values(

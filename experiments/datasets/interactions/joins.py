@@ -89,28 +89,28 @@ def _queries(
             get = row.values.get
             query = (index, when, tuple([get(column) for column in lookup.row_columns]))
             queries.setdefault(key, []).append(query)
-    for key, found in queries.items():
-        yield key, (batch[0].key, found)
+    for key, of_batch in queries.items():
+        yield key, (batch[0].key, of_batch)
 
 
 def _answers(
     key: str, known: list[Any], queries: Iterable[tuple[RowKey, list[Query]]], lookup: Lookup
 ) -> Iterator[tuple[RowKey, list[tuple[int, tuple[Any, ...]]]]]:
     prepared = lookup.prepare(known)
-    for batch, found in queries:
-        yield batch, [(index, lookup.values(prepared, time, row)) for index, time, row in found]
+    for batch, of_batch in queries:
+        yield batch, [(index, lookup.values(prepared, time, row)) for index, time, row in of_batch]
 
 
 def _fill(
     key: RowKey, answers: list[Any], batches: Iterable[list[RawRow]], lookup: Lookup
 ) -> Iterator[list[RawRow]]:
-    found = dict(entry for answer in answers for entry in answer)
+    answer_of = dict(entry for answer in answers for entry in answer)
     unknown = lookup.prepare(())
     for batch in batches:
         filled = []
         for index, row in enumerate(batch):
             if isinstance(row.values, Mapping):
-                values = found.get(index)
+                values = answer_of.get(index)
                 if values is None:
                     get = row.values.get
                     values = lookup.values(unknown, 0.0, [get(c) for c in lookup.row_columns])

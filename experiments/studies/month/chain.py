@@ -85,7 +85,7 @@ def score(run: Any, data: Path, path: Path) -> dict[str, float]:
     if not path.is_file():
         path.parent.mkdir(exist_ok=True)
         save_result(evaluate_run(DataFolder(data), run, "test", METRICS), path)
-    return {name: found.mean for name, found in summarize(load_result(path)).items()}
+    return {name: summary.mean for name, summary in summarize(load_result(path)).items()}
 
 
 def decide(

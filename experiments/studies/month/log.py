@@ -169,7 +169,7 @@ def day_log(options: LogOptions, catalogue: Catalogue, day: int, broken: bool) -
     rng = np.random.default_rng([options.seed, 2, day])
     length, count = options.list_length, options.lists
     sub = rng.choice(len(catalogue.top), count, p=demand(options, catalogue, day))
-    item = np.stack([_shown(rng, catalogue, day, s, length) for s in sub])
+    item = np.stack([_impressions(rng, catalogue, day, s, length) for s in sub])
     power = rng.standard_normal((count, 1))
     relevance = rng.standard_normal(item.shape)
     price, rating = catalogue.price[item], catalogue.rating[item]
@@ -200,7 +200,9 @@ def _of_lists(values: Any, length: int) -> NDArray[Any]:
     return np.repeat(np.asarray(values), length)
 
 
-def _shown(rng: np.random.Generator, catalogue: Catalogue, day: int, sub: int, length: int) -> Ints:
+def _impressions(
+    rng: np.random.Generator, catalogue: Catalogue, day: int, sub: int, length: int
+) -> Ints:
     """Different items of a sub-category on a day, by popularity (Gumbel top k)."""
     items = np.flatnonzero((catalogue.sub == sub) & (catalogue.added <= day))
     keys = 0.7 * catalogue.popularity[items, day] + rng.gumbel(size=len(items))

@@ -27,20 +27,20 @@ def difference(values: Values, of: Values | None = None) -> Interval:
         0.6
     """
     other = np.zeros_like(values) if of is None else of
-    found = difference_interval(values, other)
+    interval = difference_interval(values, other)
     mean = float(values.mean() - other.mean())
-    return {"mean": mean, "low": found.low, "high": found.high}
+    return {"mean": mean, "low": interval.low, "high": interval.high}
 
 
 def values_of(folders: Folders, way: str, seeds: int, day: int) -> dict[str, Values]:
     """Metric -> [seeds, lists] on the test lists of a day that have both kinds of items."""
     results = [load_result(folders.scores(way, seed, day)) for seed in range(1, seeds + 1)]
-    found = {}
+    values = {}
     for metric in METRICS:
         rows = [one.metric(metric)[alignment(results[0], one)] for one in results]
         stacked = np.stack(rows)
-        found[metric] = stacked[:, ~np.isnan(stacked[0])]
-    return found
+        values[metric] = stacked[:, ~np.isnan(stacked[0])]
+    return values
 
 
 def compared(days: Sequence[Mapping[str, Mapping[str, Values]]]) -> dict[str, Any]:

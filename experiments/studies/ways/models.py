@@ -230,19 +230,19 @@ class WayModel(tf.keras.Model):
         return tf.where(mask, logits, -1e9)
 
     def _tower(self, items: tf.Tensor, ids: tf.Tensor, vectors: list[tf.Tensor]) -> tf.Tensor:
-        own = self.by_category
-        scales = own["lhuc"](tf.concat(vectors[:2], axis=-1)) if "lhuc" in own else None
+        parts = self.by_category
+        scales = parts["lhuc"](tf.concat(vectors[:2], axis=-1)) if "lhuc" in parts else None
         hidden = items
         for number, layer in enumerate(self.hidden):
             hidden = layer(hidden)
             if scales is not None:
                 hidden *= scales[number][:, tf.newaxis]
-            if number == 0 and "film" in own:
-                scale, shift = tf.split(own["film"](ids)[:, tf.newaxis], 2, axis=-1)
+            if number == 0 and "film" in parts:
+                scale, shift = tf.split(parts["film"](ids)[:, tf.newaxis], 2, axis=-1)
                 hidden = hidden * (1 + scale) + shift
-            if number == 0 and "adapters" in own:
-                hidden += own["adapters"](items, ids)
+            if number == 0 and "adapters" in parts:
+                hidden += parts["adapters"](items, ids)
         logits = self.last(hidden)[..., 0]
-        if "last" in own:
-            logits += tf.reduce_sum(hidden * own["last"](ids)[:, tf.newaxis], axis=-1)
+        if "last" in parts:
+            logits += tf.reduce_sum(hidden * parts["last"](ids)[:, tf.newaxis], axis=-1)
         return logits

@@ -167,14 +167,15 @@ def fit(
     """
     tf.keras.backend.clear_session()
     tf.keras.utils.set_random_seed(seed)
-    kept = _training_lists(lists, settings.train_lists)
-    sample = lists.numbers[kept[:5000]].reshape(-1, lists.numbers.shape[-1])
+    selected = _training_lists(lists, settings.train_lists)
+    sample = lists.numbers[selected[:5000]].reshape(-1, lists.numbers.shape[-1])
     edges = np.quantile(sample, np.linspace(0, 1, BINS + 1), axis=0).T
     model = WayModel(way, sizes(lists), edges, seed)
-    steps = len(kept) // settings.batch_size
+    steps = len(selected) // settings.batch_size
     if not steps:
         raise UserError(
-            f"{len(kept)} training lists: fewer than batch_size={settings.batch_size} train nothing"
+            f"{len(selected)} training lists: fewer than batch_size={settings.batch_size} "
+            "train nothing"
         )
     schedule = tf.keras.optimizers.schedules.CosineDecay(rate, steps * settings.epochs)
     optimizer = tf.keras.optimizers.legacy.Adam(schedule)
@@ -195,7 +196,7 @@ def fit(
     averages: list[NDArray[np.float32]] = []
     random = np.random.default_rng(seed)
     for epoch in range(settings.epochs):
-        order = kept[random.permutation(len(kept))]
+        order = selected[random.permutation(len(selected))]
         for number in range(steps):
             chosen = order[number * settings.batch_size : (number + 1) * settings.batch_size]
             labels = lists.labels[chosen]
@@ -311,8 +312,8 @@ def better_half(values: Mapping[Pair, float]) -> list[Pair]:
     """
     ranked = sorted(values, key=values.__getitem__, reverse=True)
     towers = [pair for pair in ranked if pair[0] == BASE]
-    kept = {*ranked[: math.ceil(len(ranked) / 2)], *towers[:1]}
-    return [pair for pair in values if pair in kept]
+    better = {*ranked[: math.ceil(len(ranked) / 2)], *towers[:1]}
+    return [pair for pair in values if pair in better]
 
 
 def _selected(words: Sequence[str]) -> list[str]:

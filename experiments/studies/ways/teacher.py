@@ -51,18 +51,18 @@ def teach(folder: Path, fit: Callable[..., Any], score: Callable[..., NDArray[np
     shares = np.zeros_like(lists.labels)
     for half in (0, 1):
         taught = lists.hashes % 2 == half
-        other, own = _subset(lists, ~taught), _subset(lists, taught)
+        other, held_out = _subset(lists, ~taught), _subset(lists, taught)
         # A model has no embedding of codes above those of its training lists: unknown, 0.
-        known = np.where(own.ids <= other.ids.max(axis=0), own.ids, 0)
-        own = dataclasses.replace(own, ids=known)
+        known = np.where(held_out.ids <= other.ids.max(axis=0), held_out.ids, 0)
+        held_out = dataclasses.replace(held_out, ids=known)
         logits = [
-            score(fit(way, other, rate=RATE, seed=100 + number), own)
+            score(fit(way, other, rate=RATE, seed=100 + number), held_out)
             for number, way in enumerate(MEMBERS)
         ]
-        spread = np.std(logits[0][own.labels >= 0])
-        trees = _trees(other, own)
-        trees *= spread / np.std(trees[own.labels >= 0])
-        shares[taught] = np.mean([_softmax(s, own.labels) for s in (*logits, trees)], axis=0)
+        spread = np.std(logits[0][held_out.labels >= 0])
+        trees = _trees(other, held_out)
+        trees *= spread / np.std(trees[held_out.labels >= 0])
+        shares[taught] = np.mean([_softmax(s, held_out.labels) for s in (*logits, trees)], axis=0)
     np.save(path, shares)
 
 

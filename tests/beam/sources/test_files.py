@@ -79,9 +79,9 @@ def rows_and_errors(tmp_path, text: str) -> list[tuple[int, object]]:
 def test_a_stray_quote_costs_its_own_line_alone(tmp_path):
     lines = [f"q{n},i{n},{n % 5}" for n in range(100)]
     lines[3], lines[90] = 'q3,"24 inch tv,0', 'q90,"27 inch tv,0'
-    found = rows_and_errors(tmp_path, "q,item,click\n" + "\n".join(lines) + "\n")
-    assert [line for line, _ in found] == list(range(2, 102))
-    assert [(line, error) for line, error in found if isinstance(error, str)] == [
+    actual = rows_and_errors(tmp_path, "q,item,click\n" + "\n".join(lines) + "\n")
+    assert [line for line, _ in actual] == list(range(2, 102))
+    assert [(line, error) for line, error in actual if isinstance(error, str)] == [
         (5, "not a CSV row (',' expected after '\"')"),
         (92, "a quote is not closed within 100 lines"),
     ]
@@ -89,16 +89,16 @@ def test_a_stray_quote_costs_its_own_line_alone(tmp_path):
 
 def test_rows_between_two_quotes_are_not_taken_for_one_field(tmp_path):
     # Read as CSV, this is one row with a field of three lines.
-    found = rows_and_errors(tmp_path, 'q,item\na,"x\nb,y\nc,z"\nd,w\n')
+    actual = rows_and_errors(tmp_path, 'q,item\na,"x\nb,y\nc,z"\nd,w\n')
     error = "a quote is not closed within 100 lines"
-    assert found == [(2, error), (3, ["b", "y"]), (4, ["c", 'z"']), (5, ["d", "w"])]
+    assert actual == [(2, error), (3, ["b", "y"]), (4, ["c", 'z"']), (5, ["d", "w"])]
 
 
 def test_a_quote_that_is_never_closed_costs_one_line_of_a_long_file(tmp_path):
     rows = "".join(f"q{n},i\n" for n in range(3000))
-    found = rows_and_errors(tmp_path, f'q,item\na,"x\n{rows}')
-    assert len(found) == 3001
-    assert [line for line, error in found if isinstance(error, str)] == [2]
+    actual = rows_and_errors(tmp_path, f'q,item\na,"x\n{rows}')
+    assert len(actual) == 3001
+    assert [line for line, error in actual if isinstance(error, str)] == [2]
 
 
 def test_a_field_beyond_the_limit_of_the_csv_module_costs_its_row(tmp_path):

@@ -181,8 +181,8 @@ def test_columns_of_another_table_are_joined_by_their_key(tmp_path):
         ("a", None),
     ]
     assert "rank" not in rows[0].values
-    found = {key[2]: n for key, n in counts.items() if key[1] == "joined rows"}
-    assert found == {"read": 4, "kept": 2, "duplicate": 1, "rejected": 1}
+    actual = {key[2]: n for key, n in counts.items() if key[1] == "joined rows"}
+    assert actual == {"read": 4, "kept": 2, "duplicate": 1, "rejected": 1}
     assert [reject[:3] for reject in rejects] == [(1, 5, "column 'list_id': a value is required")]
 
 

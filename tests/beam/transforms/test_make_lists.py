@@ -26,7 +26,7 @@ def combined(cap, parts):
 
 def test_items_are_ordered_by_position_then_by_row():
     made = combined(9, [[item(2, 1), item(1, 5)], [item(1, 3)]])
-    assert [place[1] for _, place, _ in made.items] == [3, 5, 1]
+    assert [order[1] for _, order, _ in made.items] == [3, 5, 1]
 
 
 def test_the_cap_keeps_the_smallest_positions_in_any_order_of_arrival():

@@ -61,19 +61,19 @@ def test_statistics_of_wide_and_logarithmic_features_by_hand(parts):
         ranked("c", 60.0, [("z", [7.0, 5.0], 0.0)]),
     ]
     moments = merge_scopes(moments_of_bundle(lists[part::parts]) for part in range(parts))
-    found = statistics_of(SCHEMA, moments)
+    actual = statistics_of(SCHEMA, moments)
     # Ages 10, 20, 60: mean 30, variance (400 + 100 + 900) / 3.
-    assert found["context"]["age"] == pytest.approx(
+    assert actual["context"]["age"] == pytest.approx(
         {"count": 3, "mean": 30.0, "std": (1400 / 3) ** 0.5, "min": 10.0, "max": 60.0}
     )
-    assert list(found["example"]) == ["pair[0]", "pair[1]", "price"]
+    assert list(actual["example"]) == ["pair[0]", "pair[1]", "price"]
     # 1, 3, 5, 7: mean 4, variance (9 + 1 + 1 + 9) / 4 = 5.
-    assert found["example"]["pair[0]"] == pytest.approx(
+    assert actual["example"]["pair[0]"] == pytest.approx(
         {"count": 4, "mean": 4.0, "std": 5**0.5, "min": 1.0, "max": 7.0}
     )
-    assert found["example"]["pair[1]"]["std"] == 0.0
+    assert actual["example"]["pair[1]"]["std"] == 0.0
     # log1p of 0, -1, 1, 0 with the sign kept: 0, -log 2, log 2, 0.
-    assert found["example"]["price"] == pytest.approx(
+    assert actual["example"]["price"] == pytest.approx(
         {
             "count": 4,
             "mean": 0.0,

@@ -1,4 +1,4 @@
-"""Layers that look at a whole list: attention, places and recurrence."""
+"""Layers that look at a whole list: attention, positions and recurrence."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 import tfr_moe.layers as layers
-from tests.conformance.arrays import floats, mask, places
+from tests.conformance.arrays import floats, mask, positions
 from tests.conformance.cases import ModelCase
 from tests.conformance.registry.settings import ENCODER, LISTS
 
@@ -16,7 +16,7 @@ ROWS = [
         "PositionBiasTower",
         # At zero, as by default, nothing would depend on anything.
         lambda: layers.PositionBiasTower(2, 3, dropout=0.2, output_initializer="uniform"),
-        {"positions": places(5), "presentation": floats("BL", 2), "mask": mask()},
+        {"positions": positions(5), "presentation": floats("BL", 2), "mask": mask()},
         {"output": "BL"},
         draws=True,
     ),
@@ -45,7 +45,7 @@ ROWS = [
     ),
     *(
         ModelCase(
-            f"SelfAttentionEncoder with {kind} places in the {where}",
+            f"SelfAttentionEncoder with {kind} positions in the {where}",
             functools.partial(
                 layers.SelfAttentionEncoder,
                 **ENCODER,

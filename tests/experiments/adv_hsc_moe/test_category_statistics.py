@@ -46,13 +46,13 @@ def data(tmp_path_factory):
 
 
 def test_importance_and_brands_of_a_data_set_are_those_counted_by_hand(data, tmp_path):
-    found = analyse(data, tmp_path / "out", brand="item")
-    assert found == json.loads((tmp_path / "out" / "categories.json").read_text())
-    top = found["feature_importance"]["top"]
+    actual = analyse(data, tmp_path / "out", brand="item")
+    assert actual == json.loads((tmp_path / "out" / "categories.json").read_text())
+    top = actual["feature_importance"]["top"]
     # Prices and scores rise with the position.
     assert top["Books"] == {"lists": 16, "price": 0.0, "score": 0.0}
     assert top["Foods"] == {"lists": 16, "price": 1.0, "score": 1.0}
-    assert set(found["feature_importance"]["sub"]) == {
+    assert set(actual["feature_importance"]["sub"]) == {
         "Books > c1",
         "Books > c3",
         "Foods > c0",
@@ -61,7 +61,7 @@ def test_importance_and_brands_of_a_data_set_are_those_counted_by_hand(data, tmp
     bought = Counter(
         f"i{(s + (0 if s % 2 else 2)) % 7}" for s in range(32) if s % 2
     )  # training sessions of Books show item s first
-    assert found["brand_concentration"]["top"]["Books"] == concentration(bought)
+    assert actual["brand_concentration"]["top"]["Books"] == concentration(bought)
 
 
 def test_the_page_says_what_differs_and_its_maps_are_pictures_too(data, tmp_path):

@@ -111,9 +111,9 @@ def test_rows_are_tested_against_the_references_before_them():
 
 def test_a_learning_rate_that_diverged_never_wins():
     values = {0.1: 0.6, 1.0: float("nan"), 0.01: 0.7}
-    found = [({"cell": "DNN", "rate": rate}, {"value": value}) for rate, value in values.items()]
-    assert best_rates(found) == {"DNN": 0.01}
-    assert best_rates(found[1:2]) == {"DNN": 1.0}
+    actual = [({"cell": "DNN", "rate": rate}, {"value": value}) for rate, value in values.items()]
+    assert best_rates(actual) == {"DNN": 0.01}
+    assert best_rates(actual[1:2]) == {"DNN": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -150,10 +150,10 @@ def test_table_3_stands_beside_the_papers_with_tests(study):
     assert "(0.8131)" in text
     assert "(0.8212)" in text
     assert "of 60 lists evaluated" in text
-    found = json.loads((context.out / "results.json").read_text())
-    assert [row["row"] for row in found["rows"]] == ["DNN", "Adv & HSC-MoE"]
-    (claim,) = [c for c in found["claims"] if c["metric"] == "session_auc"]
-    ours = [row["metrics"]["session_auc"]["ours"] for row in found["rows"]]
+    actual = json.loads((context.out / "results.json").read_text())
+    assert [row["row"] for row in actual["rows"]] == ["DNN", "Adv & HSC-MoE"]
+    (claim,) = [c for c in actual["claims"] if c["metric"] == "session_auc"]
+    ours = [row["metrics"]["session_auc"]["ours"] for row in actual["rows"]]
     comparison = claim["comparison"]
     assert comparison["difference"] == pytest.approx(ours[1] - ours[0])
     assert (comparison["runs_a"], comparison["runs_b"]) == (1, 1)
@@ -171,8 +171,8 @@ def test_figures_4_and_5_take_the_runs_of_the_table(study, data, tmp_path, monke
     taken = [*pairs, f"runs_of={context.out}"]
     four = StudyContext(tmp_path / "fig4", 1, data, QUIET)
     text = printed(run_study("adv-hsc-moe-fig4", four, pairs=[*taken, "buckets=2"], runs=1))
-    found = json.loads((four.out / "results.json").read_text())["buckets"]
-    assert sum(bucket["training_lists"] for bucket in found) == 90
+    actual = json.loads((four.out / "results.json").read_text())["buckets"]
+    assert sum(bucket["training_lists"] for bucket in actual) == 90
     assert "Adv & HSC-MoE" in text
     assert (four.out / "figure_4_gain_by_size.svg").is_file()
     five = StudyContext(tmp_path / "fig5", 1, data, QUIET)
@@ -203,11 +203,11 @@ def test_runs_of_a_study_are_judged_on_another_split_without_training(
     again = StudyContext(tmp_path / "again", 1, data, QUIET)
     text = printed(run_study("adv-hsc-moe-table3", again, pairs=taken, runs=1))
     assert "of 40 lists evaluated" in text
-    found = json.loads((again.out / "results.json").read_text())["rows"]
-    for row, slug in zip(found, ("dnn", "adv---hsc-moe"), strict=True):
+    actual = json.loads((again.out / "results.json").read_text())["rows"]
+    for row, slug in zip(actual, ("dnn", "adv---hsc-moe"), strict=True):
         (run,) = (context.out / "runs" / slug).iterdir()
-        judged = evaluate_run(DataFolder(data), run, "validation", ["ndcg"])
-        assert row["metrics"]["ndcg"]["ours"] == pytest.approx(summarize(judged)["ndcg"].mean)
+        evaluated = evaluate_run(DataFolder(data), run, "validation", ["ndcg"])
+        assert row["metrics"]["ndcg"]["ours"] == pytest.approx(summarize(evaluated)["ndcg"].mean)
     monkeypatch.setattr(tuned_runs, "_evaluate", lambda *_: 1 / 0)
     assert printed(run_study("adv-hsc-moe-table3", again, pairs=taken, runs=1)) == text
 
@@ -226,10 +226,10 @@ def test_runs_are_judged_on_the_lists_of_other_data_without_training(
     text = printed(run_study("adv-hsc-moe-table3", again, pairs=taken, runs=1))
     assert "of 50 lists evaluated" in text
     assert "negatives: 2 of the shelf" in text
-    found = json.loads((again.out / "results.json").read_text())["rows"][0]
+    actual = json.loads((again.out / "results.json").read_text())["rows"][0]
     (run,) = (context.out / "runs" / "dnn").iterdir()
-    judged = evaluate_run(DataFolder(later), run, "test", ["ndcg"])
-    assert found["metrics"]["ndcg"]["ours"] == pytest.approx(summarize(judged)["ndcg"].mean)
+    evaluated = evaluate_run(DataFolder(later), run, "test", ["ndcg"])
+    assert actual["metrics"]["ndcg"]["ours"] == pytest.approx(summarize(evaluated)["ndcg"].mean)
 
     four = StudyContext(tmp_path / "fig4", 1, data, QUIET)
     run_study("adv-hsc-moe-fig4", four, pairs=[*taken, "level=sub", "buckets=1"], runs=1)
@@ -280,22 +280,22 @@ def test_gains_by_hand():
         result([0.5, 0.5, 0.6, 0.6]), categories=np.array(["p", "p", "q", "q"], object)
     )
     better = dataclasses.replace(base, values={"mrr": np.array([0.7, 0.7, 0.7, 0.7])})
-    found = gain_by_size.gains({"DNN": [base], "MoE": [better]}, {"p": 1, "q": 9}, 2, metric="mrr")
-    assert [bucket["name"] for bucket in found] == ["1: 1 to 1 lists", "2: 9 to 9 lists"]
-    assert [bucket["smallest"] for bucket in found] == [1, 9]
-    assert [b["gains"]["MoE"]["difference"] for b in found] == pytest.approx([0.2, 0.1])
+    actual = gain_by_size.gains({"DNN": [base], "MoE": [better]}, {"p": 1, "q": 9}, 2, metric="mrr")
+    assert [bucket["name"] for bucket in actual] == ["1: 1 to 1 lists", "2: 9 to 9 lists"]
+    assert [bucket["smallest"] for bucket in actual] == [1, 9]
+    assert [b["gains"]["MoE"]["difference"] for b in actual] == pytest.approx([0.2, 0.1])
     edged = gain_by_size.gains(
         {"DNN": [base], "MoE": [better]}, {"p": 1, "q": 9}, [9, 50], metric="mrr"
     )
-    assert edged == found
+    assert edged == actual
     with pytest.raises(UserError, match="gains are over DNN"):
         gain_by_size.gains({"MoE": [better]}, {}, 1)
 
 
 def test_buckets_hold_categories_of_similar_size():
     categories = np.array(["shoes", "books", "shoes", "tools"])
-    found = gain_by_size.bucketed(categories, {"shoes": 900, "books": 30}, 2)
-    assert found.tolist() == ["2: 900 to 900", "1: 0 to 30", "2: 900 to 900", "1: 0 to 30"]
+    actual = gain_by_size.bucketed(categories, {"shoes": 900, "books": 30}, 2)
+    assert actual.tolist() == ["2: 900 to 900", "1: 0 to 30", "2: 900 to 900", "1: 0 to 30"]
 
 
 def test_gains_of_many_models_fit_into_a_terminal():
@@ -305,9 +305,9 @@ def test_gains_of_many_models_fit_into_a_terminal():
     better = dataclasses.replace(base, values={"session_auc": np.full(4, 0.7)})
     base = dataclasses.replace(base, values={"session_auc": base.values["mrr"]})
     models = {"DNN": [base], **{f"model {i}": [better] for i in range(9)}}
-    found = gain_by_size.gains(models, {"p": 1, "q": 9}, 2)
+    actual = gain_by_size.gains(models, {"p": 1, "q": 9}, 2)
     out = io.StringIO()
-    Console(file=out, width=80).print(gain_by_size.gain_table(found, gain_by_size.GainSettings()))
+    Console(file=out, width=80).print(gain_by_size.gain_table(actual, gain_by_size.GainSettings()))
     for text in ("training lists", "1: 1 to 1 lists", "model 8", "+0.2000 [", "+0.1000 ["):
         assert text in out.getvalue()
     assert out.getvalue().count("+0.2000 [") == 9
@@ -327,8 +327,8 @@ def test_silhouette_by_hand():
 def test_groups_take_their_colours_and_the_rest_is_named():
     gates = Gates(["a", "b", "c"], list("xyz"), np.array([5, 9, 1]), np.eye(3))
     assert colour_groups(gates, None)[1] == ["b", "a", "c"]
-    found, order = colour_groups(gates, {"Fashion": ["a", "b"]})
-    assert (found, order) == (["Fashion", "Fashion", "(others)"], ["Fashion", "(others)"])
+    actual, order = colour_groups(gates, {"Fashion": ["a", "b"]})
+    assert (actual, order) == (["Fashion", "Fashion", "(others)"], ["Fashion", "(others)"])
     with pytest.raises(UserError, match="groups: 'd' is no top category; allowed: a, b, c"):
         colour_groups(gates, {"Fashion": ["d"]})
 

@@ -9,6 +9,6 @@ def test_categories_stand_in_the_order_of_the_lists(tmp_path):
     # Shards hold the even and the odd lists.
     written = [context for _, context, _ in lists(12, 3)]
     written = written[::2] + written[1::2]
-    found = categories_of(DataFolder(write_data_folder(tmp_path / "data", 50, 10, 12)), "test")
-    assert found.top.tolist() == [context["top"] for context in written]
-    assert found.sub.tolist() == [f"{c['top']} > {c['sub']}" for c in written]
+    actual = categories_of(DataFolder(write_data_folder(tmp_path / "data", 50, 10, 12)), "test")
+    assert actual.top.tolist() == [context["top"] for context in written]
+    assert actual.sub.tolist() == [f"{c['top']} > {c['sub']}" for c in written]

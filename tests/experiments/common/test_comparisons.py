@@ -32,15 +32,15 @@ def test_a_familys_p_values_are_corrected_together_and_metrics_apart():
         name: [result(rng.random(60) + shift, rng.random(60)) for _ in range(3)]
         for name, shift in {"a": 0.0, "b": 0.1, "c": 0.2}.items()
     }
-    found = model_comparisons(results, [("b", "a"), ("c", "a")], ["mrr", "ndcg"])
-    assert [(c.metric, c.model) for c in found] == [
+    actual = model_comparisons(results, [("b", "a"), ("c", "a")], ["mrr", "ndcg"])
+    assert [(c.metric, c.model) for c in actual] == [
         ("mrr", "b"),
         ("mrr", "c"),
         ("ndcg", "b"),
         ("ndcg", "c"),
     ]
-    assert found[0].comparison == compare(results["b"], results["a"], "mrr")
-    for family in by_metric(found).values():
+    assert actual[0].comparison == compare(results["b"], results["a"], "mrr")
+    for family in by_metric(actual).values():
         assert [c.holm for c in family] == holm([c.comparison.p_value for c in family])
 
 
@@ -56,10 +56,10 @@ def test_bad_input_is_rejected():
 
 def test_tables_have_a_cell_for_each_heading():
     base = np.linspace(0.2, 0.8, 30)
-    found = model_comparisons(
+    actual = model_comparisons(
         {"a": [result(base)] * 2, "b": [result(base + 0.1)] * 3}, [("b", "a")], ["mrr"]
     )
-    table = model_comparison_table(found)
+    table = model_comparison_table(actual)
     assert table.title == "mrr: 30 of 30 lists evaluated"
     assert [column.header for column in table.columns] == list(HEADINGS)
     cells = [next(iter(column.cells)) for column in table.columns]
@@ -81,8 +81,8 @@ def test_the_table_of_many_models_has_a_column_for_each_reference_and_stars_what
 def test_the_chart_draws_each_difference_where_its_number_is():
     values = {"a": [0.5, 0.7], "b": [0.6, 0.8], "c": [0.3, 0.5]}  # +10 and -20 points from a
     results = {name: [result(np.array(mrr), np.array(mrr))] for name, mrr in values.items()}
-    found = model_comparisons(results, [("b", "a"), ("c", "a")], ["mrr"])
-    drawn = difference_chart(found, "two models")
+    actual = model_comparisons(results, [("b", "a"), ("c", "a")], ["mrr"])
+    drawn = difference_chart(actual, "two models")
     assert [name for _, name in drawn.y_ticks] == ["c", "b"]
     assert drawn.finding.startswith("b is highest, +0.1000")
     tick = {float(text): at for at, text in drawn.x_ticks}

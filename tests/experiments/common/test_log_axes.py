@@ -22,13 +22,13 @@ def drawn(axes, line, **options):
     ],
 )
 def test_ticks_of_a_logarithmic_axis(values, texts):
-    found = drawn("x", Line("", values, [0, 1]))
-    assert [text for _, text in found.x_ticks] == texts
+    actual = drawn("x", Line("", values, [0, 1]))
+    assert [text for _, text in actual.x_ticks] == texts
 
 
 def test_powers_of_ten_are_as_far_apart_as_each_other():
-    found = drawn("y", Line("", [0, 1, 2], [1, 10, 100]))
-    assert found.series[0].path == "M52.0 178.0L202.0 93.0L352.0 8.0"
+    actual = drawn("y", Line("", [0, 1, 2], [1, 10, 100]))
+    assert actual.series[0].path == "M52.0 178.0L202.0 93.0L352.0 8.0"
 
 
 def test_what_cannot_be_drawn_is_left_out():
@@ -43,6 +43,6 @@ def test_intervals_down_to_zero_end_at_the_axis():
 
 
 def test_an_axis_contains_other_values_too():
-    found = drawn("y", Line("", [0, 1], [1, 10]), values=(0.1, 100.0))
-    assert [text for _, text in found.y_ticks] == ["0.1", "1", "10", "100"]
-    assert found.series[0].path == "M52.0 121.3L352.0 64.7"
+    actual = drawn("y", Line("", [0, 1], [1, 10]), values=(0.1, 100.0))
+    assert [text for _, text in actual.y_ticks] == ["0.1", "1", "10", "100"]
+    assert actual.series[0].path == "M52.0 121.3L352.0 64.7"

@@ -45,8 +45,8 @@ def test_every_row_has_a_config_and_the_papers_numbers(folder):
         for config in (row.config, row.initial):
             if config is not None:
                 used.add(config)
-                found = load_config(folder / f"{config}.yaml")
-                assert found.objective.loss in losses.names()
+                actual = load_config(folder / f"{config}.yaml")
+                assert actual.objective.loss in losses.names()
     assert {path.stem for path in folder.iterdir()} == used
 
 
@@ -103,15 +103,15 @@ def configs(tmp_path):
 def test_a_table_runs_resumes_and_stands_beside_the_papers(data, configs, tmp_path, monkeypatch):
     context = StudyContext(tmp_path / "study", 1, data, QUIET)
     settings = [f"configs={configs}"]
-    shown = run_study("context-aware-table4", context, pairs=settings, runs=2)
+    parts = run_study("context-aware-table4", context, pairs=settings, runs=2)
     out = io.StringIO()
-    for part in shown:
+    for part in parts:
         Console(file=out, width=200).print(part)
     text = out.getvalue()
     assert "(9.00)" in text
     assert "self-attention minus MLP" in text
-    found = json.loads((tmp_path / "study" / "results.json").read_text())
-    assert [len(row["metrics"]["ndcg_5"]["runs"]) for row in found["rows"]] == [2, 2]
+    actual = json.loads((tmp_path / "study" / "results.json").read_text())
+    assert [len(row["metrics"]["ndcg_5"]["runs"]) for row in actual["rows"]] == [2, 2]
     monkeypatch.setattr(paper_tables, "_run_row", lambda *_: 1 / 0)
     monkeypatch.setattr(paper_tables, "_make_initial_list", lambda *_: 1 / 0)
     run_study("context-aware-table4", context, pairs=settings, runs=2)
@@ -140,8 +140,8 @@ def test_the_order_of_the_records_is_judged_as_a_ranker(data):
         mask = features[MASK].numpy()
         first_is_best = -np.tile(np.arange(mask.shape[1], dtype=float), (len(mask), 1))
         values += list(reciprocal_rank(first_is_best, labels.numpy(), mask))
-    found = paper_tables.evaluate_display_order(data, "test", ["mrr"], "skip")["mrr"]
-    np.testing.assert_allclose(found, np.nanmean(values), rtol=1e-12)
+    actual = paper_tables.evaluate_display_order(data, "test", ["mrr"], "skip")["mrr"]
+    np.testing.assert_allclose(actual, np.nanmean(values), rtol=1e-12)
 
 
 def test_folds_are_the_data_sets_of_a_folder(data, tmp_path):

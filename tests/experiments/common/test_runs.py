@@ -75,19 +75,19 @@ def test_several_processes_give_the_same_results_in_the_same_order(tmp_path):
 
 
 def test_progress_says_what_is_done_and_what_is_left(tmp_path):
-    shown = io.StringIO()
-    console = Console(file=shown, width=200)
+    output = io.StringIO()
+    console = Console(file=output, width=200)
     run_all(JOBS[:2], square, tmp_path / "runs.jsonl", console=console)
     run_all(JOBS, square, tmp_path / "runs.jsonl", console=console, description="pilots")
-    assert "runs: 2/2, 0 s, 0 s to go" in shown.getvalue()
-    assert "pilots: 2 of 5 are finished already" in shown.getvalue()
+    assert "runs: 2/2, 0 s, 0 s to go" in output.getvalue()
+    assert "pilots: 2 of 5 are finished already" in output.getvalue()
 
 
 def running_children(parent):
-    found = subprocess.run(
+    result = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(parent)], capture_output=True, text=True, check=False
     )
-    return [int(pid) for pid in found.stdout.split()]
+    return [int(pid) for pid in result.stdout.split()]
 
 
 def alive(pid):

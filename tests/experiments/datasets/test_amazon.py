@@ -71,9 +71,9 @@ def lists(tmp_path, path, *settings, schema=None):
 
 
 def test_the_features_are_the_paper_s_over_earlier_reviews(tmp_path, given):
-    found, _, _ = lists(tmp_path, given)
-    assert set(found) == {f"u1-{5 * DAY}-b", f"u2-{6 * DAY}-a"}
-    last = found[f"u2-{6 * DAY}-a"]
+    actual, _, _ = lists(tmp_path, given)
+    assert set(actual) == {f"u1-{5 * DAY}-b", f"u2-{6 * DAY}-a"}
+    last = actual[f"u2-{6 * DAY}-a"]
     assert set(last) <= {"a", "c", "d"} and last["a"]["reviewed"] == 1
     a, c = last["a"], last["c"]
     assert a["top_category"] == c["top_category"] == "Toys & Games"
@@ -83,7 +83,7 @@ def test_the_features_are_the_paper_s_over_earlier_reviews(tmp_path, given):
     assert [a[f"asin_overall_cnt_{n}"] for n in (1, 2, 3, 4, 5)] == [0, 0, 0, 1, 0]
     assert (a["asin_overall_cnt"], c["asin_overall_cnt_5"]) == (1, 1)
     assert [a[f"reviewer_overall_cnt_{n}"] for n in (1, 2, 3, 4, 5)] == [1, 0, 0, 0, 0]
-    earlier = found[f"u1-{5 * DAY}-b"]["b"]
+    earlier = actual[f"u1-{5 * DAY}-b"]["b"]
     assert earlier["asin_hist"] == ["a", "c"] and earlier["brand_hist"] == ["X", "X"]
     assert (earlier["reviewer_overall_cnt"], earlier["asin_overall_cnt_1"]) == (2, 1)
 

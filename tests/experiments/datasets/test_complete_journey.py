@@ -66,7 +66,7 @@ COUNTED = (
 
 def telling(rows: list[dict[str, Any]]) -> set[str]:
     """Features that alone tell positives from negatives: AUC within lists off 0.5 by over 0.03."""
-    found = set()
+    result = set()
     for name in COUNTED:
         wins, pairs = 0.0, 0
         for group in lists_of(rows):
@@ -75,8 +75,8 @@ def telling(rows: list[dict[str, Any]]) -> set[str]:
             wins += sum(1.0 if positive > x else 0.5 * (positive == x) for x in others)
             pairs += len(others)
         if abs(wins / pairs - 0.5) > 0.03:
-            found.add(name)
-    return found
+            result.add(name)
+    return result
 
 
 def test_where_purchases_are_chance_no_feature_tells_the_positive(prepare, chance):
@@ -161,10 +161,10 @@ def test_the_same_seed_gives_the_same_rows_and_the_positive_has_no_place_of_its_
     assert rows == make(prepare, *chance, negatives=9)[0]
     assert rows != make(prepare, *chance, negatives=9, seed=1)[0]
     groups = lists_of(rows)
-    places = Counter([row["purchase"] for row in group].index(1) for group in groups)
+    positions = Counter([row["purchase"] for row in group].index(1) for group in groups)
     # Ten places, each with a tenth of about 2,480 lists: 248 with a deviation of 15.
-    assert set(places) == set(range(10))
-    assert all(abs(count - len(groups) / 10) < 75 for count in places.values())
+    assert set(positions) == set(range(10))
+    assert all(abs(count - len(groups) / 10) < 75 for count in positions.values())
 
 
 def test_a_slice_of_the_real_files_fits_the_schema(

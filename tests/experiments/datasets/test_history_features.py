@@ -108,8 +108,8 @@ def test_features_equal_a_slow_recount():
             same = [e for e in before if e.values[0] == brand]
             count = sum(e.time >= time - 3 * DAY for e in same)
             mean = (sum(e.values[1] for e in before) + 3.0) / (len(before) + 2)
-            found = made.values(lines, time, [brand])
-            assert found == (count, pytest.approx(mean), [e.values[0] for e in same][-2:])
+            actual = made.values(lines, time, [brand])
+            assert actual == (count, pytest.approx(mean), [e.values[0] for e in same][-2:])
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def outcomes(counts, thing="events"):
 
 def telling(lists):
     """Features that alone tell the positive: AUC within lists off 0.5 by over 0.04."""
-    found = set()
+    result = set()
     for name in COUNTED:
         wins, pairs = 0.0, 0
         for rows in lists:
@@ -106,8 +106,8 @@ def telling(lists):
             wins += sum(1.0 if positive > x else 0.5 * (positive == x) for x in others)
             pairs += len(others)
         if abs(wins / pairs - 0.5) > 0.04:
-            found.add(name)
-    return found
+            result.add(name)
+    return result
 
 
 def number(value):
@@ -116,9 +116,9 @@ def number(value):
 
 def test_a_list_is_one_positive_and_other_items_of_its_top_category(tmp_path):
     lists, counts, rejects = made(tmp_path, chance_events(500), negatives=6)
-    found = outcomes(counts)
-    assert found["read"] == 500 == sum(n for key, n in found.items() if key != "read")
-    assert len(lists) == found["became a list"] > 200
+    actual = outcomes(counts)
+    assert actual["read"] == 500 == sum(n for key, n in actual.items() if key != "read")
+    assert len(lists) == actual["became a list"] > 200
     assert rejects == [] and outcomes(counts, "items") == {"read": 40, "kept": 40}
     events = chance_events(500)
     had = {
@@ -252,12 +252,12 @@ def test_what_cant_be_a_list_is_counted_by_its_reason(tmp_path):
     items = [*item_rows(), {**item_rows()[0], "brand": "other"}, item_rows()[1]]
     items += [{"item": "", "top": "t", "sub": "s", "brand": "b"}]
     _, counts, rejects = made(tmp_path, events, table=items)
-    found = outcomes(counts)
-    assert found["left out: duplicate"] == 2
-    assert found["left out: item without a category"] == 1
-    assert found["left out: the user had the item before"] >= 1
-    assert found["rejected"] == 2
-    assert found["read"] == len(events) == sum(n for key, n in found.items() if key != "read")
+    actual = outcomes(counts)
+    assert actual["left out: duplicate"] == 2
+    assert actual["left out: item without a category"] == 1
+    assert actual["left out: the user had the item before"] >= 1
+    assert actual["rejected"] == 2
+    assert actual["read"] == len(events) == sum(n for key, n in actual.items() if key != "read")
     assert outcomes(counts, "items") == {
         "read": 43,
         "kept": 40,
@@ -301,10 +301,10 @@ def test_the_same_seed_gives_the_same_bytes_and_the_manifest_describes_the_draw(
 
 def test_the_position_of_the_positive_is_random(chance_lists):
     lists = [rows for rows in chance_lists if len(rows) == 9]
-    places = [[row["bought"] for row in rows].index(1) for rows in lists]
+    positions = [[row["bought"] for row in rows].index(1) for rows in lists]
     # A place has a ninth of some 1,100 lists: 122 with a deviation of 10.
     assert len(lists) > 900
-    assert all(abs(places.count(place) - len(lists) / 9) < 50 for place in range(9))
+    assert all(abs(positions.count(position) - len(lists) / 9) < 50 for position in range(9))
 
 
 def feature(name, scope, kind="categorical", **rest):
@@ -357,7 +357,7 @@ def test_real_purchases_all_have_an_outcome_and_no_leak(tmp_path, real_data):
     with gzip.open(folder / "transactions.csv.gz", "rt", encoding="utf-8", newline="") as file:
         purchases = list(csv.DictReader(file))
     assert len(purchases) == 75000
-    kept = [row for row in purchases if int(row["household_id"]) % 3 == 0]
+    sample = [row for row in purchases if int(row["household_id"]) % 3 == 0]
     (tmp_path / "features.yaml").write_text(
         yaml.safe_dump([{"name": "item_events", "kind": "count", "by": "product_id"}])
     )
@@ -375,7 +375,7 @@ def test_real_purchases_all_have_an_outcome_and_no_leak(tmp_path, real_data):
     rows, counts, rejects = rows_of(
         tmp_path,
         "interactions",
-        logs.write_csv(tmp_path / "transactions.csv", kept),
+        logs.write_csv(tmp_path / "transactions.csv", sample),
         schema,
         f"items={folder}/products.csv.gz",
         "user=household_id",
@@ -387,11 +387,11 @@ def test_real_purchases_all_have_an_outcome_and_no_leak(tmp_path, real_data):
         "negatives=1",
         f"history_features={tmp_path}/features.yaml",
     )
-    found = outcomes(counts)
-    assert found["read"] == len(kept) == sum(n for key, n in found.items() if key != "read")
+    actual = outcomes(counts)
+    assert actual["read"] == len(sample) == sum(n for key, n in actual.items() if key != "read")
     assert outcomes(counts, "items") == {"read": 92331, "kept": 92331} and rejects == []
-    assert found["left out: item without a category"] == 112
-    assert 13_000 < found["became a list"] < 14_000
+    assert actual["left out: item without a category"] == 112
+    assert 13_000 < actual["became a list"] < 14_000
     # Everything that stands in a list was sold before, by the counts that strictly precede it.
     assert min(row.values["item_events"] for row in rows) >= 1
     shelves = {}

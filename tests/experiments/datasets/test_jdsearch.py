@@ -48,39 +48,39 @@ def first(tmp_path, path, *settings, schema=None):
 
 
 def test_a_line_is_a_list_of_what_the_search_showed(tmp_path, given):
-    rows, shown = first(tmp_path, given)
+    rows, of_search = first(tmp_path, given)
     assert Counter(row.values["search"] for row in rows) == {
         "user_behavior_data.txt-2": 5,
         "user_behavior_data.txt-3": 1,
     }
-    assert {wid: float(row["label"]) for wid, row in shown.items()} == {
+    assert {wid: float(row["label"]) for wid, row in of_search.items()} == {
         "4": 3.0,
         "1": 0.0,
         "2": 0.0,
         "3": 1.0,
         "99": 0.0,
     }
-    assert shown["1"]["query_words"] == ["7", "8"]
-    assert (shown["1"]["words_in_name"], shown["99"]["words_in_name"]) == (0.5, 0.0)
-    assert shown["99"]["cate_id_1"] is None
+    assert of_search["1"]["query_words"] == ["7", "8"]
+    assert (of_search["1"]["words_in_name"], of_search["99"]["words_in_name"]) == (0.5, 0.0)
+    assert of_search["99"]["cate_id_1"] is None
 
 
 def test_the_query_has_the_category_of_most_shown_products_from_the_top(tmp_path, given):
-    _, shown = first(tmp_path, given)
+    _, of_search = first(tmp_path, given)
     # Three of four known products are t1, and of these two are t2.
-    assert {(row["query_cate_id_1"], row["query_cate_id_2"]) for row in shown.values()} == {
+    assert {(row["query_cate_id_1"], row["query_cate_id_2"]) for row in of_search.values()} == {
         ("t1", "t2")
     }
 
 
 def test_the_past_is_the_user_s_own_and_lies_before_the_search(tmp_path, given):
-    rows, shown = first(tmp_path, given)
-    one = shown["1"]
+    rows, of_search = first(tmp_path, given)
+    one = of_search["1"]
     assert (one["user_events"], one["user_orders"], one["days_since_event"]) == (2, 1, 2.0)
     assert one["history"] == ["2", "5"]
-    assert [shown[wid]["user_wid"] for wid in "1234"] == [0, 1, 0, 0]
-    assert [shown[wid]["user_cate_1"] for wid in "1234"] == [1, 1, 1, 1]
-    assert [shown[wid]["user_brand"] for wid in "1234"] == [1, 1, 1, 1]
+    assert [of_search[wid]["user_wid"] for wid in "1234"] == [0, 1, 0, 0]
+    assert [of_search[wid]["user_cate_1"] for wid in "1234"] == [1, 1, 1, 1]
+    assert [of_search[wid]["user_brand"] for wid in "1234"] == [1, 1, 1, 1]
     (other,) = (row.values for row in rows if row.line == 3)
     assert (other["user_events"], other["history"], other["days_since_event"]) == (0, [], None)
 
@@ -90,10 +90,10 @@ def test_candidates_do_not_keep_the_order_that_puts_the_chosen_first(tmp_path):
     labels = "_".join(["1.0"] * 3 + ["0.0"] * 27)
     lines = [f"7\t{wids}\t{labels}\t\t\t\t0"] * 40
     rows, _ = first(tmp_path, written(tmp_path, lines))
-    place = [row.order for row in rows if row.values["label"] == "1.0"]
-    assert len(place) == 120
+    positions = [row.order for row in rows if row.values["label"] == "1.0"]
+    assert len(positions) == 120
     # 120 places of 0 ... 29: mean 14.5 with a deviation of 0.8.
-    assert abs(sum(place) / 120 - 14.5) < 4
+    assert abs(sum(positions) / 120 - 14.5) < 4
     again, _ = first(tmp_path, tmp_path / "user_behavior_data.txt")
     other, _ = first(tmp_path, tmp_path / "user_behavior_data.txt", "seed=1")
     assert rows == again != other

@@ -157,7 +157,7 @@ def test_the_real_files_have_the_documented_counts(tmp_path, real_data):
     lists = {name: split["lists"] for name, split in manifest["splits"].items()}
     assert lists == {"train": 201, "validation": 0, "test": 50}
     assert manifest["rows"] == {"read": 3773, "written": 3773, "rejected": 0, "cut": 0}
-    found = get_source("letor")
-    schema = found.schema(str(folder / "rank.*.gz"), parse_options(found.options, (), "letor"))
+    actual = get_source("letor")
+    schema = actual.schema(str(folder / "rank.*.gz"), parse_options(actual.options, (), "letor"))
     assert schema.feature("features").width == 300
     assert len(list(logs.records(tmp_path / "data", "train"))) == 201

@@ -74,9 +74,9 @@ def test_the_first_item_is_drawn_in_proportion_to_its_weight(number):
     given = some(number)
     first = Counter(draw(given, 2, f"list {i}", 0)[0] for i in range(4000))
     expected = 4000 * given.weights / given.weights.sum()
-    found = np.array([first[item] for item in given.items])
+    actual = np.array([first[item] for item in given.items])
     # A chi-squared sum has mean n - 1 and variance 2 (n - 1): five deviations above the mean.
-    assert ((found - expected) ** 2 / expected).sum() < number - 1 + 5 * (2 * (number - 1)) ** 0.5
+    assert ((actual - expected) ** 2 / expected).sum() < number - 1 + 5 * (2 * (number - 1)) ** 0.5
 
 
 def test_one_item_with_nearly_all_the_weight_does_not_stop_the_draw():

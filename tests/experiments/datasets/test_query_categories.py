@@ -57,8 +57,8 @@ def test_a_log_without_categories_gets_those_of_its_queries(tmp_path, capsys):
     assert float(lines[1].rsplit()[-1]) > 0.9
     settings = (f"join={out}", "join_by=query")
     rows, _, _ = rows_of(tmp_path, "search-logs", tmp_path / "log.csv", SCHEMA, *settings)
-    found = [(row.values["sub"], row.values["top"]) for row in rows]
-    assert found == [("sofas", "furniture"), ("lamps", "lighting")]
+    actual = [(row.values["sub"], row.values["top"]) for row in rows]
+    assert actual == [("sofas", "furniture"), ("lamps", "lighting")]
 
 
 def test_unusable_tables_are_rejected(tmp_path):

@@ -46,9 +46,9 @@ def test_a_list_does_not_see_its_own_events_nor_later_ones(prepare):
         event(prepare, 1, "view", "a", session="r"),
         event(prepare, 2, "cart", "a", session="r"),
     ]
-    own = [event(prepare, 5, "view", "a"), event(prepare, 6, "purchase", "b")]
+    of_list = [event(prepare, 5, "view", "a"), event(prepare, 6, "purchase", "b")]
     later = [event(prepare, 7, "purchase", "a", session="t")]
-    rows = list(prepare.rows([*earlier, *own, *later], Counter()))
+    rows = list(prepare.rows([*earlier, *of_list, *later], Counter()))
     assert [(r["product_id"], r["item_views"], r["item_carts"]) for r in rows] == [
         ("a", 1, 1),
         ("b", 0, 0),

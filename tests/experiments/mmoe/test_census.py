@@ -93,21 +93,21 @@ def test_parameters_keep_to_the_budget(model):
     settings = CensusSettings(expert_units=4)
     chosen = sample_space(model, keras_tuner.HyperParameters())
     budget = 8 * 51 * 4 + 2 * 50 * 8 + 2 * (5 * 8 + 9)
-    found = parameter_count(model, 50, 2, **layer_settings(settings, model, 50, chosen))
+    actual = parameter_count(model, 50, 2, **layer_settings(settings, model, 50, chosen))
     if model == "tensor_factorization":
-        assert found < budget
+        assert actual < budget
     else:
-        assert found == pytest.approx(budget, rel=0.1)
+        assert actual == pytest.approx(budget, rel=0.1)
 
 
 def test_training_keeps_the_best_epoch_and_learns(tmp_path):
     parts = encode(read_table(write_rows(tmp_path / "rows", 1500)), 1)
     chosen = {**sample_space("mmoe", keras_tuner.HyperParameters()), "learning_rate": 0.02}
     settings = CensusSettings(expert_units=2, epochs=4, patience=1, batch_size=64)
-    found = train(settings, "mmoe", chosen, parts, seed=0)
-    assert found["test"][0] > 0.8
-    assert found["test"][1] > 0.85
-    assert 1 <= found["best_epoch"] <= 4
+    actual = train(settings, "mmoe", chosen, parts, seed=0)
+    assert actual["test"][0] > 0.8
+    assert actual["test"][1] > 0.85
+    assert 1 <= actual["best_epoch"] <= 4
 
 
 def test_the_whole_study_resumes_and_draws(tmp_path):

@@ -11,20 +11,20 @@ def test_the_rank_interval_includes_0_where_the_signed_rank_test_does_not_reject
     rejected = []
     for _ in range(60):
         values = rng.normal(0.35, 1.0, size=count)
-        found = rank_interval(values)
+        actual = rank_interval(values)
         p = stats.wilcoxon(values, method="exact").pvalue
-        assert (found.low > 0 or found.high < 0) == (p <= 0.05)
-        assert found.low <= found.centre <= found.high
+        assert (actual.low > 0 or actual.high < 0) == (p <= 0.05)
+        assert actual.low <= actual.centre <= actual.high
         rejected.append(p <= 0.05)
     assert 0 < sum(rejected) < 60
 
 
 def test_five_values_are_too_few_for_a_rank_interval():
     # All signs alike have probability 2 / 2^5 > 0.05.
-    found = rank_interval([1.0, 2.0, 4.0, 8.0, 16.0])
-    assert found.centre == 5.0  # of 1, 1.5, 2, 2.5, 3, 4, 4.5, 5, 6, 8, 8.5, 9, 10, 12, 16
-    assert np.isnan(found.low)
-    assert np.isnan(found.high)
+    actual = rank_interval([1.0, 2.0, 4.0, 8.0, 16.0])
+    assert actual.centre == 5.0  # of 1, 1.5, 2, 2.5, 3, 4, 4.5, 5, 6, 8, 8.5, 9, 10, 12, 16
+    assert np.isnan(actual.low)
+    assert np.isnan(actual.high)
 
 
 def test_wilcoxon_by_hand():

@@ -95,8 +95,8 @@ def test_every_model_has_about_the_parameters_of_mmoe(model):
     settings = SyntheticSettings()
     budget = parameter_count("mmoe", 50, 2, **model_settings(settings, "mmoe"))
     assert budget == 8 * 51 * 16 + 2 * 50 * 8 + 2 * (17 * 8 + 9)
-    own = parameter_count(model, 50, 2, **model_settings(settings, model))
-    assert own == pytest.approx(budget, rel=0.03)
+    count = parameter_count(model, 50, 2, **model_settings(settings, model))
+    assert count == pytest.approx(budget, rel=0.03)
 
 
 def test_pilots_choose_the_rate_of_the_lowest_mean_loss_per_model():
@@ -130,10 +130,10 @@ def test_one_learning_rate_needs_no_pilots():
 
 
 def test_label_correlations_follow_the_exact_curve():
-    found = label_correlations(SyntheticSettings(label_trials=10, label_points=2000))
-    exact = np.interp(found["cosine"], found["fine_cosine"], found["exact"])
-    np.testing.assert_allclose(found["mean"], exact, atol=0.03)
-    assert found["mean"] == sorted(found["mean"])
+    actual = label_correlations(SyntheticSettings(label_trials=10, label_points=2000))
+    exact = np.interp(actual["cosine"], actual["fine_cosine"], actual["exact"])
+    np.testing.assert_allclose(actual["mean"], exact, atol=0.03)
+    assert actual["mean"] == sorted(actual["mean"])
 
 
 @pytest.mark.parametrize(

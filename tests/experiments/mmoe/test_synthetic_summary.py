@@ -95,9 +95,9 @@ def test_one_run_has_no_interval_and_no_finding():
 
 
 def test_tables_hold_each_model_once_per_part():
-    found = tables(summarize(Losses(runs(LOSSES))))
-    assert [table.row_count for table in found] == [2, 2, 1, 1]
-    assert list(found[0].columns[1].cells) == [
+    actual = tables(summarize(Losses(runs(LOSSES))))
+    assert [table.row_count for table in actual] == [2, 2, 1, 1]
+    assert list(actual[0].columns[1].cells) == [
         "0.3200 [0.0659, 0.5741]",
         "0.2200 [0.0929, 0.3471]",
     ]

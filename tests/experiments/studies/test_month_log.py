@@ -46,8 +46,8 @@ def test_the_season_moves_demand_between_top_categories():
 def test_each_sub_category_gets_an_item_a_day():
     added = CATALOGUE.added[CATALOGUE.sub == 12]
     assert np.bincount(added).tolist() == [0] * 7 + [30] + [1] * 27
-    shown = log_of(20)["item_id"].to_numpy()
-    assert (CATALOGUE.added[shown] <= 20).all()
+    items = log_of(20)["item_id"].to_numpy()
+    assert (CATALOGUE.added[items] <= 20).all()
     new = [(CATALOGUE.added[log_of(day)["item_id"]] == day).sum() for day in range(20, 25)]
     assert min(new) > 0  # items of the day are shown on it
 

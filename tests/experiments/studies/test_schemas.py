@@ -18,5 +18,5 @@ def test_a_schema_is_that_of_the_log_without_the_ids_that_are_noise(
     of_log = FeatureSchema.load(tmp_path / "logs" / "schema.yaml").as_dict()
     features = [each for each in of_log["features"] if each["name"] not in left_out]
     assert len(features) == len(of_log["features"]) - len(left_out)
-    found = FeatureSchema.load(repository / f"experiments/studies/schemas/{name}.yaml").as_dict()
-    assert found == {**of_log, "features": features}
+    actual = FeatureSchema.load(repository / f"experiments/studies/schemas/{name}.yaml").as_dict()
+    assert actual == {**of_log, "features": features}

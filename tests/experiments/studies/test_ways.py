@@ -212,8 +212,8 @@ def test_a_part_by_category_starts_without_effect_and_gets_a_gradient(arrays, pa
     with tf.GradientTape() as tape:
         scores = model(inputs)
         loss = softmax_loss(scores, labels)
-    own = model.by_category[part].trainable_variables
-    zero = [weight for weight in own if not np.any(weight)]
+    variables = model.by_category[part].trainable_variables
+    zero = [weight for weight in variables if not np.any(weight)]
     assert len(zero) == 2  # of parent and child
     gradients = [tf.convert_to_tensor(g).numpy() for g in tape.gradient(loss, zero)]
     assert all(np.abs(gradient).max() > 0 for gradient in gradients)

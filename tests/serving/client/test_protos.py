@@ -51,7 +51,7 @@ def many(field: FieldDescriptor) -> bool:
 
 def differences(ours: Descriptor, original: Descriptor) -> list[str]:
     """Fields, down to the innermost message, that are not on the wire what the original has."""
-    found, seen, waiting = [], set(), [(ours, original)]
+    result, seen, waiting = [], set(), [(ours, original)]
     while waiting:
         ours, original = waiting.pop()
         if ours.full_name in seen:
@@ -64,10 +64,10 @@ def differences(ours: Descriptor, original: Descriptor) -> list[str]:
                 or _ENUM_OR_INT.get(field.type, field.type)
                 != _ENUM_OR_INT.get(same.type, same.type)
             ):
-                found.append(f"{ours.full_name}.{field.name}")
+                result.append(f"{ours.full_name}.{field.name}")
             elif field.message_type is not None:
                 waiting.append((field.message_type, same.message_type))
-    return found
+    return result
 
 
 @pytest.mark.parametrize("original", ORIGINALS, ids=lambda kind: kind.DESCRIPTOR.name)

@@ -52,8 +52,8 @@ def test_the_export_scores_and_ranks_as_the_library(data, run, version):
     for (features, *_), record in batches:
         mask = features[MASK].numpy()
         expected = np.where(mask, loaded.score(features), tf.float32.min)
-        found = signatures["serving_default"](inputs=record)["scores"]
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        actual = signatures["serving_default"](inputs=record)["scores"]
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
         ranked = signatures["rank"](inputs=record)["scores"]
         np.testing.assert_allclose(ranked, -np.sort(-expected), rtol=1e-5, atol=1e-5)
         seen |= set(expected[mask])

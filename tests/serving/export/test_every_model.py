@@ -65,12 +65,14 @@ def evaluated(ranker: Any, folder: DataFolder, tasks: list[str]) -> dict[str, di
         batches = score_tasks(ranker, dataset, folder.schema, outputs)
     else:
         batches = ({"": batch} for batch in score_dataset(ranker, dataset, folder.schema))
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     for by_task in batches:
         for task, batch in by_task.items():
             for list_id, scores, mask in zip(batch.list_ids, batch.scores, batch.mask, strict=True):
-                found.setdefault(list_id, {})[f"scores_{task}" if task else "scores"] = scores[mask]
-    return found
+                result.setdefault(list_id, {})[f"scores_{task}" if task else "scores"] = scores[
+                    mask
+                ]
+    return result
 
 
 def assert_same_scores(loaded: Any, folder: DataFolder, expected: dict[str, dict[str, Any]]):
@@ -78,12 +80,12 @@ def assert_same_scores(loaded: Any, folder: DataFolder, expected: dict[str, dict
     predict = loaded.signatures["serving_default"]
     compared = 0
     for serialized in ElwcDatasetBuilder(folder).serialized_lists("test").batch(7):
-        found = {k: v.numpy() for k, v in predict(inputs=serialized).items()}
+        result = {k: v.numpy() for k, v in predict(inputs=serialized).items()}
         for row, one in enumerate(serialized.numpy()):
             proto = input_pb2.ExampleListWithContext.FromString(one)
             list_id = proto.context.features.feature["query_id"].bytes_list.value[0].decode()
             for name, scores in expected[list_id].items():
-                given = found[name][row, : len(scores)]
+                given = result[name][row, : len(scores)]
                 np.testing.assert_allclose(given, scores, rtol=1e-5, atol=1e-5)
                 compared += 1
     assert compared == sum(len(outputs) for outputs in expected.values()) >= 40
@@ -117,9 +119,9 @@ def test_what_only_training_needs_is_gone_and_scores_are_evaluates(name, folders
     variables = [variable.name for variable in module.used_variables]
     # An attention layer leaves an Identity where its dropout was.
     working = [node.name for node in nodes if node.op != "Identity"]
-    for found in (*working, *variables):
-        parts = found.lower().split("/")
-        assert not [part for part in parts if part.startswith(TRAINING_ONLY)], found
+    for actual in (*working, *variables):
+        parts = actual.lower().split("/")
+        assert not [part for part in parts if part.startswith(TRAINING_ONLY)], actual
     loaded = tf.saved_model.load(str(version))
     assert_same_scores(loaded, folder, evaluated(ranker, folder, tasks))
     assert_heaviest_first(loaded, folder)

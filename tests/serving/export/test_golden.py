@@ -30,25 +30,27 @@ def test_a_client_makes_the_golden_proto_of_the_golden_values(golden):
 
 
 def test_the_model_answers_the_golden_request_by_the_golden_response(golden):
-    asked = predict_pb2.PredictRequest.FromString((golden / "request.pb").read_bytes())
+    request = predict_pb2.PredictRequest.FromString((golden / "request.pb").read_bytes())
     answer = predict_pb2.PredictResponse.FromString((golden / "response.pb").read_bytes())
-    assert asked.model_spec.signature_name == answer.model_spec.signature_name == "rank"
-    assert asked.model_spec.name == answer.model_spec.name == golden.parents[2].name
+    assert request.model_spec.signature_name == answer.model_spec.signature_name == "rank"
+    assert request.model_spec.name == answer.model_spec.name == golden.parents[2].name
     assert answer.model_spec.version.value == 1
     loaded = tf.saved_model.load(str(golden.parents[1]))
-    found = loaded.signatures["rank"](inputs=tf.constant(tf.make_ndarray(asked.inputs["inputs"])))
-    assert set(found) == set(answer.outputs)
+    actual = loaded.signatures["rank"](
+        inputs=tf.constant(tf.make_ndarray(request.inputs["inputs"]))
+    )
+    assert set(actual) == set(answer.outputs)
     for name, proto in answer.outputs.items():
-        np.testing.assert_allclose(found[name], tf.make_ndarray(proto), rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(actual[name], tf.make_ndarray(proto), rtol=1e-5, err_msg=name)
 
 
 def test_the_bodies_for_rest_say_the_same(golden):
-    asked = json.loads((golden / "request.json").read_text())
+    request = json.loads((golden / "request.json").read_text())
     serialized = (golden / "list.pb").read_bytes()
     decoded = tf.io.decode_base64(  # the web-safe alphabet is TensorFlow's
-        asked["inputs"]["inputs"][0]["b64"].replace("+", "-").replace("/", "_").rstrip("=")
+        request["inputs"]["inputs"][0]["b64"].replace("+", "-").replace("/", "_").rstrip("=")
     )
-    assert (asked["signature_name"], decoded.numpy()) == ("rank", serialized)
+    assert (request["signature_name"], decoded.numpy()) == ("rank", serialized)
     answer = predict_pb2.PredictResponse.FromString((golden / "response.pb").read_bytes())
     outputs = json.loads((golden / "response.json").read_text())["outputs"]
     assert set(outputs) == set(answer.outputs)

@@ -56,9 +56,9 @@ def test_the_same_lists_as_requests_and_as_data_have_the_same_numbers(reference,
     today = write_data_folder(tmp_path / "day", COUNT, 0, 0, lists=same)
     log = write_requests(tmp_path / "log")
     folder = DataFolder(reference)
-    found = measure_drift(folder, RecordedLists("requests", recorded_batches(log, folder)))
-    assert not {row.column for row in found} & set(SCHEMA.labels)
-    assert numbers(found) == numbers(measure_drift(reference, today))
+    actual = measure_drift(folder, RecordedLists("requests", recorded_batches(log, folder)))
+    assert not {row.column for row in actual} & set(SCHEMA.labels)
+    assert numbers(actual) == numbers(measure_drift(reference, today))
 
 
 def test_prices_in_cents_are_told_by_the_command(reference, tmp_path, capsys):

@@ -35,8 +35,8 @@ def test_scores_are_those_of_the_keras_model(predict):
     )
     logits = scorer()(features, training=False).numpy()
     mask = features[MASK].numpy()
-    found = predict(UNLIKE)["scores"]
-    np.testing.assert_allclose(found[mask], logits[mask], atol=1e-6)
+    actual = predict(UNLIKE)["scores"]
+    np.testing.assert_allclose(actual[mask], logits[mask], atol=1e-6)
 
 
 def test_lists_of_unlike_sizes_are_padded_with_the_lowest_float(predict):
@@ -134,11 +134,11 @@ def test_experts_of_an_item_level_gate_are_in_rank_order(signature):
     items = shop_items(5)
     rank = signature("itemwise", "rank")
     answer = rank([elwc(items), elwc(items[:2])])
-    for place, item in enumerate(answer["order"][0]):
+    for index, item in enumerate(answer["order"][0]):
         alone = rank([elwc([items[item]])])
-        assert answer["expert_ids"][0, place].tolist() == alone["expert_ids"][0, 0].tolist()
+        assert answer["expert_ids"][0, index].tolist() == alone["expert_ids"][0, 0].tolist()
         np.testing.assert_allclose(
-            answer["expert_weights"][0, place], alone["expert_weights"][0, 0], atol=1e-6
+            answer["expert_weights"][0, index], alone["expert_weights"][0, 0], atol=1e-6
         )
     assert (answer["expert_ids"][1, 2:] == -1).all()
     assert (answer["expert_weights"][1, 2:] == 0).all()

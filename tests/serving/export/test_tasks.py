@@ -41,9 +41,9 @@ def signatures(models: Path):
 def client(models: Path) -> Iterator[RankingClient]:
     with (
         DevServer(models, port=0) as server,
-        RankingClient(server.target, "tasks", SHOP, timeout=20.0) as asked,
+        RankingClient(server.target, "tasks", SHOP, timeout=20.0) as connected,
     ):
-        yield asked
+        yield connected
 
 
 def call(function, lists):
@@ -56,11 +56,11 @@ def sigmoid(x):
 
 
 def test_scores_combine_those_of_the_tasks_by_the_stated_weights(signatures):
-    found = call(signatures["serving_default"], [elwc(shop_items(3)), elwc(shop_items(5))])
-    assert set(found) == {"scores", "scores_click", "scores_bought"}
-    expected = sigmoid(found["scores_click"][1]) + 10 * sigmoid(found["scores_bought"][1])
-    np.testing.assert_allclose(found["scores"][1], expected, rtol=1e-5)
-    for scores in found.values():
+    actual = call(signatures["serving_default"], [elwc(shop_items(3)), elwc(shop_items(5))])
+    assert set(actual) == {"scores", "scores_click", "scores_bought"}
+    expected = sigmoid(actual["scores_click"][1]) + 10 * sigmoid(actual["scores_bought"][1])
+    np.testing.assert_allclose(actual["scores"][1], expected, rtol=1e-5)
+    for scores in actual.values():
         np.testing.assert_array_equal(scores[0, 3:], [LOWEST, LOWEST])
 
 
