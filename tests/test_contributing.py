@@ -77,9 +77,9 @@ def test_the_test_of_the_example_passes(example):
 def test_the_rows_of_the_example_pass_the_conformance_tests(example, row):
     case = example["ROWS"][row]
     tests = (
-        test_lists.test_padded_places_may_hold_anything,
+        test_lists.test_padded_positions_may_hold_anything,
         test_lists.test_more_padding_changes_nothing,
-        test_lists.test_what_stands_at_padded_places_reaches_no_gradient,
+        test_lists.test_what_stands_at_padded_positions_reaches_no_gradient,
         test_lists.test_permuted_items_permute_the_outputs,
     )
     for test in tests:

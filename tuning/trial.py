@@ -9,7 +9,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from .sweep_folder import (
     trial_file,
     write_trial,
 )
+from .traced_model import TracedModel, draws, restart
 
 MAX_ATTEMPTS = 3
 _RESULT = "result.json"
@@ -51,11 +52,15 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class SweepContext:
-    """What every process of a sweep knows: its folder, resolved configuration and search space."""
+    """What every process of a sweep knows: its folder, resolved configuration and search space.
+
+    `traced` is the model of the last trial of this process.
+    """
 
     path: Path
     config: SweepConfig
     hypermodel: RankingHyperModel
+    traced: TracedModel = field(default_factory=TracedModel)
 
     @classmethod
     def open(cls, path: Path, data: Path) -> SweepContext:
@@ -85,14 +90,23 @@ class SweepContext:
 class TrialPipeline(RankingPipeline):
     """Trains without TensorBoard logs, progress lines or weights of the best epoch.
 
-    Metrics of scores are those of the validation lists.
+    Metrics of scores are those of the validation lists. `traced` has the model of an earlier trial
+    of the process, and gets that of this one. Other arguments are those of `RankingPipeline`.
     """
 
     saves_weights = False
 
+    def __init__(self, *args: Any, traced: TracedModel | None = None, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._traced = TracedModel() if traced is None else traced
+
     def compiled_model(self) -> tf.keras.Model:
         """The model of a run, with training steps that compute no metrics of scores."""
+        earlier = self._traced.take(self._config)
         model = super().compiled_model()
+        if earlier is not None:
+            restart(earlier, model)
+            return earlier
         step = functools.partial(_train_step, model)
         model.train_step = tf.autograph.experimental.do_not_convert(step)
         return model
@@ -107,15 +121,17 @@ class TrialPipeline(RankingPipeline):
 
         It takes a tenth of a short trial, and made the steps of `dnn` and `adv_hsc_moe` no faster.
         """
-        if tf.config.list_physical_devices("GPU"):
-            return super().train_and_validate(verbose)
         option = "disable_meta_optimizer"
         before = tf.config.optimizer.get_experimental_options()[option]
-        tf.config.optimizer.set_experimental_options({option: True})
+        off = before or not tf.config.list_physical_devices("GPU")
+        tf.config.optimizer.set_experimental_options({option: off})
         try:
             super().train_and_validate(verbose)
         finally:
             tf.config.optimizer.set_experimental_options({option: before})
+        # A trial that was killed after its last epoch has traced nothing.
+        if self._config.training.strategy is None and not getattr(self.model, "draws", True):
+            self._traced.keep(self._config, self.model)
 
 
 def _train_step(model: tf.keras.Model, data: Any) -> dict[str, tf.Tensor]:
@@ -130,6 +146,7 @@ def _train_step(model: tf.keras.Model, data: Any) -> dict[str, tf.Tensor]:
         if id(metric) not in skipped:
             value = metric.result()
             logs.update(value if isinstance(value, dict) else {metric.name: value})
+    model.draws = draws(tf.compat.v1.get_default_graph())
     return logs
 
 
@@ -179,7 +196,7 @@ def _run_seed(context: SweepContext, job: TrialJob, seed: int) -> SeedResult:
     if config.model in BASELINE_NAMES:
         result = _train_baseline(folder, config, run, objective)
     else:
-        result = _train(folder, config, run)
+        result = _train(folder, config, run, context.traced)
     result = dataclasses.replace(result, seconds=round(time.monotonic() - started, 2))
     write_json(run / _RESULT, dataclasses.asdict(result))
     return result
@@ -198,9 +215,9 @@ def _make_run_folder(context: SweepContext, run: Path, job: TrialJob, seed: int)
             shutil.copytree(source, partial, dirs_exist_ok=True, ignore=skip)
 
 
-def _train(folder: DataFolder, config: RunConfig, run: Path) -> SeedResult:
+def _train(folder: DataFolder, config: RunConfig, run: Path, traced: TracedModel) -> SeedResult:
     builder, quiet = make_builder(folder, config), Console(quiet=True)
-    recorded = fit(builder, config, run, quiet, TrialPipeline).history
+    recorded = fit(builder, config, run, quiet, TrialPipeline, traced=traced).history
     best = recorded.best
     assert best is not None  # `RunHistory` raises otherwise
     history = [
