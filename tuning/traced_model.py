@@ -25,8 +25,13 @@ class TracedModel:
         self._model: tf.keras.Model | None = None
 
     def keep(self, config: RunConfig, model: tf.keras.Model) -> None:
-        """Keeps a model that was trained with `config`, unless it is a large one."""
-        if model.count_params() <= _LARGEST:
+        """Keeps a model that was trained with `config`, if it can be used again and is not large.
+
+        `model.draws` is that of the graph of its steps; a trial that was killed after its last
+        epoch has traced none.
+        """
+        is_local = config.training.strategy is None
+        if is_local and not getattr(model, "draws", True) and model.count_params() <= _LARGEST:
             self._settings, self._model = _settings_of_graphs(config), model
 
     def take(self, config: RunConfig) -> tf.keras.Model | None:

@@ -129,9 +129,7 @@ class TrialPipeline(RankingPipeline):
             super().train_and_validate(verbose)
         finally:
             tf.config.optimizer.set_experimental_options({option: before})
-        # A trial that was killed after its last epoch has traced nothing.
-        if self._config.training.strategy is None and not getattr(self.model, "draws", True):
-            self._traced.keep(self._config, self.model)
+        self._traced.keep(self._config, self.model)
 
 
 def _train_step(model: tf.keras.Model, data: Any) -> dict[str, tf.Tensor]:

@@ -100,12 +100,12 @@ class ItemCategories:
             if not given[i][1]:
                 of_query = None
                 if clicks is not None:
-                    of_query = clicks.get(self._queries[i], _NO_CLICKS)
-                    of_query = of_query - of_lists.get(i, _NO_CLICKS)
+                    of_all = clicks.get(self._queries[i], _NO_CLICKS)
+                    of_query = of_all - of_lists.get(i, _NO_CLICKS)
                 pairs = zip(self._parents[start:end], self._children[start:end], strict=True)
-                pair, of_list = category_of(pairs, of_query)
+                pair, noted = category_of(pairs, of_query)
                 given[i] = pair or ("", "")
-                notes.update(of_list)
+                notes.update(noted)
         for name, words in zip(names, zip(*given, strict=True), strict=True):
             distinct = {word: code for code, word in enumerate(dict.fromkeys(words))}
             codes = np.array([distinct[word] for word in words], np.int32)[:, None]

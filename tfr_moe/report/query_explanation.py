@@ -235,7 +235,7 @@ _SUMS = {
 
 def method(explanation: Explanation) -> str:
     """How to read the contributions."""
-    of_position = (
+    remainder = (
         " Scores depend on the other items: what remains with all features replaced is due to the "
         "position in the list."
     )
@@ -244,7 +244,7 @@ def method(explanation: Explanation) -> str:
         "replaced by that of the next item, averaged over the orders in which features are "
         "replaced (Shapley value); shares add up to the lead. A change would put an item ahead if "
         "its feature had the value of the item above or, for a number, a value on the way there."
-        f"{'' if explanation.pointwise else of_position}"
+        f"{'' if explanation.pointwise else remainder}"
     )
 
 
