@@ -102,7 +102,11 @@ def write_data_folder(
                         columns["sales"] += [item["sales"] for item in items]
         manifest["splits"][split] = {"lists": count}
     statistics = {
-        name: {"count": len(v), "mean": float(np.mean(v)), "std": float(np.std(v))}
+        name: {
+            "count": len(v),
+            "mean": float(np.mean(v)) if v else 0.0,
+            "std": float(np.std(v)) if v else 0.0,
+        }
         for name, v in columns.items()
     }
     grouped = {

@@ -49,7 +49,7 @@ def test_gradients_in_training_are_finite(case, policy):
 def test_a_layers_own_policy_rules_all_its_parts(case):
     layer = case.make()
     with_policy = type(layer).from_config({**layer.get_config(), "dtype": "mixed_bfloat16"})
-    alone, everywhere = case.model(with_policy), case.half("mixed_bfloat16").model
+    alone, everywhere = case.called(with_policy), case.half("mixed_bfloat16").model
     alone.set_weights(everywhere.get_weights())
     expected, got = run(everywhere, draw(case.inputs)), run(alone, draw(case.inputs))
     for name in expected:

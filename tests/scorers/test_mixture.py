@@ -40,10 +40,12 @@ def test_by_default_the_sub_category_alone_chooses():
     inputs["top"] = tf.constant([["a"]] * 3 + [["b"]] * 3)
     inputs["sub"] = tf.constant([["x"]] * 6)
     weights = explanation_model(model)(inputs)["expert_weights"].numpy()
-    assert (weights[:3] == weights[0]).all()
-    assert (weights[3:] == weights[3]).all()
+    # A processor's vectors may round the last rows of a batch in another way than the others.
+    ulp = np.finfo(np.float32).eps
+    np.testing.assert_allclose(weights[:3], weights[[0] * 3], rtol=2 * ulp)
+    np.testing.assert_allclose(weights[3:], weights[[3] * 3], rtol=2 * ulp)
     # The same name under the other parent is another category.
-    assert np.abs(weights[0] - weights[3]).max() > 0
+    assert np.abs(weights[0] - weights[3]).max() > 1e-4
 
 
 def test_a_gate_of_lists_chooses_for_the_list_and_a_gate_of_all_features_for_each_item():

@@ -42,6 +42,7 @@ ROWS = [
         IN_DOMAINS,
         {"output": "BL"},
         call=projected,
+        direct=False,
     ),
     ModelCase(
         "CategoryHead",
@@ -49,6 +50,7 @@ ROWS = [
         {"inputs": floats("BL", 4), "categories": DOMAIN._replace(width=2), "mask": mask()},
         {"output": "BL"},
         call=projected,
+        direct=False,
     ),
     ModelCase(
         "StarTowers",
