@@ -63,24 +63,30 @@ def build(
         categories: of the queries, where the schema needs them.
     """
     parser, text = RequestParser(schema, categories), schema.to_json()
+    spec = [tf.TensorSpec([None], tf.string, INPUT)]
+
+    # One graph for both signatures: the model is traced, written and loaded once.
+    @tf.function(input_signature=spec, autograph=False)
+    def scored(inputs: tf.Tensor) -> tuple[Tensors, tf.Tensor]:
+        features = parser.lists(inputs)
+        outputs = (explanation or model)(features, training=False)
+        return outputs_by_name(outputs), features[MASK]
 
     def predict(inputs: tf.Tensor) -> Tensors:
-        features = parser.lists(inputs)
-        batch = _Batch(tf.shape(inputs)[0], features[MASK])
-        scores = outputs_by_name(model(features, training=False))
+        outputs, mask = scored(inputs)
+        batch = _Batch(tf.shape(inputs)[0], mask)
+        scores = {name: value for name, value in outputs.items() if not names_experts(name)}
         return {name: batch.cut(batch.masked(logits)) for name, logits in scores.items()}
 
     def rank(inputs: tf.Tensor) -> Tensors:
-        features = parser.lists(inputs)
-        outputs = outputs_by_name((explanation or model)(features, training=False))
-        return _ranked(outputs, _Batch(tf.shape(inputs)[0], features[MASK]))
+        outputs, mask = scored(inputs)
+        return _ranked(outputs, _Batch(tf.shape(inputs)[0], mask))
 
     def describe(inputs: tf.Tensor) -> Tensors:
         # One answer per request, so that a server may batch this signature as it does the others.
         return {SCHEMA: tf.fill(tf.shape(inputs), tf.constant(text))}
 
     functions = {PREDICT: predict, RANK: rank, SCHEMA: describe}
-    spec = [tf.TensorSpec([None], tf.string, INPUT)]
     signatures = {
         name: tf.function(function, input_signature=spec, autograph=False).get_concrete_function()
         for name, function in functions.items()
