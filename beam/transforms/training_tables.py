@@ -62,10 +62,8 @@ def write_tables(
         words = vocabulary_of(features[name], entries)
         write_vocabulary(folder / vocabulary_file(name), words)
 
-    training = (
-        assigned
-        | "Training" >> beam.Filter(lambda entry: entry[0] == SPLITS[0])
-        | "DropSplit" >> beam.Values()
+    training = assigned | "Training" >> beam.FlatMapTuple(
+        lambda split, ranked: [ranked] if split == SPLITS[0] else []
     )
     summed = training | "Sum" >> beam.ParDo(SumLists(schema)).with_outputs(
         COUNTS, "moments", main="ids"
