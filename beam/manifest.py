@@ -54,7 +54,7 @@ def write_counts(counts: Iterable[beam.PCollection], folder: Path) -> beam.PColl
         counts
         | "AllCounts" >> beam.Flatten()
         | "SumCounts" >> beam.CombinePerKey(sum)
-        # An empty list for want of counts would take seven transforms.
+        # An empty list for want of counts would take four more transforms.
         | "ListCounts" >> beam.combiners.ToList().without_defaults()
         | "Write" >> beam.Map(partial(write_json, folder / _COUNTS_FILE))
     )
@@ -63,10 +63,8 @@ def write_counts(counts: Iterable[beam.PCollection], folder: Path) -> beam.PColl
 def take_counts(folder: Path) -> Counts:
     """Reads and removes the file of `write_counts`, which writes none where nothing was counted."""
     path = folder / _COUNTS_FILE
-    if not path.exists():
-        return Counter()
-    counts = Counter({tuple(key): number for key, number in read_json(path, list)})
-    path.unlink()
+    counts = Counter({tuple(key): number for key, number in read_json(path, list) or []})
+    path.unlink(missing_ok=True)
     return counts
 
 

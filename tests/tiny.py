@@ -102,11 +102,7 @@ def write_data_folder(
                         columns["sales"] += [item["sales"] for item in items]
         manifest["splits"][split] = {"lists": count}
     statistics = {
-        name: {
-            "count": len(v),
-            "mean": float(np.mean(v)) if v else 0.0,
-            "std": float(np.std(v)) if v else 0.0,
-        }
+        name: {"count": len(v), "mean": float(np.mean(v or [0])), "std": float(np.std(v or [0]))}
         for name, v in columns.items()
     }
     grouped = {

@@ -75,8 +75,11 @@ def build(
     def predict(inputs: tf.Tensor) -> Tensors:
         outputs, mask = scored(inputs)
         batch = _Batch(tf.shape(inputs)[0], mask)
-        scores = {name: value for name, value in outputs.items() if not names_experts(name)}
-        return {name: batch.cut(batch.masked(logits)) for name, logits in scores.items()}
+        return {
+            name: batch.cut(batch.masked(logits))
+            for name, logits in outputs.items()
+            if not names_experts(name)
+        }
 
     def rank(inputs: tf.Tensor) -> Tensors:
         outputs, mask = scored(inputs)

@@ -98,7 +98,7 @@ class ModelCase:
         make: a new object, without a seed, so that the global one rules.
         inputs: what it takes, by name.
         outputs: axes of what it returns, by name.
-        call: (layer, symbolic inputs) -> outputs; None for a scorer, which builds its own model.
+        call: (layer, inputs by name) -> outputs; None for a scorer, which builds its own model.
         draws: whether it draws random numbers in training.
         ordered: whether the order in which items stand is what it reads.
         direct: whether `call` makes no layers of its own, so that it can be called twice.

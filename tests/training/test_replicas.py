@@ -8,7 +8,6 @@ SCRIPT = """
 import json, sys
 import numpy as np
 from tfr_moe._compat import tf
-tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 cpus = tf.config.list_physical_devices("CPU")
 tf.config.set_logical_device_configuration(cpus[0], [tf.config.LogicalDeviceConfiguration()] * 2)
 from pathlib import Path

@@ -45,7 +45,8 @@ def pipeline_of(folder, run, model, traced, **settings):
     return fit(builder, config, run, Console(quiet=True), TrialPipeline, traced=traced)
 
 
-@pytest.mark.parametrize(("model", "optimizer"), [("dnn", "adam"), ("wide_deep", "adamw")])
+@pytest.mark.parametrize("optimizer", ["adamw", "adam"])
+@pytest.mark.parametrize("model", ["dnn", "wide_deep"])
 def test_a_trial_with_the_graphs_of_an_earlier_one_gives_what_it_gives_alone(
     folder, tmp_path, model, optimizer
 ):
@@ -60,22 +61,20 @@ def test_a_trial_with_the_graphs_of_an_earlier_one_gives_what_it_gives_alone(
     assert second.history.epochs[0] != pytest.approx(first.history.epochs[0])
 
 
-def test_a_trial_whose_graphs_differ_or_draw_gets_its_own(folder, tmp_path):
-    draws = {"dropout": 0.1}
-    trials = [{}, {"weight_decay": 0.5}, {"batch_size": 16}, draws, draws]
+@pytest.mark.parametrize(
+    ("model", "trials"),
+    [
+        ("dnn", [{}, {"weight_decay": 0.5}, {"batch_size": 16}]),
+        ("dnn", [{"dropout": 0.1}] * 2),  # draws random numbers
+        ("adv_hsc_moe", [{}] * 2),  # likewise
+    ],
+)
+def test_a_trial_whose_graphs_differ_or_draw_gets_its_own(folder, tmp_path, model, trials):
     traced, models = TracedModel(), []
     for number, settings in enumerate(trials):
-        once = {**settings, "num_epochs": 1}
-        models.append(pipeline_of(folder, tmp_path / f"{number}", "dnn", traced, **once).model)
+        run = tmp_path / str(number)
+        models.append(pipeline_of(folder, run, model, traced, **settings).model)
     assert len({id(model) for model in models}) == len(trials)
-
-
-def test_a_trial_of_a_mixture_gets_its_own_graphs(folder, tmp_path):
-    # Its adversarial experts and the noise of its gate are drawn.
-    traced = TracedModel()
-    first = pipeline_of(folder, tmp_path / "1", "adv_hsc_moe", traced, num_epochs=1)
-    second = pipeline_of(folder, tmp_path / "2", "adv_hsc_moe", traced, num_epochs=1)
-    assert second.model is not first.model
 
 
 def test_a_large_model_is_not_kept_for_the_next_trial(folder, tmp_path, monkeypatch):

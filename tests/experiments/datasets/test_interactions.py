@@ -391,7 +391,7 @@ def test_real_purchases_all_have_an_outcome_and_no_leak(tmp_path, real_data):
     assert actual["read"] == len(sample) == sum(n for key, n in actual.items() if key != "read")
     assert outcomes(counts, "items") == {"read": 92331, "kept": 92331} and rejects == []
     assert actual["left out: item without a category"] == 39
-    assert 2_900 < actual["became a list"] < 3_200
+    assert 3_000 < actual["became a list"] < 3_100
     # Everything that stands in a list was sold before, by the counts that strictly precede it.
     assert min(row.values["item_events"] for row in rows) >= 1
     shelves = {}
