@@ -18,7 +18,7 @@ from tfr_moe.serving.client import request as client_request
 from tfr_moe.serving.dev_server import DevServer
 from tfr_moe.serving.export import export_model
 
-SECONDS = 60.0
+SECONDS = 20.0
 
 CONTEXT = {"top": "food", "sub": "bread", "age": 31}
 
