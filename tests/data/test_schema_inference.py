@@ -180,6 +180,10 @@ def test_titles_of_products_are_a_second_id_and_ignored():
         ([f"2024-01-01 {i // 60:02}:{i % 60:02}" for i in range(ROWS)], "is a time; give it as"),
         ([f"{i},50 €" for i in range(ROWS)], "is text that looks like numbers"),
         ([{"a": 1}] * ROWS, "has type struct"),
+        ([[["a"]]] * ROWS, "has type list"),
+        ([b"a"] * ROWS, "has type binary"),
+        (pd.cut(pd.Series(np.arange(ROWS)), 5), "has type "),
+        (pd.Series(pd.period_range("2024-01-01", periods=ROWS, freq="D")), "has type "),
     ],
 )
 def test_columns_that_cannot_help_are_ignored_with_a_reason(column, reason):
@@ -360,24 +364,7 @@ def test_lists_of_one_row_have_no_scopes():
         inferred(frame(q=range(ROWS)))
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        pd.cut(pd.Series(np.arange(ROWS)), 5),
-        pd.Series(pd.period_range("2024-01-01", periods=ROWS, freq="D")),
-        [[["a"]]] * ROWS,
-        [{"a": 1}] * ROWS,
-        [b"a"] * ROWS,
-    ],
-    ids=["intervals", "periods", "nested", "objects", "bytes"],
-)
-def test_a_type_without_ids_or_numbers_is_left_out(values):
-    decisions, _ = inferred(frame(extra=values))
-    assert decisions["extra"].outcome == "ignored"
-    assert decisions["extra"].reason.startswith("has type ")
-
-
-def test_a_role_of_such_a_type_is_an_error():
+def test_a_role_of_a_type_without_ids_or_numbers_is_an_error():
     with pytest.raises(
         UserError, match=r"list_id 'q': has type list.*, expected one value per row"
     ):
