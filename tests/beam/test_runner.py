@@ -5,7 +5,11 @@ import os
 
 import apache_beam as beam
 import pytest
+from apache_beam.coders import VarIntCoder
+from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.transforms import userstate
 
+from tfr_moe.beam import runner
 from tfr_moe.beam.runner import running
 
 
@@ -40,6 +44,41 @@ def test_what_a_program_hides_from_its_garbage_collector_stays_hidden(is_frozen,
         _ = pipeline | beam.Create([1])
     assert (gc.get_freeze_count() > 0) == is_frozen
     assert gc.get_threshold() == thresholds
+
+
+class Numbered(beam.DoFn):
+    """The number of a value among those of its key."""
+
+    SEEN = userstate.BagStateSpec("seen", VarIntCoder())
+
+    def process(self, pair, seen=beam.DoFn.StateParam(SEEN)):  # noqa: B008
+        seen.add(pair[1])
+        yield len(list(seen.read()))
+
+
+def test_steps_beside_others_keep_their_states():
+    with running(()) as pipeline:
+        pairs = pipeline | beam.Create([("a", 5), ("a", 6), ("b", 7)])
+        for name in ("One", "Two"):
+            numbers = pairs | name >> beam.ParDo(Numbered())
+            assert_that(numbers, equal_to([1, 2, 1]), label=f"Check {name}")
+
+
+@pytest.mark.parametrize("steps", [1, 9])
+def test_steps_of_one_class_are_inspected_once(monkeypatch, steps):
+    inspected, inspect = [], userstate.get_dofn_specs
+
+    def recorded(step):
+        inspected.append((type(step), str(step.get_function_arguments("process"))))
+        return inspect(step)
+
+    monkeypatch.setattr(userstate, "get_dofn_specs", inspect)  # is put back at the end
+    monkeypatch.setattr(runner, "_inspect", recorded)
+    with running(()) as pipeline:
+        values = pipeline | beam.Create([1])
+        for number in range(steps):
+            values |= f"Step {number}" >> beam.Map(str)
+    assert 0 < len(inspected) == len(set(inspected))
 
 
 def stop(_):
