@@ -100,8 +100,9 @@ def load_for_a_command(*hidden: str) -> None:
     through them. And the frameworks load as if the hidden, optional modules were not installed:
     Keras imports pandas, SciPy and Pillow, for data frames, sparse matrices and images, where it
     finds them; TensorFlow loads setuptools in place of the standard library's distutils: together a
-    third of the import of TensorFlow. Beam looks for pandas, too. Modules that are imported already
-    are not hidden.
+    third of the import of TensorFlow. Beam looks for pandas, too; LightGBM and XGBoost look for
+    pandas and scikit-learn, which take longer than they. Modules that are imported already are not
+    hidden.
     """
     global _hidden
     _hidden = hidden
@@ -117,16 +118,16 @@ class _Deferred(types.ModuleType):
 
 
 @contextlib.contextmanager
-def light_import() -> Iterator[None]:
+def light_import(*needed: str) -> Iterator[None]:
     """Hides or defers other modules and suspends the garbage collector while a framework loads.
 
     An import makes many objects and hardly any garbage; the search for it takes a fifth of the
-    import of the frameworks.
+    import of the frameworks. Modules that are `needed` are not hidden.
     """
     enabled = gc.isenabled()
     gc.disable()
     stand_ins: dict[str, Any] = {name: _Deferred(name) for name in _DEFERRED}
-    stand_ins |= dict.fromkeys(_hidden)  # None stops an import
+    stand_ins |= dict.fromkeys(set(_hidden).difference(needed))  # None stops an import
     used = {name: module for name, module in stand_ins.items() if name not in sys.modules}
     sys.modules.update(used)
     try:

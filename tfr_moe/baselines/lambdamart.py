@@ -131,30 +131,16 @@ def fit(train: Rows, validation: Rows, settings: Mapping[str, Any], log: Log) ->
     """Boosts until LightGBM's validation NDCG no longer improves.
 
     That NDCG, which counts lists without a relevant item as 1, is used for early stopping only.
-    LightGBM bins the training rows block by block. With positions (`position_bias`) it learns a
-    bias of each in the gradients, which the scores do not contain.
+    LightGBM bins the training rows from their memory-mapped file. With positions (`position_bias`)
+    it learns a bias of each in the gradients, which the scores do not contain.
     """
     lightgbm = library("lightgbm", "LightGBM")
     parameters = dict(settings)
     rounds, patience = map(parameters.pop, _TRAINING)
 
-    class Blocks(lightgbm.Sequence):  # type: ignore[name-defined]
-        """Rows of a memory-mapped file, read on demand."""
-
-        batch_size = 1 << 14
-
-        def __init__(self, values: Any):
-            self.values = values
-
-        def __getitem__(self, at: Any) -> Any:
-            return np.asarray(self.values[at], np.float64)
-
-        def __len__(self) -> int:
-            return len(self.values)
-
     def dataset(rows: Rows, reference: Any = None) -> Any:
         return lightgbm.Dataset(
-            Blocks(rows.values),
+            rows.values,
             label=whole_grades(rows.labels, _MAX_GRADE, "lambdamart"),
             weight=rows.weights if rows.weighted else None,
             group=rows.sizes,

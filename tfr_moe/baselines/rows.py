@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tfr_moe._compat import tf
+from tfr_moe._compat import light_import, tf
 from tfr_moe.config.settings import FeatureSettings
 from tfr_moe.data.builder import ElwcDatasetBuilder
 from tfr_moe.data.folder import DataFolder
@@ -49,8 +50,11 @@ class Fitted(NamedTuple):
 
 def library(name: str, package: str) -> Any:
     """Imports an optional library; a UserError has the command that installs it."""
+    if module := sys.modules.get(name):
+        return module
     try:
-        return importlib.import_module(name)
+        with light_import("scipy", name.partition(".")[0]):
+            return importlib.import_module(name)
     except ImportError as error:
         raise UserError(
             f"{package} is needed for this model ({error}): pip install 'tfr_moe[baselines]'"

@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Hides the notices of the runtimes of TensorFlow and gRPC; their errors are reported as ours.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    load_for_a_command("pandas", "scipy", "setuptools", "PIL")
+    load_for_a_command("pandas", "scipy", "setuptools", "PIL", "sklearn")
     # Frameworks make a million objects that stay; to search them for garbage takes half a second.
     gc.set_threshold(100_000, *gc.get_threshold()[1:])
     # The search at the exit takes longer still, and finds only what the system frees anyway.
