@@ -78,6 +78,16 @@ def test_the_command_trains_what_the_function_trains(runs, data, tmp_path, model
     assert ours == theirs
 
 
+def test_runs_of_other_seeds_have_the_bins_of_the_same_rows(data, tmp_path):
+    few = {**SHORT["lambdamart"], "bin_construct_sample_cnt": 40}
+    trees = []
+    for seed in (1, 2):
+        settings = {"model": "lambdamart", "library_parameters": few, "seed": seed}
+        train_baseline(data, tmp_path / f"{seed}", make_config(settings), QUIET)
+        trees.append((tmp_path / f"{seed}" / "model.txt").read_text().split("parameters:")[0])
+    assert trees[0] == trees[1]
+
+
 def test_baselines_beat_the_order_of_the_records(runs, data):
     actual = evaluate_runs(
         data, [runs / model for model in BASELINE_NAMES], metrics=["ndcg"], console=QUIET
