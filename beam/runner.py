@@ -84,8 +84,8 @@ _inspect = userstate.get_dofn_specs
 def _inspected_once() -> Iterator[None]:
     """Has Beam look for states and timers once for each class of steps without any.
 
-    It goes through all methods of each step some ten times while it makes and runs a pipeline: an
-    eighth of the time of a small build. All functions of `Map` and its like share one class; what
+    It goes through all methods of each step some ten times while it makes and runs a pipeline: a
+    sixth of the time of a small build. All functions of `Map` and its like share one class; what
     they ask for is among the defaults of its `process`.
     """
     without: set[tuple[type, str]] = set()

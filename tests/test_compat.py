@@ -147,9 +147,10 @@ def test_the_stand_in_is_not_mistaken_for_a_package_with_hidden_names(run_python
 @pytest.mark.smoke
 def test_keras_tuner_searches_a_tf_keras_model_and_keras_keeps_its_version(run_python, tmp_path):
     done = run_python(f"""
-from tfr_moe._compat import import_keras_tuner, tf
+from tfr_moe._compat import import_keras_tuner, needs_legacy_keras, tf
 import keras
-version = getattr(keras, "version", None)  # Keras 3 has one
+version = getattr(keras, "version", None)
+assert (version is not None) == needs_legacy_keras()  # Keras 3 has one
 keras_tuner, again = import_keras_tuner(), import_keras_tuner()
 assert keras_tuner is again and getattr(keras, "version", None) is version
 from keras_tuner.src.backend.config import multi_backend

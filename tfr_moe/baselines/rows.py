@@ -50,6 +50,7 @@ class Fitted(NamedTuple):
 
 def library(name: str, package: str) -> Any:
     """Imports an optional library; a UserError has the command that installs it."""
+    # A light import exempts all objects from garbage collection: once is enough.
     if module := sys.modules.get(name):
         return module
     try:
