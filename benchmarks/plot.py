@@ -1,6 +1,6 @@
 """Draws the figure of docs/performance.md from the JSON of the benchmarks.
 
-    python -m benchmarks.plot [--step FILE] [--memory FILE] [--quality FILE] [--out FILE]
+    python -m benchmarks.plot [--step FILE] [--memory FILE] [--quality FILE] [--out FOLDER]
 
 Left: cost of a step by N, K, list length and batch; middle: its memory; right: NDCG by seconds of
 training. A panel without a file is left out.

@@ -63,7 +63,8 @@ def batches(
         if not rows:
             advance(size)
         numbers, line = groups or (None, 1)
-        for batch in table.iter_batches(_BATCH, row_groups=numbers):
+        # Threads cost more than they save for batches that small.
+        for batch in table.iter_batches(_BATCH, row_groups=numbers, use_threads=False):
             columns = zip(batch.schema.names, map(_values, batch.columns), strict=True)
             yield RowColumns(index, line, Columns(dict(columns)))
             # The position in the file is not the progress: it is read by column.
