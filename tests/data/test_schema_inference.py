@@ -169,6 +169,9 @@ def test_titles_of_products_are_a_second_id_and_ignored():
     assert inferred(rows)[1].feature("title").kind == "categorical"
 
 
+NUMBERS = "is text that looks like numbers"
+
+
 @pytest.mark.parametrize(
     ("column", "reason"),
     [
@@ -178,7 +181,10 @@ def test_titles_of_products_are_a_second_id_and_ignored():
         ([f"row-{i}" for i in range(ROWS)], "looks like an ID or free text: 240 distinct values"),
         (pd.Timestamp("2024-01-01"), "is a time"),
         ([f"2024-01-01 {i // 60:02}:{i % 60:02}" for i in range(ROWS)], "is a time; give it as"),
-        ([f"{i},50 €" for i in range(ROWS)], "is text that looks like numbers"),
+        ([f"{i},50 €" for i in range(ROWS)], f"{NUMBERS}, but '0,50 €' is not a plain"),
+        ([f"{i}.5" if i % 20 else "n/a" for i in range(ROWS)], f"{NUMBERS}, but 'n/a' is not"),
+        ([f"{i}.5" for i in range(ROWS)], f"{NUMBERS}; convert"),
+        ([f"{i}.5" if i < ROWS - 1 else "none" for i in range(ROWS)], f"{NUMBERS}, but 'none' is"),
         ([{"a": 1}] * ROWS, "has type struct"),
         ([[["a"]]] * ROWS, "has type list"),
         ([b"a"] * ROWS, "has type binary"),
@@ -349,14 +355,16 @@ def test_numbers_as_text_are_a_label_and_a_position():
     )
 
 
-@pytest.mark.parametrize("kind", ["text", "datetime64"])
+@pytest.mark.parametrize("kind", ["text", "datetime64", "seconds"])
 def test_a_time_without_its_role_is_warned_of(kind):
     days = pd.date_range("2024-03-01", periods=LISTS).repeat(ITEMS)
-    rows = frame(day=days.astype(str) if kind == "text" else days)
-    decisions, _ = inferred(rows)
-    assert decisions["day"].warning and "give it as `time`" in decisions["day"].reason
-    decisions, schema = inferred(rows, time="day")
-    assert not decisions["day"].warning and schema.time == "day"
+    seconds = [day.timestamp() for day in days]
+    kinds = {"text": days.astype(str), "datetime64": days, "seconds": seconds}
+    decisions, _ = inferred(frame(shown_at=kinds[kind], revenue=seconds))
+    assert decisions["shown_at"].warning and "give it as `time`" in decisions["shown_at"].reason
+    assert decisions["revenue"].outcome == "context numeric"
+    decisions, schema = inferred(frame(shown_at=kinds[kind]), time="shown_at")
+    assert not decisions["shown_at"].warning and schema.time == "shown_at"
 
 
 def test_lists_of_one_row_have_no_scopes():

@@ -29,10 +29,24 @@ _NUMBER = re.compile(
 
 
 def are_numbers(words: Sequence[Any]) -> bool:
-    """Whether texts look like numbers, such as 1.099,00 €; digits alone may be IDs."""
+    """Whether texts look like numbers, such as 1.099,00 €, or nine of ten do and the others may
+    stand for missing ones, such as n/a; digits alone may be IDs."""
     texts = [str(word).strip() for word in words[:_SAMPLE] if word]
     digits = sum(text.isdigit() for text in texts)
-    return digits < len(texts) and all(map(_NUMBER.fullmatch, texts))
+    numbers = sum(bool(_NUMBER.fullmatch(text)) for text in texts)
+    if numbers == len(texts):
+        return digits < numbers
+    return digits < 0.5 * len(texts) and numbers >= 0.9 * len(texts)
+
+
+def no_plain_number(words: Iterable[Any]) -> str | None:
+    """Returns the first text that `float` does not read."""
+    for word in words:
+        try:
+            float(word or 0)
+        except ValueError:
+            return str(word)
+    return None
 
 
 def are_times(words: Sequence[Any]) -> bool:

@@ -23,6 +23,7 @@ from tfr_moe.tables.arrow import (
     is_list,
     is_supported,
     names_of,
+    no_plain_number,
     to_table,
 )
 from tfr_moe.tables.relations import (
@@ -43,6 +44,9 @@ _RESERVED = ("context_numeric", "example_numeric", "example_list_mask")
 _ID_NAME = re.compile(r"(^|_)(id|ids|uuid|key|code)$", re.IGNORECASE)
 _POSITION_NAME = re.compile(r"^(display_)?(position|rank|slot)$", re.IGNORECASE)
 _POSITION = "looks like the display position, which is no feature; give it as `position`"
+_TIME_NAME = re.compile(r"(^|_)(time|timestamp|ts|date|datetime|at)$", re.IGNORECASE)
+_UNIX_SECONDS = (946_684_800, 4_102_444_800)
+"""From the year 2000 to 2100."""
 _TIME = "is a time; give it as `time`, or derive features such as an age in days"
 _SPLITS = {"train", "validation", "test"}
 _SAMPLE = 100_000
@@ -263,6 +267,9 @@ class _Scan:
             if (present == present[0]).all() and not missing.any():
                 raise UserError(f"is constant ({present[0]:g})")
             self._check_leak(numbers, ~missing & (numbers != 0))
+            first, last = _UNIX_SECONDS
+            if _TIME_NAME.search(name) and first <= present.min() <= present.max() < last:
+                raise UserError(_TIME)
             if not missing.any() and self._lists.counts_up(numbers):
                 raise _WarnedError(f"counts from 1 in every list: {_POSITION}")
         scope, why = self._scope(np.where(missing, np.inf, numbers))
@@ -291,7 +298,12 @@ class _Scan:
                 raise UserError("looks like the split of the lists")
             self._check_leak(None, ~missing if missing.any() else None)
             if are_numbers(ids.words):
-                raise _WarnedError("is text that looks like numbers; convert it to numbers")
+                value = no_plain_number(ids.words)
+                but = "" if value is None else f", but {value!r} is not a plain number"
+                raise _WarnedError(
+                    f"is text that looks like numbers{but}; convert it to numbers, and leave "
+                    "missing ones empty"
+                )
         joined = sum(SEPARATOR in str(w) for w in ids.words[: _SAMPLE if distinct else 0])
         scope, why = self._scope(ids.codes)
         if joined > 0.05 * distinct:
