@@ -10,6 +10,9 @@ scaled by the factors that the result lists:
            since cores share their memory
 one GPU    multiplications by --gpu-tflops times --gpu-share, 19.5 (an A100 in float32) and 0.4 by
            default; reading as on 16 cores
+workers    --workers machines like this one, 8 by default, which exchange gradients at --exchange
+           GB/s, by default the measured 0.43 of two workers on loopback; each reads all records
+a day      builds one of --days days, 30 by default, and trains a warm epoch on all of them
 """
 
 from __future__ import annotations
@@ -19,10 +22,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from step_models import Size
 from timing import write
 
 ROWS = 26_674_871
+STEPS = 10_000
+"""Simulated steps of several workers."""
 
 
 def hours(seconds: float) -> float:
@@ -33,6 +39,23 @@ def training_seconds(step: dict[str, Any]) -> float:
     """An epoch at the measured seconds of a valid item."""
     size = Size(**step["sizes"])
     return ROWS / size.items * step["marks"]["seconds"]["N=10"]["median"]
+
+
+def workers_seconds(step: dict[str, Any], workers: int, exchange: float) -> float:
+    """An epoch by machines like this one, each with batches of the measured size.
+
+    A step waits for the slowest worker and for the gradients, which go round a ring: each worker
+    sends 2 (W - 1) / W times their bytes, at `exchange` GB/s. Workers' times are drawn from a
+    log-normal distribution with the measured median and quartiles.
+    """
+    size = Size(**step["sizes"])
+    measured = step["marks"]["seconds"]["N=10"]
+    sigma = np.log(measured["high"] / measured["low"]) / (2 * 0.6745)
+    normal = np.random.default_rng(0).standard_normal((STEPS, workers))
+    slowest = measured["median"] * float(np.exp(sigma * normal.max(1)).mean())
+    gradients = 4 * size.experts * size.products
+    exchanged = 2 * (workers - 1) / workers * gradients / (exchange * 1e9)
+    return ROWS / (size.items * workers) * (slowest + exchanged)
 
 
 def reading_seconds(reading: dict[str, Any]) -> float:
@@ -52,7 +75,7 @@ def row(train: float, read: float, build: float | None) -> dict[str, Any]:
     result = {"training_hours": hours(train), "reading_hours": hours(read), "bound": bound}
     result["epoch_hours"] = hours(max(train, read))
     if build is not None:
-        result["build_hours_once"] = hours(build)
+        result["build_hours"] = hours(build)
     return result
 
 
@@ -64,16 +87,21 @@ def main() -> None:
     parser.add_argument("--efficiency", type=float, default=0.7)
     parser.add_argument("--gpu-tflops", type=float, default=19.5)
     parser.add_argument("--gpu-share", type=float, default=0.4)
+    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--exchange", type=float, default=0.43, help="GB/s of gradients")
+    parser.add_argument("--days", type=int, default=30)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     step, reading = (json.loads(p.read_text()) for p in (arguments.step, arguments.reading))
     cores = step["machine"]["cores"]
     train, read = training_seconds(step), reading_seconds(reading)
-    build = None
+    by_workers = workers_seconds(step, arguments.workers, arguments.exchange)
+    build = builds = day = None
+    faster = 16 / cores * arguments.efficiency
     if arguments.build is not None:
         layouts = json.loads(arguments.build.read_text())["layouts"]
-        build = ROWS / layouts["packed"]["rows_per_cpu_second"]["pipeline"]
-    faster = 16 / cores * arguments.efficiency
+        build = ROWS / layouts["packed"]["rows_per_cpu_second"]["pipeline"] / cores
+        builds, day = build / faster, build / arguments.days
     gpu = multiplications(step) / (arguments.gpu_tflops * 1e12 * arguments.gpu_share)
     result: dict[str, Any] = {
         "rows": ROWS,
@@ -81,19 +109,14 @@ def main() -> None:
         "assumed": {
             "efficiency of 16 cores": arguments.efficiency,
             "GPU": f"{arguments.gpu_tflops} TFLOP/s in float32, {arguments.gpu_share:.0%} used",
+            "exchange of gradients": f"{arguments.exchange} GB/s",
         },
         "epochs": {
-            f"here, {cores} cores": row(train, read, None if build is None else build / cores),
-            "16 cores": row(
-                train / faster,
-                read / faster,
-                None if build is None else build / (16 * arguments.efficiency),
-            ),
-            "one GPU, 16 cores": row(
-                gpu,
-                read / faster,
-                None if build is None else build / (16 * arguments.efficiency),
-            ),
+            f"here, {cores} cores": row(train, read, build),
+            "16 cores": row(train / faster, read / faster, builds),
+            "one GPU, 16 cores": row(gpu, read / faster, builds),
+            f"{arguments.workers} workers of {cores} cores": row(by_workers, read, build),
+            f"a day of {arguments.days}, {cores} cores": row(train, read, day),
         },
     }
     print(json.dumps(result, indent=1))
