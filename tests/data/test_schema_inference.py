@@ -10,6 +10,7 @@ from tfr_moe.tables import infer_schema
 
 LISTS, ITEMS = 60, 4
 ROWS = LISTS * ITEMS
+NUMBERS = "is text that looks like numbers"
 
 
 def frame(**columns):
@@ -39,16 +40,18 @@ def feature_of(schema, name):
 
 
 def test_kinds_and_scopes():
-    _, schema = inferred(frame())
+    rows = frame(size=[f"{i % 20}.5" if i % 21 else "XL" for i in range(ROWS)])
+    _, schema = inferred(rows)
     assert [(f.name, f.scope, f.kind) for f in schema.features] == [
         ("sub", "context", "categorical"),
         ("top", "context", "categorical"),
         ("age", "context", "numeric"),
         ("brand_id", "example", "categorical"),
         ("price", "example", "numeric"),
+        ("size", "example", "categorical"),
     ]
     assert (schema.list_id, schema.labels, schema.position) == ("q", ("buy",), None)
-    assert schema == FeatureSchema.infer(frame(), list_id="q", label="buy")
+    assert schema == FeatureSchema.infer(rows, list_id="q", label="buy")
 
 
 def test_one_row_that_differs_makes_a_feature_of_items():
@@ -167,9 +170,6 @@ def test_titles_of_products_are_a_second_id_and_ignored():
     # 18 products share a title: 101 titles are less than 90 % of 118 products.
     rows["title"] = [f"Stuhl {max(i, 17)}" for i in product]
     assert inferred(rows)[1].feature("title").kind == "categorical"
-
-
-NUMBERS = "is text that looks like numbers"
 
 
 @pytest.mark.parametrize(

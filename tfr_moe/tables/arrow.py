@@ -29,14 +29,17 @@ _NUMBER = re.compile(
 
 
 def are_numbers(words: Sequence[Any]) -> bool:
-    """Whether texts look like numbers, such as 1.099,00 €, or nine of ten do and the others may
-    stand for missing ones, such as n/a; digits alone may be IDs."""
+    """Whether distinct texts look like numbers, such as 1.099,00 €; digits alone may be IDs.
+
+    Of many texts one in ten may be another word, such as n/a for a missing number; of few, such as
+    sizes with an XL, none may.
+    """
     texts = [str(word).strip() for word in words[:_SAMPLE] if word]
     digits = sum(text.isdigit() for text in texts)
     numbers = sum(bool(_NUMBER.fullmatch(text)) for text in texts)
     if numbers == len(texts):
         return digits < numbers
-    return digits < 0.5 * len(texts) and numbers >= 0.9 * len(texts)
+    return digits < 0.5 * len(texts) and numbers >= 0.9 * _SAMPLE
 
 
 def no_plain_number(words: Iterable[Any]) -> str | None:
