@@ -31,8 +31,8 @@ _NUMBER = re.compile(
 def are_numbers(words: Sequence[Any]) -> bool:
     """Whether distinct texts look like numbers, such as 1.099,00 €; digits alone may be IDs.
 
-    Of many texts one in ten may be another word, such as n/a for a missing number; of few, such as
-    sizes with an XL, none may.
+    Of many texts, less than half of them digits alone, one in ten may be another word, such as n/a
+    for a missing number; of few, such as sizes with an XL, none may.
     """
     texts = [str(word).strip() for word in words[:_SAMPLE] if word]
     digits = sum(text.isdigit() for text in texts)
@@ -43,12 +43,12 @@ def are_numbers(words: Sequence[Any]) -> bool:
 
 
 def no_plain_number(words: Iterable[Any]) -> str | None:
-    """Returns the first text that `float` does not read."""
-    for word in words:
+    """Returns the first text that `float` does not read; blank text is missing."""
+    for text in (str(word).strip() for word in words if word):
         try:
-            float(word or 0)
+            float(text or 0)
         except ValueError:
-            return str(word)
+            return text
     return None
 
 
